@@ -1,0 +1,66 @@
+# make demo       look into a real broker's crashed store with rmqtool
+# make test       lint, types, contracts and tests; twenty minutes at most
+# make test-full  the same and the slow tests; writes docs/test-full.md
+# make format     put the code into the house's form
+# make clean      remove what make made
+
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+STAMP := $(VENV)/.installed
+BIN := $(VENV)/bin
+PYTEST_ARGS ?=
+
+.PHONY: demo test test-full lint tests format clean check-python check-broker
+.NOTPARALLEL:
+.DEFAULT_GOAL := test
+
+# Said in one line and before anything starts: what this machine lacks.
+check-python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+	  { echo "missing: Python 3.11 or newer as '$(PYTHON)' (set PYTHON=/path/to/python3.11)" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+	  { echo "missing: the venv module of '$(PYTHON)' (Debian and Ubuntu: apt-get install python3-venv)" >&2; exit 1; }
+	@command -v tar >/dev/null && command -v xz >/dev/null || \
+	  { echo "missing: tar and xz, to unpack the stores that the tests and the demo read" >&2; exit 1; }
+
+# The tests marked `broker` ask a real broker. Without Java they are left out, visibly; in CI that is an error.
+check-broker:
+	@missing=""; \
+	java -version 2>&1 | grep -Eq 'version "(1[7-9]|[2-9][0-9])' || missing="Java 17"; \
+	mvn -v >/dev/null 2>&1 || missing="$${missing:+$$missing and }Maven"; \
+	if [ -n "$$missing" ]; then \
+	  if [ "$$CI" = true ]; then echo "missing: $$missing, for the tests that run a real broker" >&2; exit 1; fi; \
+	  echo "note: $$missing not found, so the tests that run a real broker are skipped"; \
+	fi
+
+$(STAMP): pyproject.toml
+	@echo "setting up $(VENV)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+demo: check-python $(STAMP)
+	@BIN=$(BIN) ./demo.sh
+
+lint: check-python $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+tests: check-python check-broker $(STAMP)
+	$(BIN)/python -m pytest -m 'not slow' $(PYTEST_ARGS)
+
+# The prerequisites stand first, so that a missing one is said before the first minute is spent.
+test: check-python check-broker lint tests
+
+test-full: check-python check-broker lint
+	$(BIN)/python tests/full_run.py
+
+format: check-python $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
