@@ -1,0 +1,321 @@
+"""The house rules that a linter cannot know, as tests; each rule is also shown to fail on a bad sample."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "rmqtool"
+
+FILE_LINES = 400
+FUNCTION_LINES = 70
+LINE_COLUMNS = 120
+
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+ORDERINGS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+
+# A word that says nothing about what a thing is. The two verbs are banned where they are the verb: `process_records`
+# says nothing, but `broker_process` is a noun with a meaning.
+EMPTY_WORDS = {"util", "utils", "common", "helper", "helpers", "manager", "managers"}
+EMPTY_VERBS = {"process", "handle", "processor", "handler"}
+
+
+class Source(NamedTuple):
+    """A Python file of the project: its path below the root, its text, and what the text parses to."""
+
+    path: str
+    text: str
+    tree: ast.Module
+
+    @property
+    def room(self) -> str:
+        """The room of a file in the package, or an empty string."""
+        parts = self.path.split("/")
+        return parts[1] if parts[0] == "rmqtool" and len(parts) > 2 else ""
+
+    @property
+    def in_package(self) -> bool:
+        return self.path.startswith("rmqtool/")
+
+
+def source(path: str, text: str) -> Source:
+    return Source(path, text, ast.parse(text))
+
+
+def words(name: str) -> list[str]:
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
+    return [word for word in spaced.lower().split("_") if word]
+
+
+def at(found: Source, node: ast.AST, what: str) -> str:
+    return f"{found.path}:{getattr(node, 'lineno', 1)}: {what}"
+
+
+def short_files(found: Source) -> Iterator[str]:
+    """A file fits in a reader's head."""
+    count = found.text.count("\n")
+    if count > FILE_LINES:
+        yield f"{found.path}: {count} lines, at most {FILE_LINES}"
+
+
+def short_functions(found: Source) -> Iterator[str]:
+    """A function fits on a screen."""
+    for node in ast.walk(found.tree):
+        if isinstance(node, FUNCTIONS) and node.end_lineno is not None:
+            count = node.end_lineno - node.lineno + 1
+            if count > FUNCTION_LINES:
+                yield at(found, node, f"{node.name} has {count} lines, at most {FUNCTION_LINES}")
+
+
+def short_lines(found: Source) -> Iterator[str]:
+    """A line fits beside another file."""
+    for number, line in enumerate(found.text.splitlines(), 1):
+        if len(line) > LINE_COLUMNS:
+            yield f"{found.path}:{number}: {len(line)} columns, at most {LINE_COLUMNS}"
+
+
+def first_line(found: Source) -> Iterator[str]:
+    """The first line of a file says what the file is for, in one sentence."""
+    docstring = ast.get_docstring(found.tree)
+    if docstring is None:
+        yield f"{found.path}: no docstring that says what the file is for"
+    elif not docstring.splitlines()[0].rstrip().endswith((".", ":", ",", "?")) and "\n" not in docstring:
+        yield f"{found.path}: the docstring is no sentence"
+
+
+def room_docstrings(found: Source) -> Iterator[str]:
+    """A room's __init__ is a docstring and nothing else: a name is imported from the file that owns it."""
+    if not (found.room and found.path.endswith("/__init__.py")):
+        return
+    if ast.get_docstring(found.tree) is None or len(found.tree.body) != 1:
+        yield f"{found.path}: a room's __init__ holds a docstring and nothing else"
+
+
+def telling_names(found: Source) -> Iterator[str]:
+    """Modules, classes and functions have names that say what they are."""
+    if not found.in_package:
+        return
+    named: list[tuple[str, ast.AST]] = [(part.removesuffix(".py"), found.tree) for part in found.path.split("/")]
+    named += [(node.name, node) for node in ast.walk(found.tree) if isinstance(node, (*FUNCTIONS, ast.ClassDef))]
+    for name, node in named:
+        parts = words(name)
+        if EMPTY_WORDS & set(parts) or (parts and (parts[0] in EMPTY_VERBS or parts[-1] in EMPTY_VERBS - {"process"})):
+            yield at(found, node, f"{name} says nothing about what it is")
+
+
+def kinds_of_offset(found: Source) -> Iterator[str]:
+    """No parameter is called `offset` alone: it is a physical_offset, a queue_offset or a file_position."""
+    if not found.in_package:
+        return
+    for node in ast.walk(found.tree):
+        if isinstance(node, ast.arg) and node.arg in {"offset", "offsets"}:
+            yield at(found, node, f"parameter `{node.arg}` does not say which of the three kinds of offset it is")
+
+
+def silence(found: Source) -> Iterator[str]:
+    """Nothing below report prints."""
+    if not found.in_package or found.room in {"commands", "report"}:
+        return
+    for node in ast.walk(found.tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print":
+            yield at(found, node, "print below report")
+        if isinstance(node, ast.Attribute) and ast.unparse(node) in {"sys.stdout", "sys.stderr"}:
+            yield at(found, node, f"{ast.unparse(node)} below report")
+
+
+def environment(found: Source) -> Iterator[str]:
+    """Nothing below commands reads or sets an environment variable."""
+    if not found.in_package or found.room == "commands":
+        return
+    names = {"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"}
+    for node in ast.walk(found.tree):
+        if isinstance(node, ast.Attribute) and node.attr in names and ast.unparse(node.value) == "os":
+            yield at(found, node, f"{ast.unparse(node)} below commands")
+        if isinstance(node, ast.ImportFrom) and node.module == "os" and names & {alias.name for alias in node.names}:
+            yield at(found, node, "environment imported below commands")
+
+
+def global_state(found: Source) -> Iterator[str]:
+    """No function rebinds a global of its module."""
+    if not found.in_package:
+        return
+    for node in ast.walk(found.tree):
+        if isinstance(node, ast.Global):
+            yield at(found, node, f"global {', '.join(node.names)}")
+
+
+def _names_a_version(node: ast.expr) -> bool:
+    text = ast.unparse(node)
+    return "version" in words(re.sub(r"\W+", "_", text)) and "sys.version_info" not in text
+
+
+def _is_version_text(node: ast.expr) -> bool:
+    if isinstance(node, ast.Tuple | ast.List | ast.Set):
+        return any(map(_is_version_text, node.elts))
+    if not (isinstance(node, ast.Constant) and isinstance(node.value, str)):
+        return False
+    return re.fullmatch(r"[45]\.[\d.]*", node.value) is not None
+
+
+def _is_version_tuple(node: ast.expr) -> bool:
+    items = node.elts if isinstance(node, ast.Tuple | ast.List) else []
+    return len(items) > 1 and all(isinstance(item, ast.Constant) and type(item.value) is int for item in items)
+
+
+def versions_as_data(found: Source) -> Iterator[str]:
+    """Broker versions are compared in one file only; elsewhere a switch of their description is asked."""
+    if not found.in_package or found.path == "rmqtool/engine/versions.py":
+        return
+    for node in ast.walk(found.tree):
+        if isinstance(node, ast.Compare):
+            sides = [node.left, *node.comparators]
+            ordered = any(isinstance(operator, ORDERINGS) for operator in node.ops)
+            about_versions = any(map(_names_a_version, sides))
+            compared = about_versions and (ordered or any(map(_is_version_tuple, sides)))
+            compared = compared or any(map(_is_version_text, sides))
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            compared = node.func.attr == "startswith" and any(map(_is_version_text, node.args))
+        else:
+            continue
+        if compared:
+            yield at(found, node, f"compares a version: {ast.unparse(node)}")
+
+
+def no_reminders(found: Source) -> Iterator[str]:
+    """What is in the package is finished: no reminders, no bodies to be written later."""
+    if not found.in_package:
+        return
+    for number, line in enumerate(found.text.splitlines(), 1):
+        if reminder := re.search(r"\b(TODO|FIXME|XXX|HACK|NotImplementedError|NotImplemented)\b", line):
+            yield f"{found.path}:{number}: {reminder.group()}"
+
+
+RULES: list[Callable[[Source], Iterator[str]]] = [
+    short_files,
+    short_functions,
+    short_lines,
+    first_line,
+    room_docstrings,
+    telling_names,
+    kinds_of_offset,
+    silence,
+    environment,
+    global_state,
+    versions_as_data,
+    no_reminders,
+]
+
+DOC = '"""Says what it is for."""\n'
+
+BAD: list[tuple[Callable[[Source], Iterator[str]], str, str]] = [
+    (short_files, "rmqtool/scan/a.py", DOC + "A = 1\n" * 400),
+    (short_functions, "tests/a.py", DOC + "def long():\n" + "    a = 1\n" * 70),
+    (short_lines, "benchmarks/a.py", DOC + "#" * 121),
+    (first_line, "rmqtool/scan/a.py", "A = 1\n"),
+    (first_line, "rmqtool/scan/a.py", '"""scan things"""\n'),
+    (room_docstrings, "rmqtool/scan/__init__.py", DOC + "from rmqtool.scan.walk import walk\n"),
+    (room_docstrings, "rmqtool/scan/__init__.py", "# empty\n"),
+    (telling_names, "rmqtool/scan/utils.py", DOC),
+    (telling_names, "rmqtool/store/path_helpers.py", DOC),
+    (telling_names, "rmqtool/store/a.py", DOC + "class LockManager: ...\n"),
+    (telling_names, "rmqtool/store/a.py", DOC + "def process_records(): ...\n"),
+    (telling_names, "rmqtool/store/a.py", DOC + "class Reader:\n    def handle(self): ...\n"),
+    (kinds_of_offset, "rmqtool/store/a.py", DOC + "def read(offset: int): ...\n"),
+    (kinds_of_offset, "rmqtool/store/a.py", DOC + "f = lambda *, offset: offset\n"),
+    (silence, "rmqtool/verify/a.py", DOC + "print('found')\n"),
+    (silence, "rmqtool/errors.py", DOC + "import sys\nsys.stderr.write('found')\n"),
+    (environment, "rmqtool/report/a.py", DOC + "import os\nos.environ['NO_COLOR']\n"),
+    (environment, "rmqtool/scan/a.py", DOC + "from os import getenv\n"),
+    (global_state, "rmqtool/scan/a.py", DOC + "n = 0\ndef count():\n    global n\n    n = 1\n"),
+    (versions_as_data, "rmqtool/forecast/a.py", DOC + "def f(version):\n    return version >= (5, 3, 2)\n"),
+    (versions_as_data, "rmqtool/forecast/a.py", DOC + "def f(broker):\n    return broker.version < other\n"),
+    (versions_as_data, "rmqtool/forecast/a.py", DOC + "def f(v):\n    return v.startswith('5.')\n"),
+    (versions_as_data, "rmqtool/forecast/a.py", DOC + "def f(v):\n    return v.startswith(('4.', '5.4'))\n"),
+    (versions_as_data, "rmqtool/forecast/a.py", DOC + "def f(broker_version):\n    return broker_version == '5.5.0'\n"),
+    (versions_as_data, "rmqtool/forecast/a.py", DOC + "def f(v):\n    return v == '4.9.7'\n"),
+    (no_reminders, "rmqtool/scan/a.py", DOC + "# TODO: later\n"),
+    (no_reminders, "rmqtool/scan/a.py", DOC + "def f():\n    raise NotImplementedError\n"),
+    (no_reminders, "rmqtool/scan/a.py", DOC + "A = 1  # XXX\n"),
+]
+
+GOOD: list[tuple[str, str]] = [
+    ("rmqtool/scan/__init__.py", DOC),
+    ("rmqtool/engine/versions.py", DOC + "def f(version):\n    return version >= (5, 3, 2)\n"),
+    ("rmqtool/formats/a.py", DOC + "import sys\nNEW = sys.version_info >= (3, 12)\nSCHEDULE = 'SCHEDULE_TOPIC_XXXX'\n"),
+    ("rmqtool/formats/a.py", DOC + "def ratio(a):\n    return a == 5.0 or a == 4 or a.shape == (4, 5)\n"),
+    ("rmqtool/store/a.py", DOC + "def broker_process(physical_offset, reconversion, file_position): ...\n"),
+    ("rmqtool/commands/a.py", DOC + "import os\ncolour = 'NO_COLOR' in os.environ\nprint(colour)\n"),
+    ("tests/a.py", DOC + "def handle(offset):\n    print(offset)\n"),
+]
+
+
+def project_sources() -> list[Source]:
+    paths = [ROOT / "pyspark_rocketmq.py"]
+    for folder in ("rmqtool", "tests", "benchmarks"):
+        paths += sorted((ROOT / folder).rglob("*.py"))
+    return [source(str(path.relative_to(ROOT)), path.read_text("utf-8")) for path in paths if path.exists()]
+
+
+def importable(module: str) -> list[str]:
+    """A dotted name and every package above it."""
+    parts = module.split(".")
+    return [".".join(parts[: count + 1]) for count in range(len(parts))]
+
+
+def unreachable(sources: list[Source]) -> list[str]:
+    """Modules of the package that nothing imports, be it by statement or by their dotted name in a string."""
+    modules = {found.path.removesuffix(".py").replace("/", "."): found for found in sources if found.in_package}
+    reached = {"rmqtool.__main__", "rmqtool.commands.app"}  # by `python -m rmqtool` and the console script
+    for found in sources:
+        own = found.path.removesuffix(".py").replace("/", ".")
+        seen: list[str] = []
+        for node in ast.walk(found.tree):
+            if isinstance(node, ast.Import):
+                seen += [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                seen += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("rmqtool."):
+                seen.append(node.value.partition(":")[0])
+        reached.update(name for module in seen for name in importable(module) if name != own)
+    return sorted(name for name in modules if name not in reached and not name.endswith("__init__"))
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_rule_holds(rule: Callable[[Source], Iterator[str]]) -> None:
+    broken = [line for found in project_sources() for line in rule(found)]
+    assert not broken, f"{rule.__doc__}\n" + "\n".join(broken)
+
+
+@pytest.mark.parametrize(("rule", "path", "text"), BAD, ids=lambda value: getattr(value, "__name__", ""))
+def test_rule_finds_a_bad_sample(rule: Callable[[Source], Iterator[str]], path: str, text: str) -> None:
+    assert list(rule(source(path, text)))
+
+
+@pytest.mark.parametrize(("path", "text"), GOOD, ids=lambda value: value if value.endswith(".py") else "")
+def test_rules_pass_a_good_sample(path: str, text: str) -> None:
+    assert [line for rule in RULES for line in rule(source(path, text))] == []
+
+
+def test_every_rule_has_a_bad_sample() -> None:
+    assert {rule for rule, _, _ in BAD} == set(RULES)
+
+
+def test_every_module_is_reachable() -> None:
+    assert unreachable(project_sources()) == []
+
+
+def test_an_unreachable_module_is_found() -> None:
+    alone = source("rmqtool/scan/alone.py", DOC + "import rmqtool.scan.alone\n")
+    used = source("rmqtool/scan/used.py", DOC)
+    user = source("tests/test_a.py", DOC + "from rmqtool.scan import used\n")
+    assert unreachable([alone, used, user]) == ["rmqtool.scan.alone"]
+
+
+def test_the_rules_look_at_files() -> None:
+    assert sum(found.in_package for found in project_sources()) > 10
