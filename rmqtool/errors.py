@@ -1,0 +1,34 @@
+"""Every exception of rmqtool, under one root; each class owns the exit code it ends a command with.
+
+A fault *in a store* is a finding, which is data; an error means that the tool cannot go on.
+"""
+
+
+class RmqtoolError(Exception):
+    """Root of all errors; its text is one line that a person can act on."""
+
+    exit_code = 4
+
+
+class UsageError(RmqtoolError):
+    """The command line contradicts itself, or a value does not parse."""
+
+    exit_code = 2
+
+
+class NotAStoreError(RmqtoolError):
+    """The path holds no RocketMQ store, or none of a kind that can be read."""
+
+
+class UnreadableError(RmqtoolError):
+    """The operating system does not give the bytes: missing, no permission, I/O error."""
+
+
+class UnsupportedError(RmqtoolError):
+    """The store, file or option is recognised, but not handled."""
+
+
+class RefusedError(RmqtoolError):
+    """Refused for safety: lock held, consent missing, store changed since it was planned."""
+
+    exit_code = 5

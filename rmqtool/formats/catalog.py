@@ -1,0 +1,24 @@
+"""All declared formats, in the order of the documentation; `rmqtool formats` and the docs page are made from this list."""
+
+from typing import Final
+
+from rmqtool.formats import batch, checkpoint, commitlog, consumequeue, index, message_id
+from rmqtool.formats.layout import Format
+
+FORMATS: Final[tuple[Format, ...]] = (
+    commitlog.MESSAGE_V1,
+    commitlog.MESSAGE_V2,
+    commitlog.BLANK,
+    batch.BATCH_PART,
+    consumequeue.UNIT,
+    consumequeue.EXTENSION_UNIT,
+    consumequeue.BATCH_UNIT,
+    index.HEADER,
+    index.SLOT,
+    index.ENTRY,
+    checkpoint.CHECKPOINT,
+    message_id.OFFSET_MESSAGE_ID,
+    message_id.UNIQUE_KEY,
+)
+
+BY_NAME: Final = {declared.name: declared for declared in FORMATS}

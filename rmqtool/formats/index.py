@@ -1,0 +1,95 @@
+"""IndexFile: header, hash slots, entries; key texts and their hash.
+
+Broker: `IndexHeader`, `IndexFile#putKey`, `IndexService#buildIndex`.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from construct import Int32sb, Int64sb, Struct
+
+from rmqtool.formats.java_text import java_hash
+from rmqtool.formats.layout import Format
+
+HEADER: Final = Format(
+    "index-header",
+    "IndexFile header",
+    "IndexHeader",
+    Struct(
+        "begin_timestamp_ms" / Int64sb * "store time of the first entry's record",
+        "end_timestamp_ms" / Int64sb * "store time of the last entry's record",
+        "begin_physical_offset" / Int64sb * "record of the first entry",
+        "end_physical_offset" / Int64sb * "record of the last entry",
+        "used_slot_count" / Int32sb * "slots in use (broker: hashSlotCount); some releases count wrongly",
+        "next_entry_number" / Int32sb * "number of the next entry (broker: indexCount); begins at 1, entry 0 is never used",
+    ),
+)
+HEADER_SIZE: Final = 40
+assert HEADER.size == HEADER_SIZE
+
+SLOT: Final = Format(
+    "index-slot",
+    "IndexFile hash slot",
+    "IndexFile#putKey",
+    Struct("newest_entry" / Int32sb * "number of the newest entry of the chain, 0 for none"),
+    "Slot s lies at 40 + 4*s; a key's slot is its hash modulo the slot count.",
+)
+SLOT_SIZE: Final = 4
+
+ENTRY: Final = Format(
+    "index-entry",
+    "IndexFile entry",
+    "IndexFile#putKey",
+    Struct(
+        "key_hash" / Int32sb * "absolute value of the key text's Java hash",
+        "physical_offset" / Int64sb * "where the record begins in the commitlog",
+        "time_delta_seconds" / Int32sb * "store time minus the header's begin time",
+        "previous_entry" / Int32sb * "next older entry of the same slot, 0 ends the chain (broker: next index)",
+    ),
+    "Entry n lies at 40 + 4*slots + 20*n.",
+)
+ENTRY_SIZE: Final = 20
+assert ENTRY.size == ENTRY_SIZE
+
+DEFAULT_SLOT_COUNT: Final = 5_000_000
+DEFAULT_ENTRY_COUNT: Final = 20_000_000
+
+
+def file_size(slot_count: int, entry_count: int) -> int:
+    """Bytes of an index file (`IndexFile` constructor)."""
+    return HEADER_SIZE + SLOT_SIZE * slot_count + ENTRY_SIZE * entry_count
+
+
+def slot_position(slot: int) -> int:
+    """File position of a slot."""
+    return HEADER_SIZE + SLOT_SIZE * slot
+
+
+def entry_position(number: int, slot_count: int) -> int:
+    """File position of an entry."""
+    return HEADER_SIZE + SLOT_SIZE * slot_count + ENTRY_SIZE * number
+
+
+def key_hash(text: str) -> int:
+    """Hash of a key text: the absolute Java hash, 0 where that has none (`IndexFile#indexKeyHashMethod`)."""
+    value = abs(java_hash(text))
+    return 0 if value == 1 << 31 else value
+
+
+def key_text(topic: str, key: str) -> str:
+    """What is hashed for a key or a unique key (`IndexService#buildKey`)."""
+    return f"{topic}#{key}"
+
+
+def tag_text(topic: str, tags: str) -> str:
+    """What is hashed for a tag, from 5.4.0 on."""
+    return f"{topic}#T#{tags}"
+
+
+def key_texts(topic: str, properties: dict[str, str], *, with_tags: bool) -> Iterator[str]:
+    """The texts under which a record is entered, in the order of `IndexService#buildIndex`."""
+    if unique_key := properties.get("UNIQ_KEY"):
+        yield key_text(topic, unique_key)
+    yield from (key_text(topic, key) for key in properties.get("KEYS", "").split(" ") if key)
+    if with_tags and (tags := properties.get("TAGS")):
+        yield tag_text(topic, tags)

@@ -1,0 +1,138 @@
+"""Turns a declared construct Struct into everything else: field positions, struct codes, numpy dtype, Arrow schema, documentation rows.
+
+A structure is written down once, as a `construct.Struct` whose fields carry a doc text; nothing here repeats a size or a position.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import construct
+
+if TYPE_CHECKING:
+    import numpy
+    import pyarrow
+
+INTEGER_CODES = {1: "b", 2: "h", 4: "i", 8: "q"}
+"""Bytes of a signed integer to its code in `struct` (all RocketMQ integers are signed and big-endian)."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """One declared field: `position` is None behind the first field of variable length, `size` (bytes) is None where it varies."""
+
+    name: str
+    position: int | None
+    size: int | None
+    code: str | None
+    doc: str
+
+    @property
+    def is_integer(self) -> bool:
+        return self.code is not None and self.code in "bhiq"
+
+
+@dataclass(frozen=True)
+class Format:
+    """A declared on-disk structure with what a person needs to know about it."""
+
+    name: str
+    title: str
+    source: str
+    """Broker class and method that writes it."""
+    struct: construct.Struct
+    about: str = ""
+
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        """The fields in order of the file."""
+        return fields_of(self.struct)
+
+    @cached_property
+    def fixed_fields(self) -> tuple[Field, ...]:
+        """The leading fields whose position is known without reading the record."""
+        return tuple(field for field in self.fields if field.position is not None and field.size is not None)
+
+    @cached_property
+    def size(self) -> int | None:
+        """Size in bytes; None if it varies."""
+        return size_of(self.struct)
+
+    def position(self, name: str) -> int:
+        """Position in bytes of a field in front of everything that varies."""
+        (field,) = (field for field in self.fixed_fields if field.name == name)
+        assert field.position is not None
+        return field.position
+
+    @cached_property
+    def struct_code(self) -> str:
+        """The fixed fields as a format string of the `struct` module."""
+        return ">" + "".join(field.code or "" for field in self.fixed_fields)
+
+    @cached_property
+    def dtype(self) -> numpy.dtype[Any]:
+        """The fixed fields as a packed numpy dtype, big-endian."""
+        import numpy as np
+
+        columns = []
+        for field in self.fixed_fields:
+            code = f">i{field.size}" if field.is_integer and field.size != 1 else ("i1" if field.is_integer else f"V{field.size}")
+            columns.append((field.name, code))
+        return np.dtype(columns)
+
+    @cached_property
+    def arrow_schema(self) -> pyarrow.Schema:
+        """The fields as not-null Arrow columns; raw bytes become binary."""
+        import pyarrow as pa
+
+        integers = {1: pa.int8(), 2: pa.int16(), 4: pa.int32(), 8: pa.int64()}
+        columns = []
+        for field in self.fields:
+            kind = integers[field.size] if field.is_integer and field.size else pa.binary(field.size if field.size else -1)
+            columns.append(pa.field(field.name, kind, nullable=False, metadata={"doc": field.doc}))
+        return pa.schema(columns)
+
+
+def fields_of(struct: construct.Struct) -> tuple[Field, ...]:
+    """The fields of a Struct with their positions, as far as those are fixed; nested Structs become dotted names."""
+    found: list[Field] = []
+    position: int | None = 0
+    for name, declared, doc in _flat(struct, ""):
+        size = size_of(declared)
+        found.append(Field(name, position, size, _code(declared, size), doc))
+        position = None if position is None or size is None else position + size
+    return tuple(found)
+
+
+def size_of(declared: Any) -> int | None:
+    """Size in bytes of a declaration, None if it depends on the data."""
+    try:
+        return int(declared.sizeof())
+    except construct.SizeofError:
+        return None
+
+
+def _flat(struct: construct.Struct, prefix: str) -> list[tuple[str, Any, str]]:
+    rows: list[tuple[str, Any, str]] = []
+    for member in struct.subcons:
+        inner = _bare(member)
+        if isinstance(inner, construct.Struct):
+            rows += _flat(inner, f"{prefix}{member.name}.")
+        else:
+            rows.append((prefix + member.name, inner, member.docs))
+    return rows
+
+
+def _bare(member: Any) -> Any:
+    """The declaration inside a field's name, doc text and rebuild rule."""
+    while isinstance(member, construct.Renamed | construct.Rebuild):
+        member = member.subcon
+    return member
+
+
+def _code(declared: Any, size: int | None) -> str | None:
+    if isinstance(declared, construct.FormatField):
+        return INTEGER_CODES[declared.length]
+    return f"{size}s" if size is not None else None

@@ -1,0 +1,123 @@
+"""Hosts and the two kinds of message id: the broker's (place in the log) and the client's (unique key).
+
+Broker: `MessageDecoder#createMessageId`, `MessageDecoder#decodeMessageId`; client: `MessageClientIDSetter#createUniqID`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from typing import Final
+
+from construct import Bytes, ConstructError, GreedyBytes, Int16sb, Int32sb, Int64sb, Struct
+
+from rmqtool.formats.layout import Format
+
+OFFSET_MESSAGE_ID: Final = Format(
+    "offset-message-id",
+    "Offset message id (IPv4)",
+    "MessageDecoder#createMessageId",
+    Struct(
+        "address" / Bytes(4) * "store host; 16 bytes for IPv6",
+        "port" / Int32sb * "store port",
+        "physical_offset" / Int64sb * "where the record begins",
+    ),
+    "Written as upper-case hex: 32 characters for IPv4, 56 for IPv6.",
+)
+UNIQUE_KEY: Final = Format(
+    "client-unique-key",
+    "Client unique key (IPv4)",
+    "MessageClientIDSetter#createUniqID",
+    Struct(
+        "address" / Bytes(4) * "client host; 16 bytes for IPv6",
+        "process_id" / Int16sb * "low 16 bits",
+        "class_loader_hash" / Int32sb * "tells apart clients in one process",
+        "month_milliseconds" / Int32sb * "since the first of the month, 00:00 in the client's zone",
+        "counter" / Int16sb * "low 16 bits of a counter",
+    ),
+    "Written as upper-case hex, 32 or 56 characters, in property UNIQ_KEY. Neither unique nor present for certain.",
+)
+V4_ID_LENGTH: Final = 32
+V6_ID_LENGTH: Final = 56
+
+
+@dataclass(frozen=True)
+class OffsetMessageId:
+    """A decoded offset message id."""
+
+    host: str
+    physical_offset: int
+
+
+@dataclass(frozen=True)
+class UniqueKey:
+    """A decoded client unique key."""
+
+    address: str
+    process_id: int
+    class_loader_hash: int
+    month_milliseconds: int
+    counter: int
+
+
+def host_text(raw: bytes) -> str:
+    """`ip:port`, or `[ip6]:port`, of a host field of 8 or 20 bytes."""
+    port = int.from_bytes(raw[-4:], "big", signed=True)
+    address = address_text(raw[:-4])
+    return f"{address}:{port}" if len(raw) == 8 else f"[{address}]:{port}"
+
+
+def address_text(raw: bytes) -> str:
+    """Text of a 4- or 16-byte address."""
+    return ".".join(map(str, raw)) if len(raw) == 4 else str(ipaddress.IPv6Address(raw))
+
+
+def host_bytes(text: str) -> bytes:
+    """The host field (8 or 20 bytes) of `ip:port` or `[ip6]:port`.
+
+    Raises:
+        ValueError: the text is no such host.
+    """
+    address, colon, port = text.rpartition(":")
+    if not colon:
+        raise ValueError(f"not a host with a port: {text!r}")
+    return ipaddress.ip_address(address.removeprefix("[").removesuffix("]")).packed + int(port).to_bytes(4, "big", signed=True)
+
+
+def offset_message_id(store_host: bytes, physical_offset: int) -> str:
+    """The broker's id of a record: hex of the store host field and the physical offset."""
+    return (store_host + physical_offset.to_bytes(8, "big", signed=True)).hex().upper()
+
+
+def parse_offset_message_id(text: str) -> OffsetMessageId:
+    """Decode an offset message id of 32 or 56 hex characters.
+
+    Raises:
+        ValueError: the text is no such id.
+    """
+    raw = _hex(text)
+    return OffsetMessageId(host_text(raw[:-8]), int.from_bytes(raw[-8:], "big", signed=True))
+
+
+def parse_unique_key(text: str) -> UniqueKey:
+    """Decode a client unique key of 32 or 56 hex characters; the result is only plausible, any hex of that length decodes.
+
+    Raises:
+        ValueError: the text is no such key.
+    """
+    raw = _hex(text)
+    address, rest = raw[:-12], raw[-12:]
+    try:
+        found = Struct(*UNIQUE_KEY.struct.subcons[1:], "rest" / GreedyBytes).parse(rest)
+    except ConstructError as error:
+        raise ValueError(f"not a unique key: {text!r}") from error
+    return UniqueKey(address_text(address), found.process_id & 0xFFFF, found.class_loader_hash, found.month_milliseconds, found.counter & 0xFFFF)
+
+
+def _hex(text: str) -> bytes:
+    if len(text) not in (V4_ID_LENGTH, V6_ID_LENGTH):
+        raise ValueError(f"a message id has 32 or 56 hex characters, this one {len(text)}")
+    try:
+        return bytes.fromhex(text)
+    except ValueError as error:
+        raise ValueError(f"not hexadecimal: {text!r}") from error

@@ -1,0 +1,68 @@
+"""The property block of a record: `name 0x01 value 0x02 ...`, as every broker version writes and reads it.
+
+Broker: `MessageDecoder#messageProperties2String`, `MessageDecoder#string2messageProperties`. All lengths of that algorithm are characters of
+the decoded text; since both separators are ASCII, cutting the bytes first and decoding afterwards gives the same result.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from rmqtool.formats.java_text import decode_java_utf8
+
+NAME_END: Final = 0x01
+VALUE_END: Final = 0x02
+NAME_VALUE_SEPARATOR: Final = "\x01"
+PROPERTY_SEPARATOR: Final = "\x02"
+
+KEYS: Final = "KEYS"
+TAGS: Final = "TAGS"
+UNIQUE_KEY: Final = "UNIQ_KEY"
+DELAY_LEVEL: Final = "DELAY"
+REAL_TOPIC: Final = "REAL_TOPIC"
+REAL_QUEUE_ID: Final = "REAL_QID"
+INNER_COUNT: Final = "INNER_NUM"
+INNER_BASE: Final = "INNER_BASE"
+MULTI_DISPATCH: Final = "INNER_MULTI_DISPATCH"
+MULTI_QUEUE_OFFSET: Final = "INNER_MULTI_QUEUE_OFFSET"
+RECORD_CRC: Final = "__CRC32#"
+
+SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+
+
+def decode_properties(raw: bytes) -> dict[str, str]:
+    """Decode a block as brokers from 4.9.1 on do; a repeated name keeps its last value, empty names and values are dropped."""
+    found: dict[str, str] = {}
+    for name, value in split_properties(raw):
+        found[decode_java_utf8(name)] = decode_java_utf8(value)
+    return found
+
+
+def split_properties(raw: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """The (name, value) pairs that count, in order, undecoded."""
+    for segment in raw.split(b"\x02"):
+        name, found, value = segment.partition(b"\x01")
+        if found and name and value:
+            yield name, value
+
+
+def decode_properties_strict_pairs(raw: bytes) -> dict[str, str]:
+    """Decode a block as brokers up to 4.9.0 do: a segment counts only if it splits on 0x01 into exactly two parts."""
+    found: dict[str, str] = {}
+    for segment in decode_java_utf8(raw).split(PROPERTY_SEPARATOR):
+        # Java's String.split drops trailing empty parts, so "name\x01" has one part.
+        parts = segment.rstrip(NAME_VALUE_SEPARATOR).split(NAME_VALUE_SEPARATOR)
+        if len(parts) == 2:
+            found[parts[0]] = parts[1]
+    return found
+
+
+def encode_properties(properties: Mapping[str, str], *, trailing_separator: bool) -> bytes:
+    """Encode in the order of the mapping (the broker's own order is that of a HashMap and means nothing).
+
+    Args:
+        trailing_separator: whether the last value is followed by 0x02 too; not so from 4.9.1 to 5.1.4.
+    """
+    text = PROPERTY_SEPARATOR.join(f"{name}{NAME_VALUE_SEPARATOR}{value}" for name, value in properties.items())
+    if text and trailing_separator:
+        text += PROPERTY_SEPARATOR
+    return text.encode("utf-8", "surrogatepass")

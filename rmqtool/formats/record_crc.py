@@ -1,0 +1,46 @@
+"""Checksums of a record: over the body (always), and over the whole record (property `__CRC32#`, optional from 5.2.0).
+
+Broker: `UtilAll#crc32`, `MessageDecoder#createCrc32`, `CommitLog.CRC32_RESERVED_LEN`.
+"""
+
+import zlib
+from typing import Final
+
+from rmqtool.formats.properties import RECORD_CRC
+
+CRC_MASK: Final = 0x7FFFFFFF
+DIGITS: Final = 10
+PROPERTY_SIZE: Final = len(RECORD_CRC) + 1 + DIGITS + 1
+"""The last bytes of a record that carries the property: name, 0x01, ten digits, 0x02."""
+assert PROPERTY_SIZE == 20
+
+
+def masked_crc(raw: bytes | memoryview, previous: int = 0) -> int:
+    """CRC-32 with the top bit cleared, as the broker stores it; 0 for no bytes."""
+    return zlib.crc32(raw, previous) & CRC_MASK
+
+
+def record_crc_property(record_without: bytes) -> bytes:
+    """The 20 bytes that follow the rest of the record."""
+    return RECORD_CRC.encode() + b"\x01" + record_crc_digits(masked_crc(record_without)) + b"\x02"
+
+
+def record_crc_digits(value: int) -> bytes:
+    """The value in decimal, least significant digit first, padded with 0 to ten."""
+    return str(value)[::-1].ljust(DIGITS, "0").encode("ascii")
+
+
+def stored_record_crc(record: bytes) -> int | None:
+    """The whole-record CRC that a record carries; None if it carries none."""
+    block = record[-PROPERTY_SIZE:]
+    name = RECORD_CRC.encode() + b"\x01"
+    digits = block[len(name) : len(name) + DIGITS]
+    if not block.startswith(name) or block[-1:] != b"\x02" or not digits.isdigit():
+        return None
+    return int(digits[::-1])
+
+
+def record_crc_matches(record: bytes) -> bool | None:
+    """Whether the whole-record CRC is right; None if the record carries none."""
+    stored = stored_record_crc(record)
+    return None if stored is None else stored == masked_crc(record[:-PROPERTY_SIZE])
