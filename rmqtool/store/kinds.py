@@ -1,0 +1,109 @@
+"""Tells what a file of a store is from its path: the only place that knows the broker's file names.
+
+Broker: `StorePathConfigHelper`, `BrokerPathConfigHelper`, `UtilAll#offset2FileName`, `TimerMessageStore`, `CompactionStore`, `MessageRocksDBStorage`.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import Final
+
+
+class FileKind(Enum):
+    """Every kind of file a broker leaves in its store; the value is what a person reads."""
+
+    COMMITLOG = "commitlog"
+    CONSUMEQUEUE = "consume queue"
+    CONSUMEQUEUE_EXT = "consume queue extension"
+    BATCH_CONSUMEQUEUE = "batch consume queue"
+    INDEX = "index"
+    CHECKPOINT = "checkpoint"
+    ABORT = "abort"
+    ABORT_BACKUP = "left-over copy of abort"
+    LOCK = "lock"
+    CONFIG = "configuration"
+    CONSUMEQUEUE_ROCKSDB = "RocksDB consume queue"
+    ROCKSDB = "RocksDB of index, timer and transactions"
+    CONFIG_ROCKSDB = "RocksDB of configuration"
+    POP_ROCKSDB = "RocksDB of pop consumption"
+    TIMER_WHEEL = "timer wheel"
+    TIMER_LOG = "timer log"
+    TIMER_CHECK = "timer checkpoint"
+    COMPACTION_LOG = "compaction log"
+    COMPACTION_QUEUE = "compaction consume queue"
+    COMPACTION_CHECKPOINT = "compaction checkpoint"
+    COMPACTION_LEFTOVER = "left-over of a compaction"
+    DLEDGER = "DLedger"
+    TIERED = "tiered store"
+    CONTROLLER = "controller mode"
+    TRANSACTION = "transaction table"
+    RMQTOOL = "rmqtool"
+    STRAY_COMMITLOG = "stray file in the commitlog"
+    STRAY_QUEUE = "stray file in a consume queue"
+    STRAY_INDEX = "stray file in the index"
+    UNKNOWN = "unknown"
+
+
+_SEGMENT: Final = r"\d{20,}"
+FENCE_NAME: Final = "rmqtool-repair-in-progress"
+
+# The first match counts. `ROCKS` stands for anything inside a database directory.
+_PATTERNS: Final = tuple(
+    (re.compile(pattern + r"\Z"), kind)
+    for pattern, kind in (
+        (rf"commitlog[^/]*/{FENCE_NAME}", FileKind.RMQTOOL),
+        (r"\.rmqtool/.*", FileKind.RMQTOOL),
+        (rf"commitlog[^/]*/{_SEGMENT}", FileKind.COMMITLOG),
+        (r"commitlog[^/]*/.*", FileKind.STRAY_COMMITLOG),
+        (rf"consumequeue/[^/]+/\d+/{_SEGMENT}", FileKind.CONSUMEQUEUE),
+        (r"consumequeue/(CURRENT|LOCK|IDENTITY|LOG|LOG\..*|MANIFEST-\d+|OPTIONS-\d+.*|\d+\.(sst|log|blob))", FileKind.CONSUMEQUEUE_ROCKSDB),
+        (r"consumequeue_rocksdb/.*", FileKind.CONSUMEQUEUE_ROCKSDB),
+        (r"consumequeue/.*", FileKind.STRAY_QUEUE),
+        (rf"consumequeue_ext/[^/]+/\d+/{_SEGMENT}", FileKind.CONSUMEQUEUE_EXT),
+        (r"consumequeue_ext/.*", FileKind.STRAY_QUEUE),
+        (rf"batchconsumequeue/[^/]+/\d+/{_SEGMENT}", FileKind.BATCH_CONSUMEQUEUE),
+        (r"batchconsumequeue/.*", FileKind.STRAY_QUEUE),
+        (r"index/\d{17}", FileKind.INDEX),
+        (r"index/.*", FileKind.STRAY_INDEX),
+        (r"checkpoint", FileKind.CHECKPOINT),
+        (r"abort", FileKind.ABORT),
+        (r"abort\.(bak|tmp)", FileKind.ABORT_BACKUP),
+        (r"lock", FileKind.LOCK),
+        (r"config/(timercheck|timermetrics)(\.bak|\.tmp)?", FileKind.TIMER_CHECK),
+        (r"config/tieredStoreMetadata\.json(\.bak|\.tmp)?", FileKind.TIERED),
+        (r"config/(topics|consumerOffsets|subscriptionGroups|rdb|metadata)/.*", FileKind.CONFIG_ROCKSDB),
+        (r"config/[^/]+\.json(\.bak|\.tmp)?", FileKind.CONFIG),
+        (r"config/transactionMetrics(\.bak|\.tmp)?", FileKind.CONFIG),
+        (r"rocksdbstore/.*", FileKind.ROCKSDB),
+        (r"kvStore/.*", FileKind.POP_ROCKSDB),
+        (r"timerwheel(\.\d+)?(\.tmp)?", FileKind.TIMER_WHEEL),
+        (rf"timerlog/{_SEGMENT}", FileKind.TIMER_LOG),
+        (r"compaction/position-checkpoint(\.bak|\.tmp)?", FileKind.COMPACTION_CHECKPOINT),
+        (rf"compaction/compactionLog/[^/]+/\d+/{_SEGMENT}", FileKind.COMPACTION_LOG),
+        (rf"compaction/compactionCq/[^/]+/\d+/{_SEGMENT}", FileKind.COMPACTION_QUEUE),
+        (r"compaction/compaction(Log|Cq)/.*", FileKind.COMPACTION_LEFTOVER),
+        (r"dledger-[^/]+/.*", FileKind.DLEDGER),
+        (r"tiered_index_file/.*", FileKind.TIERED),
+        (r"(epochFileCheckpoint|brokerIdentity)(\.bak|\.tmp)?", FileKind.CONTROLLER),
+        (r"transaction/(statetable|redolog)(/.*)?", FileKind.TRANSACTION),
+    )
+)
+
+
+def kind_of(path: str) -> FileKind:
+    """The kind of a file by its path relative to the store."""
+    for pattern, kind in _PATTERNS:
+        if pattern.match(path):
+            return kind
+    return FileKind.UNKNOWN
+
+
+def is_segment_name(name: str) -> bool:
+    """Whether a file name is an offset as the broker writes it."""
+    return name.isascii() and name.isdigit() and len(name) >= 20
+
+
+def segment_name(start: int) -> str:
+    """File name of the segment that begins at a byte of its stream (`UtilAll#offset2FileName`)."""
+    return f"{start:020d}"

@@ -1,0 +1,182 @@
+"""Byte sources: positioned reads of one file, holes known, bad sectors and shrinking files survived.
+
+Reads go into the caller's buffer; nothing is mapped, so a file that shrinks while it is read is a short read and not a SIGBUS.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self
+
+from rmqtool.errors import UnreadableError
+
+SMALLEST_READ = 512
+"""Bytes of the smallest read with which a bad range is narrowed down: one sector."""
+
+
+class ByteSource(Protocol):
+    """Bytes of one file, addressed by file position."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def size(self) -> int: ...
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        """Read into the buffer from a file position; bytes read, fewer than asked for only where the file ends.
+
+        Raises:
+            OSError: the disk does not give the bytes.
+        """
+
+    def extents(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """The ranges of [start, end) that may hold data, in order; everything between them is holes, which read as zero."""
+
+    def close(self) -> None: ...
+
+
+@dataclass
+class FileSource:
+    """A regular file of the file system, opened read-only."""
+
+    name: str
+    descriptor: int
+    size: int
+
+    @classmethod
+    def open(cls, path: Path, name: str | None = None) -> FileSource:
+        """Open a regular file; a FIFO, device, socket or directory is refused without being waited for.
+
+        Raises:
+            UnreadableError: it is missing, may not be read, or is no regular file.
+        """
+        name = name if name is not None else str(path)
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+        except OSError as error:
+            raise UnreadableError(f"{name}: {reason(error)}") from error
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            os.close(descriptor)
+            raise UnreadableError(f"{name}: not a regular file")
+        return cls(name, descriptor, found.st_size)
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        done = 0
+        while done < len(buffer):
+            count = os.preadv(self.descriptor, [buffer[done:]], position + done)
+            if count == 0:
+                break
+            done += count
+        return done
+
+    def extents(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        at = start
+        while at < end:
+            try:
+                data = os.lseek(self.descriptor, at, os.SEEK_DATA)
+                hole = os.lseek(self.descriptor, data, os.SEEK_HOLE)
+            except OSError as error:
+                if error.errno != errno.ENXIO:  # not a file system that knows holes: all of it may be data
+                    yield at, end
+                return
+            if data >= end:
+                return
+            yield data, min(hole, end)
+            at = hole
+
+    def close(self) -> None:
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+@dataclass
+class BytesSource:
+    """Bytes in memory: an overlay's new content, a record under test."""
+
+    name: str
+    content: bytes
+
+    @property
+    def size(self) -> int:
+        return len(self.content)
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        part = self.content[position : position + len(buffer)]
+        buffer[: len(part)] = part
+        return len(part)
+
+    def extents(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        if start < min(end, self.size):
+            yield start, min(end, self.size)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def read_range(source: ByteSource, position: int, length: int) -> bytes:
+    """Bytes of a range, fewer where the file ends.
+
+    Raises:
+        UnreadableError: the disk does not give them.
+    """
+    if length <= 0 or position < 0:
+        return b""
+    buffer = bytearray(min(length, max(0, source.size - position)))
+    try:
+        count = source.read_into(position, memoryview(buffer))
+    except OSError as error:
+        raise UnreadableError(f"{source.name}: {reason(error)} at byte {position}") from error
+    return bytes(buffer[:count])
+
+
+def read_salvaging(source: ByteSource, position: int, buffer: memoryview) -> list[tuple[int, int]]:
+    """Fill the whole buffer whatever the disk does: a failed read is repeated in ever smaller steps, what stays unreadable becomes zero.
+
+    Returns:
+        The unreadable ranges as (start, end) file positions, joined; the end of a file that shrank meanwhile is one of them.
+    """
+    missing: list[tuple[int, int]] = []
+    _salvage(source, position, buffer, missing)
+    joined: list[tuple[int, int]] = []
+    for start, end in missing:
+        if joined and joined[-1][1] == start:
+            joined[-1] = (joined[-1][0], end)
+        else:
+            joined.append((start, end))
+    return joined
+
+
+def _salvage(source: ByteSource, position: int, buffer: memoryview, missing: list[tuple[int, int]]) -> None:
+    try:
+        count = source.read_into(position, buffer)
+    except OSError:
+        if len(buffer) <= SMALLEST_READ:
+            count = 0
+        else:
+            # Halves on sector boundaries: a good neighbour must not be lost with a bad sector.
+            middle = max(SMALLEST_READ, len(buffer) // 2 // SMALLEST_READ * SMALLEST_READ)
+            _salvage(source, position, buffer[:middle], missing)
+            _salvage(source, position + middle, buffer[middle:], missing)
+            return
+    if count < len(buffer):
+        buffer[count:] = bytes(len(buffer) - count)
+        missing.append((position + count, position + len(buffer)))
+
+
+def reason(error: OSError) -> str:
+    """What the operating system says, as the tail of a sentence."""
+    return (error.strerror or str(error)).lower()

@@ -1,0 +1,145 @@
+"""The store view: list, stat and open, by paths relative to the store. Everything above reads a store through it.
+
+The directory on disk is one implementation; an overlay of planned changes and a remote file system are others.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Protocol
+
+from rmqtool.errors import NotAStoreError, UnreadableError
+from rmqtool.store.source import ByteSource, FileSource, reason
+
+
+class EntryKind(Enum):
+    """What a directory entry is, links followed."""
+
+    FILE = "file"
+    DIRECTORY = "directory"
+    SPECIAL = "special"
+    """A FIFO, socket or device: never opened."""
+    BROKEN = "broken"
+    """A link to nothing, in a circle, or something that may not be looked at."""
+
+
+@dataclass(frozen=True, order=True)
+class Entry:
+    """One directory entry; `path` is relative to the store, with `/`."""
+
+    path: str
+    kind: EntryKind
+    size: int = 0
+    mtime_ns: int = 0
+    allocated_bytes: int = 0
+    """What the file takes on the disk; far less than `size` for a sparse one."""
+    is_link: bool = False
+    owner_id: int = 0
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
+
+    @property
+    def is_file(self) -> bool:
+        return self.kind is EntryKind.FILE
+
+    @property
+    def is_directory(self) -> bool:
+        return self.kind is EntryKind.DIRECTORY
+
+
+class StoreView(Protocol):
+    """What the rooms above see of a store."""
+
+    @property
+    def label(self) -> str:
+        """How a person named the store."""
+
+    def list(self, path: str) -> list[Entry]:
+        """Entries of a directory, by name; none if it is not there ("" is the store itself).
+
+        Raises:
+            UnreadableError: it may not be read.
+        """
+
+    def stat(self, path: str) -> Entry | None:
+        """One entry; None if it is not there."""
+
+    def open(self, path: str) -> ByteSource:
+        """A file's bytes.
+
+        Raises:
+            UnreadableError: it is missing, may not be read, or is no regular file.
+        """
+
+
+@dataclass(frozen=True)
+class DirectoryView:
+    """A store directory of this machine. An absolute path names a directory outside the root (a commitlog on another disk)."""
+
+    root: Path
+
+    @property
+    def label(self) -> str:
+        return str(self.root)
+
+    def list(self, path: str) -> list[Entry]:
+        prefix = f"{path}/" if path else ""
+        try:
+            with os.scandir(self._place(path)) as found:
+                return sorted(_entry(prefix + entry.name, Path(entry.path)) for entry in found)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise UnreadableError(f"{path or self.label}: {reason(error)}") from error
+
+    def stat(self, path: str) -> Entry | None:
+        place = self._place(path)
+        return _entry(path, place) if os.path.lexists(place) else None
+
+    def open(self, path: str) -> ByteSource:
+        return FileSource.open(self._place(path), path)
+
+    def _place(self, path: str) -> Path:
+        return self.root / path
+
+
+def open_directory(path: Path) -> DirectoryView:
+    """The view of a directory that a person named.
+
+    Raises:
+        NotAStoreError: it does not exist or is no directory.
+        UnreadableError: it may not be read.
+    """
+    try:
+        found = path.stat()
+        if not stat.S_ISDIR(found.st_mode):
+            raise NotAStoreError(f"{path}: not a directory")
+        with os.scandir(path):
+            pass
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise NotAStoreError(f"{path}: no such directory") from error
+    except OSError as error:
+        raise UnreadableError(f"{path}: {reason(error)}") from error
+    return DirectoryView(path)
+
+
+def _entry(path: str, place: Path) -> Entry:
+    is_link = place.is_symlink()
+    try:
+        found = place.stat()
+    except OSError:
+        return Entry(path, EntryKind.BROKEN, is_link=is_link)
+    if stat.S_ISREG(found.st_mode):
+        kind = EntryKind.FILE
+    elif stat.S_ISDIR(found.st_mode):
+        kind = EntryKind.DIRECTORY
+    else:
+        kind = EntryKind.SPECIAL
+    size = found.st_size if kind is EntryKind.FILE else 0
+    return Entry(path, kind, size, found.st_mtime_ns, found.st_blocks * 512, is_link, found.st_uid)
