@@ -56,7 +56,7 @@ tests: check-python check-broker $(STAMP)
 test: check-python check-broker lint tests
 
 test-full: check-python check-broker lint
-	$(BIN)/python tests/full_run.py
+	$(BIN)/python tests/full_run.py $(PYTEST_ARGS)
 
 format: check-python $(STAMP)
 	$(BIN)/ruff check --fix .
