@@ -81,12 +81,12 @@ def short_lines(found: Source) -> Iterator[str]:
 
 
 def first_line(found: Source) -> Iterator[str]:
-    """The first line of a file says what the file is for, in one sentence."""
+    """A file begins with a sentence that says what the file is for."""
     docstring = ast.get_docstring(found.tree)
     if docstring is None:
         yield f"{found.path}: no docstring that says what the file is for"
-    elif not docstring.splitlines()[0].rstrip().endswith((".", ":", ",", "?")) and "\n" not in docstring:
-        yield f"{found.path}: the docstring is no sentence"
+    elif not docstring.split("\n\n")[0].rstrip().endswith((".", ":", "?")):
+        yield f"{found.path}: the docstring does not begin with a sentence"
 
 
 def room_docstrings(found: Source) -> Iterator[str]:
@@ -219,6 +219,7 @@ BAD: list[tuple[Callable[[Source], Iterator[str]], str, str]] = [
     (short_lines, "benchmarks/a.py", DOC + "#" * 121),
     (first_line, "rmqtool/scan/a.py", "A = 1\n"),
     (first_line, "rmqtool/scan/a.py", '"""scan things"""\n'),
+    (first_line, "rmqtool/scan/a.py", '"""scan things\n\nA longer text."""\n'),
     (room_docstrings, "rmqtool/scan/__init__.py", DOC + "from rmqtool.scan.walk import walk\n"),
     (room_docstrings, "rmqtool/scan/__init__.py", "# empty\n"),
     (telling_names, "rmqtool/scan/utils.py", DOC),
