@@ -1,0 +1,40 @@
+"""Fixtures for the whole suite: golden stores, unpacked once for reading or privately for writing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.golden_stores import unpack
+from tests.store_state import FileState, store_state
+
+Unpacked = Callable[[str], Path]
+
+
+@pytest.fixture(scope="session")
+def golden(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Unpacked]:
+    """`golden(name)` is the path of an unpacked store that all tests share, to read only; it is checked at the end."""
+    folder = tmp_path_factory.mktemp("golden")
+    states: dict[str, dict[str, FileState]] = {}
+
+    def unpacked(name: str) -> Path:
+        if name not in states:
+            states[name] = store_state(unpack(name, folder))
+        return folder / name
+
+    yield unpacked
+    changed = [name for name, state in states.items() if store_state(folder / name) != state]
+    assert not changed, f"tests changed shared stores: {changed}"
+
+
+@pytest.fixture
+def golden_copy(tmp_path: Path) -> Unpacked:
+    """`golden_copy(name)` is the path of a store that belongs to this test alone; a second call gives the same one."""
+
+    def copied(name: str) -> Path:
+        path = tmp_path / "stores" / name
+        return path if path.exists() else unpack(name, path.parent)
+
+    return copied
