@@ -1,0 +1,386 @@
+"""The broker's versions as data: one description per range of versions, and the only place where versions are compared.
+
+A description holds switches, numbers, and the names of the algorithms that differ; the rooms above ask it and never ask
+for a version. Each range is written as its difference to the one before, so the list reads as the store's history.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Final
+
+from rmqtool.errors import UsageError
+
+
+class SizeMismatch(Enum):
+    """What load does about a file of another length than configured (`MappedFileQueue#load`)."""
+
+    FAIL_LOAD = "the whole store does not load"
+    IGNORE_REST = "this file and all later ones of the directory are silently left out"
+
+
+class PropertyDecoder(Enum):
+    """How a property block is taken apart (`MessageDecoder#string2messageProperties`)."""
+
+    STRICT_PAIRS = "a segment counts if 0x01 splits it into exactly two parts"
+    FIRST_SEPARATOR = "the first 0x01 of a segment splits it, empty names and values do not count"
+
+
+class BatchProperties(Enum):
+    """What becomes of a whole batch's properties when its parts are written (`CommitLog#asyncPutMessages`)."""
+
+    DROPPED = "the parts keep their own properties only"
+    GLUED = "appended to each part without a separator"
+    SEPARATED = "appended to each part, a missing separator is put in between"
+
+
+class MultiDispatch(Enum):
+    """Which further queues a record can name in `INNER_MULTI_DISPATCH`."""
+
+    NONE = "none"
+    ANY_QUEUE = "any queue, with offsets filled in for all"
+    LMQ_ONLY = "only names that begin with %LMQ% get an offset"
+
+
+class MinOffsetSearch(Enum):
+    """How a queue's minimum is found in its first file (`ConsumeQueue#correctMinOffset`)."""
+
+    LINEAR = "the first unit from the file's beginning that does not lie below the log"
+    BINARY = "last unit first, then a binary search behind the previous minimum"
+
+
+class TimeLookup(Enum):
+    """How a time becomes a queue offset (`ConsumeQueue#getOffsetInQueueByTime`)."""
+
+    NEAREST = "file by modification time, then the unit whose record is nearest"
+    BOUNDARY = "file by the store times of its first and last record, then the lower or upper boundary"
+
+
+class NormalStart(Enum):
+    """The file in which recovery begins after a clean stop (`CommitLog#recoverNormally`)."""
+
+    THIRD_FROM_END = "third file from the end"
+    START_BELOW_QUEUES = "last file that begins at or below the queues' maximum"
+    FIRST_RECORD_BELOW_DISPATCH = "last file whose first record passes the check and is at or below the dispatched end"
+
+
+class NormalDispatch(Enum):
+    """Which records a recovery after a clean stop dispatches."""
+
+    NONE = "none"
+    ABOVE_QUEUES = "those strictly above the queues' maximum"
+    ABOVE_DISPATCH = "those strictly above the dispatched end"
+
+
+class AbnormalStart(Enum):
+    """The file in which recovery begins after a crash (`CommitLog#isMappedFileMatchedRecover`)."""
+
+    MAGIC_AND_TIME = "magic and store time of its first record, against the checkpoint's least time less 3 s"
+    CHECKED_AND_TIME = "first record passes the whole check, store time as before"
+    CHECKED_AND_OFFSET = "first record passes the whole check, its place against the checkpoint's, else time"
+
+
+class DispatchedEnd(Enum):
+    """Up to where a start takes the log as dispatched (before side stores lower it)."""
+
+    QUEUES = "the queues' maximum"
+    QUEUES_OR_CHECKPOINT = "the queues' maximum after a clean stop, the checkpoint's queue offset after a crash"
+
+
+class ReputStart(Enum):
+    """Where dispatch goes on after start (`DefaultMessageStore#start`)."""
+
+    LOG_END = "recovered end of the log"
+    QUEUES = "the queues' maximum, waiting until it has caught up"
+    CONFIRMED = "the confirm offset, normally the recovered end of the log"
+
+
+class AcceleratedRecovery(Enum):
+    """Where the option `enableAcceleratedRecovery` has an effect."""
+
+    NONE = "not there"
+    ROCKSDB_QUEUES = "RocksDB queues, both modes"
+    AFTER_CRASH = "any queues, after a crash only"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrokerRules:
+    """How the brokers of one range of versions behave. The defaults are those of 4.4.0, the oldest one."""
+
+    version: str
+    """The version asked for; the first of the range where the description itself is meant."""
+    first: str
+    """The first version of the range."""
+    note: str | None = None
+    """A sentence for the person where the version is not one that the description was made from."""
+
+    # Loading files
+    size_mismatch: SizeMismatch = SizeMismatch.IGNORE_REST
+    skips_directories: bool = False
+    """A directory among the files of a log or queue is passed over; else it counts as a file of the wrong size."""
+    deletes_empty_last_file: bool = False
+    """A last file of length 0 is deleted at load and does not count as one of the wrong size."""
+    multiple_log_paths: bool = False
+    fails_without_index_load: bool = False
+    """Whether the result of loading the index counts; up to 5.0 it is ignored."""
+    schedule_loaded_after_recovery: bool = False
+    """Delay levels are unknown during recovery, so delayed records get their tag's hash as tags code."""
+    dledger: bool = False
+
+    # Records
+    ipv6_hosts: bool = False
+    """sysFlag bits 4 and 5 widen the hosts; before, they are ignored and the fields stay 8 bytes."""
+    compression_types: bool = False
+    inner_batch: bool = False
+    reads_v2: bool = False
+    """Records with a topic length of two bytes are known; to others they are the end of the log."""
+    topic_length_max: int = 127
+    record_crc: bool = False
+    record_crc_zero_valid: bool = True
+    property_decoder: PropertyDecoder = PropertyDecoder.STRICT_PAIRS
+    trailing_separator: bool = True
+    """The last property is written with a 0x02 behind it."""
+    null_properties_as_text: bool = True
+    """A property without a value is written as the text `null`; else it is left out."""
+    batch_properties: BatchProperties = BatchProperties.DROPPED
+    multi_dispatch: MultiDispatch = MultiDispatch.NONE
+    multi_dispatch_skips_system_topics: bool = False
+    """No multi-dispatch for topics `%RETRY%...`, `rmq_sys_...` and the schedule topic."""
+
+    # The check of a record (`CommitLog#checkMessageAndReturnSize`)
+    checks_remaining_bytes: bool = False
+    """A size that leads out of the file ends the check; else a huge one can end the broker for lack of memory."""
+    refuses_negative_size: bool = False
+    reuses_scratch_buffer: bool = False
+    """Fields longer than the record may be read where an earlier record made the buffer large enough."""
+    checks_inner_batch_numbers: bool = False
+    log_offset_check_option: bool = False
+    """`checkCommitLogOffsetOnRecover` exists."""
+
+    # Queues and reading
+    queue_end_is_record_start: bool = True
+    """A queue's maxPhysicOffset is the start of its last record, not the end."""
+    min_offset_search: MinOffsetSearch = MinOffsetSearch.LINEAR
+    min_offset_survives_short_last_file: bool = False
+    """A last file without one whole unit passes over the test of the last unit, which else fails."""
+    empty_queue_examined_again: bool = False
+    """The minimum of a queue with min == max is looked for again, and a queue without files is set back to 0."""
+    time_lookup: TimeLookup = TimeLookup.NEAREST
+    batch_queues: bool = False
+    extra_files_per_pull: bool = False
+    """A pull that found nothing in one file may go on in the next (`travelCqFileNumWhenGetMessage`, default 1)."""
+    pull_bytes_max: int | None = None
+    """Bytes of records a caller may get at once, beside the limits by count (`maxTotalMsgSize`)."""
+    queues_written_through_channel: bool = False
+    rocksdb_queues: bool = False
+    rocksdb_queue_directories: tuple[str, ...] = ()
+    rocksdb_side_store: bool = False
+    """`rocksdbstore/` with index, timer and transactions is opened before load."""
+
+    # Index
+    index_tags: bool = False
+    """Tags are entered beside keys, and can be looked up."""
+    index_flushed_at_stop: bool = False
+    index_switches: bool = False
+    """`indexFileWriteEnable` and `indexFileReadEnable` exist."""
+
+    # Checkpoint, abort
+    checkpoint_field_count: int = 3
+    checkpoint_written_every_second: bool = False
+    checkpoint_after_queue_flush: bool = False
+    """The queues' time (and offset) are published only once the queues are on the disk."""
+    abort_holds_process_id: bool = False
+
+    # Recovery
+    normal_start: NormalStart = NormalStart.THIRD_FROM_END
+    normal_dispatch: NormalDispatch = NormalDispatch.NONE
+    abnormal_start: AbnormalStart = AbnormalStart.MAGIC_AND_TIME
+    dispatched_end: DispatchedEnd = DispatchedEnd.QUEUES
+    recover_files_max: int | None = None
+    """At the latest this file from the end is where recovery begins, tested or not (`commitLogRecoverMaxNum`)."""
+    index_safe_on_normal_start: bool = False
+    """`messageIndexSafe` counts after a clean stop too, and its time is the index's alone."""
+    truncates_queues_first: bool = False
+    queues_maximum_read_again: bool = False
+    """Whether the queues must be truncated is judged after the records were dispatched, not before."""
+    empty_log_destroys_queues_after_clean_stop: bool = False
+    """Without any commitlog file all queue files are unlinked; 4.4.0 does so after a crash only."""
+    sets_confirm_offset: bool = False
+    accelerated_recovery: AcceleratedRecovery = AcceleratedRecovery.NONE
+
+    # After start
+    reput_start: ReputStart = ReputStart.LOG_END
+    reput_raised_to_log_minimum: bool = False
+    sync_flush_limits_reput: bool = False
+
+    # Other stores
+    timer: bool = False
+    compaction: bool = False
+    compaction_leftover_stops_load: bool = False
+    """The left-over `*.delete` file of a compaction is parsed as an offset and fails the load."""
+    tiered_store: bool = False
+    writes_without_map: bool = False
+    writes_padded_pages: bool = False
+    """`writeWithoutMmap` pads each append to a page with old bytes, which may be whole records."""
+    lite_topics: bool = False
+
+
+def _since(first: str, **changes: object) -> tuple[str, dict[str, object]]:
+    return first, changes
+
+
+_CHANGES: Final = (
+    _since(
+        "4.5.0",
+        size_mismatch=SizeMismatch.FAIL_LOAD,
+        dledger=True,
+        queue_end_is_record_start=False,
+        empty_log_destroys_queues_after_clean_stop=True,
+        reput_start=ReputStart.QUEUES,
+        reput_raised_to_log_minimum=True,
+    ),
+    _since("4.6.0", ipv6_hosts=True),
+    _since("4.7.1", null_properties_as_text=False),
+    _since("4.8.0", batch_properties=BatchProperties.GLUED),
+    _since("4.9.1", property_decoder=PropertyDecoder.FIRST_SEPARATOR, trailing_separator=False),
+    _since(
+        "4.9.2", size_mismatch=SizeMismatch.IGNORE_REST, multiple_log_paths=True, schedule_loaded_after_recovery=True
+    ),
+    _since(
+        "4.9.3",
+        size_mismatch=SizeMismatch.FAIL_LOAD,
+        batch_properties=BatchProperties.SEPARATED,
+        multi_dispatch=MultiDispatch.ANY_QUEUE,
+    ),
+    _since("4.9.4", compression_types=True),
+    _since(
+        "5.0.0",
+        schedule_loaded_after_recovery=False,
+        inner_batch=True,
+        checks_inner_batch_numbers=True,
+        batch_queues=True,
+        min_offset_search=MinOffsetSearch.BINARY,
+        extra_files_per_pull=True,
+        pull_bytes_max=128 << 20,
+        index_flushed_at_stop=True,
+        checkpoint_field_count=4,
+        checkpoint_written_every_second=True,
+        abort_holds_process_id=True,
+        sets_confirm_offset=True,
+        reput_start=ReputStart.CONFIRMED,
+        timer=True,
+    ),
+    _since(
+        "5.1.0",
+        skips_directories=True,
+        fails_without_index_load=True,
+        reads_v2=True,
+        topic_length_max=255,
+        compaction=True,
+        tiered_store=True,
+    ),
+    _since("5.1.1", checkpoint_field_count=5, time_lookup=TimeLookup.BOUNDARY),
+    _since("5.1.3", deletes_empty_last_file=True),
+    _since(
+        "5.2.0",
+        trailing_separator=True,
+        record_crc=True,
+        record_crc_zero_valid=False,
+        multi_dispatch_skips_system_topics=True,
+        rocksdb_queues=True,
+        rocksdb_queue_directories=("consumequeue",),
+        truncates_queues_first=True,
+    ),
+    _since("5.3.0", sync_flush_limits_reput=True),
+    _since("5.3.1", queues_written_through_channel=True),
+    _since(
+        "5.3.2",
+        checks_remaining_bytes=True,
+        record_crc_zero_valid=True,
+        multi_dispatch=MultiDispatch.LMQ_ONLY,
+        normal_start=NormalStart.START_BELOW_QUEUES,
+        normal_dispatch=NormalDispatch.ABOVE_QUEUES,
+    ),
+    _since(
+        "5.3.4",
+        batch_properties=BatchProperties.DROPPED,
+        normal_start=NormalStart.FIRST_RECORD_BELOW_DISPATCH,
+        normal_dispatch=NormalDispatch.ABOVE_DISPATCH,
+        abnormal_start=AbnormalStart.CHECKED_AND_TIME,
+        index_safe_on_normal_start=True,
+        queues_maximum_read_again=True,
+        accelerated_recovery=AcceleratedRecovery.ROCKSDB_QUEUES,
+        writes_without_map=True,
+    ),
+    _since("5.4.0", index_tags=True, index_switches=True, rocksdb_side_store=True, recover_files_max=10),
+    _since(
+        "5.5.0",
+        log_offset_check_option=True,
+        min_offset_survives_short_last_file=True,
+        checkpoint_field_count=6,
+        checkpoint_after_queue_flush=True,
+        abnormal_start=AbnormalStart.CHECKED_AND_OFFSET,
+        dispatched_end=DispatchedEnd.QUEUES_OR_CHECKPOINT,
+        accelerated_recovery=AcceleratedRecovery.AFTER_CRASH,
+        rocksdb_queue_directories=("consumequeue", "consumequeue_rocksdb"),
+        compaction_leftover_stops_load=True,
+        writes_padded_pages=True,
+        lite_topics=True,
+    ),
+    _since("5.5.1", refuses_negative_size=True, reuses_scratch_buffer=True, empty_queue_examined_again=True),
+)
+
+
+def _history() -> tuple[BrokerRules, ...]:
+    """The ranges in order, each made from the one before."""
+    ranges = [BrokerRules(version="4.4.0", first="4.4.0")]
+    for first, changes in _CHANGES:
+        ranges.append(replace(ranges[-1], version=first, first=first, **changes))  # type: ignore[arg-type]
+    return tuple(ranges)
+
+
+RANGES: Final = _history()
+# fmt: off
+SUPPORTED: Final = (
+    "4.4.0", "4.5.1", "4.5.2", "4.6.0", "4.6.1", "4.7.0", "4.7.1", "4.8.0",
+    "4.9.0", "4.9.1", "4.9.2", "4.9.3", "4.9.4", "4.9.5", "4.9.6", "4.9.7", "4.9.8",
+    "5.0.0", "5.1.0", "5.1.1", "5.1.2", "5.1.3", "5.1.4", "5.2.0",
+    "5.3.0", "5.3.1", "5.3.2", "5.3.3", "5.3.4", "5.4.0", "5.5.0", "5.5.1",
+)
+# fmt: on
+"""The releases whose behaviour the descriptions are made from."""
+NEWEST: Final = SUPPORTED[-1]
+
+
+def parse_version(text: str) -> tuple[int, int, int]:
+    """The numbers of a version "X.Y.Z".
+
+    Raises:
+        UsageError: the text is no such version.
+    """
+    found = re.fullmatch(r"(\d{1,4})\.(\d{1,4})\.(\d{1,4})", text, re.ASCII)
+    if found is None:
+        raise UsageError(f"not a broker version: {text!r} (expected three numbers like {NEWEST})")
+    major, minor, patch = map(int, found.groups())
+    return major, minor, patch
+
+
+def rules_for(version: str) -> BrokerRules:
+    """The description of a version; one that is newer than all known gets the newest one, with a note.
+
+    Raises:
+        UsageError: the text is no version, or one before the oldest description.
+    """
+    asked = parse_version(version)
+    if asked < parse_version(RANGES[0].first):
+        raise UsageError(f"broker version {version} is older than {RANGES[0].first}, the oldest one that is known")
+    name = ".".join(map(str, asked))
+    found = next(rules for rules in reversed(RANGES) if parse_version(rules.first) <= asked)
+    note = None
+    if asked > parse_version(NEWEST):
+        note = f"{name} is newer than {NEWEST}, the last version that is known; its rules are used"
+    elif name not in SUPPORTED:
+        note = f"{name} was not examined; the rules of {found.first} are used"
+    return replace(found, version=name, note=note)
