@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Final
 
 from rmqtool.errors import NotAStoreError, UnreadableError
-from rmqtool.store.kinds import FileKind, is_segment_name, kind_of
+from rmqtool.store.kinds import FileKind, is_segment_name, kind_of, stray_kind_of
 from rmqtool.store.sizes import infer_file_size
-from rmqtool.store.view import Entry, EntryKind, StoreView
+from rmqtool.store.view import Entry, StoreView
+from rmqtool.store.walk import walk
 
-DEPTH_MAX: Final = 8
-"""Directories nested deeper than any broker makes are not followed: a link in a circle must end."""
 EVIDENCE: Final = frozenset(
     {
         FileKind.COMMITLOG,
@@ -29,6 +28,8 @@ EVIDENCE: Final = frozenset(
     }
 )
 """Kinds of which one file makes a directory a store; `lock` and `config/` are too common to tell anything."""
+UNIT_SIZE: Final = 20
+"""Bytes of a consume queue unit, of which a file holds a whole number (`MessageStoreConfig`)."""
 STORE_DIRECTORIES: Final = frozenset({"commitlog", "consumequeue"})
 
 
@@ -118,7 +119,7 @@ class Store:
 
     @cached_property
     def consumequeue_file_size(self) -> int:
-        return self.settings.consumequeue_file_size or _queue_file_size(self.queues)
+        return self.settings.consumequeue_file_size or _queue_file_size(self.queues, UNIT_SIZE)
 
     @cached_property
     def extension_file_size(self) -> int:
@@ -158,24 +159,19 @@ def survey(view: StoreView, settings: Settings | None = None) -> Store:
         UnreadableError: the directory itself may not be read.
     """
     settings = settings or Settings()
+    walked = walk(view)
     found: dict[FileKind, list[Entry]] = defaultdict(list)
-    directories: list[str] = []
-    problems: list[str] = []
-    for entry in _walk(view, "", 0, directories, problems):
-        found[kind_of(entry.path) if entry.is_file else _special_kind(entry)].append(entry)
-    for directory in settings.commitlog_directories:
-        if directory.startswith("/") or not directory.startswith("commitlog"):
-            entries = _log_entries(view, directory, problems)
-            found[FileKind.UNKNOWN] = [entry for entry in found[FileKind.UNKNOWN] if entry not in entries]
-            for entry in entries:
-                found[FileKind.COMMITLOG if is_segment_name(entry.name) else FileKind.STRAY_COMMITLOG].append(entry)
+    for entry in walked.entries:
+        found[_kind(entry)].append(entry)
+    problems = walked.problems
     if settings.commitlog_directories:
-        wanted = {directory.rstrip("/") for directory in settings.commitlog_directories}
-        found[FileKind.COMMITLOG] = [entry for entry in found[FileKind.COMMITLOG] if entry.path.rpartition("/")[0] in wanted]
+        _move_log(view, settings.commitlog_directories, found, problems)
     files = {kind: tuple(entries) for kind, entries in found.items() if entries}
-    if not (EVIDENCE & files.keys() or STORE_DIRECTORIES & set(directories)):
-        raise NotAStoreError(f"{view.label}: not a RocketMQ store (no commitlog, consumequeue, index, checkpoint or abort in it)")
-    return Store(view, settings, files, tuple(directories), tuple(problems))
+    if not (EVIDENCE & files.keys() or STORE_DIRECTORIES & set(walked.directories)):
+        raise NotAStoreError(
+            f"{view.label}: not a RocketMQ store (no commitlog, consumequeue, index, checkpoint or abort in it)"
+        )
+    return Store(view, settings, files, tuple(walked.directories), tuple(problems))
 
 
 def with_settings(settings: Settings, **changes: object) -> Settings:
@@ -188,54 +184,46 @@ def relative_to_store(directory: Path, root: Path) -> str:
     place = directory if directory.is_absolute() else Path.cwd() / directory
     try:
         return str(place.resolve().relative_to(root.resolve()))
-    except ValueError:
+    except (ValueError, OSError, RuntimeError):  # elsewhere, or links in a circle
         return str(place)
 
 
-def _walk(view: StoreView, path: str, depth: int, directories: list[str], problems: list[str]) -> list[Entry]:
-    entries: list[Entry] = []
-    try:
-        listed = view.list(path)
-    except UnreadableError as error:
-        if depth == 0:
-            raise
-        problems.append(str(error))
-        return []
-    for entry in listed:
-        if not entry.is_directory:
-            entries.append(entry)
+def _kind(entry: Entry) -> FileKind:
+    return kind_of(entry.path) if entry.is_file else stray_kind_of(entry.path)
+
+
+def _move_log(
+    view: StoreView, directories: tuple[str, ...], found: dict[FileKind, list[Entry]], problems: list[str]
+) -> None:
+    """Take the commitlog from the directories that were named; files of another `commitlog` become unknown ones."""
+    wanted = {directory.rstrip("/") or "/" for directory in directories}
+    log_kinds = (FileKind.COMMITLOG, FileKind.STRAY_COMMITLOG)
+    for kind in log_kinds:
+        found[FileKind.UNKNOWN] += found.pop(kind, [])
+    for directory in sorted(wanted):
+        try:
+            if view.stat(directory) is None:
+                problems.append(f"{directory}: no such directory")
+            listed = [entry for entry in view.list(directory) if not entry.is_directory]
+        except UnreadableError as error:
+            problems.append(str(error))
             continue
-        directories.append(entry.path)
-        if depth < DEPTH_MAX:
-            entries += _walk(view, entry.path, depth + 1, directories, problems)
-        else:
-            problems.append(f"{entry.path}: nested too deep to be a broker's")
-    return entries
-
-
-def _special_kind(entry: Entry) -> FileKind:
-    """A FIFO, device or broken link is never one of the broker's files, but stops it where one of those is expected."""
-    kind = kind_of(entry.path)
-    strays = {
-        FileKind.COMMITLOG: FileKind.STRAY_COMMITLOG,
-        FileKind.CONSUMEQUEUE: FileKind.STRAY_QUEUE,
-        FileKind.BATCH_CONSUMEQUEUE: FileKind.STRAY_QUEUE,
-        FileKind.CONSUMEQUEUE_EXT: FileKind.STRAY_QUEUE,
-        FileKind.INDEX: FileKind.STRAY_INDEX,
-    }
-    return strays.get(kind, kind if kind in strays.values() else FileKind.UNKNOWN)
-
-
-def _log_entries(view: StoreView, directory: str, problems: list[str]) -> list[Entry]:
-    try:
-        return [entry for entry in view.list(directory) if entry.kind is EntryKind.FILE]
-    except UnreadableError as error:
-        problems.append(str(error))
-        return []
+        for entry in listed:
+            is_segment = entry.is_file and is_segment_name(entry.name)
+            is_own = kind_of(f"commitlog/{entry.name}") is FileKind.RMQTOOL
+            found[FileKind.RMQTOOL if is_own else log_kinds[0 if is_segment else 1]].append(entry)
+    for kind, entries in found.items():
+        if kind not in log_kinds:
+            found[kind] = [
+                entry
+                for entry in dict.fromkeys(entries)
+                if kind is FileKind.RMQTOOL or entry.path.rpartition("/")[0] not in wanted
+            ]
 
 
 def _segments(entries: tuple[Entry, ...]) -> tuple[Segment, ...]:
-    return tuple(sorted((Segment(entry, int(entry.name)) for entry in entries), key=lambda segment: (segment.start, segment.path)))
+    segments = (Segment(entry, int(entry.name)) for entry in entries)
+    return tuple(sorted(segments, key=lambda segment: (segment.start, segment.path)))
 
 
 def _queues(entries: tuple[Entry, ...]) -> dict[tuple[str, int], QueueFiles]:
@@ -243,9 +231,9 @@ def _queues(entries: tuple[Entry, ...]) -> dict[tuple[str, int], QueueFiles]:
     for entry in entries:
         _, topic, queue_id, _ = entry.path.split("/")
         grouped[topic, int(queue_id)].append(entry)
-    return {(topic, queue_id): QueueFiles(topic, queue_id, _segments(tuple(found))) for (topic, queue_id), found in sorted(grouped.items())}
+    return {key: QueueFiles(*key, _segments(tuple(files))) for key, files in sorted(grouped.items())}
 
 
-def _queue_file_size(queues: dict[tuple[str, int], QueueFiles]) -> int:
-    sizes = Counter(infer_file_size(queue.segments) for queue in queues.values())
-    return sizes.most_common(1)[0][0] if sizes else 0
+def _queue_file_size(queues: dict[tuple[str, int], QueueFiles], unit_size: int = 1) -> int:
+    """One size holds for all queues, and their names are multiples of it too: they are judged together."""
+    return infer_file_size([segment for queue in queues.values() for segment in queue.segments], unit_size)

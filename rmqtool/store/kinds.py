@@ -1,6 +1,7 @@
 """Tells what a file of a store is from its path: the only place that knows the broker's file names.
 
-Broker: `StorePathConfigHelper`, `BrokerPathConfigHelper`, `UtilAll#offset2FileName`, `TimerMessageStore`, `CompactionStore`, `MessageRocksDBStorage`.
+Broker: `StorePathConfigHelper`, `BrokerPathConfigHelper`, `UtilAll#offset2FileName`, `TimerMessageStore`,
+`CompactionStore`, `MessageRocksDBStorage`.
 """
 
 from __future__ import annotations
@@ -46,23 +47,31 @@ class FileKind(Enum):
 
 
 _SEGMENT: Final = r"\d{20,}"
+_QUEUE: Final = r"(0|[1-9]\d{0,9})"
+_ROCKS: Final = (
+    r"CURRENT|LOCK|IDENTITY|LOG|LOG\.[^/]*|MANIFEST-\d+|OPTIONS-\d+[^/]*|((archive|lost)/)?\d+\.(sst|log|blob|dbtmp)"
+)
+_LONG_MAX: Final = (1 << 63) - 1
 FENCE_NAME: Final = "rmqtool-repair-in-progress"
 
-# The first match counts. `ROCKS` stands for anything inside a database directory.
+# The first match counts. Digits are those of ASCII, and a dot is any character: a topic's name may hold a line break.
 _PATTERNS: Final = tuple(
-    (re.compile(pattern + r"\Z"), kind)
+    (re.compile(pattern + r"\Z", re.ASCII | re.DOTALL), kind)
     for pattern, kind in (
         (rf"commitlog[^/]*/{FENCE_NAME}", FileKind.RMQTOOL),
         (r"\.rmqtool/.*", FileKind.RMQTOOL),
         (rf"commitlog[^/]*/{_SEGMENT}", FileKind.COMMITLOG),
         (r"commitlog[^/]*/.*", FileKind.STRAY_COMMITLOG),
-        (rf"consumequeue/[^/]+/\d+/{_SEGMENT}", FileKind.CONSUMEQUEUE),
-        (r"consumequeue/(CURRENT|LOCK|IDENTITY|LOG|LOG\..*|MANIFEST-\d+|OPTIONS-\d+.*|\d+\.(sst|log|blob))", FileKind.CONSUMEQUEUE_ROCKSDB),
+        (rf"consumequeue/[^/]+/{_QUEUE}/{_SEGMENT}", FileKind.CONSUMEQUEUE),
+        (
+            rf"consumequeue/({_ROCKS})",
+            FileKind.CONSUMEQUEUE_ROCKSDB,
+        ),
         (r"consumequeue_rocksdb/.*", FileKind.CONSUMEQUEUE_ROCKSDB),
         (r"consumequeue/.*", FileKind.STRAY_QUEUE),
-        (rf"consumequeue_ext/[^/]+/\d+/{_SEGMENT}", FileKind.CONSUMEQUEUE_EXT),
+        (rf"consumequeue_ext/[^/]+/{_QUEUE}/{_SEGMENT}", FileKind.CONSUMEQUEUE_EXT),
         (r"consumequeue_ext/.*", FileKind.STRAY_QUEUE),
-        (rf"batchconsumequeue/[^/]+/\d+/{_SEGMENT}", FileKind.BATCH_CONSUMEQUEUE),
+        (rf"batchconsumequeue/[^/]+/{_QUEUE}/{_SEGMENT}", FileKind.BATCH_CONSUMEQUEUE),
         (r"batchconsumequeue/.*", FileKind.STRAY_QUEUE),
         (r"index/\d{17}", FileKind.INDEX),
         (r"index/.*", FileKind.STRAY_INDEX),
@@ -91,17 +100,47 @@ _PATTERNS: Final = tuple(
 )
 
 
+_STRAYS: Final = {
+    FileKind.COMMITLOG: FileKind.STRAY_COMMITLOG,
+    FileKind.CONSUMEQUEUE: FileKind.STRAY_QUEUE,
+    FileKind.CONSUMEQUEUE_EXT: FileKind.STRAY_QUEUE,
+    FileKind.BATCH_CONSUMEQUEUE: FileKind.STRAY_QUEUE,
+    FileKind.INDEX: FileKind.STRAY_INDEX,
+}
+
+_PLACES: Final = re.compile(
+    r"(commitlog[^/]*|index|config(/[^/]+)?|timerlog|rocksdbstore|kvStore|consumequeue_rocksdb|tiered_index_file"
+    rf"|(consumequeue|consumequeue_ext|batchconsumequeue)(/[^/]+(/{_QUEUE})?)?"
+    rf"|compaction(/compaction(Log|Cq)(/[^/]+(/{_QUEUE}(/(compacting|replicating))?)?)?)?"
+    r"|dledger-[^/]+(/(data|index))?|transaction(/(statetable|redolog))?)\Z",
+    re.ASCII | re.DOTALL,
+)
+
+
 def kind_of(path: str) -> FileKind:
     """The kind of a file by its path relative to the store."""
     for pattern, kind in _PATTERNS:
         if pattern.match(path):
-            return kind
+            return kind if kind not in _STRAYS or is_segment_name(path.rpartition("/")[2], kind) else _STRAYS[kind]
     return FileKind.UNKNOWN
 
 
-def is_segment_name(name: str) -> bool:
-    """Whether a file name is an offset as the broker writes it."""
-    return name.isascii() and name.isdigit() and len(name) >= 20
+def stray_kind_of(path: str) -> FileKind:
+    """The kind of something that has the path of a broker's file but is none: a FIFO, device or broken link."""
+    kind = kind_of(path)
+    return _STRAYS.get(kind, kind if kind in _STRAYS.values() else FileKind.UNKNOWN)
+
+
+def is_broker_directory(path: str) -> bool:
+    """Whether a broker has a directory at this path: only there is a link followed, so that a circle of links ends."""
+    return _PLACES.match(path) is not None
+
+
+def is_segment_name(name: str, kind: FileKind = FileKind.COMMITLOG) -> bool:
+    """Whether a file name is an offset as the broker writes it: a number that fits a Java long (`Long#parseLong`)."""
+    if kind is FileKind.INDEX:
+        return True
+    return name.isascii() and name.isdigit() and len(name) >= 20 and int(name) <= _LONG_MAX
 
 
 def segment_name(start: int) -> str:

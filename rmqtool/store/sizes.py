@@ -11,19 +11,23 @@ if TYPE_CHECKING:
     from rmqtool.store.directory import Segment
 
 
-def infer_file_size(segments: Sequence[Segment]) -> int:
+def infer_file_size(segments: Sequence[Segment], unit_size: int = 1) -> int:
     """Bytes of a full file; 0 if there is nothing to judge by.
 
-    Names are multiples of the size, so where a length divides all of them it is the size; of several such lengths the one most files have. A file
-    that was cut short or grew is thus told from the rest. Where no length fits, the smallest distance between names decides.
+    Every name is a multiple of the size, and every file has it as its length. Of the lengths that are there, and the
+    distance of the names, the one which the most names and lengths agree with is taken, the larger if two are equal:
+    so a file that was cut short, grew, or has a wrong name is outvoted by the rest.
+
+    Args:
+        segments: files of one stream, or of several that have the same file size.
+        unit_size: bytes of which a full file holds a whole number.
     """
-    starts = sorted({segment.start for segment in segments})
-    lengths = Counter(segment.size for segment in segments if segment.size > 0)
-    common = math.gcd(*starts) if starts else 0
-    fitting = [(count, length) for length, count in lengths.items() if common % length == 0]
-    steps = [later - earlier for earlier, later in zip(starts, starts[1:], strict=False)]
-    if fitting and (not steps or max(fitting)[1] <= min(steps)):
-        return max(fitting)[1]
-    if steps:
-        return min(steps)
-    return max(lengths, key=lambda length: (lengths[length], length), default=0)
+    starts = Counter(segment.start for segment in segments)
+    lengths = Counter(segment.size for segment in segments)
+    candidates = {length for length in (*lengths, math.gcd(*starts)) if length > 0}
+    candidates = {length for length in candidates if length % unit_size == 0} or candidates
+
+    def votes(length: int) -> int:
+        return lengths[length] + sum(count for start, count in starts.items() if start % length == 0)
+
+    return max(candidates, key=lambda length: (votes(length), length), default=0)

@@ -1,6 +1,7 @@
 """Byte sources: positioned reads of one file, holes known, bad sectors and shrinking files survived.
 
-Reads go into the caller's buffer; nothing is mapped, so a file that shrinks while it is read is a short read and not a SIGBUS.
+Reads go into the caller's buffer; nothing is mapped, so a file that shrinks while it is read is a short read and not a
+SIGBUS.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class ByteSource(Protocol):
         """
 
     def extents(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """The ranges of [start, end) that may hold data, in order; everything between them is holes, which read as zero."""
+        """The ranges of [start, end) that may hold data, in order; between them are holes, which read as zero."""
 
     def close(self) -> None: ...
 
@@ -58,9 +59,15 @@ class FileSource:
         """
         name = name if name is not None else str(path)
         try:
+            # Looked at first, for opening a FIFO would let its writer go on; opened without waiting all the same, and
+            # looked at again, for it may have been exchanged in between.
+            if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116 - Path.stat does the same by a longer way
+                raise UnreadableError(f"{name}: not a regular file")
             descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
         except OSError as error:
             raise UnreadableError(f"{name}: {reason(error)}") from error
+        except ValueError as error:  # a zero byte or a lone surrogate: no file can have that name
+            raise UnreadableError(f"{name!r}: not a file name") from error
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             os.close(descriptor)
@@ -99,7 +106,9 @@ class FileSource:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
 
@@ -144,10 +153,12 @@ def read_range(source: ByteSource, position: int, length: int) -> bytes:
 
 
 def read_salvaging(source: ByteSource, position: int, buffer: memoryview) -> list[tuple[int, int]]:
-    """Fill the whole buffer whatever the disk does: a failed read is repeated in ever smaller steps, what stays unreadable becomes zero.
+    """Fill the whole buffer whatever the disk does.
+
+    A failed read is repeated in ever smaller steps, down to a sector; what stays unreadable becomes zero.
 
     Returns:
-        The unreadable ranges as (start, end) file positions, joined; the end of a file that shrank meanwhile is one of them.
+        The unreadable ranges as (start, end) file positions, joined; the end of a file that shrank meanwhile is one.
     """
     missing: list[tuple[int, int]] = []
     _salvage(source, position, buffer, missing)
@@ -164,17 +175,26 @@ def _salvage(source: ByteSource, position: int, buffer: memoryview, missing: lis
     try:
         count = source.read_into(position, buffer)
     except OSError:
-        if len(buffer) <= SMALLEST_READ:
-            count = 0
-        else:
-            # Halves on sector boundaries: a good neighbour must not be lost with a bad sector.
-            middle = max(SMALLEST_READ, len(buffer) // 2 // SMALLEST_READ * SMALLEST_READ)
-            _salvage(source, position, buffer[:middle], missing)
-            _salvage(source, position + middle, buffer[middle:], missing)
+        middle = _sector_boundary(position, position + len(buffer))
+        if middle is not None:
+            _salvage(source, position, buffer[: middle - position], missing)
+            _salvage(source, middle, buffer[middle - position :], missing)
             return
+        count = 0
     if count < len(buffer):
         buffer[count:] = bytes(len(buffer) - count)
         missing.append((position + count, position + len(buffer)))
+
+
+def _sector_boundary(start: int, end: int) -> int | None:
+    """The sector boundary inside (start, end) that is nearest below its middle, or above; None within one sector.
+
+    Boundaries are those of the file and not of the buffer: a good neighbour must not be lost with a bad sector.
+    """
+    middle = (start + end) // 2 // SMALLEST_READ * SMALLEST_READ
+    if middle <= start:
+        middle += SMALLEST_READ
+    return middle if start < middle < end else None
 
 
 def reason(error: OSError) -> str:

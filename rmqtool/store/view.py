@@ -27,7 +27,7 @@ class EntryKind(Enum):
     """A link to nothing, in a circle, or something that may not be looked at."""
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class Entry:
     """One directory entry; `path` is relative to the store, with `/`."""
 
@@ -68,7 +68,11 @@ class StoreView(Protocol):
         """
 
     def stat(self, path: str) -> Entry | None:
-        """One entry; None if it is not there."""
+        """One entry; None if it is not there.
+
+        Raises:
+            UnreadableError: the directory it would be in may not be looked at.
+        """
 
     def open(self, path: str) -> ByteSource:
         """A file's bytes.
@@ -80,7 +84,7 @@ class StoreView(Protocol):
 
 @dataclass(frozen=True)
 class DirectoryView:
-    """A store directory of this machine. An absolute path names a directory outside the root (a commitlog on another disk)."""
+    """A store directory of this machine; an absolute path leads outside of it (a commitlog on another disk)."""
 
     root: Path
 
@@ -92,15 +96,23 @@ class DirectoryView:
         prefix = f"{path}/" if path else ""
         try:
             with os.scandir(self._place(path)) as found:
-                return sorted(_entry(prefix + entry.name, Path(entry.path)) for entry in found)
+                return sorted((_entry(prefix + entry.name, entry) for entry in found), key=lambda entry: entry.path)
         except (FileNotFoundError, NotADirectoryError):
             return []
+        except ValueError as error:
+            raise UnreadableError(f"{path!r}: not a file name") from error
         except OSError as error:
             raise UnreadableError(f"{path or self.label}: {reason(error)}") from error
 
     def stat(self, path: str) -> Entry | None:
         place = self._place(path)
-        return _entry(path, place) if os.path.lexists(place) else None
+        try:
+            is_link = stat.S_ISLNK(place.lstat().st_mode)
+        except (FileNotFoundError, NotADirectoryError, ValueError):
+            return None
+        except OSError as error:
+            raise UnreadableError(f"{path or self.label}: {reason(error)}") from error
+        return _entry(path, place, is_link=is_link)
 
     def open(self, path: str) -> ByteSource:
         return FileSource.open(self._place(path), path)
@@ -122,15 +134,15 @@ def open_directory(path: Path) -> DirectoryView:
             raise NotAStoreError(f"{path}: not a directory")
         with os.scandir(path):
             pass
-    except (FileNotFoundError, NotADirectoryError) as error:
+    except (FileNotFoundError, NotADirectoryError, ValueError) as error:
         raise NotAStoreError(f"{path}: no such directory") from error
     except OSError as error:
         raise UnreadableError(f"{path}: {reason(error)}") from error
     return DirectoryView(path)
 
 
-def _entry(path: str, place: Path) -> Entry:
-    is_link = place.is_symlink()
+def _entry(path: str, place: os.DirEntry[str] | Path, *, is_link: bool | None = None) -> Entry:
+    is_link = place.is_symlink() if is_link is None else is_link
     try:
         found = place.stat()
     except OSError:
