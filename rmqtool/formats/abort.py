@@ -1,6 +1,7 @@
 """The abort file: it exists while a broker runs, so finding one means that the last stop was not clean.
 
-Broker: `DefaultMessageStore#createTempFile`. Empty up to 4.9; from 5.0.0 on the broker's process id in decimal, without a newline.
+Broker: `DefaultMessageStore#createTempFile`. Empty up to 4.9; from 5.0.0 on the broker's process id in decimal, without
+a newline.
 """
 
 

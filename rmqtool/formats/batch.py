@@ -5,6 +5,7 @@ Broker: `MessageDecoder#encodeMessages`, `MessageDecoder#decodeMessages`.
 
 from __future__ import annotations
 
+import io
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,7 +18,9 @@ BATCH_PART: Final = Format(
     "Part of a batch body",
     "MessageDecoder#encodeMessage",
     Struct(
-        "size" / Rebuild(Int32sb, lambda context: BATCH_PART_SIZE_MIN + len(context.body) + len(context.properties)) * "bytes of this part",
+        "size"
+        / Rebuild(Int32sb, lambda context: BATCH_PART_SIZE_MIN + len(context.body) + len(context.properties))
+        * "bytes of this part",
         "magic" / Int32sb * "0",
         "body_crc" / Int32sb * "0; the broker computes its own",
         "flag" / Int32sb * "the application's own value",
@@ -47,17 +50,16 @@ def split_batch(body: bytes) -> list[BatchPart]:
         ValueError: the bytes are not a run of whole parts.
     """
     parts: list[BatchPart] = []
-    at = 0
-    while at < len(body):
+    stream = io.BytesIO(body)  # slices of what is left would copy a large body over and over
+    while (at := stream.tell()) < len(body):
         try:
-            found = BATCH_PART.struct.parse(body[at:])
+            found = BATCH_PART.struct.parse_stream(stream)
         except ConstructError as error:
             raise ValueError(f"not a batch part at byte {at}") from error
         length = BATCH_PART_SIZE_MIN + len(found.body) + len(found.properties)
         if found.size != length:
             raise ValueError(f"batch part at byte {at} says {found.size} bytes and has {length}")
         parts.append(BatchPart(found.flag, found.body, found.properties))
-        at += length
     return parts
 
 

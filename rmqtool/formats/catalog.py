@@ -1,4 +1,7 @@
-"""All declared formats, in the order of the documentation; `rmqtool formats` and the docs page are made from this list."""
+"""All declared formats, in the order of the documentation.
+
+`rmqtool formats` and the documentation page are made from this list.
+"""
 
 from typing import Final
 

@@ -21,8 +21,12 @@ CHECKPOINT: Final = Format(
         "consumequeue_timestamp_ms" / Int64sb * "store time of the last record in the queues (logicsMsgTimestamp)",
         "index_timestamp_ms" / Int64sb * "end time of the last full index file (indexMsgTimestamp)",
         "master_flushed_offset" / Int64sb * "from 5.0.0",
-        "confirm_physical_offset" / Int64sb * "from 5.1.1; outside controller mode the start of a record, not the log end",
-        "consumequeue_physical_offset" / Int64sb * "from 5.5.0: start of the last record in the flushed queues (logicsPhysicalOffset)",
+        "confirm_physical_offset"
+        / Int64sb
+        * "from 5.1.1; outside controller mode the start of a record, not the log end",
+        "consumequeue_physical_offset"
+        / Int64sb
+        * "from 5.5.0: start of the last record in the flushed queues (logicsPhysicalOffset)",
     ),
     "The rest of the 4096 bytes is zero. Fields that a version does not know are zero.",
 )

@@ -1,12 +1,13 @@
 """Records of the commitlog: messages in both versions and all host forms, and the blank that ends a file.
 
-Broker: `MessageExtEncoder#encode`, `CommitLog.DefaultAppendMessageCallback#doAppend`, `CommitLog#checkMessageAndReturnSize`,
+Broker: `MessageExtEncoder#encode`, `CommitLog.DefaultAppendMessageCallback#doAppend`,
+`CommitLog#checkMessageAndReturnSize`,
 https://github.com/apache/rocketmq/blob/develop/store/src/main/java/org/apache/rocketmq/store/CommitLog.java
 """
 
 from typing import Any, Final
 
-from construct import Bytes, Int8sb, Int16sb, Int32sb, Int64sb, Rebuild, Struct, this
+from construct import Bytes, Int8sb, Int16sb, Int32sb, Int64sb, Rebuild, Struct, ValidationError, this
 
 from rmqtool.formats import system_flag
 from rmqtool.formats.layout import Format
@@ -53,19 +54,32 @@ def message_struct(sys_flag: int = 0, magic: int = MAGIC_V1) -> Struct:
         "store_host" / store_host * "the broker's address",
         "reconsume_times" / Int32sb * "how often the message was sent back by consumers",
         "prepared_transaction_offset" / Int64sb * "physical offset of the half message; 0 if none",
-        "body_length" / Rebuild(Int32sb, lambda context: len(context.body)) * "bytes of the body; a value below 1 is taken as 0",
+        "body_length"
+        / Rebuild(Int32sb, lambda context: len(context.body))
+        * "bytes of the body; a value below 1 is taken as 0",
         "body" / Bytes(lambda context: max(0, context.body_length)) * "as received, possibly compressed",
-        "topic_length" / Rebuild(topic_length, lambda context: len(context.topic)) * "bytes of the topic, 1 byte in version 1, 2 in version 2",
+        "topic_length"
+        / Rebuild(topic_length, lambda context: len(context.topic))
+        * "bytes of the topic, 1 byte in version 1, 2 in version 2",
         "topic" / Bytes(this.topic_length) * "UTF-8",
-        "properties_length" / Rebuild(Int16sb, lambda context: len(context.properties)) * "bytes of the properties; a value below 1 is taken as 0",
-        "properties" / Bytes(lambda context: max(0, context.properties_length)) * "name 01 value 02 ...; see `properties`",
+        "properties_length"
+        / Rebuild(Int16sb, lambda context: len(context.properties))
+        * "bytes of the properties; a value below 1 is taken as 0",
+        "properties"
+        / Bytes(lambda context: max(0, context.properties_length))
+        * "name 01 value 02 ...; see `properties`",
     )
 
 
 _VARIANTS: Final = {
     (magic, hosts): message_struct(hosts, magic)
     for magic in (MAGIC_V1, MAGIC_V2)
-    for hosts in (0, system_flag.BORN_HOST_V6, system_flag.STORE_HOST_V6, system_flag.BORN_HOST_V6 | system_flag.STORE_HOST_V6)
+    for hosts in (
+        0,
+        system_flag.BORN_HOST_V6,
+        system_flag.STORE_HOST_V6,
+        system_flag.BORN_HOST_V6 | system_flag.STORE_HOST_V6,
+    )
 }
 
 MESSAGE_V1: Final = Format(
@@ -121,6 +135,8 @@ def parse_message(record: bytes) -> Any:
         construct.ConstructError: the bytes are no such record.
     """
     magic = int.from_bytes(record[4:8], "big", signed=True)
+    if magic not in (MAGIC_V1, MAGIC_V2):
+        raise ValidationError(f"magic {record[4:8].hex()} is not that of a message")
     at = MESSAGE_V1.position("sys_flag")
     sys_flag = int.from_bytes(record[at : at + 4], "big", signed=True)
     return message_variant(magic, sys_flag).parse(record)

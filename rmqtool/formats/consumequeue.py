@@ -18,16 +18,16 @@ UNIT: Final = Format(
         "record_size" / Int32sb * "bytes of the whole record (broker: body size)",
         "tags_code" / Int64sb * "hash of the tag, a delivery time in SCHEDULE_TOPIC_XXXX, or an extension address",
     ),
-    "The unit of queue offset q lies at byte 20*q of the queue; it counts while physical_offset >= 0 and record_size > 0.",
+    "Queue offset q lies at byte 20*q of the queue; a unit counts while physical_offset >= 0 and record_size > 0.",
 )
 UNIT_SIZE: Final = 20
 assert UNIT.size == UNIT_SIZE
 
 FILLER_UNIT: Final = (0, 0x7FFFFFFF, 0)
-"""What the broker puts in front of the first real unit of a queue that begins in the middle of a file (`ConsumeQueue#fillPreBlank`)."""
+"""Stands before the first real unit of a queue that begins inside a file (broker: `ConsumeQueue#fillPreBlank`)."""
 
 EXTENSION_ADDRESS_MAX: Final = -2147483649
-"""A tags_code at or below this is an address in the extension (`ConsumeQueueExt#isExtAddr`); no 32-bit hash reaches it."""
+"""From here down a tags_code is an extension address (`ConsumeQueueExt#isExtAddr`); no 32-bit hash is so low."""
 EXTENSION_ADDRESS_BASE: Final = -(2**63)
 
 EXTENSION_UNIT: Final = Format(
@@ -35,7 +35,9 @@ EXTENSION_UNIT: Final = Format(
     "ConsumeQueueExt unit",
     "ConsumeQueueExt.CqExtUnit#write",
     Struct(
-        "size" / Rebuild(Int16sb, lambda context: 20 + len(context.filter_bitmap)) * "bytes of this unit; -1 ends the file",
+        "size"
+        / Rebuild(Int16sb, lambda context: 20 + len(context.filter_bitmap))
+        * "bytes of this unit; -1 ends the file",
         "tags_code" / Int64sb * "the real tags code",
         "store_timestamp_ms" / Int64sb * "of the record",
         "bitmap_length" / Rebuild(Int16sb, lambda context: len(context.filter_bitmap)) * "bytes of the bitmap",

@@ -21,7 +21,9 @@ HEADER: Final = Format(
         "begin_physical_offset" / Int64sb * "record of the first entry",
         "end_physical_offset" / Int64sb * "record of the last entry",
         "used_slot_count" / Int32sb * "slots in use (broker: hashSlotCount); some releases count wrongly",
-        "next_entry_number" / Int32sb * "number of the next entry (broker: indexCount); begins at 1, entry 0 is never used",
+        "next_entry_number"
+        / Int32sb
+        * "number of the next entry (broker: indexCount); begins at 1, entry 0 is never used",
     ),
 )
 HEADER_SIZE: Final = 40

@@ -1,12 +1,12 @@
 """Text as the broker's virtual machine sees it: UTF-8 decoding and `String.hashCode`.
 
-Java's decoder replaces what is not UTF-8 by U+FFFD, as Python's does, with one difference: an encoded surrogate (ED A0..BF xx) gives one
-replacement character in Java and three in Python.
+Java's decoder replaces what is not UTF-8 by U+FFFD, as Python's does, with one difference: an encoded surrogate
+(ED A0..BF, then a continuation byte or not) gives one replacement character in Java, and one per byte in Python.
 """
 
 import re
 
-_ENCODED_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
+_ENCODED_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 _REPLACEMENT = "\ufffd".encode()
 
 

@@ -1,6 +1,7 @@
-"""Turns a declared construct Struct into everything else: field positions, struct codes, numpy dtype, Arrow schema, documentation rows.
+"""Turns a declared construct Struct into everything else.
 
-A structure is written down once, as a `construct.Struct` whose fields carry a doc text; nothing here repeats a size or a position.
+That is field positions, struct codes, numpy dtype, Arrow schema and documentation rows. A structure is written down
+once, as a `construct.Struct` whose fields carry a doc text; nothing here repeats a size or a position.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ INTEGER_CODES = {1: "b", 2: "h", 4: "i", 8: "q"}
 
 @dataclass(frozen=True)
 class Field:
-    """One declared field: `position` is None behind the first field of variable length, `size` (bytes) is None where it varies."""
+    """One declared field.
+
+    `position` is None behind the first field of variable length, `size` (bytes) is None where it varies.
+    """
 
     name: str
     position: int | None
@@ -78,7 +82,11 @@ class Format:
 
         columns = []
         for field in self.fixed_fields:
-            code = f">i{field.size}" if field.is_integer and field.size != 1 else ("i1" if field.is_integer else f"V{field.size}")
+            code = (
+                f">i{field.size}"
+                if field.is_integer and field.size != 1
+                else ("i1" if field.is_integer else f"V{field.size}")
+            )
             columns.append((field.name, code))
         return np.dtype(columns)
 
@@ -90,7 +98,7 @@ class Format:
         integers = {1: pa.int8(), 2: pa.int16(), 4: pa.int32(), 8: pa.int64()}
         columns = []
         for field in self.fields:
-            kind = integers[field.size] if field.is_integer and field.size else pa.binary(field.size if field.size else -1)
+            kind = integers[field.size] if field.is_integer and field.size else pa.binary(field.size or -1)
             columns.append(pa.field(field.name, kind, nullable=False, metadata={"doc": field.doc}))
         return pa.schema(columns)
 

@@ -1,11 +1,13 @@
 """Hosts and the two kinds of message id: the broker's (place in the log) and the client's (unique key).
 
-Broker: `MessageDecoder#createMessageId`, `MessageDecoder#decodeMessageId`; client: `MessageClientIDSetter#createUniqID`.
+Broker: `MessageDecoder#createMessageId`, `MessageDecoder#decodeMessageId`.
+Client: `MessageClientIDSetter#createUniqID`.
 """
 
 from __future__ import annotations
 
 import ipaddress
+import string
 from dataclasses import dataclass
 from typing import Final
 
@@ -39,6 +41,7 @@ UNIQUE_KEY: Final = Format(
 )
 V4_ID_LENGTH: Final = 32
 V6_ID_LENGTH: Final = 56
+HEX_DIGITS: Final = frozenset(string.hexdigits)
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,10 @@ def host_bytes(text: str) -> bytes:
     address, colon, port = text.rpartition(":")
     if not colon:
         raise ValueError(f"not a host with a port: {text!r}")
-    return ipaddress.ip_address(address.removeprefix("[").removesuffix("]")).packed + int(port).to_bytes(4, "big", signed=True)
+    if not -(1 << 31) <= int(port) < 1 << 31:
+        raise ValueError(f"no port: {port!r}")
+    ip = ipaddress.ip_address(address.removeprefix("[").removesuffix("]"))
+    return ip.packed + int(port).to_bytes(4, "big", signed=True)
 
 
 def offset_message_id(store_host: bytes, physical_offset: int) -> str:
@@ -100,7 +106,7 @@ def parse_offset_message_id(text: str) -> OffsetMessageId:
 
 
 def parse_unique_key(text: str) -> UniqueKey:
-    """Decode a client unique key of 32 or 56 hex characters; the result is only plausible, any hex of that length decodes.
+    """Decode a client unique key of 32 or 56 hex characters; any hex of that length decodes, so it is only plausible.
 
     Raises:
         ValueError: the text is no such key.
@@ -111,13 +117,18 @@ def parse_unique_key(text: str) -> UniqueKey:
         found = Struct(*UNIQUE_KEY.struct.subcons[1:], "rest" / GreedyBytes).parse(rest)
     except ConstructError as error:
         raise ValueError(f"not a unique key: {text!r}") from error
-    return UniqueKey(address_text(address), found.process_id & 0xFFFF, found.class_loader_hash, found.month_milliseconds, found.counter & 0xFFFF)
+    return UniqueKey(
+        address_text(address),
+        found.process_id & 0xFFFF,
+        found.class_loader_hash,
+        found.month_milliseconds,
+        found.counter & 0xFFFF,
+    )
 
 
 def _hex(text: str) -> bytes:
     if len(text) not in (V4_ID_LENGTH, V6_ID_LENGTH):
         raise ValueError(f"a message id has 32 or 56 hex characters, this one {len(text)}")
-    try:
-        return bytes.fromhex(text)
-    except ValueError as error:
-        raise ValueError(f"not hexadecimal: {text!r}") from error
+    if not HEX_DIGITS.issuperset(text):  # bytes.fromhex would pass over spaces
+        raise ValueError(f"not hexadecimal: {text!r}")
+    return bytes.fromhex(text)

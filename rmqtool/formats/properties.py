@@ -1,7 +1,8 @@
 """The property block of a record: `name 0x01 value 0x02 ...`, as every broker version writes and reads it.
 
-Broker: `MessageDecoder#messageProperties2String`, `MessageDecoder#string2messageProperties`. All lengths of that algorithm are characters of
-the decoded text; since both separators are ASCII, cutting the bytes first and decoding afterwards gives the same result.
+Broker: `MessageDecoder#messageProperties2String`, `MessageDecoder#string2messageProperties`. All lengths of that
+algorithm are characters of the decoded text; since both separators are ASCII, cutting the bytes first and decoding
+afterwards gives the same result (tests/formats/test_properties.py).
 """
 
 from collections.abc import Iterator, Mapping
@@ -30,7 +31,10 @@ SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 
 
 def decode_properties(raw: bytes) -> dict[str, str]:
-    """Decode a block as brokers from 4.9.1 on do; a repeated name keeps its last value, empty names and values are dropped."""
+    """Decode a block as brokers from 4.9.1 on do.
+
+    A repeated name keeps its last value; empty names and values are dropped.
+    """
     found: dict[str, str] = {}
     for name, value in split_properties(raw):
         found[decode_java_utf8(name)] = decode_java_utf8(value)
@@ -65,4 +69,4 @@ def encode_properties(properties: Mapping[str, str], *, trailing_separator: bool
     text = PROPERTY_SEPARATOR.join(f"{name}{NAME_VALUE_SEPARATOR}{value}" for name, value in properties.items())
     if text and trailing_separator:
         text += PROPERTY_SEPARATOR
-    return text.encode("utf-8", "surrogatepass")
+    return text.encode("utf-8", "replace")  # as Java does, which writes ? for half a surrogate pair

@@ -15,9 +15,12 @@ PROPERTY_SIZE: Final = len(RECORD_CRC) + 1 + DIGITS + 1
 assert PROPERTY_SIZE == 20
 
 
-def masked_crc(raw: bytes | memoryview, previous: int = 0) -> int:
-    """CRC-32 with the top bit cleared, as the broker stores it; 0 for no bytes."""
-    return zlib.crc32(raw, previous) & CRC_MASK
+def masked_crc(raw: bytes | memoryview) -> int:
+    """CRC-32 with the top bit cleared, as the broker stores it; 0 for no bytes.
+
+    It cannot be continued over further bytes, which would need the bit that is cleared.
+    """
+    return zlib.crc32(raw) & CRC_MASK
 
 
 def record_crc_property(record_without: bytes) -> bytes:

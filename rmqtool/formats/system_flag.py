@@ -14,7 +14,12 @@ NEED_UNWRAP: Final = 0x040
 INNER_BATCH: Final = 0x080
 COMPRESSION_MASK: Final = 0x700
 
-TRANSACTION_NAMES: Final = {0: "none", TRANSACTION_PREPARED: "prepared", TRANSACTION_COMMIT: "commit", TRANSACTION_ROLLBACK: "rollback"}
+TRANSACTION_NAMES: Final = {
+    0: "none",
+    TRANSACTION_PREPARED: "prepared",
+    TRANSACTION_COMMIT: "commit",
+    TRANSACTION_ROLLBACK: "rollback",
+}
 COMPRESSION_NAMES: Final = {0x000: "zlib", 0x100: "lz4", 0x200: "zstd", 0x300: "zlib"}
 """Values of the compression bits; 0x000 is what brokers before 4.9.4 write, 0x400 and above are invalid."""
 

@@ -1,4 +1,7 @@
-"""The tags code of a record, which consume queues hold (broker: `CommitLog#checkMessageAndReturnSize`, `MessageExtBrokerInner#tagsString2tagsCode`)."""
+"""The tags code of a record, which consume queues hold.
+
+Broker: `CommitLog#checkMessageAndReturnSize`, `MessageExtBrokerInner#tagsString2tagsCode`.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -7,7 +10,6 @@ from rmqtool.formats.java_text import java_hash
 from rmqtool.formats.properties import DELAY_LEVEL, SCHEDULE_TOPIC, TAGS
 
 DEFAULT_DELAY_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
-UNKNOWN_LEVEL_DELAY_MS: Final = 1000
 _UNIT_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -35,7 +37,7 @@ def tags_code(topic: str, properties: Mapping[str, str], store_timestamp_ms: int
     """The code that dispatch writes into the queue's unit.
 
     Raises:
-        ValueError: a DELAY property in the schedule topic is not a number; the broker takes such a record for the end of the log.
+        ValueError: DELAY is not a number in the schedule topic; the broker takes such a record for the end of the log.
     """
     if topic == SCHEDULE_TOPIC and DELAY_LEVEL in properties:
         delivery = delivery_tags_code(store_timestamp_ms, parse_java_int(properties[DELAY_LEVEL]), delays_ms)
@@ -52,6 +54,11 @@ def parse_java_int(text: str) -> int:
         ValueError: it would throw NumberFormatException.
     """
     digits = text[1:] if text[:1] in ("+", "-") else text
-    if not (digits.isdecimal() and -(1 << 31) <= (value := int(text)) < 1 << 31):
+    number = digits.lstrip("0") or "0"  # however many there are, which Python would not convert
+    # Java looks at UTF-16 code units, so digits beyond the basic plane are none to it.
+    if not digits.isdecimal() or max(digits) > "\uffff" or len(number) > 10:
+        raise ValueError(f"not an int: {text[:40]!r}")
+    value = -int(number) if text[0] == "-" else int(number)
+    if not -(1 << 31) <= value < 1 << 31:
         raise ValueError(f"not an int: {text!r}")
     return value
