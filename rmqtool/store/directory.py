@@ -129,6 +129,25 @@ class Store:
     def batch_file_size(self) -> int:
         return self.settings.batch_file_size or _queue_file_size(self.batch_queues)
 
+    @cached_property
+    def index_slot_count(self) -> int | None:
+        """Hash slots of the index files; None where no file tells."""
+        if self.settings.index_slot_count:
+            return self.settings.index_slot_count
+        # Late, for it brings construct with it, which a store without an index does not need.
+        from rmqtool.store.index_slots import infer_slot_count
+
+        return infer_slot_count(self.view, self.index_files) if self.index_files else None
+
+    @cached_property
+    def index_entry_count(self) -> int | None:
+        """Entries for which an index file has room (`maxIndexNum`); None where nothing tells."""
+        if self.settings.index_entry_count or self.index_slot_count is None:
+            return self.settings.index_entry_count
+        from rmqtool.store.index_slots import infer_entry_count
+
+        return infer_entry_count(self.index_files, self.index_slot_count)
+
     @property
     def queue_kind(self) -> str:
         """Where the consume queues are kept: file, rocksdb, or mixed."""

@@ -1,0 +1,227 @@
+"""Infers how many hash slots a store's index files have: no file says it, but only one count makes the chains agree.
+
+Broker: `IndexFile` (layout, `putKey`), `IndexService` (one pair of counts for all files of a store).
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from rmqtool.errors import UnreadableError
+from rmqtool.formats.index import (
+    DEFAULT_SLOT_COUNT,
+    ENTRY_SIZE,
+    HEADER,
+    HEADER_SIZE,
+    SLOT_SIZE,
+    entry_position,
+    slot_position,
+)
+from rmqtool.store.source import ByteSource, BytesSource, read_range
+from rmqtool.store.view import Entry, StoreView
+
+FILES_MAX: Final = 16
+"""Files that are asked before it is given up; the healthiest come first."""
+SAMPLES_MAX: Final = 32
+CHAIN_STEPS_MAX: Final = 4096
+"""Entries of one chain that are looked at; 4 is usual, and a chain in a circle must end."""
+BLOCK: Final = 1 << 20
+SEARCH_MAX: Final = 1 << 30
+"""Bytes that are searched backwards for the last one that is not zero."""
+SWEEP_FILE_SIZE_MAX: Final = 1 << 20
+"""A file up to this size is worth trying every count where its own counter says nothing."""
+PROOF_BITS: Final = 32
+"""How unlikely a chance agreement must be, as a power of two: a sweep tries up to 2^18 counts."""
+_ENTRY: Final = struct.Struct(">iqii")
+assert _ENTRY.size == ENTRY_SIZE
+
+
+@dataclass(frozen=True)
+class _IndexFile:
+    """An open index file with what its header says."""
+
+    source: ByteSource
+    begin_physical_offset: int
+    end_physical_offset: int
+    next_entry_number: int
+
+    def integer(self, position: int) -> int:
+        """A 32-bit integer; -1, which no slot and no hash is, where the file has ended."""
+        found = read_range(self.source, position, 4)
+        return int.from_bytes(found, "big", signed=True) if len(found) == 4 else -1
+
+    def entry(self, number: int, slot_count: int) -> tuple[int, int, int, int] | None:
+        found = read_range(self.source, entry_position(number, slot_count), ENTRY_SIZE)
+        return _ENTRY.unpack(found) if len(found) == ENTRY_SIZE else None
+
+
+def infer_slot_count(view: StoreView, files: Sequence[Entry]) -> int | None:
+    """Hash slots of a store's index files; None if no file proves a count."""
+    lengths = Counter(entry.size for entry in files)
+    by_health = sorted(files, key=lambda entry: (-lengths[entry.size], -entry.size, -entry.allocated_bytes, entry.path))
+    for entry in by_health[:FILES_MAX]:
+        try:
+            source = view.open(entry.path)
+        except UnreadableError:
+            continue
+        try:
+            count = slot_count_of(source)
+        except UnreadableError:
+            count = None
+        finally:
+            source.close()
+        if count is not None:
+            return count
+    return None
+
+
+def infer_entry_count(files: Sequence[Entry], slot_count: int) -> int | None:
+    """Entries (the unused entry 0 included) for which the index files have room; None if their lengths fit no count.
+
+    The length that most files have decides, of two equally common ones the larger: short files are cut, not small.
+    """
+    rooms = Counter(entry.size - HEADER_SIZE - SLOT_SIZE * slot_count for entry in files)
+    whole = {room: files_count for room, files_count in rooms.items() if room > 0 and room % ENTRY_SIZE == 0}
+    if not whole:
+        return None
+    return max(whole, key=lambda room: (whole[room], room)) // ENTRY_SIZE
+
+
+def slot_count_of(source: ByteSource) -> int | None:
+    """Hash slots of one index file; None if it has no entries, or none that agree with any count.
+
+    Raises:
+        UnreadableError: the disk does not give the bytes.
+    """
+    header = read_range(source, 0, HEADER_SIZE)
+    if len(header) < HEADER_SIZE:
+        return None
+    said = HEADER.struct.parse(header)
+    file = _IndexFile(source, said.begin_physical_offset, said.end_physical_offset, said.next_entry_number)
+    if file.next_entry_number > 1:
+        for candidate in _candidates(file):
+            if _is_proven(file, candidate, file.next_entry_number - 1):
+                return candidate
+    return _without_counter(file)
+
+
+def _without_counter(file: _IndexFile) -> int | None:
+    """The count of a file whose counter or end is damaged: the default, or any if the file is small enough to try all.
+
+    A count that fits the length of a whole file is tried before one that does not.
+    """
+    room = (file.source.size - HEADER_SIZE) // SLOT_SIZE
+    named = _named_by_slots(file.source)
+    if room > DEFAULT_SLOT_COUNT and _is_named(file, named, DEFAULT_SLOT_COUNT):
+        return DEFAULT_SLOT_COUNT
+    if not named or file.source.size > SWEEP_FILE_SIZE_MAX:
+        return None
+    content = read_range(file.source, 0, file.source.size)
+    small = replace(file, source=BytesSource(file.source.name, content))
+    counts = [*range(room % 5 or 5, room, 5), *(count for count in range(1, room) if count % 5 != room % 5)]
+    return next((n for n in counts if _may_be(content, named, n) and _is_named(small, named, n)), None)
+
+
+def _may_be(content: bytes, named: list[tuple[int, int]], slot_count: int) -> bool:
+    """Whether one of the first slots agrees, which sorts out nearly every wrong count in a microsecond."""
+    for slot, number in named[:4]:
+        position = entry_position(number, slot_count)
+        if slot < slot_count and int.from_bytes(content[position : position + 4], "big") % slot_count == slot:
+            return True
+    return False
+
+
+def _candidates(file: _IndexFile) -> Iterator[int]:
+    """Counts worth proving: the broker's default, then those for which the last entry ends at the last byte in use."""
+    room = (file.source.size - HEADER_SIZE) // SLOT_SIZE
+    if room > DEFAULT_SLOT_COUNT:
+        yield DEFAULT_SLOT_COUNT
+    last_byte = _last_data_byte(file.source)
+    if last_byte is None:
+        return
+    # The last entry may itself end in zeros, so it can lie at five places; a whole file's length tells which.
+    highest = (last_byte - HEADER_SIZE - ENTRY_SIZE * (file.next_entry_number - 1)) // SLOT_SIZE
+    nearby = [count for count in range(highest, highest - ENTRY_SIZE // SLOT_SIZE, -1) if 0 < count <= room]
+    yield from sorted(nearby, key=lambda count: count % 5 != room % 5)
+
+
+def _is_proven(file: _IndexFile, slot_count: int, last_entry: int) -> bool:
+    """Whether the chains agree with a count: three quarters of the sampled entries are reached from their slot.
+
+    A wrong count reads hashes and chains out of unrelated bytes; that a walk then meets just the entry it began with
+    does not happen for most of the samples. Damage to some chains does not hide the right count.
+    """
+    samples = sorted({1 + (last_entry - 1) * i // (SAMPLES_MAX - 1) for i in range(SAMPLES_MAX)})
+    agreeing = sum(_is_reached(file, number, slot_count, last_entry) for number in samples)
+    if len(samples) > 2:
+        return agreeing * 4 >= len(samples) * 3
+    # One or two entries prove too little by themselves; the header names the records of the first and the last.
+    first, last = file.entry(1, slot_count), file.entry(last_entry, slot_count)
+    if first is None or last is None:
+        return False
+    named = first[1] == file.begin_physical_offset and last[1] == file.end_physical_offset
+    return named and agreeing == len(samples)
+
+
+def _is_reached(file: _IndexFile, number: int, slot_count: int, last_entry: int) -> bool:
+    """Whether the chain of an entry's slot leads to that entry; chains run backwards, so numbers fall."""
+    entry = file.entry(number, slot_count)
+    if entry is None or entry[0] < 0 or entry[1] < 0 or entry[2] < 0:
+        return False
+    at = file.integer(slot_position(entry[0] % slot_count))
+    if at > last_entry:
+        return False
+    for _ in range(CHAIN_STEPS_MAX):
+        if at <= number:
+            return at == number
+        link = file.entry(at, slot_count)
+        if link is None or link[3] >= at:
+            return False
+        at = link[3]
+    return False
+
+
+def _last_data_byte(source: ByteSource) -> int | None:
+    """File position of the last byte that is not zero, None if there is none behind the header within reach."""
+    searched = 0
+    for start, end in reversed(list(source.extents(HEADER_SIZE, source.size))):
+        at = end
+        while at > start and searched < SEARCH_MAX:
+            begin = max(start, at - BLOCK)
+            found = read_range(source, begin, at - begin).rstrip(b"\0")
+            if found:
+                return begin + len(found) - 1
+            searched += at - begin
+            at = begin
+    return None
+
+
+def _named_by_slots(source: ByteSource) -> list[tuple[int, int]]:
+    """The first slots in use, as (slot, newest entry); beyond the last slot, whose place is unknown, other data."""
+    named: list[tuple[int, int]] = []
+    end = min(source.size, slot_position(DEFAULT_SLOT_COUNT))
+    for extent_start, extent_end in source.extents(HEADER_SIZE, end):
+        start = extent_start // SLOT_SIZE * SLOT_SIZE  # the header's size is a multiple too
+        for begin in range(max(start, HEADER_SIZE), extent_end, BLOCK):
+            found = read_range(source, begin, min(BLOCK, extent_end - begin) // SLOT_SIZE * SLOT_SIZE)
+            if not found.strip(b"\0"):
+                continue
+            first = (begin - HEADER_SIZE) // SLOT_SIZE
+            for index, (value,) in enumerate(struct.iter_unpack(">i", found)):
+                if value > 0:
+                    named.append((first + index, value))
+                if len(named) == SAMPLES_MAX:
+                    return named
+    return named
+
+
+def _is_named(file: _IndexFile, named: list[tuple[int, int]], slot_count: int) -> bool:
+    """Whether the entries that slots name belong into those slots; needs no counter."""
+    usable = [(slot, number) for slot, number in named if slot < slot_count]
+    agreeing = sum(file.integer(entry_position(number, slot_count)) % slot_count == slot for slot, number in usable)
+    return agreeing * 4 >= len(usable) * 3 and agreeing * math.log2(slot_count) >= PROOF_BITS
