@@ -1,0 +1,64 @@
+"""What a scan says of each record: one row of numbers, the same from both readers. Text stays where it is; rows hold its position."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    import numpy
+
+
+class Row(NamedTuple):
+    """One record, blank or bad range. Positions are bytes from the record's begin, lengths bytes; a text that is not there has length -1."""
+
+    physical_offset: int
+    """Where it really lies."""
+    size: int
+    """Bytes up to the next row's begin."""
+    queue_offset: int
+    own_offset: int
+    """The physical offset that the record says of itself."""
+    born_timestamp_ms: int
+    store_timestamp_ms: int
+    prepared_transaction_offset: int
+    tags_code: int
+    """What dispatch puts into the queue's unit."""
+    verdict: int
+    """A `rules.Verdict`; the fields behind it are 0 for what is no message."""
+    magic: int
+    body_crc: int
+    computed_crc: int
+    """CRC-32 of the body as it is, top bit cleared; 0 for an empty one."""
+    queue_id: int
+    flag: int
+    sys_flag: int
+    reconsume_times: int
+    body_length: int
+    topic_number: int
+    """Index into the piece's topics."""
+    topic_length: int
+    properties_length: int
+    tags_position: int
+    tags_length: int
+    keys_position: int
+    keys_length: int
+    unique_key_position: int
+    unique_key_length: int
+
+
+WIDE = frozenset(Row._fields[:8])
+"""Columns of 64 bits; the others have 32."""
+
+
+def bare_row(physical_offset: int, size: int, verdict: int, magic: int = 0) -> Row:
+    """A row of which nothing but its place is known: a blank or a bad range."""
+    return Row(physical_offset, size, 0, 0, 0, 0, 0, 0, verdict, magic, *(0,) * 16)
+
+
+@cache
+def row_dtype() -> numpy.dtype[Any]:
+    """The row as a numpy dtype, native byte order."""
+    import numpy as np
+
+    return np.dtype([(name, "i8" if name in WIDE else "i4") for name in Row._fields])

@@ -1,0 +1,173 @@
+"""The plain record judge: one record in bytes, checked by the rules in order. No numpy; also used for single records and in doubtful cases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from struct import Struct
+from typing import Final
+
+from rmqtool.formats import commitlog, system_flag
+from rmqtool.formats.java_text import decode_java_utf8, java_hash
+from rmqtool.formats.properties import SCHEDULE_TOPIC
+from rmqtool.formats.record_crc import CRC_MASK, PROPERTY_SIZE, stored_record_crc
+from rmqtool.formats.tags import delivery_tags_code, parse_java_int
+from rmqtool.scan.checksum import crc32
+from rmqtool.scan.columns import Row, bare_row
+from rmqtool.scan.rules import Verdict
+
+MESSAGE_MAGICS: Final = (commitlog.MAGIC_V1, commitlog.MAGIC_V2)
+HEAD_READ: Final = commitlog.HEAD_SIZE + 2 * commitlog.V6_EXTRA
+"""Bytes in which every head lies."""
+TAIL_READ: Final = 2 + 32767 + 2 + 32767
+"""Bytes in which everything behind the body lies."""
+
+_FRAME: Final = Struct(commitlog.BLANK.struct_code)
+_HEADS: Final = {
+    flags: Struct(
+        ">"
+        + "".join(
+            {
+                "born_host.address": f"{16 if flags & system_flag.BORN_HOST_V6 else 4}x",
+                "store_host.address": f"{16 if flags & system_flag.STORE_HOST_V6 else 4}x",
+            }.get(field.name, "4x" if field.name.endswith(".port") else str(field.code))
+            for field in commitlog.MESSAGE_V1.fixed_fields
+        )
+    )
+    for flags in (
+        0,
+        system_flag.BORN_HOST_V6,
+        system_flag.STORE_HOST_V6,
+        system_flag.BORN_HOST_V6 | system_flag.STORE_HOST_V6,
+    )
+}
+_HOST_BITS: Final = system_flag.BORN_HOST_V6 | system_flag.STORE_HOST_V6
+_SYS_FLAG_AT: Final = commitlog.MESSAGE_V1.position("sys_flag")
+_SCHEDULE_TOPIC: Final = SCHEDULE_TOPIC.encode()
+_NEED: Final = {b"TAGS": 0, b"KEYS": 1, b"UNIQ_KEY": 2, b"DELAY": 3}
+
+
+class TopicTable:
+    """Numbers for topics in the order of their first appearance; local to a piece."""
+
+    def __init__(self) -> None:
+        self.names: list[bytes] = []
+        self._numbers: dict[bytes, int] = {}
+
+    def number(self, topic: bytes) -> int:
+        found = self._numbers.get(topic)
+        if found is None:
+            found = self._numbers[topic] = len(self.names)
+            self.names.append(topic)
+        return found
+
+
+def judge_frame(frame: bytes | memoryview, remaining: int) -> tuple[Verdict, int, int]:
+    """Judge size and magic. (verdict, size, magic); a good blank has magic `MAGIC_BLANK`.
+
+    Args:
+        frame: at least 8 bytes, the begin of the record.
+        remaining: bytes from there to the end of the file.
+    """
+    size, magic = _FRAME.unpack_from(frame)
+    if size < 0 or size > remaining:
+        return Verdict.BAD_SIZE, size, magic
+    if magic in MESSAGE_MAGICS:
+        return (Verdict.GOOD if size >= commitlog.RECORD_SIZE_MIN else Verdict.BAD_SIZE), size, magic
+    if magic == commitlog.MAGIC_BLANK:
+        return (Verdict.GOOD if size == remaining else Verdict.BAD_SIZE), size, magic
+    return Verdict.BAD_MAGIC, size, magic
+
+
+def judge_record(
+    record: memoryview, physical_offset: int, topics: TopicTable, delays_ms: Sequence[int], record_crc: bool
+) -> Row:
+    """Judge a message whose frame is good, all of whose bytes are at hand."""
+
+    def tail(position: int, length: int) -> memoryview:
+        return record[position : position + length]
+
+    return judge_parts(
+        record[:HEAD_READ],
+        tail,
+        lambda start, end: crc32(record[start:end]),
+        physical_offset,
+        topics,
+        delays_ms,
+        record_crc,
+    )
+
+
+def judge_parts(
+    head: memoryview,
+    read: Callable[[int, int], bytes | memoryview],
+    checksum: Callable[[int, int], int],
+    physical_offset: int,
+    topics: TopicTable,
+    delays_ms: Sequence[int],
+    record_crc: bool,
+) -> Row:
+    """Judge a message whose frame is good, however long it is.
+
+    Args:
+        head: its first bytes, `HEAD_READ` or all of them if it is shorter.
+        read: gives (position, length) bytes of the record.
+        checksum: gives the CRC-32 of bytes [start, end) of the record.
+        record_crc: whether a whole-record CRC counts.
+    """
+    size, magic = _FRAME.unpack_from(head)
+    sys_flag = int.from_bytes(head[_SYS_FLAG_AT : _SYS_FLAG_AT + 4], "big", signed=True)
+    layout = _HEADS[sys_flag & _HOST_BITS]
+    topic_width = 2 if magic == commitlog.MAGIC_V2 else 1
+    if layout.size + topic_width + 2 > size:
+        return bare_row(physical_offset, size, Verdict.BAD_LENGTHS, magic)
+    (_, _, body_crc, queue_id, flag, queue_offset, own_offset, _, born, stored, reconsumed, prepared, body_length) = (
+        layout.unpack_from(head)
+    )
+    body_end = layout.size + max(0, body_length)
+    if body_end > size:
+        return bare_row(physical_offset, size, Verdict.BAD_LENGTHS, magic)
+    computed = checksum(layout.size, body_end) & CRC_MASK if body_length > 0 else 0
+    if body_length > 0 and computed != body_crc:
+        verdict = Verdict.BODY_CRC_MISMATCH
+    else:
+        verdict = Verdict.GOOD
+    tail = bytes(read(body_end, min(size - body_end, TAIL_READ)))
+    topic_length = int.from_bytes(tail[:topic_width], "big", signed=True)
+    topic_end = topic_width + topic_length
+    properties_length = (
+        max(0, int.from_bytes(tail[topic_end : topic_end + 2], "big", signed=True)) if topic_length >= 0 else 0
+    )
+    if topic_length < 0 or body_end + topic_end + 2 + properties_length != size:
+        return bare_row(physical_offset, size, verdict or Verdict.BAD_LENGTHS, magic)
+    topic = tail[topic_width:topic_end]
+    (tags, keys, unique_key, delay) = _texts(tail, topic_end + 2, body_end)
+    tags_code = java_hash(decode_java_utf8(tail[tags[0] - body_end :][: tags[1]])) if tags[1] > 0 else 0
+    if topic == _SCHEDULE_TOPIC and delay[1] >= 0:
+        try:
+            level = parse_java_int(decode_java_utf8(tail[delay[0] - body_end :][: delay[1]]))
+            delivery = delivery_tags_code(stored, level, delays_ms)
+            tags_code = tags_code if delivery is None else delivery
+        except ValueError:
+            verdict = verdict or Verdict.BAD_PROPERTY
+    if record_crc and verdict == Verdict.GOOD and properties_length >= PROPERTY_SIZE:
+        stored_crc = stored_record_crc(tail[-PROPERTY_SIZE:])
+        if stored_crc is not None and stored_crc != checksum(0, size - PROPERTY_SIZE) & CRC_MASK:
+            verdict = Verdict.RECORD_CRC_MISMATCH
+    if verdict == Verdict.GOOD and own_offset != physical_offset:
+        verdict = Verdict.SELF_OFFSET_MISMATCH
+    return Row(
+        physical_offset, size, queue_offset, own_offset, born, stored, prepared, tags_code, verdict, magic, body_crc, computed, queue_id, flag, sys_flag,
+        reconsumed, max(0, body_length), topics.number(topic), topic_length, properties_length, *tags, *keys, *unique_key,
+    )  # fmt: skip
+
+
+def _texts(tail: bytes, start: int, body_end: int) -> list[tuple[int, int]]:
+    """Position (from the record's begin) and length of the values of TAGS, KEYS, UNIQ_KEY and DELAY; (0, -1) for one that is not there."""
+    found = [(0, -1), (0, -1), (0, -1), (0, -1)]
+    at = start
+    for segment in tail[start:].split(b"\x02"):
+        name, _, value = segment.partition(b"\x01")
+        if value and (which := _NEED.get(name)) is not None:
+            found[which] = (body_end + at + len(name) + 1, len(value))
+        at += len(segment) + 1
+    return found

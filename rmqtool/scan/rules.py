@@ -1,0 +1,69 @@
+"""The rule table of the record judge: what is wrong with a record, in the order in which the broker looks.
+
+Broker: `CommitLog#checkMessageAndReturnSize`. The last rule is ours: the broker never compares a record's own offset with its place.
+Both readers follow this table; the tests hold them equal on random damage.
+"""
+
+from enum import IntEnum
+from typing import Final
+
+
+class Verdict(IntEnum):
+    """The first rule that a record breaks. From `HOLE` on: what only its surroundings show."""
+
+    GOOD = 0
+    BAD_SIZE = 1
+    BAD_MAGIC = 2
+    BAD_LENGTHS = 3
+    BODY_CRC_MISMATCH = 4
+    BAD_PROPERTY = 5
+    RECORD_CRC_MISMATCH = 6
+    SELF_OFFSET_MISMATCH = 7
+    HOLE = 8
+    MISSING_END_BLANK = 9
+    TORN_RECORD = 10
+    UNREADABLE_RANGE = 11
+    STALE = 12
+
+
+FINDING_IDS: Final = {
+    Verdict.BAD_SIZE: "commitlog.bad-size",
+    Verdict.BAD_MAGIC: "commitlog.bad-magic",
+    Verdict.BAD_LENGTHS: "commitlog.bad-lengths",
+    Verdict.BODY_CRC_MISMATCH: "commitlog.body-crc-mismatch",
+    Verdict.BAD_PROPERTY: "commitlog.bad-property",
+    Verdict.RECORD_CRC_MISMATCH: "commitlog.record-crc-mismatch",
+    Verdict.SELF_OFFSET_MISMATCH: "commitlog.self-offset-mismatch",
+    Verdict.HOLE: "commitlog.hole",
+    Verdict.MISSING_END_BLANK: "commitlog.missing-end-blank",
+    Verdict.TORN_RECORD: "commitlog.torn-record",
+    Verdict.UNREADABLE_RANGE: "commitlog.unreadable-range",
+    Verdict.STALE: "commitlog.stale-tail",
+}
+
+RULES: Final = (
+    (
+        Verdict.BAD_SIZE,
+        "the size is negative, or reaches behind the file's end; a blank's size is not all that is left of the file",
+    ),
+    (Verdict.BAD_MAGIC, "the magic is none of message version 1, version 2 and blank"),
+    (Verdict.BAD_SIZE, "a message smaller than the smallest one"),
+    (Verdict.BAD_LENGTHS, "head and body together reach behind the record's end"),
+    (Verdict.BODY_CRC_MISMATCH, "the CRC of a body that is not empty differs from the stored one"),
+    (
+        Verdict.BAD_LENGTHS,
+        "topic or properties reach behind the record's end, or all lengths together are not the size",
+    ),
+    (
+        Verdict.BAD_PROPERTY,
+        "in the schedule topic: DELAY is not a number, which the broker takes for the end of the log",
+    ),
+    (Verdict.RECORD_CRC_MISMATCH, "the store writes whole-record CRCs, the record carries one, and it differs"),
+    (Verdict.SELF_OFFSET_MISMATCH, "the record's own physical offset is not where it lies"),
+)
+"""(verdict, when), in the order of judging."""
+
+KEEPS_ITS_LENGTH: Final = frozenset(
+    {Verdict.BODY_CRC_MISMATCH, Verdict.BAD_PROPERTY, Verdict.RECORD_CRC_MISMATCH, Verdict.SELF_OFFSET_MISMATCH}
+)
+"""Verdicts about a record whose size may still be right: the next one is looked for at its end first."""
