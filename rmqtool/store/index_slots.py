@@ -131,7 +131,8 @@ def _may_be(content: bytes, named: list[tuple[int, int]], slot_count: int) -> bo
     """Whether one of the first slots agrees, which sorts out nearly every wrong count in a microsecond."""
     for slot, number in named[:4]:
         position = entry_position(number, slot_count)
-        if slot < slot_count and int.from_bytes(content[position : position + 4], "big") % slot_count == slot:
+        found = content[position : position + 4]
+        if found and slot < slot_count and int.from_bytes(found, "big") % slot_count == slot:
             return True
     return False
 
@@ -223,5 +224,6 @@ def _named_by_slots(source: ByteSource) -> list[tuple[int, int]]:
 def _is_named(file: _IndexFile, named: list[tuple[int, int]], slot_count: int) -> bool:
     """Whether the entries that slots name belong into those slots; needs no counter."""
     usable = [(slot, number) for slot, number in named if slot < slot_count]
-    agreeing = sum(file.integer(entry_position(number, slot_count)) % slot_count == slot for slot, number in usable)
+    hashes = ((slot, file.integer(entry_position(number, slot_count))) for slot, number in usable)
+    agreeing = sum(key_hash >= 0 and key_hash % slot_count == slot for slot, key_hash in hashes)
     return agreeing * 4 >= len(usable) * 3 and agreeing * math.log2(slot_count) >= PROOF_BITS
