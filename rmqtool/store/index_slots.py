@@ -10,6 +10,7 @@ import struct
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Final
 
 from rmqtool.errors import UnreadableError
@@ -35,6 +36,8 @@ SEARCH_MAX: Final = 1 << 30
 """Bytes that are searched backwards for the last one that is not zero."""
 SWEEP_FILE_SIZE_MAX: Final = 1 << 20
 """A file up to this size is worth trying every count where its own counter says nothing."""
+LIKELY_MAX: Final = 4096
+"""Counts of a sweep that are looked at closely; only senseless bytes make more of them likely."""
 PROOF_BITS: Final = 32
 """How unlikely a chance agreement must be, as a power of two: a sweep tries up to 2^18 counts."""
 _ENTRY: Final = struct.Struct(">iqii")
@@ -124,7 +127,8 @@ def _without_counter(file: _IndexFile) -> int | None:
     content = read_range(file.source, 0, file.source.size)
     small = replace(file, source=BytesSource(file.source.name, content))
     counts = [*range(room % 5 or 5, room, 5), *(count for count in range(1, room) if count % 5 != room % 5)]
-    return next((n for n in counts if _may_be(content, named, n) and _is_named(small, named, n)), None)
+    likely = islice((count for count in counts if _may_be(content, named, count)), LIKELY_MAX)
+    return next((count for count in likely if _is_named(small, named, count)), None)
 
 
 def _may_be(content: bytes, named: list[tuple[int, int]], slot_count: int) -> bool:
