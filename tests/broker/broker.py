@@ -1,0 +1,244 @@
+"""The judge: a real RocketMQ store, driven from Python. Messages in, crash or stop, everything it serves out."""
+
+import base64
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from tests.broker.files import changes, snapshot
+from tests.broker.program import JavaProgram, JudgeError
+from tests.broker.versions import version_named
+
+__all__ = ["Judge", "JudgeError", "OpenStore"]
+
+Answer = dict[str, Any]
+Message = Mapping[str, Any]
+
+
+class Judge:
+    """One process that serves the real stores of one version, one after another or several at a time."""
+
+    def __init__(self, version: str) -> None:
+        self.version = version
+        self.program = JavaProgram(version_named(version), "judge.Judge")
+        self._numbers = itertools.count()
+        self._stuck = False
+
+    def open(
+        self,
+        directory: Path,
+        config: Mapping[str, object] | None = None,
+        topics: Mapping[str, Any] | None = None,
+        *,
+        start: bool = True,
+    ) -> "OpenStore":
+        """Load the store in this directory, which is made if it is missing, and start it unless told otherwise.
+
+        `config` has the names of the broker's own properties, those of BrokerConfig with `broker.` in front; relative
+        paths are taken from the store directory. `topics`: name to `{"writeQueueNums", "attributes": {...}}`.
+        Ports, timers and disk limits are set so that stores do not get into each other's way.
+        """
+        self._restart_if_stuck()
+        settings = {"topics": dict(topics or {}), "config": {k: _java_text(v) for k, v in (config or {}).items()}}
+        if "topics" in settings["config"]:
+            raise ValueError("topics are an argument of their own")
+        return OpenStore(self, str(next(self._numbers)), directory, settings, start=start)
+
+    def examine(
+        self,
+        directory: Path,
+        config: Mapping[str, object] | None = None,
+        topics: Mapping[str, Any] | None = None,
+        **read: Any,
+    ) -> Answer:
+        """Load, start, read everything and stop: reports of all steps in one, with `served` and `filesAfter` in it.
+
+        The broker does its recovery in this very directory. Where the store does not load or start, nothing is served
+        and the report has no `served`.
+        """
+        store = self.open(directory, config, topics)
+        report = dict(store.opened)
+        if store.serving:
+            report["served"] = store.read(**read)
+        report |= store.shutdown()
+        report["filesAfter"] = changes(store.before, snapshot(directory))
+        return report
+
+    def close(self) -> None:
+        self.program.close()
+
+    def java_hash(self, text: str) -> int:
+        """String.hashCode."""
+        answer: int = self.program.ask("oracle.hash", text=text)["hash"]
+        return answer
+
+    def decoded_utf8(self, content: bytes) -> list[int]:
+        """The UTF-16 code units that Java makes of these bytes."""
+        answer: list[int] = self.program.ask("oracle.decode", bytes=_base64(content))["units"]
+        return answer
+
+    def encoded_utf8(self, text: str) -> bytes:
+        """The bytes that Java makes of a text, which may hold lone surrogates."""
+        return base64.b64decode(self.program.ask("oracle.encode", text=text)["bytes"])
+
+    def crc32(self, content: bytes) -> int:
+        """UtilAll.crc32: the CRC-32 with the top bit cleared."""
+        answer: int = self.program.ask("oracle.crc32", bytes=_base64(content))["crc32"]
+        return answer
+
+    def properties_text(self, properties: Mapping[str, str]) -> str:
+        """MessageDecoder.messageProperties2String of a HashMap, in its order."""
+        answer: str = self.program.ask("oracle.propertiesToText", properties=dict(properties))["text"]
+        return answer
+
+    def parsed_properties(self, text: str) -> dict[str, str]:
+        """MessageDecoder.string2messageProperties."""
+        return dict(self.program.ask("oracle.textToProperties", text=text)["properties"])
+
+    def message_id(self, host: str, physical_offset: int) -> str:
+        """MessageDecoder.createMessageId."""
+        answer: str = self.program.ask("oracle.messageId", host=host, physicalOffset=physical_offset)["messageId"]
+        return answer
+
+    def _was_stuck(self) -> None:
+        self._stuck = True
+
+    def _restart_if_stuck(self) -> None:
+        """A lookup that never ends keeps a core busy and may keep its store from stopping: begin with a new process."""
+        if self._stuck:
+            self._stuck = False
+            self.program.kill()
+
+
+class OpenStore:
+    """A store directory in the hands of a real store. As a context manager it is stopped cleanly at the end."""
+
+    def __init__(self, judge: Judge, name: str, directory: Path, settings: Answer, *, start: bool) -> None:
+        self._judge = judge
+        self._name = name
+        self.directory = directory
+        self.over = False
+        directory.mkdir(parents=True, exist_ok=True)
+        self.before = snapshot(directory)
+        #: what load() and start() did: load, loadTrouble, lastExit, afterLoad, files, startTrouble, dispatched, ...
+        self.opened: Answer = self._ask("open", directory=str(directory), **settings)
+        self.opened["files"] = changes(self.before, snapshot(directory))
+        if start and self.opened["load"]:
+            self.start()
+
+    @property
+    def serving(self) -> bool:
+        """Loaded and started."""
+        return bool(self.opened["load"]) and self.opened.get("startTrouble", "") is None and not self.over
+
+    def start(self) -> None:
+        """Start a store that was loaded only, and wait until the dispatcher has caught up."""
+        self.opened.update(self._ask("start"))
+
+    def put(self, *messages: Message) -> list[Answer]:
+        """Put messages one after another, as the broker does when producers send them.
+
+        A message: topic, queueId, body (bytes), flag, sysFlag, bornTimestamp, bornHost ("ip:port", "[ip6]:port"),
+        storeHost, reconsumeTimes, preparedTransactionOffset; `properties` (names to texts) or `propertiesText` (the
+        exact text to store). With `batch` or `innerBatch` (a list of body, flag, properties) in place of a body it is
+        a batch. Each answer: status, appendStatus, physicalOffset, size, queueOffset, storeTimestamp, messageId, and
+        topic, queueId and propertiesText as they were stored; or `trouble`, an exception.
+        """
+        answers: list[Answer] = self._ask("put", messages=[_encoded(message) for message in messages])["answers"]
+        return answers
+
+    def put_rate(self, message: Message, count: int) -> float:
+        """Messages per second that the real store takes, all the same message, on one thread."""
+        return count / float(self._ask("putRate", 600, message=_encoded(message), count=count)["seconds"])
+
+    def wait_dispatched(self) -> Answer:
+        """Wait until queues and index hold all that was put; `{"dispatched", "offsets"}`."""
+        return self._ask("waitDispatched")
+
+    def stop_dispatch(self) -> None:
+        """What is put from now on reaches no queue and no index."""
+        self._ask("stopDispatch")
+
+    def read(self, keys: Iterable[Sequence[str]] = (), times: int = 3) -> Answer:
+        """Everything the store serves.
+
+        `offsets`; `commitLog` = [place, size] or [place, length, verdict]; `records` = [place, topic, queue id, queue
+        offset, store timestamp, tags code]; `queues` with min, max, edges, pulls, messages, byTime; `keys` = [topic,
+        key, [physical offsets], further], for all keys in the log and those given as (topic, key) or (topic, key,
+        type). `times`: at how many store timestamps of each queue the offset by time is asked for.
+        """
+        return self._noted(self._ask("read", 300, keys=[list(key) for key in keys], times=times))
+
+    def get(
+        self, topic: str, queue_id: int, queue_offsets: Iterable[int], *, count: int = 32, tags: str | None = None
+    ) -> Answer:
+        """DefaultMessageStore.getMessage at each offset: `{"min", "max", "rows"}`.
+
+        A row: [queue offset, status, next offset, message count, [physical offsets]]. `tags` is a subscription such
+        as "TagA || TagB".
+        """
+        wanted = list(queue_offsets)
+        return self._ask("get", 300, topic=topic, queueId=queue_id, queueOffsets=wanted, count=count, tags=tags)
+
+    def query(self, topic: str, key: str, *, kind: str | None = None, count: int = 64, **times: int) -> Answer:
+        """DefaultMessageStore.queryMessage: `{"served", "indexed"}`, physical offsets; `begin` and `end` in ms."""
+        return self._noted(self._ask("query", topic=topic, key=key, type=kind, count=count, **times))
+
+    def offsets_by_time(self, topic: str, queue_id: int, times_ms: Iterable[int]) -> list[Answer]:
+        """The offset by time, from 5.1.1 on also with both boundaries."""
+        rows: list[Answer] = self._ask("offsetByTime", topic=topic, queueId=queue_id, times=list(times_ms))["rows"]
+        return rows
+
+    def shutdown(self, *, patient: bool = False) -> Answer:
+        """Stop cleanly: `{"shutdownTrouble", "shutdownMs", "abortAfter"}`.
+
+        The broker's own sleep in it, up to 3 s, is cut short unless `patient`.
+        """
+        self.over = True
+        answer = self._ask("shutdown", patient=patient)
+        if answer["shutdownTrouble"] == "does not end":
+            self._judge._was_stuck()
+        return answer
+
+    def halt(self) -> None:
+        """Kill the broker's process without any ending (Runtime.halt); the judge starts a new one when needed."""
+        self.over = True
+        self._judge.program.ask("halt")
+        self._judge.program.wait_end()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, trouble: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self.over:
+            self.shutdown()
+
+    def _ask(self, op: str, timeout_seconds: float = 60, **fields: Any) -> Answer:
+        return self._judge.program.ask(op, timeout_seconds, store=self._name, **fields)
+
+    def _noted(self, answer: Answer) -> Answer:
+        if answer["stuck"]:
+            self._judge._was_stuck()
+        return answer
+
+
+def _encoded(message: Message) -> Answer:
+    encoded = dict(message)
+    if isinstance(encoded.get("body"), bytes):
+        encoded["body"] = _base64(encoded["body"])
+    for kind in ("batch", "innerBatch"):
+        if kind in encoded:
+            encoded[kind] = [_encoded(part) for part in encoded[kind]]
+    return encoded
+
+
+def _base64(content: bytes) -> str:
+    return base64.b64encode(content).decode()
+
+
+def _java_text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

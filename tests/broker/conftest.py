@@ -1,0 +1,50 @@
+"""The judges: one process for each RocketMQ version, shared by the whole test run."""
+
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.broker.broker import Judge
+from tests.broker.toolchain import missing_tools
+from tests.broker.versions import ROUTINE
+
+JudgeOf = Callable[[str], Judge]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.parent.name == "broker":
+            item.add_marker(pytest.mark.broker)
+
+
+@pytest.fixture(scope="session")
+def real_brokers() -> None:
+    """Skips, all tests with one and the same line, where no broker can run; fails where one must."""
+    missing = ", ".join(missing_tools())
+    if not missing:
+        return
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"broker tests need {missing} on the PATH, and CI=true allows no skipping", pytrace=False)
+    pytest.skip(f"broker tests need {missing} on the PATH")
+
+
+@pytest.fixture(scope="session")
+def judge_of(real_brokers: None) -> Iterator[JudgeOf]:
+    """The judge of a version by its name; each is started when first asked for."""
+    judges: dict[str, Judge] = {}
+
+    def judge_of_version(version: str) -> Judge:
+        if version not in judges:
+            judges[version] = Judge(version)
+        return judges[version]
+
+    yield judge_of_version
+    for judge in judges.values():
+        judge.close()
+
+
+@pytest.fixture(scope="session", params=ROUTINE)
+def judge(request: pytest.FixtureRequest, judge_of: JudgeOf) -> Judge:
+    """The judge of each routine version in turn."""
+    return judge_of(request.param)

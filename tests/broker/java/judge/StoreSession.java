@@ -1,0 +1,197 @@
+package judge;
+
+import com.google.gson.JsonArray;
+import com.google.gson.JsonElement;
+import com.google.gson.JsonObject;
+import java.io.File;
+import java.lang.reflect.Field;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.util.concurrent.ScheduledExecutorService;
+import java.util.concurrent.TimeUnit;
+import org.apache.rocketmq.common.MQVersion;
+import org.apache.rocketmq.store.DefaultMessageStore;
+
+/** One store directory from load to shutdown. Trouble in a step is part of the answer: it is what a test asks about. */
+final class StoreSession {
+    private static final long DISPATCH_TIMEOUT_MS = 20_000;
+    private static final long SHUTDOWN_TIMEOUT_MS = 30_000;
+
+    final DefaultMessageStore store;
+    private final StoreFactory factory;
+    private final boolean hooked;
+    private final String lastExit;
+
+    StoreSession(JsonObject request) throws Exception {
+        factory = new StoreFactory(request);
+        lastExit = new File(factory.root, "abort").exists() ? "abnormal" : "clean";
+        store = factory.construct();
+        hooked = BrokerHooks.register(store, factory);
+    }
+
+    static String describe(Throwable trouble) {
+        StringBuilder text = new StringBuilder(trouble.toString());
+        for (Throwable cause = trouble.getCause(); cause != null; cause = cause.getCause()) {
+            text.append("; caused by ").append(cause);
+        }
+        return text.toString();
+    }
+
+    JsonObject load() throws Exception {
+        JsonObject answer = new JsonObject();
+        answer.addProperty("version", MQVersion.getVersionDesc(MQVersion.CURRENT_VERSION));
+        answer.add("configIgnored", factory.configIgnored);
+        answer.addProperty("hooks", hooked);
+        answer.addProperty("lastExit", lastExit);
+        answer.addProperty("load", false);
+        answer.add("loadTrouble", null);
+        long began = System.currentTimeMillis();
+        try {
+            answer.addProperty("load", store.load());
+        } catch (Throwable e) {
+            answer.addProperty("loadTrouble", describe(e));
+        }
+        answer.addProperty("loadMs", System.currentTimeMillis() - began);
+        JsonObject afterLoad = new JsonObject();
+        afterLoad.add("offsets", offsets());
+        JsonArray queues = new JsonArray();
+        for (Queue queue : Queue.known(store)) {
+            JsonObject row = queue.named();
+            row.addProperty("min", queue.min());
+            row.addProperty("max", queue.max());
+            row.addProperty("maxPhysicOffset", queue.maxPhysicalOffset());
+            queues.add(row);
+        }
+        afterLoad.add("queues", queues);
+        answer.add("afterLoad", afterLoad);
+        return answer;
+    }
+
+    JsonObject start() throws Exception {
+        JsonObject answer = new JsonObject();
+        answer.add("startTrouble", null);
+        long began = System.currentTimeMillis();
+        try {
+            store.start();
+        } catch (Throwable e) {
+            answer.addProperty("startTrouble", describe(e));
+        }
+        answer.addProperty("startMs", System.currentTimeMillis() - began);
+        if (answer.get("startTrouble").isJsonNull()) {
+            answer.add("dispatched", waitDispatched().get("dispatched"));
+        }
+        return answer;
+    }
+
+    JsonObject put(JsonArray messages) throws Exception {
+        Messages encoder = new Messages(store);
+        JsonArray answers = new JsonArray();
+        for (JsonElement message : messages) {
+            JsonObject answer;
+            try {
+                answer = encoder.put(message.getAsJsonObject());
+            } catch (Exception e) {
+                answer = new JsonObject();
+                answer.addProperty("trouble", describe(e));
+            }
+            answers.add(answer);
+        }
+        JsonObject answer = new JsonObject();
+        answer.add("answers", answers);
+        return answer;
+    }
+
+    /** Puts the same message over and over, and says how long the real store takes for it. */
+    JsonObject putRate(JsonObject request) throws Exception {
+        Messages encoder = new Messages(store);
+        JsonObject message = request.getAsJsonObject("message");
+        long count = request.get("count").getAsLong();
+        long began = System.nanoTime();
+        for (long i = 0; i < count; i++) {
+            encoder.putUnchecked(message);
+        }
+        JsonObject answer = new JsonObject();
+        answer.addProperty("seconds", (System.nanoTime() - began) / 1e9);
+        return answer;
+    }
+
+    JsonObject waitDispatched() throws Exception {
+        long deadline = System.currentTimeMillis() + DISPATCH_TIMEOUT_MS;
+        while (store.dispatchBehindBytes() > 0 && System.currentTimeMillis() < deadline) {
+            Thread.sleep(2);
+        }
+        JsonObject answer = new JsonObject();
+        answer.addProperty("dispatched", store.dispatchBehindBytes() <= 0);
+        answer.add("offsets", offsets());
+        return answer;
+    }
+
+    /** From here on nothing that is put reaches a queue or the index: the state of a broker killed before dispatch. */
+    JsonObject stopDispatch() throws Exception {
+        JsonObject answer = waitDispatched();
+        Reflect.call(Reflect.field(store, "reputMessageService"), "shutdown");
+        return answer;
+    }
+
+    /**
+     * Stops cleanly. The broker sleeps one to three seconds in it for requests under way, of which there are none here:
+     * an interrupt ends that sleep unless the caller is patient, once no scheduled task can be disturbed by it.
+     */
+    JsonObject shutdown(boolean patient) throws Exception {
+        JsonObject answer = new JsonObject();
+        answer.add("shutdownTrouble", null);
+        Thread closing = new Thread(() -> {
+            try {
+                if (!patient) {
+                    endScheduledTasks();
+                    Thread.currentThread().interrupt();
+                }
+                store.shutdown();
+            } catch (Throwable e) {
+                answer.addProperty("shutdownTrouble", describe(e));
+            }
+        }, "judge-shutdown");
+        closing.setDaemon(true);
+        long began = System.currentTimeMillis();
+        closing.start();
+        closing.join(SHUTDOWN_TIMEOUT_MS);
+        if (closing.isAlive()) {
+            answer.addProperty("shutdownTrouble", "does not end");
+        }
+        answer.addProperty("shutdownMs", System.currentTimeMillis() - began);
+        answer.addProperty("abortAfter", new File(factory.root, "abort").exists());
+        return answer;
+    }
+
+    private void endScheduledTasks() throws Exception {
+        for (Field field : DefaultMessageStore.class.getDeclaredFields()) {
+            if (field.getType() == ScheduledExecutorService.class) {
+                field.setAccessible(true);
+                ScheduledExecutorService tasks = (ScheduledExecutorService) field.get(store);
+                if (tasks != null) {
+                    tasks.shutdown();
+                    tasks.awaitTermination(SHUTDOWN_TIMEOUT_MS, TimeUnit.MILLISECONDS);
+                }
+            }
+        }
+    }
+
+    JsonObject offsets() throws Exception {
+        JsonObject offsets = new JsonObject();
+        offsets.addProperty("min", store.getMinPhyOffset());
+        offsets.addProperty("max", store.getMaxPhyOffset());
+        offsets.addProperty("confirm", store.getConfirmOffset());
+        offsets.addProperty("dispatchBehindBytes", store.dispatchBehindBytes());
+        if (Reflect.has(store, "getFlushedWhere", 0)) {
+            offsets.addProperty("flushed", (Number) Reflect.call(store, "getFlushedWhere"));
+        }
+        return offsets;
+    }
+
+    /** "1.2.3.4:10911" or "[::1]:10911". */
+    static InetSocketAddress address(String text) throws Exception {
+        int colon = text.lastIndexOf(':');
+        return new InetSocketAddress(
+            InetAddress.getByName(text.substring(0, colon)), Integer.parseInt(text.substring(colon + 1)));
+    }
+}
