@@ -86,7 +86,8 @@ def host_bytes(text: str) -> bytes:
         raise ValueError(f"not a host with a port: {text!r}")
     if not -(1 << 31) <= int(port) < 1 << 31:
         raise ValueError(f"no port: {port!r}")
-    ip = ipaddress.ip_address(address.removeprefix("[").removesuffix("]"))
+    bracketed = address.startswith("[") and address.endswith("]")
+    ip = ipaddress.IPv6Address(address[1:-1]) if bracketed else ipaddress.IPv4Address(address)
     return ip.packed + int(port).to_bytes(4, "big", signed=True)
 
 
