@@ -1,0 +1,197 @@
+"""Reads a broker's own properties file: where its store lies, how large its files are, which flags shape them.
+
+Broker: `BrokerStartup` (loads it with `java.util.Properties`), `MixAll#properties2Object`, `MessageStoreConfig`.
+
+Nothing is expanded: neither `$HOME` nor `${user.home}` means anything to the broker inside such a file. A number that
+Java does not parse is passed over by the broker, and here, with a sentence in `problems`.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from rmqtool.errors import UnreadableError
+from rmqtool.store.directory import UNIT_SIZE, Settings
+from rmqtool.store.relaxed_json import join_surrogates
+from rmqtool.store.source import FileSource, read_range
+
+SIZE_MAX: Final = 1 << 20
+"""Bytes of a properties file that are read; a broker's has a few kilobytes."""
+PATH_SPLITTER: Final = ","
+"""Between the paths of a commitlog that lies on several disks (system property `rocketmq.broker.multiPathSplitter`)."""
+
+_SEPARATOR: Final = re.compile(r"((?:[^\\:= \t\f]|\\.)*)[ \t\f]*[=:]?[ \t\f]*(.*)\Z", re.DOTALL)
+_ESCAPE: Final = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.))", re.DOTALL)
+_ESCAPED: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_JAVA_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}\Z")
+
+_INTEGERS: Final = {
+    "mappedFileSizeCommitLog": "commitlog_file_size",
+    "mappedFileSizeConsumeQueue": "consumequeue_file_size",
+    "mappedFileSizeConsumeQueueExt": "extension_file_size",
+    "mapperFileSizeBatchConsumeQueue": "batch_file_size",
+    "maxHashSlotNum": "index_slot_count",
+    "maxIndexNum": "index_entry_count",
+}
+_FLAGS: Final = {
+    "enableConsumeQueueExt": "has_queue_extension",
+    "enabledAppendPropCRC": "has_record_crc",
+    "forceVerifyPropCRC": "needs_record_crc",
+    "messageIndexEnable": "has_index",
+    "messageIndexSafe": "is_index_safe",
+    "duplicationEnable": "is_duplication_on",
+    "checkCRCOnRecover": "checks_crc_on_recovery",
+    "enableDLegerCommitLog": "is_dledger",
+    "enableLmq": "has_light_queues",
+    "enableMultiDispatch": "has_multi_dispatch",
+    "rocksdbCQDoubleWriteEnable": "writes_both_queue_kinds",
+}
+
+
+@dataclass(frozen=True)
+class BrokerConf:
+    """What a broker's properties file says; None where it says nothing, so that the broker's default holds."""
+
+    path: str
+    properties: Mapping[str, str]
+    """All of it, as Java reads it."""
+    store_root: str | None = None
+    commitlog_paths: tuple[str, ...] = ()
+    """As written: the commitlog's directories, those that are read only at the end."""
+    sizes: Settings = Settings()  # noqa: RUF009 - Settings is frozen
+    """File sizes and counts, without directories."""
+    delay_levels: str | None = None
+    store_type: str | None = None
+    broker_role: str | None = None
+    flush_disk_type: str | None = None
+    has_queue_extension: bool | None = None
+    has_record_crc: bool | None = None
+    needs_record_crc: bool | None = None
+    has_index: bool | None = None
+    is_index_safe: bool | None = None
+    is_duplication_on: bool | None = None
+    checks_crc_on_recovery: bool | None = None
+    is_dledger: bool | None = None
+    has_light_queues: bool | None = None
+    has_multi_dispatch: bool | None = None
+    writes_both_queue_kinds: bool | None = None
+    problems: tuple[str, ...] = ()
+
+    def settings(self) -> Settings:
+        """What of it a survey needs.
+
+        A path below the root that the file names is taken relative to the store that is looked at, which may be a copy
+        in another place. A relative path, which the broker takes from the directory it was started in, likewise.
+        """
+        root = posixpath.normpath(self.store_root) if self.store_root else None
+        directories = tuple(dict.fromkeys(_below(path, root) for path in self.commitlog_paths))
+        return replace(self.sizes, commitlog_directories=directories)
+
+
+def read_broker_conf(path: Path) -> BrokerConf:
+    """Read a broker's properties file.
+
+    Raises:
+        UnreadableError: it is missing, may not be read, or is too large to be one.
+    """
+    with FileSource.open(path) as source:
+        if source.size > SIZE_MAX:
+            raise UnreadableError(f"{path}: {source.size} bytes are no broker's properties file")
+        content = read_range(source, 0, source.size)
+    return broker_conf(parse_properties(content), str(path))
+
+
+def broker_conf(properties: Mapping[str, str], path: str = "broker.conf") -> BrokerConf:
+    """Properties in the words of this package."""
+    problems: list[str] = []
+    numbers: dict[str, int] = {}
+    for key, name in _INTEGERS.items():
+        if key not in properties:
+            continue
+        value = properties[key]
+        number = int(value) if _JAVA_INTEGER.match(value) else 0
+        if 0 < number < 1 << 31:
+            numbers[name] = number
+        else:
+            problems.append(f"{path}: {key}={value!r} is no size, the broker keeps its default")
+    if size := numbers.get("consumequeue_file_size"):
+        numbers["consumequeue_file_size"] = -(-size // UNIT_SIZE) * UNIT_SIZE
+    flags = {name: properties[key].lower() == "true" for key, name in _FLAGS.items() if key in properties}
+    found = BrokerConf(
+        path,
+        properties,
+        store_root=properties.get("storePathRootDir") or None,
+        commitlog_paths=_commitlog_paths(properties),
+        sizes=_sizes(numbers),
+        delay_levels=properties.get("messageDelayLevel"),
+        store_type=properties.get("storeType"),
+        broker_role=properties.get("brokerRole"),
+        flush_disk_type=properties.get("flushDiskType"),
+        problems=tuple(problems),
+    )
+    return replace(found, **flags)  # type: ignore[arg-type]
+
+
+def parse_properties(content: bytes) -> dict[str, str]:
+    """Properties as `java.util.Properties#load` reads them from a stream: Latin-1; of equal keys the last counts."""
+    found: dict[str, str] = {}
+    for line in _logical_lines(content.decode("latin-1")):
+        match = _SEPARATOR.match(line)
+        if match:
+            found[_unescape(match[1])] = _unescape(match[2])
+    return found
+
+
+def _logical_lines(text: str) -> list[str]:
+    """Lines with comments left out and continued ones joined: a line goes on after an odd number of backslashes."""
+    lines: list[str] = []
+    continued: list[str] | None = None
+    for natural in re.split(r"\r\n|\r|\n", text):
+        line = natural.lstrip(" \t\f")
+        if continued is None and (not line or line[0] in "#!"):
+            continue
+        backslashes = len(line) - len(line.rstrip("\\"))
+        parts = continued if continued is not None else []
+        if backslashes % 2:
+            parts.append(line[:-1])
+            continued = parts
+        else:
+            parts.append(line)
+            lines.append("".join(parts))
+            continued = None
+    if continued is not None:
+        lines.append("".join(continued))
+    return lines
+
+
+def _unescape(text: str) -> str:
+    plain = _ESCAPE.sub(lambda match: chr(int(match[1], 16)) if match[1] else _ESCAPED.get(match[2], match[2]), text)
+    return join_surrogates(plain)
+
+
+def _commitlog_paths(properties: Mapping[str, str]) -> tuple[str, ...]:
+    named = [properties.get(key, "") for key in ("storePathCommitLog", "readOnlyCommitLogStorePaths")]
+    if not named[0] and named[1]:  # without a path of its own the log lies in its usual place
+        named[0] = posixpath.join(properties.get("storePathRootDir", ""), "commitlog")
+    return tuple(path for value in named for part in value.split(PATH_SPLITTER) if (path := part.strip()))
+
+
+def _sizes(numbers: Mapping[str, int]) -> Settings:
+    return Settings(
+        commitlog_file_size=numbers.get("commitlog_file_size"),
+        consumequeue_file_size=numbers.get("consumequeue_file_size"),
+        extension_file_size=numbers.get("extension_file_size"),
+        batch_file_size=numbers.get("batch_file_size"),
+        index_slot_count=numbers.get("index_slot_count"),
+        index_entry_count=numbers.get("index_entry_count"),
+    )
+
+
+def _below(path: str, root: str | None) -> str:
+    path = posixpath.normpath(path)
+    return posixpath.relpath(path, root) if root and path.startswith(f"{root.rstrip('/')}/") else path

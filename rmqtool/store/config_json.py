@@ -1,0 +1,152 @@
+"""Reads `config/*.json` as brokers really write them, with the copy beside each where the file itself is no good.
+
+Broker: `ConfigManager#load`, `TopicConfigManager`, `ConsumerOffsetManager`, `ScheduleMessageService`. What each file
+means to a later start is decided above; here it is only read. A relaxed grammar is `relaxed_json`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+from rmqtool.errors import UnreadableError
+from rmqtool.store.relaxed_json import JsonError, parse_relaxed_json
+from rmqtool.store.source import read_range
+from rmqtool.store.view import StoreView
+
+SIZE_MAX: Final = 64 << 20
+"""Bytes of a configuration file that are read; a large fleet's consumer offsets have some tens of megabytes."""
+TOPICS: Final = "config/topics.json"
+CONSUMER_OFFSETS: Final = "config/consumerOffset.json"
+DELAY_OFFSETS: Final = "config/delayOffset.json"
+
+
+class ConfigState(Enum):
+    """What became of reading a file; absent, empty, broken and unreadable are four different things to an operator."""
+
+    READ = "read"
+    ABSENT = "absent"
+    EMPTY = "empty"
+    BROKEN = "broken"
+    UNREADABLE = "unreadable"
+
+
+@dataclass(frozen=True)
+class ConfigFile:
+    """One configuration file as it could be read."""
+
+    path: str
+    """The file that was asked for."""
+    read_path: str | None
+    """The file that the value came from: itself, its `.bak`, or none."""
+    state: ConfigState
+    """Of the file that was asked for, whatever its `.bak` is."""
+    value: dict[Any, Any] | None = None
+    problems: tuple[str, ...] = ()
+
+    @property
+    def is_backup(self) -> bool:
+        """Whether the value is that of the copy."""
+        return self.read_path is not None and self.read_path != self.path
+
+
+@dataclass(frozen=True)
+class TopicConfig:
+    """What `topics.json` says of a topic; None where it says nothing."""
+
+    name: str
+    read_queue_count: int | None
+    write_queue_count: int | None
+    queue_type: str
+    """`SimpleCQ` or `BatchCQ` (attribute `queue.type`; `QueueTypeUtils#getCQType`)."""
+    cleanup_policy: str
+    """`DELETE` or `COMPACTION` (attribute `cleanup.policy`; `CleanupPolicyUtils#getDeletePolicy`)."""
+
+
+def read_config(view: StoreView, path: str) -> ConfigFile:
+    """Read a file or, where it is absent, empty or broken, its `.bak`, as `ConfigManager#load` does. Never raises."""
+    state, value, problem = _read(view, path)
+    if state is ConfigState.READ:
+        return ConfigFile(path, path, state, value)
+    backup = f"{path}.bak"
+    backup_state, backup_value, backup_problem = _read(view, backup)
+    problems = tuple(sentence for sentence in (problem, backup_problem) if sentence)
+    return ConfigFile(path, backup if backup_state is ConfigState.READ else None, state, backup_value, problems)
+
+
+def topics(config: ConfigFile) -> dict[str, TopicConfig]:
+    """Topics by name (`TopicConfigSerializeWrapper`); entries of another shape are left out."""
+    found: dict[str, TopicConfig] = {}
+    for name, said in _table(config, "topicConfigTable").items():
+        if not isinstance(said, dict):
+            continue
+        attributes = said.get("attributes")
+        attributes = attributes if isinstance(attributes, dict) else {}
+        found[str(name)] = TopicConfig(
+            str(name),
+            _integer(said.get("readQueueNums")),
+            _integer(said.get("writeQueueNums")),
+            str(attributes.get("queue.type", "SimpleCQ")),
+            str(attributes.get("cleanup.policy", "DELETE")),
+        )
+    return found
+
+
+def consumer_offsets(config: ConfigFile) -> dict[tuple[str, str], dict[int, int]]:
+    """Consumed queue offsets by (topic, group) and queue id (`ConsumerOffsetManager`, key `topic@group`)."""
+    found: dict[tuple[str, str], dict[int, int]] = {}
+    for key, queues in _table(config, "offsetTable").items():
+        topic, separator, group = str(key).partition("@")
+        if separator and isinstance(queues, dict):
+            found[topic, group] = _integers(queues)
+    return found
+
+
+def delay_offsets(config: ConfigFile) -> dict[int, int]:
+    """Delivered queue offsets by delay level (`DelayOffsetSerializeWrapper`); the queue is the level less one."""
+    return _integers(_table(config, "offsetTable"))
+
+
+def _read(view: StoreView, path: str) -> tuple[ConfigState, dict[Any, Any] | None, str | None]:
+    try:
+        if view.stat(path) is None:
+            return ConfigState.ABSENT, None, None
+        source = view.open(path)
+        try:
+            if source.size > SIZE_MAX:
+                return ConfigState.BROKEN, None, f"{path}: {source.size} bytes, more than is read of such a file"
+            content = read_range(source, 0, source.size)
+        finally:
+            source.close()
+    except UnreadableError as error:
+        return ConfigState.UNREADABLE, None, str(error)
+    if not content.strip():
+        return ConfigState.EMPTY, None, f"{path}: empty"
+    try:
+        # The names in it are compared with names of directories, so odd bytes are kept as the file system keeps them.
+        value = parse_relaxed_json(content.decode("utf-8-sig", "surrogateescape"))
+    except JsonError as error:
+        return ConfigState.BROKEN, None, f"{path}: {error}"
+    if not isinstance(value, dict):
+        return ConfigState.BROKEN, None, f"{path}: no JSON object"
+    return ConfigState.READ, value, None
+
+
+def _table(config: ConfigFile, name: str) -> dict[Any, Any]:
+    table = config.value.get(name) if config.value else None
+    return table if isinstance(table, dict) else {}
+
+
+def _integers(table: dict[Any, Any]) -> dict[int, int]:
+    """The entries whose key and value are integers, quoted or not: both forms are found, and the broker reads both."""
+    pairs = ((_integer(key), _integer(value)) for key, value in table.items())
+    return {key: value for key, value in pairs if key is not None and value is not None}
+
+
+def _integer(value: object) -> int | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, str) and len(value) <= 20 and value.isascii() and value.lstrip("-").isdigit():
+        return int(value)
+    return value if isinstance(value, int) else None

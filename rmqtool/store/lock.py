@@ -1,0 +1,187 @@
+"""Tells whether a broker is using a store, without taking its lock and without disturbing one that this process holds.
+
+Broker: `DefaultMessageStore#start` (byte 0 of `lock`), RocksDB (all of each database's `LOCK`).
+
+These are POSIX record locks, which `flock` does not see. They have a trap: closing *any* descriptor of a file drops all
+locks that the process has on it. So a file that this process has open already is asked about through the descriptor
+that is there, and never opened once more.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+import struct
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Final
+
+LOCK_NAME: Final = "lock"
+ROCKS_LOCKS: Final = (
+    "rocksdbstore/LOCK",
+    "consumequeue/LOCK",
+    "consumequeue_rocksdb/LOCK",
+)
+"""Held from a broker's construction or load on, when it does not hold `lock` yet."""
+_FLOCK: Final = struct.Struct("hhqqi0q")
+"""`struct flock` of 64-bit Linux: type, whence, start, length, pid, padded to 8 bytes."""
+
+
+class LockStatus(Enum):
+    """What can be said of a lock."""
+
+    FREE = "free"
+    HELD = "held"
+    ABSENT = "absent"
+    """There is no such file, so nobody can hold a lock on it."""
+    UNKNOWN = "unknown"
+    """It may not be looked at."""
+
+
+@dataclass(frozen=True)
+class Lock:
+    """The state of one lock file; `path` is relative to the store."""
+
+    path: str
+    status: LockStatus
+    owner_pid: int | None = None
+    """Of the holder; None if nobody holds it, or somebody whom this process cannot see (another container, machine)."""
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class LockReport:
+    """Everything that tells of a running broker."""
+
+    lock: Lock
+    databases: tuple[Lock, ...]
+    """Locks of the RocksDB databases that are there."""
+    mapping_pids: tuple[int, ...]
+    """Other processes that have a file of the store mapped; best effort, for not every process may be looked at."""
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether a broker runs, or loads, on the store as far as can be seen."""
+        held = any(lock.status is LockStatus.HELD for lock in (self.lock, *self.databases))
+        return held or bool(self.mapping_pids)
+
+
+def lock_report(root: Path, log_directories: Iterable[Path] = ()) -> LockReport:
+    """Look at all that tells of a running broker.
+
+    Args:
+        root: the store directory.
+        log_directories: where the commitlog lies if not in the store directory.
+    """
+    databases = (lock_state(root, path) for path in ROCKS_LOCKS)
+    return LockReport(
+        lock_state(root),
+        tuple(lock for lock in databases if lock.status is not LockStatus.ABSENT),
+        processes_mapping((root, *log_directories)),
+    )
+
+
+def lock_state(root: Path, path: str = LOCK_NAME) -> Lock:
+    """The state of one lock; a lock that this process itself holds counts as held, with its own pid."""
+    place = root / path
+    try:
+        found = place.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return Lock(path, LockStatus.ABSENT)
+    except OSError as error:
+        return Lock(path, LockStatus.UNKNOWN, problem=_said(path, error))
+    if not stat.S_ISREG(found.st_mode):
+        return Lock(path, LockStatus.UNKNOWN, problem=f"{path}: not a regular file")
+    if sys.platform != "linux":
+        return Lock(path, LockStatus.UNKNOWN, problem="locks can be looked at on Linux only")
+    length = 1 if path == LOCK_NAME else 0  # 0: to the end, however far that is
+    own_descriptor = _own_descriptor(found)
+    if own_descriptor is not None:
+        lock = _ask(path, own_descriptor, length)
+        return Lock(path, LockStatus.HELD, os.getpid()) if lock.status is LockStatus.FREE and _is_own(found) else lock
+    try:
+        descriptor = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        return Lock(path, LockStatus.UNKNOWN, problem=_said(path, error))
+    try:
+        return _ask(path, descriptor, length)
+    finally:
+        os.close(descriptor)
+
+
+def processes_mapping(directories: Iterable[Path]) -> tuple[int, ...]:
+    """Pids of other processes that have a file below one of the directories mapped, as far as `/proc` shows."""
+    prefixes = tuple(_as_in_maps(f"{os.path.realpath(directory)}/") for directory in directories)
+    pids = (int(name) for name in _listed("/proc") if name.isdecimal())
+    return tuple(sorted(pid for pid in pids if pid != os.getpid() and _maps_any(pid, prefixes)))
+
+
+def _ask(path: str, descriptor: int, length: int) -> Lock:
+    """Ask who would be in the way of a write lock; Linux answers on a descriptor for reading too."""
+    question = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, length, 0)
+    try:
+        kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, question))
+    except OSError as error:
+        return Lock(path, LockStatus.UNKNOWN, problem=_said(path, error))
+    if kind == fcntl.F_UNLCK:
+        return Lock(path, LockStatus.FREE)
+    return Lock(path, LockStatus.HELD, pid if pid > 0 else None)
+
+
+def _own_descriptor(found: os.stat_result) -> int | None:
+    """A descriptor through which this process has the file open already."""
+    for name in _listed("/proc/self/fd"):
+        try:
+            opened = os.fstat(int(name))
+        except OSError:  # the listing's own descriptor, closed by now
+            continue
+        if (opened.st_dev, opened.st_ino) == (found.st_dev, found.st_ino):
+            return int(name)
+    return None
+
+
+def _is_own(found: os.stat_result) -> bool:
+    """Whether `/proc/locks` has a lock of this process on the file; one's own locks are in nobody's way."""
+    try:
+        with open("/proc/locks", encoding="ascii", errors="replace") as listing:  # noqa: PTH123 - no file of the store
+            rows = [line.split() for line in listing]
+    except OSError:
+        return False
+    device = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+    return any("POSIX" in row and str(os.getpid()) in row and device in row for row in rows)
+
+
+def _maps_any(pid: int, prefixes: tuple[bytes, ...]) -> bool:
+    return any(line.startswith(prefixes) for line in _mapped_paths(pid))
+
+
+def _mapped_paths(pid: int) -> Iterator[bytes]:
+    try:
+        with open(f"/proc/{pid}/maps", "rb") as maps:  # noqa: PTH123 - no file of the store
+            for line in maps:
+                columns = line.split(maxsplit=5)
+                if len(columns) == 6:
+                    yield columns[5]
+    except OSError:  # it ended meanwhile, or belongs to somebody else
+        return
+
+
+def _as_in_maps(path: str) -> bytes:
+    """A path as the kernel writes it there: a line break as an escape."""
+    return os.fsencode(path).replace(b"\n", b"\\012")
+
+
+def _listed(directory: str) -> list[str]:
+    try:
+        return os.listdir(directory)  # noqa: PTH208 - names only
+    except OSError:
+        return []
+
+
+def _said(path: str, error: OSError) -> str:
+    return f"{path}: {(error.strerror or errno.errorcode.get(error.errno or 0, 'unknown error')).lower()}"

@@ -1,0 +1,150 @@
+"""Parses JSON as fastjson writes and reads it: unquoted keys, numbers as keys, single quotes, stray commas, comments.
+
+A broker's maps with integer keys come out as `{0:12,1:13}`, which is neither JSON nor JSON5. Nesting is kept
+on a list and not on Python's stack, and bounded, so that no input ends in a recursion error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+DEPTH_MAX: Final = 64
+"""Objects and lists within each other; brokers write five."""
+
+_TOKEN: Final = re.compile(
+    r"""(?P<space>(?:[ \t\r\n\f\b]|//[^\n]*|/\*(?:[^*]|\*(?!/))*+\*/)++)
+    |(?P<mark>[{}\[\]:,])
+    |"(?P<double>(?:[^"\\]|\\.)*+)"
+    |'(?P<single>(?:[^'\\]|\\.)*+)'
+    |(?P<float>[+-]?(?:\d+\.\d*|\.\d+|\d+(?=[eE]))(?:[eE][+-]?\d{1,5})?(?![\w.$]))
+    |(?P<integer>[+-]?\d{1,40}(?![\w.$]))
+    |(?P<word>[^\W\d][\w$.@%\-]*+|[$%@][\w$.@%\-]*+)""",
+    re.VERBOSE | re.DOTALL | re.ASCII,
+)
+_ESCAPE: Final = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|x([0-9A-Fa-f]{2})|(.))", re.DOTALL)
+_ESCAPED: Final = {"b": "\b", "t": "\t", "n": "\n", "v": "\v", "f": "\f", "r": "\r", "0": "\0"}
+_PAIR: Final = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+_WORDS: Final = {"true": True, "false": False, "null": None, "undefined": None, "NaN": None}
+
+_Key = str | int
+_Token = tuple[str, Any, int]
+_END: Final = ""
+
+
+class JsonError(ValueError):
+    """The text is not JSON, not even in the broker's dialect; says where."""
+
+
+def parse_relaxed_json(text: str) -> Any:
+    """The value of a text; unquoted integer keys become `int`, all other keys `str`, and of equal keys the last counts.
+
+    Raises:
+        JsonError: it is no such JSON, is cut off, or nested deeper than `DEPTH_MAX`.
+    """
+    return _Reader(text).read()
+
+
+class _Reader:
+    """One pass over the tokens; `open` holds the containers that are not closed yet, the innermost at the end."""
+
+    def __init__(self, text: str) -> None:
+        self.tokens = _tokens(text)
+        self.open: list[dict[_Key, Any] | list[Any]] = []
+        self.keys: list[_Key] = []
+        self.root: Any = None
+
+    def read(self) -> Any:
+        self._begin_value(next(self.tokens))
+        while self.open:
+            inner = self.open[-1]
+            token = next(self.tokens)
+            if token[1] == "," and token[0] == "mark":
+                continue  # fastjson passes over any number of them
+            if token[1] == ("}" if isinstance(inner, dict) else "]") and token[0] == "mark":
+                self.open.pop()
+            elif isinstance(inner, dict):
+                self.keys.append(_key(token))
+                colon = next(self.tokens)
+                if colon[:2] != ("mark", ":"):
+                    raise _unexpected(colon)
+                self._begin_value(next(self.tokens))
+            else:
+                self._begin_value(token)
+        end = next(self.tokens)
+        if end[0] != _END:
+            raise _unexpected(end)
+        return self.root
+
+    def _begin_value(self, token: _Token) -> None:
+        """Put a value where it belongs; a container is filled by what follows."""
+        kind, value, at = token
+        opened: dict[_Key, Any] | list[Any] | None = None
+        if kind == "mark" and value in "{[":
+            value = opened = {} if value == "{" else []
+        elif kind == "word" and value in _WORDS:
+            value = _WORDS[value]
+        elif kind not in {"text", "integer", "float"}:
+            raise _unexpected(token)
+        if not self.open:
+            self.root = value
+        elif isinstance(inner := self.open[-1], dict):
+            inner[self.keys.pop()] = value
+        else:
+            inner.append(value)
+        if opened is not None:
+            if len(self.open) == DEPTH_MAX:
+                raise JsonError(f"nested deeper than {DEPTH_MAX} at character {at}")
+            self.open.append(opened)
+
+
+def _tokens(text: str) -> Iterator[_Token]:
+    at = 0
+    while at < len(text):
+        match = _TOKEN.match(text, at)
+        if match is None:
+            raise JsonError(f"unexpected {text[at : at + 10]!r} at character {at}")
+        kind = match.lastgroup or _END
+        if kind in {"double", "single"}:
+            yield "text", _unescape(match[kind]), at
+        elif kind == "integer":
+            yield kind, int(match[kind]), at
+        elif kind == "float":
+            yield kind, float(match[kind]), at
+        elif kind != "space":
+            yield kind, match[kind], at
+        at = match.end()
+    while True:
+        yield _END, "", at
+
+
+def _key(token: _Token) -> _Key:
+    kind, value, _ = token
+    if kind == "float":
+        return str(value)
+    if kind not in {"text", "word", "integer"}:
+        raise _unexpected(token)
+    return value  # type: ignore[no-any-return]
+
+
+def _unexpected(token: _Token) -> JsonError:
+    kind, value, at = token
+    if kind == _END:
+        return JsonError(f"cut off at character {at}")
+    return JsonError(f"unexpected {str(value)[:20]!r} at character {at}")
+
+
+def join_surrogates(text: str) -> str:
+    """Make one character of each pair of halves, as two escapes give; a lone half stays."""
+    return _PAIR.sub(lambda match: match[0].encode("utf-16-be", "surrogatepass").decode("utf-16-be"), text)
+
+
+def _unescape(text: str) -> str:
+    return join_surrogates(_ESCAPE.sub(_character, text)) if "\\" in text else text
+
+
+def _character(match: re.Match[str]) -> str:
+    if match[1] or match[2]:
+        return chr(int(match[1] or match[2], 16))
+    return _ESCAPED.get(match[3], match[3])
