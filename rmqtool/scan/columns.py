@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
     import numpy
@@ -45,7 +45,14 @@ class Row(NamedTuple):
     keys_length: int
     unique_key_position: int
     unique_key_length: int
+    features: int
+    """What dispatch must look up in the properties: a sum of the bits below, 0 for an ordinary record."""
 
+
+MULTI_DISPATCH: Final = 1
+"""Both properties are there that name further queues and the record's offsets in them."""
+INNER_BATCH_NUMBERS: Final = 2
+"""Both properties are there that say how many messages the body holds, and the queue offset of the first."""
 
 WIDE = frozenset(Row._fields[:8])
 """Columns of 64 bits; the others have 32."""
@@ -53,7 +60,7 @@ WIDE = frozenset(Row._fields[:8])
 
 def bare_row(physical_offset: int, size: int, verdict: int, magic: int = 0) -> Row:
     """A row of which nothing but its place is known: a blank or a bad range."""
-    return Row(physical_offset, size, 0, 0, 0, 0, 0, 0, verdict, magic, *(0,) * 16)
+    return Row(physical_offset, size, 0, 0, 0, 0, 0, 0, verdict, magic, *(0,) * 17)
 
 
 @cache

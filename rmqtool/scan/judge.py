@@ -8,9 +8,17 @@ from typing import Final
 
 from rmqtool.formats import commitlog, system_flag
 from rmqtool.formats.java_text import decode_java_utf8, java_hash
-from rmqtool.formats.properties import SCHEDULE_TOPIC
+from rmqtool.formats.properties import (
+    INNER_BASE,
+    INNER_COUNT,
+    MULTI_DISPATCH,
+    MULTI_QUEUE_OFFSET,
+    SCHEDULE_TOPIC,
+    split_properties,
+)
 from rmqtool.formats.record_crc import CRC_MASK, PROPERTY_SIZE, stored_record_crc
 from rmqtool.formats.tags import delivery_tags_code, parse_java_int
+from rmqtool.scan import columns
 from rmqtool.scan.checksum import crc32
 from rmqtool.scan.columns import Row, bare_row
 from rmqtool.scan.rules import Verdict
@@ -44,6 +52,12 @@ _HOST_BITS: Final = system_flag.BORN_HOST_V6 | system_flag.STORE_HOST_V6
 _SYS_FLAG_AT: Final = commitlog.MESSAGE_V1.position("sys_flag")
 _SCHEDULE_TOPIC: Final = SCHEDULE_TOPIC.encode()
 _NEED: Final = {b"TAGS": 0, b"KEYS": 1, b"UNIQ_KEY": 2, b"DELAY": 3}
+_INNER: Final = b"INNER_"
+_FEATURES: Final = {
+    frozenset((MULTI_DISPATCH.encode(), MULTI_QUEUE_OFFSET.encode())): columns.MULTI_DISPATCH,
+    frozenset((INNER_COUNT.encode(), INNER_BASE.encode())): columns.INNER_BATCH_NUMBERS,
+}
+"""Names of properties that together mean a feature."""
 
 
 class TopicTable:
@@ -158,6 +172,7 @@ def judge_parts(
     return Row(
         physical_offset, size, queue_offset, own_offset, born, stored, prepared, tags_code, verdict, magic, body_crc, computed, queue_id, flag, sys_flag,
         reconsumed, max(0, body_length), topics.number(topic), topic_length, properties_length, *tags, *keys, *unique_key,
+        _features(tail[topic_end + 2 :]),
     )  # fmt: skip
 
 
@@ -171,3 +186,11 @@ def _texts(tail: bytes, start: int, body_end: int) -> list[tuple[int, int]]:
             found[which] = (body_end + at + len(name) + 1, len(value))
         at += len(segment) + 1
     return found
+
+
+def _features(properties: bytes) -> int:
+    """The feature bits of a property block; most hold no such name at all."""
+    if _INNER not in properties:
+        return 0
+    names = {name for name, _ in split_properties(properties)}
+    return sum(bit for wanted, bit in _FEATURES.items() if wanted <= names)

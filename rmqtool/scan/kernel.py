@@ -185,6 +185,7 @@ def walk_block(
         row.topic_number = number
         row.topic_length = topic_length
         row.properties_length = properties_length
+        row.features = 0
         count += 1
         at += size
     return at, count, last_topic
@@ -243,6 +244,8 @@ def put_texts(buffer, p, start, end, record_crc, row):
                     row.unique_key_length = at - value
                 elif record_crc and length == 8 and first == 95:
                     return False
+                elif length > 6 and first == 73 and matches(buffer, p, name, 78, 78, 69):
+                    return False  # INNER_...: which features it means, the plain judge tells
         at += 1
     row.tags_code = tags_code
     return True
