@@ -1,0 +1,187 @@
+"""The command line: its commands, listed by hand, and how every run of it ends.
+
+A command's module is imported when the command runs or its own help is asked for, so that `rmqtool --help` and the
+completion of a command's name stay fast.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import os
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Annotated, Any, Final
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
+
+import rmqtool
+from rmqtool.commands.messages import Messages, messages_of
+from rmqtool.errors import RmqtoolError
+
+COMMANDS: Final[dict[str, tuple[str, str]]] = {
+    "info": ("rmqtool.commands.info:info", "One screen: what a store holds, how it stopped, what to do next."),
+    "dump": ("rmqtool.commands.dump:dump", "Records of a store, a directory or a single file of any kind."),
+    "get": ("rmqtool.commands.get:get", "Messages as the broker finds them: by offset, id, key or time."),
+    "formats": ("rmqtool.commands.formats:formats", "The declared layouts of every file, field by field."),
+}
+"""Command: (module and function, first line of the function's docstring), in the order of the help."""
+
+_SETTINGS: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
+EXIT_CRASH: Final = 1
+EXIT_FAILED: Final = 4
+EXIT_INTERRUPTED: Final = 130
+
+
+def _set_quiet(context: typer.Context, chosen: bool) -> bool:
+    messages_of(context).quiet |= chosen
+    return chosen
+
+
+def _set_verbose(context: typer.Context, chosen: bool) -> bool:
+    messages_of(context).verbose |= chosen
+    return chosen
+
+
+def _show_version(chosen: bool) -> None:
+    if chosen:
+        typer.echo(f"rmqtool {rmqtool.__version__}")
+        raise typer.Exit
+
+
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.", callback=_set_quiet)]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say more about what is done.", callback=_set_verbose)]
+
+
+class _LazyGroup(TyperGroup):
+    """Commands that are known by name and one line; the rest of one is imported once it is chosen."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        for name, (_, short_help) in COMMANDS.items():
+            self.add_command(TyperCommand(name, help=short_help))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, stub, rest = super().resolve_command(ctx, args)
+        return name, load(name) if stub is not None and name in COMMANDS else stub, rest
+
+
+def application() -> TyperGroup:
+    """The whole command line as one command."""
+    app = typer.Typer(
+        name="rmqtool", cls=_LazyGroup, no_args_is_help=True, rich_markup_mode=None, context_settings=_SETTINGS
+    )
+
+    @app.callback()
+    def rmqtool(
+        _version: Annotated[
+            bool, typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True)
+        ] = False,
+        _quiet: Quiet = False,
+        _verbose: Verbose = False,
+    ) -> None:
+        """Look into the store directory of an Apache RocketMQ broker, offline and without changing it.
+
+        Example: rmqtool info /home/rocketmq/store
+        """
+
+    group: TyperGroup = get_command(app)  # type: ignore[assignment]
+    return group
+
+
+def load(name: str) -> TyperCommand:
+    """Import a command of the list."""
+    module, _, function = COMMANDS[name][0].partition(":")
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    app.command(name, context_settings=_SETTINGS, no_args_is_help=_needs_arguments(name))(
+        _with_messages(getattr(importlib.import_module(module), function))
+    )
+    command: TyperCommand = get_command(app)  # type: ignore[assignment]
+    return command
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run a command line; its exit code."""
+    messages = Messages()
+    try:
+        # A name that the terminal's character set lacks must not end a command.
+        for stream in (sys.stdout, sys.stderr):
+            if hasattr(stream, "reconfigure"):
+                stream.reconfigure(errors="backslashreplace")
+        application()(args=list(arguments), prog_name="rmqtool", obj=messages)
+        code = 0
+    except SystemExit as ended:
+        code = _exit_code(ended)
+    except RmqtoolError as error:
+        messages.error(error)
+        code = error.exit_code
+    except BrokenPipeError:
+        code = 0
+    except OSError as error:
+        messages.error(error)
+        code = EXIT_FAILED
+    except KeyboardInterrupt:
+        code = EXIT_INTERRUPTED
+    except Exception as error:  # noqa: BLE001 - the last place where a person can be told what to do
+        messages.bug(error)
+        code = EXIT_CRASH
+    return _flush(code, messages)
+
+
+def main() -> None:
+    """What the console script `rmqtool` runs."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def _with_messages(function: Callable[..., None]) -> Callable[..., None]:
+    """A command with `--quiet` and `--verbose` behind its own options, where a person adds them to a finished line."""
+
+    @functools.wraps(function)
+    def command(*arguments: Any, quiet: bool, verbose: bool, **options: Any) -> None:
+        del quiet, verbose  # their callbacks have told the messages
+        function(*arguments, **options)
+
+    signature = inspect.signature(function, eval_str=True)
+    own = [
+        inspect.Parameter("quiet", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Quiet),
+        inspect.Parameter("verbose", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Verbose),
+    ]
+    command.__signature__ = signature.replace(parameters=[*signature.parameters.values(), *own])  # type: ignore[attr-defined]
+    return command
+
+
+def _needs_arguments(name: str) -> bool:
+    """`formats` alone lists something; every other command has a path to be told."""
+    return name != "formats"
+
+
+def _exit_code(ended: SystemExit) -> int:
+    if isinstance(ended.__context__, BrokenPipeError):  # Typer ends with 1 where the reader of a pipe has gone
+        return 0
+    return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+
+
+def _flush(code: int, messages: Messages) -> int:
+    """Write what is left, here and not at the interpreter's end, where a failure can no longer be told well."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        _discard_output()
+    except OSError as error:
+        messages.error(f"standard output: {error.strerror or error}")
+        _discard_output()
+        return code or EXIT_FAILED
+    return code
+
+
+def _discard_output() -> None:
+    """What is still buffered goes nowhere, so that the interpreter does not try again."""
+    with suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)

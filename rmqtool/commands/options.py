@@ -1,0 +1,169 @@
+"""Options that several commands share, and the store that a person means by them."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from rmqtool.engine.versions import NEWEST, BrokerRules, rules_for
+from rmqtool.errors import NotAStoreError, RmqtoolError, UsageError
+from rmqtool.store.broker_conf import BrokerConf, read_broker_conf
+from rmqtool.store.directory import Settings, Store, relative_to_store, survey, with_settings
+from rmqtool.store.kinds import is_broker_directory
+from rmqtool.store.view import open_directory
+
+TIMESTAMP_MAX: Final = (1 << 63) - 1
+
+
+class OutputFormat(StrEnum):
+    """How rows come out."""
+
+    TABLE = "table"
+    JSON = "json"
+    JSONL = "jsonl"
+    CSV = "csv"
+
+
+StorePath = Annotated[
+    Path, typer.Argument(metavar="STORE", help="The broker's store root: the directory that holds commitlog/.")
+]
+CommitlogOption = Annotated[
+    list[Path] | None,
+    typer.Option("--commitlog", metavar="DIR", help="Where the log lies if not in STORE/commitlog; repeatable."),
+]
+IndexSlotsOption = Annotated[
+    int | None,
+    typer.Option("--index-slots", metavar="N", min=1, max=(1 << 31) - 1, help="Hash slots of an index file."),
+]
+BrokerConfOption = Annotated[
+    Path | None,
+    typer.Option("--broker-conf", metavar="FILE", help="The broker's properties file: paths and file sizes."),
+]
+BrokerVersionOption = Annotated[
+    str | None,
+    typer.Option("--broker-version", metavar="X.Y.Z", help="Whose rules apply; inferred from the store if left out."),
+]
+FormatOption = Annotated[OutputFormat, typer.Option("--format", help="How the result is written.")]
+
+
+@dataclass(frozen=True)
+class OpenedStore:
+    """A surveyed store, and the broker whose rules apply to it."""
+
+    store: Store
+    rules: BrokerRules
+    inferred: str | None
+    """The version that the store's files show; None where they show none."""
+    evidence: tuple[str, ...]
+    """What they show, as sentences."""
+    chosen: str
+    """Why these rules, as a sentence."""
+    conf: BrokerConf | None
+
+
+def open_store(
+    path: Path,
+    commitlog: list[Path] | None = None,
+    index_slots: int | None = None,
+    broker_conf: Path | None = None,
+    broker_version: str | None = None,
+) -> OpenedStore:
+    """The store at a path, looked at as the options say.
+
+    Raises:
+        NotAStoreError: there is none.
+        UnreadableError: it, or the broker's properties file, may not be read.
+        UsageError: the version is none.
+    """
+    rules = rules_for(broker_version) if broker_version is not None else None
+    conf = read_broker_conf(broker_conf) if broker_conf is not None else None
+    store = survey_store(path, commitlog, index_slots, conf)
+    inferred: str | None = None
+    evidence: tuple[str, ...] = ()
+    if rules is not None:
+        return OpenedStore(store, rules, inferred, evidence, "chosen with --broker-version", conf)
+    chosen = f"nothing in the store shows a version; the rules are those of {NEWEST}, the newest one known"
+    return OpenedStore(store, rules_for(NEWEST), inferred, evidence, chosen, conf)
+
+
+def survey_store(
+    path: Path, commitlog: list[Path] | None = None, index_slots: int | None = None, conf: BrokerConf | None = None
+) -> Store:
+    """The store at a path; what a person says goes before what the broker's properties file says.
+
+    Raises:
+        NotAStoreError: there is none; the text says where one is, if it lies next door.
+        UnreadableError: it may not be read.
+    """
+    settings = with_settings(
+        conf.settings() if conf is not None else Settings(),
+        commitlog_directories=tuple(relative_to_store(named, path) for named in commitlog) if commitlog else None,
+        index_slot_count=index_slots,
+    )
+    view = open_directory(path)
+    try:
+        return survey(view, settings)
+    except NotAStoreError as error:
+        neighbour = _neighbour(path)
+        if neighbour is None:
+            raise
+        raise NotAStoreError(f"{path}: not a RocketMQ store, but {neighbour} is one") from error
+
+
+def timestamp_ms(text: str, option: str) -> int:
+    """A point in time as a person writes it: milliseconds since 1970, or ISO 8601, in UTC where no zone is said.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    if text.lstrip("-").isascii() and text.lstrip("-").isdigit() and len(text) <= 20:
+        number = int(text)
+        if -TIMESTAMP_MAX <= number <= TIMESTAMP_MAX:
+            return number
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(
+            f"{option}: {text!r} is no time (milliseconds since 1970, or like 2024-05-31T08:00:00Z)"
+        ) from None
+    found = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+    since = found - datetime(1970, 1, 1, tzinfo=UTC)
+    return (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000
+
+
+def foreign_owner(store: Store) -> str | None:
+    """A warning where the store belongs to another user, whose broker could not read what this one writes."""
+    own = os.geteuid()
+    others = sorted(owner for owner in store.owner_ids if owner != own)
+    if not others:
+        return None
+    return f"the store's files belong to {', '.join(map(user_name, others))}, not to {user_name(own)} who runs this"
+
+
+def user_name(user_id: int) -> str:
+    """A user's name, the number where it has none."""
+    import pwd
+
+    try:
+        return pwd.getpwuid(user_id).pw_name
+    except KeyError:
+        return str(user_id)
+
+
+def _neighbour(path: Path) -> Path | None:
+    """The store next to a directory that is none: people name the log's directory, or the one above the store."""
+    candidates = [path / "store"]
+    if is_broker_directory(path.resolve().name):  # anything else may lie in a directory that takes long to look at
+        candidates.append(path.resolve().parent)
+    for candidate in candidates:
+        with suppress(RmqtoolError, OSError):
+            survey(open_directory(candidate))
+            return candidate
+    return None
