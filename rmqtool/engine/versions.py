@@ -149,6 +149,16 @@ class BrokerRules:
     multi_dispatch_skips_system_topics: bool = False
     """No multi-dispatch for topics `%RETRY%...`, `rmq_sys_...` and the schedule topic."""
 
+    # Putting messages
+    old_status_names: bool = True
+    """Put statuses in the spelling of 4.x."""
+    topic_limit_in_bytes: bool = False
+    """The limit of 127 counts bytes, and spares retry topics; before, it counts characters of any topic."""
+    properties_limit_in_characters: bool = True
+    long_retry_topics: bool = False
+    property_map_capacity: int = 128
+    """Table size of the map that a message's properties are read into; it decides the order in which they are written anew."""
+
     # The check of a record (`CommitLog#checkMessageAndReturnSize`)
     checks_remaining_bytes: bool = False
     """A size that leads out of the file ends the check; else a huge one can end the broker for lack of memory."""
@@ -173,6 +183,8 @@ class BrokerRules:
     """A pull that found nothing in one file may go on in the next (`travelCqFileNumWhenGetMessage`, default 1)."""
     pull_bytes_max: int | None = None
     """Bytes of records a caller may get at once, beside the limits by count (`maxTotalMsgSize`)."""
+    limits_before_skipping: bool = False
+    """A pull is ended by a full batch even at a unit that it would pass over."""
     queues_written_through_channel: bool = False
     rocksdb_queues: bool = False
     rocksdb_queue_directories: tuple[str, ...] = ()
@@ -259,10 +271,15 @@ _CHANGES: Final = (
         "5.0.0",
         schedule_loaded_after_recovery=False,
         inner_batch=True,
+        old_status_names=False,
+        topic_limit_in_bytes=True,
+        properties_limit_in_characters=False,
+        long_retry_topics=True,
         checks_inner_batch_numbers=True,
         batch_queues=True,
         min_offset_search=MinOffsetSearch.BINARY,
         extra_files_per_pull=True,
+        limits_before_skipping=True,
         pull_bytes_max=128 << 20,
         index_flushed_at_stop=True,
         checkpoint_field_count=4,
