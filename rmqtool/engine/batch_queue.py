@@ -1,0 +1,126 @@
+"""A batch consume queue as the broker has it after load: units of several messages, found by their base offset.
+
+Broker: `BatchConsumeQueue#recover`, `#reviseMaxAndMinOffsetInQueue`, `#correctMinOffset`, `#getBatchMsgIndexBuffer`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Final, NamedTuple
+
+from rmqtool.engine.open_files import OpenFiles
+from rmqtool.engine.queue_files import LoadedFiles
+from rmqtool.engine.queue_unit import BATCH, QueueUnit, valid_batch_unit_count
+from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE
+from rmqtool.store.directory import QueueFiles, Segment
+
+READ_UNITS: Final = 2048
+
+
+class BatchUnit(NamedTuple):
+    """A unit as it lies in the file."""
+
+    physical_offset: int
+    record_size: int
+    tags_code: int
+    store_timestamp_ms: int
+    base_queue_offset: int
+    batch_size: int
+    compacted_offset: int
+    reserved: int
+
+
+class BatchQueue:
+    """A loaded queue of 46-byte units."""
+
+    def __init__(
+        self,
+        topic: str,
+        queue_id: int,
+        found: QueueFiles | None,
+        file_size: int,
+        files: OpenFiles,
+        log_minimum: int,
+    ) -> None:
+        """Load the queue.
+
+        Raises:
+            UnreadableError: a file cannot be read.
+        """
+        self.topic = topic
+        self.queue_id = queue_id
+        self.unit_size = BATCH_UNIT_SIZE
+        self.loaded = LoadedFiles(found, file_size, BATCH_UNIT_SIZE, files, valid_batch_unit_count)
+        self._log_minimum = log_minimum
+
+    @cached_property
+    def max_queue_offset(self) -> int:
+        """Queue offset behind the last message; read from the last file that holds a unit, of the last two."""
+        for segment in self.loaded.segments[:-3:-1]:
+            if self.loaded.length(segment):
+                last = self.last_unit(segment)
+                return last.base_queue_offset + last.batch_size
+        return 0
+
+    @cached_property
+    def min_queue_offset(self) -> int:
+        """Base offset of the first unit that does not lie below the log; -1 where the first file holds none."""
+        first = self.loaded.first
+        if first is None or not self.loaded.length(first):
+            return -1
+        minimum = self.unit(first, 0).base_queue_offset
+        for unit in self._raw_units(first, 0):
+            if unit.physical_offset >= self._log_minimum:
+                break
+            minimum = unit.base_queue_offset + unit.batch_size
+        return minimum
+
+    def units_from(self, queue_offset: int) -> Iterator[QueueUnit] | None:
+        if queue_offset >= self.max_queue_offset:
+            return None
+        segment = next(
+            (
+                found
+                for found in reversed(self.loaded.segments)
+                if self.loaded.length(found) and self.unit(found, 0).base_queue_offset <= queue_offset
+            ),
+            None,
+        )
+        if segment is None:
+            return None
+        position = self._position(segment, queue_offset)
+        return (
+            QueueUnit(
+                unit.base_queue_offset, unit.physical_offset, unit.record_size, unit.tags_code, unit.batch_size, None
+            )
+            for unit in self._raw_units(segment, position)
+        )
+
+    def next_file_queue_offset(self, queue_offset: int) -> int:  # noqa: ARG002 - part of what every queue answers
+        """Always 0: the broker does not know it for this kind of queue (`BatchConsumeQueue#rollNextFile`)."""
+        return 0
+
+    def unit(self, segment: Segment, position: int) -> BatchUnit:
+        """The unit at a position of a file."""
+        return BatchUnit(*BATCH.unpack(self.loaded.read(segment, position, BATCH_UNIT_SIZE)))
+
+    def last_unit(self, segment: Segment) -> BatchUnit:
+        """The last unit of a file that holds some."""
+        return self.unit(segment, self.loaded.length(segment) - BATCH_UNIT_SIZE)
+
+    def _raw_units(self, segment: Segment, position: int) -> Iterator[BatchUnit]:
+        while block := self.loaded.read(segment, position, READ_UNITS * BATCH_UNIT_SIZE):
+            position += len(block)
+            yield from map(BatchUnit._make, BATCH.iter_unpack(block))
+
+    def _position(self, segment: Segment, queue_offset: int) -> int:
+        """Where the last unit lies whose base offset is at or below this one; the file's first unit is."""
+        low, high = 0, self.loaded.length(segment) // BATCH_UNIT_SIZE - 1
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self.unit(segment, middle * BATCH_UNIT_SIZE).base_queue_offset <= queue_offset:
+                low = middle
+            else:
+                high = middle - 1
+        return low * BATCH_UNIT_SIZE
