@@ -1,0 +1,80 @@
+"""Text that came out of a store, made safe for a terminal: nothing that moves a cursor, hides or turns text round.
+
+Whatever Unicode does not call printable is escaped: control codes (terminal sequences begin with one), direction marks,
+zero-width characters, half surrogates, unassigned ones. Spaces other than the plain one are escaped too.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+ELLIPSIS: Final = "…"
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_SUSPECT: Final = re.compile(r"[^ -~]")
+
+
+def escaped(text: str) -> str:
+    r"""The text with everything that is not printable as `\n`, `\x1b`, `\u202e`, `\U000e0001`."""
+    return text if text.isprintable() else _SUSPECT.sub(_escape, text)
+
+
+def json_escaped(text: str) -> str:
+    r"""JSON text of one line with all that is not printable as `\uXXXX`, which means the same inside its strings."""
+    return text if text.isprintable() else _SUSPECT.sub(_json_escape, text)
+
+
+def columns_of(text: str) -> int:
+    """Columns that escaped text takes on a terminal."""
+    return len(text) if text.isascii() else sum(map(_width, text))
+
+
+def cropped(text: str, width: int) -> str:
+    """The text in at most `width` columns, its end replaced by an ellipsis where it does not fit."""
+    if columns_of(text) <= width:
+        return text
+    if width <= 0:
+        return ""
+    taken, used = [], 0
+    for character in text:
+        used += _width(character)
+        if used > width - 1:
+            break
+        taken.append(character)
+    return "".join(taken) + ELLIPSIS
+
+
+def padded(text: str, width: int, *, right: bool = False) -> str:
+    """The text filled up with spaces to `width` columns."""
+    fill = " " * (width - columns_of(text))
+    return fill + text if right else text + fill
+
+
+def time_text(timestamp_ms: int) -> str:
+    """A time in ms as ISO 8601 in UTC, to the millisecond; the number itself where no calendar has it."""
+    try:
+        moment = _EPOCH + timedelta(milliseconds=timestamp_ms)
+    except OverflowError:
+        return str(timestamp_ms)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+
+
+def _escape(found: re.Match[str]) -> str:
+    character = found.group()
+    return character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
+
+
+def _json_escape(found: re.Match[str]) -> str:
+    character = found.group()
+    if character.isprintable():
+        return character
+    units = character.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+
+def _width(character: str) -> int:
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
