@@ -23,6 +23,7 @@ _STORE_TIMESTAMP_AT: Final = commitlog.MESSAGE_V1.position("store_timestamp_ms")
 class Place:
     """A readable place: the file, the position in it, and the bytes from there to where reading ends."""
 
+    physical_offset: int
     path: str
     file_position: int
     readable_length: int
@@ -61,7 +62,9 @@ class Log:
             return None
         position = physical_offset % self.file_size
         readable = min(self.file_size, segment.size, max(0, self.end - segment.start))
-        return Place(segment.path, position, readable - position) if position <= readable else None
+        if position > readable:
+            return None
+        return Place(segment.start + position, segment.path, position, readable - position)
 
     def selectable(self, physical_offset: int, length: int) -> Place | None:
         """The place of a range if the broker would hand it out: wholly inside the readable part of one file."""

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from rmqtool.engine.log import Log
-from rmqtool.engine.message import StoredMessage, message_of_unit
 from rmqtool.engine.queue_unit import Queue, QueueUnit
+from rmqtool.engine.stored_message import StoredMessage, message_of_unit
 from rmqtool.engine.tag_filter import TagFilter
 from rmqtool.engine.versions import BrokerRules
 

@@ -11,8 +11,8 @@ from struct import Struct
 from typing import Final
 
 from rmqtool.engine.log import Log
-from rmqtool.engine.message import StoredMessage, message_at
 from rmqtool.engine.open_files import OpenFiles
+from rmqtool.engine.stored_message import StoredMessage, message_at
 from rmqtool.formats import index
 from rmqtool.store.view import Entry
 

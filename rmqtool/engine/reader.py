@@ -12,12 +12,12 @@ from typing import Self
 from rmqtool.engine.batch_queue import BatchQueue
 from rmqtool.engine.extension import QueueExtension
 from rmqtool.engine.log import Log
-from rmqtool.engine.message import StoredMessage, message_at
 from rmqtool.engine.open_files import OpenFiles
 from rmqtool.engine.pull import GetMessageResult, PullLimits, pull
 from rmqtool.engine.query import DEFAULT_COUNT, TIME_MAX_MS, QueryResult, query
 from rmqtool.engine.queue import FileQueue
 from rmqtool.engine.queue_time import Boundary, queue_offset_by_time
+from rmqtool.engine.stored_message import StoredMessage, message_at
 from rmqtool.engine.tag_filter import parse_tag_filter
 from rmqtool.engine.versions import BrokerRules
 from rmqtool.errors import UnsupportedError, UsageError

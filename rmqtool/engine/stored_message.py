@@ -14,14 +14,17 @@ from rmqtool.engine.record import Record, decode_record
 class StoredMessage:
     """One message as it is handed out."""
 
-    physical_offset: int
-    """Where it was looked for."""
     size: int
     """Bytes handed out: what the queue's unit or the record itself says."""
     place: Place
     unit: QueueUnit | None
     """The queue's unit that led to it; None where it was found in another way."""
     _log: Log = field(repr=False, compare=False)
+
+    @property
+    def physical_offset(self) -> int:
+        """Where it lies; the unit may say 0 where the log begins later."""
+        return self.place.physical_offset
 
     @cached_property
     def record(self) -> Record | None:
@@ -46,7 +49,7 @@ def message_of_unit(log: Log, unit: QueueUnit) -> StoredMessage | None:
     place = log.selectable(unit.physical_offset, unit.record_size)
     if place is None:
         return None
-    return StoredMessage(unit.physical_offset, unit.record_size, place, unit, log)
+    return StoredMessage(unit.record_size, place, unit, log)
 
 
 def message_at(log: Log, physical_offset: int, *, first_file_for_zero: bool = True) -> StoredMessage | None:
@@ -61,4 +64,4 @@ def message_at(log: Log, physical_offset: int, *, first_file_for_zero: bool = Tr
     if place is None or place.readable_length < 4:
         return None
     size = int.from_bytes(log.read(place, 0, 4), "big", signed=True)
-    return StoredMessage(physical_offset, size, place, None, log) if 0 <= size <= place.readable_length else None
+    return StoredMessage(size, place, None, log) if 0 <= size <= place.readable_length else None
