@@ -1,0 +1,254 @@
+package judge;
+
+import com.google.gson.JsonArray;
+import com.google.gson.JsonObject;
+import java.io.File;
+import java.net.BindException;
+import java.net.InetSocketAddress;
+import java.net.ServerSocket;
+import java.net.SocketAddress;
+import java.util.Base64;
+import java.util.Comparator;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.stream.Collectors;
+import org.apache.rocketmq.broker.BrokerController;
+import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
+import org.apache.rocketmq.client.consumer.PullResult;
+import org.apache.rocketmq.client.consumer.PullStatus;
+import org.apache.rocketmq.client.exception.MQClientException;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.common.TopicConfig;
+import org.apache.rocketmq.common.message.*;
+import org.apache.rocketmq.common.namesrv.NamesrvConfig;
+import org.apache.rocketmq.namesrv.NamesrvController;
+import org.apache.rocketmq.remoting.netty.NettyClientConfig;
+import org.apache.rocketmq.remoting.netty.NettyServerConfig;
+
+/** Name server, broker and client in one process on loopback: a store as producers and consumers see it. */
+public final class WholeBroker {
+    private static final long ROUTE_TIMEOUT_MS = 30_000;
+    private static final int PULL = 32;
+
+    private NamesrvController nameServer;
+    private BrokerController broker;
+    private DefaultMQPullConsumer consumer;
+    private DefaultMQProducer producer;
+    private String address;
+
+    public static void main(String[] arguments) throws Exception {
+        Protocol.serve(new WholeBroker()::answer);
+    }
+
+    private JsonObject answer(JsonObject request) throws Exception {
+        switch (request.get("op").getAsString()) {
+            case "start":
+                return start(request);
+            case "consume":
+                return consume(request.get("topic").getAsString());
+            case "view":
+                return one(consumer.viewMessage(
+                    request.get("topic").getAsString(), request.get("messageId").getAsString()));
+            case "query":
+                return query(request);
+            case "send":
+                return send(request);
+            case "stop":
+                return stop();
+            default:
+                throw new IllegalArgumentException("unknown op " + request.get("op"));
+        }
+    }
+
+    private JsonObject start(JsonObject request) throws Exception {
+        StoreFactory factory = new StoreFactory(request);
+        boolean lastExitClean = !new File(factory.root, "abort").exists();
+        NettyServerConfig nameServerPort = new NettyServerConfig();
+        nameServerPort.setListenPort(freePort());
+        nameServer = new NamesrvController(new NamesrvConfig(), nameServerPort);
+        require(nameServer.initialize(), "name server does not initialize");
+        nameServer.start();
+
+        int port = (int) Json.number(request, "port", 0);
+        NettyServerConfig brokerPort = new NettyServerConfig();
+        brokerPort.setListenPort(port == 0 ? freePort() : port);
+        address = "127.0.0.1:" + brokerPort.getListenPort();
+        factory.brokerConfig.setBrokerIP1("127.0.0.1");
+        factory.brokerConfig.setNamesrvAddr("127.0.0.1:" + nameServerPort.getListenPort());
+        if (Reflect.has(factory.brokerConfig, "setListenPort", 1)) {
+            Reflect.call(factory.brokerConfig, "setListenPort", brokerPort.getListenPort());
+        }
+        broker = new BrokerController(
+            factory.brokerConfig, brokerPort, new NettyClientConfig(), factory.storeConfig);
+        require(broker.initialize(), "broker does not initialize");
+        for (TopicConfig topic : factory.topics.values()) {
+            broker.getTopicConfigManager().updateTopicConfig(topic);
+        }
+        broker.start();
+        startClients(factory.brokerConfig.getNamesrvAddr());
+
+        JsonObject answer = new JsonObject();
+        answer.addProperty("lastExit", lastExitClean ? "clean" : "abnormal");
+        answer.addProperty("address", address);
+        answer.addProperty("min", broker.getMessageStore().getMinPhyOffset());
+        answer.addProperty("max", broker.getMessageStore().getMaxPhyOffset());
+        return answer;
+    }
+
+    private void startClients(String nameServerAddress) throws Exception {
+        consumer = new DefaultMQPullConsumer("judge-consumer");
+        consumer.setNamesrvAddr(nameServerAddress);
+        consumer.setVipChannelEnabled(false);
+        consumer.setInstanceName("judge-consumer");
+        consumer.start();
+        producer = new DefaultMQProducer("judge-producer");
+        producer.setNamesrvAddr(nameServerAddress);
+        producer.setVipChannelEnabled(false);
+        producer.setInstanceName("judge-producer");
+        producer.start();
+    }
+
+    /** Each queue from its minimum to its maximum, as a client that follows nextBeginOffset gets it. */
+    private JsonObject consume(String topic) throws Exception {
+        JsonArray queues = new JsonArray();
+        for (MessageQueue queue : route(topic)) {
+            JsonObject row = new JsonObject();
+            long max = consumer.maxOffset(queue);
+            long at = consumer.minOffset(queue);
+            row.addProperty("queueId", queue.getQueueId());
+            row.addProperty("min", at);
+            row.addProperty("max", max);
+            JsonArray messages = new JsonArray();
+            while (at < max) {
+                PullResult pulled = consumer.pull(queue, "*", at, PULL);
+                if (pulled.getPullStatus() == PullStatus.FOUND) {
+                    pulled.getMsgFoundList().forEach(message -> messages.add(described(message)));
+                }
+                if (pulled.getNextBeginOffset() <= at) {
+                    break;
+                }
+                at = pulled.getNextBeginOffset();
+            }
+            row.add("messages", messages);
+            queues.add(row);
+        }
+        JsonObject answer = new JsonObject();
+        answer.add("queues", queues);
+        return answer;
+    }
+
+    private JsonObject query(JsonObject request) throws Exception {
+        JsonArray messages = new JsonArray();
+        try {
+            producer.queryMessage(request.get("topic").getAsString(), request.get("key").getAsString(),
+                (int) Json.number(request, "count", 64), Json.number(request, "begin", 0),
+                Json.number(request, "end", Long.MAX_VALUE))
+                .getMessageList().forEach(message -> messages.add(described(message)));
+        } catch (MQClientException e) {
+            // The client has no other word for "none".
+            if (!String.valueOf(e.getMessage()).contains("no message")) {
+                throw e;
+            }
+        }
+        JsonObject answer = new JsonObject();
+        answer.add("messages", messages);
+        return answer;
+    }
+
+    private JsonObject send(JsonObject request) throws Exception {
+        String topic = request.get("topic").getAsString();
+        Message message = new Message(topic, Base64.getDecoder().decode(request.get("body").getAsString()));
+        Json.texts(Json.object(request, "properties"))
+            .forEach((name, value) -> MessageAccessor.putProperty(message, name, value));
+        int queueId = (int) Json.number(request, "queueId", 0);
+        MessageQueue queue = route(topic).stream().filter(one -> one.getQueueId() == queueId).findFirst().orElseThrow();
+        SendResult result = producer.send(message, queue);
+        JsonObject answer = new JsonObject();
+        answer.addProperty("status", result.getSendStatus().toString());
+        answer.addProperty("queueOffset", result.getQueueOffset());
+        answer.addProperty("uniqueKey", result.getMsgId());
+        answer.addProperty("messageId", result.getOffsetMsgId());
+        return answer;
+    }
+
+    private JsonObject stop() {
+        consumer.shutdown();
+        producer.shutdown();
+        broker.shutdown();
+        nameServer.shutdown();
+        return new JsonObject();
+    }
+
+    /** The topic's queues; a fresh broker needs a moment to tell the name server of them. */
+    private List<MessageQueue> route(String topic) throws Exception {
+        long deadline = System.currentTimeMillis() + ROUTE_TIMEOUT_MS;
+        while (true) {
+            try {
+                return consumer.fetchSubscribeMessageQueues(topic).stream()
+                    .sorted(Comparator.comparingInt(MessageQueue::getQueueId)).collect(Collectors.toList());
+            } catch (MQClientException e) {
+                if (System.currentTimeMillis() > deadline) {
+                    throw e;
+                }
+                Thread.sleep(200);
+            }
+        }
+    }
+
+    private static JsonObject one(MessageExt message) {
+        JsonObject answer = new JsonObject();
+        answer.add("message", described(message));
+        return answer;
+    }
+
+    private static JsonObject described(MessageExt message) {
+        JsonObject row = new JsonObject();
+        row.addProperty("topic", message.getTopic());
+        row.addProperty("queueId", message.getQueueId());
+        row.addProperty("queueOffset", message.getQueueOffset());
+        row.addProperty("physicalOffset", message.getCommitLogOffset());
+        row.addProperty("size", message.getStoreSize());
+        row.addProperty("body", Base64.getEncoder().encodeToString(message.getBody()));
+        row.addProperty("bodyCrc", message.getBodyCRC());
+        row.addProperty("flag", message.getFlag());
+        row.addProperty("sysFlag", message.getSysFlag());
+        row.addProperty("bornTimestamp", message.getBornTimestamp());
+        row.addProperty("storeTimestamp", message.getStoreTimestamp());
+        row.addProperty("bornHost", host(message.getBornHost()));
+        row.addProperty("storeHost", host(message.getStoreHost()));
+        row.addProperty("reconsumeTimes", message.getReconsumeTimes());
+        row.addProperty("messageId", message instanceof MessageClientExt
+            ? ((MessageClientExt) message).getOffsetMsgId() : message.getMsgId());
+        JsonObject properties = new JsonObject();
+        Map<String, String> sorted = new TreeMap<>(message.getProperties());
+        sorted.forEach(properties::addProperty);
+        row.add("properties", properties);
+        return row;
+    }
+
+    private static String host(SocketAddress host) {
+        InetSocketAddress inet = (InetSocketAddress) host;
+        String text = inet.getAddress().getHostAddress();
+        return (text.contains(":") ? "[" + text + "]" : text) + ":" + inet.getPort();
+    }
+
+    private static void require(boolean condition, String trouble) {
+        if (!condition) {
+            throw new IllegalStateException(trouble);
+        }
+    }
+
+    /** A broker also listens two ports below its own. */
+    private static int freePort() throws Exception {
+        while (true) {
+            try (ServerSocket port = new ServerSocket(0)) {
+                new ServerSocket(port.getLocalPort() - 2).close();
+                return port.getLocalPort();
+            } catch (BindException e) {
+                continue;
+            }
+        }
+    }
+}

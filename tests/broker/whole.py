@@ -1,0 +1,92 @@
+"""A whole RocketMQ (name server, broker, client) on a store directory: what producers and consumers get."""
+
+import base64
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from tests.broker.broker import Answer
+from tests.broker.program import JavaProgram
+from tests.broker.versions import version_named
+
+START_TIMEOUT_SECONDS = 120
+
+
+class WholeBroker:
+    """A running broker on one store directory. As a context manager it is stopped cleanly, then ended.
+
+    `topics`: the topics that clients may use, name to `{"readQueueNums", "writeQueueNums", "attributes"}`, beside those
+    of the store's own config/topics.json. `config` as for the judge. `port`: the broker's port where it matters,
+    because a message id names the broker by address and port.
+    """
+
+    def __init__(
+        self,
+        version: str,
+        directory: Path,
+        config: Mapping[str, object] | None = None,
+        topics: Mapping[str, Any] | None = None,
+        *,
+        port: int = 0,
+    ) -> None:
+        settings = {name: _java_text(value) for name, value in (config or {}).items()}
+        directory.mkdir(parents=True, exist_ok=True)
+        self.program = JavaProgram(version_named(version), "judge.WholeBroker")
+        try:
+            #: lastExit, address, and min and max physical offset after the start
+            self.started: Answer = self.program.ask(
+                "start",
+                START_TIMEOUT_SECONDS,
+                directory=str(directory),
+                config=settings,
+                topics=dict(topics or {}),
+                port=port,
+            )
+        except Exception:
+            self.program.close()
+            raise
+
+    def consume(self, topic: str) -> list[Answer]:
+        """Per queue `{"queueId", "min", "max", "messages"}`, pulled by a real client from min on."""
+        queues: list[Answer] = self.program.ask("consume", 120, topic=topic)["queues"]
+        for queue in queues:
+            queue["messages"] = [_decoded(message) for message in queue["messages"]]
+        return queues
+
+    def view(self, topic: str, message_id: str) -> Answer:
+        """The message with this id: physical offset and broker address, or a unique key."""
+        return _decoded(self.program.ask("view", topic=topic, messageId=message_id)["message"])
+
+    def query(self, topic: str, key: str, count: int = 64) -> list[Answer]:
+        """The messages that the client finds by a key of KEYS; a unique key is looked up with `view`."""
+        return [_decoded(message) for message in self.program.ask("query", topic=topic, key=key, count=count)["messages"]]
+
+    def send(self, topic: str, queue_id: int, body: bytes, properties: Mapping[str, str] | None = None) -> Answer:
+        """`{"status", "queueOffset", "uniqueKey", "messageId"}`."""
+        text = base64.b64encode(body).decode()
+        return self.program.ask("send", topic=topic, queueId=queue_id, body=text, properties=dict(properties or {}))
+
+    def kill(self) -> None:
+        """End it as a crash would."""
+        self.program.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, trouble: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if self.program.running:
+                self.program.ask("stop", 120)
+        finally:
+            self.program.close()
+
+
+def _decoded(message: Answer) -> Answer:
+    return message | {"body": base64.b64decode(message["body"])}
+
+
+def _java_text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
