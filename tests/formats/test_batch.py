@@ -38,7 +38,7 @@ def test_a_cut_batch_is_an_error() -> None:
             split_batch(TWO_RAW[:length])
 
 
-@pytest.mark.parametrize(("at", "value"), [(0, 29), (16, 3), (16, -1), (16, 2**31 - 1), (22, -1)])
+@pytest.mark.parametrize(("at", "value"), [(0, 27), (0, 29), (16, 3), (16, -1), (16, 2**31 - 1), (22, -1)])
 def test_a_wrong_length_is_an_error(at: int, value: int) -> None:
     raw = (
         TWO_RAW[:at] + value.to_bytes(2 if at == 22 else 4, "big", signed=True) + TWO_RAW[at + (2 if at == 22 else 4) :]

@@ -62,7 +62,7 @@ def by_hand(fields: dict[str, Any]) -> bytes:
         return int(fields[name]).to_bytes(size, "big", signed=True)
 
     def of_host(name: str) -> bytes:
-        return fields[name]["address"] + int(fields[name]["port"]).to_bytes(4, "big", signed=True)
+        return bytes(fields[name]["address"]) + int(fields[name]["port"]).to_bytes(4, "big", signed=True)
 
     return b"".join(
         (
