@@ -1,4 +1,4 @@
-"""The one encoder: a message, its place and its queue offset in; the record's bytes out, as the broker of a version writes them.
+"""The one encoder: a message, its place and its queue offset in; the bytes of its record out.
 
 Broker: `MessageExtEncoder#encode`, `CommitLog.DefaultAppendMessageCallback#doAppend`.
 """
@@ -37,7 +37,16 @@ _PROPERTIES_LENGTH: Final = Struct(">h")
 
 def record_size(body_length: int, topic_length: int, properties_length: int, *, is_v2: bool, hosts_length: int) -> int:
     """Bytes of the record (`MessageExtEncoder#calMsgLength`)."""
-    return commitlog.HEAD_SIZE - 2 * V4_SIZE + hosts_length + body_length + (2 if is_v2 else 1) + topic_length + 2 + properties_length
+    return (
+        commitlog.HEAD_SIZE
+        - 2 * V4_SIZE
+        + hosts_length
+        + body_length
+        + (2 if is_v2 else 1)
+        + topic_length
+        + 2
+        + properties_length
+    )
 
 
 def host_flags(born_host: bytes, store_host: bytes) -> int:
@@ -46,7 +55,7 @@ def host_flags(born_host: bytes, store_host: bytes) -> int:
     return born | (system_flag.STORE_HOST_V6 if len(store_host) != V4_SIZE else 0)
 
 
-def encode_record(  # noqa: PLR0913, PLR0917  the fields of a record, in its order
+def encode_record(
     size: int,
     is_v2: bool,
     queue_id: int,
@@ -91,7 +100,7 @@ def encode_record(  # noqa: PLR0913, PLR0917  the fields of a record, in its ord
 
 
 def without_record_crc(text: bytes) -> bytes:
-    """The property text without a `__CRC32#` property that a client sent (`MessageDecoder` removes it before it appends its own)."""
+    """The property text without a `__CRC32#` property that a client sent (`MessageUtils#deleteProperty`)."""
     name = RECORD_CRC.encode() + b"\x01"
     parts = [part for part in text.split(b"\x02") if not part.startswith(name)]
     return b"\x02".join(parts)

@@ -1,10 +1,12 @@
-"""Appends records to the commitlog's files: room, end-of-file blank, roll to the next file, several paths, preallocation.
+"""Appends records to the commitlog's files: room, end-of-file blank, next file, several paths, preallocation.
 
-Broker: `CommitLog#asyncPutMessage`, `MappedFileQueue#getLastMappedFile`, `MultiPathMappedFileQueue#tryCreateMappedFile`, `AllocateMappedFileService`.
+Broker: `CommitLog#asyncPutMessage`, `MappedFileQueue#getLastMappedFile`, `AllocateMappedFileService`,
+`MultiPathMappedFileQueue#tryCreateMappedFile`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from rmqtool.engine.encoder import encode_blank
@@ -24,8 +26,19 @@ class LogWriter:
         written_end: behind the last byte that was handed to the operating system.
     """
 
-    def __init__(self, sink: FileSink, directories: tuple[str, ...], file_size: int, end: int | None = None) -> None:
-        """`end` is None for a log without any file; else its file exists, unless it begins exactly there."""
+    def __init__(
+        self,
+        sink: FileSink,
+        directories: tuple[str, ...],
+        file_size: int,
+        on_written: Callable[[int, bytes], None],
+        end: int | None = None,
+    ) -> None:
+        """An end of None is that of a log without any file; else its file exists, unless it begins exactly there.
+
+        `on_written` gets each block of records that was written, with its physical offset; it lies within one file.
+        """
+        self._on_written = on_written
         self._sink = sink
         self._directories = tuple(sorted(directories))
         self._file_size = file_size
@@ -74,10 +87,14 @@ class LogWriter:
         """
         if not self._pending or self._file is None:
             return
-        self._sink.write_at(self._file, self.written_end - self._file_start, b"".join(self._pending))
+        block = b"".join(self._pending)
+        start = self.written_end
+        self._sink.write_at(self._file, start - self._file_start, block)
         self.written_end = self.end
         self._pending.clear()
         self._pending_size = 0
+        if self.end > start:
+            self._on_written(start, block[: self.end - start])
         if self.end == self._file_start + self._file_size:
             self._close_file()
 

@@ -1,4 +1,4 @@
-"""The property text that a broker of a version stores: encoding, the order of a Java HashMap, and the changes it makes on the way."""
+"""The property text that a broker stores: its encoding, and the order of the Java HashMap it comes from."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SENT_ANEW: Final = "WAIT"
 
 
 def encode_map(properties: Mapping[str, str], rules: BrokerRules) -> bytes:
-    """A property map as the broker encodes it anew after a change (`MessageDecoder#messageProperties2String` of its HashMap)."""
+    """A property map as the broker encodes it after a change (`MessageDecoder#messageProperties2String`)."""
     names = hash_map_order(properties, rules.property_map_capacity)
     return encode_properties({name: properties[name] for name in names}, trailing_separator=rules.trailing_separator)
 
@@ -28,7 +28,8 @@ def decode_map(text: bytes) -> dict[str, str]:
 def hash_map_order(names: Iterable[str], capacity: int) -> list[str]:
     """The order in which a `java.util.HashMap` gives its keys back.
 
-    Buckets come by number, keys of one bucket in the order of insertion: splitting a bucket keeps it, so only the final size of the table counts.
+    Buckets come by number, keys of one bucket in the order of insertion. Splitting a bucket keeps that order, so only
+    the final size of the table counts.
     """
     inserted = list(names)
     while len(inserted) > capacity * LOAD_FACTOR:

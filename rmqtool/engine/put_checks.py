@@ -1,6 +1,7 @@
 """Whether a message may be put: the broker's limits, in the order in which a version looks at them.
 
-Broker: `DefaultMessageStore#checkMessage` (4.x), `HookUtils#checkBeforePutMessage` and `#checkInnerBatch` (5.x), `TopicValidator#validateTopic`.
+Broker: `DefaultMessageStore#checkMessage` (4.x), `HookUtils#checkBeforePutMessage` and `#checkInnerBatch` (5.x),
+`TopicValidator#validateTopic`.
 """
 
 from __future__ import annotations

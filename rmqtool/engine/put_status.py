@@ -61,7 +61,7 @@ NEEDS_CLUSTER: Final = frozenset(
         PutStatus.WHEEL_TIMER_FLOW_CONTROL,
     }
 )
-"""Statuses that a running broker gives for its load, its replicas or its timer; an offline writer never does, and does not pretend to."""
+"""Statuses that tell of a running broker's load, replicas or timer: an offline writer never gives them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ class WriterConfig:
     """Sizes are bytes. The names in brackets are the broker's (`MessageStoreConfig`).
 
     Attributes:
-        commitlog_directories: where files of the log go, in turn (storePathCommitLog with several paths); relative to the store.
+        commitlog_directories: where files of the log go, in turn (storePathCommitLog); relative to the store.
         batch_topics: topics with the attribute `queue.type=BatchCQ`.
         validates_topics: whether the broker's topic rules apply; the store itself takes any topic.
         synchronous_flush: every put is on the disk before it is reported (flushDiskType).
