@@ -1,0 +1,46 @@
+"""The size of a full file is told from names and lengths, and one odd file does not change it."""
+
+from __future__ import annotations
+
+import pytest
+
+from rmqtool.store.directory import Segment
+from rmqtool.store.kinds import segment_name
+from rmqtool.store.sizes import infer_file_size
+from rmqtool.store.view import Entry, EntryKind
+
+K = 65536
+
+
+def segments(*files: tuple[int, int]) -> list[Segment]:
+    return [Segment(Entry(segment_name(start), EntryKind.FILE, size), start) for start, size in files]
+
+
+@pytest.mark.parametrize(
+    ("files", "size"),
+    [
+        ([], 0),
+        ([(0, 0)], 0),
+        ([(0, K)], K),
+        ([(7 * K, K)], K),
+        ([(0, K), (K, K), (2 * K, K)], K),
+        ([(0, K), (K, 512)], K),  # cut short, to a length that divides everything
+        ([(0, 512), (K, K)], K),
+        ([(0, K), (K, 0)], K),
+        ([(0, K + 77), (K, K)], K),  # grown
+        ([(0, 2 * K), (K, K), (2 * K, K)], K),
+        ([(0, 30000), (K, 20000)], K),  # all cut: the names tell
+        ([(0, 0), (K, 0)], K),
+        ([(0, K), (2 * K, K)], K),  # one missing
+        ([(0, K), (3 * K, K), (5 * K, 100)], K),
+        ([(0, K), (K, K), (1, K)], K),  # a wrong name
+        ([(K, K), (12345, 3)], K),
+    ],
+)
+def test_size_of_a_full_file(files: list[tuple[int, int]], size: int) -> None:
+    assert infer_file_size(segments(*files)) == size
+
+
+def test_a_full_file_holds_whole_units() -> None:
+    assert infer_file_size(segments((0, 601), (0, 600)), 20) == 600
+    assert infer_file_size(segments((0, 590)), 20) == 590  # nothing better is there
