@@ -24,6 +24,10 @@ class UnreadableError(RmqtoolError):
     """The operating system does not give the bytes: missing, no permission, I/O error."""
 
 
+class WriteError(RmqtoolError):
+    """The bytes cannot be written: disk full, no permission, I/O error, or a name that leads out of the store."""
+
+
 class UnsupportedError(RmqtoolError):
     """The store, file or option is recognised, but not handled."""
 

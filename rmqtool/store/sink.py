@@ -1,0 +1,236 @@
+"""Where new bytes go: files by their path in the store, made at full length and written by position.
+
+A path is made of names that may come from data (topics), so each one is checked before anything is touched. A link is
+followed only where a broker has a directory, as the view does (a person moved `commitlog` to another disk), and never
+in the place of a file.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Protocol, Self
+
+from rmqtool.errors import WriteError
+from rmqtool.store.kinds import is_broker_directory
+from rmqtool.store.source import reason
+
+OPEN_MAX: Final = 256
+"""Descriptors that are kept open; the least recently used file is closed first."""
+NAME_BYTES_MAX: Final = 255
+PATH_BYTES_MAX: Final = 4095
+_WRITE_FLAGS: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+_DIRECTORY_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY
+
+
+class FileSink(Protocol):
+    """Files that are made and written, by path relative to the store, with `/`. Every method raises WriteError."""
+
+    def create(self, path: str, size: int) -> None:
+        """Make a file of `size` zero bytes, its directories too; one that is there already keeps its content."""
+
+    def write_at(self, path: str, position: int, data: bytes | memoryview) -> None:
+        """Write into a file that exists, all of the bytes or an error."""
+
+    def sync(self, path: str) -> None:
+        """Return once the file's bytes are on the disk."""
+
+    def sync_directory(self, path: str) -> None:
+        """Return once the names in a directory are on the disk; "" is the store itself."""
+
+    def remove(self, path: str) -> None:
+        """Remove a file."""
+
+    def close(self) -> None:
+        """Let go of all files; a later call opens them again."""
+
+
+def check_path(path: str) -> tuple[str, ...]:
+    """The names of a relative path, each of which stays where it is put.
+
+    Raises:
+        WriteError: it is absolute or empty, or a name is empty, `.`, `..`, too long, or no file name at all.
+    """
+    names = tuple(path.split("/"))
+    try:
+        lengths = [len(os.fsencode(name)) for name in names]
+    except UnicodeEncodeError:
+        raise WriteError(f"{path[:80]!r}: not a file name") from None
+    if "\0" in path:
+        raise WriteError(f"{path[:80]!r}: a zero byte in a file name")
+    if any(name in ("", ".", "..") for name in names):
+        raise WriteError(f"{path[:80]!r}: leads out of the store")
+    if max(lengths) > NAME_BYTES_MAX or sum(lengths) + len(names) > PATH_BYTES_MAX:
+        raise WriteError(f"{path[:80]!r}...: name too long")
+    return names
+
+
+class DirectorySink:
+    """Files below a directory of this machine."""
+
+    def __init__(self, root: Path) -> None:
+        """The directory must exist."""
+        self._root = root
+        self._open: OrderedDict[str, int] = OrderedDict()
+
+    def create(self, path: str, size: int) -> None:
+        names = check_path(path)
+        with _reported(path):
+            directory = self._directory(names[:-1], make=True)
+            try:
+                descriptor = os.open(names[-1], _WRITE_FLAGS | os.O_CREAT, 0o666, dir_fd=directory)
+            finally:
+                os.close(directory)
+            self._keep(path, descriptor)
+            if os.fstat(descriptor).st_size < size:
+                os.ftruncate(descriptor, size)
+
+    def write_at(self, path: str, position: int, data: bytes | memoryview) -> None:
+        rest = memoryview(data).cast("B")
+        with _reported(path):
+            descriptor = self._descriptor(path)
+            while rest:
+                count = os.pwrite(descriptor, rest, position)
+                if count <= 0:
+                    raise OSError(errno.EIO, "nothing was written")
+                position += count
+                rest = rest[count:]
+
+    def sync(self, path: str) -> None:
+        with _reported(path):
+            os.fsync(self._descriptor(path))
+
+    def sync_directory(self, path: str) -> None:
+        names = check_path(path) if path else ()
+        with _reported(path or str(self._root)):
+            descriptor = self._directory(names, make=False)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+    def remove(self, path: str) -> None:
+        names = check_path(path)
+        with _reported(path):
+            if (kept := self._open.pop(path, None)) is not None:
+                os.close(kept)
+            directory = self._directory(names[:-1], make=False)
+            try:
+                os.unlink(names[-1], dir_fd=directory)
+            finally:
+                os.close(directory)
+
+    def close(self) -> None:
+        """Let go of all files.
+
+        Raises:
+            WriteError: the system reports only now that earlier bytes could not be kept; all are closed nonetheless.
+        """
+        failed: tuple[str, OSError] | None = None
+        while self._open:
+            path, descriptor = self._open.popitem()
+            try:
+                os.close(descriptor)
+            except OSError as error:
+                failed = failed or (path, error)
+        if failed is not None:
+            raise WriteError(f"{failed[0]}: {reason(failed[1])}") from failed[1]
+
+    def _descriptor(self, path: str) -> int:
+        found = self._open.get(path)
+        if found is not None:
+            self._open.move_to_end(path)
+            return found
+        names = check_path(path)
+        directory = self._directory(names[:-1], make=False)
+        try:
+            descriptor = os.open(names[-1], _WRITE_FLAGS, dir_fd=directory)
+        finally:
+            os.close(directory)
+        self._keep(path, descriptor)
+        return descriptor
+
+    def _keep(self, path: str, descriptor: int) -> None:
+        if (earlier := self._open.pop(path, None)) is not None:
+            os.close(earlier)
+        self._open[path] = descriptor
+        if len(self._open) > OPEN_MAX:
+            os.close(self._open.popitem(last=False)[1])
+
+    def _directory(self, names: tuple[str, ...], *, make: bool) -> int:
+        """A descriptor of a directory below the root, reached name by name, so that each link on the way is seen."""
+        at = os.open(self._root, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
+        try:
+            for depth, name in enumerate(names, 1):
+                if make:
+                    with suppress(FileExistsError):
+                        os.mkdir(name, dir_fd=at)
+                follow = is_broker_directory("/".join(names[:depth]))
+                below = os.open(name, _DIRECTORY_FLAGS | (0 if follow else os.O_NOFOLLOW), dir_fd=at)
+                os.close(at)
+                at = below
+        except BaseException:
+            os.close(at)
+            raise
+        return at
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class MemorySink:
+    """Files in memory: for tests, and for looking at what would be written."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytearray] = {}
+
+    def create(self, path: str, size: int) -> None:
+        check_path(path)
+        content = self.files.setdefault(path, bytearray())
+        content.extend(bytes(max(0, size - len(content))))
+
+    def write_at(self, path: str, position: int, data: bytes | memoryview) -> None:
+        content = self._content(path)
+        part = memoryview(data).cast("B")
+        if position > len(content):
+            content.extend(bytes(position - len(content)))
+        content[position : position + len(part)] = part
+
+    def sync(self, path: str) -> None:
+        self._content(path)
+
+    def sync_directory(self, path: str) -> None:
+        if path:
+            check_path(path)
+
+    def remove(self, path: str) -> None:
+        self._content(path)
+        del self.files[path]
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _content(self, path: str) -> bytearray:
+        check_path(path)
+        try:
+            return self.files[path]
+        except KeyError:
+            raise WriteError(f"{path}: no such file") from None
+
+
+@contextmanager
+def _reported(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise WriteError(f"{path}: {reason(error)}") from error
