@@ -1,0 +1,62 @@
+"""The command `formats`: which structures a store is made of, and what each of their bytes means."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+
+from rmqtool.commands.options import FormatOption, OutputFormat
+from rmqtool.commands.screen import screen
+from rmqtool.errors import UsageError
+from rmqtool.formats.catalog import BY_NAME
+from rmqtool.formats.layout import Format
+from rmqtool.report.layouts import (
+    LAYOUT_FIELDS,
+    LIST_FIELDS,
+    layout_lines,
+    layout_object,
+    layout_rows,
+    list_lines,
+    list_rows,
+)
+from rmqtool.report.writers import json_text, row_writer
+
+
+def formats(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="A format of the list; all if left out.")] = None,
+    output: FormatOption = OutputFormat.TABLE,
+) -> None:
+    """The declared layouts of every file, field by field.
+
+    Without a name: the list of all formats.
+
+    Example: rmqtool formats message-v1
+    """
+    declared = _named(name) if name is not None else None
+    if output is OutputFormat.TABLE:
+        for line in _lines(declared):
+            sys.stdout.write(line + "\n")
+        return
+    if declared is not None and output is OutputFormat.JSON:
+        sys.stdout.write(json_text(layout_object(declared), indent=2) + "\n")
+        return
+    rows = list_rows() if declared is None else layout_rows(declared)
+    writer = row_writer(output, sys.stdout, LIST_FIELDS if declared is None else LAYOUT_FIELDS)
+    for row in rows:
+        writer.write(row)
+    writer.close()
+
+
+def _lines(declared: Format | None) -> Iterator[str]:
+    width = max(80, screen().width)
+    return list_lines(width) if declared is None else layout_lines(declared, width)
+
+
+def _named(name: str) -> Format:
+    found = BY_NAME.get(name)
+    if found is None:
+        raise UsageError(f"no format {name!r}; there are {', '.join(BY_NAME)}")
+    return found

@@ -1,0 +1,166 @@
+"""Which columns a table of each kind of row has, how wide they are, and which ones a narrow terminal does without."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from rmqtool.report.rows import DumpRow
+from rmqtool.report.text import escaped, time_text
+
+_TIME_WIDTH: Final = 24
+_NUMBER_WIDTHS: Final = {"physical_offset": 14, "prepared_transaction_offset": 27, "tags_code": 20}
+_TEXTS: Final = frozenset({"topic", "tags", "keys", "properties", "properties_raw", "body", "finding", "filter_bitmap"})
+_TEXT_WIDTHS: Final = {
+    "type": 7,
+    "magic": 5,
+    "born_host": 21,
+    "store_host": 21,
+    "unique_key": 32,
+    "message_id": 32,
+    "transaction": 11,
+    "compression": 11,
+    "body_encoding": 13,
+    "body_error": 20,
+    "file": 20,
+}
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table.
+
+    Attributes:
+        width: terminal columns; numbers are never cropped, text is.
+        rank: columns of the highest rank are left out first where a terminal is narrow; 0 always stays.
+        stretches: takes a share of what a wide terminal leaves.
+    """
+
+    field: str
+    title: str
+    width: int
+    right: bool = False
+    rank: int = 0
+    stretches: bool = False
+
+    def cell(self, row: DumpRow) -> str:
+        """The text of a row in this column, safe for a terminal."""
+        value = row.get(self.field)
+        if self.field == "topic" and row["type"] == "stale":
+            return f"stale: {escaped(row['topic'])}"
+        return cell_text(self.field, value)
+
+
+def cell_text(field: str, value: Any) -> str:
+    """A field's value for people: times as ISO 8601 in UTC, lists and objects as JSON, everything escaped."""
+    if value is None or (field == "transaction" and value == "none"):
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return time_text(value) if field.endswith("_timestamp_ms") else str(value)
+    if field == "keys":
+        return escaped(" ".join(value))
+    return escaped(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+
+
+MESSAGE_COLUMNS: Final = (
+    Column("physical_offset", "offset", 12, right=True),
+    Column("size", "size", 7, right=True),
+    Column("topic", "topic", 14, stretches=True),
+    Column("queue_id", "queue", 5, right=True),
+    Column("queue_offset", "queue offset", 12, right=True),
+    Column("store_timestamp_ms", "stored", _TIME_WIDTH),
+    Column("tags", "tags", 10, rank=1, stretches=True),
+    Column("keys", "keys", 16, rank=2, stretches=True),
+    Column("transaction", "transaction", 11, rank=3),
+    Column("compression", "compression", 11, rank=4),
+    Column("unique_key", "unique key", 32, rank=5),
+    Column("born_host", "from", 21, rank=6),
+    Column("message_id", "message id", 32, rank=7),
+)
+UNIT_COLUMNS: Final = (
+    Column("topic", "topic", 12, stretches=True),
+    Column("queue_id", "queue", 5, right=True),
+    Column("queue_offset", "queue offset", 12, right=True),
+    Column("physical_offset", "record at", 13, right=True),
+    Column("record_size", "size", 10, right=True),
+    Column("tags_code", "tags code", 20, right=True),
+    Column("filler", "filler", 6, rank=1),
+    Column("extension_position", "extension at", 12, right=True, rank=2),
+)
+EXTENSION_COLUMNS: Final = (
+    Column("topic", "topic", 12, stretches=True),
+    Column("queue_id", "queue", 5, right=True),
+    Column("stream_position", "position", 10, right=True),
+    Column("size", "size", 5, right=True),
+    Column("tags_code", "tags code", 12, right=True),
+    Column("store_timestamp_ms", "stored", _TIME_WIDTH),
+    Column("filter_bitmap", "filter bitmap", 16, rank=1, stretches=True),
+)
+BATCH_COLUMNS: Final = (
+    Column("topic", "topic", 12, stretches=True),
+    Column("queue_id", "queue", 5, right=True),
+    Column("base_queue_offset", "first offset", 12, right=True),
+    Column("batch_size", "count", 5, right=True),
+    Column("physical_offset", "record at", 13, right=True),
+    Column("record_size", "size", 8, right=True),
+    Column("tags_code", "tags code", 12, right=True),
+    Column("store_timestamp_ms", "stored", _TIME_WIDTH, rank=1),
+)
+SLOT_COLUMNS: Final = (
+    Column("slot", "slot", 10, right=True),
+    Column("newest_entry", "newest entry", 12, right=True),
+)
+ENTRY_COLUMNS: Final = (
+    Column("number", "entry", 10, right=True),
+    Column("slot", "slot", 9, right=True),
+    Column("key_hash", "key hash", 11, right=True),
+    Column("physical_offset", "record at", 14, right=True),
+    Column("time_delta_seconds", "seconds", 10, right=True),
+    Column("previous_entry", "previous entry", 14, right=True),
+)
+TABLES: Final = {
+    "message": MESSAGE_COLUMNS,
+    "stale": MESSAGE_COLUMNS,
+    "unit": UNIT_COLUMNS,
+    "extension-unit": EXTENSION_COLUMNS,
+    "batch-unit": BATCH_COLUMNS,
+    "slot": SLOT_COLUMNS,
+    "entry": ENTRY_COLUMNS,
+}
+"""Columns by a row's type; what is not here is shown field under field, a bad range or blank as a line."""
+
+
+def chosen_columns(fields: Sequence[str]) -> tuple[Column, ...]:
+    """Columns for fields that a person asked for."""
+    return tuple(_column(field) for field in fields)
+
+
+def fitted(columns: Sequence[Column], width: int, gap: int) -> tuple[Column, ...]:
+    """The columns that find room side by side, with the room that is left given to those that stretch."""
+    kept = list(columns)
+    while _total(kept, gap) > width and (highest := max(column.rank for column in kept)) > 0:
+        kept = [column for column in kept if column.rank != highest]
+    stretching = [column for column in kept if column.stretches]
+    spare = max(0, width - _total(kept, gap))
+    shares = {column: spare // len(stretching) for column in stretching}
+    for column in stretching[: spare % len(stretching) if stretching else 0]:
+        shares[column] += 1
+    return tuple(replace(column, width=column.width + shares.get(column, 0)) for column in kept)
+
+
+def _total(columns: Sequence[Column], gap: int) -> int:
+    return sum(column.width for column in columns) + gap * (len(columns) - 1)
+
+
+def _column(field: str) -> Column:
+    if field.endswith("_timestamp_ms"):
+        return Column(field, field.removesuffix("_timestamp_ms"), _TIME_WIDTH)
+    if field in _TEXTS:
+        return Column(field, field, max(12, len(field)), stretches=True)
+    if field in _TEXT_WIDTHS:
+        return Column(field, field, max(len(field), _TEXT_WIDTHS[field]))
+    return Column(field, field, max(len(field), _NUMBER_WIDTHS.get(field, 10)), right=True)

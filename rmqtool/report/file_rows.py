@@ -1,0 +1,121 @@
+"""Rows of everything that is no message: units of the three queue kinds, index, checkpoint, abort, configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from rmqtool.formats.checkpoint import CHECKPOINT
+from rmqtool.formats.consumequeue import (
+    BATCH_UNIT,
+    EXTENSION_UNIT,
+    FILLER_UNIT,
+    UNIT,
+    extension_position,
+    is_extension_address,
+)
+from rmqtool.formats.index import ENTRY, HEADER
+from rmqtool.formats.layout import Format
+from rmqtool.report.rows import DumpRow
+
+_PLACE: Final = ("type", "topic", "queue_id")
+
+
+def _names(declared: Format) -> tuple[str, ...]:
+    return tuple(field.name for field in declared.fields)
+
+
+_BAD: Final = ("file", "file_position", "size", "finding")
+"""What a bad range says of itself outside of the log."""
+UNIT_FIELDS: Final = (*_PLACE, "queue_offset", *_names(UNIT), "filler", "extension_position", *_BAD)
+EXTENSION_FIELDS: Final = (*_PLACE, "stream_position", *_names(EXTENSION_UNIT), "file", "file_position", "finding")
+BATCH_FIELDS: Final = (*_PLACE, *_names(BATCH_UNIT), *_BAD)
+INDEX_FIELDS: Final = (
+    *("type", "file", *_names(HEADER), "slot_count", "number", "slot", "newest_entry"),
+    *(name for name in _names(ENTRY)),
+    *("file_position", "size", "finding"),
+)
+CHECKPOINT_FIELDS: Final = ("type", "file", "file_size", *_names(CHECKPOINT), "finding")
+ABORT_FIELDS: Final = ("type", "file", "process_id")
+CONFIG_FIELDS: Final = ("type", "file", "problems", "content")
+
+
+def unit_row(topic: str | None, queue_id: int | None, queue_offset: int, values: tuple[int, int, int]) -> DumpRow:
+    """A consume queue unit; `values` in the order of the declared fields."""
+    physical_offset, record_size, tags_code = values
+    return {
+        "type": "unit",
+        "topic": topic,
+        "queue_id": queue_id,
+        "queue_offset": queue_offset,
+        "physical_offset": physical_offset,
+        "record_size": record_size,
+        "tags_code": tags_code,
+        "filler": values == FILLER_UNIT,
+        "extension_position": extension_position(tags_code) if is_extension_address(tags_code) else None,
+    }
+
+
+def extension_row(topic: str | None, queue_id: int | None, stream_position: int, unit: Mapping[str, Any]) -> DumpRow:
+    """An extension unit, as its declaration parsed it; the bitmap is hex."""
+    row: DumpRow = {"type": "extension-unit", "topic": topic, "queue_id": queue_id, "stream_position": stream_position}
+    row |= {name: unit[name] for name in _names(EXTENSION_UNIT)}
+    row["filter_bitmap"] = bytes(unit["filter_bitmap"]).hex()
+    return row
+
+
+def batch_row(topic: str | None, queue_id: int | None, values: tuple[int, ...]) -> DumpRow:
+    """A batch consume queue unit; `values` in the order of the declared fields."""
+    return {
+        "type": "batch-unit",
+        "topic": topic,
+        "queue_id": queue_id,
+        **dict(zip(_names(BATCH_UNIT), values, strict=True)),
+    }
+
+
+def header_row(file: str, header: Mapping[str, Any], slot_count: int | None) -> DumpRow:
+    """An index file's header; `slot_count` is inferred, None where nothing tells."""
+    return {"type": "header", "file": file, **{name: header[name] for name in _names(HEADER)}, "slot_count": slot_count}
+
+
+def slot_row(slot: int, newest_entry: int) -> DumpRow:
+    """A hash slot in use."""
+    return {"type": "slot", "slot": slot, "newest_entry": newest_entry}
+
+
+def entry_row(number: int, slot_count: int, values: tuple[int, int, int, int]) -> DumpRow:
+    """An index entry; `values` in the order of the declared fields."""
+    key_hash, physical_offset, time_delta_seconds, previous_entry = values
+    return {
+        "type": "entry",
+        "number": number,
+        "slot": key_hash % slot_count,
+        "key_hash": key_hash,
+        "physical_offset": physical_offset,
+        "time_delta_seconds": time_delta_seconds,
+        "previous_entry": previous_entry,
+    }
+
+
+def checkpoint_row(file: str, file_size: int, fields: Mapping[str, int], finding: str | None) -> DumpRow:
+    """The checkpoint's six fields."""
+    return {"type": "checkpoint", "file": file, "file_size": file_size, **fields, "finding": finding}
+
+
+def abort_row(file: str, process_id: int | None) -> DumpRow:
+    """The abort file; brokers up to 4.9 leave it empty."""
+    return {"type": "abort", "file": file, "process_id": process_id}
+
+
+def config_row(file: str, content: Any, problems: tuple[str, ...]) -> DumpRow:
+    """A configuration file with its JSON."""
+    return {"type": "config", "file": file, "problems": list(problems), "content": content}
+
+
+def bad_file_row(
+    file: str, file_position: int, size: int, finding: str, topic: str | None = None, queue_id: int | None = None
+) -> DumpRow:
+    """A range of a file other than the log that is none of its units."""
+    row: DumpRow = {"type": "bad", "file": file, "file_position": file_position, "size": size, "finding": finding}
+    return row if topic is None else row | {"topic": topic, "queue_id": queue_id}

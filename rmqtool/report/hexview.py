@@ -1,0 +1,144 @@
+"""Annotated bytes: every byte of a record or unit beside the name of its field and what the field says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rmqtool.formats import commitlog
+from rmqtool.formats.layout import Field, fields_of
+from rmqtool.formats.message_id import address_text
+from rmqtool.report.text import cropped, escaped, time_text
+
+BYTES_SHOWN_MAX: Final = 1024
+"""Bytes of one field, or of a bad range, that are shown where no limit is given."""
+_WIDE: Final = 120
+_MAGIC_NAMES: Final = {
+    commitlog.MAGIC_V1: "message, version 1",
+    commitlog.MAGIC_V2: "message, version 2",
+    commitlog.MAGIC_BLANK: "blank",
+}
+Read = Callable[[int, int], bytes]
+"""Gives (position, length) bytes of a structure, fewer where it ends."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A field with its bytes.
+
+    Attributes:
+        position: bytes from the record's or unit's begin.
+        content: its first bytes, as many as are to be shown.
+        length: how many it really has.
+    """
+
+    name: str
+    position: int
+    content: bytes
+    length: int
+    value: str
+
+    def as_json(self) -> dict[str, Any]:
+        """The part as a row gives it out."""
+        return {
+            "name": self.name,
+            "position": self.position,
+            "length": self.length,
+            "hex": self.content.hex(),
+            "value": self.value or None,
+        }
+
+
+def parts_of(read: Read, length: int, fields: Sequence[Field], limit: int = BYTES_SHOWN_MAX) -> list[Part]:
+    """The parts of a structure; what its fields do not account for is named as such, so no byte is left out.
+
+    Args:
+        read: gives (position, length) bytes of it.
+        length: of the whole structure.
+        fields: as declared; one of variable length takes what the last length in front of it says.
+    """
+    found: list[Part] = []
+    at, said = 0, 0
+    for field in fields:
+        size = min(max(0, said) if field.size is None else field.size, length - at)
+        is_properties = field.name == "properties"
+        content = read(at, size if is_properties else min(size, limit) if field.size is None else size)
+        if field.is_integer and field.name.endswith("_length"):
+            said = int.from_bytes(content, "big", signed=True)
+        if is_properties and size:
+            found += _properties(content, at)
+        elif size:
+            found.append(Part(field.name, at, content, size, _value(field, content)))
+        at += size
+    if at < length:
+        found.append(Part("(beyond the fields)", at, read(at, min(limit, length - at)), length - at, ""))
+    return found
+
+
+def message_parts(read: Read, length: int, limit: int = BYTES_SHOWN_MAX) -> list[Part]:
+    """The parts of a message record, in the form that its magic and host flags give it."""
+    magic = int.from_bytes(read(4, 4), "big", signed=True)
+    sys_flag = int.from_bytes(read(commitlog.MESSAGE_V1.position("sys_flag"), 4), "big")
+    return parts_of(read, length, fields_of(commitlog.message_variant(magic, sys_flag)), limit)
+
+
+def bare_parts(read: Read, length: int, limit: int = BYTES_SHOWN_MAX) -> list[Part]:
+    """One part for a range that has no fields."""
+    return [Part("bytes", 0, read(0, min(length, limit)), length, "")]
+
+
+def hex_fields(parts: Sequence[Part], width: int, start: int = 0) -> dict[str, Any]:
+    """What a row has with `--hex`: `bytes` for programs, and the lines that a table shows."""
+    return {"bytes": [part.as_json() for part in parts], "bytes_text": list(hex_lines(parts, width, start))}
+
+
+def hex_lines(parts: Iterable[Part], width: int, start: int = 0) -> Iterator[str]:
+    """Lines for a terminal: position, bytes, ASCII, field, value.
+
+    Args:
+        width: columns; from 120 on a line has 16 bytes, else 8.
+        start: what is added to the positions.
+    """
+    step = 16 if width >= _WIDE else 8
+    hex_width = 3 * step - 1
+    for part in parts:
+        label = f"{part.name} = {part.value}" if part.value else part.name
+        for at in range(0, max(1, len(part.content)), step):
+            line = part.content[at : at + step]
+            text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in line)
+            row = f"  {start + part.position + at:>8x}  {line.hex(' '):<{hex_width}}  {text:<{step}}  "
+            yield (row + cropped(label, max(8, width - len(row)))).rstrip()
+            label = ""
+        if part.length > len(part.content):
+            yield f"  {'':8}  ({part.length - len(part.content)} more bytes of {part.name})"
+
+
+def _properties(content: bytes, position: int) -> list[Part]:
+    """The property block, a part for each property with its separators."""
+    found = []
+    at = 0
+    for segment in content.split(b"\x02"):
+        piece = content[at : at + len(segment) + 1]
+        if piece:
+            name, _, value = segment.partition(b"\x01")
+            label = f"properties.{escaped(name.decode('utf-8', 'backslashreplace'))}" if name else "properties"
+            shown = escaped(value.decode("utf-8", "backslashreplace"))
+            found.append(Part(label, position + at, piece, len(piece), shown))
+        at += len(segment) + 1
+    return found
+
+
+def _value(field: Field, content: bytes) -> str:
+    if not field.is_integer:
+        if field.name.endswith("address") and len(content) in (4, 16):
+            return address_text(content)
+        return escaped(content.decode("utf-8", "backslashreplace")) if field.name == "topic" else ""
+    number = int.from_bytes(content, "big", signed=True)
+    if field.name == "magic":
+        return f"{content.hex().upper()} {_MAGIC_NAMES.get(number, '')}".rstrip()
+    if field.name == "sys_flag":
+        return f"{number:#x}"
+    if field.name.endswith("_timestamp_ms"):
+        return f"{number} {time_text(number)}"
+    return str(number)

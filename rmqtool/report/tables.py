@@ -1,0 +1,137 @@
+"""Writes rows as tables while they come: fixed widths, chosen once for the terminal, so that no row is held back.
+
+A table library measures all rows before it draws one; a dump may have millions of them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Final, TextIO
+
+from rmqtool.report.columns import TABLES, Column, cell_text, chosen_columns, fitted
+from rmqtool.report.rows import BODY_FIELDS, DumpRow
+from rmqtool.report.text import cropped, escaped, padded
+
+WIDTH_MIN: Final = 80
+"""A table is never drawn for less; on a narrower terminal its lines wrap."""
+WIDE: Final = 120
+_BOLD, _RED, _PLAIN = "\x1b[1m", "\x1b[31m", "\x1b[0m"
+_MARGIN: Final = "    | "
+_BESIDE: Final = frozenset({*BODY_FIELDS, "properties_raw", "bytes"})
+"""Fields that stand under a row, not in it."""
+
+
+class TableWriter:
+    """Rows of one kind under one heading; a new heading where the kind changes.
+
+    Args:
+        fields: columns that a person asked for; None for those of the row's kind.
+    """
+
+    def __init__(
+        self, stream: TextIO, width: int, *, colour: bool = False, fields: Sequence[str] | None = None
+    ) -> None:
+        self._stream = stream
+        self._width = max(width, WIDTH_MIN)
+        self._gap = 2 if width >= WIDE else 1
+        self._colour = colour
+        self._fields = fields
+        self._columns: tuple[Column, ...] = ()
+        self._heading: tuple[Column, ...] | None = None
+        self._begun = False
+
+    def write(self, row: DumpRow) -> None:
+        columns = self._columns_of(row)
+        if columns is not None:
+            self._head(columns)
+            self._line(self._joined(row))
+        elif row["type"] in ("bad", "blank"):
+            self._range(row)
+        else:
+            self._list(row)
+        self._beneath(row)
+
+    def close(self) -> None:
+        """Nothing is held back."""
+
+    def _columns_of(self, row: DumpRow) -> tuple[Column, ...] | None:
+        if self._fields is not None:
+            return chosen_columns(self._fields)
+        return TABLES.get(str(row["type"]))
+
+    def _head(self, columns: tuple[Column, ...]) -> None:
+        if columns == self._heading:
+            return
+        if self._begun:
+            self._line("")
+        self._heading = columns
+        self._columns = fitted(columns, self._width, self._gap)
+        titles = (padded(column.title, column.width, right=column.right) for column in self._columns)
+        self._line((" " * self._gap).join(titles).rstrip(), _BOLD)
+
+    def _joined(self, row: DumpRow) -> str:
+        cells = []
+        for column in self._columns:
+            text = column.cell(row)
+            text = text if column.right else cropped(text, column.width)
+            cells.append(padded(text, column.width, right=column.right))
+        return (" " * self._gap).join(cells).rstrip()
+
+    def _range(self, row: DumpRow) -> None:
+        """A bad range or a blank: its place in the columns of its table, then what it is."""
+        if "physical_offset" in row:
+            if self._heading is None:
+                self._head(TABLES["message"])
+            place = f"{row['physical_offset']:>12}{' ' * self._gap}{row['size']:>7}{' ' * self._gap}"
+        else:
+            place = f"{_where(row)}: {row['size']} bytes "
+        text = f"bad: {row['finding']}" if row["type"] == "bad" else "blank to the end of the file"
+        self._line(place + text, _RED if row["type"] == "bad" else "")
+
+    def _list(self, row: DumpRow) -> None:
+        if self._begun:
+            self._line("")
+        self._heading = None
+        shown = {name: value for name, value in row.items() if name not in {"type", "content"} | _BESIDE}
+        width = max(map(len, shown), default=0)
+        for name, value in shown.items():
+            number = f" ({value})" if name.endswith("_timestamp_ms") else ""
+            self._line(f"{name:<{width}}  {cell_text(name, value) or '-'}{number}".rstrip())
+        if "content" in row:
+            for line in json.dumps(row["content"], indent=2, ensure_ascii=False).split("\n"):
+                self._line(escaped(line))
+
+    def _beneath(self, row: DumpRow) -> None:
+        """Body, property block and bytes of a row, on lines of their own."""
+        if self._fields is not None:
+            return
+        if "body" in row:
+            for line in _body_lines(row):
+                self._line(_MARGIN + escaped(line))
+        if "properties_raw" in row:
+            self._line(f"{_MARGIN}properties: {escaped(row['properties_raw'])}")
+        for line in row.get("bytes_text", ()):
+            self._line(line)
+
+    def _line(self, text: str, style: str = "") -> None:
+        self._begun = True
+        self._stream.write(f"{style}{text}{_PLAIN}\n" if style and self._colour else f"{text}\n")
+
+
+def _where(row: Mapping[str, object]) -> str:
+    """The place of a bad range outside of the log."""
+    parts = [f"{row['file']}" if "file" in row else "", f"byte {row['file_position']}"]
+    return escaped(" ".join(part for part in parts if part))
+
+
+def _body_lines(row: DumpRow) -> list[str]:
+    if row["body_error"] is not None:
+        return [f"(no body shown: {row['body_error']})"]
+    body = row["body"]
+    if row["body_encoding"] == "json":
+        body = json.dumps(body, indent=2, ensure_ascii=False)
+    lines = str(body).split("\n")
+    if row["body_truncated"]:
+        lines.append("(longer than the limit, cut here)")
+    return lines

@@ -1,0 +1,136 @@
+"""Writes rows in the form that was asked for: table, JSON array, JSON lines or CSV, one row at a time."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Sequence
+from typing import Any, Final, Protocol, TextIO
+
+from rmqtool.report.rows import DumpRow
+from rmqtool.report.tables import TableWriter
+from rmqtool.report.text import escaped, json_escaped
+
+FOR_PEOPLE: Final = frozenset({"bytes_text"})
+"""Fields that only a table shows."""
+
+
+class RowWriter(Protocol):
+    """Takes rows one by one and holds none of them."""
+
+    def write(self, row: DumpRow) -> None:
+        """Write one row."""
+
+    def close(self) -> None:
+        """Write what closes the whole; without it a JSON array is not finished."""
+
+
+class JsonLinesWriter:
+    """One JSON object a line."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._unicode = _is_unicode(stream)
+
+    def write(self, row: DumpRow) -> None:
+        self._stream.write(json_text(row, unicode=self._unicode) + "\n")
+
+    def close(self) -> None:
+        """Nothing is held back."""
+
+
+class JsonWriter:
+    """One JSON array, a row a line."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._unicode = _is_unicode(stream)
+        self._begun = False
+
+    def write(self, row: DumpRow) -> None:
+        self._stream.write((",\n" if self._begun else "[\n") + json_text(row, unicode=self._unicode))
+        self._begun = True
+
+    def close(self) -> None:
+        self._stream.write("\n]\n" if self._begun else "[]\n")
+
+
+class CsvWriter:
+    """Comma-separated values with a header; lists and objects are JSON text, what is not printable is escaped."""
+
+    def __init__(self, stream: TextIO, fields: Sequence[str]) -> None:
+        self._fields = tuple(fields)
+        self._writer = csv.writer(stream, lineterminator="\n")
+        self._writer.writerow(self._fields)
+
+    def write(self, row: DumpRow) -> None:
+        self._writer.writerow([_csv_cell(row.get(field)) for field in self._fields])
+
+    def close(self) -> None:
+        """Nothing is held back."""
+
+
+class _Selection:
+    """Passes on the fields that were asked for; a row that has none of them is passed over."""
+
+    def __init__(self, writer: RowWriter, fields: Sequence[str]) -> None:
+        self._writer = writer
+        self._fields = tuple(fields)
+
+    def write(self, row: DumpRow) -> None:
+        if any(field in row for field in self._fields):
+            self._writer.write({field: row.get(field) for field in self._fields})
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+def row_writer(
+    form: str,
+    stream: TextIO,
+    all_fields: Sequence[str],
+    fields: Sequence[str] | None = None,
+    *,
+    width: int = 80,
+    colour: bool = False,
+) -> RowWriter:
+    """The writer of a form: table, json, jsonl or csv.
+
+    Args:
+        all_fields: every field that a row may have, which are CSV's columns.
+        fields: those that a person asked for, in this order.
+        width: columns of the terminal.
+    """
+    writer: RowWriter
+    if form == "csv":
+        return CsvWriter(stream, fields or all_fields)
+    if form == "table":
+        return TableWriter(stream, width, colour=colour, fields=fields)
+    writer = JsonWriter(stream) if form == "json" else JsonLinesWriter(stream)
+    return writer if fields is None else _Selection(writer, fields)
+
+
+def json_text(value: Any, *, unicode: bool = True, indent: int | None = None) -> str:
+    """JSON text in which nothing but printable characters stands (and line ends, where it is indented).
+
+    Args:
+        unicode: whether the stream can carry every character; else all that is not ASCII is escaped.
+    """
+    if isinstance(value, dict):
+        value = {name: part for name, part in value.items() if name not in FOR_PEOPLE}
+    text = json.dumps(value, ensure_ascii=not unicode, indent=indent)
+    return text if not unicode else "\n".join(map(json_escaped, text.split("\n")))
+
+
+def _csv_cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return escaped(value)
+    return json_text(value)
+
+
+def _is_unicode(stream: TextIO) -> bool:
+    return (getattr(stream, "encoding", None) or "utf-8").lower().replace("-", "").startswith("utf")
