@@ -195,7 +195,8 @@ def survey(view: StoreView, settings: Settings | None = None) -> Store:
 
 def with_settings(settings: Settings, **changes: object) -> Settings:
     """Settings with those of the changes that are not None; what a person says goes before what a file says."""
-    return replace(settings, **{name: value for name, value in changes.items() if value is not None})  # type: ignore[arg-type]
+    said = {name: value for name, value in changes.items() if value is not None}
+    return replace(settings, **said)  # type: ignore[arg-type]
 
 
 def relative_to_store(directory: Path, root: Path) -> str:

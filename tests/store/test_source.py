@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import threading
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -23,8 +24,10 @@ class RottenSource(BytesSource):
     def __init__(self, content: bytes, bad_sectors: set[int]) -> None:
         super().__init__("rotten", content)
         self.bad_sectors = bad_sectors
+        self.reads = 0
 
     def read_into(self, position: int, buffer: memoryview) -> int:
+        self.reads += 1
         touched = range(position // SMALLEST_READ, (position + len(buffer) - 1) // SMALLEST_READ + 1)
         if self.bad_sectors.intersection(touched):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
@@ -96,6 +99,13 @@ def test_salvaging_misses_the_bad_sectors_and_nothing_else(bad: set[int], positi
     assert all(first[1] < second[0] for first, second in pairwise(missing))
 
 
+def test_one_bad_sector_costs_few_reads() -> None:
+    source = RottenSource(content_of(8 << 20), {777})
+    buffer = bytearray(8 << 20)
+    assert read_salvaging(source, 0, memoryview(buffer)) == [(777 * 512, 778 * 512)]
+    assert source.reads <= 30  # two for each halving of 8 MiB down to 512 bytes
+
+
 def test_holes_lie_between_the_extents(tmp_path: Path) -> None:
     path = tmp_path / "sparse"
     size = 64 << 20
@@ -148,6 +158,20 @@ def test_what_is_no_regular_file_is_refused_at_once(special_files: list[Path]) -
         with pytest.raises(UnreadableError, match=path.name):
             FileSource.open(path)
     assert open_descriptors() == before
+
+
+def test_looking_at_a_fifo_does_not_let_its_writer_go_on(tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    writer = threading.Thread(target=lambda: fifo.open("wb").close(), daemon=True)
+    writer.start()
+    with pytest.raises(UnreadableError, match="not a regular file"):
+        FileSource.open(fifo)
+    writer.join(0.2)
+    assert writer.is_alive()
+    with fifo.open("rb"):
+        writer.join(5)
+    assert not writer.is_alive()
 
 
 @pytest.mark.parametrize("name", ["with\0zero", "lone\ud800surrogate", "long" * 100])

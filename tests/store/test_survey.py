@@ -116,6 +116,10 @@ def test_a_circle_of_links_ends(root: Path) -> None:
     assert len(store.commitlog) == 1
     assert store.queues.keys() == {("T", 0)}
     assert sum("behind a link" in problem for problem in store.problems) >= 16
+    assert "a/commitlog" not in store.directories
+    seen = {entry.path for entries in store.files.values() for entry in entries}
+    on_the_disk = {path for path in seen if path.count("/") == 2 and path.startswith("consumequeue/disk/")}
+    assert seen - on_the_disk == {f"commitlog/{FIRST}", f"consumequeue/T/0/{FIRST}"}
 
 
 def test_a_directory_on_another_disk_is_followed(root: Path, tmp_path: Path) -> None:
