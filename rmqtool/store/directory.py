@@ -194,8 +194,8 @@ def survey(view: StoreView, settings: Settings | None = None) -> Store:
 
 
 def with_settings(settings: Settings, **changes: object) -> Settings:
-    """Settings with those of the changes that are not None; what a person says goes before what a file says."""
-    said = {name: value for name, value in changes.items() if value is not None}
+    """Settings with those of the changes that say something; what a person says goes before what a file says."""
+    said = {name: value for name, value in changes.items() if value not in (None, ())}
     return replace(settings, **said)  # type: ignore[arg-type]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rmqtool.errors import NotAStoreError, UnreadableError
-from rmqtool.store.directory import Settings, Store, relative_to_store, survey
+from rmqtool.store.directory import Settings, Store, relative_to_store, survey, with_settings
 from rmqtool.store.kinds import FileKind, kind_of, segment_name
 from rmqtool.store.view import DirectoryView, Entry, EntryKind, StoreView, open_directory
 from tests.store_state import assert_store_unchanged
@@ -207,6 +207,14 @@ def test_directories_are_named_relative_to_the_store_where_they_lie_in_it(tmp_pa
     assert relative_to_store(tmp_path / "store" / "log-a", tmp_path / "store") == "log-a"
     assert relative_to_store(tmp_path / "other", tmp_path / "store") == str(tmp_path / "other")
     assert relative_to_store(loop, tmp_path / "store") == str(loop)
+
+
+def test_what_a_person_leaves_open_is_taken_from_the_file() -> None:
+    said = Settings(commitlog_directories=("log-a",), commitlog_file_size=65536, index_slot_count=100)
+    assert with_settings(said, commitlog_directories=(), commitlog_file_size=None) == said
+    assert with_settings(said, commitlog_directories=("b",), index_slot_count=5) == Settings(
+        ("b",), 65536, index_slot_count=5
+    )
 
 
 def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
