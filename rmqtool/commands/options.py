@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, TextIO
 
 import typer
 
+from rmqtool.commands.messages import Messages
+from rmqtool.engine.version_evidence import infer_version
 from rmqtool.engine.versions import NEWEST, BrokerRules, rules_for
 from rmqtool.errors import NotAStoreError, RmqtoolError, UsageError
 from rmqtool.store.broker_conf import BrokerConf, read_broker_conf
@@ -67,6 +69,15 @@ class OpenedStore:
     """Why these rules, as a sentence."""
     conf: BrokerConf | None
 
+    def tell(self, messages: Messages) -> None:
+        """Say what a person should know about how the store was opened."""
+        if self.rules.note is not None:
+            messages.warn(self.rules.note)
+        for problem in self.conf.problems if self.conf is not None else ():
+            messages.warn(problem)
+        for sentence in (*self.evidence, f"broker rules: {self.rules.version}, {self.chosen}"):
+            messages.note(sentence)
+
 
 def open_store(
     path: Path,
@@ -85,12 +96,13 @@ def open_store(
     rules = rules_for(broker_version) if broker_version is not None else None
     conf = read_broker_conf(broker_conf) if broker_conf is not None else None
     store = survey_store(path, commitlog, index_slots, conf)
-    inferred: str | None = None
-    evidence: tuple[str, ...] = ()
     if rules is not None:
-        return OpenedStore(store, rules, inferred, evidence, "chosen with --broker-version", conf)
-    chosen = f"nothing in the store shows a version; the rules are those of {NEWEST}, the newest one known"
-    return OpenedStore(store, rules_for(NEWEST), inferred, evidence, chosen, conf)
+        return OpenedStore(store, rules, None, (), "chosen with --broker-version", conf)
+    guess = infer_version(store)
+    if guess.version is not None:
+        return OpenedStore(store, rules_for(guess.version), guess.version, guess.evidence, "inferred", conf)
+    chosen = f"nothing in the store shows a version, so the rules are those of {NEWEST}, the newest one known"
+    return OpenedStore(store, rules_for(NEWEST), None, (), chosen, conf)
 
 
 def survey_store(
@@ -145,6 +157,11 @@ def foreign_owner(store: Store) -> str | None:
     if not others:
         return None
     return f"the store's files belong to {', '.join(map(user_name, others))}, not to {user_name(own)} who runs this"
+
+
+def use_colour(stream: TextIO) -> bool:
+    """Whether to colour what is written: on a terminal, unless NO_COLOR is set (no-color.org) or it is a dumb one."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def user_name(user_id: int) -> str:

@@ -32,7 +32,6 @@ UNKNOWN_KINDS: Final = (
     FileKind.STRAY_COMMITLOG,
     FileKind.STRAY_QUEUE,
     FileKind.STRAY_INDEX,
-    FileKind.ABORT_BACKUP,
 )
 UNDECODED_KINDS: Final = (
     FileKind.DLEDGER,

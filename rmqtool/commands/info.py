@@ -1,0 +1,167 @@
+"""`rmqtool info`: one screen about a store. What it holds comes from `engine.summary`, how it looks from `report`."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from rmqtool.commands.messages import messages_of
+from rmqtool.commands.options import (
+    BrokerConfOption,
+    BrokerVersionOption,
+    CommitlogOption,
+    FormatOption,
+    IndexSlotsOption,
+    OpenedStore,
+    OutputFormat,
+    StorePath,
+    foreign_owner,
+    open_store,
+    use_colour,
+    user_name,
+)
+from rmqtool.engine.summary import Shutdown, StoreSummary, summarize
+from rmqtool.errors import UsageError
+from rmqtool.report.summary_screen import summary_lines
+from rmqtool.report.writers import json_text
+from rmqtool.store.directory import Store
+from rmqtool.store.kinds import FileKind
+from rmqtool.store.lock import LockReport, lock_report
+
+
+def info(
+    context: typer.Context,
+    store: StorePath,
+    commitlog: CommitlogOption = None,
+    index_slots: IndexSlotsOption = None,
+    broker_conf: BrokerConfOption = None,
+    broker_version: BrokerVersionOption = None,
+    form: FormatOption = OutputFormat.TABLE,
+) -> None:
+    """One screen: what a store holds, how it stopped, what to do next.
+
+    Reads no message bodies, so it answers in seconds on a terabyte. Nothing in the store is changed.
+
+    Example: rmqtool info /home/rocketmq/store
+    """
+    if form is OutputFormat.CSV:
+        raise UsageError("--format csv: info has no rows; use table, json or jsonl")
+    messages = messages_of(context)
+    opened = open_store(store, commitlog, index_slots, broker_conf, broker_version)
+    opened.tell(messages)
+    if (warning := foreign_owner(opened.store)) is not None:
+        messages.warn(warning)
+    lock = lock_report(store, [store / named for named in opened.store.settings.commitlog_directories])
+    found = info_object(store, opened, summarize(opened.store, opened.rules), lock)
+    if form is OutputFormat.TABLE:
+        width = shutil.get_terminal_size().columns
+        for line in summary_lines(found, width, colour=use_colour(sys.stdout), all_rows=messages.verbose):
+            sys.stdout.write(f"{line}\n")
+    else:
+        sys.stdout.write(json_text(found, indent=2 if form is OutputFormat.JSON else None) + "\n")
+
+
+def info_object(path: Path, opened: OpenedStore, summary: StoreSummary, lock: LockReport) -> dict[str, Any]:
+    """What `--format json` writes."""
+    store = opened.store
+    lock_problems = [found.problem for found in (lock.lock, *lock.databases) if found.problem is not None]
+    return {
+        "store": str(path),
+        "shutdown": str(summary.shutdown),
+        "lock": lock.lock.status.value,
+        "lock_owner_pid": lock.lock.owner_pid,
+        "in_use": lock.is_in_use,
+        "abort_process_id": summary.abort_process_id,
+        "unfinished_repair": summary.has_unfinished_repair,
+        "broker_version": {
+            "inferred": opened.inferred,
+            "evidence": list(opened.evidence),
+            "rules": opened.rules.version,
+            "chosen": opened.chosen,
+        },
+        "owner": ", ".join(map(user_name, sorted(store.owner_ids))) or None,
+        "free_bytes": _free_bytes(path),
+        "commitlog": _log_object(store, summary),
+        "consumequeue": _queue_object(store, summary),
+        "index": {"file_count": len(store.index_files), "entry_count": summary.index_entry_count},
+        "checkpoint": vars(summary.checkpoint) if summary.checkpoint is not None else None,
+        "other_files": [{"kind": kind.value, "file_count": count} for kind, count in summary.undecoded.items()],
+        "unknown_files": list(summary.unknown_files),
+        "problems": [*summary.problems, *lock_problems],
+        "next_step": dict(zip(("command", "reason"), next_step(path, store, summary, lock), strict=True)),
+    }
+
+
+def next_step(path: Path, store: Store, summary: StoreSummary, lock: LockReport) -> tuple[str | None, str]:
+    """A command to type, if one helps, and why; what matters most comes first."""
+    name = shlex.quote(str(path))
+    if lock.is_in_use:
+        return None, "reading is safe; stop the broker before the store is copied or anything in it is changed"
+    if summary.has_unfinished_repair:
+        return None, "finish or take back the repair before a broker is started; change nothing by hand"
+    if summary.shutdown is Shutdown.NEVER_STARTED:
+        return None, "nothing to do; if a store with messages was expected here, the path is the wrong one"
+    if store.files.get(FileKind.DLEDGER) and not store.commitlog:
+        return None, "the log is kept by DLedger, which is recognised but not read"
+    if store.files.get(FileKind.COMPACTION_LEFTOVER):
+        return None, "a compaction left files behind on which a broker may refuse to start, however cleanly it stopped"
+    if summary.shutdown is Shutdown.ABNORMAL:
+        return f"rmqtool dump {name} --reverse --limit 20", (
+            "the next start reads the end of the log and cuts it at the first record it cannot read: all behind that "
+            "is lost. Copy the store first (cp -a --sparse=always), keep the broker stopped, and do not delete abort: "
+            "without it the broker trusts what it must check. The newest records are shown by:"
+        )
+    if summary.problems or not summary.log_end.is_exact:
+        return f"rmqtool dump {name} --reverse --limit 20", (
+            "the stop was clean, but the end of the log or a part of the store could not be made sure of; "
+            "the newest records are shown by:"
+        )
+    if store.commitlog and summary.log_end.last_record is not None and not (summary.queues or _has_rocksdb(store)):
+        return f"rmqtool dump {name} --limit 20", (
+            "there are messages and no consume queues: nothing can be consumed until they are built again; "
+            "the first records are shown by:"
+        )
+    return f"rmqtool dump {name} --limit 20", "nothing needs to be done; the first records are shown by:"
+
+
+def _log_object(store: Store, summary: StoreSummary) -> dict[str, Any]:
+    return {
+        "file_count": len(store.commitlog),
+        "file_size": store.commitlog_file_size or None,
+        "min_offset": summary.min_physical_offset,
+        "max_offset": summary.log_end.physical_offset if store.commitlog else None,
+        "max_offset_is": "exact" if summary.log_end.is_exact else "at-least",
+        "max_offset_reason": summary.log_end.reason,
+        "first_store_timestamp_ms": summary.first_store_timestamp_ms,
+        "last_store_timestamp_ms": summary.last_store_timestamp_ms,
+    }
+
+
+def _queue_object(store: Store, summary: StoreSummary) -> dict[str, Any]:
+    """Counts are None where all queues are in a database: unknown, not none."""
+    is_known = store.queue_kind != "rocksdb"
+    return {
+        "topic_count": len({queue.topic for queue in summary.queues}) if is_known else None,
+        "queue_count": len(summary.queues) if is_known else None,
+        "kind": store.queue_kind,
+        "queues": [queue._asdict() for queue in summary.queues],
+    }
+
+
+def _has_rocksdb(store: Store) -> bool:
+    return bool(store.files.get(FileKind.CONSUMEQUEUE_ROCKSDB))
+
+
+def _free_bytes(path: Path) -> int | None:
+    """Bytes that this user may still write to the store's file system."""
+    try:
+        found = os.statvfs(path)
+    except OSError:
+        return None
+    return found.f_bavail * found.f_frsize

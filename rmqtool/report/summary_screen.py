@@ -1,0 +1,215 @@
+"""The screen of `info`: the verdict first, what to do about it, then what there is."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from rmqtool.report.text import columns_of, cropped, escaped, padded, time_text
+
+Found = Mapping[str, Any]
+
+LABEL: Final = 12
+WIDTH_MIN: Final = 60
+TOPICS_MAX: Final = 10
+FILES_MAX: Final = 5
+EVIDENCE_WIDTH: Final = 100
+"""Columns beyond which a sentence is hard to read."""
+_STYLES: Final = {"good": "\x1b[1;32m", "bad": "\x1b[1;31m", "open": "\x1b[1;33m", "bold": "\x1b[1m"}
+_PLAIN: Final = "\x1b[0m"
+_UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+
+
+def summary_lines(found: Found, width: int, *, colour: bool = False, all_rows: bool = False) -> Iterator[str]:
+    """The lines of the screen.
+
+    Args:
+        found: the object that `info --format json` writes.
+        width: columns of the terminal.
+        all_rows: every topic, file and problem, however many screens that takes.
+    """
+    screen = _Screen(max(width, WIDTH_MIN), colour=colour, rows_max=None if all_rows else TOPICS_MAX)
+    yield escaped(str(found["store"]))
+    yield from screen.verdict(found)
+    yield ""
+    yield from screen.next_step(found["next_step"])
+    yield ""
+    yield from screen.broker(found)
+    yield from screen.log(found["commitlog"])
+    yield from screen.queues(found["consumequeue"])
+    yield from screen.index(found["index"])
+    yield from screen.checkpoint(found["checkpoint"])
+    yield from screen.files(found)
+    yield from screen.problems(found["problems"])
+
+
+def size_text(byte_count: int) -> str:
+    """A size as a person reads it, with the unit in which it has at most four digits."""
+    amount, unit = float(byte_count), 0
+    while amount >= 1024 and unit < len(_UNITS) - 1:
+        amount, unit = amount / 1024, unit + 1
+    return f"{byte_count} bytes" if unit == 0 else f"{amount:.1f} {_UNITS[unit]}"
+
+
+class _Screen:
+    """Lines of one width: a label on the left, text on the right that is wrapped and never cut."""
+
+    def __init__(self, width: int, *, colour: bool, rows_max: int | None) -> None:
+        self._width = width
+        self._colour = colour
+        self._rows_max = rows_max
+
+    def verdict(self, found: Found) -> Iterator[str]:
+        headline, text, style = _verdict(found)
+        for number, line in enumerate(self._wrapped(f"{headline}: {text}", self._width)):
+            yield self._styled(line[: len(headline)], style) + line[len(headline) :] if number == 0 else line
+
+    def next_step(self, step: Found) -> Iterator[str]:
+        yield from self._lines("Next step", step["reason"])
+        if step["command"] is not None:
+            # Never wrapped: it is there to be copied.
+            yield " " * LABEL + self._styled(escaped(step["command"]), "bold")
+
+    def broker(self, found: Found) -> Iterator[str]:
+        version = found["broker_version"]
+        if version["inferred"] is not None:
+            text = f"{version['inferred']} (inferred: {'; '.join(version['evidence'])})"
+        else:
+            text = f"{version['rules']} ({version['chosen']})"
+        yield from self._lines("Broker", text)
+        holder = f" by process {found['lock_owner_pid']}" if found["lock_owner_pid"] is not None else ""
+        yield from self._lines("Lock", f"{found['lock']}{holder}")
+        yield from self._lines("Owner", found["owner"] or "unknown")
+        if found["free_bytes"] is not None:
+            yield from self._lines("Free space", size_text(found["free_bytes"]))
+
+    def log(self, log: Found) -> Iterator[str]:
+        if not log["file_count"]:
+            yield from self._lines("Commitlog", "no files")
+            return
+        yield from self._lines("Commitlog", f"{_counted(log['file_count'], 'file')} of {size_text(log['file_size'])}")
+        end = f"{log['max_offset']}"
+        if log["max_offset_is"] != "exact":
+            end = f"at least {end} ({log['max_offset_reason']})"
+        yield from self._lines("", f"offsets {log['min_offset']} to {end}")
+        for label, name in (("first", "first_store_timestamp_ms"), ("last", "last_store_timestamp_ms")):
+            if log[name] is not None:
+                yield from self._lines("", f"{label:<5} record stored {_time(log[name])}")
+
+    def queues(self, queues: Found) -> Iterator[str]:
+        if queues["queue_count"] is None:
+            yield from self._lines("Queues", "kept in RocksDB, which is not read")
+            return
+        elsewhere = ", more in RocksDB, which is not read" if queues["kind"] == "mixed" else ""
+        total = f"{_counted(queues['topic_count'], 'topic')}, {_counted(queues['queue_count'], 'queue')}{elsewhere}"
+        yield from self._lines("Queues", total)
+        topics: dict[str, list[Found]] = defaultdict(list)
+        for queue in queues["queues"]:
+            topics[queue["topic"]].append(queue)
+        ordered = sorted(topics, key=lambda topic: (-_message_count(topics[topic]), topic))
+        shown = ordered[: self._rows_max]
+        if not shown:
+            return
+        topic_width = min(max(5, *(columns_of(escaped(topic)) for topic in shown)), max(24, self._width // 3))
+        yield self._styled(
+            f"{'':<{LABEL}}{'topic':<{topic_width}}  {'messages':>10}  {'queues':>6}  queue: offsets", "bold"
+        )
+        for topic in shown:
+            rows = topics[topic]
+            ranges = "  ".join(
+                f"{row['queue_id']}: {_range(row)}" for row in sorted(rows, key=lambda row: row["queue_id"])
+            )
+            line = f"{_message_count(rows):>10}  {len(rows):>6}  "
+            name = padded(cropped(escaped(topic), topic_width), topic_width)
+            yield f"{'':<{LABEL}}{name}  {line}{cropped(ranges, self._width - LABEL - topic_width - 22)}".rstrip()
+        yield from self._rest(len(ordered) - len(shown), "topic")
+
+    def index(self, index: Found) -> Iterator[str]:
+        entries = "unknown" if index["entry_count"] is None else str(index["entry_count"])
+        text = f"{_counted(index['file_count'], 'file')}, entries: {entries}" if index["file_count"] else "no files"
+        yield from self._lines("Index", text)
+
+    def checkpoint(self, checkpoint: Found | None) -> Iterator[str]:
+        if checkpoint is None:
+            yield from self._lines("Checkpoint", "none")
+            return
+        label = "Checkpoint"
+        for name, value in checkpoint.items():
+            if value or name in {"commitlog_timestamp_ms", "consumequeue_timestamp_ms", "index_timestamp_ms"}:
+                shown = (_time(value) if value else "0") if name.endswith("_timestamp_ms") else str(value)
+                yield from self._lines(label, f"{_named(name):<12}  {shown}")
+                label = ""
+
+    def files(self, found: Found) -> Iterator[str]:
+        if found["other_files"]:
+            kinds = ", ".join(f"{row['kind']} ({_counted(row['file_count'], 'file')})" for row in found["other_files"])
+            yield from self._lines("Not read", kinds)
+        yield from self._listed("Unknown", found["unknown_files"], "file")
+
+    def problems(self, problems: list[str]) -> Iterator[str]:
+        yield from self._listed("Problems", problems, "problem")
+
+    def _listed(self, label: str, texts: list[str], noun: str) -> Iterator[str]:
+        limit = FILES_MAX if self._rows_max is not None else None
+        for text in texts[:limit]:
+            yield from self._lines(label, text)
+            label = ""
+        yield from self._rest(len(texts[limit:]) if limit else 0, noun)
+
+    def _rest(self, count: int, noun: str) -> Iterator[str]:
+        if count:
+            yield from self._lines("", f"... and {_counted(count, f'more {noun}')} (--verbose shows all)")
+
+    def _lines(self, label: str, text: str) -> Iterator[str]:
+        width = min(self._width, LABEL + EVIDENCE_WIDTH) - LABEL
+        for line in self._wrapped(text, width) or [""]:
+            yield f"{label:<{LABEL}}{line}"
+            label = ""
+
+    def _wrapped(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(escaped(text), width, break_on_hyphens=False, break_long_words=False)
+
+    def _styled(self, text: str, style: str) -> str:
+        return f"{_STYLES[style]}{text}{_PLAIN}" if self._colour else text
+
+
+def _verdict(found: Found) -> tuple[str, str, str]:
+    """Headline, what it means, and its style."""
+    process = f", process {found['abort_process_id']}" if found["abort_process_id"] is not None else ""
+    if found["in_use"]:
+        return "IN USE", "a broker runs on this store; what is shown here is already changing", "open"
+    if found["unfinished_repair"]:
+        return "REPAIR UNFINISHED", "a repair was begun and not finished; a broker refuses to start", "bad"
+    if found["shutdown"] == "abnormal":
+        return "STOPPED ABNORMALLY", f"the broker crashed or was killed (its file abort is still there{process})", "bad"
+    if found["shutdown"] == "never-started":
+        return "NEVER STARTED", "no broker has written to this store yet", "open"
+    if found["problems"]:
+        return "STOPPED CLEANLY", "but not everything is in order, see the problems below", "open"
+    return "STOPPED CLEANLY", "the last broker shut down in order", "good"
+
+
+def _named(field: str) -> str:
+    return field.removesuffix("_timestamp_ms").replace("_", " ")
+
+
+def _time(timestamp_ms: int) -> str:
+    return f"{time_text(timestamp_ms)} ({timestamp_ms})"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _message_count(queues: list[Found]) -> int:
+    return sum(max(0, row["max_queue_offset"] - row["min_queue_offset"]) for row in queues if _is_known(row))
+
+
+def _range(queue: Found) -> str:
+    return f"{queue['min_queue_offset']}-{queue['max_queue_offset']}" if _is_known(queue) else "unreadable"
+
+
+def _is_known(queue: Found) -> bool:
+    return queue["min_queue_offset"] is not None and queue["max_queue_offset"] is not None
