@@ -1,15 +1,16 @@
-"""A moving window over a byte source: blocks are read into one buffer, unreadable ranges become zeros and are remembered."""
+"""A moving window over a byte source; what the disk does not give becomes zeros and is noted."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from typing import Final
 
 from rmqtool.store.source import ByteSource, read_salvaging
 
-BLOCK_SIZE = 512 << 10
+BLOCK_SIZE: Final = 512 << 10
 """Bytes of a window: with the rows made of it, about what a core keeps in its cache."""
-_ZEROS = bytes(1 << 16)
+_STEP: Final = 64 << 10
 
 
 class Window:
@@ -17,7 +18,7 @@ class Window:
 
     Attributes:
         buffer: the bytes; `buffer[0]` is file position `start`.
-        unreadable: ranges of the file that the disk did not give, as far as they were met.
+        unreadable: ranges of the file that the disk did not give, as far as they were met; in order and disjoint.
     """
 
     def __init__(self, source: ByteSource, block_size: int = BLOCK_SIZE) -> None:
@@ -38,19 +39,19 @@ class Window:
             kept = 0
         self.start = position
         wanted = min(self.block_size, self.source.size - position)
-        self._remember(read_salvaging(self.source, position + kept, self.buffer[kept:wanted]))
+        self._note(read_salvaging(self.source, position + kept, self.buffer[kept:wanted]))
         self.end = position + wanted
 
-    def bytes_at(self, position: int, length: int) -> bytes | memoryview:
+    def bytes_at(self, position: int, length: int) -> bytes | bytearray | memoryview:
         """A range of the file, from the window if it lies in it; shorter only behind the file's end."""
         length = max(0, min(length, self.source.size - position))
         if self.start <= position and position + length <= self.end:
             return self.buffer[position - self.start : position - self.start + length]
         buffer = bytearray(length)
-        self._remember(read_salvaging(self.source, position, memoryview(buffer)))
+        self._note(read_salvaging(self.source, position, memoryview(buffer)))
         return buffer
 
-    def chunks(self, start: int, end: int) -> Iterator[bytes | memoryview]:
+    def chunks(self, start: int, end: int) -> Iterator[bytes | bytearray | memoryview]:
         """The bytes of a range of any length, in parts of at most a block."""
         while start < end:
             part = self.bytes_at(start, min(self.block_size, end - start))
@@ -61,16 +62,22 @@ class Window:
 
     def unreadable_in(self, start: int, end: int) -> tuple[int, int] | None:
         """The first unreadable range that touches [start, end)."""
-        for bad_start, bad_end in self.unreadable:
-            if bad_start < end and bad_end > start:
-                return bad_start, bad_end
+        at = bisect_right(self.unreadable, start, key=lambda found: found[1])
+        if at < len(self.unreadable) and self.unreadable[at][0] < end:
+            return self.unreadable[at]
         return None
 
-    def _remember(self, ranges: list[tuple[int, int]]) -> None:
-        for found in ranges:
-            at = bisect_right(self.unreadable, found)
-            if found not in self.unreadable[max(0, at - 1) : at]:
-                self.unreadable.insert(at, found)
+    def readable_end(self, position: int) -> int:
+        """How far the window's bytes behind `position` are those of the file."""
+        found = self.unreadable_in(position, self.end) if self.unreadable else None
+        return self.end if found is None else max(position, found[0])
+
+    def _note(self, ranges: list[tuple[int, int]]) -> None:
+        for start, end in ranges:
+            first = bisect_left(self.unreadable, start, key=lambda found: found[1])
+            behind = bisect_right(self.unreadable, end, key=lambda found: found[0])
+            touched = [(start, end), *self.unreadable[first:behind]]
+            self.unreadable[first:behind] = [(min(each[0] for each in touched), max(each[1] for each in touched))]
 
 
 def last_data_end(source: ByteSource, start: int, end: int) -> int:
@@ -78,7 +85,7 @@ def last_data_end(source: ByteSource, start: int, end: int) -> int:
     for extent_start, extent_end in reversed(list(source.extents(start, end))):
         at = extent_end
         while at > extent_start:
-            step = min(len(_ZEROS), at - extent_start)
+            step = min(_STEP, at - extent_start)
             block = bytearray(step)
             # A range that cannot be read is no evidence of zeros: it counts as data.
             if read_salvaging(source, at - step, memoryview(block)):
@@ -87,18 +94,3 @@ def last_data_end(source: ByteSource, start: int, end: int) -> int:
                 return at - step + stripped
             at -= step
     return start
-
-
-def first_data(source: ByteSource, start: int, end: int) -> int:
-    """Position of the first byte of [start, end) that is not zero; `end` if there is none."""
-    for extent_start, extent_end in source.extents(start, end):
-        at = extent_start
-        while at < extent_end:
-            step = min(len(_ZEROS), extent_end - at)
-            block = bytearray(step)
-            if read_salvaging(source, at, memoryview(block)):
-                return at
-            if len(stripped := block.lstrip(b"\0")) > 0:
-                return at + step - len(stripped)
-            at += step
-    return end

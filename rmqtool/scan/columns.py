@@ -1,4 +1,7 @@
-"""What a scan says of each record: one row of numbers, the same from both readers. Text stays where it is; rows hold its position."""
+"""What a scan says of each record: one row of numbers, the same from both readers.
+
+Text stays where it is; a row holds its position.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,10 @@ if TYPE_CHECKING:
 
 
 class Row(NamedTuple):
-    """One record, blank or bad range. Positions are bytes from the record's begin, lengths bytes; a text that is not there has length -1."""
+    """One record, blank or bad range.
+
+    Positions are bytes from the record's begin, lengths are bytes; a text that is not there has length -1.
+    """
 
     physical_offset: int
     """Where it really lies."""
@@ -25,7 +31,7 @@ class Row(NamedTuple):
     tags_code: int
     """What dispatch puts into the queue's unit."""
     verdict: int
-    """A `rules.Verdict`; the fields behind it are 0 for what is no message."""
+    """A `rules.Verdict`; of a blank or bad range the fields behind `magic` are 0."""
     magic: int
     body_crc: int
     computed_crc: int
@@ -54,18 +60,19 @@ MULTI_DISPATCH: Final = 1
 INNER_BATCH_NUMBERS: Final = 2
 """Both properties are there that say how many messages the body holds, and the queue offset of the first."""
 
-WIDE = frozenset(Row._fields[:8])
+WIDE: Final = frozenset(Row._fields[:8])
 """Columns of 64 bits; the others have 32."""
+_UNKNOWN: Final = (0,) * (len(Row._fields) - Row._fields.index("magic") - 1)
 
 
 def bare_row(physical_offset: int, size: int, verdict: int, magic: int = 0) -> Row:
     """A row of which nothing but its place is known: a blank or a bad range."""
-    return Row(physical_offset, size, 0, 0, 0, 0, 0, 0, verdict, magic, *(0,) * 17)
+    return Row(physical_offset, size, 0, 0, 0, 0, 0, 0, verdict, magic, *_UNKNOWN)
 
 
 @cache
 def row_dtype() -> numpy.dtype[Any]:
     """The row as a numpy dtype, native byte order."""
-    import numpy as np
+    import numpy
 
-    return np.dtype([(name, "i8" if name in WIDE else "i4") for name in Row._fields])
+    return numpy.dtype([(name, "i8" if name in WIDE else "i4") for name in Row._fields])

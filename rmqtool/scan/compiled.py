@@ -1,12 +1,15 @@
-"""The compiled reader: good records by the million, in numba; the walk and all judging of what is not plainly good stay in Python.
+"""The compiled reader: good records by the million, in numba; what is not plainly good is judged in Python.
 
-Nothing here may fail where numba cannot work (no compiler, no writable folder): `is_available` says so and the plain reader takes over.
+Nothing here may fail where numba cannot work (no compiler, no writable folder): `is_available` says so, and the plain
+reader takes over.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
+import stat
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -43,58 +46,64 @@ def load_kernel() -> ModuleType:
 
     from rmqtool.scan import crc_symbol
 
-    numba.config.CACHE_DIR = str(cache_folder())
     crc_symbol.register()
-    from rmqtool.scan import kernel
-
+    config: Any = numba.config
+    before = config.CACHE_DIR
+    config.CACHE_DIR = str(cache_folder())
+    try:
+        from rmqtool.scan import kernel
+    finally:
+        config.CACHE_DIR = before  # of the whole process, which may have kernels of its own
     return kernel
 
 
 def cache_folder() -> Path:
-    """Where compiled code is kept: beside the package, in the user's cache, or in a folder that lives as long as this process."""
-    beside = Path(__file__).parent / "__pycache__"
-    candidates = [beside]
-    try:
+    """Where compiled code is kept: beside the package, in the user's cache, else in a folder removed at exit."""
+    candidates = [Path(__file__).parent / "__pycache__"]
+    with contextlib.suppress(RuntimeError):  # no home
         candidates.append(Path.home() / ".cache" / "rmqtool")
-    except RuntimeError:
-        pass  # no home
     for folder in candidates:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=folder):
+        with contextlib.suppress(OSError):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if _is_safe(folder):
+                tempfile.TemporaryFile(dir=folder).close()
                 return folder
-        except OSError:
-            continue
     return Path(_private_folder().name)
+
+
+def _is_safe(folder: Path) -> bool:
+    # What lies in the folder is loaded and run: nobody else may write to it.
+    found = folder.stat()
+    return found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 @functools.cache
 def _private_folder() -> tempfile.TemporaryDirectory[str]:
-    # Private to the user: code loaded from a folder that others may write to would be theirs.
-    return tempfile.TemporaryDirectory(prefix=f"rmqtool-{os.getuid()}-")
+    return tempfile.TemporaryDirectory(prefix="rmqtool-")
 
 
 class CompiledReader:
     """See `walk.Reader`. One object serves one piece; its batches share one array of rows."""
 
     def __init__(self) -> None:
-        import numpy as np
+        import numpy
 
         self._kernel = load_kernel()
-        self._rows = np.zeros(ROWS_MAX, row_dtype())
+        self._rows = numpy.zeros(ROWS_MAX, row_dtype())
         self._topics = _KernelTopics(self._kernel)
         self._last_topic = -1
 
     def run(self, walk: Walk, position: int, limit: int) -> tuple[int, Sequence[Row]]:
-        import numpy as np
+        import numpy
 
         window = walk.window
-        if window.unreadable or position >= window.end:
+        end = window.readable_end(position)
+        if position >= end:
             return position, []
         self._topics.follow(walk.topics.names)
-        buffer = np.frombuffer(window.storage, np.uint8)
+        buffer = numpy.frombuffer(window.storage, numpy.uint8)
         at, count, self._last_topic = self._kernel.walk_block(
-            buffer, buffer.ctypes.data, position - window.start, window.end - window.start, limit - window.start,
+            buffer, buffer.ctypes.data, position - window.start, end - window.start, limit - window.start,
             walk.piece.physical_offset + window.start, walk.record_crc, self._topics.schedule_number,
             self._topics.arena, self._topics.starts, self._topics.slots, self._last_topic, self._rows,
         )  # fmt: skip
@@ -109,31 +118,31 @@ class _KernelTopics:
     """The piece's topic table as arrays that the kernel can search."""
 
     def __init__(self, kernel: ModuleType) -> None:
-        import numpy as np
+        import numpy
 
         self._kernel = kernel
         self._known = 0
         self.schedule_number = -1
-        self.arena = np.zeros(1 << 12, np.uint8)
-        self.starts = np.zeros(1 << 8, np.int64)
-        self.slots = np.full(1 << 9, -1, np.int32)
+        self.arena = numpy.zeros(1 << 12, numpy.uint8)
+        self.starts = numpy.zeros(1 << 8, numpy.int64)
+        self.slots = numpy.full(1 << 9, -1, numpy.int32)
 
     def follow(self, names: Sequence[bytes]) -> None:
         """Enter the topics that the plain judge has met since."""
-        import numpy as np
+        import numpy
 
         while self._known < len(names):
             number, name = self._known, names[self._known]
             start = int(self.starts[number])
             while start + len(name) > self.arena.size:
-                self.arena = np.concatenate([self.arena, np.zeros_like(self.arena)])
+                self.arena = numpy.concatenate([self.arena, numpy.zeros_like(self.arena)])
             if number + 2 > self.starts.size:
-                self.starts = np.concatenate([self.starts, np.zeros_like(self.starts)])
-            self.arena[start : start + len(name)] = np.frombuffer(name, np.uint8)
+                self.starts = numpy.concatenate([self.starts, numpy.zeros_like(self.starts)])
+            self.arena[start : start + len(name)] = numpy.frombuffer(name, numpy.uint8)
             self.starts[number + 1] = start + len(name)
             self._known += 1
             if self._known * 2 > self.slots.size:
-                self.slots = np.full(self.slots.size * 2, -1, np.int32)
+                self.slots = numpy.full(self.slots.size * 2, -1, numpy.int32)
                 for earlier in range(self._known):
                     self._kernel.insert_topic(earlier, self.arena, self.starts, self.slots)
             else:

@@ -1,4 +1,7 @@
-"""The plain record judge: one record in bytes, checked by the rules in order. No numpy; also used for single records and in doubtful cases."""
+"""The plain record judge: one record in bytes, checked by the rules in order.
+
+It needs no numpy, and serves single records and doubtful cases too.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +78,7 @@ class TopicTable:
         return found
 
 
-def judge_frame(frame: bytes | memoryview, remaining: int) -> tuple[Verdict, int, int]:
+def judge_frame(frame: bytes | bytearray | memoryview, remaining: int) -> tuple[Verdict, int, int]:
     """Judge size and magic. (verdict, size, magic); a good blank has magic `MAGIC_BLANK`.
 
     Args:
@@ -113,7 +116,7 @@ def judge_record(
 
 def judge_parts(
     head: memoryview,
-    read: Callable[[int, int], bytes | memoryview],
+    read: Callable[[int, int], bytes | bytearray | memoryview],
     checksum: Callable[[int, int], int],
     physical_offset: int,
     topics: TopicTable,
@@ -141,10 +144,7 @@ def judge_parts(
     if body_end > size:
         return bare_row(physical_offset, size, Verdict.BAD_LENGTHS, magic)
     computed = checksum(layout.size, body_end) & CRC_MASK if body_length > 0 else 0
-    if body_length > 0 and computed != body_crc:
-        verdict = Verdict.BODY_CRC_MISMATCH
-    else:
-        verdict = Verdict.GOOD
+    verdict = Verdict.BODY_CRC_MISMATCH if body_length > 0 and computed != body_crc else Verdict.GOOD
     tail = bytes(read(body_end, min(size - body_end, TAIL_READ)))
     topic_length = int.from_bytes(tail[:topic_width], "big", signed=True)
     topic_end = topic_width + topic_length
@@ -170,14 +170,15 @@ def judge_parts(
     if verdict == Verdict.GOOD and own_offset != physical_offset:
         verdict = Verdict.SELF_OFFSET_MISMATCH
     return Row(
-        physical_offset, size, queue_offset, own_offset, born, stored, prepared, tags_code, verdict, magic, body_crc, computed, queue_id, flag, sys_flag,
-        reconsumed, max(0, body_length), topics.number(topic), topic_length, properties_length, *tags, *keys, *unique_key,
+        physical_offset, size, queue_offset, own_offset, born, stored, prepared, tags_code,
+        verdict, magic, body_crc, computed, queue_id, flag, sys_flag, reconsumed,
+        max(0, body_length), topics.number(topic), topic_length, properties_length, *tags, *keys, *unique_key,
         _features(tail[topic_end + 2 :]),
     )  # fmt: skip
 
 
 def _texts(tail: bytes, start: int, body_end: int) -> list[tuple[int, int]]:
-    """Position (from the record's begin) and length of the values of TAGS, KEYS, UNIQ_KEY and DELAY; (0, -1) for one that is not there."""
+    """Position in the record and length of the values of TAGS, KEYS, UNIQ_KEY and DELAY; (0, -1) for an absent one."""
     found = [(0, -1), (0, -1), (0, -1), (0, -1)]
     at = start
     for segment in tail[start:].split(b"\x02"):

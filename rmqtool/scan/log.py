@@ -1,26 +1,27 @@
-"""Scans a whole log: its files in order, each a piece, with the reader that suits its size; in this thread or in several."""
+"""Scans a whole log: its files in order, each a piece, with the reader that suits; in one thread or several."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from rmqtool.errors import UnreadableError
-from rmqtool.formats import commitlog
 from rmqtool.formats.record_crc import record_crc_matches
 from rmqtool.formats.tags import parse_delay_levels
-from rmqtool.scan.blocks import last_data_end
+from rmqtool.scan.blocks import BLOCK_SIZE, last_data_end
+from rmqtool.scan.deferred import DeferredSource
 from rmqtool.scan.judge import MESSAGE_MAGICS, judge_frame
 from rmqtool.scan.piece import Piece, whole_file
 from rmqtool.scan.plain import PlainReader
 from rmqtool.scan.rules import Verdict
-from rmqtool.scan.walk import Batch, Reader, Walk
+from rmqtool.scan.walk import FRAME_SIZE, Batch, Reader, Walk
 from rmqtool.store.source import ByteSource, read_range
 
 COMPILED_FROM_BYTES: Final = 24 << 20
-"""Log bytes from which loading the compiled reader (0.4 s, 3 s the very first time) pays; the plain one needs some 4 µs a record."""
+"""Log bytes from which loading the compiled reader pays (0.4 s, 3 s the very first time, against 4 µs a record)."""
 PROBE_BYTES: Final = 4096
 
 T = TypeVar("T")
@@ -55,26 +56,34 @@ class LogPlan:
     data_bytes: int
 
     def close(self) -> None:
+        """Close what is open; a file that is read later is opened again."""
         for piece in self.pieces:
             piece.source.close()
 
 
 def plan_log(files: Sequence[LogFile]) -> LogPlan:
-    """Open the files and tell which is the last one that holds data; zero files behind it are only preallocated.
+    """Look at each file and tell which is the last one that holds data; zero files behind it are only preallocated.
+
+    No file stays open: a log has more of them than a process may hold.
 
     Raises:
         UnreadableError: a file may not be opened.
     """
-    sources = [file.open() for file in files]
-    last = max((at for at, source in enumerate(sources) if _has_data(source)), default=-1)
+    sources: list[DeferredSource] = []
+    data_bytes, last = 0, -1
+    for at, file in enumerate(files):
+        source = DeferredSource.look(file.open)
+        data_bytes += sum(end - start for start, end in source.extents(0, source.size))
+        if _has_data(source):
+            last = at
+        source.close()
+        sources.append(source)
     pieces = tuple(
         whole_file(source, file.physical_offset, more_follows=at < last)
         for at, (file, source) in enumerate(zip(files, sources, strict=True))
         if at <= max(last, 0)
     )
-    return LogPlan(
-        pieces, sum(end - start for piece in pieces for start, end in piece.source.extents(0, piece.source.size))
-    )
+    return LogPlan(pieces, data_bytes)
 
 
 def scan_log(plan: LogPlan, options: ScanOptions | None = None) -> Iterator[Batch]:
@@ -83,16 +92,37 @@ def scan_log(plan: LogPlan, options: ScanOptions | None = None) -> Iterator[Batc
     make_reader = reader_for(plan.data_bytes, options.compiled)
     for piece in plan.pieces:
         yield from walk_piece(piece, make_reader(), options).batches()
+        piece.source.close()
 
 
 def map_pieces(
     plan: LogPlan, work: Callable[[Walk], T], options: ScanOptions | None = None, threads: int = 2
 ) -> Iterator[T]:
-    """Results of `work` over the walk of each piece, in log order, computed by several threads."""
+    """Results of `work` over the walk of each piece, in log order, computed by several threads.
+
+    At most `threads` results wait for whoever asks for them.
+    """
     options = options or ScanOptions()
     make_reader = reader_for(plan.data_bytes, options.compiled)
+
+    def run(piece: Piece) -> T:
+        try:
+            return work(walk_piece(piece, make_reader(), options))
+        finally:
+            piece.source.close()
+
+    waiting: deque[Future[T]] = deque()
     with ThreadPoolExecutor(threads) as pool:
-        yield from pool.map(lambda piece: work(walk_piece(piece, make_reader(), options)), plan.pieces)
+        try:
+            for piece in plan.pieces:
+                waiting.append(pool.submit(run, piece))
+                if len(waiting) > 2 * threads:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for each in waiting:
+                each.cancel()
 
 
 def walk_piece(piece: Piece, reader: Reader, options: ScanOptions) -> Walk:
@@ -112,18 +142,26 @@ def reader_for(data_bytes: int, compiled: bool | None = None) -> Callable[[], Re
 
 
 def carries_record_crc(pieces: Sequence[Piece]) -> bool:
-    """Whether the log's first readable message carries a right whole-record CRC, so that the store writes them."""
-    for piece in pieces:
-        try:
-            frame = read_range(piece.source, 0, 8)
-            verdict, size, magic = (
-                judge_frame(frame, piece.source.size) if len(frame) == 8 else (Verdict.BAD_SIZE, 0, 0)
-            )
-            if verdict == Verdict.GOOD and magic in MESSAGE_MAGICS and size <= commitlog.PROPERTIES_LENGTH_MAX << 8:
-                return bool(record_crc_matches(read_range(piece.source, 0, size)))
-        except UnreadableError:
-            continue
-    return False
+    """Whether the first message of any file carries a right whole-record CRC, so that the store writes them.
+
+    One that is right is proof enough: a text that an application put there would not be.
+    """
+    return any(_carries_record_crc(piece.source) for piece in pieces)
+
+
+def _carries_record_crc(source: ByteSource) -> bool:
+    try:
+        frame = read_range(source, 0, FRAME_SIZE)
+        if len(frame) < FRAME_SIZE:
+            return False
+        verdict, size, magic = judge_frame(frame, source.size)
+        if verdict != Verdict.GOOD or magic not in MESSAGE_MAGICS or size > BLOCK_SIZE:
+            return False
+        return bool(record_crc_matches(read_range(source, 0, size)))
+    except UnreadableError:
+        return False
+    finally:
+        source.close()
 
 
 def _has_data(source: ByteSource) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rmqtool.store.source import ByteSource
 
@@ -12,9 +12,10 @@ class Piece:
     """Records that begin in [start, end) of one file.
 
     Attributes:
-        start: file position at which a record begins; with `anchor` any position, and the first record behind it is looked for.
+        start: file position at which a record begins; with `anchor` any, and the first record from there on is found.
         physical_offset: of the file's first byte.
-        more_follows: whether the log goes on in a later file; zeros at the end are then damage and not the untouched rest of the last file.
+        more_follows: whether the log goes on in a later file, so that zeros at the end are damage and not the
+            untouched rest of the last file.
     """
 
     source: ByteSource
@@ -28,3 +29,13 @@ class Piece:
 def whole_file(source: ByteSource, physical_offset: int, *, more_follows: bool) -> Piece:
     """The piece that is a whole file."""
     return Piece(source, 0, source.size, physical_offset, more_follows)
+
+
+def split_piece(piece: Piece, count: int) -> list[Piece]:
+    """Cut a piece into parts of about equal length, which find their own first record; `seams.join_rows` joins them."""
+    length = piece.end - piece.start
+    cuts = sorted({piece.start + length * number // count for number in range(count)} | {piece.start})
+    return [
+        replace(piece, start=start, end=end, anchor=piece.anchor or start > piece.start)
+        for start, end in zip(cuts, [*cuts[1:], piece.end], strict=True)
+    ]

@@ -1,4 +1,7 @@
-"""The plain reader: one record after the other in Python. Serves small logs, first rows, and machines without a compiler."""
+"""The plain reader: one record after the other in Python.
+
+It serves small logs, first rows, and machines without a compiler.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +24,12 @@ class PlainReader:
         rows: list[Row] = []
         window, size = walk.window, walk.piece.source.size
         buffer, base = window.buffer, window.start
-        if window.unreadable:
-            return position, rows
-        last = min(limit, window.end - FRAME_SIZE + 1)
+        end = window.readable_end(position)
+        last = min(limit, end - FRAME_SIZE + 1)
         while position < last and len(rows) < ROWS_MAX:
             at = position - base
             verdict, length, magic = judge_frame(buffer[at : at + FRAME_SIZE], size - position)
-            if verdict != Verdict.GOOD or magic not in MESSAGE_MAGICS or position + length > window.end:
+            if verdict != Verdict.GOOD or magic not in MESSAGE_MAGICS or position + length > end:
                 break
             row = judge_record(
                 buffer[at : at + length],

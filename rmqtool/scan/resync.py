@@ -1,9 +1,12 @@
-"""Finds the next good record behind damage: magic, lengths, own offset and CRC must all be right, so no body is taken for a record."""
+"""Finds the next good record behind damage: magic, lengths, own offset and CRC must all be right.
+
+A foreign record inside a body fails at its own offset, so no part of a body is taken for a record of the log.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from rmqtool.formats import commitlog
@@ -11,53 +14,52 @@ from rmqtool.scan.blocks import Window
 from rmqtool.scan.judge import MESSAGE_MAGICS, judge_frame
 from rmqtool.scan.rules import Verdict
 
-SEARCH_STEP: Final = 1 << 18
+SEARCH_STEP: Final = 256 << 10
 _MAGIC: Final = re.compile(b"|".join(re.escape(raw) for raw in commitlog.MAGIC_BYTES.values()))
+_MAGIC_AT: Final = commitlog.MESSAGE_V1.position("magic")
 _OWN_OFFSET_AT: Final = commitlog.MESSAGE_V1.position("physical_offset")
-WORK_FACTOR: Final = 4
-WORK_BASE: Final = 64 << 20
-"""Bytes that may be judged in vain per search: the gap times the factor, plus this. A hostile file with a magic at every byte must end too."""
+_LOOKED_AT: Final = _OWN_OFFSET_AT + 8
+"""Bytes of a candidate that are looked at before it is judged."""
 
 
 def find_next(
-    window: Window, start: int, physical_offset: int, judge_at: Callable[[int], Verdict | None], end: int | None = None
+    window: Window, start: int, end: int, physical_offset: int, is_good: Callable[[int], bool | None]
 ) -> int | None:
-    """File position of the first good record or end-of-file blank at or behind `start`; None if there is none up to `end`.
+    """File position of the first good record or end-of-file blank in [start, end); None if there is none.
 
     Args:
         physical_offset: of the file's first byte.
-        judge_at: the verdict of the record at a position, None for a blank.
+        is_good: judges what begins at a file position; None ends the search.
     """
     size = window.source.size
-    end = size if end is None else end
-    budget = WORK_BASE + WORK_FACTOR * (end - start)
-    for at in _candidates(window, start, end):
-        frame = bytes(window.bytes_at(at, _OWN_OFFSET_AT + 8))
-        verdict, length, magic = judge_frame(frame, size - at)
+    for position, head in _candidates(window, start, end):
+        if len(head) < commitlog.BLANK_SIZE_MIN:
+            continue
+        verdict, _, magic = judge_frame(head, size - position)
         if verdict != Verdict.GOOD:
             continue
         if magic not in MESSAGE_MAGICS:
-            return at
+            return position
         # The own offset costs nothing and excludes nearly every foreign record; the judge looks at it last.
-        if int.from_bytes(frame[_OWN_OFFSET_AT:], "big", signed=True) != physical_offset + at:
+        if int.from_bytes(head[_OWN_OFFSET_AT:], "big", signed=True) != physical_offset + position:
             continue
-        budget -= length
-        if budget < 0:
+        found = is_good(position)
+        if found is None:
             return None
-        if judge_at(at) == Verdict.GOOD:
-            return at
+        if found:
+            return position
     return None
 
 
-def _candidates(window: Window, start: int, end: int):  # type: ignore[no-untyped-def]
-    """Positions at which a magic stands where a record would have it."""
-    overlap = 7
+def _candidates(window: Window, start: int, end: int) -> Iterator[tuple[int, bytes]]:
+    """Positions at which a magic stands where a record would have it, with the first bytes from there."""
     for extent_start, extent_end in window.source.extents(start, end):
-        at = max(start, extent_start - overlap)
+        # The size in front of a magic may begin with zeros, which may lie in the hole before the extent.
+        at = max(start, extent_start - _MAGIC_AT)
         while at < extent_end:
-            block = bytes(window.bytes_at(at, min(SEARCH_STEP, end - at) + overlap))
-            for found in _MAGIC.finditer(block):
-                candidate = at + found.start() - 4
-                if candidate >= max(at, start) and candidate - at < SEARCH_STEP and candidate < end:
-                    yield candidate
+            block = bytes(window.bytes_at(at, SEARCH_STEP + _LOOKED_AT))
+            last = min(SEARCH_STEP, end - at)
+            for found in _MAGIC.finditer(block, _MAGIC_AT, last + commitlog.BLANK_SIZE_MIN - 1):
+                begin = found.start() - _MAGIC_AT
+                yield at + begin, block[begin : begin + _LOOKED_AT]
             at += SEARCH_STEP

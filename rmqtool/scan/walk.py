@@ -1,4 +1,4 @@
-"""The walk over a piece: record after record, every byte accounted for as record, blank, bad range or untouched tail."""
+"""The walk over a piece: every byte is accounted for as record, blank, bad range or untouched tail."""
 
 from __future__ import annotations
 
@@ -22,8 +22,18 @@ if TYPE_CHECKING:
 FRAME_SIZE: Final = 8
 _STORE_TIMESTAMP: Final = Row._fields.index("store_timestamp_ms")
 STALE_MARGIN_MS: Final = 1000
-"""A record behind damage that is older than the one before it by more than this was written before the log was cut: a broker needs longer than that
-to start, while a clock that is set steps back by less. Without damage between them nothing is called stale here."""
+"""A record behind damage that is older than the one before it by more than this was written before the log was cut.
+
+A broker needs longer than that to start, while a clock that is set steps back by less. Without damage between them
+nothing is called stale here."""
+
+WORK_BASE: Final = 64 << 20
+WORK_PER_BYTE: Final = 8
+WORK_FLOOR: Final = 1024
+"""What judging costs at least, in bytes of a checksum.
+
+All that a walk judges in vain is bounded by `WORK_BASE` and `WORK_PER_BYTE` times the file: records that a file claims
+may overlap, and each may reach to the file's end. Records that do not overlap never need half of it."""
 
 
 @dataclass
@@ -49,9 +59,9 @@ class Batch:
     def as_array(self) -> numpy.ndarray[Any, Any]:
         """The rows as a structured array of `columns.row_dtype`."""
         if isinstance(self.rows, list):
-            import numpy as np
+            import numpy
 
-            return np.array(self.rows, row_dtype())
+            return numpy.array(self.rows, row_dtype())
         return cast("numpy.ndarray[Any, Any]", self.rows)
 
     def read(self, row: Row, position: int, length: int) -> bytes:
@@ -62,19 +72,25 @@ class Batch:
 
 @dataclass
 class Outcome:
-    """What is known when a piece is done; `data_end` is the file position behind its last record or bad range."""
+    """What is known when a piece is done.
+
+    Attributes:
+        data_end: the file position behind its last record or bad range.
+        tail_bytes: zeros behind `data_end` that are the untouched rest of the file.
+        stale: whether the log ended in this piece, so that whatever follows was written before it was cut.
+    """
 
     data_end: int = 0
     first_record: int | None = None
     tail_bytes: int = 0
-    """Zeros behind `data_end` that are the untouched rest of the file."""
+    stale: bool = False
 
 
 class Reader(Protocol):
     """Judges many good records at once; whatever is not plainly good it leaves to the walk."""
 
     def run(self, walk: Walk, position: int, limit: int) -> tuple[int, Sequence[Row]]:
-        """Rows of the good records that begin in [position, limit) and lie whole in the window, and the position behind them."""
+        """Rows of good records that begin in [position, limit) and lie whole in the window; the position behind."""
 
     def mark_stale(self, rows: Sequence[Row]) -> Sequence[Row]:
         """The rows with the verdict STALE."""
@@ -86,7 +102,7 @@ class Walk:
 
     Attributes:
         delays_ms: of the broker's delay levels, for the tags code of the schedule topic.
-        record_crc: whether the store writes whole-record CRCs; elsewhere a property of that name is the application's own text.
+        record_crc: whether the store writes whole-record CRCs; elsewhere a property of that name is the application's.
     """
 
     piece: Piece
@@ -99,49 +115,56 @@ class Walk:
 
     def __post_init__(self) -> None:
         self.window = Window(self.piece.source, self.block_size)
+        self._work_left = WORK_BASE + WORK_PER_BYTE * self.piece.source.size
+        self._work_done = 0
+        self._judged: tuple[int, Row] | None = None
         self._last_store_timestamp_ms = 0
-        self._stale = False
         self._ended = False
 
     def batches(self) -> Iterator[Batch]:
-        """Scan the piece.
-
-        Raises:
-            OSError: never; what the disk does not give is a bad range.
-        """
+        """Scan the piece. What the disk does not give is a bad range and no exception."""
         piece, size = self.piece, self.piece.source.size
         position = self._begin()
         self.outcome.first_record = position
+        if position is None:
+            return
         end = min(piece.end, size)
-        while position is not None and position < end:
+        while position < end:
             if not (self.window.start <= position and position + FRAME_SIZE <= self.window.end):
                 self.window.fill(position)
             position, rows = self.reader.run(self, position, end)
             if len(rows):
                 self._last_store_timestamp_ms = int(rows[-1][_STORE_TIMESTAMP])
-                yield self._batch(self.reader.mark_stale(rows) if self._stale else rows)
+                yield self._batch(self.reader.mark_stale(rows) if self.outcome.stale else rows)
             if position >= end:
                 break
             if self.window.start < position and self._may_reach_behind_window(position):
                 self.window.fill(position)
                 continue
-            row = self.judge(position)
-            position = yield from self._beyond_good(position, row)
-        if position == size and piece.more_follows and not self._ended:
+            position = yield from self._beyond_good(position, self.judge(position))
+        if self._ended:
+            return
+        self.outcome.data_end = position
+        if position == size and piece.more_follows:
             yield self._batch([bare_row(piece.physical_offset + size, 0, Verdict.MISSING_END_BLANK)])
-        if position is not None and not self._ended:
-            self.outcome.data_end = min(position, size)
 
     def judge(self, position: int) -> Row:
         """Judge whatever is at a file position, however long; a good blank is a row with the blank's magic."""
+        if self._judged is None or self._judged[0] != position:
+            self._work_done = 0
+            self._judged = position, self._judge(position)
+        return self._judged[1]
+
+    def _judge(self, position: int) -> Row:
         physical_offset = self.piece.physical_offset + position
         remaining = self.piece.source.size - position
         if remaining < FRAME_SIZE:
-            return bare_row(physical_offset, remaining, Verdict.BAD_SIZE)
+            return self._readable(bare_row(physical_offset, remaining, Verdict.BAD_SIZE), position, remaining)
         verdict, length, magic = judge_frame(self.window.bytes_at(position, FRAME_SIZE), remaining)
         if verdict != Verdict.GOOD or magic not in MESSAGE_MAGICS:
             return self._readable(bare_row(physical_offset, length, verdict, magic), position, FRAME_SIZE)
         if length <= self.block_size:
+            self._work_done += length
             record = memoryview(self.window.bytes_at(position, length))
             row = judge_record(record, physical_offset, self.topics, self.delays_ms, self.record_crc)
         else:
@@ -157,10 +180,10 @@ class Walk:
         return self._readable(row, position, length)
 
     def _begin(self) -> int | None:
-        if not self.piece.anchor:
-            return self.piece.start
-        found = find_next(self.window, self.piece.start, self.piece.physical_offset, self._verdict_at, self.piece.end)
-        return found if found is not None and found < self.piece.end else None
+        piece = self.piece
+        if not piece.anchor:
+            return piece.start
+        return find_next(self.window, piece.start, piece.end, piece.physical_offset, self._is_good)
 
     def _may_reach_behind_window(self, position: int) -> bool:
         """Whether filling the window from here could show the reader more of this record."""
@@ -181,14 +204,16 @@ class Walk:
                 self.outcome.data_end = size
             else:
                 self._last_store_timestamp_ms = row.store_timestamp_ms
-            yield self._batch([row._replace(verdict=Verdict.STALE) if self._stale else row])
+            yield self._batch([row._replace(verdict=Verdict.STALE) if self.outcome.stale else row])
             return position + row.size
-        following = self._next_good(position, row)
+        self._work_left -= max(WORK_FLOOR, self._work_done)
+        following = self._where_it_goes_on(position, row)
         if following is not None:
-            yield self._bad(
-                position, following, Verdict.HOLE if self._is_hole(position, following, row) else Verdict(row.verdict)
-            )
-            self._stale = self._stale or self._is_stale(following)
+            was_stale = self.outcome.stale
+            self.outcome.stale = was_stale or self._is_stale(following)
+            # A cut log leaves the rest of an old record in front of the whole ones: that is no damage either.
+            leftover = self.outcome.stale and (was_stale or row.verdict not in KEEPS_ITS_LENGTH)
+            yield self._bad(position, following, self._gap_verdict(position, following, row, stale=leftover))
             return following
         self._ended = True
         yield from self._last_range(position, row, last_data_end(self.piece.source, position, size))
@@ -198,50 +223,74 @@ class Walk:
         """What lies between the last good record and the end of the file."""
         size = self.piece.source.size
         if self.piece.more_follows:
-            whole = Verdict.HOLE if position == 0 else Verdict.MISSING_END_BLANK
-            verdict = whole if data_end == position else Verdict(row.verdict)
             self.outcome.data_end = size
-            yield self._bad(position, size, verdict)
+            verdict = self._gap_verdict(position, size, row, stale=False)
+            untouched = data_end == position > 0 and verdict != Verdict.UNREADABLE_RANGE
+            yield self._bad(position, size, Verdict.MISSING_END_BLANK if untouched else verdict)
             return
+        if _is_whole(row):
+            data_end = max(data_end, position + row.size)  # its last bytes may be zeros: properties of length 0
         self.outcome.data_end = data_end
         self.outcome.tail_bytes = size - data_end
-        if data_end > position:
-            # The claimed end lies in the zeros behind the last byte: the record never arrived whole.
-            torn = row.verdict != Verdict.UNREADABLE_RANGE and (row.size <= 0 or position + row.size > data_end)
-            verdict = (
-                Verdict.TORN_RECORD
-                if torn and row.magic in MESSAGE_MAGICS or data_end - position < FRAME_SIZE
-                else Verdict(row.verdict)
-            )
-            yield self._bad(position, data_end, verdict)
+        if data_end == position:
+            return
+        # Frame right, claimed end in the zeros behind the last byte: the record never arrived whole.
+        torn = (
+            row.verdict in (Verdict.BAD_LENGTHS, Verdict.BODY_CRC_MISMATCH)
+            and not _is_whole(row)
+            and position + row.size > data_end
+        )
+        stub = data_end - position < FRAME_SIZE and row.verdict != Verdict.UNREADABLE_RANGE
+        if (torn or stub) and not self.outcome.stale:
+            verdict = Verdict.TORN_RECORD
+        else:
+            verdict = self._gap_verdict(position, data_end, row, stale=self.outcome.stale)
+        yield self._bad(position, data_end, verdict)
 
-    def _next_good(self, position: int, row: Row) -> int | None:
+    def _where_it_goes_on(self, position: int, row: Row) -> int | None:
         """Where the log goes on behind a bad record."""
-        size = self.piece.source.size
-        unreadable = self.window.unreadable_in(position, position + max(row.size, FRAME_SIZE))
-        if row.verdict in KEEPS_ITS_LENGTH and self._continues(position + row.size):
-            return position + row.size
-        start = unreadable[1] if unreadable and row.verdict == Verdict.UNREADABLE_RANGE else position + 1
-        return find_next(self.window, start, self.piece.physical_offset, self._verdict_at, size)
+        size, start = self.piece.source.size, position + 1
+        if row.verdict in KEEPS_ITS_LENGTH or row.verdict == Verdict.UNREADABLE_RANGE:
+            claimed_end = position + row.size
+            if row.size >= commitlog.RECORD_SIZE_MIN and claimed_end < size and self._continues(row, claimed_end):
+                return claimed_end
+            unreadable = self.window.unreadable_in(position, min(size, position + max(row.size, FRAME_SIZE)))
+            if row.verdict == Verdict.UNREADABLE_RANGE and unreadable:
+                start = max(start, unreadable[1])
+        return find_next(self.window, start, size, self.piece.physical_offset, self._is_good)
 
-    def _continues(self, position: int) -> bool:
-        """Whether a good record or blank begins here."""
-        return position < self.piece.source.size and self._verdict_at(position) in (Verdict.GOOD, None)
+    def _continues(self, row: Row, position: int) -> bool:
+        """Whether what begins at a bad record's claimed end bears out that the record ends there."""
+        if self._is_good(position):
+            return True
+        following = self.judge(position)
+        # Two damaged bodies in a row: all lengths of both agree, and the second one says where it lies.
+        return _is_whole(row) and _is_whole(following) and following.own_offset == following.physical_offset
 
-    def _is_hole(self, start: int, end: int, row: Row) -> bool:
-        """Whether zeros stand in the place of records: everywhere, or from the middle of the first one on."""
-        if row.verdict == Verdict.UNREADABLE_RANGE:
-            return False
-        if row.magic in MESSAGE_MAGICS and 0 < row.size <= end - start:
-            # No record ends in eight zero bytes: its last bytes are text, or the length of properties behind a topic.
-            return not any(self.window.bytes_at(start + row.size - FRAME_SIZE, FRAME_SIZE))
-        return last_data_end(self.piece.source, start, end) == start
-
-    def _verdict_at(self, position: int) -> Verdict | None:
-        row = self.judge(position)
-        if row.verdict == Verdict.GOOD and row.magic == commitlog.MAGIC_BLANK:
+    def _is_good(self, position: int) -> bool | None:
+        """Whether a good record or blank begins here; None once the walk has judged enough in vain."""
+        if self._work_left < 0:
             return None
-        return Verdict(row.verdict)
+        verdict = self.judge(position).verdict
+        self._work_left -= max(WORK_FLOOR, self._work_done)
+        return verdict == Verdict.GOOD
+
+    def _gap_verdict(self, start: int, end: int, row: Row, *, stale: bool) -> Verdict:
+        """What to call the bytes of [start, end), which begin with this bad row."""
+        if row.verdict == Verdict.UNREADABLE_RANGE:
+            return Verdict.UNREADABLE_RANGE
+        if stale:
+            return Verdict.STALE
+        zeros_in_front = row.size == 0 and row.magic == 0
+        # From the middle of a record on: none ends in eight zero bytes, for the last ones are text, or the length of
+        # no properties behind a topic.
+        cut_short = (
+            row.magic in MESSAGE_MAGICS
+            and commitlog.RECORD_SIZE_MIN <= row.size <= end - start
+            and not _is_whole(row)
+            and not any(self.window.bytes_at(start + row.size - FRAME_SIZE, FRAME_SIZE))
+        )
+        return Verdict.HOLE if zeros_in_front or cut_short else Verdict(row.verdict)
 
     def _is_stale(self, position: int) -> bool:
         row = self.judge(position)
@@ -252,7 +301,7 @@ class Walk:
         )
 
     def _readable(self, row: Row, position: int, length: int) -> Row:
-        if self.window.unreadable and self.window.unreadable_in(position, position + max(length, FRAME_SIZE)):
+        if self.window.unreadable_in(position, position + length):
             return bare_row(row.physical_offset, row.size, Verdict.UNREADABLE_RANGE, row.magic)
         return row
 
@@ -260,6 +309,7 @@ class Walk:
         return self._batch([bare_row(self.piece.physical_offset + start, end - start, verdict)])
 
     def _checksum(self, start: int, end: int) -> int:
+        self._work_done += end - start
         value = 0
         for part in self.window.chunks(start, end):
             value = crc32(part, value)
@@ -267,3 +317,8 @@ class Walk:
 
     def _batch(self, rows: Sequence[Row]) -> Batch:
         return Batch(self.piece, rows, self.topics.names, self.window)
+
+
+def _is_whole(row: Row) -> bool:
+    """Whether all lengths of the row's record agree, so that it carries its fields."""
+    return row.topic_length > 0
