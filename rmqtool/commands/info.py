@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -23,9 +22,9 @@ from rmqtool.commands.options import (
     StorePath,
     foreign_owner,
     open_store,
-    use_colour,
     user_name,
 )
+from rmqtool.commands.screen import screen
 from rmqtool.engine.summary import Shutdown, StoreSummary, summarize
 from rmqtool.errors import UsageError
 from rmqtool.report.summary_screen import summary_lines
@@ -42,7 +41,7 @@ def info(
     index_slots: IndexSlotsOption = None,
     broker_conf: BrokerConfOption = None,
     broker_version: BrokerVersionOption = None,
-    form: FormatOption = OutputFormat.TABLE,
+    output: FormatOption = OutputFormat.TABLE,
 ) -> None:
     """One screen: what a store holds, how it stopped, what to do next.
 
@@ -50,7 +49,7 @@ def info(
 
     Example: rmqtool info /home/rocketmq/store
     """
-    if form is OutputFormat.CSV:
+    if output is OutputFormat.CSV:
         raise UsageError("--format csv: info has no rows; use table, json or jsonl")
     messages = messages_of(context)
     opened = open_store(store, commitlog, index_slots, broker_conf, broker_version)
@@ -59,12 +58,12 @@ def info(
         messages.warn(warning)
     lock = lock_report(store, [store / named for named in opened.store.settings.commitlog_directories])
     found = info_object(store, opened, summarize(opened.store, opened.rules), lock)
-    if form is OutputFormat.TABLE:
-        width = shutil.get_terminal_size().columns
-        for line in summary_lines(found, width, colour=use_colour(sys.stdout), all_rows=messages.verbose):
+    if output is OutputFormat.TABLE:
+        here = screen()
+        for line in summary_lines(found, here.width, colour=here.colour, all_rows=messages.verbose):
             sys.stdout.write(f"{line}\n")
     else:
-        sys.stdout.write(json_text(found, indent=2 if form is OutputFormat.JSON else None) + "\n")
+        sys.stdout.write(json_text(found, indent=2 if output is OutputFormat.JSON else None) + "\n")
 
 
 def info_object(path: Path, opened: OpenedStore, summary: StoreSummary, lock: LockReport) -> dict[str, Any]:

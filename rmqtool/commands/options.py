@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final, TextIO
+from typing import Annotated, Final
 
 import typer
 
@@ -16,6 +16,7 @@ from rmqtool.commands.messages import Messages
 from rmqtool.engine.version_evidence import infer_version
 from rmqtool.engine.versions import NEWEST, BrokerRules, rules_for
 from rmqtool.errors import NotAStoreError, RmqtoolError, UsageError
+from rmqtool.report.bodies import BodyForm
 from rmqtool.store.broker_conf import BrokerConf, read_broker_conf
 from rmqtool.store.directory import Settings, Store, relative_to_store, survey, with_settings
 from rmqtool.store.kinds import is_broker_directory
@@ -53,6 +54,11 @@ BrokerVersionOption = Annotated[
     typer.Option("--broker-version", metavar="X.Y.Z", help="Whose rules apply; inferred from the store if left out."),
 ]
 FormatOption = Annotated[OutputFormat, typer.Option("--format", help="How the result is written.")]
+BodyOption = Annotated[BodyForm, typer.Option("--body", help="How bodies are shown, decompressed.")]
+BodyLimitOption = Annotated[
+    int, typer.Option("--body-limit", metavar="BYTES", min=0, max=1 << 30, help="Bytes of a body that are shown.")
+]
+RawOption = Annotated[bool, typer.Option("--raw", help="Bodies as they are stored, and the property block as text.")]
 
 
 @dataclass(frozen=True)
@@ -157,11 +163,6 @@ def foreign_owner(store: Store) -> str | None:
     if not others:
         return None
     return f"the store's files belong to {', '.join(map(user_name, others))}, not to {user_name(own)} who runs this"
-
-
-def use_colour(stream: TextIO) -> bool:
-    """Whether to colour what is written: on a terminal, unless NO_COLOR is set (no-color.org) or it is a dumb one."""
-    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def user_name(user_id: int) -> str:

@@ -1,0 +1,275 @@
+"""`rmqtool get`: messages the way the broker finds them. What it answers comes from `engine.reader`."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+import typer
+
+from rmqtool.commands.messages import Messages, messages_of
+from rmqtool.commands.options import (
+    BodyLimitOption,
+    BodyOption,
+    BrokerConfOption,
+    BrokerVersionOption,
+    CommitlogOption,
+    FormatOption,
+    IndexSlotsOption,
+    OutputFormat,
+    RawOption,
+    StorePath,
+    foreign_owner,
+    open_store,
+    timestamp_ms,
+)
+from rmqtool.commands.screen import screen
+from rmqtool.engine.message_finding import message_finding
+from rmqtool.engine.query import DEFAULT_COUNT, TIME_MAX_MS
+from rmqtool.engine.queue_time import Boundary
+from rmqtool.engine.reader import Reader, open_reader
+from rmqtool.engine.stored_message import StoredMessage
+from rmqtool.errors import UnreadableError, UsageError
+from rmqtool.report.answer_screen import write_answer
+from rmqtool.report.bodies import BODY_LIMIT, BodyChoice, BodyForm
+from rmqtool.report.rows import BODY_FIELDS, MESSAGE_FIELDS, bad_row, blank_row, message_row
+from rmqtool.report.writers import json_text, row_writer
+
+FOUND: Final = "FOUND"
+NOT_FOUND: Final = "QUERY_NOT_FOUND"
+"""The broker's answer (`ResponseCode`) where a key or a message id leads to nothing."""
+QUEUE_OFFSET_MAX: Final = (1 << 63) - 1
+QUEUE_ID_MAX: Final = (1 << 31) - 1
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a person looks for; times in ms."""
+
+    topic: str | None
+    queue_id: int | None
+    queue_offset: int | None
+    count: int | None
+    tag: str | None
+    message_id: str | None
+    key: str | None
+    from_ms: int | None
+    to_ms: int | None
+    at_ms: int | None
+    boundary: Boundary
+
+
+def get(
+    context: typer.Context,
+    store: StorePath,
+    topic: Annotated[str | None, typer.Option(metavar="T", help="Topic.")] = None,
+    queue_id: Annotated[int | None, typer.Option(metavar="N", min=0, max=QUEUE_ID_MAX, help="Queue.")] = None,
+    queue_offset: Annotated[
+        int | None,
+        typer.Option(metavar="M", min=-QUEUE_OFFSET_MAX, max=QUEUE_OFFSET_MAX, help="Pull from this queue offset on."),
+    ] = None,
+    count: Annotated[
+        int | None,
+        typer.Option(
+            metavar="K", min=1, max=QUEUE_ID_MAX, help="Messages wanted: 1 by offset or time, 32 by key if left out."
+        ),
+    ] = None,
+    tag: Annotated[
+        str | None,
+        typer.Option(
+            metavar="EXPR", help="'*' or tags between '||' while pulling; without a queue: one tag, by the index."
+        ),
+    ] = None,
+    message_id: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="Offset message id; with --topic a producer's unique id, by the index."),
+    ] = None,
+    key: Annotated[str | None, typer.Option(metavar="K", help="Key of a message, by the index.")] = None,
+    from_time: Annotated[str | None, typer.Option(metavar="TIME", help="Of a key: not stored before.")] = None,
+    to_time: Annotated[str | None, typer.Option(metavar="TIME", help="Of a key: not stored after.")] = None,
+    time: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Pull from the queue offset of this time on (ms or ISO 8601).")
+    ] = None,
+    boundary: Annotated[
+        Boundary, typer.Option(case_sensitive=False, help="Of a time that several messages have, or none.")
+    ] = Boundary.LOWER,
+    body: BodyOption = BodyForm.NONE,
+    body_limit: BodyLimitOption = BODY_LIMIT,
+    raw: RawOption = False,
+    commitlog: CommitlogOption = None,
+    index_slots: IndexSlotsOption = None,
+    broker_conf: BrokerConfOption = None,
+    broker_version: BrokerVersionOption = None,
+    output: FormatOption = OutputFormat.TABLE,
+) -> None:
+    """Messages as the broker finds them: by offset, id, key or time.
+
+    Answers with the broker's own status, next offset and messages, damaged ones included, by the rules of its version.
+
+    Example: rmqtool get /home/rocketmq/store --topic orders --queue-id 0 --queue-offset 17
+    """
+    question = Question(
+        topic,
+        queue_id,
+        queue_offset,
+        count,
+        tag,
+        message_id,
+        key,
+        timestamp_ms(from_time, "--from-time") if from_time is not None else None,
+        timestamp_ms(to_time, "--to-time") if to_time is not None else None,
+        timestamp_ms(time, "--time") if time is not None else None,
+        boundary,
+    )
+    check_question(question)
+    messages = messages_of(context)
+    opened = open_store(store, commitlog, index_slots, broker_conf, broker_version)
+    opened.tell(messages)
+    if (warning := foreign_owner(opened.store)) is not None:
+        messages.warn(warning)
+    with open_reader(opened.store, opened.rules) as reader:
+        answer = answer_to(question, reader, BodyChoice(body, body_limit, raw), messages)
+    _write(answer, output)
+
+
+def check_question(question: Question) -> None:
+    """Whether it is exactly one question, and complete.
+
+    Raises:
+        UsageError: it is not.
+    """
+    ways = {
+        "--queue-offset": question.queue_offset,
+        "--message-id": question.message_id,
+        "--key": question.key,
+        "--time": question.at_ms,
+    }
+    asked = [name for name, value in ways.items() if value is not None]
+    if len(asked) > 1:
+        raise UsageError(f"{asked[0]} and {asked[1]} are two questions; ask one")
+    by_tag = not asked and question.tag is not None and question.queue_id is None
+    if not asked and not by_tag:
+        raise UsageError(f"nothing to look for: one of {', '.join(ways)}, or --topic with --tag")
+    way = asked[0] if asked else "--tag"
+    if way != "--message-id" and question.topic is None:
+        raise UsageError(f"{way} needs --topic")
+    pulls = way in {"--queue-offset", "--time"}
+    if pulls and question.queue_id is None:
+        raise UsageError(f"{way} needs --queue-id")
+    if not pulls and question.queue_id is not None:
+        raise UsageError(f"--queue-id says nothing beside {way}, which looks into all queues")
+    if question.tag is not None and not (pulls or by_tag):
+        raise UsageError(f"--tag says nothing beside {way}")
+    if (question.from_ms is not None or question.to_ms is not None) and way not in {"--key", "--tag"}:
+        raise UsageError(f"--from-time and --to-time say nothing beside {way}; they belong to --key")
+
+
+def answer_to(question: Question, reader: Reader, body: BodyChoice, messages: Messages) -> dict[str, Any]:
+    """The answer as `--format json` writes it.
+
+    Raises:
+        UsageError: a message id or tag expression that is none.
+        UnsupportedError: what is needed is kept in a way that is not read.
+        UnreadableError: a queue or index file cannot be read.
+    """
+    if question.topic is None:
+        found = reader.message_by_id(question.message_id or "")
+        return _looked_up([found] if found is not None else [], body)
+    if question.queue_id is None:
+        return _by_index(question, question.topic, reader, body, messages)
+    return _by_pull(question, question.topic, question.queue_id, reader, body, messages)
+
+
+def _by_pull(
+    question: Question, topic: str, queue_id: int, reader: Reader, body: BodyChoice, messages: Messages
+) -> dict[str, Any]:
+    if (topic, queue_id) not in reader.queues() and reader.store.queue_kind == "file":
+        messages.warn(f"there is no queue {topic}/{queue_id} in the store{_nearest(topic, reader)}")
+    by_time: dict[str, Any] = {}
+    start = question.queue_offset
+    if start is None:
+        start = reader.offset_in_queue_by_time(topic, queue_id, question.at_ms or 0, question.boundary)
+        by_time = {"queue_offset": start}
+    result = reader.get_message(topic, queue_id, start, question.count or 1, question.tag)
+    return {
+        "status": result.status.value,
+        **by_time,
+        "next_begin_offset": result.next_begin_offset,
+        "min_offset": result.min_offset,
+        "max_offset": result.max_offset,
+        "messages": [_row(message, body) for message in result.messages],
+    }
+
+
+def _by_index(question: Question, topic: str, reader: Reader, body: BodyChoice, messages: Messages) -> dict[str, Any]:
+    by_tag = question.key is None and question.message_id is None
+    text = question.key or question.message_id or question.tag or ""
+    result = reader.query_message(
+        topic,
+        text,
+        question.count or DEFAULT_COUNT,
+        question.from_ms if question.from_ms is not None else 0,
+        question.to_ms if question.to_ms is not None else TIME_MAX_MS,
+        by_tag=by_tag,
+    )
+    if result.never_ends:
+        messages.warn("a chain of the index goes in a circle: a broker would look for ever")
+    if not reader.store.index_files:
+        messages.warn("the store has no index files, so nothing can be found by key")
+    answer = _looked_up(result.messages, body)
+    for row, carries_key in zip(answer["messages"], result.carries_key, strict=True):
+        row["carries_key"] = carries_key
+    return answer
+
+
+def _looked_up(found: Sequence[StoredMessage], body: BodyChoice) -> dict[str, Any]:
+    return {
+        "status": FOUND if found else NOT_FOUND,
+        "next_begin_offset": None,
+        "min_offset": None,
+        "max_offset": None,
+        "messages": [_row(message, body) for message in found],
+    }
+
+
+def _row(message: StoredMessage, body: BodyChoice) -> dict[str, Any]:
+    """What the broker hands out, as a row; bytes that are no record are handed out too."""
+    finding = message_finding(message)
+    try:
+        record = message.record
+    except UnreadableError:
+        record = None
+    if record is not None and finding != "commitlog.unreadable-range":
+        return message_row(record, body, finding=finding, physical_offset=message.physical_offset)
+    if finding is None:
+        return blank_row(message.physical_offset, message.size)
+    return bad_row(message.physical_offset, message.size, finding)
+
+
+def _nearest(topic: str, reader: Reader) -> str:
+    """The topic that was probably meant."""
+    topics = sorted({name for name, _ in reader.queues()})
+    if topic in topics:
+        queue_ids = ", ".join(str(queue_id) for name, queue_id in reader.queues() if name == topic)
+        return f"; the topic has {queue_ids}"
+    close = difflib.get_close_matches(topic, topics, n=1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def _write(answer: dict[str, Any], output: OutputFormat) -> None:
+    if output is OutputFormat.TABLE:
+        here = screen()
+        write_answer(answer, sys.stdout, here.width, colour=here.colour)
+        return
+    if output is OutputFormat.JSON:
+        sys.stdout.write(json_text(answer, indent=2) + "\n")
+        return
+    writer = row_writer(output, sys.stdout, (*MESSAGE_FIELDS, "carries_key", *BODY_FIELDS, "properties_raw"))
+    for row in answer["messages"]:
+        writer.write(row)
+    if output is OutputFormat.JSONL:
+        writer.write({"type": "answer", **{name: value for name, value in answer.items() if name != "messages"}})
+    writer.close()

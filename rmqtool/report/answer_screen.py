@@ -1,0 +1,72 @@
+"""The screen of `get`: the broker's status, then the messages; one alone is shown with all its fields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TextIO
+
+from rmqtool.report.columns import cell_text
+from rmqtool.report.rows import BODY_FIELDS, MESSAGE_FIELDS
+from rmqtool.report.tables import TableWriter
+from rmqtool.report.text import escaped
+
+_BOLD, _RED, _PLAIN = "\x1b[1m", "\x1b[31m", "\x1b[0m"
+_LABELS = {
+    "queue_offset": "offset of that time",
+    "next_begin_offset": "next offset",
+    "min_offset": "minimum",
+    "max_offset": "maximum",
+}
+_LATE = ("properties",)
+_MARGIN = "    "
+
+
+def write_answer(answer: Mapping[str, Any], stream: TextIO, width: int, *, colour: bool = False) -> None:
+    """Write an answer as `get --format json` has it, for a person."""
+    numbers = [f"{text} {answer[name]}" for name, text in _LABELS.items() if answer.get(name) is not None]
+    status = f"{_BOLD}{answer['status']}{_PLAIN}" if colour else answer["status"]
+    stream.write(f"{status}{'  ' if numbers else ''}{', '.join(numbers)}\n")
+    messages = answer["messages"]
+    if not messages:
+        return
+    stream.write("\n")
+    if len(messages) == 1 and messages[0]["type"] == "message":
+        _write_fields(messages[0], stream, colour=colour)
+        return
+    table = TableWriter(stream, width, colour=colour)
+    for row in messages:
+        table.write(row)
+    table.close()
+
+
+def _write_fields(row: Mapping[str, Any], stream: TextIO, *, colour: bool) -> None:
+    """Field under field; what may be long stands at the end."""
+    shown = [name for name in row if name not in {"type", "body", "properties_raw", *BODY_FIELDS, *_LATE}]
+    width = max(map(len, (*shown, *MESSAGE_FIELDS)))
+    for name in shown:
+        text = cell_text(name, row[name])
+        if not text:
+            continue
+        if name.endswith("_timestamp_ms"):
+            text = f"{text} ({row[name]})"
+        if colour and (name == "finding" or (name == "body_crc_ok" and not row[name])):
+            text = f"{_RED}{text}{_PLAIN}"
+        stream.write(f"{name:<{width}}  {text}\n")
+    for name, value in row["properties"].items():
+        stream.write(f"{'property':<{width}}  {escaped(name)}: {escaped(value)}\n")
+    if "properties_raw" in row:
+        stream.write(f"{'properties_raw':<{width}}  {escaped(row['properties_raw'])}\n")
+    if "body" in row:
+        _write_body(row, stream)
+
+
+def _write_body(row: Mapping[str, Any], stream: TextIO) -> None:
+    if row["body_error"] is not None:
+        stream.write(f"\n(no body shown: {escaped(row['body_error'])})\n")
+        return
+    body = cell_text("body", row["body"])
+    stream.write(f"\nbody ({row['body_encoding']}):\n")
+    lines = row["body"].split("\n") if isinstance(row["body"], str) else [body]
+    stream.writelines(f"{_MARGIN}{escaped(line)}\n" for line in lines)
+    if row["body_truncated"]:
+        stream.write(f"{_MARGIN}(longer than the limit, cut here)\n")
