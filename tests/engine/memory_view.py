@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from rmqtool.errors import UnreadableError
-from rmqtool.formats import commitlog, consumequeue, index
+from rmqtool.formats import commitlog, index
 from rmqtool.formats.properties import encode_properties
 from rmqtool.formats.record_crc import masked_crc
 from rmqtool.store.directory import Settings, Store, survey
@@ -28,7 +28,7 @@ class MemoryView:
     def list(self, path: str) -> list[Entry]:
         prefix = f"{path}/" if path else ""
         names = {name[len(prefix) :].partition("/")[0] for name in self.files if name.startswith(prefix)}
-        return sorted(entry for name in names if (entry := self.stat(prefix + name)) is not None)
+        return [entry for name in sorted(names) if (entry := self.stat(prefix + name)) is not None]
 
     def stat(self, path: str) -> Entry | None:
         if path in self.files:
@@ -129,6 +129,3 @@ def index_file(
     for number, entry in enumerate(listed, 1):
         struct.pack_into(">iqii", raw, index.entry_position(number, slot_count), *entry)
     return bytes(raw)
-
-
-UNIT_SIZE = consumequeue.UNIT_SIZE
