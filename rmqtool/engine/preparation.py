@@ -57,9 +57,9 @@ def prepare(message: Message, rules: BrokerRules, config: WriterConfig) -> Prepa
     if config.record_crc and names.RECORD_CRC in properties:
         del properties[names.RECORD_CRC]
         prepared.text = without_record_crc(text)
-    if SENT_ANEW in properties:
-        del properties[SENT_ANEW]
-        prepared.text = encode_map(properties, rules)
+    if SENT_ANEW in properties and rules.strips_wait:
+        # Taken out of the text only: it stays in the map and comes back when the properties are written anew.
+        prepared.text = encode_map(properties, rules, without=SENT_ANEW)
     _delay(prepared, message, rules, config)
     return prepared
 
@@ -91,7 +91,7 @@ def with_further_offsets(prepared: Prepared, offsets: Iterable[int | None], rule
     """The text with the queue offsets in those queues."""
     properties = prepared.properties or {}
     properties[names.MULTI_QUEUE_OFFSET] = ",".join("" if offset is None else str(offset) for offset in offsets)
-    return encode_map(properties, rules)
+    return encode_map(properties, rules, without=SENT_ANEW if rules.strips_wait else None)
 
 
 def _dispatches_further(topic: str, rules: BrokerRules, config: WriterConfig) -> bool:

@@ -14,10 +14,12 @@ SENT_ANEW: Final = "WAIT"
 """Tells the broker whether the sender waits for the disk; never stored."""
 
 
-def encode_map(properties: Mapping[str, str], rules: BrokerRules) -> bytes:
+def encode_map(properties: Mapping[str, str], rules: BrokerRules, without: str | None = None) -> bytes:
     """A property map as the broker encodes it after a change (`MessageDecoder#messageProperties2String`)."""
     names = hash_map_order(properties, rules.property_map_capacity)
-    return encode_properties({name: properties[name] for name in names}, trailing_separator=rules.trailing_separator)
+    return encode_properties(
+        {name: properties[name] for name in names if name != without}, trailing_separator=rules.trailing_separator
+    )
 
 
 def decode_map(text: bytes) -> dict[str, str]:

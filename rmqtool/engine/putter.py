@@ -22,6 +22,7 @@ from rmqtool.formats import properties as names
 from rmqtool.formats import system_flag
 from rmqtool.formats.batch import join_batch
 from rmqtool.formats.commitlog import PROPERTIES_LENGTH_MAX, TOPIC_LENGTH_MAX_V1
+from rmqtool.formats.java_text import decode_java_utf8, java_length
 from rmqtool.formats.message_id import offset_message_id
 from rmqtool.formats.record_crc import PROPERTY_SIZE
 
@@ -81,7 +82,7 @@ class Putter:
         if result.is_written:
             if takes_entry:
                 self._queue_offsets[queue] = queue_offset + taken
-            for other in further:
+            for other in further if takes_entry or rules.further_offsets_always_advance else []:
                 if other is not None:
                     self._queue_offsets[other] = self._queue_offset(other) + 1
         return result
@@ -178,7 +179,7 @@ class Putter:
         self._log.append(
             encode_record(
                 size,
-                self._is_v2(message.topic),
+                self._is_v2(topic),
                 queue_id,
                 flag,
                 queue_offset,
@@ -200,7 +201,7 @@ class Putter:
     def _size(self, message: Message, topic: bytes, body_length: int, text: bytes) -> int:
         properties_length = len(text) + (PROPERTY_SIZE if self._config.record_crc and not message.is_final else 0)
         hosts_length = len(message.born_host) + len(message.store_host)
-        is_v2 = self._is_v2(message.topic)
+        is_v2 = self._is_v2(topic)
         return record_size(body_length, len(topic), properties_length, is_v2=is_v2, hosts_length=hosts_length)
 
     def _part_text(self, text: bytes, batch_text: bytes) -> bytes:
@@ -219,8 +220,12 @@ class Putter:
             self._log.roll()
         return False
 
-    def _is_v2(self, topic: str) -> bool:
-        return self._rules.reads_v2 and len(topic) > TOPIC_LENGTH_MAX_V1
+    def _is_v2(self, topic: bytes) -> bool:
+        return (
+            self._rules.reads_v2
+            and len(topic) > TOPIC_LENGTH_MAX_V1
+            and java_length(decode_java_utf8(topic)) > TOPIC_LENGTH_MAX_V1
+        )
 
     def _topic(self, topic: str) -> bytes:
         raw = self._topics.get(topic)

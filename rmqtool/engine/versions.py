@@ -146,6 +146,8 @@ class BrokerRules:
     """A property without a value is written as the text `null`; else it is left out."""
     batch_properties: BatchProperties = BatchProperties.DROPPED
     multi_dispatch: MultiDispatch = MultiDispatch.NONE
+    further_offsets_always_advance: bool = False
+    """Offsets in further queues advance with PREPARED and ROLLBACK records too, which take no entry there."""
     multi_dispatch_skips_system_topics: bool = False
     """No multi-dispatch for topics `%RETRY%...`, `rmq_sys_...` and the schedule topic."""
 
@@ -156,7 +158,9 @@ class BrokerRules:
     """The limit of 127 counts bytes, and spares retry topics; before, it counts characters of any topic."""
     properties_limit_in_characters: bool = True
     long_retry_topics: bool = False
-    property_map_capacity: int = 128
+    strips_wait: bool = True
+    """The property `WAIT` is taken out of the text before it is stored."""
+    property_map_capacity: int = 16
     """Table size of the map that a message's properties are read into; it decides the order in which they are written anew."""
 
     # The check of a record (`CommitLog#checkMessageAndReturnSize`)
@@ -192,6 +196,8 @@ class BrokerRules:
     """`rocksdbstore/` with index, timer and transactions is opened before load."""
 
     # Index
+    index_counts_used_slots: bool = False
+    """The header's slot count is that of the slots in use; else every entry is counted."""
     index_tags: bool = False
     """Tags are entered beside keys, and can be looked up."""
     index_flushed_at_stop: bool = False
@@ -254,7 +260,7 @@ _CHANGES: Final = (
         reput_raised_to_log_minimum=True,
     ),
     _since("4.6.0", ipv6_hosts=True),
-    _since("4.7.1", null_properties_as_text=False),
+    _since("4.7.1", null_properties_as_text=False, index_counts_used_slots=True),
     _since("4.8.0", batch_properties=BatchProperties.GLUED),
     _since("4.9.1", property_decoder=PropertyDecoder.FIRST_SEPARATOR, trailing_separator=False),
     _since(
@@ -275,6 +281,9 @@ _CHANGES: Final = (
         topic_limit_in_bytes=True,
         properties_limit_in_characters=False,
         long_retry_topics=True,
+        strips_wait=False,
+        further_offsets_always_advance=True,
+        property_map_capacity=128,
         checks_inner_batch_numbers=True,
         batch_queues=True,
         min_offset_search=MinOffsetSearch.BINARY,

@@ -130,9 +130,11 @@ final class Messages {
             || !message.getProperties().containsKey(MessageConst.PROPERTY_WAIT_STORE_MSG_OK)) {
             return text;
         }
-        Map<String, String> stored = new HashMap<>(message.getProperties());
-        stored.remove(MessageConst.PROPERTY_WAIT_STORE_MSG_OK);
-        return MessageDecoder.messageProperties2String(stored);
+        // Out of the map and back into it, as SendMessageProcessor does: a copy would have another order.
+        String wait = message.getProperties().remove(MessageConst.PROPERTY_WAIT_STORE_MSG_OK);
+        String stored = MessageDecoder.messageProperties2String(message.getProperties());
+        message.getProperties().put(MessageConst.PROPERTY_WAIT_STORE_MSG_OK, wait);
+        return stored;
     }
 
     private static JsonObject answer(PutMessageResult result, MessageExt message) throws Exception {
