@@ -1,0 +1,243 @@
+"""The catalogue's findings about the commitlog."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rmqtool.verify.entry import ALL, RECOVER, SALVAGE, Entry, error, note, warning
+
+_ENDS_HERE: Final = (
+    (
+        "up to 5.3.1",
+        (
+            "a start whose scan covers the place ends the log there: the rest of the file is "
+            "given up, later files are unlinked; "
+            "after a clean stop the last three files are scanned, after a crash those from the checkpoint on"
+        ),
+    ),
+    (
+        "5.3.2 and later",
+        (
+            "the same where the scan covers the place; after a clean stop that is little more than the last file, so older "
+            "damage stays unnoticed and is served"
+        ),
+    ),
+    ("5.4.0 and later", "the scan never covers more than the last ten files"),
+)
+_BRIDGE: Final = "bridged with tombstones, so that everything behind it is kept"
+
+ENTRIES: Final[tuple[Entry, ...]] = (
+    error(
+        "commitlog.bad-lengths",
+        "The lengths inside a record do not add up to its size, or lead out of it.",
+        _ENDS_HERE,
+        _BRIDGE,
+        SALVAGE,
+        "apache/rocketmq#467",
+    ),
+    error(
+        "commitlog.bad-magic",
+        "Where a record should begin stands neither a record nor a blank.",
+        _ENDS_HERE,
+        _BRIDGE,
+        SALVAGE,
+        "apache/rocketmq#289",
+        "apache/rocketmq#6767",
+    ),
+    error(
+        "commitlog.bad-property",
+        "A property that dispatch reads as a number is none (DELAY in the schedule topic; INNER_NUM, INNER_BASE).",
+        (
+            (ALL, "a record in the schedule topic whose DELAY is no number ends the log as damage does"),
+            ("5.0.0 and later", "so does one whose INNER_NUM or INNER_BASE is no number"),
+        ),
+        _BRIDGE,
+        SALVAGE,
+    ),
+    error(
+        "commitlog.bad-size",
+        "A record's size is negative, too small, or leads out of its file.",
+        (
+            *_ENDS_HERE,
+            ("up to 5.3.1", "a huge size with a right magic can end the broker for lack of memory"),
+        ),
+        _BRIDGE,
+        SALVAGE,
+    ),
+    error(
+        "commitlog.body-crc-mismatch",
+        "The CRC of a record's body is not the stored one.",
+        _ENDS_HERE,
+        "bridged, or kept as it is; where one flipped bit explains it, the finding says which",
+        SALVAGE,
+        "apache/rocketmq#467",
+        "apache/rocketmq#10911",
+    ),
+    error(
+        "commitlog.doubtful-header",
+        "A field of a record's head, its topic or its properties contradicts the queue "
+        "unit and the neighbours, which agree "
+        "with each other: the record's bytes changed where no checksum covers them.",
+        ((ALL, "not noticed; a rebuild of the queues puts the message into the wrong place"),),
+        "the record is bridged, or its field set to what the queue says",
+        SALVAGE,
+        "apache/rocketmq#7437",
+    ),
+    error(
+        "commitlog.empty-file",
+        "A file of length 0 in the commitlog.",
+        (
+            ("4.9.2", "the file and all later ones are silently left out"),
+            ("up to 5.1.2", "the store does not load"),
+            ("5.1.3 and later", "deleted at load if it is the last one, else the store does not load"),
+        ),
+        "the file is removed if it is the last one",
+        RECOVER,
+        "apache/rocketmq#6904",
+        "apache/rocketmq#3257",
+    ),
+    error(
+        "commitlog.hole",
+        "Zeros inside the log, with records behind them: pages that never reached the disk.",
+        _ENDS_HERE,
+        _BRIDGE,
+        SALVAGE,
+        "apache/rocketmq#7437",
+    ),
+    error(
+        "commitlog.missing-end-blank",
+        "A file that another one follows does not end in a record or blank that reaches its end.",
+        ((ALL, "a start whose scan covers the place ends the log there and unlinks the later files"),),
+        "a blank is written to the file's end",
+        SALVAGE,
+        "apache/rocketmq#1434",
+    ),
+    error(
+        "commitlog.missing-file",
+        "A file between two others is missing, or the files that the queues point into.",
+        ((ALL, "a gap is only logged; messages in it cannot be read, and a scan that meets it goes on behind it"),),
+        "the file is taken from a replica; else the queues' units into it are made dead",
+        SALVAGE,
+        "apache/rocketmq#2141",
+    ),
+    error(
+        "commitlog.not-readable-by-version",
+        "A record of a version that the chosen broker does not know (magic V2).",
+        (("up to 5.0.0", "the first such record ends the log"), ("5.1.0 and later", "read")),
+        "the store is only to be started with a broker from 5.1.0 on",
+    ),
+    error(
+        "commitlog.record-crc-mismatch",
+        "The CRC over a whole record, which this store writes, is not the stored one though the body's is right.",
+        (
+            ("5.2.0 and later", "ends the log where forceVerifyPropCRC is on; else not noticed"),
+            ("up to 5.1.4", "not noticed"),
+        ),
+        _BRIDGE,
+        SALVAGE,
+        "apache/rocketmq#9121",
+        "apache/rocketmq#9852",
+    ),
+    error(
+        "commitlog.self-offset-mismatch",
+        "A record's own physical offset is not where it lies: it was copied, shifted, or is the rest of an older log.",
+        (
+            (ALL, "not noticed; the record is served as if it were right"),
+            ("5.5.0 and later", "with checkCommitLogOffsetOnRecover an offset outside the file ends the log"),
+        ),
+        _BRIDGE,
+        SALVAGE,
+        "apache/rocketmq#10017",
+    ),
+    warning(
+        "commitlog.stale-tail",
+        "Behind the log's end lie whole records of an older log that was cut there.",
+        (
+            (
+                ALL,
+                "not read as long as the new log does not end exactly where an old record begins; then they come back",
+            ),
+        ),
+        "the file is zeroed from the log's end on",
+        RECOVER,
+        "apache/rocketmq#10017",
+        "apache/rocketmq#10666",
+    ),
+    warning(
+        "commitlog.store-time-regress",
+        "A record is older than the one before it by more than clocks are set back: the clock stepped, the field was "
+        "damaged, or an old record came back.",
+        (
+            (ALL, "not noticed; lookup by time and expiry go by it"),
+            ("up to 5.3.3", "a store time of 0 in a file's first record keeps recovery from beginning there"),
+        ),
+        "looked at by a person; a record that came back is cut off",
+    ),
+    error(
+        "commitlog.stray-file",
+        "Something in the commitlog's directory that is no file of the log.",
+        (
+            ("4.9.2", "the entry and all later ones are silently left out"),
+            ("up to 5.0.0", "a file or directory stops the load"),
+            ("5.1.0 and later", "a file stops the load, a directory is passed over"),
+        ),
+        "it is moved away",
+        RECOVER,
+        "apache/rocketmq#3257",
+    ),
+    note(
+        "commitlog.tombstone",
+        "A record that a repair put in the place of a lost one.",
+        ((ALL, "an ordinary record"),),
+        "nothing: it keeps the queue offsets of what follows",
+    ),
+    warning(
+        "commitlog.torn-record",
+        "The last record never arrived whole: power loss, or a replica that was cut off.",
+        (
+            (
+                ALL,
+                (
+                    "cut off at the next start; cut inside its properties it passes the check and is "
+                    "served without the rest"
+                ),
+            ),
+        ),
+        "the log is cut before it",
+        RECOVER,
+        "apache/rocketmq#467",
+        "apache/rocketmq#7437",
+    ),
+    error(
+        "commitlog.unreadable-range",
+        "The disk does not give the bytes.",
+        (
+            (
+                ALL,
+                (
+                    "the broker's process is killed by the signal of a failed page (SIGBUS), or an "
+                    "error of the virtual machine"
+                ),
+            ),
+        ),
+        "copied from a replica, or bridged on another disk",
+        SALVAGE,
+    ),
+    warning(
+        "commitlog.queue-offset-repeated",
+        "Two records of one queue have the same queue offset: old records came back, or a queue was rebuilt too short.",
+        ((ALL, "not noticed; one of the two is served at another offset or not at all"),),
+        "the queues are made anew; which record is right a person decides",
+    ),
+    error(
+        "commitlog.wrong-file-size",
+        "A file of another length than the rest.",
+        (
+            ("4.9.2", "the file and all later ones are silently left out"),
+            (ALL, "else the store does not load"),
+        ),
+        "the file gets its full length; what lies behind the last record is zero",
+        RECOVER,
+        "apache/rocketmq#1560",
+    ),
+)

@@ -1,0 +1,67 @@
+"""What the catalogue says about one kind of finding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from rmqtool.verify.finding import Severity
+
+RECOVER: Final = "rmqtool recover"
+REBUILD_QUEUES: Final = "rmqtool rebuild --queues"
+REBUILD_INDEX: Final = "rmqtool rebuild --index"
+REBUILD_CHECKPOINT: Final = "rmqtool rebuild --checkpoint"
+SALVAGE: Final = "rmqtool salvage"
+UNDO: Final = "rmqtool undo"
+
+ALL: Final = "all versions"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One kind of finding.
+
+    Attributes:
+        meaning: what is so in the store.
+        brokers: (versions, what a broker of them does about it) in the order of versions.
+        remedy: what mends it, or why nothing needs to be done.
+        repair: the command that does, without the store's path.
+        upstream: threads about it.
+    """
+
+    id: str
+    severity: Severity
+    meaning: str
+    brokers: tuple[tuple[str, str], ...]
+    remedy: str
+    repair: str | None = None
+    upstream: tuple[str, ...] = ()
+
+
+def error(
+    name: str,
+    meaning: str,
+    brokers: tuple[tuple[str, str], ...],
+    remedy: str,
+    repair: str | None = None,
+    *upstream: str,
+) -> Entry:
+    """A kind of finding of severity error."""
+    return Entry(name, Severity.ERROR, meaning, brokers, remedy, repair, upstream)
+
+
+def warning(
+    name: str,
+    meaning: str,
+    brokers: tuple[tuple[str, str], ...],
+    remedy: str,
+    repair: str | None = None,
+    *upstream: str,
+) -> Entry:
+    """A kind of finding of severity warning."""
+    return Entry(name, Severity.WARNING, meaning, brokers, remedy, repair, upstream)
+
+
+def note(name: str, meaning: str, brokers: tuple[tuple[str, str], ...], remedy: str, *upstream: str) -> Entry:
+    """A kind of finding that needs no repair."""
+    return Entry(name, Severity.NOTE, meaning, brokers, remedy, None, upstream)

@@ -1,0 +1,66 @@
+"""A finding: one thing that is wrong with a store, or worth saying about it. Data, never an exception."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from enum import Enum
+from typing import Any
+
+
+class Severity(Enum):
+    """How much a finding matters; the value stands in JSON."""
+
+    ERROR = "error"
+    """Data is lost or cannot be read."""
+    WARNING = "warning"
+    """Derived data is wrong and can be made anew, or a broker would do something that an operator should know of."""
+    NOTE = "note"
+    """Expected; said so that nobody wonders."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was found, where, and what answers it. Made by `catalog.finding`, which adds what the catalogue knows.
+
+    Attributes:
+        file: path relative to the store; a directory where a whole file or queue is missing.
+        length: bytes concerned, from `file_position` on.
+        count: things of this kind that the finding stands for (units, messages, entries), which lie together.
+        expected: what should stand there, as text; None where that is not known.
+        candidate: what may have happened to the bytes, as far as the bytes tell (the one flipped bit, for instance).
+        repair: the command that mends it, without the store's path; None where nothing has to be done or can be.
+        upstream: threads of the broker's developers and users about it, as `owner/repository#number`.
+    """
+
+    id: str
+    severity: Severity
+    file: str
+    message: str
+    file_position: int | None = None
+    physical_offset: int | None = None
+    length: int | None = None
+    topic: str | None = None
+    queue_id: int | None = None
+    queue_offset: int | None = None
+    count: int = 1
+    expected: str | None = None
+    found: str | None = None
+    candidate: str | None = None
+    repair: str | None = None
+    upstream: tuple[str, ...] = ()
+
+    @property
+    def place(self) -> tuple[str, int, str, str, int, int]:
+        """The order in which findings are shown: by file, then by place in it."""
+        return (
+            self.file,
+            -1 if self.file_position is None else self.file_position,
+            self.id,
+            self.topic or "",
+            -1 if self.queue_id is None else self.queue_id,
+            -1 if self.queue_offset is None else self.queue_offset,
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """The finding with JSON's types."""
+        return {**asdict(self), "severity": self.severity.value, "upstream": list(self.upstream)}
