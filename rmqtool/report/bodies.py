@@ -60,22 +60,26 @@ class StoredBody(Protocol):
 
 
 def body_fields(record: StoredBody, choice: BodyChoice) -> dict[str, Any]:
-    """What a row says of the body: `body`, its encoding, whether it was cut, and why it could not be shown."""
-    if choice.form is BodyForm.NONE:
+    """What a row says of the body: `body`, its encoding, whether it was cut, and why it could not be shown.
+
+    Stored bodies for which no form is asked are base64, the one that every byte comes through.
+    """
+    form = BodyForm.BASE64 if choice.raw and choice.form is BodyForm.NONE else choice.form
+    if form is BodyForm.NONE:
         return {}
     error: str | None = None
     shown: Any = None
     cut = False
-    if choice.form is BodyForm.REDACTED:
+    if form is BodyForm.REDACTED:
         shown = f"{record.body_length} bytes"
     else:
         try:
             content = _content(record, choice)
             cut = len(content) > choice.limit
-            shown = _encoded(content[: choice.limit], choice.form, cut=cut)
+            shown = _encoded(content[: choice.limit], form, cut=cut)
         except (ValueError, UnreadableError) as trouble:
             error = str(trouble)
-    return {"body": shown, "body_encoding": str(choice.form), "body_truncated": cut, "body_error": error}
+    return {"body": shown, "body_encoding": str(form), "body_truncated": cut, "body_error": error}
 
 
 def decompress(stored: bytes, compression: str, limit: int) -> bytes:

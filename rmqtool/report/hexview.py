@@ -9,10 +9,12 @@ from typing import Any, Final
 from rmqtool.formats import commitlog
 from rmqtool.formats.layout import Field, fields_of
 from rmqtool.formats.message_id import address_text
-from rmqtool.report.text import cropped, escaped, time_text
+from rmqtool.report.text import columns_of, cropped, escaped, time_text
 
 BYTES_SHOWN_MAX: Final = 1024
 """Bytes of one field, or of a bad range, that are shown where no limit is given."""
+VALUE_LINES_MAX: Final = 3
+"""Words of a value that get a line each where they do not fit beside the name."""
 _WIDE: Final = 120
 _MAGIC_NAMES: Final = {
     commitlog.MAGIC_V1: "message, version 1",
@@ -103,15 +105,28 @@ def hex_lines(parts: Iterable[Part], width: int, start: int = 0) -> Iterator[str
     step = 16 if width >= _WIDE else 8
     hex_width = 3 * step - 1
     for part in parts:
-        label = f"{part.name} = {part.value}" if part.value else part.name
-        for at in range(0, max(1, len(part.content)), step):
-            line = part.content[at : at + step]
-            text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in line)
-            row = f"  {start + part.position + at:>8x}  {line.hex(' '):<{hex_width}}  {text:<{step}}  "
-            yield (row + cropped(label, max(8, width - len(row)))).rstrip()
-            label = ""
+        begins = 8 + 2 + 2 + hex_width + 2 + step + 2
+        labels = _labels(part, max(16, width - begins))
+        for line in range(max(-(-len(part.content) // step), len(labels), 1)):
+            at = line * step
+            content = part.content[at : at + step]
+            place = f"{start + part.position + at:x}" if content or not line else ""
+            text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in content)
+            label = labels[line] if line < len(labels) else ""
+            yield f"  {place:>8}  {content.hex(' '):<{hex_width}}  {text:<{step}}  {label}".rstrip()
         if part.length > len(part.content):
             yield f"  {'':8}  ({part.length - len(part.content)} more bytes of {part.name})"
+
+
+def _labels(part: Part, width: int) -> list[str]:
+    """Name and value, on one line if they fit, else the value below the name in as many lines as a few."""
+    whole = f"{part.name} = {part.value}" if part.value else part.name
+    if columns_of(whole) <= width or not part.value:
+        return [cropped(whole, width)]
+    words = part.value.split(" ")
+    if len(words) > VALUE_LINES_MAX or any(columns_of(word) > width for word in words):
+        return [cropped(part.name, width), cropped(part.value, width)]
+    return [cropped(part.name, width), *words]
 
 
 def _properties(content: bytes, position: int) -> list[Part]:

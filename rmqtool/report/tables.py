@@ -131,7 +131,7 @@ def _body_lines(row: DumpRow) -> list[str]:
     body = row["body"]
     if row["body_encoding"] == "json":
         body = json.dumps(body, indent=2, ensure_ascii=False)
-    lines = str(body).split("\n")
+    lines = str(body).split("\n") if body != "" else ["(empty)"]
     if row["body_truncated"]:
         lines.append("(longer than the limit, cut here)")
     return lines

@@ -1,0 +1,124 @@
+"""The command `dump`: what stands in a store, a directory or a file, row by row, damage included."""
+
+from __future__ import annotations
+
+import sys
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from rmqtool.commands.dump_rows import Request, check_request, chosen_fields, fields_of_kind, make_source
+from rmqtool.commands.dump_target import DumpKind, Target, TargetOptions, find_target
+from rmqtool.commands.messages import Messages, messages_of
+from rmqtool.commands.options import (
+    BodyLimitOption,
+    BodyOption,
+    BrokerConfOption,
+    BrokerVersionOption,
+    CommitlogOption,
+    FormatOption,
+    IndexSlotsOption,
+    OutputFormat,
+    RawOption,
+    timestamp_ms,
+)
+from rmqtool.commands.screen import screen
+from rmqtool.engine.versions import NEWEST
+from rmqtool.report.bodies import BODY_LIMIT, BodyChoice, BodyForm
+from rmqtool.report.writers import row_writer
+
+EXIT_FOUND: Final = 3
+EXIT_UNREADABLE: Final = 4
+_OFFSET_MAX: Final = (1 << 63) - 1
+_From = Annotated[str | None, typer.Option(metavar="TIME", help="Stored at or after this time (ms or ISO 8601, UTC).")]
+_Until = Annotated[str | None, typer.Option(metavar="TIME", help="Stored before this time.")]
+
+
+def dump(
+    context: typer.Context,
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="A store, one of its directories, or a file.")],
+    kind: Annotated[DumpKind | None, typer.Option("--type", help="What to show of a store; what a file is.")] = None,
+    topic: Annotated[list[str] | None, typer.Option(metavar="GLOB", help="Topic; repeatable.")] = None,
+    queue_id: Annotated[int | None, typer.Option(metavar="N", help="Queue.")] = None,
+    from_offset: Annotated[
+        int | None,
+        typer.Option(metavar="M", min=0, max=_OFFSET_MAX, help="From this physical offset (log) or queue offset on."),
+    ] = None,
+    to_offset: Annotated[
+        int | None, typer.Option(metavar="M", min=0, max=_OFFSET_MAX, help="Up to, and without, this offset.")
+    ] = None,
+    from_time: _From = None,
+    to_time: _Until = None,
+    key: Annotated[str | None, typer.Option(metavar="K", help="One of the keys, or the unique key.")] = None,
+    tag: Annotated[str | None, typer.Option(metavar="TAG", help="The tag.")] = None,
+    message_id: Annotated[str | None, typer.Option(metavar="ID", help="Offset message id, or unique key.")] = None,
+    limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="Rows at most.")] = None,
+    reverse: Annotated[bool, typer.Option("--reverse", help="Newest first.")] = False,
+    fields: Annotated[str | None, typer.Option(metavar="A,B", help="These fields only, in this order.")] = None,
+    body: BodyOption = BodyForm.NONE,
+    body_limit: BodyLimitOption = BODY_LIMIT,
+    raw: RawOption = False,
+    hex_view: Annotated[bool, typer.Option("--hex", help="With every byte, and the field it belongs to.")] = False,
+    stale: Annotated[bool, typer.Option("--stale", help="Also old records behind the log's end.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Wait for more at the end of the log, until ^C.")] = False,
+    commitlog: CommitlogOption = None,
+    index_slots: IndexSlotsOption = None,
+    broker_conf: BrokerConfOption = None,
+    broker_version: BrokerVersionOption = None,
+    output: FormatOption = OutputFormat.TABLE,
+) -> None:
+    """Records of a store, a directory or a single file of any kind.
+
+    A bad range is a row, and the dump goes on behind it; the exit code is then 3. Of a store the commitlog is shown.
+
+    Example: rmqtool dump /home/rocketmq/store --topic 'orders*' --body text --limit 10
+    """
+    ask = Request(
+        topics=tuple(topic or ()), queue_id=queue_id, from_offset=from_offset, to_offset=to_offset,
+        from_ms=_time(from_time, "--from-time"), to_ms=_time(to_time, "--to-time"), key=key, tag=tag,
+        message_id=message_id, limit=limit, reverse=reverse, stale=stale, follow=follow,
+        body=BodyChoice(body, body_limit, raw), hex_width=screen().width if hex_view else None,
+        broker_version=broker_version or NEWEST,
+    )  # fmt: skip
+    target = find_target(path, TargetOptions(kind, commitlog, index_slots, broker_conf))
+    run_dump(ask, target, output, fields, messages_of(context))
+
+
+def run_dump(ask: Request, target: Target, output: OutputFormat, fields: str | None, messages: Messages) -> None:
+    """Write the rows of a target.
+
+    Raises:
+        typer.Exit: with 3 where a bad range was met, with 4 where something could not be read.
+    """
+    check_request(ask, target.kind, output)
+    known = fields_of_kind(target.kind, ask.body)
+    chosen = chosen_fields(fields, known)
+    source = make_source(ask, target)
+    for problem in target.problems:
+        messages.warn(problem)
+    if not target.entries:
+        messages.warn(f"{target.label}: no {target.kind} files; --type shows those of another kind")
+    here = screen()
+    writer = row_writer(output, sys.stdout, known, chosen, width=here.width, colour=here.colour)
+    try:
+        for row in islice(source.rows(), ask.limit):
+            if row is None:
+                sys.stdout.flush()
+            else:
+                writer.write(row)
+    finally:
+        writer.close()
+    for problem in source.problems:
+        messages.error(problem)
+    if source.bad_ranges:
+        messages.warn(f"bad ranges met: {source.bad_ranges}")
+    if source.problems or target.problems:
+        raise typer.Exit(EXIT_UNREADABLE)
+    if source.bad_ranges:
+        raise typer.Exit(EXIT_FOUND)
+
+
+def _time(text: str | None, option: str) -> int | None:
+    return timestamp_ms(text, option) if text is not None else None

@@ -1,0 +1,365 @@
+"""Commitlog records for `dump`: in log order or backwards, filtered on columns first, decoded only where they match."""
+
+from __future__ import annotations
+
+import fnmatch
+from array import array
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+
+from rmqtool.commands.dump_target import Target
+from rmqtool.engine.log import Log, Place
+from rmqtool.engine.record import Record, decode_record
+from rmqtool.engine.versions import BrokerRules
+from rmqtool.errors import UnreadableError
+from rmqtool.formats import commitlog
+from rmqtool.formats.java_text import decode_java_utf8
+from rmqtool.formats.message_id import parse_offset_message_id
+from rmqtool.scan.blocks import last_data_end
+from rmqtool.scan.columns import Row, bare_row
+from rmqtool.scan.judge import MESSAGE_MAGICS
+from rmqtool.scan.log import ScanOptions, carries_record_crc, reader_for, walk_piece
+from rmqtool.scan.piece import Piece
+from rmqtool.scan.rules import FINDING_IDS, Verdict
+from rmqtool.scan.walk import Batch, Walk
+from rmqtool.store.kinds import is_segment_name
+from rmqtool.store.source import ByteSource, read_range
+from rmqtool.store.view import Entry
+
+MISSING_FILE: Final = "commitlog.missing-file"
+UNREADABLE: Final = "commitlog.unreadable-range"
+NOT_READABLE: Final = "commitlog.not-readable-by-version"
+FEW_ROWS: Final = 2000
+"""Rows that the plain reader finds sooner than the compiled one is loaded."""
+_PROBE_BYTES: Final = 4096
+_OWN_OFFSET_AT: Final = commitlog.MESSAGE_V1.position("physical_offset")
+_OFFSET_MAX: Final = (1 << 63) - 1
+
+
+@dataclass(frozen=True)
+class LogFilter:
+    """Which records are wanted; ranges are half open, None means any."""
+
+    topics: tuple[str, ...] = ()
+    """Glob patterns."""
+    queue_id: int | None = None
+    from_physical_offset: int | None = None
+    to_physical_offset: int | None = None
+    from_ms: int | None = None
+    to_ms: int | None = None
+    key: str | None = None
+    tag: str | None = None
+    message_id: str | None = None
+    stale: bool = False
+
+    @property
+    def wants_content(self) -> bool:
+        """Whether something in a message decides, so that a blank is not wanted."""
+        asked = (self.queue_id, self.from_ms, self.to_ms, self.key, self.tag, self.message_id)
+        return bool(self.topics) or any(value is not None for value in asked)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A row of the scan and where its bytes are; `read` gives (position in the record, length)."""
+
+    row: Row
+    path: str
+    file_position: int
+    read: Callable[[int, int], bytes]
+    finding: str | None
+    """Id of what is wrong; None for a good record or blank."""
+
+    @property
+    def is_message(self) -> bool:
+        return self.row.magic in MESSAGE_MAGICS and self.row.verdict in (Verdict.GOOD, Verdict.STALE)
+
+
+@dataclass
+class LogDump:
+    """The records of a log's files.
+
+    Attributes:
+        compiled: as in `ScanOptions`.
+        problems: files that could not be opened, as sentences.
+        bad_ranges: how many have been met.
+    """
+
+    target: Target
+    wanted: LogFilter
+    rules: BrokerRules
+    compiled: bool | None = None
+    problems: list[str] = field(default_factory=list)
+    bad_ranges: int = 0
+
+    def forward(self) -> Iterator[Found]:
+        """All that is wanted, in log order."""
+        last = self.last_with_data()
+        options = self._options()
+        for number, entry in enumerate(self.target.entries[: last + 1]):
+            yield from self._gap_before(number)
+            yield from self._file(entry, options, more_follows=number < last)
+
+    def backward(self, limit: int | None) -> Iterator[Found]:
+        """The same, the newest first; of each file only the places of its rows are held."""
+        last = self.last_with_data()
+        options = self._options()
+        for number in range(last, -1, -1):
+            entry = self.target.entries[number]
+            yield from self._file_backward(entry, options, limit, more_follows=number < last)
+            yield from self._gap_before(number)
+
+    def record(self, found: Found) -> Record | None:
+        """The decoded record of a message row; None where a broker of these rules cannot decode it."""
+        # Nothing but `read` and `rules` of a log is asked for, and those a row has without a whole store around it.
+        log = cast(Log, _RecordBytes(self.rules, found.read))
+        return decode_record(log, Place(found.row.physical_offset, found.path, found.file_position, found.row.size))
+
+    def scanned(self, entry: Entry, position: int, *, more_follows: bool) -> Iterator[tuple[Row, Found | None]]:
+        """Every row of a file from a record's begin on, with what is wanted of it."""
+        source = self._open(entry)
+        if source is None:
+            return
+        try:
+            walk = self._walk(source, entry, self._options(), more_follows=more_follows, start=position)
+            for batch in walk.batches():
+                numbers = self._topic_numbers(batch.topics)
+                for row in batch.as_rows():
+                    wanted = self._may_match(row, numbers)
+                    yield row, _batch_found(batch, row, entry) if wanted else None
+        finally:
+            source.close()
+
+    def counted(self, found: Found) -> Found:
+        """The same, counted if it is a bad range."""
+        self.bad_ranges += found.finding is not None and found.row.verdict != Verdict.STALE
+        return found
+
+    def start_of(self, entry: Entry) -> int:
+        """Physical offset of a file's first byte, as far as its name tells it."""
+        return self._start(entry, None)
+
+    def _file(self, entry: Entry, options: ScanOptions, *, more_follows: bool, start: int = 0) -> Iterator[Found]:
+        source = self._open(entry)
+        if source is None:
+            yield from self._bad(entry, self._start(entry, None), entry.size, UNREADABLE)
+            return
+        try:
+            walk = self._walk(source, entry, options, more_follows=more_follows, start=start)
+            for batch in walk.batches():
+                yield from self._rows_of(batch, entry)
+        finally:
+            source.close()
+
+    def _file_backward(
+        self, entry: Entry, options: ScanOptions, limit: int | None, *, more_follows: bool
+    ) -> Iterator[Found]:
+        """One file backwards: a first pass notes where matching rows are, the last `limit` of them if there is one."""
+        source = self._open(entry)
+        if source is None:
+            yield from self._bad(entry, self._start(entry, None), entry.size, UNREADABLE)
+            return
+        try:
+            walk = self._walk(source, entry, options, more_follows=more_follows)
+            base = walk.piece.physical_offset
+            places: deque[int] | array[int] = array("q") if limit is None else deque(maxlen=4 * limit)
+            for batch in walk.batches():
+                for found in self._rows_of(batch, entry):
+                    row = found.row
+                    if found.is_message and self.wanted.wants_content and not self.matches(found):
+                        continue
+                    places.extend((row.physical_offset, row.size, row.verdict, row.magic))
+            for at in range(len(places) - 4, -1, -4):
+                row = bare_row(places[at], places[at + 1], places[at + 2], places[at + 3])
+                yield _found(row, entry.path, row.physical_offset - base, _range_reader(source, row, base))
+        finally:
+            source.close()
+
+    def _walk(
+        self, source: ByteSource, entry: Entry, options: ScanOptions, *, more_follows: bool, start: int = 0
+    ) -> Walk:
+        base = self._start(entry, source)
+        piece = Piece(source, start, source.size, base, more_follows)
+        data_bytes = sum(end - begin for begin, end in source.extents(start, source.size))
+        return walk_piece(piece, reader_for(data_bytes, options.compiled)(), options)
+
+    def _rows_of(self, batch: Batch, entry: Entry) -> Iterator[Found]:
+        for row in self._wanted_rows(batch):
+            yield self.counted(_batch_found(batch, row, entry))
+
+    def _wanted_rows(self, batch: Batch) -> list[Row]:
+        """The rows that columns alone do not rule out."""
+        numbers = self._topic_numbers(batch.topics)
+        if isinstance(batch.rows, list):
+            return [row for row in batch.rows if self._may_match(row, numbers)]
+        rows = cast("Any", batch.as_array())
+        chosen = rows if (mask := self._mask(rows, numbers)) is None else rows[mask]
+        return [row for row in map(Row._make, chosen.tolist()) if self._may_match(row, numbers)]
+
+    def _topic_numbers(self, topics: Sequence[bytes]) -> frozenset[int] | None:
+        if not self.wanted.topics:
+            return None
+        return frozenset(
+            number
+            for number, name in enumerate(topics)
+            if any(fnmatch.fnmatchcase(decode_java_utf8(name), pattern) for pattern in self.wanted.topics)
+        )
+
+    def _mask(self, rows: Any, numbers: frozenset[int] | None) -> Any:
+        """The rows worth a closer look, as a numpy mask; what is no good message is always one of them."""
+        import numpy as np
+
+        wanted, masks = self.wanted, []
+        if numbers is not None:
+            masks.append(np.isin(rows["topic_number"], list(numbers)))
+        if wanted.queue_id is not None:
+            masks.append(rows["queue_id"] == wanted.queue_id)
+        for low, high, name in (
+            (wanted.from_physical_offset, wanted.to_physical_offset, "physical_offset"),
+            (wanted.from_ms, wanted.to_ms, "store_timestamp_ms"),
+        ):
+            if low is not None:
+                masks.append(rows[name] >= low)
+            if high is not None:
+                masks.append(rows[name] < high)
+        if wanted.tag is not None:
+            masks.append(rows["tags_length"] == len(wanted.tag.encode("utf-8", "replace")))
+        if wanted.key is not None:
+            masks.append((rows["keys_length"] >= len(wanted.key)) | (rows["unique_key_length"] >= len(wanted.key)))
+        if not masks:
+            return None
+        return np.logical_and.reduce(masks) | (rows["verdict"] != Verdict.GOOD)
+
+    def _may_match(self, row: Row, numbers: frozenset[int] | None) -> bool:
+        wanted = self.wanted
+        low = wanted.from_physical_offset or 0
+        high = _OFFSET_MAX if wanted.to_physical_offset is None else wanted.to_physical_offset
+        if row.verdict not in (Verdict.GOOD, Verdict.STALE):  # it may hide what is wanted, so only its place counts
+            return row.physical_offset < high and row.physical_offset + max(row.size, 1) > low
+        if not low <= row.physical_offset < high or (row.verdict == Verdict.STALE and not wanted.stale):
+            return False
+        if row.magic == commitlog.MAGIC_BLANK:
+            return not wanted.wants_content
+        return (
+            (numbers is None or row.topic_number in numbers)
+            and (wanted.queue_id is None or row.queue_id == wanted.queue_id)
+            and (wanted.from_ms is None or row.store_timestamp_ms >= wanted.from_ms)
+            and (wanted.to_ms is None or row.store_timestamp_ms < wanted.to_ms)
+        )
+
+    def matches(self, found: Found, record: Record | None = None) -> bool:
+        """Whether a message that its columns do not rule out has the key, tag or id that is asked for."""
+        wanted = self.wanted
+        if wanted.key is None and wanted.tag is None and wanted.message_id is None:
+            return True
+        record = record or self.record(found)
+        if record is None:
+            return True
+        return (
+            (wanted.key is None or wanted.key in record.keys or wanted.key == record.unique_key)
+            and (wanted.tag is None or wanted.tag == record.tags)
+            and (wanted.message_id is None or self._has_id(record))
+        )
+
+    def _has_id(self, record: Record) -> bool:
+        asked = self.wanted.message_id
+        if asked is None or record.unique_key == asked:
+            return True
+        with suppress(ValueError):
+            return parse_offset_message_id(asked) == parse_offset_message_id(record.message_id)
+        return False
+
+    def _gap_before(self, number: int) -> Iterator[Found]:
+        """The range of files that are not there, between the one before and this one."""
+        size = self.target.file_size
+        entries = self.target.entries
+        if number == 0 or not size or not all(is_segment_name(entries[at].name) for at in (number - 1, number)):
+            return
+        begin, end = int(entries[number - 1].name) + size, int(entries[number].name)
+        if end > begin:
+            yield from self._bad(entries[number - 1], begin, end - begin, MISSING_FILE)
+
+    def _bad(self, entry: Entry, physical_offset: int, size: int, finding: str) -> Iterator[Found]:
+        row = bare_row(physical_offset, size, Verdict.UNREADABLE_RANGE)
+        if self._may_match(row, None):
+            self.bad_ranges += 1
+            yield Found(row, entry.path, 0, lambda _position, _length: b"", finding)
+
+    def _open(self, entry: Entry) -> ByteSource | None:
+        try:
+            return self.target.view.open(entry.path)
+        except UnreadableError as error:
+            self.problems.append(str(error))
+            return None
+
+    def _start(self, entry: Entry, source: ByteSource | None) -> int:
+        """Physical offset of a file's first byte: its name, else what its first record says of itself."""
+        if is_segment_name(entry.name):
+            return int(entry.name)
+        if source is not None:
+            with suppress(UnreadableError):
+                head = read_range(source, 0, _OWN_OFFSET_AT + 8)
+                if int.from_bytes(head[4:8], "big", signed=True) in MESSAGE_MAGICS and len(head) == _OWN_OFFSET_AT + 8:
+                    return max(0, int.from_bytes(head[_OWN_OFFSET_AT:], "big", signed=True))
+        return 0
+
+    def last_with_data(self) -> int:
+        """Number of the last file that holds anything; zero files behind it are only preallocated. -1 without any."""
+        for number in range(len(self.target.entries) - 1, 0, -1):
+            if self._has_data(self.target.entries[number]):
+                return number
+        return min(0, len(self.target.entries) - 1)
+
+    def _has_data(self, entry: Entry) -> bool:
+        try:
+            source = self.target.view.open(entry.path)
+        except UnreadableError:
+            return True  # to be told when its turn comes
+        try:
+            with suppress(UnreadableError):
+                return any(read_range(source, 0, _PROBE_BYTES)) or last_data_end(source, 0, source.size) > 0
+            return True
+        finally:
+            source.close()
+
+    def _options(self) -> ScanOptions:
+        """Whole-record CRCs count where the log's first record has one."""
+        for entry in self.target.entries[:1]:
+            with suppress(UnreadableError):
+                source = self.target.view.open(entry.path)
+                try:
+                    piece = Piece(source, 0, source.size, 0)
+                    return ScanOptions(record_crc=carries_record_crc([piece]), compiled=self.compiled)
+                finally:
+                    source.close()
+        return ScanOptions(compiled=self.compiled)
+
+
+@dataclass(frozen=True)
+class _RecordBytes:
+    """One record's bytes, in the place of a log."""
+
+    rules: BrokerRules
+    read_record: Callable[[int, int], bytes]
+
+    def read(self, _place: Place, start: int, length: int) -> bytes:
+        return self.read_record(start, length) if length > 0 else b""
+
+
+def _found(row: Row, path: str, file_position: int, read: Callable[[int, int], bytes]) -> Found:
+    return Found(row, path, file_position, read, FINDING_IDS.get(Verdict(row.verdict)))
+
+
+def _batch_found(batch: Batch, row: Row, entry: Entry) -> Found:
+    def read(position: int, length: int) -> bytes:
+        return batch.read(row, position, length)
+
+    return _found(row, entry.path, row.physical_offset - batch.piece.physical_offset, read)
+
+
+def _range_reader(source: ByteSource, row: Row, base: int) -> Callable[[int, int], bytes]:
+    start = row.physical_offset - base
+    return lambda position, length: read_range(source, start + position, min(length, row.size - position))
