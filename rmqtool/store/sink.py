@@ -228,6 +228,50 @@ class MemorySink:
             raise WriteError(f"{path}: no such file") from None
 
 
+class TrackingSink:
+    """A sink that knows which files were written since the last sync."""
+
+    def __init__(self, sink: FileSink) -> None:
+        self._sink = sink
+        self._written: set[str] = set()
+        self._made: set[str] = set()
+
+    def create(self, path: str, size: int) -> None:
+        self._sink.create(path, size)
+        self._written.add(path)
+        self._made.add(path)
+
+    def write_at(self, path: str, position: int, data: bytes | memoryview) -> None:
+        self._sink.write_at(path, position, data)
+        self._written.add(path)
+
+    def sync(self, path: str) -> None:
+        self._sink.sync(path)
+        self._written.discard(path)
+
+    def sync_directory(self, path: str) -> None:
+        self._sink.sync_directory(path)
+
+    def remove(self, path: str) -> None:
+        self._sink.remove(path)
+        self._written.discard(path)
+        self._made.discard(path)
+
+    def close(self) -> None:
+        self._sink.close()
+
+    def sync_written(self) -> None:
+        """Return once all files that were written, and the names of those that were made, are on the disk."""
+        for path in sorted(self._written):
+            self.sync(path)
+        parents = {path.rpartition("/")[0] for path in self._made}
+        # The directories may be new as well, each of which is a name in the one above.
+        above = {parent[:at] for parent in parents for at, letter in enumerate(parent) if letter == "/"}
+        for directory in sorted(parents | above | ({""} if parents else set())):
+            self._sink.sync_directory(directory)
+        self._made.clear()
+
+
 @contextmanager
 def _reported(path: str) -> Iterator[None]:
     try:

@@ -1,0 +1,186 @@
+"""Writes one consume queue as the broker does, out of place and ignored entries included.
+
+Broker: `ConsumeQueue#putMessagePositionInfo`, `#fillPreBlank`, `MappedFileQueue#getLastMappedFile`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rmqtool.engine.dispatch import Int64s, QueueEntries
+from rmqtool.engine.queue_files import LoadedFiles
+from rmqtool.engine.queue_unit import BATCH, PLAIN
+from rmqtool.engine.versions import BrokerRules
+from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, FILLER_UNIT, UNIT, UNIT_SIZE
+from rmqtool.store.kinds import segment_name
+from rmqtool.store.sink import FileSink
+
+_UNIT: Final = UNIT.dtype
+_LONG_MAX: Final = (1 << 63) - 1
+
+
+@dataclass(frozen=True)
+class QueueEnd:
+    """Where writing goes on; the default is a queue without files.
+
+    Attributes:
+        last_start: stream position at which the last file begins, None without files.
+        end: stream position behind the last unit.
+        physical_offset: broker's maxPhysicOffset: up to there records count as entered already.
+    """
+
+    last_start: int | None = None
+    end: int = 0
+    physical_offset: int = -1
+
+
+def queue_end(loaded: LoadedFiles, rules: BrokerRules) -> QueueEnd:
+    """The end of a queue of either kind, as the broker finds it at start (`ConsumeQueue#recover`).
+
+    In front of the first entry stands filler, and a queue that ends within it takes no record below 2 GiB any more.
+
+    Raises:
+        UnreadableError: the last unit cannot be read.
+    """
+    last = loaded.last
+    if last is None:
+        return QueueEnd()
+    with_units = next((segment for segment in reversed(loaded.segments) if loaded.length(segment)), None)
+    physical_offset = -1
+    if with_units is not None:
+        position = loaded.length(with_units) - loaded.unit_size
+        unit = loaded.read(with_units, position, loaded.unit_size)
+        begin, size = (BATCH if loaded.unit_size == BATCH_UNIT_SIZE else PLAIN).unpack(unit)[:2]
+        is_start = loaded.unit_size == BATCH_UNIT_SIZE or rules.queue_end_is_record_start
+        physical_offset = begin if is_start else begin + size
+    return QueueEnd(last.start, loaded.end, physical_offset)
+
+
+class QueueWriter:
+    """One queue of 20-byte units.
+
+    Attributes:
+        ignored: entries that were left out, as the broker does with what it takes for a repetition.
+        misplaced: entries that stand at another queue offset than their record says.
+    """
+
+    def __init__(
+        self, sink: FileSink, directory: str, file_size: int, rules: BrokerRules, end: QueueEnd | None = None
+    ) -> None:
+        """Go on at an end, or begin a queue; no file is made before the first entry.
+
+        Args:
+            directory: path of the queue in the store.
+            file_size: bytes of a full file, a multiple of 20.
+        """
+        assert file_size > 0, file_size
+        assert file_size % UNIT_SIZE == 0, file_size
+        end = end or QueueEnd()
+        self._sink = sink
+        self._directory = directory
+        self._file_size = file_size
+        self._ends_at_start = rules.queue_end_is_record_start
+        self._last_start = end.last_start
+        self._end = end.end
+        self._physical_offset = end.physical_offset
+        self.ignored = 0
+        self.misplaced = 0
+
+    @property
+    def end(self) -> QueueEnd:
+        """Where writing goes on."""
+        return QueueEnd(self._last_start, self._end, self._physical_offset)
+
+    @property
+    def last_path(self) -> str | None:
+        """The file that is written to; None before the first one is made."""
+        return None if self._last_start is None else self._path(self._last_start)
+
+    def put(self, entries: QueueEntries, tags_codes: Int64s | None = None) -> None:
+        """Enter records.
+
+        Args:
+            entries: in log order.
+            tags_codes: what stands in the units instead of the entries' own, as addresses in the extension.
+
+        Raises:
+            WriteError: the sink does not take it.
+        """
+        units = np.empty(entries.physical_offsets.size, _UNIT)
+        units["physical_offset"] = entries.physical_offsets
+        units["record_size"] = entries.record_sizes
+        units["tags_code"] = entries.tags_codes if tags_codes is None else tags_codes
+        ends = entries.physical_offsets
+        if not self._ends_at_start:
+            ends = ends + entries.record_sizes
+        queue_offsets = entries.queue_offsets
+        if ends.size > 1 and not (ends[1:] > ends[:-1]).all():
+            # Not the order of a log: what an entry raises may hide the next one, so they go one by one.
+            for index in range(ends.size):
+                one = slice(index, index + 1)
+                self._put_rising(queue_offsets[one], units[one], ends[one])
+            return
+        self._put_rising(queue_offsets, units, ends)
+
+    def _put_rising(self, queue_offsets: Int64s, units: NDArray[Any], ends: Int64s) -> None:
+        """Enter records whose ends rise: those that count as entered already are the first ones."""
+        known = int(np.searchsorted(ends, self._physical_offset, side="right"))
+        self.ignored += known
+        if known == ends.size:
+            return
+        breaks = np.flatnonzero(queue_offsets[known + 1 :] - queue_offsets[known:-1] != 1) + known + 1
+        start = known
+        for stop in [*breaks.tolist(), ends.size]:
+            self._put_run(int(queue_offsets[start]), units[start:stop], ends[start:stop])
+            start = stop
+
+    def _put_run(self, queue_offset: int, units: NDArray[Any], ends: Int64s) -> None:
+        """Enter records with consecutive queue offsets."""
+        at, count = 0, units.size
+        while at < count:
+            expected = (queue_offset + at) * UNIT_SIZE
+            if not 0 <= expected <= _LONG_MAX - self._file_size:
+                self.ignored += 1  # no file can have that name
+                at += 1
+                continue
+            last_start = self._file_for(expected)
+            if 0 < expected < self._end:
+                repeated = min(count - at, (self._end - expected) // UNIT_SIZE)
+                self.ignored += repeated
+                at += repeated
+                continue
+            room = (last_start + self._file_size - self._end) // UNIT_SIZE
+            # Queue offset 0 goes wherever the queue ends; the next one is then judged anew.
+            entered = 1 if expected == 0 < self._end else min(count - at, room)
+            if expected != self._end:
+                self.misplaced += entered
+            self._write(self._end, units[at : at + entered])
+            self._end += entered * UNIT_SIZE
+            at += entered
+            self._physical_offset = int(ends[at - 1])
+
+    def _file_for(self, expected: int) -> int:
+        """Start of the last file, a new one if there is none with room; the first of all begins with filler."""
+        if self._last_start is None:
+            self._last_start = expected - expected % self._file_size
+            self._end = expected
+            self._sink.create(self._path(self._last_start), self._file_size)
+            if expected != self._last_start:
+                filler = np.array([FILLER_UNIT], _UNIT).repeat((expected - self._last_start) // UNIT_SIZE)
+                self._write(self._last_start, filler)
+        elif self._end >= self._last_start + self._file_size:
+            self._last_start += self._file_size
+            self._end = self._last_start
+            self._sink.create(self._path(self._last_start), self._file_size)
+        return self._last_start
+
+    def _write(self, stream_position: int, units: NDArray[Any]) -> None:
+        assert self._last_start is not None
+        self._sink.write_at(self._path(self._last_start), stream_position - self._last_start, units.tobytes())
+
+    def _path(self, start: int) -> str:
+        return f"{self._directory}/{segment_name(start)}"
