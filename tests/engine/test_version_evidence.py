@@ -1,0 +1,68 @@
+"""The version that a store was used by is guessed right for every store that a real broker wrote."""
+
+from __future__ import annotations
+
+import pytest
+
+from rmqtool.engine.version_evidence import infer_version
+from rmqtool.engine.versions import parse_version
+from rmqtool.store.directory import survey
+from rmqtool.store.view import open_directory
+from tests.conftest import Unpacked
+from tests.engine.memory_view import log_file, made_store, record, segment_name
+from tests.golden_stores import broker_names, crashed_names, healthy_names
+
+LOG = f"commitlog/{segment_name(0)}"
+
+
+@pytest.mark.parametrize("name", [*healthy_names(), *crashed_names(), *broker_names()])
+def test_the_guess_has_the_writers_generation(golden: Unpacked, name: str) -> None:
+    guess = infer_version(survey(open_directory(golden(name))))
+    writer = name.removeprefix("broker-").partition("-")[0]
+    if guess.version is None:
+        # Only a store in which nothing was ever put says nothing.
+        assert name == "4.9.7-clean-empty"
+        return
+    assert parse_version(guess.version)[:2] == parse_version(writer)[:2], guess.evidence
+    assert len(guess.evidence) > 1
+
+
+def used_store(files: dict[str, bytes], properties: dict[str, str] | None = None, **fields: int) -> tuple[str, ...]:
+    raw = record(0, properties=properties or {"TAGS": "a"}, **fields)
+    made = made_store({LOG: log_file([raw], 4096), **files}, commitlog_file_size=4096)
+    guess = infer_version(made)
+    return (guess.version or "none", *guess.evidence)
+
+
+def test_an_empty_abort_speaks_for_an_old_broker() -> None:
+    assert used_store({"abort": b""})[0] == "4.9.0"
+    assert used_store({"abort": b"12345"})[0] == "5.3.4"
+    # A process id is certain, that something is missing is not.
+    assert used_store({"abort": b"12345", "rocksdbstore/CURRENT": b""})[0] == "5.5.1"
+
+
+def test_a_newer_mark_outweighs_what_an_older_broker_left() -> None:
+    found = used_store({"abort": b"", "timerwheel": b""})
+    assert found[0] == "5.3.4"
+    assert "there is a timer wheel" in found
+
+
+def test_checkpoint_fields_tell_versions_apart() -> None:
+    def checkpoint(field: int) -> dict[str, bytes]:
+        return {"checkpoint": bytes(8 * field) + (1).to_bytes(8, "big") + bytes(4096 - 8 * field - 8)}
+
+    side_store = {"rocksdbstore/CURRENT": b""}
+    assert used_store({**checkpoint(0), "abort": b""})[0] == "4.9.0"
+    assert used_store({**checkpoint(4)})[0] == "5.3.4"
+    assert used_store({**checkpoint(5), **side_store})[0] == "5.5.1"
+    assert not any("checkpoint" in sentence for sentence in used_store({"checkpoint": b"\xff" * 48}))
+
+
+def test_damage_of_every_kind_is_survived() -> None:
+    for content in (b"", b"\0" * 4096, b"\xff" * 4096, bytes(range(256)) * 16):
+        files = {LOG: content, "abort": content, "checkpoint": content, "index/20260101000000000": content}
+        infer_version(made_store(files, commitlog_file_size=4096))
+
+
+def test_nothing_tells_nothing() -> None:
+    assert infer_version(made_store({"checkpoint": b""})) == (None, ())
