@@ -1,0 +1,189 @@
+"""Opens a store for writing: a new one, or one that a broker (or this writer) left, at the true end of its log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+from rmqtool.engine.dispatch import DispatchSettings
+from rmqtool.engine.dispatcher import Dispatcher
+from rmqtool.engine.index_writer import IndexWriter, OpenIndexFile, read_index_file
+from rmqtool.engine.log_end import find_log_end
+from rmqtool.engine.open_files import OpenFiles
+from rmqtool.engine.putter import clock_ms
+from rmqtool.engine.reader import Reader, open_reader
+from rmqtool.engine.versions import BrokerRules
+from rmqtool.engine.writer import StoreWriter
+from rmqtool.engine.writer_config import WriterConfig
+from rmqtool.errors import RefusedError, UnsupportedError, WriteError
+from rmqtool.formats.checkpoint import FIELDS_SIZE, Checkpoint, parse_checkpoint
+from rmqtool.scan.blocks import last_data_end
+from rmqtool.store.directory import Store
+from rmqtool.store.hold import StoreLock
+from rmqtool.store.kinds import FileKind
+from rmqtool.store.sink import DirectorySink
+from rmqtool.store.source import read_range, reason
+
+NEW_DIRECTORIES: Final = ("consumequeue", "index", "config")
+
+
+@contextmanager
+def new_store(
+    root: Path, rules: BrokerRules, config: WriterConfig, clock: Callable[[], int] = clock_ms
+) -> Iterator[StoreWriter]:
+    """A store in a directory that is empty or does not exist; stopped cleanly at the end, like a crash on an error.
+
+    Raises:
+        RefusedError: there is something in the directory.
+        WriteError: it cannot be made.
+    """
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        if any(root.iterdir()):
+            raise RefusedError(f"{root}: not empty; a new store needs a directory of its own")
+        for name in (*config.commitlog_directories, *NEW_DIRECTORIES):
+            (root / name).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise WriteError(f"{root}: {reason(error)}") from error
+    with StoreLock(root), DirectorySink(root) as sink:
+        dispatcher = Dispatcher(sink, _dispatch_settings(rules, config), config, _index(sink, rules, config, clock), None)
+        with StoreWriter(sink, rules, config, dispatcher, None, clock=clock) as writer:
+            yield writer
+
+
+@contextmanager
+def existing_store(
+    root: Path,
+    look: Callable[[], Store],
+    rules: BrokerRules,
+    config: WriterConfig,
+    clock: Callable[[], int] = clock_ms,
+    *,
+    after_crash: bool = False,
+) -> Iterator[StoreWriter]:
+    """A store that is there, gone on with at the end of its log.
+
+    Args:
+        look: surveys the store; called once the lock is held.
+        after_crash: go on though the last stop was not clean; records that no queue has are dispatched first.
+
+    Raises:
+        RefusedError: a broker uses it, its last stop was not clean, or its end is not where queues and log agree.
+        UnsupportedError: it keeps its queues or its log in a form that is not written.
+    """
+    with ExitStack() as stack:
+        stack.enter_context(StoreLock(root))
+        store = look()
+        _require_supported(store)
+        if store.has_abort and not after_crash:
+            raise RefusedError(f"{root}: the last stop was not clean; the store must be recovered first")
+        reader = stack.enter_context(open_reader(store, rules))
+        files = stack.enter_context(OpenFiles(store.view))
+        sink = stack.enter_context(DirectorySink(root))
+        current = _last_index_file(store)
+        index = _index(sink, rules, config, clock, current)
+        dispatcher = Dispatcher(sink, _dispatch_settings(rules, config), config, index, reader)
+        end = _log_end(store, reader, files, dispatcher, after_crash=after_crash)
+        checkpoint = _checkpoint(store)
+        writer = StoreWriter(
+            sink, rules, config, dispatcher, end, checkpoint, was_abnormal=store.has_abort, clock=clock
+        )
+        yield stack.enter_context(writer)
+
+
+def config_of(store: Store, config: WriterConfig) -> WriterConfig:
+    """The settings with the sizes that a store's files have."""
+    from dataclasses import replace
+
+    sizes = {
+        "commitlog_file_size": store.commitlog_file_size,
+        "consumequeue_file_size": store.consumequeue_file_size,
+        "extension_file_size": store.extension_file_size,
+        "batch_file_size": store.batch_file_size,
+        "index_slot_count": store.index_slot_count,
+        "index_entry_count": store.index_entry_count,
+        "commitlog_directories": tuple(sorted({segment.path.rpartition("/")[0] for segment in store.commitlog})),
+        "extension": bool(store.extensions),
+    }
+    return replace(config, **{name: value for name, value in sizes.items() if value})  # type: ignore[arg-type]
+
+
+def _dispatch_settings(rules: BrokerRules, config: WriterConfig) -> DispatchSettings:
+    topics = frozenset(topic.encode() for topic in config.batch_topics)
+    return DispatchSettings(rules, config.multi_dispatch, config.lmq, topics)
+
+
+def _index(
+    sink: DirectorySink,
+    rules: BrokerRules,
+    config: WriterConfig,
+    clock: Callable[[], int],
+    current: OpenIndexFile | None = None,
+) -> IndexWriter | None:
+    if not config.index:
+        return None
+    return IndexWriter(sink, config.index_slot_count, config.index_entry_count, rules, clock, current)
+
+
+def _require_supported(store: Store) -> None:
+    for kind in (FileKind.CONSUMEQUEUE_ROCKSDB, FileKind.DLEDGER):
+        if store.files.get(kind):
+            raise UnsupportedError(f"{store.view.label}: {kind.value} found; such a store cannot be written")
+
+
+def _log_end(
+    store: Store, reader: Reader, files: OpenFiles, dispatcher: Dispatcher, *, after_crash: bool
+) -> int | None:
+    if not store.commitlog:
+        return None
+    known = [
+        (unit.physical_offset, unit.record_size)
+        for name in reader.queues()
+        if (queue := reader.queue(*name)).max_queue_offset > queue.min_queue_offset
+        and (unit := queue.unit_at(queue.max_queue_offset - 1)) is not None
+    ]
+    end = find_log_end(store.commitlog, files, known)
+    where = f"{store.view.label}: the log's end"
+    if not end.is_exact:
+        raise RefusedError(f"{where} is not clear ({end.reason}); the store must be recovered first")
+    dispatched = max((start + size for start, size in known), default=store.commitlog[0].start)
+    for segment in store.commitlog:
+        if segment.end <= end.physical_offset:
+            continue
+        behind = max(0, end.physical_offset - segment.start)
+        source = store.view.open(segment.path)
+        try:
+            if last_data_end(source, behind, segment.size) != behind:
+                raise RefusedError(f"{where} is at {end.physical_offset}, but bytes lie behind it; recover the store first")
+            if after_crash and segment.start <= dispatched < end.physical_offset:
+                first = dispatched - segment.start
+                dispatcher.dispatch(dispatched, read_range(source, first, end.physical_offset - dispatched))
+        finally:
+            source.close()
+    if dispatched < end.physical_offset and not after_crash:
+        raise RefusedError(f"{where} is at {end.physical_offset}, but the queues end at {dispatched}; recover the store first")
+    return end.physical_offset
+
+
+def _last_index_file(store: Store) -> OpenIndexFile | None:
+    if not store.index_files or not store.index_slot_count:
+        return None
+    last = store.index_files[-1]
+    source = store.view.open(last.path)
+    try:
+        return read_index_file(last.path, source, store.index_slot_count)
+    finally:
+        source.close()
+
+
+def _checkpoint(store: Store) -> Checkpoint:
+    entry = store.first(FileKind.CHECKPOINT)
+    if entry is None:
+        return Checkpoint()
+    source = store.view.open(entry.path)
+    try:
+        return parse_checkpoint(read_range(source, 0, FIELDS_SIZE))
+    finally:
+        source.close()

@@ -1,0 +1,162 @@
+"""A store that is written to: log, queues, index, checkpoint, abort and lock, from its opening to a clean stop or a crash.
+
+Broker: `DefaultMessageStore#load`, `#start`, `#shutdown`; `StoreCheckpoint#flush`; the flush services.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from types import TracebackType
+from typing import Final, Self
+
+from rmqtool.engine.dispatcher import Dispatcher
+from rmqtool.engine.log_writer import LogWriter
+from rmqtool.engine.message import Message, MessageBatch
+from rmqtool.engine.put_status import PutResult
+from rmqtool.engine.putter import Putter, clock_ms
+from rmqtool.engine.versions import BrokerRules
+from rmqtool.engine.writer_config import WriterConfig
+from rmqtool.formats.abort import build_abort
+from rmqtool.formats.checkpoint import FILE_SIZE, Checkpoint, build_checkpoint
+from rmqtool.store.sink import FileSink
+
+ABORT: Final = "abort"
+ABORT_BACKUP: Final = "abort.bak"
+CHECKPOINT: Final = "checkpoint"
+SYNC_INTERVAL_MS: Final = 500
+"""Without synchronous flush the log goes to the disk this often (flushIntervalCommitLog)."""
+
+
+class StoreWriter:
+    """A store under the broker's lock, which the caller holds. Puts are reported as safe by `sync` only.
+
+    Args:
+        log_end: physical offset at which the log goes on; None for a store without a log file.
+        checkpoint: as it was found.
+        was_abnormal: the last stop was no clean one; then `abort` stays, and so do the checkpoint's times.
+    """
+
+    def __init__(
+        self,
+        sink: FileSink,
+        rules: BrokerRules,
+        config: WriterConfig,
+        dispatcher: Dispatcher,
+        log_end: int | None,
+        checkpoint: Checkpoint | None = None,
+        *,
+        was_abnormal: bool = False,
+        clock: Callable[[], int] = clock_ms,
+    ) -> None:
+        self._sink = sink
+        self._rules = rules
+        self._config = config
+        self._dispatcher = dispatcher
+        self._checkpoint = checkpoint or Checkpoint()
+        self._keeps_abort = was_abnormal
+        self._dispatches = True
+        self._clock = clock
+        self._last_store_timestamp_ms = 0
+        self._synced_at_ms = clock()
+        self._log = LogWriter(sink, config.commitlog_directories, config.commitlog_file_size, self._written, log_end)
+        self._putter = Putter(self._log, rules, config, dispatcher.next_queue_offset, clock)
+        self._is_open = True
+        self._begin()
+
+    @property
+    def log_end(self) -> int:
+        """Physical offset behind the last record."""
+        return self._log.end
+
+    def put(self, message: Message | MessageBatch) -> PutResult:
+        """Put a message or a batch.
+
+        Raises:
+            WriteError: the disk does not take it; the store is left as a crashed one.
+        """
+        result = self._putter.put_batch(message) if isinstance(message, MessageBatch) else self._putter.put(message)
+        if result.is_written:
+            self._last_store_timestamp_ms = result.store_timestamp_ms
+            if self._config.synchronous_flush:
+                self._log.sync()
+        return result
+
+    def stop_dispatch(self) -> None:
+        """From now on records reach no queue and no index, as if the broker were killed before it dispatched them."""
+        self._log.write_out()
+        self._dispatches = False
+
+    def write_out(self) -> None:
+        """Hand everything that was put to the operating system: it survives the end of this process."""
+        self._log.write_out()
+
+    def sync(self) -> None:
+        """Return once everything that was put is on the disk: it survives the end of the machine."""
+        self._log.sync()
+        self._dispatcher.sync()
+        self._note_times()
+        self._write_checkpoint()
+        self._synced_at_ms = self._clock()
+
+    def sync_if_due(self) -> None:
+        """`sync`, if the last one is long enough ago."""
+        if self._clock() - self._synced_at_ms >= SYNC_INTERVAL_MS:
+            self.sync()
+
+    def close(self, *, crash: bool = False) -> None:
+        """Stop.
+
+        Args:
+            crash: leave the files as a killed broker would: `abort`, the file made in advance, an old checkpoint.
+        """
+        if not self._is_open:
+            return
+        self._is_open = False
+        self._log.write_out()
+        self._dispatcher.finish(clean=not crash)
+        if not crash:
+            self.sync()
+            self._log.drop_preallocated()
+            if not self._keeps_abort:
+                self._sink.remove(ABORT)
+            self._sink.sync_directory("")
+        self._sink.close()
+
+    def _begin(self) -> None:
+        self._sink.create(CHECKPOINT, FILE_SIZE)
+        if not self._keeps_abort:
+            self._sink.create(ABORT, 0)
+            self._sink.write_at(ABORT, 0, build_abort(os.getpid() if self._rules.abort_holds_process_id else None))
+            if self._rules.abort_holds_process_id:
+                # The broker writes the pid through a routine that first keeps a copy of the (empty) file.
+                self._sink.create(ABORT_BACKUP, 0)
+        self._sink.sync_directory("")
+
+    def _written(self, physical_offset: int, block: bytes) -> None:
+        if self._dispatches:
+            self._dispatcher.dispatch(physical_offset, block)
+
+    def _note_times(self) -> None:
+        found = self._checkpoint
+        dispatcher = self._dispatcher
+        index = dispatcher.index
+        offset = dispatcher.last_physical_offset or found.consumequeue_physical_offset
+        self._checkpoint = Checkpoint(
+            commitlog_timestamp_ms=self._last_store_timestamp_ms or found.commitlog_timestamp_ms,
+            consumequeue_timestamp_ms=dispatcher.last_store_timestamp_ms or found.consumequeue_timestamp_ms,
+            index_timestamp_ms=(index.full_timestamp_ms if index else None) or found.index_timestamp_ms,
+            master_flushed_offset=found.master_flushed_offset,
+            confirm_physical_offset=found.confirm_physical_offset,
+            consumequeue_physical_offset=offset if self._rules.checkpoint_after_queue_flush else found.consumequeue_physical_offset,
+        )
+
+    def _write_checkpoint(self) -> None:
+        self._sink.write_at(CHECKPOINT, 0, build_checkpoint(self._checkpoint))
+        self._sink.sync(CHECKPOINT)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close(crash=kind is not None)
