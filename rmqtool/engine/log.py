@@ -10,6 +10,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Final
 
+from rmqtool.engine.loaded_segments import loaded_segments
 from rmqtool.engine.open_files import OpenFiles
 from rmqtool.engine.versions import BrokerRules
 from rmqtool.formats import commitlog, system_flag
@@ -39,8 +40,8 @@ class Log:
 
     def __init__(self, store: Store, rules: BrokerRules, files: OpenFiles, end: int | None = None) -> None:
         self.rules = rules
-        self.segments: tuple[Segment, ...] = store.commitlog
         self.file_size: int = store.commitlog_file_size
+        self.segments: tuple[Segment, ...] = loaded_segments(store.commitlog, self.file_size, rules)
         self.end: int = end if end is not None else self._last_end()
         self._files = files
         self._starts = [segment.start for segment in self.segments]

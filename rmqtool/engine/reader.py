@@ -6,11 +6,13 @@ would change is for the room `forecast` to say.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
 from rmqtool.engine.batch_queue import BatchQueue
 from rmqtool.engine.extension import QueueExtension
+from rmqtool.engine.loaded_segments import loaded_segments
 from rmqtool.engine.log import Log
 from rmqtool.engine.open_files import OpenFiles
 from rmqtool.engine.pull import GetMessageResult, PullLimits, pull
@@ -22,7 +24,7 @@ from rmqtool.engine.tag_filter import parse_tag_filter
 from rmqtool.engine.versions import BrokerRules
 from rmqtool.errors import UnsupportedError, UsageError
 from rmqtool.formats.message_id import parse_offset_message_id
-from rmqtool.store.directory import Store
+from rmqtool.store.directory import QueueFiles, Store
 from rmqtool.store.kinds import FileKind
 
 DEFAULT_LIMITS = PullLimits()
@@ -155,8 +157,9 @@ class Reader:
     def _load(self, topic: str, queue_id: int) -> FileQueue | BatchQueue:
         name = (topic, queue_id)
         if name in self.store.batch_queues and self.rules.batch_queues and name not in self.store.queues:
-            found = self.store.batch_queues[name]
-            return BatchQueue(topic, queue_id, found, self.store.batch_file_size, self._files, self.log.minimum)
+            size = self.store.batch_file_size
+            found = self._loaded(self.store.batch_queues[name], size)
+            return BatchQueue(topic, queue_id, found, size, self._files, self.log.minimum)
         if name not in self.store.queues and self.store.queue_kind == "rocksdb":
             raise UnsupportedError("the consume queues are kept in RocksDB, which is not read")
         extension = None
@@ -165,13 +168,18 @@ class Reader:
         return FileQueue(
             topic,
             queue_id,
-            self.store.queues.get(name),
+            self._loaded(self.store.queues.get(name), self.store.consumequeue_file_size),
             self.store.consumequeue_file_size,
             self._files,
             self.rules,
             self.log.minimum,
             extension,
         )
+
+    def _loaded(self, found: QueueFiles | None, file_size: int) -> QueueFiles | None:
+        if found is None:
+            return None
+        return replace(found, segments=loaded_segments(found.segments, file_size, self.rules))
 
     def _corrected(self, asked: int, suggested: int) -> int:
         return asked if self._is_slave else suggested

@@ -108,6 +108,16 @@ def test_a_queue_that_begins_later_begins_where_its_files_do() -> None:
     assert loaded([(3, full(0))], version="4.9.8").min_queue_offset == 30
 
 
+@pytest.mark.parametrize(("version", "maximum"), [("4.4.0", 10), ("4.9.2", 10), ("4.9.3", 30), ("5.5.1", 30)])
+def test_lenient_brokers_leave_a_file_of_another_size_and_all_later_ones_out(version: str, maximum: int) -> None:
+    content = {f"commitlog/{segment_name(0)}": log_file([], 100)}
+    for number in range(3):
+        content[f"consumequeue/T/0/{segment_name(number * 200)}"] = queue_file(full(number * 100), 200)
+    content[f"consumequeue/T/0/{segment_name(200)}"] += b"x"
+    store = made_store(content, commitlog_file_size=100, consumequeue_file_size=200)
+    assert open_reader(store, rules_for(version)).queue("T", 0).max_queue_offset == maximum
+
+
 class CountingView(DirectoryView):
     """Counts the bytes that are read."""
 
