@@ -250,7 +250,7 @@ class Walk:
     def _where_it_goes_on(self, position: int, row: Row) -> int | None:
         """Where the log goes on behind a bad record."""
         size, start = self.piece.source.size, position + 1
-        if row.verdict in KEEPS_ITS_LENGTH or row.verdict == Verdict.UNREADABLE_RANGE:
+        if (row.verdict in KEEPS_ITS_LENGTH and _is_whole(row)) or row.verdict == Verdict.UNREADABLE_RANGE:
             claimed_end = position + row.size
             if row.size >= commitlog.RECORD_SIZE_MIN and claimed_end < size and self._continues(row, claimed_end):
                 return claimed_end

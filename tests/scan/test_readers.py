@@ -1,0 +1,135 @@
+"""Both readers say the same of random records and of random damage, and what they say is right."""
+
+from __future__ import annotations
+
+import zlib
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rmqtool.formats import commitlog
+from rmqtool.formats.java_text import decode_java_utf8
+from rmqtool.formats.properties import decode_properties, split_properties
+from rmqtool.formats.record_crc import masked_crc, record_crc_matches
+from rmqtool.formats.tags import parse_delay_levels, tags_code
+from rmqtool.scan.compiled import CompiledReader
+from rmqtool.scan.plain import PlainReader
+from rmqtool.scan.rules import Verdict
+from tests.scan.logs import LogBytes, Message, Scanned, expected_row, log_bytes, numbered, records_of, scan
+from tests.scan.strategies import Damaged, block_sizes, damaged_logs, logs
+
+SLOW = settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+DELAYS_MS = parse_delay_levels()
+
+
+def _both(log: LogBytes, **options: object) -> Scanned:
+    plain = scan(log, PlainReader, **options)
+    compiled = scan(log, CompiledReader, **options)
+    assert plain == compiled
+    return plain
+
+
+def _is_good(raw: bytes, *, record_crc: bool) -> bool:
+    fields = commitlog.parse_message(raw)
+    try:
+        tags_code(decode_java_utf8(fields.topic), decode_properties(fields.properties), 0, DELAYS_MS)
+    except ValueError:
+        return False
+    return not record_crc or record_crc_matches(raw) is not False
+
+
+@SLOW
+@given(log=logs(), block_size=block_sizes, record_crc=st.booleans(), more_follows=st.booleans())
+def test_random_records_come_out_as_they_are_declared(
+    log: LogBytes, block_size: int, *, record_crc: bool, more_follows: bool
+) -> None:
+    found = _both(log, block_size=block_size, record_crc=record_crc, more_follows=more_follows)
+    good = {row.physical_offset: row for row in found.good()}
+    for physical_offset, raw in records_of(log):
+        if not _is_good(raw, record_crc=record_crc):
+            assert physical_offset not in good
+            continue
+        row = good.pop(physical_offset)
+        assert expected_row(raw, physical_offset).items() <= row._asdict().items()
+        fields = commitlog.parse_message(raw)
+        assert found.topics[row.topic_number] == fields.topic
+        properties = decode_properties(fields.properties)
+        assert row.tags_code == tags_code(
+            decode_java_utf8(fields.topic), properties, fields.store_timestamp_ms, DELAYS_MS
+        )
+        texts = dict(split_properties(fields.properties))
+        for name, at, length in (
+            (b"TAGS", row.tags_position, row.tags_length),
+            (b"KEYS", row.keys_position, row.keys_length),
+            (b"UNIQ_KEY", row.unique_key_position, row.unique_key_length),
+        ):
+            assert (raw[at : at + length] if length >= 0 else None) == texts.get(name)
+        names = set(texts)
+        assert row.features == ({b"INNER_MULTI_DISPATCH", b"INNER_MULTI_QUEUE_OFFSET"} <= names) + 2 * (
+            {b"INNER_NUM", b"INNER_BASE"} <= names
+        )
+    assert good == {}
+
+
+@SLOW
+@given(damaged=damaged_logs(), block_size=block_sizes, more_follows=st.booleans())
+def test_random_damage_is_seen_alike_and_hides_no_intact_record(
+    damaged: Damaged, block_size: int, *, more_follows: bool
+) -> None:
+    log = damaged.log
+    found = _both(log, block_size=block_size, more_follows=more_follows)
+    rows = {row.physical_offset: row for row in found.rows}
+    for start, end in damaged.intact():
+        row = rows.get(log.physical_offset + start)
+        assert row is not None, f"the record at {start} is not found"
+        # A flipped store time can make what follows look older than it.
+        assert row.verdict in (Verdict.GOOD, Verdict.STALE)
+        assert row.size == end - start
+    for row in found.good():
+        start = row.physical_offset - log.physical_offset
+        fields = commitlog.parse_message(log.content[start : start + row.size])
+        assert not fields.body or masked_crc(fields.body) == fields.body_crc
+        assert fields.physical_offset == row.physical_offset
+
+
+@SLOW
+@given(data=st.data())
+def test_random_bytes_are_no_records(data: st.DataObject) -> None:
+    raw = data.draw(st.binary(max_size=3000))
+    found = _both(LogBytes(raw, (), 0))
+    assert found.good() == []
+
+
+@SLOW
+@given(
+    first=st.integers(-(1 << 31), (1 << 31) - 1),
+    at=st.sampled_from((0, 84)),
+    which=st.integers(0, 4),
+    block_size=block_sizes,
+)
+def test_a_length_field_may_say_anything(first: int, at: int, which: int, block_size: int) -> None:
+    log = log_bytes(numbered(5))
+    start = log.spans[which][0]
+    found = _both(log.patched(start + at, first.to_bytes(4, "big", signed=True)), block_size=block_size)
+    intact = [begin for number, (begin, _) in enumerate(log.spans) if number != which]
+    assert set(intact) <= set(found.good_places())
+
+
+def test_a_glued_record_crc_is_checked_by_both() -> None:
+    log = log_bytes([Message(properties=b"TAGS\x01TagA")] * 2, with_record_crc=True)
+    assert _both(log, record_crc=True).bad() == []
+    broken = log.patched(20, b"\x01")  # queue offset: in no checksum but this one
+    assert [verdict for verdict, _, _ in _both(broken, record_crc=True).bad()] == [Verdict.RECORD_CRC_MISMATCH]
+    assert _both(broken).bad() == []
+
+
+def test_topics_by_the_hundred_keep_their_numbers() -> None:
+    messages = [Message(topic=b"Topic-%d-%s" % (number % 700, b"x" * (number % 50))) for number in range(2000)]
+    found = _both(log_bytes(messages))
+    assert [found.topics[row.topic_number] for row in found.good()] == [message.topic for message in messages]
+
+
+def test_a_checksum_is_the_same_from_every_function() -> None:
+    log = log_bytes([Message(body=bytes(range(256)) * 40)])
+    (row,) = _both(log).good()
+    assert row.computed_crc == zlib.crc32(bytes(range(256)) * 40) & 0x7FFFFFFF
