@@ -60,7 +60,9 @@ class WholeBroker:
 
     def query(self, topic: str, key: str, count: int = 64) -> list[Answer]:
         """The messages that the client finds by a key of KEYS; a unique key is looked up with `view`."""
-        return [_decoded(message) for message in self.program.ask("query", topic=topic, key=key, count=count)["messages"]]
+        return [
+            _decoded(message) for message in self.program.ask("query", topic=topic, key=key, count=count)["messages"]
+        ]
 
     def send(self, topic: str, queue_id: int, body: bytes, properties: Mapping[str, str] | None = None) -> Answer:
         """`{"status", "queueOffset", "uniqueKey", "messageId"}`."""

@@ -64,7 +64,7 @@ final class Lookup {
     private JsonArray row(String topic, String key, String type) throws Exception {
         JsonObject further = query(topic, key, type, MOST, 0, Long.MAX_VALUE);
         JsonElement served = further.remove("served");
-        if (further.has("indexed") && further.get("indexed").equals(served)) {
+        if (further.has("indexed") && sorted(further.getAsJsonArray("indexed")).equals(served)) {
             further.remove("indexed");
         }
         if (type != null) {
@@ -77,7 +77,7 @@ final class Lookup {
         return row;
     }
 
-    /** "served": physical offsets of what could be read; "indexed": what the index answered; or "error". */
+    /** "served": physical offsets of what could be read; "indexed": what the index says, newest first; or "error". */
     JsonObject query(String topic, String key, String type, int count, long begin, long end) throws Exception {
         if (type != null && !typed) {
             throw new UnsupportedOperationException("this version has no typed queries");
@@ -128,7 +128,13 @@ final class Lookup {
             ? Reflect.call(index, "queryOffset", topic, key, count, begin, end)
             : Reflect.call(index, "queryOffset", topic, key, count, begin, end, type);
         JsonArray places = new JsonArray();
-        ((List<?>) Reflect.call(result, "getPhyOffsets")).stream().map(Long.class::cast).sorted().forEach(places::add);
+        ((List<?>) Reflect.call(result, "getPhyOffsets")).stream().map(Long.class::cast).forEach(places::add);
         return places;
+    }
+
+    private static JsonArray sorted(JsonArray places) {
+        JsonArray sorted = new JsonArray();
+        places.asList().stream().map(JsonElement::getAsLong).sorted().forEach(sorted::add);
+        return sorted;
     }
 }

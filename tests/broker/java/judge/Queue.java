@@ -2,8 +2,8 @@ package judge;
 
 import com.google.gson.JsonArray;
 import com.google.gson.JsonObject;
-import java.lang.reflect.Method;
 import java.util.ArrayList;
+import java.util.Base64;
 import java.util.List;
 import java.util.Map;
 import org.apache.rocketmq.store.*;
@@ -55,25 +55,16 @@ final class Queue {
     /** The unit of this queue offset, or null. */
     Unit unit(long queueOffset) throws Exception {
         Object queue = store.findConsumeQueue(topic, queueId);
-        Method get = Reflect.method(queue.getClass(), "get", 1);
-        Unit unit = new Unit();
-        if (get != null) {
-            Object found = Reflect.invoke(get, queue, queueOffset);
-            if (found == null) {
-                return null;
-            }
-            unit.physicalOffset = ((Number) Reflect.call(found, "getPos")).longValue();
-            unit.size = ((Number) Reflect.call(found, "getSize")).intValue();
-            unit.tagsCode = ((Number) Reflect.call(found, "getTagsCode")).longValue();
-            unit.firstQueueOffset = ((Number) Reflect.call(found, "getQueueOffset")).longValue();
-            unit.messageCount = ((Number) Reflect.call(found, "getBatchNum")).intValue();
-            unit.extension = Reflect.call(found, "getCqExtUnit");
-            return unit;
-        }
+        return Reflect.has(queue, "isExtAddr", 1) ? storedUnit(queue, queueOffset) : describedUnit(queue, queueOffset);
+    }
+
+    /** As the bytes of the plain queue say it: of an extension unit the address, not what stands there. */
+    private static Unit storedUnit(Object queue, long queueOffset) throws Exception {
         SelectMappedBufferResult buffer = (SelectMappedBufferResult) Reflect.call(queue, "getIndexBuffer", queueOffset);
         if (buffer == null) {
             return null;
         }
+        Unit unit = new Unit();
         try {
             unit.physicalOffset = buffer.getByteBuffer().getLong();
             unit.size = buffer.getByteBuffer().getInt();
@@ -85,6 +76,21 @@ final class Queue {
         if ((Boolean) Reflect.call(queue, "isExtAddr", unit.tagsCode)) {
             unit.extension = Reflect.call(queue, "getExt", unit.tagsCode);
         }
+        return unit;
+    }
+
+    /** As the queues of 5.x describe it: batch queues and those in RocksDB. */
+    private static Unit describedUnit(Object queue, long queueOffset) throws Exception {
+        Object found = Reflect.call(queue, "get", queueOffset);
+        if (found == null) {
+            return null;
+        }
+        Unit unit = new Unit();
+        unit.physicalOffset = ((Number) Reflect.call(found, "getPos")).longValue();
+        unit.size = ((Number) Reflect.call(found, "getSize")).intValue();
+        unit.tagsCode = ((Number) Reflect.call(found, "getTagsCode")).longValue();
+        unit.firstQueueOffset = ((Number) Reflect.call(found, "getQueueOffset")).longValue();
+        unit.messageCount = ((Number) Reflect.call(found, "getBatchNum")).intValue();
         return unit;
     }
 
@@ -112,6 +118,8 @@ final class Queue {
                 ext.addProperty("size", (Number) Reflect.call(extension, "getSize"));
                 ext.addProperty("tagsCode", (Number) Reflect.call(extension, "getTagsCode"));
                 ext.addProperty("msgStoreTime", (Number) Reflect.call(extension, "getMsgStoreTime"));
+                byte[] bits = (byte[]) Reflect.call(extension, "getFilterBitMap");
+                ext.addProperty("bitMap", bits == null ? null : Base64.getEncoder().encodeToString(bits));
                 further.add("ext", ext);
             }
             return further;

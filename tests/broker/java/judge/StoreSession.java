@@ -182,9 +182,8 @@ final class StoreSession {
         offsets.addProperty("max", store.getMaxPhyOffset());
         offsets.addProperty("confirm", store.getConfirmOffset());
         offsets.addProperty("dispatchBehindBytes", store.dispatchBehindBytes());
-        if (Reflect.has(store, "getFlushedWhere", 0)) {
-            offsets.addProperty("flushed", (Number) Reflect.call(store, "getFlushedWhere"));
-        }
+        Object files = Reflect.field(store.getCommitLog(), "mappedFileQueue");
+        offsets.addProperty("flushed", (Number) Reflect.call(files, "getFlushedWhere"));
         return offsets;
     }
 

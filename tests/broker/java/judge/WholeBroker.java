@@ -20,12 +20,14 @@ import org.apache.rocketmq.client.consumer.PullStatus;
 import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.common.MQVersion;
 import org.apache.rocketmq.common.TopicConfig;
 import org.apache.rocketmq.common.message.*;
 import org.apache.rocketmq.common.namesrv.NamesrvConfig;
 import org.apache.rocketmq.namesrv.NamesrvController;
 import org.apache.rocketmq.remoting.netty.NettyClientConfig;
 import org.apache.rocketmq.remoting.netty.NettyServerConfig;
+import org.apache.rocketmq.remoting.protocol.RemotingCommand;
 
 /** Name server, broker and client in one process on loopback: a store as producers and consumers see it. */
 public final class WholeBroker {
@@ -39,6 +41,8 @@ public final class WholeBroker {
     private String address;
 
     public static void main(String[] arguments) throws Exception {
+        // As BrokerStartup does: a name server takes no topics from a broker that does not say its version.
+        System.setProperty(RemotingCommand.REMOTING_VERSION_KEY, Integer.toString(MQVersion.CURRENT_VERSION));
         Protocol.serve(new WholeBroker()::answer);
     }
 
@@ -173,11 +177,9 @@ public final class WholeBroker {
         return answer;
     }
 
+    /** The broker only: the others hold nothing that a later start could see, and end with the process. */
     private JsonObject stop() {
-        consumer.shutdown();
-        producer.shutdown();
         broker.shutdown();
-        nameServer.shutdown();
         return new JsonObject();
     }
 
