@@ -97,6 +97,10 @@ class BatchQueue:
             for unit in self._raw_units(segment, position)
         )
 
+    def unit_at(self, queue_offset: int) -> QueueUnit | None:
+        """The unit that holds a queue offset; None where the broker gives none."""
+        return next(self.units_from(queue_offset) or iter(()), None)
+
     def next_file_queue_offset(self, queue_offset: int) -> int:  # noqa: ARG002 - part of what every queue answers
         """Always 0: the broker does not know it for this kind of queue (`BatchConsumeQueue#rollNextFile`)."""
         return 0

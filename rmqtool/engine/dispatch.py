@@ -15,7 +15,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rmqtool.engine.versions import BrokerRules, MultiDispatch
+from rmqtool.engine.algorithms import MultiDispatch
+from rmqtool.engine.versions import BrokerRules
 from rmqtool.formats import commitlog, system_flag
 from rmqtool.formats.properties import (
     INNER_BASE,

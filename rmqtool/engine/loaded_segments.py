@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from itertools import takewhile
 
-from rmqtool.engine.versions import BrokerRules, SizeMismatch
+from rmqtool.engine.algorithms import SizeMismatch
+from rmqtool.engine.versions import BrokerRules
 from rmqtool.store.directory import Segment
 
 

@@ -11,11 +11,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from rmqtool.engine.algorithms import MultiDispatch
 from rmqtool.engine.encoder import without_record_crc
 from rmqtool.engine.message import Message
 from rmqtool.engine.properties_text import SENT_ANEW, decode_map, encode_map, hash_map_order
 from rmqtool.engine.put_checks import delay_level
-from rmqtool.engine.versions import BrokerRules, MultiDispatch
+from rmqtool.engine.versions import BrokerRules
 from rmqtool.engine.writer_config import WriterConfig
 from rmqtool.formats import properties as names
 from rmqtool.formats import system_flag

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from rmqtool.engine.algorithms import BatchProperties
 from rmqtool.engine.encoder import encode_record, host_flags, record_size
 from rmqtool.engine.log_writer import LogWriter
 from rmqtool.engine.message import Message, MessageBatch
@@ -16,7 +17,7 @@ from rmqtool.engine.preparation import Prepared, further_queues, prepare, sent_t
 from rmqtool.engine.properties_text import encode_map
 from rmqtool.engine.put_checks import batch_refusal, refusal, size_refusal
 from rmqtool.engine.put_status import AppendStatus, PutResult, PutStatus
-from rmqtool.engine.versions import BatchProperties, BrokerRules
+from rmqtool.engine.versions import BrokerRules
 from rmqtool.engine.writer_config import WriterConfig
 from rmqtool.formats import properties as names
 from rmqtool.formats import system_flag

@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Final
 
+from rmqtool.engine.algorithms import MinOffsetSearch
 from rmqtool.engine.extension import QueueExtension
 from rmqtool.engine.open_files import OpenFiles
 from rmqtool.engine.queue_files import LoadedFiles
 from rmqtool.engine.queue_unit import PLAIN, QueueUnit, valid_unit_count
-from rmqtool.engine.versions import BrokerRules, MinOffsetSearch
+from rmqtool.engine.versions import BrokerRules
 from rmqtool.formats.consumequeue import UNIT_SIZE, is_extension_address
 from rmqtool.store.directory import QueueFiles, Segment
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from rmqtool.engine.algorithms import MinOffsetSearch
 from rmqtool.engine.open_files import OpenFiles
 from rmqtool.engine.queue_files import FILES_EXAMINED
 from rmqtool.engine.queue_unit import PLAIN, valid_unit_count
-from rmqtool.engine.versions import BrokerRules, MinOffsetSearch
+from rmqtool.engine.versions import BrokerRules
 from rmqtool.formats.consumequeue import UNIT_SIZE
 from rmqtool.store.directory import QueueFiles, Segment
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from enum import Enum
 
+from rmqtool.engine.algorithms import TimeLookup
 from rmqtool.engine.batch_queue import BatchQueue
 from rmqtool.engine.log import Log
 from rmqtool.engine.queue import FileQueue
-from rmqtool.engine.versions import BrokerRules, TimeLookup
+from rmqtool.engine.versions import BrokerRules
 from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, UNIT_SIZE
 from rmqtool.store.directory import Segment
 

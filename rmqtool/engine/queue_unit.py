@@ -62,6 +62,9 @@ class Queue(Protocol):
     def units_from(self, queue_offset: int) -> Iterator[QueueUnit] | None:
         """Units from this offset to the end of the one file it lies in; None where nothing can be read there."""
 
+    def unit_at(self, queue_offset: int) -> QueueUnit | None:
+        """The unit that holds this offset; None where nothing can be read there."""
+
     def next_file_queue_offset(self, queue_offset: int) -> int:
         """First queue offset of the file behind the one that holds this offset."""
 

@@ -12,8 +12,9 @@ from functools import cached_property
 from struct import Struct
 from typing import Final
 
+from rmqtool.engine.algorithms import PropertyDecoder
 from rmqtool.engine.log import Log, Place
-from rmqtool.engine.versions import BrokerRules, PropertyDecoder
+from rmqtool.engine.versions import BrokerRules
 from rmqtool.formats import commitlog, properties, system_flag
 from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.formats.layout import fields_of

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
+from rmqtool.engine.algorithms import MultiDispatch
 from rmqtool.engine.log import Log
 from rmqtool.engine.open_files import OpenFiles
 from rmqtool.engine.query import IndexFile
 from rmqtool.engine.record import Record, read_record
-from rmqtool.engine.versions import NEWEST, SUPPORTED, BrokerRules, MultiDispatch, rules_for
+from rmqtool.engine.versions import NEWEST, SUPPORTED, BrokerRules, rules_for
 from rmqtool.errors import UnreadableError
 from rmqtool.formats import index, properties, system_flag
 from rmqtool.formats.abort import parse_abort

@@ -8,12 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from rmqtool.engine.algorithms import TimeLookup
 from rmqtool.engine.pull import GetMessageResult
 from rmqtool.engine.queue import FileQueue
 from rmqtool.engine.queue_time import Boundary
 from rmqtool.engine.reader import Reader, open_reader
 from rmqtool.engine.stored_message import StoredMessage
-from rmqtool.engine.versions import TimeLookup, rules_for
+from rmqtool.engine.versions import rules_for
 from rmqtool.store.directory import Settings, survey
 from rmqtool.store.view import open_directory
 from tests.golden_stores import Queue, Row, Served, manifest

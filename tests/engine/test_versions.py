@@ -7,19 +7,8 @@ from dataclasses import fields
 
 import pytest
 
-from rmqtool.engine.versions import (
-    NEWEST,
-    RANGES,
-    SUPPORTED,
-    AbnormalStart,
-    MinOffsetSearch,
-    NormalStart,
-    ReputStart,
-    SizeMismatch,
-    TimeLookup,
-    parse_version,
-    rules_for,
-)
+from rmqtool.engine.algorithms import AbnormalStart, MinOffsetSearch, NormalStart, ReputStart, SizeMismatch, TimeLookup
+from rmqtool.engine.versions import NEWEST, RANGES, SUPPORTED, parse_version, rules_for
 from rmqtool.errors import UsageError
 
 
