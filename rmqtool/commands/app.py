@@ -27,6 +27,10 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "info": ("rmqtool.commands.info:info", "One screen: what a store holds, how it stopped, what to do next."),
     "dump": ("rmqtool.commands.dump:dump", "Records of a store, a directory or a single file of any kind."),
     "get": ("rmqtool.commands.get:get", "Messages as the broker finds them: by offset, id, key or time."),
+    "append": (
+        "rmqtool.commands.append:append",
+        "Test messages through the full writer, into a store that no broker uses.",
+    ),
     "formats": ("rmqtool.commands.formats:formats", "The declared layouts of every file, field by field."),
 }
 """Command: (module and function, first line of the function's docstring), in the order of the help."""
@@ -63,7 +67,7 @@ class _LazyGroup(TyperGroup):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         for name, (_, short_help) in COMMANDS.items():
-            self.add_command(TyperCommand(name, help=short_help))
+            self.add_command(TyperCommand(name, short_help=short_help))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, stub, rest = super().resolve_command(ctx, args)
@@ -122,7 +126,8 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         code = 0
     except OSError as error:
-        messages.error(error)
+        # Reads name their file and are errors of ours by now; what has no name was written.
+        messages.error(f"{error.filename or 'standard output'}: {error.strerror or error}")
         code = EXIT_FAILED
     except KeyboardInterrupt:
         code = EXIT_INTERRUPTED

@@ -1,6 +1,7 @@
 """Dispatches blocks of the log to every queue and to the index, as the broker's dispatcher does behind its log.
 
-Broker: `DefaultMessageStore.ReputMessageService#doReput`, `CommitLogDispatcherBuildConsumeQueue`, `CommitLogDispatcherBuildIndex`.
+Broker: `DefaultMessageStore.ReputMessageService#doReput` and its dispatchers (`CommitLogDispatcherBuildConsumeQueue`,
+`CommitLogDispatcherBuildIndex`).
 """
 
 from __future__ import annotations
@@ -47,7 +48,12 @@ class Dispatcher:
     """
 
     def __init__(
-        self, sink: FileSink, settings: DispatchSettings, config: WriterConfig, index: IndexWriter | None, existing: Reader | None
+        self,
+        sink: FileSink,
+        settings: DispatchSettings,
+        config: WriterConfig,
+        index: IndexWriter | None,
+        existing: Reader | None,
     ) -> None:
         """`existing` reads the queues that are there already; they are opened when a record first reaches them."""
         self._sink = sink
@@ -71,7 +77,9 @@ class Dispatcher:
             RmqtoolError: the block is not a run of good records.
         """
         self._dispatched_bytes += len(block)
-        make_reader = reader_for(self._dispatched_bytes, None if self._dispatched_bytes >= COMPILED_FROM_BYTES else False)
+        make_reader = reader_for(
+            self._dispatched_bytes, None if self._dispatched_bytes >= COMPILED_FROM_BYTES else False
+        )
         piece = Piece(BytesSource("block", block), 0, len(block), physical_offset)
         walk = Walk(piece, make_reader(), self._config.delays_ms)
         texts = RecordBytes(np.frombuffer(block, np.uint8), physical_offset)
@@ -81,7 +89,9 @@ class Dispatcher:
             covered += int(rows["size"].sum())
             self._dispatch_rows(rows, batch.topics, texts)
         if covered != len(block):
-            raise RmqtoolError(f"a block at {physical_offset} holds more than good records: nothing behind them was dispatched")
+            raise RmqtoolError(
+                f"a block at {physical_offset} holds more than good records: nothing behind them was dispatched"
+            )
 
     def next_queue_offset(self, topic: str, queue_id: int) -> int:
         """The next queue offset of a queue as its files say."""

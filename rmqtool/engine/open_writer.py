@@ -48,7 +48,9 @@ def new_store(
     except OSError as error:
         raise WriteError(f"{root}: {reason(error)}") from error
     with StoreLock(root), DirectorySink(root) as sink:
-        dispatcher = Dispatcher(sink, _dispatch_settings(rules, config), config, _index(sink, rules, config, clock), None)
+        dispatcher = Dispatcher(
+            sink, _dispatch_settings(rules, config), config, _index(sink, rules, config, clock), None
+        )
         with StoreWriter(sink, rules, config, dispatcher, None, clock=clock) as writer:
             yield writer
 
@@ -156,14 +158,18 @@ def _log_end(
         source = store.view.open(segment.path)
         try:
             if last_data_end(source, behind, segment.size) != behind:
-                raise RefusedError(f"{where} is at {end.physical_offset}, but bytes lie behind it; recover the store first")
+                raise RefusedError(
+                    f"{where} is at {end.physical_offset}, but bytes lie behind it; recover the store first"
+                )
             if after_crash and segment.start <= dispatched < end.physical_offset:
                 first = dispatched - segment.start
                 dispatcher.dispatch(dispatched, read_range(source, first, end.physical_offset - dispatched))
         finally:
             source.close()
     if dispatched < end.physical_offset and not after_crash:
-        raise RefusedError(f"{where} is at {end.physical_offset}, but the queues end at {dispatched}; recover the store first")
+        raise RefusedError(
+            f"{where} is at {end.physical_offset}, but the queues end at {dispatched}; recover the store first"
+        )
     return end.physical_offset
 
 

@@ -1,4 +1,4 @@
-"""A store that is written to: log, queues, index, checkpoint, abort and lock, from its opening to a clean stop or a crash.
+"""A store that is written to: log, queues, index, checkpoint, abort, from its opening to a clean stop or a crash.
 
 Broker: `DefaultMessageStore#load`, `#start`, `#shutdown`; `StoreCheckpoint#flush`; the flush services.
 """
@@ -50,7 +50,7 @@ class StoreWriter:
         clock: Callable[[], int] = clock_ms,
     ) -> None:
         self._sink = sink
-        self._rules = rules
+        self.rules = rules
         self._config = config
         self._dispatcher = dispatcher
         self._checkpoint = checkpoint or Checkpoint()
@@ -127,8 +127,8 @@ class StoreWriter:
         self._sink.create(CHECKPOINT, FILE_SIZE)
         if not self._keeps_abort:
             self._sink.create(ABORT, 0)
-            self._sink.write_at(ABORT, 0, build_abort(os.getpid() if self._rules.abort_holds_process_id else None))
-            if self._rules.abort_holds_process_id:
+            self._sink.write_at(ABORT, 0, build_abort(os.getpid() if self.rules.abort_holds_process_id else None))
+            if self.rules.abort_holds_process_id:
                 # The broker writes the pid through a routine that first keeps a copy of the (empty) file.
                 self._sink.create(ABORT_BACKUP, 0)
         self._sink.sync_directory("")
@@ -148,7 +148,9 @@ class StoreWriter:
             index_timestamp_ms=(index.full_timestamp_ms if index else None) or found.index_timestamp_ms,
             master_flushed_offset=found.master_flushed_offset,
             confirm_physical_offset=found.confirm_physical_offset,
-            consumequeue_physical_offset=offset if self._rules.checkpoint_after_queue_flush else found.consumequeue_physical_offset,
+            consumequeue_physical_offset=offset
+            if self.rules.checkpoint_after_queue_flush
+            else found.consumequeue_physical_offset,
         )
 
     def _write_checkpoint(self) -> None:
@@ -158,5 +160,7 @@ class StoreWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close(crash=kind is not None)

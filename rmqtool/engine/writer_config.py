@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from rmqtool.formats.index import DEFAULT_ENTRY_COUNT, DEFAULT_SLOT_COUNT
 from rmqtool.formats.tags import parse_delay_levels
+from rmqtool.store.broker_conf import BrokerConf
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,3 +37,29 @@ class WriterConfig:
     batch_topics: frozenset[str] = frozenset()
     validates_topics: bool = False
     synchronous_flush: bool = False
+
+
+def config_from(conf: BrokerConf) -> WriterConfig:
+    """The settings that a broker's properties file gives a writer; the broker's defaults for what it does not say.
+
+    Raises:
+        ValueError: the delay levels are none.
+    """
+    sizes = conf.settings()
+    said: dict[str, object] = {
+        "commitlog_file_size": sizes.commitlog_file_size,
+        "consumequeue_file_size": sizes.consumequeue_file_size,
+        "extension_file_size": sizes.extension_file_size,
+        "batch_file_size": sizes.batch_file_size,
+        "index_slot_count": sizes.index_slot_count,
+        "index_entry_count": sizes.index_entry_count,
+        "commitlog_directories": sizes.commitlog_directories or None,
+        "delays_ms": parse_delay_levels(conf.delay_levels) if conf.delay_levels else None,
+        "record_crc": conf.has_record_crc,
+        "multi_dispatch": conf.has_multi_dispatch,
+        "lmq": conf.has_light_queues,
+        "extension": conf.has_queue_extension,
+        "index": conf.has_index,
+        "synchronous_flush": conf.flush_disk_type == "SYNC_FLUSH" if conf.flush_disk_type else None,
+    }
+    return WriterConfig(**{name: value for name, value in said.items() if value is not None})  # type: ignore[arg-type]

@@ -110,6 +110,14 @@ BATCH_COLUMNS: Final = (
     Column("tags_code", "tags code", 12, right=True),
     Column("store_timestamp_ms", "stored", _TIME_WIDTH, rank=1),
 )
+PUT_COLUMNS: Final = (
+    Column("status", "status", 16),
+    Column("physical_offset", "offset", 14, right=True),
+    Column("queue_offset", "queue offset", 12, right=True),
+    Column("size", "size", 7, right=True, rank=2),
+    Column("message_id", "message id", 32, rank=1),
+    Column("reason", "reason", 12, rank=3, stretches=True),
+)
 SLOT_COLUMNS: Final = (
     Column("slot", "slot", 10, right=True),
     Column("newest_entry", "newest entry", 12, right=True),
@@ -129,6 +137,7 @@ TABLES: Final = {
     "extension-unit": EXTENSION_COLUMNS,
     "batch-unit": BATCH_COLUMNS,
     "slot": SLOT_COLUMNS,
+    "put": PUT_COLUMNS,
     "entry": ENTRY_COLUMNS,
 }
 """Columns by a row's type; what is not here is shown field under field, a bad range or blank as a line."""

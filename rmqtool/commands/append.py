@@ -1,0 +1,230 @@
+"""`rmqtool append`: test messages through the full writer. What is written is decided in `engine`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from rmqtool.commands.append_messages import Wanted, messages_from, messages_wanted
+from rmqtool.commands.messages import Messages, messages_of
+from rmqtool.commands.options import (
+    BrokerConfOption,
+    BrokerVersionOption,
+    CommitlogOption,
+    FormatOption,
+    IndexSlotsOption,
+    OutputFormat,
+    StorePath,
+    foreign_owner,
+    open_store,
+    survey_store,
+)
+from rmqtool.commands.screen import screen
+from rmqtool.engine.message import Message, MessageBatch
+from rmqtool.engine.open_writer import config_of, existing_store, new_store
+from rmqtool.engine.put_status import PutResult
+from rmqtool.engine.versions import NEWEST, BrokerRules, rules_for
+from rmqtool.engine.writer import StoreWriter
+from rmqtool.engine.writer_config import WriterConfig, config_from
+from rmqtool.errors import NotAStoreError, UsageError
+from rmqtool.report.writers import row_writer
+from rmqtool.store.broker_conf import BrokerConf, broker_conf, read_broker_conf
+
+FIELDS: Final = ("type", "status", "append_status", "physical_offset", "queue_offset", "size", "message_id", "reason")
+EXIT_REFUSED_MESSAGES: Final = 3
+GROUP: Final = 512
+"""Messages that are put before their statuses are reported; all of them are in the files by then."""
+
+
+class End(StrEnum):
+    """How the store is left."""
+
+    CLEAN = "clean"
+    CRASH = "crash"
+
+
+class Transaction(StrEnum):
+    """Transaction type of a message."""
+
+    NONE = "none"
+    PREPARED = "prepared"
+    COMMIT = "commit"
+    ROLLBACK = "rollback"
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Which store is written, and by whose rules."""
+
+    store: Path
+    commitlog: list[Path] | None
+    index_slots: int | None
+    conf: BrokerConf | None
+    broker_version: str | None
+    topic_rules: bool
+    after_crash: bool
+
+    def config(self) -> WriterConfig:
+        try:
+            found = config_from(self.conf) if self.conf is not None else WriterConfig()
+        except ValueError as error:
+            raise UsageError(str(error)) from error
+        return replace(found, validates_topics=self.topic_rules)
+
+
+def append(
+    context: typer.Context,
+    store: StorePath,
+    topic: Annotated[str | None, typer.Option(metavar="T", help="Topic.")] = None,
+    queue_id: Annotated[int, typer.Option(metavar="N", help="Queue.")] = 0,
+    body: Annotated[str | None, typer.Option(metavar="TEXT", help="Body, as UTF-8.")] = None,
+    body_file: Annotated[Path | None, typer.Option(metavar="F", help="Body, from a file.")] = None,
+    tags: Annotated[str | None, typer.Option(metavar="TAG", help="The tag.")] = None,
+    keys: Annotated[str | None, typer.Option(metavar="KEYS", help="Keys, separated by spaces.")] = None,
+    properties: Annotated[
+        list[str] | None, typer.Option("--property", metavar="K=V", help="A further property; repeatable.")
+    ] = None,
+    delay_level: Annotated[int | None, typer.Option(metavar="N", min=0, help="Deliver later, by this level.")] = None,
+    transaction: Annotated[Transaction, typer.Option(help="Transaction type of the record.")] = Transaction.NONE,
+    born_host: Annotated[str | None, typer.Option(metavar="IP:PORT", help="The sender's address.")] = None,
+    store_host: Annotated[str | None, typer.Option(metavar="IP:PORT", help="The broker's address.")] = None,
+    batch: Annotated[bool, typer.Option("--batch", help="All of --count as one batch.")] = False,
+    count: Annotated[int, typer.Option(metavar="N", min=1, help="So many messages.")] = 1,
+    source: Annotated[
+        Path | None, typer.Option("--from", metavar="FILE.jsonl", help="One message a line; `-` is standard input.")
+    ] = None,
+    end: Annotated[End, typer.Option(help="Leave the store cleanly stopped, or as a killed broker would.")] = End.CLEAN,
+    create: Annotated[bool, typer.Option("--create", help="Make the store, which must not exist.")] = False,
+    after_crash: Annotated[
+        bool, typer.Option("--after-crash", help="Go on though the last stop was not clean; `abort` stays.")
+    ] = False,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A broker setting; repeatable.")
+    ] = None,
+    topic_rules: Annotated[
+        bool, typer.Option("--topic-rules", help="Refuse topics that a broker takes from no client.")
+    ] = False,
+    commitlog: CommitlogOption = None,
+    index_slots: IndexSlotsOption = None,
+    conf: BrokerConfOption = None,
+    broker_version: BrokerVersionOption = None,
+    output: FormatOption = OutputFormat.TABLE,
+) -> None:
+    """Test messages through the full writer, into a store that no broker uses.
+
+    The broker's lock is held meanwhile. Each message has the status that a broker would answer; the exit code is 3
+    where one was refused. Rows of `dump --raw --body base64 --format jsonl` are stored as they were.
+
+    Example: rmqtool append /tmp/store --create --topic Orders --body hello --keys order-1 --count 10
+    """
+    if (source is None) == (topic is None):
+        raise UsageError("say either --topic (one message, or --count of them) or --from FILE")
+    wanted: Iterable[Message | MessageBatch]
+    if source is not None:
+        wanted = messages_from(source)
+    else:
+        wanted = messages_wanted(
+            Wanted(
+                topic=topic or "", queue_id=queue_id, body=body, body_file=body_file, tags=tags, keys=keys,
+                properties=tuple(properties or ()), delay_level=delay_level, transaction=transaction,
+                born_host=born_host, store_host=store_host, count=count, is_batch=batch,
+            )
+        )  # fmt: skip
+    settled = _conf(conf, settings or [])
+    place = _Place(store, commitlog, index_slots, settled, broker_version, topic_rules, after_crash)
+    messages = messages_of(context)
+    opened = _create(place) if create else _open(place, messages)
+    with opened as writer:
+        refused = _put_all(writer, wanted, output)
+        writer.close(crash=end is End.CRASH)
+    if refused:
+        messages.warn(f"messages refused: {refused}")
+        raise typer.Exit(EXIT_REFUSED_MESSAGES)
+
+
+def _put_all(writer: StoreWriter, wanted: Iterable[Message | MessageBatch], output: OutputFormat) -> int:
+    """Put and report; the number of messages that were not written."""
+    here = screen()
+    rows = row_writer(output, sys.stdout, FIELDS, width=here.width, colour=here.colour)
+    refused = 0
+    try:
+        for group in _groups(wanted):
+            results = [writer.put(message) for message in group]
+            # Reported is only what the files hold: killing this process takes nothing of it back.
+            writer.write_out()
+            writer.sync_if_due()
+            for result in results:
+                refused += not result.is_written
+                rows.write(_row(result, writer.rules))
+    finally:
+        rows.close()
+    return refused
+
+
+def _groups(wanted: Iterable[Message | MessageBatch]) -> Iterator[list[Message | MessageBatch]]:
+    rest = iter(wanted)
+    while group := list(islice(rest, GROUP)):
+        yield group
+
+
+def _row(result: PutResult, rules: BrokerRules) -> dict[str, Any]:
+    return {
+        "type": "put",
+        "status": result.status.name_in(rules),
+        "append_status": result.append_status.value if result.append_status is not None else None,
+        "physical_offset": result.physical_offset if result.append_status is not None else None,
+        "queue_offset": result.queue_offset if result.is_written else None,
+        "size": result.size if result.is_written else None,
+        "message_id": result.message_id,
+        "reason": result.reason,
+    }
+
+
+def _conf(path: Path | None, settings: list[str]) -> BrokerConf | None:
+    """The broker's settings: those of its file, and those that were named, which go before."""
+    if path is None and not settings:
+        return None
+    properties = dict(read_broker_conf(path).properties) if path is not None else {}
+    for text in settings:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise UsageError(f"--set: {text!r} is not NAME=VALUE")
+        properties[name] = value
+    found = broker_conf(properties, str(path) if path is not None else "--set")
+    if found.problems:
+        raise UsageError(found.problems[0])
+    return found
+
+
+def _create(place: _Place) -> AbstractContextManager[StoreWriter]:
+    if place.commitlog:
+        raise UsageError(
+            "--commitlog names a log that exists; a new store's paths are set with --set storePathCommitLog"
+        )
+    return new_store(place.store, rules_for(place.broker_version or NEWEST), place.config())
+
+
+def _open(place: _Place, messages: Messages) -> AbstractContextManager[StoreWriter]:
+    try:
+        opened = open_store(place.store, place.commitlog, place.index_slots, None, place.broker_version)
+    except NotAStoreError as error:
+        raise NotAStoreError(f"{error}; --create makes a new store") from error
+    opened.tell(messages)
+    if (warning := foreign_owner(opened.store)) is not None:
+        messages.warn(warning)
+    config = config_of(opened.store, place.config())
+    return existing_store(
+        place.store,
+        lambda: survey_store(place.store, place.commitlog, place.index_slots, place.conf),
+        opened.rules,
+        config,
+        after_crash=place.after_crash,
+    )

@@ -1,0 +1,131 @@
+"""The messages that `append` puts: made from options, or read line by line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from rmqtool.engine.message import DEFAULT_BORN_HOST, DEFAULT_STORE_HOST, Message, MessageBatch
+from rmqtool.engine.message_rows import message_of_line
+from rmqtool.engine.putter import clock_ms
+from rmqtool.errors import UnreadableError, UsageError
+from rmqtool.formats import properties as names
+from rmqtool.formats import system_flag
+from rmqtool.formats.batch import BatchPart
+from rmqtool.formats.message_id import host_bytes
+from rmqtool.formats.properties import encode_properties
+from rmqtool.store.source import reason
+
+BODY_FILE_MAX: Final = 64 << 20
+LINE_MAX: Final = 128 << 20
+_TRANSACTIONS: Final = {name: value for value, name in system_flag.TRANSACTION_NAMES.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """Messages as the options describe them."""
+
+    topic: str
+    queue_id: int
+    body: str | None
+    body_file: Path | None
+    tags: str | None
+    keys: str | None
+    properties: tuple[str, ...]
+    delay_level: int | None
+    transaction: str
+    born_host: str | None
+    store_host: str | None
+    count: int
+    is_batch: bool
+
+
+def messages_wanted(wanted: Wanted) -> Iterator[Message | MessageBatch]:
+    """The messages, each with a unique key of its own; one batch if that is asked for.
+
+    Raises:
+        UsageError: an option contradicts another one or does not parse.
+    """
+    shared = Message(
+        topic=wanted.topic,
+        body=_body(wanted),
+        queue_id=wanted.queue_id,
+        properties=_properties(wanted),
+        sys_flag=_TRANSACTIONS[wanted.transaction],
+        born_timestamp_ms=clock_ms(),
+        born_host=_host(wanted.born_host, "--born-host", DEFAULT_BORN_HOST),
+        store_host=_host(wanted.store_host, "--store-host", DEFAULT_STORE_HOST),
+    )
+    if wanted.is_batch:
+        text = encode_properties(shared.properties, trailing_separator=True)
+        shared.properties = {}
+        yield MessageBatch(shared=shared, parts=[BatchPart(0, shared.body, text)] * wanted.count)
+        return
+    for _ in range(wanted.count):
+        yield shared
+
+
+def messages_from(path: Path) -> Iterator[Message]:
+    """The messages of a file of JSON lines; `-` is standard input.
+
+    Raises:
+        UnreadableError: it cannot be read.
+        UsageError: a line is no message.
+    """
+    name = "standard input" if str(path) == "-" else str(path)
+    with ExitStack() as stack:
+        try:
+            lines = sys.stdin.buffer if str(path) == "-" else stack.enter_context(path.open("rb"))
+            number = 0
+            while line := lines.readline(LINE_MAX + 1):
+                number += 1
+                if len(line) > LINE_MAX:
+                    raise UsageError(f"{name}, line {number}: longer than {LINE_MAX} bytes")
+                if line.strip():
+                    found = message_of_line(line.decode("utf-8", "replace"), f"{name}, line {number}")
+                    if found is not None:
+                        yield found
+        except OSError as error:
+            raise UnreadableError(f"{name}: {reason(error)}") from error
+
+
+def _body(wanted: Wanted) -> bytes:
+    if wanted.body is not None and wanted.body_file is not None:
+        raise UsageError("say either --body or --body-file")
+    if wanted.body_file is None:
+        return (wanted.body or "").encode("utf-8", "surrogateescape")
+    try:
+        with wanted.body_file.open("rb") as file:
+            content = file.read(BODY_FILE_MAX + 1)
+    except OSError as error:
+        raise UnreadableError(f"{wanted.body_file}: {reason(error)}") from error
+    if len(content) > BODY_FILE_MAX:
+        raise UsageError(f"{wanted.body_file}: no broker takes a body of more than {BODY_FILE_MAX} bytes")
+    return content
+
+
+def _properties(wanted: Wanted) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in wanted.properties:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise UsageError(f"--property: {text!r} is not NAME=VALUE")
+        found[name] = value
+    options = {names.TAGS: wanted.tags, names.KEYS: wanted.keys}
+    found.update({name: value for name, value in options.items() if value is not None})
+    if wanted.delay_level is not None:
+        found[names.DELAY_LEVEL] = str(wanted.delay_level)
+    return found
+
+
+def _host(text: str | None, option: str, default: bytes) -> bytes:
+    if text is None:
+        return default
+    try:
+        return host_bytes(text)
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}") from error
