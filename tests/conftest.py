@@ -10,6 +10,11 @@ import pytest
 from tests.golden_stores import unpack
 from tests.store_state import FileState, store_state
 
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--rewrite", action="store_true", help="write down what commands print today in the transcripts")
+
+
 Unpacked = Callable[[str], Path]
 
 

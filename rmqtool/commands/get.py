@@ -41,8 +41,6 @@ from rmqtool.report.writers import json_text, row_writer
 FOUND: Final = "FOUND"
 NOT_FOUND: Final = "QUERY_NOT_FOUND"
 """The broker's answer (`ResponseCode`) where a key or a message id leads to nothing."""
-QUEUE_OFFSET_MAX: Final = (1 << 63) - 1
-QUEUE_ID_MAX: Final = (1 << 31) - 1
 
 
 @dataclass(frozen=True)
@@ -66,16 +64,11 @@ def get(
     context: typer.Context,
     store: StorePath,
     topic: Annotated[str | None, typer.Option(metavar="T", help="Topic.")] = None,
-    queue_id: Annotated[int | None, typer.Option(metavar="N", min=0, max=QUEUE_ID_MAX, help="Queue.")] = None,
-    queue_offset: Annotated[
-        int | None,
-        typer.Option(metavar="M", min=-QUEUE_OFFSET_MAX, max=QUEUE_OFFSET_MAX, help="Pull from this queue offset on."),
-    ] = None,
+    queue_id: Annotated[int | None, typer.Option(metavar="N", min=0, help="Queue.")] = None,
+    queue_offset: Annotated[int | None, typer.Option(metavar="M", help="Pull from this queue offset on.")] = None,
     count: Annotated[
         int | None,
-        typer.Option(
-            metavar="K", min=1, max=QUEUE_ID_MAX, help="Messages wanted: 1 by offset or time, 32 by key if left out."
-        ),
+        typer.Option(metavar="K", min=1, help="Messages wanted: 1 by offset or time, 32 by key if left out."),
     ] = None,
     tag: Annotated[
         str | None,

@@ -126,6 +126,8 @@ def next_step(path: Path, store: Store, summary: StoreSummary, lock: LockReport)
             "there are messages and no consume queues: nothing can be consumed until they are built again; "
             "the first records are shown by:"
         )
+    if not store.commitlog:
+        return None, "nothing needs to be done; the store holds no messages"
     return f"rmqtool dump {name} --limit 20", "nothing needs to be done; the first records are shown by:"
 
 

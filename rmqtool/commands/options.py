@@ -126,6 +126,8 @@ def survey_store(
         index_slot_count=index_slots,
     )
     view = open_directory(path)
+    for named in commitlog or ():
+        open_directory(named)  # a mistyped path is an error, not a store without a log
     try:
         return survey(view, settings)
     except NotAStoreError as error:
@@ -178,8 +180,9 @@ def user_name(user_id: int) -> str:
 def _neighbour(path: Path) -> Path | None:
     """The store next to a directory that is none: people name the log's directory, or the one above the store."""
     candidates = [path / "store"]
-    if is_broker_directory(path.resolve().name):  # anything else may lie in a directory that takes long to look at
-        candidates.append(path.resolve().parent)
+    whole = path if path.name else path.resolve()  # "." has no name
+    if is_broker_directory(whole.name):  # anything else may lie in a directory that takes long to look at
+        candidates.append(whole.parent)
     for candidate in candidates:
         with suppress(RmqtoolError, OSError):
             survey(open_directory(candidate))

@@ -1,0 +1,334 @@
+"""`info` says what the brokers themselves said, on every golden store, and never fails on what a disk may hold."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rmqtool.errors import UnreadableError
+from rmqtool.store.view import DirectoryView
+from tests import golden_stores
+from tests.commands.transcripts import rmqtool
+from tests.conftest import Unpacked
+from tests.golden_effects import load_effects
+from tests.store_state import assert_store_unchanged
+
+ROOT = Path(__file__).resolve().parents[2]
+NAMES = golden_stores.names()
+BROKER_NAMES = golden_stores.broker_names()
+
+
+def info(path: Path, *options: str) -> dict[str, Any]:
+    """The JSON of `info`, which ends with 0. That it changes nothing is seen at the end, by the fixture `golden`."""
+    ran = rmqtool("info", path, "--format", "json", *options)
+    assert ran.code == 0, ran.err
+    found: dict[str, Any] = json.loads(ran.out)
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_offsets_and_queues_are_those_of_the_broker(golden: Unpacked, name: str) -> None:
+    path, manifest = golden(name), golden_stores.manifest(name)
+    assert info(path)["shutdown"] == ("abnormal" if "abort" in manifest.files else "clean")
+    for version, read in manifest.reads.items():
+        if read.served is None or load_effects(name, version, path):
+            continue
+        found = info(path, "--broker-version", version)
+        log = found["commitlog"]
+        if log["file_count"]:
+            assert log["min_offset"] == read.served.offsets["min"]
+            assert (log["max_offset"], log["max_offset_is"]) == (read.served.offsets["max"], "exact")
+        if found["consumequeue"]["kind"] != "file":
+            continue
+        queues = {
+            (row["topic"], row["queue_id"]): (row["min_queue_offset"], row["max_queue_offset"])
+            for row in found["consumequeue"]["queues"]
+        }
+        for queue in read.served.queues:
+            if queue.known:
+                assert queues.get((queue.topic, queue.queue_id), (0, 0)) == (queue.min, queue.max), version
+
+
+def test_the_broker_is_compared_with_on_most_stores(golden: Unpacked) -> None:
+    compared = [
+        name
+        for name in NAMES
+        for version, read in golden_stores.manifest(name).reads.items()
+        if read.served is not None and not load_effects(name, version, golden(name))
+    ]
+    assert len(compared) > 200
+
+
+@pytest.mark.parametrize("name", BROKER_NAMES)
+def test_stores_of_whole_brokers(golden: Unpacked, name: str) -> None:
+    manifest = golden_stores.broker_manifest(name)
+    found = info(golden(name), "--broker-version", manifest["broker_version"])
+    assert found["shutdown"] == ("abnormal" if manifest["abort_present"] else "clean")
+    log = found["commitlog"]
+    served = manifest["served"].get("commitlog") or {}
+    if log["file_count"] and log["max_offset_is"] == "exact" and served:
+        assert log["max_offset"] == served["max_physical_offset"]
+    assert log["file_count"] == sum(path.startswith("commitlog/") for path in manifest["files"])
+
+
+@pytest.mark.parametrize("name", ["5.5.0-crashed", "4.9.7-clean-basic", *BROKER_NAMES[:2]])
+def test_nothing_is_changed(golden_copy: Unpacked, name: str) -> None:
+    path = golden_copy(name)
+    with assert_store_unchanged(path):
+        info(path)
+        screen(path, 80)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_a_reader_of_json_gets_is_what_a_person_sees(golden: Unpacked, name: str) -> None:
+    found = info(golden(name))
+    for width in (80, 200):
+        lines = screen(golden(name), width)
+        text = " ".join(" ".join(lines).split())
+        assert max(map(len, lines[1:])) <= max(width, len(found["next_step"]["command"] or "") + 12)
+        assert {"abnormal": "STOPPED ABNORMALLY", "clean": "STOPPED CLEANLY"}[found["shutdown"]] in text
+        assert str(found["commitlog"]["max_offset"] or "no files") in text
+
+
+def screen(path: Path, width: int) -> list[str]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tests.commands.transcripts.WIDTH", width)
+        ran = rmqtool("info", path)
+    assert ran.code == 0
+    return ran.out.splitlines()
+
+
+def test_the_checkpoint_is_read(golden: Unpacked) -> None:
+    path = golden("5.5.0-clean-basic")
+    fields = struct.unpack_from(">6q", (path / "checkpoint").read_bytes())
+    assert tuple(info(path)["checkpoint"].values()) == fields
+
+
+def test_the_version_is_inferred_within_its_line(golden: Unpacked) -> None:
+    for name, line in (("5.5.0-clean-basic", "5.5."), ("4.9.7-clean-basic", "4.9.")):
+        version = info(golden(name))["broker_version"]
+        assert version["inferred"].startswith(line)
+        assert version["evidence"]
+
+
+def test_a_damaged_end_is_not_called_exact(golden_copy: Unpacked) -> None:
+    path = golden_copy("5.5.0-clean-basic")
+    end = info(path)["commitlog"]["max_offset"]
+    segment = sorted((path / "commitlog").iterdir())[end // 65536]
+    with segment.open("r+b") as file:
+        file.seek(end % 65536)
+        file.write(b"garbage that is no record")
+    found = info(path)
+    assert (found["commitlog"]["max_offset"], found["commitlog"]["max_offset_is"]) == (end, "at-least")
+    assert found["next_step"]["command"] is not None
+
+
+def test_a_torn_last_record_does_not_count(golden_copy: Unpacked) -> None:
+    path = golden_copy("5.5.0-clean-basic")
+    last = golden_stores.manifest("5.5.0-clean-basic").records[-1]
+    segment = sorted((path / "commitlog").iterdir())[last.at // 65536]
+    with segment.open("r+b") as file:
+        file.seek(last.at % 65536 + 100)
+        file.write(bytes(30))
+    found = info(path)
+    assert (found["commitlog"]["max_offset"], found["commitlog"]["max_offset_is"]) == (last.at, "at-least")
+    assert any("torn" in problem for problem in found["problems"])
+
+
+def test_a_log_without_queues_is_followed_from_its_last_file(golden_copy: Unpacked) -> None:
+    path = golden_copy("5.5.0-clean-basic")
+    end = info(path)["commitlog"]["max_offset"]
+    subprocess.run(["rm", "-r", path / "consumequeue"], check=True)
+    found = info(path)
+    assert (found["commitlog"]["max_offset"], found["commitlog"]["max_offset_is"]) == (end, "exact")
+    assert "no consume queues" in found["next_step"]["reason"]
+
+
+def empty(path: Path) -> None:
+    path.mkdir()
+
+
+def plain_file(path: Path) -> None:
+    path.write_bytes(b"x")
+
+
+def fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def link_to_itself(path: Path) -> None:
+    path.symlink_to(path)
+
+
+def other_product(path: Path) -> None:
+    """The data directory of a database."""
+    (path / "base" / "1").mkdir(parents=True)
+    (path / "PG_VERSION").write_text("16\n")
+    (path / "base" / "1" / "1259").write_bytes(bytes(8192))
+
+
+def kafka(path: Path) -> None:
+    (path / "orders-0").mkdir(parents=True)
+    (path / "orders-0" / "00000000000000000000.log").write_bytes(bytes(100))
+
+
+def unix_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as opened:
+        opened.bind(str(path))
+
+
+@pytest.mark.parametrize(
+    "make", [None, empty, plain_file, fifo, link_to_itself, other_product, kafka, unix_socket], ids=str
+)
+@pytest.mark.parametrize("command", ["info", "get"])
+def test_what_is_no_store_is_one_clear_line(
+    tmp_path: Path, make: Callable[[Path], None] | None, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # a socket's path must be short
+    if make is not None:
+        make(Path("place"))
+    question = ["--topic", "T", "--key", "k"] if command == "get" else []
+    ran = rmqtool(command, "place", *question)
+    assert (ran.code, ran.out, ran.err.count("\n")) == (4, "", 1)
+    assert ran.err.startswith("rmqtool: place: ")
+
+
+def test_a_name_that_no_file_can_have(tmp_path: Path) -> None:
+    assert rmqtool("info", f"{tmp_path}/{'n' * 300}").code == 4
+
+
+def test_a_directory_without_permission(golden: Unpacked, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root may read everything, so the refusal is made."""
+
+    def refused(_view: DirectoryView, path: str) -> None:
+        raise UnreadableError(f"{path}: permission denied")
+
+    monkeypatch.setattr(DirectoryView, "list", refused)
+    ran = rmqtool("info", golden("5.5.0-clean-basic"))
+    assert (ran.code, ran.out) == (4, "")
+    assert "permission denied" in ran.err
+
+
+def test_files_that_may_not_be_read_are_problems_and_not_absent(
+    golden: Unpacked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(_view: DirectoryView, path: str) -> None:
+        raise UnreadableError(f"{path}: permission denied")
+
+    monkeypatch.setattr(DirectoryView, "open", refused)
+    found = info(golden("5.5.0-clean-basic"))
+    assert found["checkpoint"] is None
+    assert "checkpoint: permission denied" in found["problems"]
+    assert found["index"] == {"file_count": 5, "entry_count": None}
+    assert {row["max_queue_offset"] for row in found["consumequeue"]["queues"]} == {None}
+    assert found["commitlog"]["max_offset_is"] == "at-least"
+    assert "STOPPED CLEANLY: but not everything is in order" in rmqtool("info", golden("5.5.0-clean-basic")).out
+
+
+@pytest.mark.parametrize("topic", ["\x1b[31mred", "a\nb", "t" * 255, "\u202eright", "..%2f..%2fetc"])
+def test_hostile_topics_stay_on_their_line(golden_copy: Unpacked, topic: str) -> None:
+    path = golden_copy("5.5.0-clean-basic")
+    (path / "consumequeue" / "Audit").rename(path / "consumequeue" / topic)
+    found = info(path)
+    assert topic in {row["topic"] for row in found["consumequeue"]["queues"]}
+    lines = screen(path, 80)
+    assert all(line.isprintable() for line in lines)
+    assert max(map(len, lines[1:])) <= 12 + len(found["next_step"]["command"])
+
+
+def test_truncated_zero_and_random_files(golden_copy: Unpacked) -> None:
+    path = golden_copy("5.5.0-clean-basic")
+    (path / "checkpoint").write_bytes(b"\0\1")
+    for file in sorted((path / "index").iterdir())[:1]:
+        file.write_bytes(bytes(range(256)) * 7)
+    segments = sorted((path / "commitlog").iterdir())
+    segments[-1].write_bytes(b"")
+    segments[0].write_bytes(os.urandom(65536))
+    queue = path / "consumequeue" / "Audit" / "0"
+    for file in queue.iterdir():
+        file.write_bytes(os.urandom(999))
+    assert info(path)["shutdown"] == "clean"
+
+
+def test_a_broker_that_runs_is_seen(golden_copy: Unpacked) -> None:
+    path = golden_copy("5.5.0-crashed")
+    holder = "import fcntl, sys; f = open(sys.argv[1], 'r+b'); fcntl.lockf(f, fcntl.LOCK_EX, 1); print(); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", holder, path / "lock"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        found = json.loads(rmqtool("info", path, "--format", "json").out)
+        text = rmqtool("info", path).out
+        process.communicate(b"\n")
+    assert (found["lock"], found["lock_owner_pid"], found["in_use"]) == ("held", process.pid, True)
+    assert "IN USE" in text
+
+
+def test_another_owner_is_warned_of(golden: Unpacked, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 54321)
+    ran = rmqtool("info", golden("5.5.0-clean-basic"))
+    assert "not to 54321 who runs this" in ran.err
+    assert rmqtool("info", golden("5.5.0-clean-basic"), "--quiet").err == ""
+
+
+def terabyte_store(root: Path, segments: int = 1000, topics: int = 100, queues: int = 4) -> None:
+    """1000 sparse files of 1 GiB and 400 queues of 6 MB files, each with a record and a unit at its end."""
+    size = 1 << 30
+    (root / "commitlog").mkdir(parents=True)
+    record = struct.pack(">iiiiiqqiqIIqIIiqi", 0, -626843481, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1700000000000, 1, 1, 0, 0, 0)
+    record += b"\x01T\0\0"
+    record = struct.pack(">i", len(record)) + record[4:]
+    own = struct.Struct(">q")
+    for number in range(segments):
+        start = number * size
+        with (root / "commitlog" / f"{start:020d}").open("wb") as file:
+            file.write(record[:28] + own.pack(start) + record[36:])
+            # A blank behind the one record, to the end of the file.
+            if number + 1 < segments:
+                file.write(struct.pack(">ii", size - len(record), -875286124))
+            file.truncate(size)
+    for topic in range(topics):
+        for queue in range(queues):
+            folder = root / "consumequeue" / f"topic-{topic}" / str(queue)
+            folder.mkdir(parents=True)
+            for file_number in range(2):
+                start = (segments - 1 if file_number else 0) * size
+                with (folder / f"{file_number * 6_000_000:020d}").open("wb") as file:
+                    count = 300_000 if file_number == 0 else 1000
+                    file.write(struct.pack(">qiq", start, len(record), 0) * count)
+                    file.truncate(6_000_000)
+    (root / "index").mkdir()
+    with (root / "index" / "20240101000000000").open("wb") as file:
+        file.truncate(420_000_040)
+    (root / "checkpoint").write_bytes(bytes(4096))
+
+
+@pytest.mark.slow
+def test_a_terabyte_is_answered_for_in_seconds(tmp_path: Path) -> None:
+    terabyte_store(tmp_path / "store")
+    program = (
+        "import resource, sys, time; start = time.perf_counter(); from rmqtool.commands.app import run;"
+        "code = run(['info', sys.argv[1], '--format', 'json']);"
+        "print(code, time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program, tmp_path / "store"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    code, seconds, kilobytes = map(float, ran.stderr.split()[-3:])
+    found = json.loads(ran.stdout)
+    assert found["commitlog"]["file_count"] == 1000
+    assert found["commitlog"]["max_offset_is"] == "exact"
+    assert {row["max_queue_offset"] for row in found["consumequeue"]["queues"]} == {301_000}
+    assert code == 0
+    assert seconds < 2
+    assert kilobytes < 100_000
