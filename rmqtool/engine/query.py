@@ -119,11 +119,17 @@ class _Search:
             if previous <= 0 or previous > following or previous == number or time_ms < self.begin_ms:
                 return
             if previous > number:
-                if hits_at_step_up.get(number) == len(self.found):
-                    self.never_ends = True
+                if number in hits_at_step_up:
+                    self._go_round(self.found[hits_at_step_up[number] :])
                     return
                 hits_at_step_up[number] = len(self.found)
             number = previous
+
+    def _go_round(self, hits: list[int]) -> None:
+        """Answer what endless rounds through these hits would; a circle can have millions of entries."""
+        self.never_ends = not hits
+        while hits and len(self.found) < self.count:
+            self.found += hits[: self.count - len(self.found)]
 
 
 def query(
