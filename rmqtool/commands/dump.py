@@ -114,7 +114,7 @@ def run_dump(ask: Request, target: Target, output: OutputFormat, fields: str | N
         messages.error(problem)
     if source.bad_ranges:
         messages.warn(f"bad ranges met: {source.bad_ranges}")
-    if source.problems or target.problems:
+    if source.problems or target.unread:
         raise typer.Exit(EXIT_UNREADABLE)
     if source.bad_ranges:
         raise typer.Exit(EXIT_FOUND)

@@ -13,7 +13,7 @@ from rmqtool.commands.options import survey_store
 from rmqtool.errors import NotAStoreError, UnreadableError, UnsupportedError
 from rmqtool.formats.commitlog import MAGIC_BYTES
 from rmqtool.store.broker_conf import read_broker_conf
-from rmqtool.store.directory import Segment
+from rmqtool.store.directory import Segment, Store
 from rmqtool.store.kinds import FileKind, is_broker_directory, is_segment_name, kind_of
 from rmqtool.store.sizes import infer_file_size
 from rmqtool.store.source import FileSource, read_range, reason
@@ -58,6 +58,7 @@ class Target:
     Attributes:
         file_size: bytes of a full commitlog file; 0 if unknown.
         problems: places that could not be looked at, as sentences.
+        unread: those of them where files of this kind would be.
     """
 
     kind: DumpKind
@@ -66,6 +67,7 @@ class Target:
     file_size: int = 0
     index_slot_count: int | None = None
     problems: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
@@ -121,7 +123,16 @@ def _store(path: Path, options: TargetOptions) -> Target:
     if not entries:
         _explain_absence(path, kind, set(store.files))
     slots = store.index_slot_count if kind is DumpKind.INDEX else None
-    return Target(kind, store.view, entries, store.commitlog_file_size, slots, store.problems)
+    unread = tuple(problem for problem in store.problems if _concerns(problem, kind, store))
+    return Target(kind, store.view, entries, store.commitlog_file_size, slots, store.problems, unread)
+
+
+def _concerns(problem: str, kind: DumpKind, store: Store) -> bool:
+    """Whether a place that could not be looked at is one where a broker keeps files of a kind."""
+    place = problem.partition(": ")[0]
+    if kind is DumpKind.COMMITLOG and place in store.settings.commitlog_directories:
+        return True
+    return place.partition("/")[0].startswith(kind) and is_broker_directory(place)
 
 
 def _explain_absence(path: Path, kind: DumpKind, found: set[FileKind]) -> None:
@@ -208,7 +219,7 @@ def _target(
     named = [entry for entry in entries if is_segment_name(entry.name)]
     size = infer_file_size([Segment(entry, int(entry.name)) for entry in named])
     ordered = sorted(entries, key=lambda entry: (entry.path.rpartition("/")[0], len(entry.name), entry.name))
-    return Target(kind, view, tuple(ordered), size, slots, problems)
+    return Target(kind, view, tuple(ordered), size, slots, problems, problems)
 
 
 def _place(path: Path, *, directory: bool) -> tuple[Path, str] | None:

@@ -1,4 +1,4 @@
-"""`dump` of every golden store gives the records that real brokers read in it, field by field, and says what is damaged."""
+"""`dump` of every golden store gives the records that real brokers read, field by field, and says what is damaged."""
 
 from __future__ import annotations
 
