@@ -146,7 +146,13 @@ def carries_record_crc(pieces: Sequence[Piece]) -> bool:
 
     One that is right is proof enough: a text that an application put there would not be.
     """
-    return any(_carries_record_crc(piece.source) for piece in pieces)
+    for piece in pieces:
+        found = _carries_record_crc(piece.source)
+        if isinstance(piece.source, DeferredSource):
+            piece.source.close()
+        if found:
+            return True
+    return False
 
 
 def _carries_record_crc(source: ByteSource) -> bool:
@@ -160,8 +166,6 @@ def _carries_record_crc(source: ByteSource) -> bool:
         return bool(record_crc_matches(read_range(source, 0, size)))
     except UnreadableError:
         return False
-    finally:
-        source.close()
 
 
 def _has_data(source: ByteSource) -> bool:

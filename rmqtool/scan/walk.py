@@ -12,7 +12,7 @@ from rmqtool.scan.blocks import BLOCK_SIZE, Window, last_data_end
 from rmqtool.scan.checksum import crc32
 from rmqtool.scan.columns import Row, bare_row, row_dtype
 from rmqtool.scan.judge import HEAD_READ, MESSAGE_MAGICS, TopicTable, judge_frame, judge_parts, judge_record
-from rmqtool.scan.piece import Piece
+from rmqtool.scan.piece import Outcome, Piece
 from rmqtool.scan.resync import find_next
 from rmqtool.scan.rules import KEEPS_ITS_LENGTH, Verdict
 
@@ -70,22 +70,6 @@ class Batch:
         return bytes(self.window.bytes_at(start + position, min(length, row.size - position)))
 
 
-@dataclass
-class Outcome:
-    """What is known when a piece is done.
-
-    Attributes:
-        data_end: the file position behind its last record or bad range.
-        tail_bytes: zeros behind `data_end` that are the untouched rest of the file.
-        stale: whether the log ended in this piece, so that whatever follows was written before it was cut.
-    """
-
-    data_end: int = 0
-    first_record: int | None = None
-    tail_bytes: int = 0
-    stale: bool = False
-
-
 class Reader(Protocol):
     """Judges many good records at once; whatever is not plainly good it leaves to the walk."""
 
@@ -119,7 +103,6 @@ class Walk:
         self._work_done = 0
         self._judged: tuple[int, Row] | None = None
         self._last_store_timestamp_ms = 0
-        self._ended = False
 
     def batches(self) -> Iterator[Batch]:
         """Scan the piece. What the disk does not give is a bad range and no exception."""
@@ -142,7 +125,7 @@ class Walk:
                 self.window.fill(position)
                 continue
             position = yield from self._beyond_good(position, self.judge(position))
-        if self._ended:
+        if self.outcome.ended:
             return
         self.outcome.data_end = position
         if position == size and piece.more_follows:
@@ -170,7 +153,7 @@ class Walk:
         else:
             row = judge_parts(
                 memoryview(self.window.bytes_at(position, HEAD_READ)),
-                lambda start, size: self.window.bytes_at(position + start, size),
+                lambda start, size: self._read(position + start, size),
                 lambda start, stop: self._checksum(position + start, position + stop),
                 physical_offset,
                 self.topics,
@@ -200,7 +183,7 @@ class Walk:
         size = self.piece.source.size
         if row.verdict == Verdict.GOOD:
             if row.magic == commitlog.MAGIC_BLANK:
-                self._ended = True
+                self.outcome.ended = True
                 self.outcome.data_end = size
             else:
                 self._last_store_timestamp_ms = row.store_timestamp_ms
@@ -215,7 +198,7 @@ class Walk:
             leftover = self.outcome.stale and (was_stale or row.verdict not in KEEPS_ITS_LENGTH)
             yield self._bad(position, following, self._gap_verdict(position, following, row, stale=leftover))
             return following
-        self._ended = True
+        self.outcome.ended = True
         yield from self._last_range(position, row, last_data_end(self.piece.source, position, size))
         return size
 
@@ -307,6 +290,10 @@ class Walk:
 
     def _bad(self, start: int, end: int, verdict: Verdict) -> Batch:
         return self._batch([bare_row(self.piece.physical_offset + start, end - start, verdict)])
+
+    def _read(self, position: int, length: int) -> bytes | bytearray | memoryview:
+        self._work_done += length
+        return self.window.bytes_at(position, length)
 
     def _checksum(self, start: int, end: int) -> int:
         self._work_done += end - start

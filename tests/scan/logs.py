@@ -11,9 +11,9 @@ from rmqtool.formats import commitlog
 from rmqtool.formats.commitlog import MAGIC_BLANK, MAGIC_V1, message_variant
 from rmqtool.formats.record_crc import masked_crc, record_crc_property
 from rmqtool.scan.columns import Row
-from rmqtool.scan.piece import Piece, whole_file
+from rmqtool.scan.piece import Outcome, Piece, whole_file
 from rmqtool.scan.rules import Verdict
-from rmqtool.scan.walk import Outcome, Reader, Walk
+from rmqtool.scan.walk import Reader, Walk
 from rmqtool.store.source import ByteSource, BytesSource
 
 MakeReader = Callable[[], Reader]
