@@ -7,7 +7,7 @@ from pathlib import Path
 
 BLOCK = 1 << 16
 
-Snapshot = dict[str, tuple[int, str]]
+Snapshot = dict[str, tuple[int | None, str]]
 
 
 def copy_store(source: Path, target: Path) -> Path:
@@ -18,9 +18,14 @@ def copy_store(source: Path, target: Path) -> Path:
 
 
 def snapshot(directory: Path) -> Snapshot:
-    """Length and content digest of every file, by its path relative to the directory."""
+    """Length and content digest of every file, by its path relative to the directory.
+
+    An empty directory counts as well, as a path with a slash at its end and without a length.
+    """
     found: Snapshot = {}
-    for folder, _, names in os.walk(directory):
+    for folder, folders, names in os.walk(directory):
+        if not folders and not names and Path(folder) != directory:
+            found[f"{Path(folder).relative_to(directory)}/"] = (None, "")
         for name in names:
             path = Path(folder, name)
             try:
@@ -30,7 +35,7 @@ def snapshot(directory: Path) -> Snapshot:
     return found
 
 
-def changes(before: Snapshot, after: Snapshot) -> dict[str, dict[str, int]]:
+def changes(before: Snapshot, after: Snapshot) -> dict[str, dict[str, int | None]]:
     """`{"removed", "added", "changed"}`, each a file's path and its length (of a changed one: the new length)."""
     return {
         "removed": {path: size for path, (size, _) in before.items() if path not in after},

@@ -9,6 +9,7 @@ import org.apache.rocketmq.store.*;
 
 /** The commitlog from its minimum to its maximum, each step judged by the broker's own record check. */
 final class LogWalk {
+    private static final String BAD = "bad";
     final JsonArray rows = new JsonArray();
     final List<DispatchRequest> records = new ArrayList<>();
     private final CommitLog log;
@@ -38,7 +39,7 @@ final class LogWalk {
         String verdict = null;
         if (!checked.isSuccess()) {
             checked = check(readable.getByteBuffer().duplicate(), false);
-            verdict = checked.isSuccess() ? "bad-crc" : checked.getMsgSize() > 0 ? "bad" : "unreadable";
+            verdict = checked.isSuccess() ? "bad-crc" : BAD;
         }
         long size = checked.getMsgSize();
         if (checked.isSuccess() && size == 0) {
@@ -52,8 +53,22 @@ final class LogWalk {
         if (checked.isSuccess()) {
             records.add(checked);
         }
-        rows.add(verdict == null ? Json.row(at, size) : Json.row(at, size, verdict));
+        if (BAD.equals(verdict)) {
+            addBad(at, size);
+        } else {
+            rows.add(verdict == null ? Json.row(at, size) : Json.row(at, size, verdict));
+        }
         return size;
+    }
+
+    /** What is no record is one row, however many steps the broker takes over it. */
+    private void addBad(long at, long size) {
+        JsonArray last = rows.isEmpty() ? new JsonArray() : rows.get(rows.size() - 1).getAsJsonArray();
+        if (last.size() == 3 && last.get(2).getAsString().equals(BAD)) {
+            rows.set(rows.size() - 1, Json.row(last.get(0), last.get(1).getAsLong() + size, BAD));
+        } else {
+            rows.add(Json.row(at, size, BAD));
+        }
     }
 
     private DispatchRequest check(ByteBuffer buffer, boolean checkCrc) throws Exception {

@@ -112,11 +112,16 @@ final class Reader {
         return rows;
     }
 
-    /** [queue offset, status, next offset, message count, [physical offsets]]. */
+    /** [queue offset, status, next offset, message count, [physical offsets]]; or the exception as status. */
     private JsonArray row(Queue queue, long at, int count, MessageFilter filter) throws Exception {
-        GetMessageResult result = store.getMessage(GROUP, queue.topic, queue.queueId, at, count, filter);
+        GetMessageResult result;
+        try {
+            result = store.getMessage(GROUP, queue.topic, queue.queueId, at, count, filter);
+        } catch (RuntimeException e) {
+            return Json.row(at, StoreSession.describe(e), at, 0, new JsonArray());
+        }
         if (result == null) {
-            return Json.row(at, null, null, 0, new JsonArray());
+            return Json.row(at, null, at, 0, new JsonArray());
         }
         try {
             JsonArray places = new JsonArray();
@@ -192,13 +197,16 @@ final class Reader {
     private JsonObject timeRow(Queue queue, long time) throws Exception {
         JsonObject row = new JsonObject();
         row.addProperty("time", time);
-        row.addProperty("offset", store.getOffsetInQueueByTime(queue.topic, queue.queueId, time));
-        Method bounded = Reflect.method(store.getClass(), "getOffsetInQueueByTime", 4);
-        if (bounded != null) {
-            for (Object boundary : bounded.getParameterTypes()[3].getEnumConstants()) {
+        try {
+            row.addProperty("offset", store.getOffsetInQueueByTime(queue.topic, queue.queueId, time));
+            Method bounded = Reflect.method(store.getClass(), "getOffsetInQueueByTime", 4);
+            Object[] boundaries = bounded == null ? new Object[0] : bounded.getParameterTypes()[3].getEnumConstants();
+            for (Object boundary : boundaries) {
                 row.addProperty(boundary.toString(),
                     (Number) Reflect.invoke(bounded, store, queue.topic, queue.queueId, time, boundary));
             }
+        } catch (RuntimeException e) {
+            row.addProperty("error", StoreSession.describe(e));
         }
         return row;
     }
