@@ -10,7 +10,7 @@ import pytest
 
 from rmqtool.errors import WriteError
 from rmqtool.store import sink as sink_module
-from rmqtool.store.sink import DirectorySink, FileSink, MemorySink
+from rmqtool.store.sink import DirectorySink, FileSink, MemorySink, TrackingSink
 
 BAD_PATHS = [
     "/etc/passwd",
@@ -129,3 +129,37 @@ def test_a_full_disk_is_an_error_in_words(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(WriteError, match=r"index/a: .*[Nn]o space"):
         sink.write_at("index/a", 0, b"x")
     assert WriteError.exit_code == 4
+
+
+def test_what_was_written_is_synced_once_with_its_directories() -> None:
+    synced: list[str] = []
+
+    class Recording(MemorySink):
+        def sync(self, path: str) -> None:
+            super().sync(path)
+            synced.append(path)
+
+        def sync_directory(self, path: str) -> None:
+            super().sync_directory(path)
+            synced.append(f"{path}/")
+
+    sink = TrackingSink(Recording())
+    sink.create("index/old", 4)
+    sink.create("consumequeue/Topic/0/a", 4)
+    sink.create("index/gone", 4)
+    sink.remove("index/gone")
+    sink.sync_written()
+    assert synced == [
+        "consumequeue/Topic/0/a",
+        "index/old",
+        "/",
+        "consumequeue/",
+        "consumequeue/Topic/",
+        "consumequeue/Topic/0/",
+        "index/",
+    ]
+    synced.clear()
+    sink.write_at("index/old", 0, b"x")
+    sink.sync_written()
+    sink.sync_written()
+    assert synced == ["index/old"]
