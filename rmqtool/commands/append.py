@@ -157,7 +157,7 @@ def _put_all(writer: StoreWriter, wanted: Iterable[Message | MessageBatch], outp
     refused = 0
     try:
         for group in _groups(wanted):
-            results = [writer.put(message) for message in group]
+            results = writer.put_all(group)
             # Reported is only what the files hold: killing this process takes nothing of it back.
             writer.write_out()
             writer.sync_if_due()

@@ -1,4 +1,4 @@
-"""Puts messages: checks, queue offsets, encoding and placing, with the status that the broker would answer.
+"""Puts messages: checks, queue offsets, placing and encoding, with the status that the broker would answer.
 
 Broker: `DefaultMessageStore#asyncPutMessage`, `CommitLog#asyncPutMessage`, `CommitLog#asyncPutMessages`.
 """
@@ -6,11 +6,12 @@ Broker: `DefaultMessageStore#asyncPutMessage`, `CommitLog#asyncPutMessage`, `Com
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Final
 
 from rmqtool.engine.algorithms import BatchProperties
-from rmqtool.engine.encoder import encode_record, host_flags, record_size
+from rmqtool.engine.encoder import RecordColumns, encode_records, host_flags, record_size, topic_part
 from rmqtool.engine.log_writer import LogWriter
 from rmqtool.engine.message import Message, MessageBatch
 from rmqtool.engine.preparation import Prepared, further_queues, prepare, sent_text, with_further_offsets
@@ -22,12 +23,14 @@ from rmqtool.engine.writer_config import WriterConfig
 from rmqtool.formats import properties as names
 from rmqtool.formats import system_flag
 from rmqtool.formats.batch import join_batch
-from rmqtool.formats.commitlog import PROPERTIES_LENGTH_MAX, TOPIC_LENGTH_MAX_V1
-from rmqtool.formats.java_text import decode_java_utf8, java_length
+from rmqtool.formats.commitlog import BLANK_SIZE_MIN, PROPERTIES_LENGTH_MAX
 from rmqtool.formats.message_id import offset_message_id
 from rmqtool.formats.record_crc import PROPERTY_SIZE
 
 INNER_BATCH_FLAGS: Final = system_flag.INNER_BATCH | system_flag.NEED_UNWRAP
+HOST_BITS: Final = system_flag.BORN_HOST_V6 | system_flag.STORE_HOST_V6
+ENCODED_AT_ONCE: Final = 2048
+_Queue = tuple[str, int]
 
 
 def clock_ms() -> int:
@@ -56,30 +59,34 @@ class Putter:
         self._config = config
         self._next_queue_offset = next_queue_offset
         self._clock = clock
-        self._queue_offsets: dict[tuple[str, int], int] = {}
-        self._topics: dict[str, bytes] = {}
+        self._queue_offsets: dict[_Queue, int] = {}
+        self._topic_parts: dict[str, bytes] = {}
+        self._columns = RecordColumns()
+        self._waiting_size = 0
 
-    def put(self, message: Message) -> PutResult:
-        """Put one message."""
+    def put_all(self, messages: Iterable[Message | MessageBatch]) -> list[PutResult]:
+        """Put messages in order; all of them are in the log's hands when this returns."""
+        results = [
+            self._put_batch(message) if isinstance(message, MessageBatch) else self._put(message)
+            for message in messages
+        ]
+        self._encode()
+        return results
+
+    def _put(self, message: Message) -> PutResult:
         rules, config = self._rules, self._config
         prepared = prepare(message, rules, config)
         if reason := refusal(message, prepared.text, rules, config):
             return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=reason)
-        sys_flag = message.sys_flag
-        takes_entry = system_flag.takes_queue_entry(sys_flag)
+        takes_entry = system_flag.takes_queue_entry(message.sys_flag)
         queue = prepared.topic, prepared.queue_id
         queue_offset = self._queue_offset(queue) if takes_entry else 0
-        further = further_queues(prepared, rules, config) if prepared.properties else []
-        if further:
-            offsets = [None if other is None else self._queue_offset(other) for other in further]
-            prepared.text = with_further_offsets(prepared, offsets, rules)
+        further: list[_Queue | None] = []
         taken = 1
-        if sys_flag & system_flag.INNER_BATCH and prepared.properties and not message.is_final:
-            prepared.properties[names.INNER_BASE] = str(queue_offset)
-            prepared.text = encode_map(prepared.properties, rules)
-        if sys_flag & system_flag.INNER_BATCH and prepared.properties:
-            taken = int(prepared.properties.get(names.INNER_COUNT, "1"))
-        result = self._append(message, prepared, message.flag, message.body, queue_offset)
+        if prepared.properties:
+            further = further_queues(prepared, rules, config)
+            taken = self._finish_properties(message, prepared, queue_offset, further)
+        result = self._place(message, prepared, message.flag, message.body, queue_offset)
         if result.is_written:
             if takes_entry:
                 self._queue_offsets[queue] = queue_offset + taken
@@ -88,8 +95,23 @@ class Putter:
                     self._queue_offsets[other] = self._queue_offset(other) + 1
         return result
 
-    def put_batch(self, batch: MessageBatch) -> PutResult:
-        """Put a batch: its parts as records side by side in one file, or all of it as one record."""
+    def _finish_properties(
+        self, message: Message, prepared: Prepared, queue_offset: int, further: list[_Queue | None]
+    ) -> int:
+        """Write offsets into the properties where they belong; how many offsets the message takes."""
+        properties = prepared.properties or {}
+        if further:
+            offsets = [None if other is None else self._queue_offset(other) for other in further]
+            prepared.text = with_further_offsets(prepared, offsets, self._rules)
+        if not message.sys_flag & system_flag.INNER_BATCH:
+            return 1
+        if not message.is_final:
+            properties[names.INNER_BASE] = str(queue_offset)
+            prepared.text = encode_map(properties, self._rules)
+        return int(properties.get(names.INNER_COUNT, "1"))
+
+    def _put_batch(self, batch: MessageBatch) -> PutResult:
+        """A batch: its parts as records side by side in one file, or all of it as one record."""
         if batch.is_inner:
             return self._put_inner(batch)
         shared = batch.shared
@@ -98,112 +120,115 @@ class Putter:
             return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=reason)
         if not batch.parts:
             return PutResult(PutStatus.MESSAGE_ILLEGAL, reason="a batch without messages")
-        batch_text = (
-            shared.properties_text if shared.properties_text is not None else sent_text(shared.properties, self._rules)
-        )
+        text = shared.properties_text
+        batch_text = text if text is not None else sent_text(shared.properties, self._rules)
         texts = [self._part_text(part.properties, batch_text) for part in batch.parts]
-        topic = self._topic(shared.topic)
-        sizes = [self._size(shared, topic, len(part.body), text) for part, text in zip(batch.parts, texts, strict=True)]
-        for part, text, size in zip(batch.parts, texts, sizes, strict=True):
-            if len(text) > PROPERTIES_LENGTH_MAX:
-                return PutResult(PutStatus.PROPERTIES_SIZE_EXCEEDED, reason="properties of more than 32767 bytes")
-            if reason := size_refusal(size, len(part.body), self._config):
-                return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=reason)
+        sizes = []
+        for part, part_text in zip(batch.parts, texts, strict=True):
+            sizes.append(self._size(shared, shared.topic, len(part.body), part_text))
+            if refused := self._too_large(part_text, sizes[-1], len(part.body)):
+                return refused
         if not self._make_room(sum(sizes)):
-            return PutResult(PutStatus.PUT_OK, AppendStatus.END_OF_FILE, self._log.end)
+            return PutResult(PutStatus.PUT_OK, AppendStatus.END_OF_FILE, self._end)
         queue = shared.topic, shared.queue_id
         first_offset = self._queue_offset(queue)
-        start = self._log.end
-        now = shared.store_timestamp_ms if shared.store_timestamp_ms is not None else self._clock()
+        start = self._end
+        now = self._time(shared)
         ids = []
-        for at, (part, text, size) in enumerate(zip(batch.parts, texts, sizes, strict=True)):
-            ids.append(offset_message_id(shared.store_host, self._log.end))
-            self._write(shared, topic, part.flag, part.body, text, size, shared.queue_id, first_offset + at, now, 0)
+        for at, (part, part_text, size) in enumerate(zip(batch.parts, texts, sizes, strict=True)):
+            ids.append(offset_message_id(shared.store_host, self._end))
+            prepared = Prepared(shared.topic, shared.queue_id, part_text, None)
+            self._add(shared, prepared, part.flag, part.body, first_offset + at, size, now, 0)
         self._queue_offsets[queue] = first_offset + len(batch.parts)
         return PutResult(PutStatus.PUT_OK, AppendStatus.PUT_OK, start, sum(sizes), first_offset, now, ",".join(ids))
 
     def _put_inner(self, batch: MessageBatch) -> PutResult:
-        shared = batch.shared
-        properties = dict(shared.properties)
-        properties[names.INNER_COUNT] = str(len(batch.parts))
-        return self.put(
-            Message(
-                topic=shared.topic,
-                body=join_batch(batch.parts),
-                queue_id=shared.queue_id,
-                properties=properties,
-                flag=shared.flag,
-                sys_flag=shared.sys_flag | INNER_BATCH_FLAGS,
-                born_timestamp_ms=shared.born_timestamp_ms,
-                born_host=shared.born_host,
-                store_timestamp_ms=shared.store_timestamp_ms,
-                store_host=shared.store_host,
-                reconsume_times=shared.reconsume_times,
-                prepared_transaction_offset=shared.prepared_transaction_offset,
-            )
-        )
+        properties = {**batch.shared.properties, names.INNER_COUNT: str(len(batch.parts))}
+        sys_flag = batch.shared.sys_flag | INNER_BATCH_FLAGS
+        return self._put(replace(batch.shared, body=join_batch(batch.parts), properties=properties, sys_flag=sys_flag))
 
-    def _append(self, message: Message, prepared: Prepared, flag: int, body: bytes, queue_offset: int) -> PutResult:
+    def _place(self, message: Message, prepared: Prepared, flag: int, body: bytes, queue_offset: int) -> PutResult:
         text = prepared.text
         if self._config.record_crc and not message.is_final and text and not text.endswith(b"\x02"):
-            text += b"\x02"
-        if len(text) + (PROPERTY_SIZE if self._config.record_crc else 0) > PROPERTIES_LENGTH_MAX:
-            return PutResult(PutStatus.PROPERTIES_SIZE_EXCEEDED, reason="properties of more than 32767 bytes")
-        topic = self._topic(prepared.topic)
-        size = self._size(message, topic, len(body), text)
-        if reason := size_refusal(size, len(body), self._config):
-            return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=reason)
+            prepared.text = text = text + b"\x02"
+        size = self._size(message, prepared.topic, len(body), text)
+        if refused := self._too_large(text, size, len(body)):
+            return refused
         if not self._make_room(size):
-            return PutResult(PutStatus.PUT_OK, AppendStatus.END_OF_FILE, self._log.end)
-        now = message.store_timestamp_ms if message.store_timestamp_ms is not None else self._clock()
-        start = self._log.end
-        prepared_offset = message.prepared_transaction_offset
-        self._write(message, topic, flag, body, text, size, prepared.queue_id, queue_offset, now, prepared_offset)
+            return PutResult(PutStatus.PUT_OK, AppendStatus.END_OF_FILE, self._end)
+        now = self._time(message)
+        start = self._end
+        self._add(message, prepared, flag, body, queue_offset, size, now, message.prepared_transaction_offset)
         message_id = offset_message_id(message.store_host, start)
         return PutResult(PutStatus.PUT_OK, AppendStatus.PUT_OK, start, size, queue_offset, now, message_id)
 
-    def _write(
+    def _add(
         self,
         message: Message,
-        topic: bytes,
+        prepared: Prepared,
         flag: int,
         body: bytes,
-        text: bytes,
-        size: int,
-        queue_id: int,
         queue_offset: int,
-        now: int,
-        prepared_offset: int,
+        size: int,
+        store_timestamp_ms: int,
+        prepared_transaction_offset: int,
     ) -> None:
-        hosts = host_flags(message.born_host, message.store_host)
-        sys_flag = message.sys_flag & ~(system_flag.BORN_HOST_V6 | system_flag.STORE_HOST_V6) | hosts
-        self._log.append(
-            encode_record(
-                size,
-                self._is_v2(topic),
-                queue_id,
-                flag,
-                queue_offset,
-                self._log.end,
-                sys_flag,
-                message.born_timestamp_ms,
-                message.born_host,
-                now,
-                message.store_host,
-                message.reconsume_times,
-                prepared_offset,
-                body,
-                topic,
-                text,
-                self._config.record_crc and not message.is_final,
-            )
-        )
+        """Give one record its place behind those that wait to be encoded."""
+        columns = self._columns
+        columns.topics.append(self._topic_part(prepared.topic))
+        columns.bodies.append(body)
+        columns.properties.append(prepared.text)
+        columns.queue_ids.append(prepared.queue_id)
+        columns.flags.append(flag)
+        columns.queue_offsets.append(queue_offset)
+        columns.sys_flags.append(message.sys_flag & ~HOST_BITS | host_flags(message.born_host, message.store_host))
+        columns.born_timestamps_ms.append(message.born_timestamp_ms)
+        columns.born_hosts.append(message.born_host)
+        columns.store_timestamps_ms.append(store_timestamp_ms)
+        columns.store_hosts.append(message.store_host)
+        columns.reconsume_times.append(message.reconsume_times)
+        columns.prepared_transaction_offsets.append(prepared_transaction_offset)
+        columns.with_record_crc.append(self._config.record_crc and not message.is_final)
+        self._waiting_size += size
+        if len(columns) >= ENCODED_AT_ONCE:
+            self._encode()
 
-    def _size(self, message: Message, topic: bytes, body_length: int, text: bytes) -> int:
-        properties_length = len(text) + (PROPERTY_SIZE if self._config.record_crc and not message.is_final else 0)
+    def _encode(self) -> None:
+        """Encode what waits, and hand it to the log."""
+        if not len(self._columns):
+            return
+        block = encode_records(self._columns, self._log.end)
+        assert len(block) == self._waiting_size, (len(block), self._waiting_size)
+        self._columns = RecordColumns()
+        self._waiting_size = 0
+        self._log.append(block)
+
+    @property
+    def _end(self) -> int:
+        """Physical offset of the next record."""
+        return self._log.end + self._waiting_size
+
+    def _make_room(self, size: int) -> bool:
+        """Roll to the next file where so much does not fit; False where it fits into none."""
+        for _ in range(2):
+            if self._waiting_size + size + BLANK_SIZE_MIN <= self._log.room():
+                return True
+            self._encode()
+            self._log.roll()
+        return False
+
+    def _too_large(self, text: bytes, size: int, body_length: int) -> PutResult | None:
+        if len(text) + (PROPERTY_SIZE if self._config.record_crc else 0) > PROPERTIES_LENGTH_MAX:
+            return PutResult(PutStatus.PROPERTIES_SIZE_EXCEEDED, reason="properties of more than 32767 bytes")
+        reason = size_refusal(size, body_length, self._config)
+        return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=reason) if reason else None
+
+    def _size(self, message: Message, topic: str, body_length: int, text: bytes) -> int:
+        properties_length = len(text)
+        if self._config.record_crc and not message.is_final:
+            properties_length += PROPERTY_SIZE
         hosts_length = len(message.born_host) + len(message.store_host)
-        is_v2 = self._is_v2(topic)
-        return record_size(body_length, len(topic), properties_length, is_v2=is_v2, hosts_length=hosts_length)
+        return record_size(len(self._topic_part(topic)), body_length, properties_length, hosts_length)
 
     def _part_text(self, text: bytes, batch_text: bytes) -> bytes:
         """Properties of a batch's part with what the version adds to them."""
@@ -213,28 +238,17 @@ class Putter:
             text = text + separator + batch_text
         return text
 
-    def _make_room(self, size: int) -> bool:
-        """Roll to the next file where so much does not fit; False where it fits into none."""
-        for _ in range(2):
-            if self._log.fits(size):
-                return True
-            self._log.roll()
-        return False
+    def _time(self, message: Message) -> int:
+        return message.store_timestamp_ms if message.store_timestamp_ms is not None else self._clock()
 
-    def _is_v2(self, topic: bytes) -> bool:
-        return (
-            self._rules.reads_v2
-            and len(topic) > TOPIC_LENGTH_MAX_V1
-            and java_length(decode_java_utf8(topic)) > TOPIC_LENGTH_MAX_V1
-        )
+    def _topic_part(self, topic: str) -> bytes:
+        part = self._topic_parts.get(topic)
+        if part is None:
+            raw = topic.encode("utf-8", "surrogatepass")
+            part = self._topic_parts[topic] = topic_part(raw, writes_v2=self._rules.reads_v2)
+        return part
 
-    def _topic(self, topic: str) -> bytes:
-        raw = self._topics.get(topic)
-        if raw is None:
-            raw = self._topics[topic] = topic.encode("utf-8", "surrogatepass")
-        return raw
-
-    def _queue_offset(self, queue: tuple[str, int]) -> int:
+    def _queue_offset(self, queue: _Queue) -> int:
         found = self._queue_offsets.get(queue)
         if found is None:
             found = self._queue_offsets[queue] = self._next_queue_offset(*queue)

@@ -6,7 +6,7 @@ Broker: `DefaultMessageStore#load`, `#start`, `#shutdown`; `StoreCheckpoint#flus
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Final, Self
 
@@ -75,12 +75,23 @@ class StoreWriter:
         Raises:
             WriteError: the disk does not take it; the store is left as a crashed one.
         """
-        result = self._putter.put_batch(message) if isinstance(message, MessageBatch) else self._putter.put(message)
-        if result.is_written:
-            self._last_store_timestamp_ms = result.store_timestamp_ms
+        return self.put_all([message])[0]
+
+    def put_all(self, messages: Sequence[Message | MessageBatch]) -> list[PutResult]:
+        """Put several; with synchronous flush each one is on the disk before the next.
+
+        Raises:
+            WriteError: the disk does not take it; the store is left as a crashed one.
+        """
+        step = 1 if self._config.synchronous_flush else max(1, len(messages))
+        results: list[PutResult] = []
+        for at in range(0, len(messages), step):
+            results += self._putter.put_all(messages[at : at + step])
             if self._config.synchronous_flush:
                 self._log.sync()
-        return result
+        written = (result.store_timestamp_ms for result in reversed(results) if result.is_written)
+        self._last_store_timestamp_ms = next(written, self._last_store_timestamp_ms)
+        return results
 
     def stop_dispatch(self) -> None:
         """From now on records reach no queue and no index, as if the broker were killed before it dispatched them."""
