@@ -32,6 +32,8 @@ class Follower:
     poll_seconds: float = POLL_SECONDS
     _number: int = 0
     _position: int = 0
+    _is_full: bool = False
+    """A blank has ended the current file."""
 
     def rows(self) -> Iterator[Found | None]:
         """Rows as they come, and None each time there is nothing new for now; never ends by itself."""
@@ -40,12 +42,12 @@ class Follower:
             advanced = False
             while self._number <= last:
                 before = (self._number, self._position)
-                if self._has_more(last):
+                if not self._is_full and self._has_more(last):
                     yield from self._read_on(more_follows=self._number < last)
                 if self._number < last:
-                    self._number, self._position = self._number + 1, 0
+                    self._number, self._position, self._is_full = self._number + 1, 0, False
                 advanced = advanced or before != (self._number, self._position)
-                if self._number == last and not self._has_more(last):
+                if self._number == last and (self._is_full or not self._has_more(last)):
                     break
                 if before == (self._number, self._position):
                     break
@@ -85,8 +87,7 @@ class Follower:
                 self._position = place
                 continue
             self._position = place + row.size
-            if row.magic == MAGIC_BLANK:
-                self._position = entry.size
+            self._is_full = row.magic == MAGIC_BLANK
             if found is not None:
                 yield self.dump.counted(found)
 

@@ -77,6 +77,10 @@ class Found:
     def is_message(self) -> bool:
         return self.row.magic in MESSAGE_MAGICS and self.row.verdict in (Verdict.GOOD, Verdict.STALE)
 
+    @property
+    def is_blank(self) -> bool:
+        return self.row.magic == commitlog.MAGIC_BLANK and self.row.verdict in (Verdict.GOOD, Verdict.STALE)
+
 
 @dataclass
 class LogDump:
@@ -135,7 +139,7 @@ class LogDump:
 
     def counted(self, found: Found) -> Found:
         """The same, counted if it is a bad range."""
-        self.bad_ranges += found.finding is not None and found.row.verdict != Verdict.STALE
+        self.bad_ranges += not (found.is_message or found.is_blank)
         return found
 
     def start_of(self, entry: Entry) -> int:

@@ -210,7 +210,7 @@ class LogRows:
         size = found.row.size
         if found.is_message:
             parts = message_parts(found.read, size, limit)
-        elif found.row.magic == commitlog.MAGIC_BLANK and found.finding is None:
+        elif found.is_blank:
             parts = parts_of(found.read, size, commitlog.BLANK.fields, limit)
         else:
             parts = bare_parts(found.read, size, limit)
@@ -219,7 +219,7 @@ class LogRows:
 
 def _range_row(found: Found) -> DumpRow:
     row = found.row
-    if row.verdict in (Verdict.GOOD, Verdict.STALE):
+    if found.is_blank:
         return blank_row(row.physical_offset, row.size)
     return bad_row(row.physical_offset, row.size, found.finding or UNREADABLE)
 

@@ -132,7 +132,8 @@ def _concerns(problem: str, kind: DumpKind, store: Store) -> bool:
     place = problem.partition(": ")[0]
     if kind is DumpKind.COMMITLOG and place in store.settings.commitlog_directories:
         return True
-    return place.partition("/")[0].startswith(kind) and is_broker_directory(place)
+    top = place.partition("/")[0]
+    return is_broker_directory(place) and (top.startswith(kind) if kind is DumpKind.COMMITLOG else top == kind)
 
 
 def _explain_absence(path: Path, kind: DumpKind, found: set[FileKind]) -> None:

@@ -1,6 +1,6 @@
 """The rows that commands give out, with the names, types and order that scripts rely on; messages are made here only.
 
-A row is a dictionary of what JSON can say. Schemas stand in `rmqtool/report/schemas`.
+A row is a dictionary of what JSON can say. The contract is docs/schema/dump.json.
 """
 
 from __future__ import annotations
