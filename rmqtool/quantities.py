@@ -3,7 +3,7 @@
 from typing import NewType
 
 PhysicalOffset = NewType("PhysicalOffset", int)
-"""Bytes from the beginning of the logical, concatenated commitlog (broker: PHYSICALOFFSET, phyOffset, commitLogOffset)."""
+"""Bytes from the beginning of the logical commitlog (broker: PHYSICALOFFSET, phyOffset, commitLogOffset)."""
 
 QueueOffset = NewType("QueueOffset", int)
 """Number of a message in one (topic, queue id) (broker: QUEUEOFFSET, consume offset)."""

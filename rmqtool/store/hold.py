@@ -1,7 +1,7 @@
 """Takes the broker's own lock, so that no broker serves a store while it is written.
 
-A POSIX record lock on byte 0 of `lock`, as `DefaultMessageStore#start` takes it. It lives on one descriptor: closing any
-other descriptor of that file would drop it, so nothing opens `lock` again while it is held.
+A POSIX record lock on byte 0 of `lock`, as `DefaultMessageStore#start` takes it. It lives on one descriptor: closing
+any other descriptor of that file would drop it, so nothing opens `lock` again while it is held.
 """
 
 from __future__ import annotations
