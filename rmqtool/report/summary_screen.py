@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from rmqtool.report.text import columns_of, cropped, escaped, padded, time_text
+from rmqtool.report.text import ELLIPSIS, columns_of, cropped, escaped, padded, time_text
 
 Found = Mapping[str, Any]
 
@@ -69,8 +69,10 @@ class _Screen:
     def next_step(self, step: Found) -> Iterator[str]:
         yield from self._lines("Next step", step["reason"])
         if step["command"] is not None:
-            # Never wrapped: it is there to be copied.
-            yield " " * LABEL + self._styled(escaped(step["command"]), "bold")
+            # Never broken by us: it is there to be copied.
+            command = escaped(step["command"])
+            indent = LABEL if LABEL + columns_of(command) <= self._width else 0
+            yield " " * indent + self._styled(command, "bold")
 
     def broker(self, found: Found) -> Iterator[str]:
         version = found["broker_version"]
@@ -118,12 +120,13 @@ class _Screen:
         )
         for topic in shown:
             rows = topics[topic]
-            ranges = "  ".join(
-                f"{row['queue_id']}: {_range(row)}" for row in sorted(rows, key=lambda row: row["queue_id"])
+            ranges = _as_many_as_fit(
+                [f"{row['queue_id']}: {_range(row)}" for row in sorted(rows, key=lambda row: row["queue_id"])],
+                self._width - LABEL - topic_width - 22,
             )
             line = f"{_message_count(rows):>10}  {len(rows):>6}  "
             name = padded(cropped(escaped(topic), topic_width), topic_width)
-            yield f"{'':<{LABEL}}{name}  {line}{cropped(ranges, self._width - LABEL - topic_width - 22)}".rstrip()
+            yield f"{'':<{LABEL}}{name}  {line}{ranges}".rstrip()
         yield from self._rest(len(ordered) - len(shown), "topic")
 
     def index(self, index: Found) -> Iterator[str]:
@@ -197,6 +200,17 @@ def _named(field: str) -> str:
 
 def _time(timestamp_ms: int) -> str:
     return f"{time_text(timestamp_ms)} ({timestamp_ms})"
+
+
+def _as_many_as_fit(texts: list[str], width: int) -> str:
+    """Texts side by side, an ellipsis for those that find no room."""
+    shown = ""
+    for number, text in enumerate(texts):
+        longer = f"{shown}  {text}" if shown else text
+        if len(longer) + (0 if number == len(texts) - 1 else 3) > width:
+            return f"{shown}  {ELLIPSIS}" if shown else cropped(text, width)
+        shown = longer
+    return shown
 
 
 def _counted(count: int, noun: str) -> str:

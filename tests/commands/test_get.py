@@ -14,6 +14,7 @@ import pytest
 from rmqtool.errors import UnreadableError
 from rmqtool.store.source import FileSource
 from tests import golden_stores
+from tests.commands.schema_check import schema_errors
 from tests.commands.transcripts import rmqtool
 from tests.conftest import Unpacked
 from tests.golden_effects import load_effects
@@ -26,6 +27,9 @@ NAMES = [
     if not golden_stores.manifest(name).damage or name.startswith("5.5.0-damage-cq-entry")
 ]
 STORE = "5.5.0-crashed"
+SCHEMAS = Path(__file__).resolve().parents[2] / "docs" / "schema"
+SCHEMA = json.loads((SCHEMAS / "get.json").read_text("utf-8"))
+ROW_SCHEMA = json.loads((SCHEMAS / "dump.json").read_text("utf-8"))
 QUEUE = ("--topic", "TopicTest", "--queue-id", "0")
 
 
@@ -34,6 +38,9 @@ def get(path: Path, *options: object) -> dict[str, Any]:
     ran = rmqtool("get", path, *options, "--format", "json")
     assert ran.code == 0, ran.err
     found: dict[str, Any] = json.loads(ran.out)
+    assert schema_errors(found, SCHEMA) == []
+    for row in found["messages"]:
+        assert schema_errors({name: row[name] for name in row if name != "carries_key"}, ROW_SCHEMA) == []
     return found
 
 
