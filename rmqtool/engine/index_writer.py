@@ -129,7 +129,10 @@ class IndexWriter:
         fresh = offsets >= np.maximum.accumulate(np.concatenate([[end], offsets]))[:-1]
         if not fresh.all():
             entries = IndexEntries(
-                entries.key_hashes[fresh], offsets[fresh], entries.store_timestamps_ms[fresh], entries.ends_without
+                entries.key_hashes[fresh],
+                offsets[fresh],
+                entries.store_timestamps_ms[fresh],
+                entries.ends_without or not fresh[-1],
             )
         at, count = 0, entries.physical_offsets.size
         while at < count:
