@@ -6,10 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from rmqtool.commands.dump_files import FileDump
-from rmqtool.commands.dump_follow import Follower
 from rmqtool.commands.dump_log import FEW_ROWS, NOT_READABLE, UNREADABLE, Found, LogDump, LogFilter
-from rmqtool.commands.dump_queues import QueueDump, QueueFilter
 from rmqtool.commands.dump_target import DumpKind, Target
 from rmqtool.commands.options import OutputFormat
 from rmqtool.engine.versions import rules_for
@@ -121,12 +118,16 @@ def check_request(ask: Request, kind: DumpKind, output: OutputFormat) -> None:
 
 
 def make_source(ask: Request, target: Target) -> RowSource:
-    """What reads the files of a target."""
+    """What reads the files of a target; imported when it is needed, so that a log's first row comes soon."""
     if target.kind is DumpKind.COMMITLOG:
         return LogRows(ask, target)
     if target.kind in _QUEUES:
+        from rmqtool.commands.dump_queues import QueueDump, QueueFilter
+
         wanted = QueueFilter(ask.topics, ask.queue_id, ask.from_offset, ask.to_offset, ask.reverse)
         return QueueDump(target, wanted, ask.hex_width)
+    from rmqtool.commands.dump_files import FileDump
+
     return FileDump(target, ask.hex_width)
 
 
@@ -170,6 +171,8 @@ class LogRows:
 
     def _found(self) -> Iterator[Found | None]:
         if self._ask.follow:
+            from rmqtool.commands.dump_follow import Follower
+
             return Follower(self._dump).rows()
         return self._dump.backward(self._ask.limit) if self._ask.reverse else self._dump.forward()
 

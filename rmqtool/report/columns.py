@@ -11,6 +11,7 @@ from rmqtool.report.rows import DumpRow
 from rmqtool.report.text import escaped, time_text
 
 _TIME_WIDTH: Final = 24
+_TIME_TITLES: Final = {"store_timestamp_ms": "stored", "born_timestamp_ms": "born"}
 _NUMBER_WIDTHS: Final = {"physical_offset": 14, "prepared_transaction_offset": 27, "tags_code": 20}
 _TEXTS: Final = frozenset({"topic", "tags", "keys", "properties", "properties_raw", "body", "finding", "filter_bitmap"})
 _TEXT_WIDTHS: Final = {
@@ -167,7 +168,7 @@ def _total(columns: Sequence[Column], gap: int) -> int:
 
 def _column(field: str) -> Column:
     if field.endswith("_timestamp_ms"):
-        return Column(field, field.removesuffix("_timestamp_ms"), _TIME_WIDTH)
+        return Column(field, _TIME_TITLES.get(field, field.removesuffix("_timestamp_ms")), _TIME_WIDTH)
     if field in _TEXTS:
         return Column(field, field, max(12, len(field)), stretches=True)
     if field in _TEXT_WIDTHS:

@@ -17,8 +17,8 @@ VALUE_LINES_MAX: Final = 3
 """Words of a value that get a line each where they do not fit beside the name."""
 _WIDE: Final = 120
 _MAGIC_NAMES: Final = {
-    commitlog.MAGIC_V1: "message, version 1",
-    commitlog.MAGIC_V2: "message, version 2",
+    commitlog.MAGIC_V1: "message v1",
+    commitlog.MAGIC_V2: "message v2",
     commitlog.MAGIC_BLANK: "blank",
 }
 Read = Callable[[int, int], bytes]

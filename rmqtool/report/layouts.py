@@ -9,6 +9,7 @@ from rmqtool.formats.catalog import FORMATS
 from rmqtool.formats.layout import Field, Format
 from rmqtool.formats.system_flag import BIT_DOCS
 from rmqtool.report.rows import DumpRow
+from rmqtool.report.text import cropped
 
 LAYOUT_FIELDS: Final = ("format", "position", "size", "type", "name", "doc")
 LIST_FIELDS: Final = ("name", "title", "size", "source")
@@ -69,7 +70,7 @@ def list_lines(width: int) -> Iterator[str]:
     for declared in FORMATS:
         size = "varies" if declared.size is None else str(declared.size)
         line = f"{declared.name:<{names}}  {size:>6}  {declared.title:<{titles}}"
-        yield (f"{line}  {declared.source}" if wide else line).rstrip()
+        yield cropped((f"{line}  {declared.source}" if wide else line).rstrip(), width)
 
 
 def layout_lines(declared: Format, width: int) -> Iterator[str]:

@@ -1,0 +1,36 @@
+"""`formats`: the page of formats is fresh, and every declared field is on it and on the terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rmqtool.formats.catalog import FORMATS
+from rmqtool.report import docs
+from rmqtool.report.layouts import layout_lines, layout_object, list_lines, page
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "formats.md"
+
+
+def test_the_page_of_formats_is_fresh(tmp_path: Path) -> None:
+    docs.main([str(tmp_path / "formats.md")])
+    fresh = (tmp_path / "formats.md").read_text("utf-8")
+    assert fresh == page()
+    assert PAGE.read_text("utf-8") == fresh, "run `python -m rmqtool.report.docs`"
+
+
+def test_every_field_is_shown_with_its_meaning_and_fits() -> None:
+    for declared in FORMATS:
+        for width in (80, 200):
+            lines = list(layout_lines(declared, width))
+            assert all(len(line) <= width for line in lines)
+            for field in declared.fields:
+                assert any(field.name in line.split() for line in lines)
+        assert [field["name"] for field in layout_object(declared)["fields"]] == [f.name for f in declared.fields]
+        assert f"## {declared.name}\n" in page()
+
+
+def test_the_list_names_every_format() -> None:
+    for width in (80, 200):
+        lines = list(list_lines(width))
+        assert [line.split()[0] for line in lines] == [declared.name for declared in FORMATS]
+        assert all(len(line) <= width for line in lines)

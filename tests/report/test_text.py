@@ -1,0 +1,59 @@
+"""Text out of a store is harmless on a terminal, fits its column, and times read as ISO 8601."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rmqtool.report.text import columns_of, cropped, escaped, json_escaped, padded, time_text
+
+
+@given(st.text(alphabet=st.characters()))
+def test_escaped_text_is_printable(text: str) -> None:
+    assert escaped(text).isprintable()
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain ü 世 🚀", "plain ü 世 🚀"),
+        ("\x1b[2J", "\\x1b[2J"),
+        ("a\nb\tc\0", "a\\nb\\tc\\x00"),
+        ("\u202e\u2066\u200b\ufeff", "\\u202e\\u2066\\u200b\\ufeff"),
+        ("\x9b\u2028", "\\x9b\\u2028"),
+        ("\ud800", "\\ud800"),
+        ("\U000e0001", "\\U000e0001"),
+    ],
+)
+def test_what_is_escaped(text: str, shown: str) -> None:
+    assert escaped(text) == shown
+
+
+@given(st.text(alphabet=st.characters()))
+def test_escaped_json_means_the_same(text: str) -> None:
+    line = json_escaped(json.dumps({"a": text}, ensure_ascii=False))
+    assert line.isprintable()
+    assert json.loads(line)["a"] == json.loads(json.dumps(text))
+
+
+@given(st.text(), st.integers(0, 30))
+def test_cropped_text_fits(text: str, width: int) -> None:
+    shown = cropped(escaped(text), width)
+    assert columns_of(shown) <= width
+    assert columns_of(padded(shown, 30)) == 30
+
+
+def test_wide_characters_take_two_columns() -> None:
+    assert columns_of("世界") == 4
+    assert cropped("世界世界", 5) == "世界…"
+    assert padded("世", 4, right=True) == "  世"
+
+
+def test_times_are_in_utc_and_those_that_no_calendar_has_are_numbers() -> None:
+    assert time_text(0) == "1970-01-01T00:00:00.000Z"
+    assert time_text(1_700_000_000_001) == "2023-11-14T22:13:20.001Z"
+    assert time_text(-1) == "1969-12-31T23:59:59.999Z"
+    assert time_text((1 << 63) - 1) == str((1 << 63) - 1)

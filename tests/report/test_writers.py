@@ -1,0 +1,113 @@
+"""Writers and tables: every form says the same, tables fit 80 and 200 columns, and a million rows are never held."""
+
+from __future__ import annotations
+
+import io
+import json
+import tracemalloc
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from rmqtool.report.columns import TABLES, fitted
+from rmqtool.report.hexview import Part, hex_lines
+from rmqtool.report.rows import MESSAGE_FIELDS, bad_row, blank_row
+from rmqtool.report.tables import TableWriter
+from rmqtool.report.text import columns_of
+from rmqtool.report.writers import row_writer
+
+
+def message(**changes: Any) -> dict[str, Any]:
+    row: dict[str, Any] = dict.fromkeys(MESSAGE_FIELDS, 0)
+    row |= {"type": "message", "topic": "orders-of-the-eastern-region", "keys": ["a", "b"], "properties": {"TAGS": "t"}}
+    row |= {"tags": "t", "transaction": "none", "compression": None, "store_timestamp_ms": 1_700_000_000_000}
+    row |= {"unique_key": "7F00000100002A9F0000006800000107", "message_id": "0A" * 16, "born_host": "10.0.0.1:50000"}
+    return row | changes
+
+
+def written(rows: list[dict[str, Any]], **options: Any) -> str:
+    stream = io.StringIO()
+    writer = row_writer(options.pop("form", "table"), stream, MESSAGE_FIELDS, **options)
+    for row in rows:
+        writer.write(row)
+    writer.close()
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("width", [40, 80, 81, 100, 119, 120, 200, 300])
+def test_a_table_fits_its_terminal(width: int) -> None:
+    rows = [message(), message(topic="世界" * 20), bad_row(5, 60, "commitlog.bad-size"), blank_row(65, 8)]
+    lines = written(rows, width=width).splitlines()
+    assert len(lines) == 5
+    assert all(columns_of(line) <= max(80, width) for line in lines)
+    assert ("message id" in lines[0]) == (width == 300)
+    assert "tags" in lines[0] or width < 91
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_every_kind_fits_80_columns(kind: str) -> None:
+    columns = fitted(TABLES[kind], 80, 1)
+    assert sum(column.width for column in columns) + len(columns) - 1 <= 80
+
+
+def test_numbers_are_never_cropped() -> None:
+    assert str((1 << 63) - 1) in written([message(physical_offset=(1 << 63) - 1)], width=80)
+
+
+def test_colour_is_only_there_when_asked_for() -> None:
+    rows = [message(), bad_row(0, 1, "commitlog.hole")]
+    assert "\x1b" not in written(rows, width=80)
+    assert written(rows, width=80, colour=True).count("\x1b[0m") == 2
+
+
+def test_a_row_without_any_chosen_field_is_left_out_of_json() -> None:
+    rows = [message(), blank_row(65, 8)]
+    assert [json.loads(line) for line in written(rows, form="jsonl", fields=["topic"]).splitlines()] == [
+        {"topic": "orders-of-the-eastern-region"}
+    ]
+
+
+def test_json_is_ascii_where_the_stream_can_carry_no_more() -> None:
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding="latin-1")
+    writer = row_writer("jsonl", stream, MESSAGE_FIELDS)
+    writer.write(message(topic="世\x1b"))
+    stream.flush()
+    assert raw.getvalue().isascii()
+    assert json.loads(raw.getvalue())["topic"] == "世\x1b"
+
+
+def test_a_table_holds_no_rows() -> None:
+    class Sink(io.TextIOBase):
+        def write(self, text: str) -> int:
+            return len(text)
+
+    def rows() -> Iterator[dict[str, Any]]:
+        for number in range(3000):
+            yield message(physical_offset=number)
+
+    writer = TableWriter(Sink(), 80)  # type: ignore[arg-type]
+    writer.write(message())
+    tracemalloc.start()
+    for row in rows():
+        writer.write(row)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 100_000
+
+
+@pytest.mark.parametrize(("width", "step"), [(80, 8), (120, 16)])
+def test_hex_lines_name_each_field_once_and_fit(width: int, step: int) -> None:
+    parts = [
+        Part("born_timestamp_ms", 0, bytes(8), 8, "1700000000000 2023-11-14T22:13:20.000Z"),
+        Part("body", 8, bytes(range(40)), 100, ""),
+        Part("x" * 100, 48, b"a", 1, "y" * 300),
+    ]
+    lines = list(hex_lines(parts, width, start=0x1000))
+    assert all(columns_of(line) <= width for line in lines)
+    assert sum("body" in line and "more" not in line for line in lines) == 1
+    assert any("60 more bytes of body" in line for line in lines)
+    shown = "".join(line[12 : 12 + 3 * step - 1] for line in lines if "more bytes" not in line)
+    assert bytes.fromhex(shown) == bytes(8) + bytes(range(40)) + b"a"
+    assert any(line.split()[0] == "1008" for line in lines)
