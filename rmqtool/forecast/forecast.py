@@ -1,0 +1,107 @@
+"""The forecast: what a broker version would do with a store at its next start, and what that would cost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rmqtool.engine.versions import BrokerRules
+from rmqtool.forecast.losses import LossCount, Toll
+from rmqtool.forecast.options import COUNT_WHOLE_LOG_UP_TO, ForecastOptions
+from rmqtool.forecast.queue_state import KnownBatchQueue
+from rmqtool.forecast.result import Forecast, QueueForecast, StopsAt
+from rmqtool.forecast.simulate import Simulation
+from rmqtool.scan.log import ScanOptions
+from rmqtool.store.directory import Segment, Store
+
+
+def forecast_store(store: Store, rules: BrokerRules, options: ForecastOptions | None = None) -> Forecast:
+    """What a broker would do at its next start. The store is read, and nothing in it changes.
+
+    Args:
+        rules: the broker version.
+        options: what the broker's configuration says.
+
+    Raises:
+        UnsupportedError: the store is of a kind that is not simulated.
+        UnreadableError: a file that the broker reads cannot be read.
+        WriteError: the temporary file for what the broker would write is full.
+    """
+    options = options or ForecastOptions()
+    with Simulation(store, rules, options) as simulation:
+        simulation.run()
+        return _forecast(simulation)
+
+
+def _forecast(simulation: Simulation) -> Forecast:
+    removed = simulation.overlay.unlinked()
+    scanned = simulation.scanned
+    found = Forecast(
+        broker_version=simulation.rules.version,
+        starts=simulation.why_not is None,
+        why_not=simulation.why_not,
+        mode="abnormal" if simulation.crashed else "normal",
+        scan_start_offset=scanned.begin if scanned else None,
+        log_end_offset=scanned.end if scanned else None,
+        stops_at=StopsAt(scanned.end, scanned.finding) if scanned else None,
+        deleted_files=tuple(path for path in removed if path not in simulation.index.dropped),
+        dropped_index_files=tuple(simulation.index.dropped),
+        duplicate_index_entries=simulation.index.duplicate_entries,
+        not_simulated=tuple(simulation.not_simulated),
+    )
+    if simulation.why_not is not None or simulation.log is None or scanned is None:
+        return found
+    segments = _counted_segments(simulation)
+    toll = _toll(simulation, segments)
+    return replace(
+        found,
+        lost=toll.lost,
+        unnoticed_damage=tuple(toll.damage),
+        unnoticed_damage_count=toll.damage_count,
+        queues=_queues(simulation, toll),
+        filler_units=sum(queue.filler_units(simulation.files) for queue in simulation.queues.values()),
+        unindexed_messages=toll.unindexed,
+        counted_from=segments[0].start if segments else None,
+    )
+
+
+def _counted_segments(simulation: Simulation) -> tuple[Segment, ...]:
+    """The files of the log that losses are counted over."""
+    segments = simulation.store.commitlog
+    whole = simulation.options.count_whole_log
+    if whole is None:
+        whole = sum(segment.entry.allocated_bytes for segment in segments) <= COUNT_WHOLE_LOG_UP_TO
+    assert simulation.scanned is not None
+    return tuple(segment for segment in segments if whole or segment.start >= simulation.scanned.begin)
+
+
+def _toll(simulation: Simulation, segments: tuple[Segment, ...]) -> Toll:
+    options, log = simulation.options, simulation.log
+    assert log is not None
+    count = LossCount(
+        simulation.queues,
+        simulation.index if options.index_enabled else None,
+        simulation.files,
+        simulation.settings,
+        log.segments,
+        log.end,
+        options.damage_max,
+    )
+    count.count(simulation.store.view, segments, ScanOptions(options.delays_ms, options.record_crc))
+    return count.toll
+
+
+def _queues(simulation: Simulation, toll: Toll) -> tuple[QueueForecast, ...]:
+    assert simulation.log is not None
+    found = []
+    for name, state in sorted(simulation.queues.items()):
+        following = simulation.next_queue_offsets.get(name, 0)
+        known = max(state.known_maximum, toll.highest.get(name, -1) + 1)
+        if state.is_batch:
+            queue = KnownBatchQueue(state, simulation.files, simulation.log.minimum)
+            minimum, maximum = queue.min_queue_offset, queue.max_queue_offset
+        else:
+            minimum, maximum = state.minimum // state.unit_size, state.end // state.unit_size
+        found.append(
+            QueueForecast(*name, minimum, maximum, following, following < known, last_physical_offset=state.physical_end)
+        )
+    return tuple(found)

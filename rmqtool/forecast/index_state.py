@@ -1,0 +1,182 @@
+"""The index while a broker loads and starts: which files it drops, what it enters, and which records are covered.
+
+Broker: `IndexService#load`, `#buildIndex`, `IndexFile#putKey`.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_right
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rmqtool.engine.dispatch import Rows
+from rmqtool.engine.index_keys import index_entries
+from rmqtool.engine.index_writer import DIRECTORY, IndexWriter, OpenIndexFile, read_index_file
+from rmqtool.engine.open_files import OpenFiles
+from rmqtool.engine.query import IndexFile, IndexHeader
+from rmqtool.engine.versions import BrokerRules
+from rmqtool.forecast.log_scan import Records
+from rmqtool.forecast.options import DEFAULT_ENTRY_COUNT, DEFAULT_SLOT_COUNT, ForecastOptions
+from rmqtool.forecast.overlay import Overlay
+from rmqtool.formats import system_flag
+from rmqtool.formats.index import file_size
+from rmqtool.store.directory import Store
+from rmqtool.store.view import Entry
+
+_LAST_YEAR_MS: Final = 253_370_764_800_000
+_NAME_DIGITS_MAX: Final = 18
+"""Names up to this many digits fit a Java long in any case."""
+
+
+class Ranges:
+    """Ranges of physical offsets, both ends inside, kept disjoint and in order."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+
+    def add(self, first: int, last: int) -> None:
+        """Add a range; most come in order and lengthen the last one."""
+        at = bisect_right(self._starts, first)
+        if at and self._ends[at - 1] + 1 >= first:
+            at -= 1
+            first = self._starts[at]
+        behind = at
+        while behind < len(self._starts) and self._starts[behind] <= last + 1:
+            last = max(last, self._ends[behind])
+            behind += 1
+        self._starts[at:behind] = [first]
+        self._ends[at:behind] = [last]
+
+    def contain(self, physical_offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """For each offset whether a range holds it."""
+        if not self._starts:
+            return np.zeros(physical_offsets.size, np.bool_)
+        at = np.searchsorted(np.array(self._starts, np.int64), physical_offsets, side="right") - 1
+        ends = np.array(self._ends, np.int64)[at.clip(min=0)]
+        return (at >= 0) & (physical_offsets <= ends)
+
+
+class IndexState:
+    """The index files that are kept, and those that grow.
+
+    Attributes:
+        slot_count: hash slots of each file.
+        dropped: files that load unlinks after a crash.
+        kept: those that it keeps.
+        covered: the records that the index knows after the start.
+        duplicate_entries: entries for records that a kept file knows already.
+    """
+
+    def __init__(self, store: Store, overlay: Overlay, rules: BrokerRules, options: ForecastOptions) -> None:
+        self._overlay = overlay
+        self._rules = rules
+        self._enabled = options.index_enabled
+        self.slot_count: int = store.index_slot_count or DEFAULT_SLOT_COUNT
+        self._entry_count: int = store.index_entry_count or DEFAULT_ENTRY_COUNT
+        self.dropped: list[str] = []
+        self.kept: list[Entry] = []
+        self.covered = Ranges()
+        self.duplicate_entries = 0
+        self._before = Ranges()
+        self._writer: IndexWriter | None = None
+
+    def load(self, files: OpenFiles, *, crashed: bool, index_timestamp_ms: int) -> None:
+        """Map all files; after a crash drop those that end later than the checkpoint's time.
+
+        Raises:
+            UnreadableError: a header cannot be read.
+        """
+        for entry in self._overlay.list(DIRECTORY):
+            if not entry.is_file or not _is_number(entry.name):
+                continue
+            header = IndexFile(entry.path, self.slot_count, files).header
+            if crashed and header.end_timestamp_ms > index_timestamp_ms:
+                self._overlay.remove(entry.path)
+                self.dropped.append(entry.path)
+                continue
+            # Mapping a file makes it as long as it should be.
+            self._overlay.create(entry.path, file_size(self.slot_count, self._entry_count))
+            self.kept.append(entry)
+            self._cover(header)
+
+    def put(self, records: Records) -> None:
+        """Enter records, by the rules of the broker's put.
+
+        Raises:
+            UnreadableError: the current file cannot be read.
+            WriteError: the room for changes is used up.
+        """
+        if not self._enabled:
+            return
+        entries = index_entries(records.rows, records.topics, records.texts, self._rules)
+        writer = self._open_writer()
+        end = writer.current.header.end_physical_offset if writer.current is not None else 0
+        fresh = entries.physical_offsets[entries.physical_offsets >= end]
+        self.duplicate_entries += int(self._before.contain(fresh).sum())
+        writer.put(entries)
+        if fresh.size:
+            last = records.rows[-1]
+            self.covered.add(int(fresh[0]), int(last["physical_offset"]) + int(last["size"]) - 1)
+
+    def flush(self) -> None:
+        """Write slots and headers, so that the overlay can be asked.
+
+        Raises:
+            WriteError: the room for changes is used up.
+        """
+        if self._writer is not None:
+            self._writer.flush()
+
+    def files(self) -> tuple[Entry, ...]:
+        """All index files after the start, in the order of their names."""
+        return tuple(entry for entry in self._overlay.list(DIRECTORY) if entry.is_file and _is_number(entry.name))
+
+    def without_entry(self, rows: Rows) -> int:
+        """How many messages have a key and are not in the index."""
+        keyed = (rows["unique_key_length"] > 0) | (rows["keys_length"] > 0)
+        if self._rules.index_tags:
+            keyed |= rows["tags_length"] > 0
+        keyed &= (rows["sys_flag"] & system_flag.TRANSACTION_MASK) != system_flag.TRANSACTION_ROLLBACK
+        return int((keyed & ~self.covered.contain(rows["physical_offset"])).sum())
+
+    def _cover(self, header: IndexHeader) -> None:
+        if header.next_entry_number > 1 and header.begin_physical_offset <= header.end_physical_offset:
+            self.covered.add(header.begin_physical_offset, header.end_physical_offset)
+            self._before.add(header.begin_physical_offset, header.end_physical_offset)
+
+    def _open_writer(self) -> IndexWriter:
+        if self._writer is None:
+            current: OpenIndexFile | None = None
+            if self.kept:
+                path = self.kept[-1].path
+                source = self._overlay.open(path)
+                try:
+                    current = read_index_file(path, source, self.slot_count)
+                finally:
+                    source.close()
+            clock_ms = _clock_behind(self.kept[-1].name if self.kept else "")
+            self._writer = IndexWriter(
+                self._overlay, self.slot_count, self._entry_count, self._rules, clock_ms, current
+            )
+        return self._writer
+
+
+def _clock_behind(name: str) -> Callable[[], int]:
+    """A clock that stands at a time later than that of a file name, so that new files come behind it.
+
+    The real time would make a forecast differ from the one a moment before.
+    """
+    try:
+        behind_ms = (int(time.mktime(time.strptime(name[:14], "%Y%m%d%H%M%S"))) + 1) * 1000
+    except (ValueError, OverflowError):
+        behind_ms = _LAST_YEAR_MS if name else 0
+    return lambda: behind_ms
+
+
+def _is_number(name: str) -> bool:
+    return name.isascii() and name.isdigit() and len(name) <= _NAME_DIGITS_MAX

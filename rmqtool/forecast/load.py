@@ -1,0 +1,125 @@
+"""What load makes of the files of log and queues: sizes and names checked, an empty last file deleted.
+
+Broker: `MappedFileQueue#load`, `#doLoad`, `MultiPathMappedFileQueue#load`, `ConsumeQueueStore#loadConsumeQueues`,
+`#queueTypeShouldBe`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rmqtool.engine.versions import BrokerRules, SizeMismatch
+from rmqtool.forecast.overlay import Overlay
+from rmqtool.store.directory import Segment
+from rmqtool.store.view import Entry
+
+CONSUMEQUEUE: Final = "consumequeue"
+BATCH_CONSUMEQUEUE: Final = "batchconsumequeue"
+_INT_MAX: Final = (1 << 31) - 1
+_LONG_MAX: Final = (1 << 63) - 1
+_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)
+
+
+class LoadFailure(Exception):  # noqa: N818 - what a broker does, and no error of this program
+    """The broker gives up loading; the text is the reason as a sentence."""
+
+
+@dataclass(frozen=True)
+class LoadedQueue:
+    """The files of one queue that load keeps; a queue whose directory is empty has none."""
+
+    topic: str
+    queue_id: int
+    directory: str
+    is_batch: bool
+    segments: tuple[Segment, ...]
+
+
+def load_files(
+    overlay: Overlay, directories: Sequence[str], file_size: int, rules: BrokerRules
+) -> tuple[Segment, ...]:
+    """The files of one stream, in the order of their names.
+
+    Args:
+        directories: where they lie; the log may have several.
+        file_size: bytes that the broker expects in each.
+
+    Raises:
+        LoadFailure: the broker does not load this.
+        UnreadableError: a directory may not be listed.
+    """
+    entries = sorted((entry for path in directories for entry in overlay.list(path)), key=lambda entry: entry.name)
+    kept: list[Segment] = []
+    for number, entry in enumerate(entries):
+        if entry.is_directory and rules.skips_directories:
+            continue
+        if rules.deletes_empty_last_file and _is_empty(entry) and number == len(entries) - 1:
+            overlay.remove(entry.path)
+            continue
+        if entry.size != file_size or entry.is_directory:
+            if rules.size_mismatch is SizeMismatch.IGNORE_REST:
+                break
+            raise LoadFailure(_mismatch(entry, file_size))
+        start = _java_long(entry.name)
+        if start is None:
+            raise LoadFailure(f"{entry.path}: the name is no number")
+        kept.append(Segment(entry, start))
+    return tuple(kept)
+
+
+def load_queues(
+    overlay: Overlay, file_size: int, batch_file_size: int, rules: BrokerRules, batch_topics: frozenset[str]
+) -> list[LoadedQueue]:
+    """All queues that load makes, with and without files.
+
+    Args:
+        file_size, batch_file_size: bytes of a full file of 20-byte and of batch queues.
+        batch_topics: topics whose configuration gives them batch queues.
+
+    Raises:
+        LoadFailure: the broker does not load this.
+        UnreadableError: a directory may not be listed.
+    """
+    found: list[LoadedQueue] = []
+    kinds = [(CONSUMEQUEUE, file_size, False)]
+    if rules.batch_queues:
+        kinds.append((BATCH_CONSUMEQUEUE, batch_file_size, True))
+    for root, size, is_batch in kinds:
+        for topic in _directories(overlay, root):
+            for queue in _directories(overlay, topic.path):
+                queue_id = _java_int(queue.name)
+                if queue_id is None:
+                    continue
+                if rules.batch_queues and (topic.name in batch_topics) != is_batch:
+                    raise LoadFailure(f"{queue.path}: the topic's attribute {'queue.type'!r} says another kind of queue")
+                segments = load_files(overlay, (queue.path,), size, rules)
+                found.append(LoadedQueue(topic.name, queue_id, queue.path, is_batch, segments))
+    return found
+
+
+def _directories(overlay: Overlay, path: str) -> list[Entry]:
+    return [entry for entry in overlay.list(path) if entry.is_directory]
+
+
+def _is_empty(entry: Entry) -> bool:
+    return not entry.is_directory and entry.size == 0
+
+
+def _mismatch(entry: Entry, file_size: int) -> str:
+    if entry.is_directory:
+        return f"{entry.path}: a directory among the files"
+    return f"{entry.path}: {entry.size} bytes long, and not {file_size} as every file there"
+
+
+def _java_long(name: str) -> int | None:
+    """`Long.parseLong`, negative numbers left out: no file of a broker has one."""
+    number = int(name) if _NUMBER.fullmatch(name) else -1
+    return number if 0 <= number <= _LONG_MAX else None
+
+
+def _java_int(name: str) -> int | None:
+    number = _java_long(name)
+    return number if number is not None and number <= _INT_MAX else None

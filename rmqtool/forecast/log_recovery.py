@@ -1,0 +1,164 @@
+"""The log while a broker loads and starts: scan, truncation, and what dispatch reads on after the start.
+
+Broker: `CommitLog#recoverNormally`, `#recoverAbnormally`, `ReputMessageService#doReput`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from struct import Struct
+
+from rmqtool.engine.versions import BrokerRules
+from rmqtool.errors import UnreadableError
+from rmqtool.forecast.log_scan import FileEnd, FileScan, Records
+from rmqtool.forecast.options import ForecastOptions
+from rmqtool.forecast.overlay import Overlay
+from rmqtool.forecast.record_check import RecordCheck, first_record
+from rmqtool.forecast.start_file import FirstRecord
+from rmqtool.formats import commitlog, system_flag
+from rmqtool.scan.deferred import DeferredSource
+from rmqtool.scan.log import ScanOptions, reader_for
+from rmqtool.scan.rules import FINDING_IDS, Verdict
+from rmqtool.scan.walk import Reader
+from rmqtool.store.directory import Segment
+from rmqtool.store.source import ByteSource, read_range
+
+_SYS_FLAG_AT = commitlog.MESSAGE_V1.position("sys_flag")
+_STORE_TIMESTAMP_AT = commitlog.MESSAGE_V1.position("store_timestamp_ms")
+_FRAME = Struct(commitlog.BLANK.struct_code)
+_TIME = Struct(">q")
+_HEAD_READ = commitlog.HEAD_SIZE + 2 * commitlog.V6_EXTRA
+
+
+@dataclass(frozen=True)
+class ScanResult:
+    """What a scan found: the physical offsets at which it began and ended, and what stopped it."""
+
+    begin: int
+    end: int
+    verdict: Verdict | None
+
+    @property
+    def finding(self) -> str | None:
+        """The finding at the end; None for untouched space, or where nothing follows."""
+        return None if self.verdict is None else FINDING_IDS.get(self.verdict)
+
+
+class LogState:
+    """The loaded files of the log. Offsets are physical.
+
+    Attributes:
+        end: where the log ends; the end of the last file until it was recovered.
+    """
+
+    def __init__(
+        self,
+        segments: Sequence[Segment],
+        overlay: Overlay,
+        rules: BrokerRules,
+        options: ForecastOptions,
+        *,
+        data_bytes: int,
+    ) -> None:
+        self.segments: list[Segment] = list(segments)
+        self.end = segments[-1].end if segments else 0
+        self._overlay = overlay
+        self._rules = rules
+        self._options = options
+        self._make_reader: Callable[[], Reader] = reader_for(data_bytes)
+
+    @property
+    def minimum(self) -> int:
+        """First physical offset; -1 without any file."""
+        return self.segments[0].start if self.segments else -1
+
+    def first_record(self, segment: Segment) -> FirstRecord:
+        """What stands at the begin of a file.
+
+        Raises:
+            LoadFailure: the broker runs out of memory over it.
+            UnreadableError: the disk does not give it.
+        """
+        source = self._overlay.open(segment.path)
+        try:
+            head = read_range(source, 0, _HEAD_READ)
+            if len(head) < _HEAD_READ:
+                return FirstRecord(has_magic=False, store_timestamp_ms=0, checked=None)
+            _, magic = _FRAME.unpack_from(head)
+            known = (commitlog.MAGIC_V1, commitlog.MAGIC_V2) if self._rules.reads_v2 else (commitlog.MAGIC_V1,)
+            sys_flag = int.from_bytes(head[_SYS_FLAG_AT : _SYS_FLAG_AT + 4], "big")
+            at = _STORE_TIMESTAMP_AT
+            if self._rules.ipv6_hosts and sys_flag & system_flag.BORN_HOST_V6:
+                at += commitlog.V6_EXTRA
+            scan = self._scan(lenient=False)
+            row = first_record(scan.walk(source, 0, segment.start), scan.checker) if magic in known else None
+            return FirstRecord(magic in known, _TIME.unpack_from(head, at)[0], row)
+        finally:
+            source.close()
+
+    def scan(self, first: int) -> Generator[Records, None, ScanResult]:
+        """Good records from a file on, up to the end of the log; the result is the generator's value.
+
+        Raises:
+            LoadFailure: the broker runs out of memory over a record.
+            UnreadableError: a file cannot be opened.
+        """
+        scan = self._scan(lenient=False)
+        number = first
+        while True:
+            segment = self.segments[number]
+            end = yield from self._file(scan, segment, 0)
+            if not end.is_blank or number + 1 == len(self.segments):
+                verdict = None if end.is_blank else end.verdict
+                return ScanResult(self.segments[first].start, segment.start + end.position, verdict)
+            number += 1
+
+    def truncate(self, end: int) -> None:
+        """Let the log end there: files that begin behind it are unlinked."""
+        self.end = end
+        while self.segments and self.segments[-1].start > end:
+            self._overlay.remove(self.segments.pop().path)
+
+    def dispatched_after_start(self, begin: int) -> Generator[Records, None, int | None]:
+        """Records that dispatch reads from a physical offset on once the broker runs.
+
+        Checksums do not count here, and what is no record is passed over to the file's end. The value is where it
+        stays for ever, since the file that should hold what follows is missing; else None.
+
+        Raises:
+            LoadFailure: the broker runs out of memory over a record.
+            UnreadableError: a file cannot be opened.
+        """
+        scan = self._scan(lenient=True)
+        begin = max(begin, self.minimum)
+        while begin < self.end:
+            segment = next((found for found in self.segments if found.start <= begin < found.end), None)
+            if segment is None:
+                return begin
+            end = yield from self._file(scan, segment, begin - segment.start)
+            if not end.is_blank and end.size > 0:
+                begin = segment.start + end.position + end.size
+            else:
+                begin = segment.end
+        return None
+
+    def _file(self, scan: FileScan, segment: Segment, position: int) -> Generator[Records, None, FileEnd]:
+        source = DeferredSource.look(lambda: self._opened(segment))
+        try:
+            return (yield from scan.records(source, position, segment.start))
+        finally:
+            source.close()
+
+    def _opened(self, segment: Segment) -> ByteSource:
+        source = self._overlay.open(segment.path)
+        if source.size != segment.size:
+            source.close()
+            raise UnreadableError(f"{segment.path}: changed while it was read")
+        return source
+
+    def _scan(self, *, lenient: bool) -> FileScan:
+        delays = () if self._rules.schedule_loaded_after_recovery and not lenient else self._options.delays_ms
+        record_crc = self._options.record_crc and self._rules.record_crc and not lenient
+        checker = RecordCheck(self._rules, self._options, lenient=lenient)
+        return FileScan(checker, ScanOptions(delays, record_crc), self._make_reader)

@@ -1,0 +1,133 @@
+"""Good records of one log file as a broker version sees them, up to the place where its scan ends.
+
+Broker: the loops of `CommitLog#recoverNormally`, `#recoverAbnormally` and `ReputMessageService#doReput`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from rmqtool.engine.dispatch import RecordBytes, Rows, batch_bytes
+from rmqtool.forecast.record_check import Checked, RecordCheck
+from rmqtool.formats import commitlog, system_flag
+from rmqtool.scan import columns
+from rmqtool.scan.columns import row_dtype
+from rmqtool.scan.log import ScanOptions, walk_piece
+from rmqtool.scan.piece import Piece
+from rmqtool.scan.rules import Verdict
+from rmqtool.scan.walk import Batch, Reader, Walk
+from rmqtool.store.source import ByteSource
+
+_HOST_BITS: Final = system_flag.BORN_HOST_V6 | system_flag.STORE_HOST_V6
+
+
+class Records(NamedTuple):
+    """Good records one behind the other, with what dispatch needs of them."""
+
+    rows: Rows
+    topics: list[bytes]
+    texts: RecordBytes
+
+
+@dataclass(frozen=True)
+class FileEnd:
+    """Why the scan of a file ended, and at which file position.
+
+    Attributes:
+        is_blank: at an end-of-file blank, so that the next file follows.
+        size: for a record whose lengths disagree what it claims, else -1 (dispatch goes on behind it).
+        verdict: what the judge says of the place; None for zeros behind which the file holds nothing.
+    """
+
+    position: int
+    is_blank: bool
+    size: int
+    verdict: Verdict | None
+
+
+class FileScan:
+    """Scans files from a position on.
+
+    Args:
+        make_reader: of the judge that suits the amount of data.
+    """
+
+    def __init__(self, checker: RecordCheck, options: ScanOptions, make_reader: Callable[[], Reader]) -> None:
+        self.checker = checker
+        self._options = options
+        self._make_reader = make_reader
+
+    def walk(self, source: ByteSource, position: int, file_start: int) -> Walk:
+        """A walk over the rest of a file."""
+        piece = Piece(source, position, source.size, file_start)
+        return walk_piece(piece, self._make_reader(), self._options)
+
+    def records(self, source: ByteSource, position: int, file_start: int) -> Generator[Records, None, FileEnd]:
+        """Records from a file position on; the end is the generator's value.
+
+        Args:
+            file_start: physical offset of the file's first byte.
+
+        Raises:
+            LoadFailure: the broker runs out of memory over a record.
+        """
+        while True:
+            end, position = yield from self._run(self.walk(source, position, file_start), position)
+            if end is not None:
+                return end
+
+    def _run(self, walk: Walk, position: int) -> Generator[Records, None, tuple[FileEnd | None, int]]:
+        """Follow one walk until it ends, or until the broker goes on elsewhere than the judge."""
+        base = walk.piece.physical_offset
+        for batch in walk.batches():
+            rows = batch.as_array()
+            taken = 0
+            for index in np.flatnonzero(self._doubtful(rows)).tolist():
+                if index > taken:
+                    yield _records(batch, rows[taken:index])
+                position = int(rows["physical_offset"][index]) - base
+                found = self.checker.check(walk, position)
+                if not found.success or found.size == 0:
+                    return FileEnd(position, found.success, found.size, found.verdict), position
+                yield _single(batch, found)
+                position += found.size
+                if int(rows["size"][index]) != found.size:
+                    return None, position
+                taken = index + 1
+            if taken < rows.size:
+                yield _records(batch, rows[taken:])
+                position = int(rows["physical_offset"][-1] + rows["size"][-1]) - base
+        found = self.checker.check(walk, position)
+        verdict = None if _is_untouched(walk, position) else found.verdict
+        return FileEnd(position, is_blank=False, size=found.size, verdict=verdict), position
+
+    def _doubtful(self, rows: Rows) -> Rows:
+        """The rows at which the broker may see something else than a good record."""
+        doubtful = (rows["verdict"] != Verdict.GOOD) | (rows["magic"] == commitlog.MAGIC_BLANK)
+        rules = self.checker.rules
+        if not rules.reads_v2:
+            doubtful |= rows["magic"] == commitlog.MAGIC_V2
+        if not rules.ipv6_hosts:
+            doubtful |= (rows["sys_flag"] & _HOST_BITS) != 0
+        if rules.checks_inner_batch_numbers:
+            doubtful |= (rows["features"] & columns.INNER_BATCH_NUMBERS) != 0
+        return doubtful
+
+
+def _records(batch: Batch, rows: Rows) -> Records:
+    return Records(rows, batch.topics, batch_bytes(batch))
+
+
+def _single(batch: Batch, found: Checked) -> Records:
+    assert found.row is not None
+    row = found.row._replace(verdict=Verdict.GOOD)
+    return Records(np.array([row], row_dtype()), batch.topics, batch_bytes(batch))
+
+
+def _is_untouched(walk: Walk, position: int) -> bool:
+    """Whether nothing but zeros lies from a position to the file's end."""
+    return position < walk.piece.source.size and walk.outcome.data_end <= position

@@ -1,0 +1,212 @@
+"""What a start costs: messages that are intact in the log now and are not served afterwards, and damage that stays.
+
+The log is scanned as the judge sees it, behind damage too. A message counts as served if a unit of its queue, between
+minimum and maximum, points to it with its size, and its bytes lie inside the log (`DefaultMessageStore#getMessage`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rmqtool.engine.dispatch import DispatchSettings, QueueEntries, batch_bytes, message_rows, queue_entries
+from rmqtool.engine.open_files import OpenFiles
+from rmqtool.forecast.index_state import IndexState
+from rmqtool.forecast.queue_state import KnownFiles, QueueState
+from rmqtool.forecast.result import Damage, Lost
+from rmqtool.formats.consumequeue import BATCH_UNIT, UNIT
+from rmqtool.formats.java_text import decode_java_utf8
+from rmqtool.scan.log import LogFile, ScanOptions, plan_log, scan_log
+from rmqtool.scan.rules import FINDING_IDS, Verdict
+from rmqtool.store.directory import Segment
+from rmqtool.store.view import StoreView
+
+BLOCK_UNITS: Final = 100_000
+SPARSE_FACTOR: Final = 8
+_SERVED_AS_IT_IS: Final = frozenset(set(FINDING_IDS) - {Verdict.STALE})
+
+Int64s = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+class ServedUnits:
+    """Tells which records a queue serves."""
+
+    def __init__(self, state: QueueState, files: OpenFiles) -> None:
+        self._form = BATCH_UNIT.dtype if state.is_batch else UNIT.dtype
+        self._loaded = KnownFiles(state, files)
+        self._unit_size = state.unit_size
+        # What a batch queue does not hand out at its begin lies below the log, where no record is.
+        self._minimum = 0 if state.is_batch else state.minimum
+        self._span: tuple[int, int] | None = None
+
+    def has_at(self, queue_offsets: Int64s, physical_offsets: Int64s, sizes: Int64s) -> Bools:
+        """For each record whether the unit at its own queue offset points to it.
+
+        Raises:
+            UnreadableError: a queue file cannot be read.
+        """
+        positions = queue_offsets * self._unit_size
+        found = np.zeros(positions.size, np.bool_)
+        inside = np.flatnonzero((queue_offsets >= 0) & (positions >= self._minimum) & (positions < self._loaded.end))
+        for segment in self._loaded.segments:
+            part = inside[(positions[inside] >= segment.start) & (positions[inside] < segment.start + self._loaded.file_size)]
+            if part.size:
+                at = positions[part] - segment.start
+                units = self._units(segment, int(at.min()), int(at.max()) + self._unit_size)
+                numbers = (at - at.min()) // self._unit_size
+                known = numbers < units.size
+                part, units = part[known], units[numbers[known]]
+                found[part] = (units["physical_offset"] == physical_offsets[part]) & (
+                    units["record_size"] == sizes[part]
+                )
+        return found
+
+    def has_anywhere(self, physical_offsets: Int64s, sizes: Int64s) -> Bools:
+        """For each record whether any unit points to it; reads the queue, so it is asked for misplaced ones only.
+
+        Raises:
+            UnreadableError: a queue file cannot be read.
+        """
+        found = np.zeros(physical_offsets.size, np.bool_)
+        if self._span is not None and (physical_offsets.min() > self._span[1] or physical_offsets.max() < self._span[0]):
+            return found
+        order = np.argsort(physical_offsets, kind="stable")
+        wanted, low, high = physical_offsets[order], (1 << 63) - 1, -1
+        for segment in self._loaded.segments:
+            start, end = max(0, self._minimum - segment.start), self._loaded.length(segment)
+            for position in range(start, end, BLOCK_UNITS * self._unit_size):
+                units = self._units(segment, position, min(end, position + BLOCK_UNITS * self._unit_size))
+                begins = units["physical_offset"].astype(np.int64)
+                if not begins.size:
+                    continue
+                low, high = min(low, int(begins.min())), max(high, int(begins.max()))
+                at = np.searchsorted(wanted, begins).clip(max=wanted.size - 1)
+                hits = (wanted[at] == begins) & (sizes[order][at] == units["record_size"])
+                found[order[at[hits]]] = True
+        self._span = (low, high)
+        return found
+
+    def _units(self, segment: Segment, start: int, end: int) -> NDArray[np.void]:
+        raw = self._loaded.read(segment, start, end - start)
+        return np.frombuffer(raw[: len(raw) // self._unit_size * self._unit_size], self._form)
+
+
+@dataclass
+class Toll:
+    """What was counted."""
+
+    messages: int = 0
+    bytes: int = 0
+    by_topic: Counter[str] = field(default_factory=Counter)
+    unindexed: int = 0
+    damage: list[Damage] = field(default_factory=list)
+    damage_count: int = 0
+    highest: dict[tuple[str, int], int] = field(default_factory=dict)
+    """Highest queue offset of a message in the log, by queue."""
+
+    @property
+    def lost(self) -> Lost:
+        return Lost(self.messages, self.bytes, dict(sorted(self.by_topic.items())))
+
+
+class LossCount:
+    """Counts over the log as it is before the start."""
+
+    def __init__(
+        self,
+        queues: Mapping[tuple[str, int], QueueState],
+        index: IndexState | None,
+        files: OpenFiles,
+        settings: DispatchSettings,
+        kept: Sequence[Segment],
+        log_end: int,
+        damage_max: int,
+    ) -> None:
+        """`kept` are the log's files after the start, `log_end` where it ends."""
+        self._served = {name: ServedUnits(state, files) for name, state in queues.items()}
+        self._index = index
+        self._settings = settings
+        self._kept = {segment.path for segment in kept}
+        self._log_end = log_end
+        self._damage_max = damage_max
+        self.toll = Toll()
+
+    def count(self, view: StoreView, segments: Sequence[Segment], options: ScanOptions) -> None:
+        """Scan files of the log.
+
+        Raises:
+            UnreadableError: a file may not be opened.
+        """
+        plan = plan_log([LogFile(lambda path=segment.path: view.open(path), segment.start) for segment in segments])  # type: ignore[misc]
+        paths = {segment.start: segment.path for segment in segments}
+        try:
+            for batch in scan_log(plan, options):
+                rows = batch.as_array()
+                path = paths[batch.piece.physical_offset]
+                bad = rows[rows["verdict"] != Verdict.GOOD]
+                for row in bad:
+                    self._damage(path, Verdict(int(row["verdict"])), int(row["physical_offset"]), int(row["size"]))
+                good = message_rows(rows)
+                if good.size:
+                    for entries in queue_entries(good, batch.topics, batch_bytes(batch), self._settings):
+                        self._entries(entries, path)
+                    self._unindexed(good, path)
+        finally:
+            plan.close()
+
+    def _entries(self, entries: QueueEntries, path: str) -> None:
+        if not entries.own.all():
+            entries = _own_only(entries)
+        if not entries.physical_offsets.size:
+            return
+        topic = decode_java_utf8(entries.topic)
+        name = (topic, entries.queue_id)
+        highest = int((entries.queue_offsets + entries.batch_sizes - 1).max())
+        self.toll.highest[name] = max(self.toll.highest.get(name, -1), highest)
+        sizes = entries.record_sizes.astype(np.int64)
+        readable = entries.physical_offsets + sizes <= self._log_end
+        served = self._served.get(name)
+        found = np.zeros(sizes.size, np.bool_)
+        if served is not None and path in self._kept:
+            if not entries.is_batch:
+                found = served.has_at(entries.queue_offsets, entries.physical_offsets, sizes)
+            missed = np.flatnonzero(readable & ~found)
+            if missed.size:
+                found[missed] = served.has_anywhere(entries.physical_offsets[missed], sizes[missed])
+            found &= readable
+        lost = ~found
+        count = int(entries.batch_sizes[lost].sum())
+        if count:
+            self.toll.messages += count
+            self.toll.bytes += int(sizes[lost].sum())
+            self.toll.by_topic[topic] += count
+
+    def _unindexed(self, rows: NDArray[np.void], path: str) -> None:
+        if self._index is None or path not in self._kept:
+            return
+        behind = rows["physical_offset"] + rows["size"] > self._log_end
+        self.toll.unindexed += self._index.without_entry(rows[~behind] if behind.any() else rows)
+
+    def _damage(self, path: str, verdict: Verdict, physical_offset: int, length: int) -> None:
+        if verdict not in _SERVED_AS_IT_IS or path not in self._kept or physical_offset >= self._log_end:
+            return
+        self.toll.damage_count += 1
+        if len(self.toll.damage) < self._damage_max:
+            self.toll.damage.append(Damage(FINDING_IDS[verdict], path, physical_offset, length))
+
+
+def _own_only(entries: QueueEntries) -> QueueEntries:
+    own = entries.own
+    return entries._replace(
+        queue_offsets=entries.queue_offsets[own],
+        physical_offsets=entries.physical_offsets[own],
+        record_sizes=entries.record_sizes[own],
+        batch_sizes=entries.batch_sizes[own],
+        own=own[own],
+    )

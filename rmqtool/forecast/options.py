@@ -1,0 +1,51 @@
+"""What a forecast takes from the broker's configuration; the defaults are the broker's own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from rmqtool.formats.tags import parse_delay_levels
+
+DEFAULT_COMMITLOG_FILE_SIZE: Final = 1 << 30
+DEFAULT_QUEUE_UNITS: Final = 300_000
+DEFAULT_SLOT_COUNT: Final = 5_000_000
+DEFAULT_ENTRY_COUNT: Final = 20_000_000
+COUNT_WHOLE_LOG_UP_TO: Final = 8 << 30
+ARRAY_MAX: Final = (1 << 31) - 3
+"""Elements of the longest array that a Java machine makes."""
+
+
+@dataclass(frozen=True)
+class ForecastOptions:
+    """Settings of the broker, and how much of the log is looked at beside what the broker reads.
+
+    Attributes:
+        delays_ms: of the broker's delay levels.
+        message_index_safe: `messageIndexSafe`.
+        index_enabled: `messageIndexEnable` (and `indexFileWriteEnable`).
+        recover_files_max: `commitLogRecoverMaxNum`, None for the version's default.
+        check_physical_offset: `checkCommitLogOffsetOnRecover`.
+        record_crc: `forceVerifyPropCRC`.
+        recheck_queues: `recheckReputOffsetFromCq`.
+        multi_dispatch: `enableMultiDispatch`.
+        lmq: `enableLmq`.
+        heap_bytes: memory of the broker; a size field that asks for more ends versions that do not check it.
+        count_whole_log: count lost messages over the whole log; None does so where it has at most 8 GiB of data, and
+            else from the file on in which the broker's scan begins.
+        damage_max: damaged places that are listed; more are counted only.
+    """
+
+    delays_ms: Sequence[int] = field(default_factory=parse_delay_levels)
+    message_index_safe: bool = False
+    index_enabled: bool = True
+    recover_files_max: int | None = None
+    check_physical_offset: bool = False
+    record_crc: bool = False
+    recheck_queues: bool = False
+    multi_dispatch: bool = True
+    lmq: bool = True
+    heap_bytes: int = ARRAY_MAX
+    count_whole_log: bool | None = None
+    damage_max: int = 1000

@@ -1,0 +1,166 @@
+"""The broker's check of one record where it differs from the judge's, and why the scan of a file ends.
+
+The judge knows one right shape of a record. Brokers accept more: a wrong own offset, a blank of any size; and some
+accept less: no second magic, no IPv6 hosts. Broker: `CommitLog#checkMessageAndReturnSize`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from struct import Struct
+from typing import Final
+
+from rmqtool.engine.versions import BrokerRules
+from rmqtool.forecast.load import LoadFailure
+from rmqtool.forecast.options import ForecastOptions
+from rmqtool.formats import commitlog, system_flag
+from rmqtool.formats.properties import INNER_BASE, INNER_COUNT, decode_properties
+from rmqtool.formats.tags import parse_java_int
+from rmqtool.scan import columns
+from rmqtool.scan.columns import Row
+from rmqtool.scan.judge import MESSAGE_MAGICS
+from rmqtool.scan.rules import Verdict
+from rmqtool.scan.walk import FRAME_SIZE, Walk
+
+_FRAME: Final = Struct(commitlog.BLANK.struct_code)
+_SYS_FLAG_AT: Final = commitlog.MESSAGE_V1.position("sys_flag")
+_BODY_LENGTH_AT: Final = commitlog.MESSAGE_V1.position("body_length")
+_HOST_BITS: Final = system_flag.BORN_HOST_V6 | system_flag.STORE_HOST_V6
+NO_RECORD: Final = -1
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The broker's answer about one place.
+
+    Attributes:
+        success: whether it goes on behind it, or (size 0) with the next file.
+        size: bytes of the record; 0 for a blank; -1 for no record at all.
+        row: the record's fields where it is one.
+        verdict: what the judge says of the place.
+    """
+
+    success: bool
+    size: int
+    row: Row | None
+    verdict: Verdict
+
+
+class RecordCheck:
+    """The check of one broker version with its options.
+
+    Args:
+        lenient: as after the start, when dispatch goes on: without checksum, without body.
+    """
+
+    def __init__(self, rules: BrokerRules, options: ForecastOptions, *, lenient: bool) -> None:
+        self.rules = rules
+        self.options = options
+        self.lenient = lenient
+
+    def check(self, walk: Walk, position: int) -> Checked:
+        """Check what lies at a file position.
+
+        Raises:
+            LoadFailure: the broker runs out of memory over a size field.
+        """
+        if position >= walk.piece.source.size:
+            return Checked(False, NO_RECORD, None, Verdict.MISSING_END_BLANK)
+        row = walk.judge(position)
+        verdict = Verdict(row.verdict)
+        remaining = walk.piece.source.size - position
+        if row.magic == commitlog.MAGIC_BLANK and verdict in (Verdict.GOOD, Verdict.BAD_SIZE):
+            if self.rules.checks_remaining_bytes and row.size > remaining:
+                return Checked(False, NO_RECORD, None, verdict)
+            if self.rules.refuses_negative_size and row.size < 0:
+                return Checked(False, NO_RECORD, None, verdict)
+            return Checked(True, 0, None, verdict)
+        if verdict == Verdict.BAD_SIZE and row.magic in MESSAGE_MAGICS:
+            self._allocate(row.size)
+        accepted = {Verdict.GOOD, Verdict.SELF_OFFSET_MISMATCH}
+        if self.lenient:
+            accepted |= {Verdict.BODY_CRC_MISMATCH, Verdict.RECORD_CRC_MISMATCH}
+        if verdict in accepted and row.topic_length > 0:
+            good = self._accepts(walk, position, row)
+            return Checked(good, row.size if good else NO_RECORD, row if good else None, verdict)
+        return Checked(False, self._claimed_size(walk, position, row, verdict), None, verdict)
+
+    def is_exotic(self, row: Row) -> bool:
+        """Whether a good record has something that not every version takes."""
+        return (
+            row.magic == commitlog.MAGIC_V2
+            or bool(row.sys_flag & _HOST_BITS)
+            or bool(row.features & columns.INNER_BATCH_NUMBERS)
+        )
+
+    def _accepts(self, walk: Walk, position: int, row: Row) -> bool:
+        rules, options = self.rules, self.options
+        if row.magic == commitlog.MAGIC_V2 and not rules.reads_v2:
+            return False
+        if row.sys_flag & _HOST_BITS and not rules.ipv6_hosts:
+            return False  # the fields behind the hosts are read from the wrong places, and lengths do not agree
+        if rules.checks_inner_batch_numbers and row.features & columns.INNER_BATCH_NUMBERS:
+            length = row.properties_length
+            if not _has_inner_numbers(bytes(walk.window.bytes_at(position + row.size - length, length))):
+                return False
+        if options.check_physical_offset and rules.log_offset_check_option and not self.lenient:
+            start = walk.piece.physical_offset
+            return start <= row.own_offset <= start + walk.piece.source.size
+        return True
+
+    def _allocate(self, size: int) -> None:
+        """Old versions make an array of the size that the record claims, before anything else."""
+        if not self.rules.checks_remaining_bytes and size > self.options.heap_bytes:
+            raise LoadFailure(f"out of memory: a record claims {size} bytes, and the broker believes it")
+
+    def _claimed_size(self, walk: Walk, position: int, row: Row, verdict: Verdict) -> int:
+        """The size where all fields can be read though the lengths disagree, else -1; only dispatch asks for it."""
+        if not self.lenient or row.magic not in MESSAGE_MAGICS or row.size <= 0 or verdict == Verdict.UNREADABLE_RANGE:
+            return NO_RECORD
+        if row.magic == commitlog.MAGIC_V2 and not self.rules.reads_v2:
+            return NO_RECORD
+        sys_flag = int.from_bytes(walk.window.bytes_at(position + _SYS_FLAG_AT, 4), "big")
+        extra = sum(commitlog.V6_EXTRA for bit in _V6_BITS if self.rules.ipv6_hosts and sys_flag & bit)
+        body_at = position + _BODY_LENGTH_AT + extra
+        body_length = max(0, _number(walk, body_at, 4))
+        topic_width = 2 if row.magic == commitlog.MAGIC_V2 else 1
+        topic_at = body_at + 4 + body_length
+        topic_length = _number(walk, topic_at, topic_width)
+        if topic_length < 0 or topic_length > row.size:
+            return NO_RECORD
+        properties_at = topic_at + topic_width + topic_length
+        properties_length = max(0, _number(walk, properties_at, 2))
+        end = properties_at + 2 + properties_length
+        if end > walk.piece.source.size or properties_length > row.size:
+            return NO_RECORD
+        return row.size if end != position + row.size else NO_RECORD
+
+
+_V6_BITS: Final = (system_flag.BORN_HOST_V6, system_flag.STORE_HOST_V6)
+
+
+def first_record(walk: Walk, checker: RecordCheck) -> Row | None:
+    """The first record of a file if it passes the whole check; None also for a blank.
+
+    Raises:
+        LoadFailure: the broker runs out of memory over it.
+    """
+    if walk.piece.source.size < FRAME_SIZE:
+        return None
+    found = checker.check(walk, 0)
+    return found.row if found.success else None
+
+
+def _number(walk: Walk, position: int, width: int) -> int:
+    raw = bytes(walk.window.bytes_at(position, width))
+    return int.from_bytes(raw, "big", signed=True) if len(raw) == width else -1
+
+
+def _has_inner_numbers(properties: bytes) -> bool:
+    found = decode_properties(properties)
+    try:
+        parse_java_int(found[INNER_COUNT])
+        int(found[INNER_BASE])
+    except ValueError:
+        return False
+    return True

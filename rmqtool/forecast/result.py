@@ -1,0 +1,96 @@
+"""What a forecast says: plain data, with the names that the JSON of `rmqtool forecast` has."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class StopsAt:
+    """Where the scan of the log stops, and the finding that lies there; None for untouched space or the log's end."""
+
+    physical_offset: int
+    finding: str | None
+
+
+@dataclass(frozen=True)
+class Lost:
+    """Messages that are intact in the log now and are not served after the start; `bytes` are those of their records."""
+
+    messages: int = 0
+    bytes: int = 0
+    by_topic: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Damage:
+    """Damage inside the log that the start does not notice: it stays, and is served as it is."""
+
+    finding: str
+    file: str
+    physical_offset: int
+    length: int
+
+
+@dataclass(frozen=True)
+class QueueForecast:
+    """A queue after the start.
+
+    Attributes:
+        next_queue_offset: what the next message put gets.
+        offsets_repeat: whether messages had that offset, or a higher one, before.
+        last_physical_offset: the broker's maxPhysicOffset, behind the last record entered.
+    """
+
+    topic: str
+    queue_id: int
+    min_queue_offset: int
+    max_queue_offset: int
+    next_queue_offset: int
+    offsets_repeat: bool
+    last_physical_offset: int = field(default=-1, compare=False)
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a broker of one version would do at its next start. Offsets in the log are physical, files as in the store.
+
+    Attributes:
+        broker_version: the version asked for.
+        starts: whether it loads and starts at all; where not, `why_not` says it and the rest describes what is known.
+        mode: "normal" after a clean stop, "abnormal" where `abort` is there.
+        scan_start_offset, log_end_offset: what the recovery reads; None where it does not come to that.
+        deleted_files: files of log and queues that the start unlinks, even if it then fails.
+        unnoticed_damage: at most as many places as the options allow; `unnoticed_damage_count` are all.
+        filler_units: units without a message that stand in front of the first one of a queue.
+        unindexed_messages: messages with a key that is not in the index afterwards.
+        counted_from: losses, damage and missing keys are counted from this physical offset on.
+        not_simulated: what the store has beside that no forecast is made of, as sentences.
+    """
+
+    broker_version: str
+    starts: bool
+    why_not: str | None
+    mode: str
+    scan_start_offset: int | None = None
+    log_end_offset: int | None = None
+    stops_at: StopsAt | None = None
+    deleted_files: tuple[str, ...] = ()
+    lost: Lost = field(default_factory=Lost)
+    unnoticed_damage: tuple[Damage, ...] = ()
+    unnoticed_damage_count: int = 0
+    queues: tuple[QueueForecast, ...] = ()
+    filler_units: int = 0
+    unindexed_messages: int = 0
+    duplicate_index_entries: int = 0
+    dropped_index_files: tuple[str, ...] = ()
+    counted_from: int | None = None
+    not_simulated: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """The object of the JSON contract."""
+        found = asdict(self)
+        for queue in found["queues"]:
+            del queue["last_physical_offset"]
+        return found

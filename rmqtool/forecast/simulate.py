@@ -1,0 +1,254 @@
+"""The forecast of one start: load, recovery and start of a broker in its order, over an overlay that is thrown away.
+
+Broker: `DefaultMessageStore#load`, `#recover`, `#start`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from rmqtool.engine.dispatch import DispatchSettings, queue_entries
+from rmqtool.engine.open_files import OpenFiles
+from rmqtool.engine.versions import BrokerRules, DispatchedEnd, NormalDispatch, ReputStart
+from rmqtool.errors import UnsupportedError
+from rmqtool.forecast import load
+from rmqtool.forecast.index_state import IndexState
+from rmqtool.forecast.load import LoadedQueue, LoadFailure
+from rmqtool.forecast.log_recovery import LogState, ScanResult
+from rmqtool.forecast.log_scan import Records
+from rmqtool.forecast.options import (
+    DEFAULT_COMMITLOG_FILE_SIZE,
+    DEFAULT_QUEUE_UNITS,
+    ForecastOptions,
+)
+from rmqtool.forecast.overlay import Overlay
+from rmqtool.forecast.queue_state import NOTHING_ENTERED, QueueState
+from rmqtool.forecast.start_file import StartChoice
+from rmqtool.formats.checkpoint import FIELDS_SIZE, Checkpoint, parse_checkpoint
+from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, UNIT_SIZE
+from rmqtool.formats.java_text import decode_java_utf8
+from rmqtool.store.config_json import TopicConfig, read_config, topics
+from rmqtool.store.directory import Store
+from rmqtool.store.kinds import FileKind
+from rmqtool.store.source import read_range
+
+TOPICS_PATH: Final = "config/topics.json"
+CHECKPOINT_FIELDS: Final = tuple(Checkpoint.__dataclass_fields__)
+
+
+class Simulation:
+    """One start of a broker; a context manager, for it keeps files open.
+
+    Attributes:
+        why_not: why the broker does not start; None while it does.
+        scanned: what recovery read of the log; None where it does not come to that.
+        not_simulated: what is left out, as sentences.
+    """
+
+    def __init__(self, store: Store, rules: BrokerRules, options: ForecastOptions) -> None:
+        self.store = store
+        self.rules = rules
+        self.options = options
+        self.overlay = Overlay(store.view)
+        self.files = OpenFiles(self.overlay)
+        self.crashed = store.has_abort
+        self.why_not: str | None = None
+        self.scanned: ScanResult | None = None
+        self.queues: dict[tuple[str, int], QueueState] = {}
+        self.next_queue_offsets: dict[tuple[str, int], int] = {}
+        self.index = IndexState(store, self.overlay, rules, options)
+        self.log: LogState | None = None
+        self.not_simulated: list[str] = []
+        self._topics = topics(read_config(store.view, TOPICS_PATH))
+        self._file_size = _whole_units(store.consumequeue_file_size or DEFAULT_QUEUE_UNITS * UNIT_SIZE, UNIT_SIZE)
+        self._batch_file_size = store.batch_file_size or DEFAULT_QUEUE_UNITS * BATCH_UNIT_SIZE
+        self.settings = DispatchSettings(
+            rules, options.multi_dispatch, options.lmq, frozenset(name.encode() for name in self._batch_topics())
+        )
+
+    def run(self) -> None:
+        """Load, recover and start; afterwards the state is that of the running broker.
+
+        Raises:
+            UnsupportedError: the store is of a kind that is not simulated.
+            UnreadableError: a file cannot be read.
+        """
+        self._refuse_other_kinds()
+        try:
+            self._load()
+            self._recover()
+            self._start()
+        except LoadFailure as failure:
+            self.why_not = str(failure)
+        self.index.flush()
+
+    def empty_queue(self, topic: str, queue_id: int, *, is_batch: bool = False) -> QueueState:
+        """A queue without files."""
+        root = load.BATCH_CONSUMEQUEUE if is_batch else load.CONSUMEQUEUE
+        return self._state(LoadedQueue(topic, queue_id, f"{root}/{topic}/{queue_id}", is_batch, ()))
+
+    def close(self) -> None:
+        self.files.close()
+        self.overlay.close()
+
+    def __enter__(self) -> Simulation:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _refuse_other_kinds(self) -> None:
+        store, rules = self.store, self.rules
+        if store.files.get(FileKind.DLEDGER) and not store.commitlog:
+            raise UnsupportedError("the log is kept by DLedger; what such a broker does at its start is not forecast")
+        if store.queue_kind != "file" and rules.rocksdb_queues:
+            if store.queue_kind == "rocksdb":
+                raise UnsupportedError("the consume queues are kept in RocksDB; a start with them is not forecast")
+            self.not_simulated.append("the queues in RocksDB, which are kept beside those in files")
+        if rules.compaction and any(topic.cleanup_policy == "COMPACTION" for topic in self._topics.values()):
+            self.not_simulated.append("compacted topics, which are served from another log")
+        if store.extensions:
+            self.not_simulated.append("the extensions of the consume queues")
+        if rules.rocksdb_side_store and store.files.get(FileKind.ROCKSDB):
+            self.not_simulated.append("index, timer and transactions in rocksdbstore/, should the broker use them")
+
+    def _load(self) -> None:
+        store, rules = self.store, self.rules
+        directories = store.settings.commitlog_directories or ("commitlog",)
+        log_file_size = store.commitlog_file_size or DEFAULT_COMMITLOG_FILE_SIZE
+        segments = load.load_files(self.overlay, directories, log_file_size, rules)
+        data_bytes = sum(segment.entry.allocated_bytes for segment in segments)
+        self.log = LogState(segments, self.overlay, rules, self.options, data_bytes=data_bytes)
+        found = load.load_queues(self.overlay, self._file_size, self._batch_file_size, rules, self._batch_topics())
+        for queue in found:
+            self.queues[queue.topic, queue.queue_id] = self._state(queue)
+        if rules.compaction_leftover_stops_load:
+            for entry in store.files.get(FileKind.COMPACTION_LEFTOVER, ()):
+                raise LoadFailure(f"{entry.path}: the name is no number")
+        self.checkpoint = self._read_checkpoint()
+        self.index.load(self.files, crashed=self.crashed, index_timestamp_ms=self.checkpoint.index_timestamp_ms)
+
+    def _recover(self) -> None:
+        assert self.log is not None
+        for queue in self.queues.values():
+            queue.recover(self.files)
+        if not self.log.segments:
+            self.log.end = 0
+            self.scanned = ScanResult(0, 0, None)
+            if self.crashed or self.rules.empty_log_destroys_queues_after_clean_stop:
+                for queue in self.queues.values():
+                    queue.destroy()
+        else:
+            self._recover_log(self.log)
+        self._fill_queue_table()
+
+    def _recover_log(self, log: LogState) -> None:
+        rules = self.rules
+        queues_end = self._queues_end()
+        choice = StartChoice(
+            rules, self.options, self.checkpoint, log.first_record, queues_end, self._dispatched_end(queues_end)
+        )
+        first = choice.abnormal(log.segments) if self.crashed else choice.normal(log.segments)
+        self.scanned = self._dispatch_scanned(log, first, choice)
+        log.truncate(self.scanned.end)
+        known = self._queues_end() if rules.queues_maximum_read_again else queues_end
+        if known >= self.scanned.end:
+            for queue in self.queues.values():
+                queue.truncate(self.files, self.scanned.end)
+
+    def _dispatch_scanned(self, log: LogState, first: int, choice: StartChoice) -> ScanResult:
+        scan = log.scan(first)
+        while True:
+            try:
+                records = next(scan)
+            except StopIteration as stop:
+                result: ScanResult = stop.value
+                return result
+            if not self.crashed:
+                kind = self.rules.normal_dispatch
+                if kind is NormalDispatch.NONE:
+                    continue
+                known = choice.queues_end if kind is NormalDispatch.ABOVE_QUEUES else choice.dispatched_end
+                above = records.rows["own_offset"] > known
+                if not above.any():
+                    continue
+                records = records._replace(rows=records.rows[above])
+            self._dispatch(records)
+
+    def _start(self) -> None:
+        log, kind = self.log, self.rules.reput_start
+        assert log is not None
+        if not log.segments or not (
+            kind is ReputStart.QUEUES or (kind is ReputStart.CONFIRMED and self.options.recheck_queues)
+        ):
+            return
+        reput = log.dispatched_after_start(self._queues_end())
+        try:
+            while True:
+                self._dispatch(next(reput))
+        except StopIteration as stop:
+            if stop.value is not None:
+                raise LoadFailure(
+                    f"dispatch waits for ever at {stop.value}: the file that should hold it is missing"
+                ) from None
+        self._fill_queue_table()
+
+    def _dispatch(self, records: Records) -> None:
+        for entries in queue_entries(records.rows, records.topics, records.texts, self.settings):
+            self._queue(decode_java_utf8(entries.topic), entries.queue_id, is_batch=entries.is_batch).put(entries)
+        self.index.put(records)
+
+    def _queue(self, topic: str, queue_id: int, *, is_batch: bool) -> QueueState:
+        found = self.queues.get((topic, queue_id))
+        if found is None:
+            found = self.queues[topic, queue_id] = self.empty_queue(topic, queue_id, is_batch=is_batch)
+        return found
+
+    def _state(self, queue: LoadedQueue) -> QueueState:
+        size = self._batch_file_size if queue.is_batch else self._file_size
+        return QueueState(queue, size, self.overlay, self.rules)
+
+    def _fill_queue_table(self) -> None:
+        """Next queue offsets and minima (`DefaultMessageStore#recoverTopicQueueTable`)."""
+        assert self.log is not None
+        for name, queue in self.queues.items():
+            self.next_queue_offsets[name] = queue.maximum(self.files)
+            queue.correct_minimum(self.files, self.log.minimum)
+
+    def _queues_end(self) -> int:
+        return max((queue.physical_end for queue in self.queues.values()), default=NOTHING_ENTERED)
+
+    def _dispatched_end(self, queues_end: int) -> int:
+        if self.crashed and self.rules.dispatched_end is DispatchedEnd.QUEUES_OR_CHECKPOINT:
+            return self.checkpoint.consumequeue_physical_offset
+        return queues_end
+
+    def _read_checkpoint(self) -> Checkpoint:
+        """The fields that the version knows."""
+        entry = self.store.first(FileKind.CHECKPOINT)
+        if entry is None:
+            return Checkpoint()
+        source = self.overlay.open(entry.path)
+        try:
+            found = parse_checkpoint(read_range(source, 0, FIELDS_SIZE))
+        finally:
+            source.close()
+        count = self.rules.checkpoint_field_count
+        return Checkpoint(*(getattr(found, name) for name in CHECKPOINT_FIELDS[:count]))
+
+    def _batch_topics(self) -> frozenset[str]:
+        if not self.rules.batch_queues:
+            return frozenset()
+        if self._topics:
+            return _named(topic for topic in self._topics.values() if topic.queue_type == "BatchCQ")
+        # Without a configuration the files alone tell; a broker would load them only with it.
+        return frozenset(topic for topic, _ in self.store.batch_queues)
+
+
+def _named(found: Iterable[TopicConfig]) -> frozenset[str]:
+    return frozenset(topic.name for topic in found)
+
+
+def _whole_units(size: int, unit_size: int) -> int:
+    return -(-size // unit_size) * unit_size
