@@ -96,12 +96,16 @@ final class StoreFactory {
             .collect(Collectors.joining(","));
     }
 
-    private static TopicConfig topicConfig(String name, JsonObject wanted) throws Exception {
+    private TopicConfig topicConfig(String name, JsonObject wanted) throws Exception {
         TopicConfig topic = new TopicConfig(name);
         topic.setReadQueueNums((int) Json.number(wanted, "readQueueNums", 4));
         topic.setWriteQueueNums((int) Json.number(wanted, "writeQueueNums", 4));
         if (Json.present(wanted, "attributes")) {
-            Reflect.call(topic, "setAttributes", Json.texts(wanted.getAsJsonObject("attributes")));
+            if (Reflect.has(topic, "setAttributes", 1)) {
+                Reflect.call(topic, "setAttributes", Json.texts(wanted.getAsJsonObject("attributes")));
+            } else {
+                configIgnored.add("topics." + name + ".attributes");
+            }
         }
         return topic;
     }
