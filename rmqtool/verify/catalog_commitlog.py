@@ -18,8 +18,8 @@ _ENDS_HERE: Final = (
     (
         "5.3.2 and later",
         (
-            "the same where the scan covers the place; after a clean stop that is little more than the last file, so older "
-            "damage stays unnoticed and is served"
+            "the same where the scan covers the place; after a clean stop that is little more than the last file, so "
+            "older damage stays unnoticed and is served"
         ),
     ),
     ("5.4.0 and later", "the scan never covers more than the last ten files"),

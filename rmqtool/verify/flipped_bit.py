@@ -1,0 +1,99 @@
+"""Finds the one flipped bit that explains a wrong CRC-32, without trying them all.
+
+CRC-32 is linear: two messages of one length that differ in one bit have CRCs whose difference (the syndrome) depends on
+nothing but how many bits lie behind that bit: it is the register after that many steps. How many steps lead to a given
+register is a discrete logarithm, found by baby steps and giant steps in the square root of the body's bits.
+"""
+
+from __future__ import annotations
+
+from math import isqrt
+from typing import Final, NamedTuple
+
+_POLYNOMIAL: Final = 0xEDB88320
+"""The register right after a flipped bit that was the last one to enter: the highest bit of the last byte."""
+_TOP: Final = 0x80000000
+STORED_BITS: Final = 0x7FFFFFFF
+"""A broker stores a CRC without its top bit, so two syndromes are possible."""
+LENGTH_MAX: Final = (1 << 29) - 1
+"""Bytes in which a bit is found by its syndrome alone; behind that syndromes repeat."""
+
+
+class FlippedBit(NamedTuple):
+    """Where the flip is: byte of the body and bit in it (0 the lowest), or a bit of the stored CRC (`byte` -1)."""
+
+    byte: int
+    bit: int
+
+
+def flipped_bits(stored_crc: int, computed_crc: int, body_length: int) -> list[FlippedBit]:
+    """Every single bit whose flip explains the difference; empty where more than one bit is wrong.
+
+    Args:
+        stored_crc: as it stands in the record, 31 bits.
+        computed_crc: of the body as it is, 31 bits.
+        body_length: bytes.
+    """
+    syndrome = (stored_crc ^ computed_crc) & STORED_BITS
+    found = []
+    if syndrome and not syndrome & (syndrome - 1):
+        found.append(FlippedBit(-1, syndrome.bit_length() - 1))
+    bits = 8 * min(max(body_length, 0), LENGTH_MAX)
+    for steps in _logarithms({syndrome, syndrome | _TOP} - {0}, bits):
+        entered = bits - 1 - steps
+        found.append(FlippedBit(entered // 8, entered % 8))
+    return sorted(found)
+
+
+def _logarithms(registers: set[int], limit: int) -> list[int]:
+    """After how many steps below the limit the register of a flip is one of these."""
+    if limit <= 0:
+        return []
+    stride = isqrt(limit - 1) + 1
+    baby: dict[int, int] = {}
+    register = _POLYNOMIAL
+    for step in range(stride):
+        baby[register] = step
+        register = _forward(register)
+    back = _strides_back(stride)
+    found = []
+    for start in registers:
+        register = start
+        for giant in range(stride):
+            step = baby.get(register, -1)
+            if step >= 0 and giant * stride + step < limit:
+                found.append(giant * stride + step)
+                break
+            register = _apply(back, register)
+    return found
+
+
+def _forward(register: int) -> int:
+    return (register >> 1) ^ _POLYNOMIAL if register & 1 else register >> 1
+
+
+def _backward(register: int) -> int:
+    return ((register ^ _POLYNOMIAL) << 1 | 1) if register & _TOP else register << 1
+
+
+def _strides_back(stride: int) -> list[list[int]]:
+    """Tables for the four bytes of a register that take it `stride` steps back at once."""
+    columns = []
+    for bit in range(32):
+        register = 1 << bit
+        for _ in range(stride):
+            register = _backward(register)
+        columns.append(register)
+    tables = []
+    for byte in range(4):
+        table = [0] * 256
+        for value in range(1, 256):
+            lowest = value & -value
+            table[value] = table[value ^ lowest] ^ columns[8 * byte + lowest.bit_length() - 1]
+        tables.append(table)
+    return tables
+
+
+def _apply(tables: list[list[int]], register: int) -> int:
+    first, second, third, fourth = tables
+    return first[register & 0xFF] ^ second[register >> 8 & 0xFF] ^ third[register >> 16 & 0xFF] ^ fourth[register >> 24]

@@ -1,0 +1,261 @@
+"""Looks at an index file alone: header, chains and slots, and where its entries point to.
+
+The order in which entries were put decides every chain: entry n leads to the newest older entry of its slot, and the
+slot to its newest. So the whole file is told from its hashes, which takes one pass and the slots in memory.
+Broker: `IndexFile#putKey`, `IndexHeader`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from rmqtool.errors import UnreadableError
+from rmqtool.formats.index import ENTRY, ENTRY_SIZE, HEADER, HEADER_SIZE, SLOT_SIZE, entry_position
+from rmqtool.store.source import ByteSource, read_salvaging
+from rmqtool.store.view import Entry
+from rmqtool.verify.account import Account
+from rmqtool.verify.catalog import finding
+from rmqtool.verify.finding import Finding
+from rmqtool.verify.offset_runs import Array, OffsetRuns, RunsBuilder
+from rmqtool.verify.queue_map import Open
+
+BLOCK_ENTRIES: Final = 1 << 19
+FINDINGS_MAX: Final = 100
+"""Findings of one kind in one file; more of them are said in one."""
+_DTYPE: Final = ENTRY.dtype
+
+
+@dataclass(frozen=True)
+class IndexMap:
+    """One index file; entries are 1 to `count`."""
+
+    path: str
+    slot_count: int
+    count: int
+    begin_timestamp_ms: int
+    end_timestamp_ms: int
+    begin_physical_offset: int
+    end_physical_offset: int
+    entries: OffsetRuns
+
+    def position(self, number: int) -> int:
+        """File position of an entry."""
+        return entry_position(number, self.slot_count)
+
+    def pointing_into(self, open_file: Open, begin: int, end: int) -> tuple[Array, Array]:
+        """Numbers and entries, of those that point into [begin, end)."""
+        numbers, entries = [np.empty(0, np.int64)], [np.empty(0, _DTYPE)]
+        ranges = self.entries.ranges(begin, end)
+        if ranges:
+            try:
+                source = open_file(self.path)
+            except UnreadableError:
+                ranges = []
+            else:
+                with_source = source
+        for low, high in ranges:
+            buffer = bytearray((high - low) * ENTRY_SIZE)
+            read_salvaging(with_source, self.position(low), memoryview(buffer))
+            found = np.frombuffer(buffer, _DTYPE)
+            inside = (found["physical_offset"] >= begin) & (found["physical_offset"] < end)
+            numbers.append(np.arange(low, high)[inside])
+            entries.append(found[inside])
+        if ranges:
+            with_source.close()
+        return np.concatenate(numbers), np.concatenate(entries)
+
+
+@dataclass
+class IndexPass:
+    """The pass over one file."""
+
+    entry: Entry
+    slot_count: int
+    room: int
+    """Entries for which a file has room, the unused entry 0 included."""
+    account: Account
+    findings: list[Finding] = field(default_factory=list)
+
+    def run(self, open_file: Open) -> IndexMap | None:
+        """Check the file; None where nothing of it can be used."""
+        account = self.account.file(self.entry.path, self.entry.size)
+        size = entry_position(self.room, self.slot_count)
+        if self.entry.size < entry_position(1, self.slot_count):
+            account.reported += self.entry.size
+            self._say("index.bad-header", f"{self.entry.size} bytes, a file has {size}", length=self.entry.size)
+            return None
+        try:
+            source = open_file(self.entry.path)
+        except UnreadableError as error:
+            account.reported += self.entry.size
+            self._say("store.unreadable", str(error))
+            return None
+        try:
+            if self.entry.size != size:
+                self._say("index.bad-header", f"{self.entry.size} bytes, a file has {size}", expected=str(size))
+            found = self._check(source)
+        finally:
+            source.close()
+        used = entry_position(found.count + 1, self.slot_count)
+        account.checked += min(used, self.entry.size)
+        account.zero_tail += max(0, self.entry.size - used)
+        return found
+
+    def _check(self, source: ByteSource) -> IndexMap:
+        header = np.frombuffer(self._read(source, 0, HEADER_SIZE), HEADER.dtype)[0]
+        following = int(header["next_entry_number"])
+        capacity = min(self.room, (self.entry.size - entry_position(0, self.slot_count)) // ENTRY_SIZE)
+        counted = self._last_entry(source, capacity)
+        if (counted and following - 1 != counted) or following < 0 or following > self.room:
+            self._say(
+                "index.bad-header",
+                f"it says that entry {following} is the next one, entries end with {counted}",
+                file_position=HEADER.position("next_entry_number"),
+                expected=str(counted + 1),
+                found=str(following),
+            )
+        count = counted
+        latest, runs = self._chains(source, count)
+        self._slots(source, latest)
+        used = int(np.count_nonzero(latest))
+        self._header(source, header, count, used)
+        return IndexMap(
+            self.entry.path,
+            self.slot_count,
+            count,
+            int(header["begin_timestamp_ms"]),
+            int(header["end_timestamp_ms"]),
+            int(header["begin_physical_offset"]),
+            int(header["end_physical_offset"]),
+            runs,
+        )
+
+    def _last_entry(self, source: ByteSource, capacity: int) -> int:
+        """Number of the last entry with any byte that is not zero; an entry of zeros is none, for no record is."""
+        start, end = entry_position(0, self.slot_count), entry_position(capacity, self.slot_count)
+        for low, high in reversed(list(source.extents(start, end))):
+            at = high
+            while at > low:
+                step = min(1 << 20, at - low)
+                stripped = self._read(source, at - step, step).rstrip(b"\0")
+                if stripped:
+                    return (at - step + len(stripped) - 1 - start) // ENTRY_SIZE
+                at -= step
+        return 0
+
+    def _chains(self, source: ByteSource, count: int) -> tuple[Array, OffsetRuns]:
+        """Compare every entry's previous one with what the hashes say; the newest entry of each slot."""
+        latest = np.zeros(self.slot_count, np.int32)
+        runs = RunsBuilder(may_repeat=True)
+        wrong = 0
+        for low in range(1, count + 1, BLOCK_ENTRIES):
+            high = min(low + BLOCK_ENTRIES, count + 1)
+            raw = self._read(source, entry_position(low, self.slot_count), (high - low) * ENTRY_SIZE)
+            entries = np.frombuffer(raw, _DTYPE)
+            hashes = entries["key_hash"].astype(np.int64)
+            offsets = entries["physical_offset"].astype(np.int64)
+            numbers = np.arange(low, high, dtype=np.int64)
+            runs.take(low, offsets)
+            slots = hashes % self.slot_count
+            order = np.argsort(slots, kind="stable")
+            in_slot = slots[order]
+            begins = np.concatenate([[True], in_slot[1:] != in_slot[:-1]])
+            expected = np.empty(high - low, np.int64)
+            before = np.concatenate([[0], numbers[order][:-1]])
+            expected[order] = np.where(begins, latest[in_slot], before)
+            finishes = np.concatenate([begins[1:], [True]])
+            latest[in_slot[finishes]] = numbers[order][finishes]
+            previous = entries["previous_entry"].astype(np.int64)
+            bad = np.flatnonzero((previous != expected) | (hashes < 0) | (entries["time_delta_seconds"] < 0))
+            for index in bad.tolist():
+                wrong += 1
+                if wrong <= FINDINGS_MAX:
+                    self._chain(low + index, int(previous[index]), int(expected[index]), entries[index])
+        if wrong > FINDINGS_MAX:
+            self._say(
+                "index.wrong-slot", f"{wrong - FINDINGS_MAX} more entries in wrong chains", count=wrong - FINDINGS_MAX
+            )
+        return latest, runs.finish()
+
+    def _chain(self, number: int, previous: int, expected: int, entry: Any) -> None:
+        position = entry_position(number, self.slot_count)
+        details = {
+            "file_position": position,
+            "length": ENTRY_SIZE,
+            "physical_offset": int(entry["physical_offset"]),
+            "expected": str(expected),
+            "found": str(previous),
+        }
+        if entry["key_hash"] < 0 or entry["time_delta_seconds"] < 0:
+            self._say("index.bad-entry", f"entry {number} has a negative hash or time", **details)
+        elif previous >= number:
+            self._say("index.chain-loop", f"entry {number} leads to entry {previous}, which is not older", **details)
+        else:
+            self._say("index.wrong-slot", f"entry {number} leads to entry {previous} and not to {expected}", **details)
+
+    def _slots(self, source: ByteSource, latest: Array) -> None:
+        """Compare the slots with the newest entry of each."""
+        wrong = 0
+        step = 1 << 20
+        for low in range(0, self.slot_count, step):
+            high = min(low + step, self.slot_count)
+            raw = self._read(source, HEADER_SIZE + SLOT_SIZE * low, SLOT_SIZE * (high - low))
+            slots = np.frombuffer(raw, ">i4")
+            for index in np.flatnonzero(slots != latest[low:high]).tolist():
+                wrong += 1
+                if wrong <= FINDINGS_MAX:
+                    expected, found = int(latest[low + index]), int(slots[index])
+                    self._say(
+                        "index.wrong-slot",
+                        f"slot {low + index} begins with entry {found} and not with {expected}",
+                        file_position=HEADER_SIZE + SLOT_SIZE * (low + index),
+                        length=SLOT_SIZE,
+                        expected=str(expected),
+                        found=str(found),
+                    )
+        if wrong > FINDINGS_MAX:
+            self._say("index.wrong-slot", f"{wrong - FINDINGS_MAX} more wrong slots", count=wrong - FINDINGS_MAX)
+
+    def _header(self, source: ByteSource, header: Any, count: int, used: int) -> None:
+        """Compare the header with the first and the last entry; old releases count slots by another rule."""
+        if not count:
+            return
+        first = np.frombuffer(self._read(source, entry_position(1, self.slot_count), ENTRY_SIZE), _DTYPE)[0]
+        last = np.frombuffer(self._read(source, entry_position(count, self.slot_count), ENTRY_SIZE), _DTYPE)[0]
+        # Old releases count an entry more, or every entry.
+        likely = {used, used + 1, count, count + 1}
+        told = {
+            "begin_physical_offset": (int(first["physical_offset"]),),
+            "end_physical_offset": (int(last["physical_offset"]),),
+            "used_slot_count": tuple(likely),
+        }
+        for name, expected in told.items():
+            if int(header[name]) not in expected:
+                self._say(
+                    "index.bad-header",
+                    f"{name} is {int(header[name])}, the entries say {expected[0]}",
+                    file_position=HEADER.position(name),
+                    expected=str(expected[0]),
+                    found=str(int(header[name])),
+                )
+        begin, end = int(header["begin_timestamp_ms"]), int(header["end_timestamp_ms"])
+        if not 0 < begin <= end:
+            self._say(
+                "index.bad-header",
+                f"it says that its records were stored from {begin} to {end}",
+                file_position=HEADER.position("begin_timestamp_ms"),
+            )
+
+    def _read(self, source: ByteSource, position: int, length: int) -> bytes:
+        buffer = bytearray(max(0, min(length, source.size - position)))
+        for start, end in read_salvaging(source, position, memoryview(buffer)):
+            self._say(
+                "store.unreadable", f"{end - start} bytes cannot be read", file_position=start, length=end - start
+            )
+        return bytes(buffer.ljust(length, b"\0"))
+
+    def _say(self, kind: str, message: str, **details: Any) -> None:
+        self.findings.append(finding(kind, self.entry.path, message, **details))

@@ -1,0 +1,110 @@
+"""Compares a stretch of the log with the index entries that point into it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from rmqtool.formats.index import ENTRY_SIZE
+from rmqtool.scan.rules import Verdict
+from rmqtool.verify.catalog import finding
+from rmqtool.verify.finding import Finding
+from rmqtool.verify.index_map import IndexMap
+from rmqtool.verify.log_part import ExpectedIndex
+from rmqtool.verify.offset_runs import Array
+from rmqtool.verify.result import MissingKeys
+from rmqtool.verify.rows_lookup import RowsLookup, is_message
+from rmqtool.verify.scope import Context
+
+FINDINGS_MAX: Final = 1000
+_HASH_BITS: Final = 31
+_INT_MAX: Final = (1 << 31) - 1
+
+
+@dataclass
+class IndexMatch:
+    """The comparison of one stretch."""
+
+    context: Context
+    lookup: RowsLookup
+    findings: list[Finding] = field(default_factory=list)
+    missing: list[MissingKeys] = field(default_factory=list)
+    entry_count: int = 0
+
+    def run(self, expected: ExpectedIndex) -> None:
+        """Compare all index files; runs of records without their entries become `missing`."""
+        wanted = self._keys(expected.physical_offsets, expected.key_hashes)
+        order = np.argsort(wanted, kind="stable")
+        in_order, times = wanted[order], expected.store_timestamps_ms[order]
+        met = np.zeros(len(in_order), np.bool_)
+        for file in self.context.index:
+            numbers, entries = file.pointing_into(self.context.open_file, self.lookup.begin, self.lookup.end)
+            if not len(entries):
+                continue
+            self.entry_count += len(entries)
+            keys = self._keys(entries["physical_offset"].astype(np.int64), entries["key_hash"].astype(np.int64))
+            at = np.searchsorted(in_order, keys)
+            at[at == len(in_order)] = 0
+            right = in_order[at] == keys if len(in_order) else np.zeros(len(keys), np.bool_)
+            met[at[right]] = True
+            # A key that stands twice in one record gives two equal entries; all of them are met.
+            same = np.flatnonzero(in_order[1:] == in_order[:-1]) + 1
+            met[same] |= met[same - 1]
+            wrong_time = right & ~self._plausible(file, numbers, entries, times[at] if len(times) else times)
+            for index in np.flatnonzero(~right)[:FINDINGS_MAX].tolist():
+                self._of_entry(file, int(numbers[index]), entries[index])
+            for index in np.flatnonzero(wrong_time)[:FINDINGS_MAX].tolist():
+                said = int(entries["time_delta_seconds"][index])
+                self._say(
+                    file, int(numbers[index]), entries[index], "index.bad-entry",
+                    f"its record was not stored {said} s after the file's first", found=str(said),
+                )  # fmt: skip
+        without = order[~met]
+        without.sort()
+        self._note_missing(expected, without)
+
+    def _keys(self, physical_offsets: Array, hashes: Array) -> Array:
+        """Place in the stretch and hash as one number."""
+        return (physical_offsets - self.lookup.begin << _HASH_BITS) | hashes.astype(np.int64)
+
+    def _plausible(self, file: IndexMap, numbers: Array, entries: Array, times: Array) -> Array:
+        """Which entries have their record's time. That of a file's first entry goes by the file before."""
+        deltas = np.clip((times - file.begin_timestamp_ms) // 1000, 0, _INT_MAX)
+        # Division in the broker rounds towards zero, which differs below it only, where the result is 0 anyway.
+        return np.asarray((entries["time_delta_seconds"] == deltas) | (numbers == 1))
+
+    def _of_entry(self, file: IndexMap, number: int, entry: Any) -> None:
+        row = self.lookup.at(int(entry["physical_offset"]))
+        if row["verdict"] not in (Verdict.GOOD, Verdict.STALE):
+            return  # its message is lost with the damage, which is a finding of its own
+        if is_message(row) and row["physical_offset"] == entry["physical_offset"]:
+            text = f"its hash is that of no key of {self.lookup.describe(row)}"
+            self._say(file, number, entry, "index.bad-entry", text, found=str(int(entry["key_hash"])))
+        else:
+            self._say(file, number, entry, "index.dangling-entry", f"points to {self.lookup.describe(row)}")
+
+    def _note_missing(self, expected: ExpectedIndex, numbers: Array) -> None:
+        """Runs of records without an entry between two that have theirs."""
+        if not numbers.size:
+            return
+        offsets = expected.physical_offsets
+        breaks = np.flatnonzero(np.diff(numbers) > 1) + 1
+        for low, high in zip([0, *breaks.tolist()], [*breaks.tolist(), len(numbers)], strict=True):
+            first, last = int(offsets[numbers[low]]), int(offsets[numbers[high - 1]])
+            from_begin, to_end = numbers[low] == 0, numbers[high - 1] == len(offsets) - 1
+            self.missing.append((first, last, int(high - low), bool(from_begin), bool(to_end)))
+
+    def _say(self, file: IndexMap, number: int, entry: Any, kind: str, message: str, **details: Any) -> None:
+        self.findings.append(
+            finding(
+                kind,
+                file.path,
+                f"entry {number}: {message}",
+                file_position=file.position(number),
+                physical_offset=int(entry["physical_offset"]),
+                length=ENTRY_SIZE,
+                **details,
+            )
+        )

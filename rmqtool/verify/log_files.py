@@ -1,0 +1,89 @@
+"""Checks names and lengths of the commitlog's files, and what else lies in its directories."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from rmqtool.store.directory import Store
+from rmqtool.store.kinds import FENCE_NAME, FileKind, segment_name
+from rmqtool.verify.catalog import finding
+from rmqtool.verify.finding import Finding
+
+OFFSET_MAX: Final = (1 << 63) - 1
+
+
+def log_file_findings(store: Store, units_into: Callable[[int, int], int]) -> Iterator[Finding]:
+    """Findings about the files as such.
+
+    Args:
+        units_into: how many units of the queues point into [begin, end) of the log.
+    """
+    size = store.commitlog_file_size
+    segments = store.commitlog
+    for before, segment in zip((None, *segments), segments, strict=False):
+        if segment.size == 0:
+            yield finding(
+                "commitlog.empty-file", segment.path, "a file of length 0", physical_offset=segment.start, length=0
+            )
+        elif segment.size != size:
+            yield finding(
+                "commitlog.wrong-file-size",
+                segment.path,
+                f"{segment.size} bytes, a full file has {size}",
+                length=segment.size,
+                expected=str(size),
+                found=str(segment.size),
+            )
+        if before is None or not size:
+            continue
+        following = before.start + size
+        if segment.start > following:
+            yield _missing(before.path, following, segment.start, size, units_into(following, segment.start))
+        elif segment.start < following:
+            yield finding(
+                "commitlog.stray-file",
+                segment.path,
+                f"it begins inside the file before it, which reaches to {following}",
+                physical_offset=segment.start,
+            )
+    behind = segments[-1].start + size if segments else 0
+    if lost := units_into(behind, OFFSET_MAX):
+        yield _missing(segments[-1].path if segments else "commitlog/", behind, None, size, lost)
+    yield from _strays(store)
+
+
+def _missing(neighbour: str, begin: int, end: int | None, size: int, lost: int) -> Finding:
+    """A file, or several, that are missing from `begin` on."""
+    count = max(1, (end - begin) // size) if end is not None and size else 1
+    text = "the file is missing" if count == 1 else f"{count} files are missing from this one on"
+    return finding(
+        "commitlog.missing-file",
+        neighbour.rpartition("/")[0] + "/" + segment_name(begin),
+        f"{text}; {lost} units of the queues point there",
+        physical_offset=begin,
+        length=None if end is None else end - begin,
+        count=count,
+    )
+
+
+def _strays(store: Store) -> Iterator[Finding]:
+    seen = set()
+    for entry in store.files.get(FileKind.STRAY_COMMITLOG, ()):
+        directory, _, rest = entry.path.rpartition("/")
+        parts = entry.path.split("/")
+        # What lies in a directory of its own is said once, with that directory.
+        top = "/".join(parts[:2]) if parts[0].startswith("commitlog") else f"{directory}/{rest}"
+        if top not in seen:
+            seen.add(top)
+            is_directory = top != entry.path
+            text = "a directory" if is_directory else f"a file of {entry.size} bytes"
+            yield finding("commitlog.stray-file", top, f"{text} that is none of the log", length=entry.size)
+    for directory in store.directories:
+        if directory.startswith("commitlog") and directory.count("/") == 1 and directory not in seen:
+            yield finding("commitlog.stray-file", directory, "a directory that is none of the log")
+
+
+def has_fence(store: Store) -> bool:
+    """Whether a repair was interrupted."""
+    return any(entry.name == FENCE_NAME for entry in store.files.get(FileKind.RMQTOOL, ()))

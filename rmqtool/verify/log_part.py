@@ -1,0 +1,91 @@
+"""A stretch of the log that was scanned: its rows, and what its records put into queues and index.
+
+Batches are gathered until there are enough rows to be worth a comparison with the queues, then the stretch is compared
+and forgotten: so memory is bounded however long a piece is. 131,072 rows take 22 MB, their entries about 15 MB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from rmqtool.engine.dispatch import QueueEntries, batch_bytes, queue_entries
+from rmqtool.engine.index_keys import index_entries
+from rmqtool.scan.walk import Batch
+from rmqtool.verify.offset_runs import Array
+from rmqtool.verify.scope import Context, QueueKey
+
+ROWS_MAX: Final = 1 << 17
+
+
+class ExpectedIndex(NamedTuple):
+    """Index entries that the records of a stretch should have, in log order."""
+
+    key_hashes: Array
+    physical_offsets: Array
+    store_timestamps_ms: Array
+
+
+class LogPart:
+    """Gathers batches of one piece.
+
+    Attributes:
+        topics: names by topic number of the piece.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._rows: list[Array] = []
+        self._queues: dict[tuple[bytes, int, bool], list[QueueEntries]] = {}
+        self._index: list[ExpectedIndex] = []
+        self.topics: Sequence[bytes] = ()
+        self.row_count = 0
+
+    def take(self, batch: Batch) -> None:
+        """Take a batch; nothing of it is needed afterwards."""
+        rows = batch.as_array().copy()
+        self.topics = batch.topics
+        self._rows.append(rows)
+        self.row_count += len(rows)
+        if not self._context.crosses:
+            return
+        texts = batch_bytes(batch)
+        for found in queue_entries(rows, batch.topics, texts, self._context.dispatch):
+            self._queues.setdefault((found.topic, found.queue_id, found.is_batch), []).append(found)
+        keys = index_entries(rows, batch.topics, texts, self._context.dispatch.rules)
+        if keys.key_hashes.size:
+            self._index.append(ExpectedIndex(keys.key_hashes, keys.physical_offsets, keys.store_timestamps_ms))
+
+    @property
+    def is_full(self) -> bool:
+        return self.row_count >= ROWS_MAX
+
+    def rows(self) -> Array:
+        """All rows of the stretch, which lie one behind the other."""
+        return self._rows[0] if len(self._rows) == 1 else np.concatenate(self._rows)
+
+    def queues(self) -> dict[tuple[QueueKey, bool], QueueEntries]:
+        """The entries of each queue, by queue and whether it is a batch queue."""
+        return {(key[:2], key[2]): _joined(found) for key, found in self._queues.items()}
+
+    def index(self) -> ExpectedIndex:
+        """The index entries."""
+        columns: list[Any] = [
+            np.concatenate([found[number] for found in self._index] or [np.empty(0, np.int64)]) for number in range(3)
+        ]
+        return ExpectedIndex(*columns)
+
+    def clear(self) -> None:
+        """Forget the stretch."""
+        self._rows, self._queues, self._index, self.row_count = [], {}, [], 0
+
+
+def _joined(parts: list[QueueEntries]) -> QueueEntries:
+    if len(parts) == 1:
+        return parts[0]
+    head = parts[0][:3]
+    return QueueEntries(
+        *head, *(np.concatenate([part[column] for part in parts]) for column in range(3, len(parts[0])))
+    )

@@ -1,0 +1,132 @@
+"""Checks one piece of the log: every record, and what queues and index say about the same stretch."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from rmqtool.errors import UnreadableError
+from rmqtool.formats import commitlog
+from rmqtool.scan.rules import Verdict
+from rmqtool.scan.walk import Walk
+from rmqtool.verify.catalog import finding
+from rmqtool.verify.index_match import IndexMatch
+from rmqtool.verify.log_part import LogPart
+from rmqtool.verify.offset_runs import Array
+from rmqtool.verify.queue_match import QueueMatch
+from rmqtool.verify.result import PieceResult, append_keys
+from rmqtool.verify.row_findings import row_findings, time_findings
+from rmqtool.verify.rows_lookup import RowsLookup
+from rmqtool.verify.scope import Context
+
+PROPERTIES_READ_MAX: Final = commitlog.PROPERTIES_LENGTH_MAX
+
+
+def check_piece(walk: Walk, context: Context, path: str) -> PieceResult:
+    """Scan a piece and compare it, stretch by stretch.
+
+    Args:
+        walk: of a whole file, not begun.
+        path: the file's, relative to the store.
+    """
+    piece = walk.piece
+    result = PieceResult(piece.physical_offset, path, piece.physical_offset, piece.physical_offset)
+    result.file_size = piece.source.size
+    part = LogPart(context)
+    for batch in walk.batches():
+        part.take(batch)
+        if part.is_full:
+            _check_part(walk, context, part, result)
+    _check_part(walk, context, part, result)
+    data_end = piece.physical_offset + walk.outcome.data_end
+    result.scanned_end = max(result.scanned_end, data_end)
+    result.tail_bytes = walk.outcome.tail_bytes
+    if not piece.more_follows:
+        _check_last(walk, context, result)
+    rest = result.file_size - result.checked_bytes - result.reported_bytes - result.tail_bytes
+    if walk.outcome.tail_bytes == 0 and rest > 0 and not result.left_out_bytes:
+        # Nothing but zeros, or a file that ends with its last record.
+        result.tail_bytes = rest if not result.record_count and not result.reported_bytes else 0
+    return result
+
+
+def _check_part(walk: Walk, context: Context, part: LogPart, result: PieceResult) -> None:
+    if not part.row_count:
+        return
+    rows = part.rows()
+    if context.live_end is not None:
+        rows = _before_edge(rows, context.live_end, result)
+        if not len(rows):
+            part.clear()
+            return
+    lookup = RowsLookup(rows, part.topics)
+    lost: dict[int, list[str]] = {}
+    if context.crosses:
+        queues = QueueMatch(context, lookup)
+        queues.run(part.queues())
+        result.findings += queues.findings
+        result.missing += queues.missing
+        lost = queues.lost
+        if context.index:
+            index = IndexMatch(context, lookup)
+            index.run(part.index())
+            result.findings += index.findings
+            for run in index.missing:
+                append_keys(result.missing_keys, run)
+        else:
+            result.keyed_count += len(part.index().key_hashes)
+    result.findings += row_findings(context, walk, lookup, lost)
+    before_ms = result.last_record[1] if result.last_record else 0
+    result.findings += time_findings(context, rows, before_ms)
+    _count(rows, result)
+    part.clear()
+
+
+def _before_edge(rows: Array, edge: int, result: PieceResult) -> Array:
+    """The rows in front of what a running broker may be writing."""
+    kept = rows["physical_offset"] + rows["size"] <= edge
+    result.left_out_bytes += int(rows["size"][~kept].sum())
+    return rows if kept.all() else rows[kept]
+
+
+def _count(rows: Array, result: PieceResult) -> None:
+    good = rows["verdict"] == Verdict.GOOD
+    result.checked_bytes += int(rows["size"][good].sum())
+    result.reported_bytes += int(rows["size"][~good].sum())
+    messages = np.flatnonzero(good & (rows["magic"] != commitlog.MAGIC_BLANK))
+    result.record_count += len(messages)
+    if len(messages):
+        last = rows[messages[-1]]
+        result.last_record = int(last["physical_offset"]), int(last["store_timestamp_ms"])
+        result.newest_ms = max(result.newest_ms, int(rows["store_timestamp_ms"][messages].max()))
+    # Behind the log's end nothing counts; a blank reaches to the file's.
+    counted = rows[rows["verdict"] != Verdict.STALE]
+    if len(counted):
+        result.end = max(result.end, int(counted[-1]["physical_offset"] + counted[-1]["size"]))
+
+
+def _check_last(walk: Walk, context: Context, result: PieceResult) -> None:
+    """A last record that was cut inside its properties passes every check, with zeros in them (pitfall P20)."""
+    if result.last_record is None or context.live_end is not None:
+        return
+    position = result.last_record[0] - walk.piece.physical_offset
+    try:
+        row = walk.judge(position)
+        length = row.properties_length
+        block = bytes(walk.window.bytes_at(position + row.size - length, length)) if length > 0 else b""
+    except UnreadableError:
+        return
+    if row.verdict == Verdict.GOOD and b"\0" in block and result.end == result.last_record[0] + row.size:
+        zeros = block.index(b"\0")
+        result.findings.append(
+            finding(
+                "commitlog.torn-record",
+                result.path,
+                "the last record's properties end in zeros: it never arrived whole",
+                file_position=position,
+                physical_offset=result.last_record[0],
+                length=row.size,
+                found=f"a zero byte after {zeros} of {length} bytes of properties",
+            )
+        )

@@ -1,0 +1,316 @@
+"""Compares a stretch of the log with the units that point into it, one queue after the other.
+
+What agrees is settled for thousands of units at once; only what does not is looked at one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from rmqtool.engine.dispatch import QueueEntries
+from rmqtool.engine.extension import QueueExtension
+from rmqtool.engine.open_files import OpenFiles
+from rmqtool.errors import UnreadableError
+from rmqtool.formats.consumequeue import EXTENSION_ADDRESS_MAX
+from rmqtool.scan.rules import Verdict
+from rmqtool.verify.catalog import finding
+from rmqtool.verify.finding import Finding
+from rmqtool.verify.offset_runs import Array
+from rmqtool.verify.queue_map import QueueMap
+from rmqtool.verify.result import Missing
+from rmqtool.verify.rows_lookup import RowsLookup, is_message
+from rmqtool.verify.scope import Context, QueueKey, bytes_of, text_of
+
+FINDINGS_MAX: Final = 1000
+"""Findings about one queue in one stretch; what is more is left to the next run, and said."""
+
+
+@dataclass
+class Mismatch:
+    """A unit that does not agree with the log; `entry` is the number of the expected entry for its record, or -1."""
+
+    queue: QueueMap
+    place: int
+    unit: Any
+    entry: int
+
+
+@dataclass
+class QueueMatch:
+    """The comparison of one stretch.
+
+    Attributes:
+        lost: units that point into damage, by number of the damaged row: what was lost there.
+    """
+
+    context: Context
+    lookup: RowsLookup
+    findings: list[Finding] = field(default_factory=list)
+    missing: list[Missing] = field(default_factory=list)
+    lost: dict[int, list[str]] = field(default_factory=dict)
+    unit_count: int = 0
+
+    def run(self, expected: dict[tuple[QueueKey, bool], QueueEntries]) -> None:
+        """Compare all queues; what is expected and has no unit becomes `missing`."""
+        unmatched: dict[tuple[QueueKey, bool], tuple[QueueEntries, Array]] = {}
+        doubtful: list[tuple[QueueMap, Mismatch]] = []
+        for key, queue in self._queues(expected):
+            entries = expected.get(key)
+            places, units = queue.pointing_into(self.context.open_file, self.lookup.begin, self.lookup.end)
+            self.unit_count += len(units)
+            if not queue.is_batch and (units["tags_code"] <= EXTENSION_ADDRESS_MAX).any():
+                units = self._resolved(queue, units)
+            if entries is not None and _agree(queue, places, units, entries):
+                continue
+            without_unit, mismatches = self._compare(queue, places, units, entries)
+            if entries is not None and without_unit.any():
+                unmatched[key] = entries, without_unit
+            doubtful += [(queue, found) for found in mismatches]
+        for wanted, entries in expected.items():
+            if wanted not in unmatched and self._map_of(wanted) is None:
+                unmatched[wanted] = entries, np.ones(len(entries.queue_offsets), np.bool_)
+        self._settle(doubtful, unmatched)
+        for (owner, is_batch), (entries, open_entries) in unmatched.items():
+            self._note_missing(owner, is_batch, entries, np.flatnonzero(open_entries))
+
+    def _queues(self, expected: Iterable[tuple[QueueKey, bool]]) -> list[tuple[tuple[QueueKey, bool], QueueMap]]:
+        """The queues with files that have units into the stretch, or should have."""
+        found: dict[tuple[QueueKey, bool], QueueMap] = {}
+        for is_batch, queues in ((False, self.context.queues), (True, self.context.batch_queues)):
+            for key, queue in queues.items():
+                if queue.units.ranges(self.lookup.begin, self.lookup.end):
+                    found[key, is_batch] = queue
+        for wanted in expected:
+            queue_of = self._map_of(wanted)
+            if queue_of is not None:
+                found[wanted] = queue_of
+        return list(found.items())
+
+    def _resolved(self, queue: QueueMap, units: Array) -> Array:
+        """The units with the tags code of the queue's extension where they have an address that leads to one."""
+        found = self.context.store.extensions.get((queue.topic, queue.queue_id))
+        if found is None:
+            return units
+        resolved = units.copy()
+        with OpenFiles(self.context.store.view) as files:
+            extension = QueueExtension(found, self.context.store.extension_file_size, files)
+            for index in np.flatnonzero(units["tags_code"] <= EXTENSION_ADDRESS_MAX).tolist():
+                try:
+                    unit = extension.unit(int(units["tags_code"][index]))
+                except UnreadableError:
+                    continue
+                if unit is not None:
+                    resolved["tags_code"][index] = unit.tags_code
+        return resolved
+
+    def _map_of(self, key: tuple[QueueKey, bool]) -> QueueMap | None:
+        return (self.context.batch_queues if key[1] else self.context.queues).get(key[0])
+
+    def _compare(
+        self, queue: QueueMap, places: Array, units: Array, entries: QueueEntries | None
+    ) -> tuple[Array, list[Mismatch]]:
+        """Which entries have no unit, and which units do not agree with an entry."""
+        offsets = units["physical_offset"].astype(np.int64)
+        if entries is None:
+            return np.empty(0, np.bool_), [
+                Mismatch(queue, int(place), unit, -1) for place, unit in zip(places, units, strict=True)
+            ]
+        at = np.searchsorted(entries.physical_offsets, offsets)
+        at[at == len(entries.physical_offsets)] = 0
+        met = entries.physical_offsets[at] == offsets
+        without_unit = np.ones(len(entries.physical_offsets), np.bool_)
+        without_unit[at[met]] = False
+        right = met & _equal(queue, places, units, entries, at)
+        wrong = np.flatnonzero(~right)
+        return without_unit, [
+            Mismatch(queue, int(places[index]), units[index], int(at[index]) if met[index] else -1)
+            for index in wrong.tolist()
+        ]
+
+    def _settle(
+        self,
+        mismatches: list[tuple[QueueMap, Mismatch]],
+        unmatched: dict[tuple[QueueKey, bool], tuple[QueueEntries, Array]],
+    ) -> None:
+        """Say of each unit that does not agree what is wrong with it, or with its record."""
+        for number, (queue, found) in enumerate(mismatches):
+            if number >= FINDINGS_MAX:
+                self._say(
+                    found, "consumequeue.dangling-unit", f"{len(mismatches) - number} more units that do not agree",
+                    count=len(mismatches) - number,
+                )  # fmt: skip
+                return
+            row = self.lookup.at(int(found.unit["physical_offset"]))
+            if is_message(row) and row["physical_offset"] == found.unit["physical_offset"]:
+                alone = not any(
+                    other is not found and other.queue is queue and abs(other.place - found.place) == 1
+                    for _, other in mismatches[max(0, number - 1) : number + 2]
+                )
+                said = self._of_message(found, row, unmatched, alone=alone)
+            else:
+                said = self._of_no_message(found, row)
+            if said is not None:
+                self.findings.append(said)
+
+    def _of_message(
+        self,
+        found: Mismatch,
+        row: Any,
+        unmatched: dict[tuple[QueueKey, bool], tuple[QueueEntries, Array]],
+        *,
+        alone: bool,
+    ) -> Finding | None:
+        """What is wrong with a unit that points to the begin of a good message."""
+        unit, queue = found.unit, found.queue
+        if found.entry < 0 or (not queue.is_batch and int(row["queue_offset"]) != found.place):
+            is_own = found.entry >= 0 or (
+                self.lookup.topic(row) == queue.topic and int(row["queue_id"]) == queue.queue_id
+            )
+            if alone and int(unit["record_size"]) == int(row["size"]) and self._blames_record(found, row, unmatched):
+                said = self.lookup.describe(row)
+                return finding(
+                    "commitlog.doubtful-header",
+                    self._log_path(),
+                    f"{said}, yet its unit and the units around stand in {queue.name} at queue offset {found.place}",
+                    file_position=self._log_position(int(row["physical_offset"])),
+                    physical_offset=int(row["physical_offset"]),
+                    length=int(row["size"]),
+                    topic=queue.topic,
+                    queue_id=queue.queue_id,
+                    queue_offset=found.place,
+                    expected=f"{queue.name} at queue offset {found.place}",
+                    found=said,
+                )
+            if found.entry < 0:
+                kind = "consumequeue.wrong-record"
+                return self._finding(found, kind, f"points to {self.lookup.describe(row)}", expected=queue.name)
+            if is_own:
+                return self._finding(
+                    found,
+                    "consumequeue.wrong-position",
+                    f"its message has queue offset {int(row['queue_offset'])}",
+                    expected=str(int(row["queue_offset"])),
+                    found=str(found.place),
+                )
+        if queue.is_batch:
+            return self._finding(found, "consumequeue.bad-batch-unit", f"is not what {self.lookup.describe(row)} says")
+        if int(unit["record_size"]) != int(row["size"]):
+            return self._finding(
+                found,
+                "consumequeue.wrong-record-size",
+                f"says {int(unit['record_size'])} bytes, the record has {int(row['size'])}",
+                expected=str(int(row["size"])),
+                found=str(int(unit["record_size"])),
+            )
+        return self._of_tags(found, row)
+
+    def _of_tags(self, found: Mismatch, row: Any) -> Finding:
+        code, expected = int(found.unit["tags_code"]), int(row["tags_code"])
+        if code <= EXTENSION_ADDRESS_MAX:
+            return self._finding(
+                found, "consumequeue.bad-extension", "its address leads to no unit of the queue's extension"
+            )
+        return self._finding(
+            found,
+            "consumequeue.wrong-tags-code",
+            f"tags code {code}, the record's is {expected}",
+            expected=str(expected),
+            found=str(code),
+        )
+
+    def _blames_record(
+        self, found: Mismatch, row: Any, unmatched: dict[tuple[QueueKey, bool], tuple[QueueEntries, Array]]
+    ) -> bool:
+        """Whether the unit is right and the record's head is not: nobody else claims the unit's place, and nothing
+        else knows of the place that the record claims. The record's own missing entry is settled with it.
+        """
+        queue = found.queue
+        if queue.is_batch:
+            return False
+        own = unmatched.get(((bytes_of(queue.topic), queue.queue_id), False))
+        if own is not None and (own[0].queue_offsets[own[1]] == found.place).any():
+            return False
+        for entries, open_entries in unmatched.values():
+            at = np.flatnonzero(open_entries & (entries.physical_offsets == row["physical_offset"]))
+            if at.size:
+                open_entries[at] = False
+                return True
+        return found.entry >= 0 or int(row["sys_flag"]) & 0xC in (4, 8)
+
+    def _of_no_message(self, found: Mismatch, row: Any) -> Finding | None:
+        """What is wrong with a unit that points to anything but the begin of a good message."""
+        offset = int(found.unit["physical_offset"])
+        if row["verdict"] == Verdict.STALE:
+            return self._finding(found, "consumequeue.stale-unit", f"points to {self.lookup.describe(row)}")
+        if row["verdict"] != Verdict.GOOD:
+            # The message is lost with the damage, which is a finding of its own.
+            number = self.lookup.index_at(offset)
+            self.lost.setdefault(number, []).append(f"{found.queue.name} at queue offset {found.place}")
+            return None
+        inside = offset - int(row["physical_offset"])
+        where = f"{inside} bytes into " if inside else "to "
+        return self._finding(found, "consumequeue.dangling-unit", f"points {where}{self.lookup.describe(row)}")
+
+    def _note_missing(self, key: QueueKey, is_batch: bool, entries: QueueEntries, numbers: Array) -> None:
+        if not numbers.size:
+            return
+        offsets, places = entries.queue_offsets[numbers], entries.physical_offsets[numbers]
+        breaks = np.flatnonzero(offsets[1:] != offsets[:-1] + 1) + 1
+        for low, high in zip([0, *breaks.tolist()], [*breaks.tolist(), len(offsets)], strict=True):
+            self.missing.append(
+                (*key, is_batch, int(offsets[low]), high - low, int(places[low]), int(places[high - 1]))
+            )
+
+    def _finding(self, wrong: Mismatch, kind: str, message: str, **details: Any) -> Finding:
+        path, position = wrong.queue.position(wrong.place)
+        return finding(
+            kind,
+            path,
+            message,
+            file_position=position,
+            physical_offset=int(wrong.unit["physical_offset"]),
+            length=wrong.queue.unit_size,
+            topic=wrong.queue.topic,
+            queue_id=wrong.queue.queue_id,
+            queue_offset=None if wrong.queue.is_batch else wrong.place,
+            **details,
+        )
+
+    def _say(self, wrong: Mismatch, kind: str, message: str, **details: Any) -> None:
+        self.findings.append(self._finding(wrong, kind, message, **details))
+
+    def _log_path(self) -> str:
+        return self.context.log_path(self.lookup.begin)
+
+    def _log_position(self, physical_offset: int) -> int:
+        return physical_offset - self.context.log_start(self.lookup.begin)
+
+
+def _agree(queue: QueueMap, places: Array, units: Array, entries: QueueEntries) -> bool:
+    """Whether the units are exactly the entries."""
+    if len(units) != len(entries.physical_offsets):
+        return False
+    if not np.array_equal(units["physical_offset"], entries.physical_offsets):
+        return False
+    return bool(_equal(queue, places, units, entries, np.arange(len(units))).all())
+
+
+def _equal(queue: QueueMap, places: Array, units: Array, entries: QueueEntries, at: Array) -> Array:
+    """Which units say the same as the entry at the same physical offset."""
+    same = (units["record_size"] == entries.record_sizes[at]) & (units["tags_code"] == entries.tags_codes[at])
+    if not queue.is_batch:
+        return np.asarray(same & (places == entries.queue_offsets[at]))
+    same &= units["base_queue_offset"] == entries.queue_offsets[at]
+    same &= units["batch_size"] == entries.batch_sizes[at]
+    same &= units["compacted_offset"] == -1
+    same &= units["reserved"] == 0
+    return np.asarray(same & (units["store_timestamp_ms"] == entries.store_timestamps_ms[at]))
+
+
+def name_of(key: QueueKey) -> str:
+    """A queue as a person reads it."""
+    return f"{text_of(key[0])}/{key[1]}"

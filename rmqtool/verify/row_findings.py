@@ -1,0 +1,180 @@
+"""What the rows of a stretch say by themselves: damage, tombstones, times that go back, versions that cannot read."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from rmqtool.formats import commitlog
+from rmqtool.scan.columns import Row
+from rmqtool.scan.rules import FINDING_IDS, Verdict
+from rmqtool.scan.walk import Walk
+from rmqtool.verify.catalog import finding
+from rmqtool.verify.finding import Finding
+from rmqtool.verify.flipped_bit import FlippedBit, flipped_bits
+from rmqtool.verify.offset_runs import Array
+from rmqtool.verify.rows_lookup import RowsLookup
+from rmqtool.verify.scope import REGRESS_MARGIN_MS, Context
+
+TOMBSTONE: Final = int.from_bytes(b"RMQTOMBS", "big")
+"""Stands as prepared transaction offset in a record that a repair put in the place of a lost one."""
+LOST_NAMED: Final = 5
+"""Lost messages that a finding names."""
+
+_TEXTS: Final = {
+    Verdict.BAD_SIZE: "no record can have this size here",
+    Verdict.BAD_MAGIC: "neither a record nor a blank begins here",
+    Verdict.BAD_LENGTHS: "the lengths inside the record do not add up to its size",
+    Verdict.BODY_CRC_MISMATCH: "the body's CRC is not the stored one",
+    Verdict.BAD_PROPERTY: "DELAY is no number",
+    Verdict.RECORD_CRC_MISMATCH: "the whole record's CRC is not the stored one",
+    Verdict.SELF_OFFSET_MISMATCH: "the record says that it lies elsewhere",
+    Verdict.HOLE: "zeros inside the log",
+    Verdict.MISSING_END_BLANK: "the file ends without a blank",
+    Verdict.TORN_RECORD: "the last record is not whole",
+    Verdict.UNREADABLE_RANGE: "the disk does not give the bytes",
+    Verdict.STALE: "records of an older log that was cut here",
+}
+
+
+def row_findings(context: Context, walk: Walk, lookup: RowsLookup, lost: dict[int, list[str]]) -> list[Finding]:
+    """Findings about the rows of a stretch.
+
+    Args:
+        lost: messages that were in a damaged row, as the queues know them, by number of the row.
+    """
+    found = _damage(context, walk, lookup, lost)
+    rows = lookup.rows
+    messages = rows[(rows["verdict"] == Verdict.GOOD) & (rows["magic"] != commitlog.MAGIC_BLANK)]
+    if not context.rules.reads_v2:
+        v2 = messages[messages["magic"] == commitlog.MAGIC_V2]
+        if len(v2):
+            text = f"{len(v2)} records of version 2, the first of which ends the log for {context.rules.version}"
+            found.append(_at(context, "commitlog.not-readable-by-version", v2[0], text, count=len(v2)))
+    tombstones = messages[messages["prepared_transaction_offset"] == TOMBSTONE]
+    found += [
+        _at(
+            context,
+            "commitlog.tombstone",
+            row,
+            "a record in the place of a lost one",
+            topic=lookup.topic(row),
+            queue_id=int(row["queue_id"]),
+            queue_offset=int(row["queue_offset"]),
+        )
+        for row in tombstones
+    ]
+    return found
+
+
+def time_findings(context: Context, rows: Array, before_ms: int) -> list[Finding]:
+    """Records whose store time does not fit between their neighbours'.
+
+    Args:
+        before_ms: store time of the record in front of the stretch; 0 without one.
+    """
+    messages = rows[(rows["verdict"] == Verdict.GOOD) & (rows["magic"] != commitlog.MAGIC_BLANK)]
+    times = messages["store_timestamp_ms"].astype(np.int64)
+    if not len(times):
+        return []
+    around = np.concatenate([[before_ms or times[0]], times])
+    found = []
+    for index in np.flatnonzero(np.diff(around) < -REGRESS_MARGIN_MS).tolist():
+        before = int(around[index])
+        # One record may be too new as well as the next too old; whoever does not fit to what lies around is meant.
+        ahead = index > 0 and (index < 2 or times[index - 2] <= times[index]) and before > times[index]
+        earlier = int(times[index - 2]) if index > 1 else before_ms
+        alone_ahead = ahead and index > 0 and earlier <= times[index] and _rises_from(times, index)
+        culprit = index - 1 if alone_ahead else index
+        text = f"stored at {int(times[culprit])}, its neighbours at {before if culprit == index else int(times[index])}"
+        found.append(
+            _at(context, "commitlog.store-time-regress", messages[culprit], text, found=str(int(times[culprit])))
+        )
+    return found
+
+
+def _rises_from(times: Array, index: int) -> bool:
+    """Whether the record at `index` is no exception: what follows goes on from it, below the one before it."""
+    return index + 1 < len(times) and bool(times[index] <= times[index + 1] < times[index - 1])
+
+
+def _damage(context: Context, walk: Walk, lookup: RowsLookup, lost: dict[int, list[str]]) -> list[Finding]:
+    found: list[Finding] = []
+    rows = lookup.rows
+    stale_until = -1
+    for number in np.flatnonzero(rows["verdict"] != Verdict.GOOD).tolist():
+        row = rows[number]
+        verdict = Verdict(int(row["verdict"]))
+        names = lost.get(number, [])
+        text = _TEXTS[verdict]
+        if names:
+            more = f" and {len(names) - LOST_NAMED} more" if len(names) > LOST_NAMED else ""
+            text += f"; the queues know of {', '.join(names[:LOST_NAMED])}{more}"
+        if verdict == Verdict.STALE:
+            if row["physical_offset"] == stale_until:
+                stale_until = int(row["physical_offset"] + row["size"])
+                last = found[-1]
+                found[-1] = _longer(last, int(row["size"]))
+                continue
+            stale_until = int(row["physical_offset"] + row["size"])
+        details: dict[str, Any] = {"count": max(1, len(names))}
+        if verdict == Verdict.BODY_CRC_MISMATCH:
+            details |= _flip(walk, row)
+        found.append(_at(context, FINDING_IDS[verdict], row, text, **details))
+    return found
+
+
+def _longer(last: Finding, length: int) -> Finding:
+    values = {name: getattr(last, name) for name in last.__dataclass_fields__}
+    return Finding(**{**values, "length": (last.length or 0) + length, "count": last.count + 1})
+
+
+def _flip(walk: Walk, row: Any) -> dict[str, Any]:
+    """The flipped bit of a body, and what CRC was stored and found."""
+    judged: Row = walk.judge(int(row["physical_offset"]) - walk.piece.physical_offset)
+    if judged.verdict != Verdict.BODY_CRC_MISMATCH or judged.topic_length <= 0:
+        return {}
+    stored, computed = judged.body_crc & 0xFFFFFFFF, judged.computed_crc & 0xFFFFFFFF
+    said: dict[str, Any] = {"expected": f"{stored:#010x}", "found": f"{computed:#010x}"}
+    body_at = (
+        judged.size
+        - judged.properties_length
+        - 2
+        - judged.topic_length
+        - (2 if judged.magic == commitlog.MAGIC_V2 else 1)
+        - judged.body_length
+    )
+    texts = [_flip_text(bit, row, body_at, walk) for bit in flipped_bits(stored, computed, judged.body_length)]
+    if texts:
+        said["candidate"] = "one flipped bit: " + " or ".join(texts)
+    return said
+
+
+def _flip_text(bit: FlippedBit, row: Any, body_at: int, walk: Walk) -> str:
+    if bit.byte < 0:
+        return f"bit {bit.bit} of the stored CRC"
+    position = int(row["physical_offset"]) - walk.piece.physical_offset + body_at + bit.byte
+    return f"bit {bit.bit} of file position {position}"
+
+
+def _at(context: Context, kind: str, row: Any, message: str, **details: Any) -> Finding:
+    physical_offset = int(row["physical_offset"])
+    start = context.log_start(physical_offset)
+    path = context.log_path(physical_offset)
+    if (
+        kind == FINDING_IDS[Verdict.MISSING_END_BLANK]
+        and physical_offset == start
+        and start > context.store.commitlog[0].start
+    ):
+        before = context.store.commitlog[[found.start for found in context.store.commitlog].index(start) - 1]
+        path, start = before.path, before.start
+    return finding(
+        kind,
+        path,
+        message,
+        file_position=physical_offset - start,
+        physical_offset=physical_offset,
+        length=int(row["size"]),
+        **details,
+    )

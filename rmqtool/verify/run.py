@@ -1,0 +1,321 @@
+"""Verifies a store: every check in order, findings as they come, a summary at the end.
+
+First each queue and each index file alone, then the log piece by piece next to what points into it, then what only all
+pieces together can say. Memory, beside the maps of queues and index: for each thread a block, 131,072 rows with what
+they dispatch (about 60 MB), and the units and entries of the same stretch.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Final
+
+from rmqtool.engine.dispatch import DispatchSettings
+from rmqtool.engine.versions import BrokerRules
+from rmqtool.errors import UnreadableError
+from rmqtool.formats.checkpoint import FIELDS_SIZE, Checkpoint, parse_checkpoint
+from rmqtool.scan.log import LogFile, LogPlan, ScanOptions, carries_record_crc, plan_log, reader_for, walk_piece
+from rmqtool.store.config_json import TOPICS, ConfigFile, topics
+from rmqtool.store.directory import Segment, Store
+from rmqtool.store.kinds import FileKind
+from rmqtool.store.source import ByteSource, read_range
+from rmqtool.verify.account import Account
+from rmqtool.verify.catalog import finding
+from rmqtool.verify.config_files import config_findings, read_configs
+from rmqtool.verify.coverage import entries_outside, index_findings, newest_start, units_ahead, units_below
+from rmqtool.verify.finding import Finding
+from rmqtool.verify.index_map import IndexMap, IndexPass
+from rmqtool.verify.log_files import log_file_findings
+from rmqtool.verify.missing import missing_findings
+from rmqtool.verify.piece import check_piece
+from rmqtool.verify.queue_map import QueueMap
+from rmqtool.verify.queue_pass import QueuePass
+from rmqtool.verify.result import PieceResult, merge
+from rmqtool.verify.scope import Context, Depth, Options, QueueKey, bytes_of
+from rmqtool.verify.small_files import checkpoint_findings, state_findings
+from rmqtool.verify.state import State
+from rmqtool.verify.summary import Summary
+
+OnFinding = Callable[[Finding], None]
+OnProgress = Callable[[int, int], None]
+"""Called with bytes of the log done and in all."""
+
+_BATCH: Final = "BatchCQ"
+_COMPACTION: Final = "COMPACTION"
+
+
+def verify_store(
+    store: Store,
+    rules: BrokerRules,
+    options: Options | None = None,
+    on_finding: OnFinding | None = None,
+    on_progress: OnProgress | None = None,
+) -> Summary:
+    """Check a store; nothing in it is changed.
+
+    Args:
+        on_finding: called with each finding, file by file within each step.
+
+    Raises:
+        UsageError, RefusedError, UnreadableError: the state file is none, lies in the store, or cannot be used.
+        AssertionError: the program lost count of a file's bytes.
+    """
+    return _Run(store, rules, options or Options(), on_finding, on_progress).run()
+
+
+@dataclass
+class _Log:
+    """The log as far as it was scanned."""
+
+    merged: PieceResult
+    complete: bool
+
+
+class _Run:
+    """One run; see `verify_store`."""
+
+    def __init__(
+        self,
+        store: Store,
+        rules: BrokerRules,
+        options: Options,
+        on_finding: OnFinding | None,
+        on_progress: OnProgress | None,
+    ) -> None:
+        self.store, self.rules, self.options = store, rules, options
+        self._on_finding, self._on_progress = on_finding, on_progress
+        self._account = Account()
+        self._summary = Summary()
+        self._begun = time.monotonic()
+
+    def run(self) -> Summary:
+        state = State.load(self.options.state_file, self.rules.version, self.options.depth.value, self.store.view.label)
+        self._say(state_findings(self.store))
+        if self.options.broker_runs:
+            self._say([finding("store.lock-held", "lock", "a broker is using the store")])
+        configs = read_configs(self.store)
+        context = self._context(configs)
+        self._say(log_file_findings(self.store, lambda begin, end: _units_into(context, begin, end)))
+        log = self._check_log(context, state) if self.options.depth is not Depth.STRUCTURE else None
+        self._finish(context, configs, log)
+        for segment in self.store.commitlog:
+            account = self._account.file(segment.path, segment.size)
+            account.left_out += max(0, account.open_bytes) if segment.path in self._unscanned(log) else 0
+        self._account.settle()
+        self._summary.checked_bytes = self._account.checked_bytes
+        self._summary.left_out_bytes = sum(found.left_out for found in self._account.files.values())
+        self._summary.seconds = time.monotonic() - self._begun
+        return self._summary
+
+    def _say(self, found: Iterable[Finding]) -> None:
+        for each in sorted(found, key=lambda one: one.place):
+            self._summary.add(each)
+            if self._on_finding is not None:
+                self._on_finding(each)
+
+    # Queues and index alone
+
+    def _context(self, configs: dict[str, ConfigFile]) -> Context:
+        known = topics(configs[TOPICS]) if TOPICS in configs else {}
+        batch = {bytes_of(name) for name, said in known.items() if said.queue_type == _BATCH}
+        batch |= {bytes_of(topic) for topic, _ in self.store.batch_queues}
+        unchecked = {bytes_of(name) for name, said in known.items() if said.cleanup_policy == _COMPACTION}
+        minimum = self.store.commitlog[0].start if self.store.commitlog else 0
+        queues = self._queue_maps(is_batch=False, minimum=minimum)
+        batch_queues = self._queue_maps(is_batch=True, minimum=minimum)
+        context = Context(
+            self.store,
+            self.rules,
+            self.options,
+            DispatchSettings(self.rules, batch_topics=frozenset(batch)),
+            queues,
+            batch_queues,
+            self._index_maps(),
+            unchecked_topics=frozenset(unchecked),
+        )
+        place, newest, owner = _newest_unit(context)
+        context = replace(context, dispatched_end=newest + 1)
+        if self.options.broker_runs:
+            edge = minimum
+            if owner is not None:
+                edge = newest + int(owner.read(context.open_file, place, place + 1)[1][0]["record_size"])
+            context = replace(context, live_end=edge)
+            self._summary.complete = False
+        return context
+
+    def _queue_maps(self, *, is_batch: bool, minimum: int) -> dict[QueueKey, QueueMap]:
+        store = self.store
+        files = store.batch_queues if is_batch else store.queues
+        size = store.batch_file_size if is_batch else store.consumequeue_file_size
+        passes = [
+            QueuePass(found, is_batch, size, store.commitlog_file_size, minimum, self._account)
+            for found in files.values()
+        ]
+        maps = {}
+        with ThreadPoolExecutor(self.options.threads) as pool:
+            for each, found in zip(passes, pool.map(lambda one: one.run(store.view.open), passes), strict=True):
+                self._say(each.findings)
+                self._summary.unit_count += each.unit_count
+                maps[bytes_of(found.topic), found.queue_id] = found
+        return maps
+
+    def _index_maps(self) -> tuple[IndexMap, ...]:
+        slots, room = self.store.index_slot_count, self.store.index_entry_count
+        maps = []
+        for entry in self.store.index_files:
+            if not slots or not room:
+                self._account.file(entry.path, entry.size).zero_tail = entry.size
+                continue
+            each = IndexPass(entry, slots, room, self._account)
+            found = each.run(self.store.view.open)
+            self._say(each.findings)
+            if found is not None:
+                self._summary.entry_count += found.count
+                maps.append(found)
+        return tuple(maps)
+
+    # The log
+
+    def _check_log(self, context: Context, state: State) -> _Log:
+        segments, findings = self._openable()
+        self._say(findings)
+        plan = plan_log([LogFile(_opener(self.store, found), found.start) for found in segments])
+        try:
+            results = list(self._pieces(context, state, plan, segments))
+        finally:
+            plan.close()
+        self._summary.pieces = len(plan.pieces)
+        self._summary.pieces_done = len(results)
+        for result in results:
+            account = self._account.file(result.path, result.file_size)
+            account.checked += result.checked_bytes
+            account.reported += result.reported_bytes
+            account.zero_tail += result.tail_bytes
+            account.left_out += result.left_out_bytes
+            self._summary.record_count += result.record_count
+        for segment in segments[len(plan.pieces) :]:
+            self._account.file(segment.path, segment.size).zero_tail += segment.size
+        complete = len(results) == len(plan.pieces) and len(segments) == len(self.store.commitlog)
+        self._summary.complete &= complete
+        return _Log(merge(results), complete)
+
+    def _openable(self) -> tuple[list[Segment], list[Finding]]:
+        """The log's files that can be opened; one that cannot is an unreadable range."""
+        segments, findings = [], []
+        for segment in self.store.commitlog:
+            try:
+                self.store.view.open(segment.path).close()
+            except UnreadableError as error:
+                self._account.file(segment.path, segment.size).reported += segment.size
+                findings.append(
+                    finding(
+                        "commitlog.unreadable-range",
+                        segment.path,
+                        str(error),
+                        physical_offset=segment.start,
+                        file_position=0,
+                        length=segment.size,
+                    )
+                )
+                continue
+            segments.append(segment)
+        return segments, findings
+
+    def _pieces(self, context: Context, state: State, plan: LogPlan, segments: list[Segment]) -> Iterator[PieceResult]:
+        """Results of the chosen pieces in the order of the log; findings are said as they come."""
+        make_reader = reader_for(plan.data_bytes, self.options.compiled)
+        scan = ScanOptions(record_crc=carries_record_crc(plan.pieces))
+        chosen = set(self._chosen(len(plan.pieces)))
+        done_bytes, total = 0, sum(plan.pieces[number].source.size for number in chosen)
+
+        def check(number: int) -> PieceResult | None:
+            known = state.result(segments[number])
+            if known is not None:
+                return known
+            limit = self.options.duration_max_s
+            if limit is not None and time.monotonic() - self._begun >= limit:
+                return None
+            walk = walk_piece(plan.pieces[number], make_reader(), scan)
+            return check_piece(walk, context, segments[number].path)
+
+        with ThreadPoolExecutor(self.options.threads) as pool:
+            numbers = sorted(chosen)
+            for number, result in zip(numbers, pool.map(check, numbers), strict=True):
+                if result is None:
+                    continue
+                state.add(segments[number], result)
+                self._say(result.findings)
+                result.findings = []
+                done_bytes += result.file_size
+                if self._on_progress is not None:
+                    self._on_progress(done_bytes, total)
+                yield result
+
+    def _chosen(self, count: int) -> list[int]:
+        """Numbers of the pieces that slice and sample leave."""
+        options = self.options
+        numbers = list(range(options.slice_number - 1, count, options.slice_count))
+        wanted = max(1, round(len(numbers) * options.sample)) if numbers else 0
+        return [numbers[at * len(numbers) // wanted] for at in range(wanted)]
+
+    def _unscanned(self, log: _Log | None) -> set[str]:
+        """Paths of the log's files of which something may be left out."""
+        if log is not None and log.complete:
+            return set()
+        return {segment.path for segment in self.store.commitlog}
+
+    # What all pieces together say
+
+    def _finish(self, context: Context, configs: dict[str, ConfigFile], log: _Log | None) -> None:
+        checkpoint = self._checkpoint()
+        whole = log.merged if log is not None and log.complete else None
+        if log is not None and context.crosses:
+            self._say(missing_findings(context, log.merged.missing))
+        queues = (*context.queues.values(), *context.batch_queues.values())
+        self._say(found for queue in queues for found in units_below(context, queue))
+        if whole is not None:
+            self._summary.log_begin, self._summary.log_end = whole.begin, whole.end
+            if context.live_end is None:
+                end = max(whole.scanned_end, whole.end)
+                self._say(found for queue in queues for found in units_ahead(context, queue, end))
+                self._say(found for file in context.index for found in entries_outside(context, file, end))
+            if context.crosses:
+                self._say(index_findings(context, whole, checkpoint))
+        self._say(checkpoint_findings(context, self._account, whole))
+        self._say(config_findings(configs, context.queues))
+
+    def _checkpoint(self) -> Checkpoint | None:
+        entry = self.store.first(FileKind.CHECKPOINT)
+        if entry is None:
+            return None
+        try:
+            source = self.store.view.open(entry.path)
+            try:
+                return parse_checkpoint(read_range(source, 0, FIELDS_SIZE))
+            finally:
+                source.close()
+        except UnreadableError:
+            return None
+
+
+def _opener(store: Store, segment: Segment) -> Callable[[], ByteSource]:
+    return lambda: store.view.open(segment.path)
+
+
+def _units_into(context: Context, begin: int, end: int) -> int:
+    queues = (*context.queues.values(), *context.batch_queues.values())
+    return sum(queue.count_in(context.open_file, begin, end)[0] for queue in queues)
+
+
+def _newest_unit(context: Context) -> tuple[int, int, QueueMap | None]:
+    """Place, physical offset and queue of the unit for the newest record of all."""
+    end = context.store.commitlog[-1].end if context.store.commitlog else 0
+    best: tuple[int, int, QueueMap | None] = (-1, -1, None)
+    for queue in (*context.queues.values(), *context.batch_queues.values()):
+        place, physical_offset = newest_start(queue.units, end)
+        if physical_offset > best[1]:
+            best = place, physical_offset, queue
+    return best

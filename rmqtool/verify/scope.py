@@ -1,0 +1,113 @@
+"""What a run looks at and by which rules: options, and the context that every piece is checked in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Final
+
+from rmqtool.engine.dispatch import DispatchSettings
+from rmqtool.engine.versions import BrokerRules
+from rmqtool.store.directory import Segment, Store
+from rmqtool.store.source import ByteSource
+from rmqtool.verify.index_map import IndexMap
+from rmqtool.verify.queue_map import QueueMap
+
+QueueKey = tuple[bytes, int]
+
+REGRESS_MARGIN_MS: Final = 1000
+"""A record older than the one before it by more than this is worth a word; clocks are set back by less every day."""
+
+
+class Depth(Enum):
+    """How much is checked; each level holds the one before."""
+
+    STRUCTURE = "structure"
+    """Names, sizes, queues and index by themselves, checkpoint and configuration: the log is not read."""
+    RECORDS = "records"
+    """Every record too, with its CRC."""
+    FULL = "full"
+    """And whether log, queues and index agree."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a person may choose.
+
+    Attributes:
+        slice_number, slice_count: check every `slice_count`-th piece, from the `slice_number`-th on (from 1).
+        sample: the part of the pieces to check, above 0 and up to 1, spread evenly.
+        duration_max_s: no piece is begun after this long.
+        state_file: remembers the pieces that are done; never in the store.
+        broker_runs: a broker holds the lock.
+        compiled: which reader scans; None leaves it to the size of the log.
+    """
+
+    depth: Depth = Depth.FULL
+    threads: int = 2
+    slice_number: int = 1
+    slice_count: int = 1
+    sample: float = 1.0
+    duration_max_s: float | None = None
+    state_file: Path | None = None
+    broker_runs: bool = False
+    compiled: bool | None = None
+
+
+@dataclass(frozen=True)
+class Context:
+    """What is known before the first piece of the log is scanned, the same for all pieces.
+
+    Attributes:
+        dispatched_end: behind the last record that any queue has a unit for.
+        live_end: behind the last record that is judged while a broker is running; None without one.
+        unchecked_topics: topics whose messages need not be in a queue of their own.
+    """
+
+    store: Store
+    rules: BrokerRules
+    options: Options
+    dispatch: DispatchSettings
+    queues: Mapping[QueueKey, QueueMap] = field(default_factory=dict)
+    batch_queues: Mapping[QueueKey, QueueMap] = field(default_factory=dict)
+    index: tuple[IndexMap, ...] = ()
+    dispatched_end: int = 0
+    live_end: int | None = None
+    unchecked_topics: frozenset[bytes] = frozenset()
+
+    @property
+    def open_file(self) -> Callable[[str], ByteSource]:
+        return self.store.view.open
+
+    def log_path(self, physical_offset: int) -> str:
+        """The commitlog file that holds a physical offset."""
+        return self._segment(physical_offset).path
+
+    def log_start(self, physical_offset: int) -> int:
+        """Physical offset of that file's first byte."""
+        return self._segment(physical_offset).start
+
+    def _segment(self, physical_offset: int) -> Segment:
+        return next(found for found in reversed(self.store.commitlog) if found.start <= physical_offset)
+
+    @property
+    def crosses(self) -> bool:
+        """Whether log, queues and index are compared."""
+        return self.options.depth is Depth.FULL
+
+    @property
+    def has_file_queues(self) -> bool:
+        """Whether every message should be in a queue that is made of files."""
+        return self.store.queue_kind == "file"
+
+
+def text_of(name: bytes) -> str:
+    """A topic of the log as the name of its directory: what is no UTF-8 is kept as the file system keeps it."""
+    return name.decode("utf-8", "surrogateescape")
+
+
+def bytes_of(name: str) -> bytes:
+    """The reverse of `text_of`."""
+    return name.encode("utf-8", "surrogateescape")

@@ -1,0 +1,119 @@
+"""Checks the checkpoint, `abort`, left-overs of compaction, and files that no broker makes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from rmqtool.errors import UnreadableError
+from rmqtool.formats.checkpoint import CHECKPOINT, FIELDS_SIZE, FILE_SIZE, parse_checkpoint
+from rmqtool.store.directory import Store
+from rmqtool.store.kinds import FileKind
+from rmqtool.store.source import read_range
+from rmqtool.verify.account import Account
+from rmqtool.verify.catalog import finding
+from rmqtool.verify.finding import Finding
+from rmqtool.verify.log_files import has_fence
+from rmqtool.verify.result import PieceResult
+from rmqtool.verify.scope import Context
+
+CLOCK_MARGIN_MS: Final = 1000
+"""A checkpoint may be written by another clock's tick than the record."""
+
+
+def state_findings(store: Store) -> Iterator[Finding]:
+    """How the broker stopped, whether a repair did, and what could not be looked at."""
+    for entry in store.files.get(FileKind.ABORT, ()):
+        yield finding("store.abort-present", entry.path, "the broker did not stop cleanly")
+    if has_fence(store):
+        fence = next(entry for entry in store.files[FileKind.RMQTOOL] if entry.path.startswith("commitlog"))
+        yield finding("store.repair-unfinished", fence.path, "a repair was interrupted")
+    for problem in store.problems:
+        yield finding("store.unreadable", problem.partition(":")[0], problem)
+    for entry in store.files.get(FileKind.COMPACTION_LEFTOVER, ()):
+        if entry.name.endswith(".delete"):
+            yield finding("compaction.leftover-file", entry.path, "a file that compaction should have removed")
+    for entry in store.files.get(FileKind.STRAY_QUEUE, ()):
+        yield finding("consumequeue.stray-file", entry.path, "no file of a queue", length=entry.size)
+    for entry in store.files.get(FileKind.STRAY_INDEX, ()):
+        yield finding("index.stray-file", entry.path, "its name is no time", length=entry.size)
+
+
+def checkpoint_findings(context: Context, account: Account, log: PieceResult | None) -> Iterator[Finding]:
+    """What the checkpoint says against what log and queues hold.
+
+    Args:
+        log: the merged result of all pieces; None where not all of the log was scanned.
+    """
+    store = context.store
+    entry = store.first(FileKind.CHECKPOINT)
+    if entry is None:
+        if log is not None and log.record_count:
+            yield finding("checkpoint.missing", "checkpoint", f"the log has {log.record_count} messages")
+        return
+    found = account.file(entry.path, entry.size)
+    try:
+        source = store.view.open(entry.path)
+        try:
+            raw = read_range(source, 0, FILE_SIZE)
+        finally:
+            source.close()
+    except UnreadableError as error:
+        found.reported += entry.size
+        yield finding("store.unreadable", entry.path, str(error))
+        return
+    found.checked += min(entry.size, FIELDS_SIZE)
+    rest = raw[FIELDS_SIZE:]
+    if any(rest):
+        yield _field(entry.path, "checkpoint.bad-time", "bytes behind its fields are not zero", FIELDS_SIZE, len(rest))
+        found.reported += len(rest)
+    else:
+        found.zero_tail += len(rest)
+    if entry.size != FILE_SIZE:
+        yield finding(
+            "checkpoint.bad-size", entry.path, f"{entry.size} bytes", expected=str(FILE_SIZE), found=str(entry.size)
+        )
+        found.reported += max(0, entry.size - FILE_SIZE)
+        if entry.size < FIELDS_SIZE:
+            return
+    yield from _fields(context, entry.path, raw, log)
+
+
+def _fields(context: Context, path: str, raw: bytes, log: PieceResult | None) -> Iterator[Finding]:
+    values = {field.name: getattr(parse_checkpoint(raw), field.name) for field in CHECKPOINT.fields}
+    flaws = set()
+    for name, value in values.items():
+        known = list(values).index(name) < context.rules.checkpoint_field_count
+        if value < 0 or (value and not known):
+            flaws.add(name)
+            text = f"{name} is {value}" + ("" if known else f", which {context.rules.version} does not write")
+            yield _field(path, "checkpoint.bad-time", text, CHECKPOINT.position(name), 8)
+    if log is None or not log.record_count or context.live_end is not None:
+        return
+    if not values["commitlog_timestamp_ms"] and not context.store.has_abort:
+        text = "commitlog_timestamp_ms is 0 in a store with messages that was stopped cleanly"
+        yield _field(path, "checkpoint.bad-time", text, 0, 8)
+    for name in ("commitlog_timestamp_ms", "consumequeue_timestamp_ms", "index_timestamp_ms"):
+        if name not in flaws and values[name] > log.newest_ms + CLOCK_MARGIN_MS:
+            text = f"{name} is {values[name]}, the newest message was stored at {log.newest_ms}"
+            yield _field(path, "checkpoint.ahead-of-log", text, CHECKPOINT.position(name), 8)
+            flaws.add(name)
+    for name in ("confirm_physical_offset", "consumequeue_physical_offset"):
+        if name not in flaws and values[name] > log.end:
+            text = f"{name} is {values[name]}, the log ends at {log.end}"
+            yield _field(path, "checkpoint.ahead-of-log", text, CHECKPOINT.position(name), 8)
+            flaws.add(name)
+    yield from _ahead_of_queues(context, path, values, flaws)
+
+
+def _ahead_of_queues(context: Context, path: str, values: dict[str, int], flaws: set[str]) -> Iterator[Finding]:
+    if not context.has_file_queues or context.dispatched_end <= 0:
+        return
+    name = "consumequeue_physical_offset"
+    if name not in flaws and values[name] >= context.dispatched_end > 0:
+        text = f"{name} is {values[name]}, the queues end at {context.dispatched_end}"
+        yield _field(path, "checkpoint.ahead-of-queues", text, CHECKPOINT.position(name), 8)
+
+
+def _field(path: str, kind: str, text: str, position: int, length: int) -> Finding:
+    return finding(kind, path, text, file_position=position, length=length)

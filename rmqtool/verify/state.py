@@ -1,0 +1,115 @@
+"""Remembers which pieces of the log are done, so that a run with a time limit goes on where the last one stopped.
+
+The file is JSON and lies wherever the person wants it, never in the store. A piece counts as done as long as its file
+has the same size and modification time.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from rmqtool.errors import RefusedError, UnreadableError, UsageError
+from rmqtool.store.directory import Segment
+from rmqtool.store.source import reason
+from rmqtool.verify.finding import Finding, Severity
+from rmqtool.verify.result import PieceResult
+
+_FORMAT: Final = "rmqtool-verify-state-1"
+
+
+@dataclass
+class State:
+    """The pieces that are done, by path; `rules` and `depth` say what for."""
+
+    path: Path | None
+    rules: str
+    depth: str
+    done: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, path: Path | None, rules: str, depth: str, root: str) -> State:
+        """The state in a file; an empty one where there is none, or it is of other rules.
+
+        Raises:
+            UsageError: the file is no state of this program.
+            RefusedError: it would lie in the store.
+            UnreadableError: it may not be read.
+        """
+        state = cls(path, rules, depth)
+        if path is None:
+            return state
+        if path.resolve().is_relative_to(Path(root).resolve()):
+            raise RefusedError(f"{path}: the state may not lie in the store, which is never written")
+        try:
+            raw = path.read_bytes()
+        except FileNotFoundError:
+            return state
+        except OSError as error:
+            raise UnreadableError(f"{path}: {reason(error)}") from error
+        try:
+            said = json.loads(raw)
+            known, made_for = said["format"] == _FORMAT, (said["rules"], said["depth"])
+            if known and made_for == (rules, depth):
+                state.done = dict(said["done"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise UsageError(f"{path}: not a state that verify wrote") from error
+        if not known:
+            raise UsageError(f"{path}: not a state that verify wrote")
+        return state
+
+    def result(self, segment: Segment) -> PieceResult | None:
+        """The result of a piece that is done."""
+        said = self.done.get(segment.path)
+        if said is None or said["file"] != [segment.size, segment.entry.mtime_ns]:
+            return None
+        try:
+            return _decoded(said["result"])
+        except (KeyError, TypeError, ValueError):
+            return None
+
+    def add(self, segment: Segment, result: PieceResult) -> None:
+        """Remember a piece and write the file."""
+        if self.path is None:
+            return
+        self.done[segment.path] = {"file": [segment.size, segment.entry.mtime_ns], "result": _encoded(result)}
+        said = {"format": _FORMAT, "rules": self.rules, "depth": self.depth, "done": self.done}
+        try:
+            fresh = self.path.with_name(self.path.name + ".new")
+            fresh.write_text(json.dumps(said), encoding="utf-8")
+            fresh.replace(self.path)
+        except OSError as error:
+            raise UnreadableError(f"{self.path}: {reason(error)}") from error
+
+    def forget(self, segments: Sequence[Segment]) -> None:
+        """Drop what is remembered of files that are gone."""
+        known = {segment.path for segment in segments}
+        self.done = {path: said for path, said in self.done.items() if path in known}
+
+
+def _encoded(result: PieceResult) -> dict[str, Any]:
+    return {
+        **asdict(result),
+        "findings": [found.as_json() for found in result.findings],
+        "missing": [[run[0].decode("latin-1"), *run[1:]] for run in result.missing],
+    }
+
+
+def _decoded(said: dict[str, Any]) -> PieceResult:
+    findings = [
+        Finding(**{**found, "severity": Severity(found["severity"]), "upstream": tuple(found["upstream"])})
+        for found in said["findings"]
+    ]
+    last = said["last_record"]
+    return PieceResult(
+        **{
+            **said,
+            "findings": findings,
+            "missing": [(run[0].encode("latin-1"), *run[1:]) for run in said["missing"]],
+            "missing_keys": [tuple(run) for run in said["missing_keys"]],
+            "last_record": None if last is None else tuple(last),
+        }
+    )

@@ -1,0 +1,64 @@
+"""What a run of verify comes to."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from rmqtool.verify.finding import Finding, Severity
+
+
+@dataclass
+class Summary:
+    """Counts of a run.
+
+    Attributes:
+        findings: by id; a finding that stands for many things counts once.
+        complete: False where options, a budget or a running broker left a part out.
+        pieces_done, pieces: of the log.
+        checked_bytes: of all files that were looked at; `left_out_bytes` are those that were not.
+    """
+
+    findings: Counter[str] = field(default_factory=Counter)
+    severities: Counter[str] = field(default_factory=Counter)
+    record_count: int = 0
+    unit_count: int = 0
+    entry_count: int = 0
+    checked_bytes: int = 0
+    left_out_bytes: int = 0
+    pieces: int = 0
+    pieces_done: int = 0
+    complete: bool = True
+    seconds: float = 0.0
+    log_begin: int | None = None
+    log_end: int | None = None
+
+    def add(self, found: Finding) -> None:
+        """Count a finding."""
+        self.findings[found.id] += 1
+        self.severities[found.severity.value] += 1
+
+    @property
+    def worst(self) -> Severity | None:
+        """The severity that matters most."""
+        return next((severity for severity in Severity if self.severities[severity.value]), None)
+
+    @property
+    def needs_attention(self) -> bool:
+        """Whether there is a finding above a note."""
+        return self.worst in (Severity.ERROR, Severity.WARNING)
+
+    def as_json(self) -> dict[str, Any]:
+        """The summary with JSON's types, in the words that scripts rely on."""
+        return {
+            "findings": dict(sorted(self.findings.items())),
+            "checked": {
+                "records": self.record_count,
+                "bytes": self.checked_bytes,
+                "units": self.unit_count,
+                "entries": self.entry_count,
+            },
+            "left_out_bytes": self.left_out_bytes,
+            "complete": self.complete,
+        }
