@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
 
 from rmqtool.engine.batch_queue_writer import BatchQueueWriter
 from rmqtool.engine.dispatch import DispatchSettings, QueueEntries, RecordBytes, Rows, queue_entries
@@ -21,6 +24,8 @@ from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.store.kinds import segment_name
 from rmqtool.store.sink import TrackingSink, check_path
 
+HELD_ROWS_MAX: Final = 1 << 18
+"""Rows whose queue entries are held back: with thousands of queues a batch has but a few for each."""
 QUEUES, EXTENSIONS, BATCH_QUEUES = "consumequeue", "consumequeue_ext", "batchconsumequeue"
 
 
@@ -87,6 +92,8 @@ class DerivedWriter:
         self._with_queues = with_queues
         self._queues: dict[tuple[bytes, int], _Queue] = {}
         self._batch_queues: dict[tuple[bytes, int], BatchQueueWriter] = {}
+        self._held: dict[tuple[bytes, int, bool], list[QueueEntries]] = {}
+        self._held_rows = 0
         self.refused: dict[tuple[str, int], str] = {}
 
     @property
@@ -101,25 +108,37 @@ class DerivedWriter:
             yield decode_java_utf8(topic), queue_id, batch
 
     def put(self, rows: Rows, topics: Sequence[bytes], texts: RecordBytes) -> None:
-        """Dispatch rows of the log, which follow those of the call before.
+        """Dispatch rows of the log, which follow those of the call before. Nothing need be written before `flush`.
 
         Raises:
             WriteError: the sink does not take it.
         """
         if self._with_queues:
             for entries in queue_entries(rows, topics, texts, self._settings):
-                self._put_queue(entries)
+                self._held.setdefault((entries.topic, entries.queue_id, entries.is_batch), []).append(entries)
+            self._held_rows += rows.size
+            if self._held_rows >= HELD_ROWS_MAX:
+                self._flush_queues()
         if self._index is not None:
             self._index.put(index_entries(rows, topics, texts, self._settings.rules))
 
-    def sync(self) -> None:
-        """Return once everything that was put is on the disk, the index's current file whole.
+    def flush(self) -> None:
+        """Write everything that was put, the index's current file whole.
 
         Raises:
             WriteError: the sink does not take it.
         """
+        self._flush_queues()
         if self._index is not None:
             self._index.flush()
+
+    def sync(self) -> None:
+        """Return once everything that was put is on the disk.
+
+        Raises:
+            WriteError: the sink does not take it.
+        """
+        self.flush()
         self._sink.sync_written()
 
     def finish(self, *, clean: bool) -> None:
@@ -128,8 +147,14 @@ class DerivedWriter:
         Raises:
             WriteError: the sink does not take it.
         """
+        self._flush_queues()
         if self._index is not None:
             self._index.finish(clean=clean)
+
+    def _flush_queues(self) -> None:
+        held, self._held, self._held_rows = self._held, {}, 0
+        for parts in held.values():
+            self._put_queue(parts[0] if len(parts) == 1 else _joined(parts))
 
     def _put_queue(self, entries: QueueEntries) -> None:
         key = (entries.topic, entries.queue_id)
@@ -183,3 +208,20 @@ class DerivedWriter:
         except WriteError as error:
             self.refused[topic, key[1]] = str(error)
         return None
+
+
+def _joined(parts: list[QueueEntries]) -> QueueEntries:
+    """Entries of one queue from several calls."""
+    first = parts[0]
+    return QueueEntries(
+        first.topic,
+        first.queue_id,
+        first.is_batch,
+        np.concatenate([part.queue_offsets for part in parts]),
+        np.concatenate([part.physical_offsets for part in parts]),
+        np.concatenate([part.record_sizes for part in parts]),
+        np.concatenate([part.tags_codes for part in parts]),
+        np.concatenate([part.store_timestamps_ms for part in parts]),
+        np.concatenate([part.batch_sizes for part in parts]),
+        np.concatenate([part.own for part in parts]),
+    )

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rmqtool.engine import derived_writer
 from rmqtool.engine.derived_writer import DerivedSizes, DerivedWriter
 from rmqtool.engine.dispatch import (
     DispatchSettings,
@@ -26,6 +27,7 @@ from rmqtool.engine.index_keys import index_entries
 from rmqtool.engine.versions import rules_for
 from rmqtool.formats import commitlog, system_flag
 from rmqtool.formats.index import key_hash, key_texts
+from rmqtool.formats.java_text import java_hash
 from rmqtool.formats.properties import decode_properties, encode_properties
 from rmqtool.scan.log import ScanOptions, walk_piece
 from rmqtool.scan.piece import whole_file
@@ -221,6 +223,30 @@ def test_names_that_lead_out_of_the_store_are_refused_and_the_rest_is_written() 
     writer.sync()
     assert {topic for topic, _ in writer.refused} == {"..", "a/b", "x\0y"}
     assert sorted(path.split("/")[1] for path in sink.files) == ["Good", "é" * 60]
+
+
+def test_entries_are_held_back_until_there_are_enough_or_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    scanned = _scan([Message(f"t{number % 3}", 0, number // 3) for number in range(30)])
+    rules = rules_for("5.5.0")
+    expected: dict[str, bytes] = {}
+    for rows_max in (1, 8, 1000):
+        monkeypatch.setattr(derived_writer, "HELD_ROWS_MAX", rows_max)
+        sink = MemorySink()
+        writer = DerivedWriter(TrackingSink(sink), DerivedSizes(100), DispatchSettings(rules), None)
+        for at in range(0, 30, 3):
+            writer.put(scanned.rows[at : at + 3], scanned.topics, scanned.texts)
+            assert bool(sink.files) == ((at + 3) >= rows_max)
+        writer.flush()
+        found = {path: bytes(content) for path, content in sink.files.items()}
+        assert len(found) == 6
+        expected = expected or found
+        assert found == expected
+
+
+def test_a_key_without_absolute_hash_counts_as_0() -> None:
+    scanned = _scan([Message("Topic", properties={"KEYS": "adpempfw"})])
+    assert java_hash("Topic#adpempfw") == -(1 << 31)
+    assert index_entries(scanned.rows, scanned.topics, scanned.texts, rules_for("5.5.0")).key_hashes.tolist() == [0]
 
 
 _WORD = st.text(st.sampled_from("abcXYZ019-"), min_size=1, max_size=8)

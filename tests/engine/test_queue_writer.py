@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -179,18 +180,21 @@ def _end_on_disk(root: Path) -> QueueEnd:
         return queue_end(LoadedFiles(queue, FILE_SIZE, UNIT_SIZE, files, valid_unit_count), RULES)
 
 
-def test_extension_units_stand_where_their_addresses_say() -> None:
-    sink, size = MemorySink(), 70
+@pytest.mark.parametrize("size", [24, 60, 62, 64, 70])
+def test_extension_units_stand_where_their_addresses_say(size: int) -> None:
+    sink = MemorySink()
     writer = ExtensionWriter(sink, "consumequeue_ext/Topic/0", size)
-    tags = np.array([5, -6, 7, 8, 9], np.int64)
-    stamps = np.arange(5, dtype=np.int64)
+    tags, stamps = np.array([5, -6, 7, 8, 9], np.int64), np.arange(5, dtype=np.int64)
     first = writer.put(tags[:1], stamps[:1])
     writer = ExtensionWriter(sink, "consumequeue_ext/Topic/0", size, writer.end)
     addresses = np.concatenate([first, writer.put(tags[1:], stamps[1:])])
     files = _files(sink)
-    assert sorted(files) == [0, size]
-    assert files[0][60:] == b"\xff\xff" + bytes(8)
-    assert files[size][40:] == bytes(30)
+    # A file keeps four bytes free for its end mark.
+    units_per_file = (size - 4) // 20
+    assert sorted(files) == [number * size for number in range(-(-5 // units_per_file))]
+    for start, content in files.items():
+        end = units_per_file * 20
+        assert content[end:] == (b"\xff\xff" if start != max(files) else b"\0\0") + bytes(size - end - 2)
     for address, code, stamp in zip(addresses.tolist(), tags.tolist(), stamps.tolist(), strict=True):
         place = address - EXTENSION_ADDRESS_BASE
         unit = EXTENSION_UNIT.struct.parse(files[place // size * size][place % size :])
