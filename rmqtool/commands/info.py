@@ -88,7 +88,7 @@ def info_object(path: Path, opened: OpenedStore, summary: StoreSummary, lock: Lo
         "free_bytes": _free_bytes(path),
         "commitlog": _log_object(store, summary),
         "consumequeue": _queue_object(store, summary),
-        "index": {"file_count": len(store.index_files), "entry_count": summary.index_entry_count},
+        "index": _index_object(store, summary),
         "checkpoint": vars(summary.checkpoint) if summary.checkpoint is not None else None,
         "other_files": [{"kind": kind.value, "file_count": count} for kind, count in summary.undecoded.items()],
         "unknown_files": list(summary.unknown_files),
@@ -116,6 +116,8 @@ def next_step(path: Path, store: Store, summary: StoreSummary, lock: LockReport)
             "is lost. Copy the store first (cp -a --sparse=always), keep the broker stopped, and do not delete abort: "
             "without it the broker trusts what it must check. The newest records are shown by:"
         )
+    if summary.unlisted:
+        return None, "a part of the store may not be read by this user: ask again as the files' owner"
     if summary.problems or not summary.log_end.is_exact:
         return f"rmqtool dump {name} --reverse --limit 20", (
             "the stop was clean, but the end of the log or a part of the store could not be made sure of; "
@@ -126,18 +128,26 @@ def next_step(path: Path, store: Store, summary: StoreSummary, lock: LockReport)
             "there are messages and no consume queues: nothing can be consumed until they are built again; "
             "the first records are shown by:"
         )
-    if not store.commitlog:
+    if summary.log_end.last_record is None and summary.first_store_timestamp_ms is None:
         return None, "nothing needs to be done; the store holds no messages"
     return f"rmqtool dump {name} --limit 20", "nothing needs to be done; the first records are shown by:"
 
 
+def _index_object(store: Store, summary: StoreSummary) -> dict[str, Any]:
+    is_listed = FileKind.INDEX not in summary.unlisted
+    return {
+        "file_count": len(store.index_files) if is_listed else None,
+        "entry_count": summary.index_entry_count if is_listed else None,
+    }
+
+
 def _log_object(store: Store, summary: StoreSummary) -> dict[str, Any]:
     return {
-        "file_count": len(store.commitlog),
+        "file_count": len(store.commitlog) if FileKind.COMMITLOG not in summary.unlisted else None,
         "file_size": store.commitlog_file_size or None,
         "min_offset": summary.min_physical_offset,
         "max_offset": summary.log_end.physical_offset if store.commitlog else None,
-        "max_offset_is": "exact" if summary.log_end.is_exact else "at-least",
+        "max_offset_is": "exact" if summary.log_end.is_exact and not summary.unlisted else "at-least",
         "max_offset_reason": summary.log_end.reason,
         "first_store_timestamp_ms": summary.first_store_timestamp_ms,
         "last_store_timestamp_ms": summary.last_store_timestamp_ms,
@@ -145,8 +155,8 @@ def _log_object(store: Store, summary: StoreSummary) -> dict[str, Any]:
 
 
 def _queue_object(store: Store, summary: StoreSummary) -> dict[str, Any]:
-    """Counts are None where all queues are in a database: unknown, not none."""
-    is_known = store.queue_kind != "rocksdb"
+    """Counts are None where all queues are in a database, or the directory cannot be listed: unknown, not none."""
+    is_known = store.queue_kind != "rocksdb" and FileKind.CONSUMEQUEUE not in summary.unlisted
     return {
         "topic_count": len({queue.topic for queue in summary.queues}) if is_known else None,
         "queue_count": len(summary.queues) if is_known else None,

@@ -90,6 +90,8 @@ class StoreSummary:
     """How many files there are of the kinds that are not read."""
     unknown_files: tuple[str, ...]
     has_unfinished_repair: bool
+    unlisted: frozenset[FileKind]
+    """Of log, queues and index: those whose directory cannot be listed, so that files may be there and not be seen."""
     problems: tuple[str, ...] = field(default=())
 
 
@@ -113,8 +115,28 @@ def summarize(store: Store, rules: BrokerRules) -> StoreSummary:
             undecoded={kind: len(store.files[kind]) for kind in UNDECODED_KINDS if kind in store.files},
             unknown_files=tuple(entry.path for kind in UNKNOWN_KINDS for entry in store.files.get(kind, ())),
             has_unfinished_repair=any(entry.name == FENCE_NAME for entry in store.files.get(FileKind.RMQTOOL, ())),
+            unlisted=_unlisted(store),
             problems=tuple(dict.fromkeys(problems)),
         )
+
+
+def _unlisted(store: Store) -> frozenset[FileKind]:
+    directories = {
+        FileKind.COMMITLOG: store.settings.commitlog_directories or ("commitlog",),
+        FileKind.CONSUMEQUEUE: ("consumequeue",),
+        FileKind.INDEX: ("index",),
+    }
+    return frozenset(
+        kind for kind, names in directories.items() if not all(_can_be_listed(store, name) for name in names)
+    )
+
+
+def _can_be_listed(store: Store, directory: str) -> bool:
+    try:
+        store.view.list(directory)
+    except UnreadableError:
+        return False
+    return True
 
 
 def _shutdown(store: Store) -> Shutdown:

@@ -15,6 +15,7 @@ LABEL: Final = 12
 WIDTH_MIN: Final = 60
 TOPICS_MAX: Final = 10
 FILES_MAX: Final = 5
+UNLISTED: Final = "may not be looked at, see the problems"
 EVIDENCE_WIDTH: Final = 100
 """Columns beyond which a sentence is hard to read."""
 _STYLES: Final = {"good": "\x1b[1;32m", "bad": "\x1b[1;31m", "open": "\x1b[1;33m", "bold": "\x1b[1m"}
@@ -88,6 +89,9 @@ class _Screen:
             yield from self._lines("Free space", size_text(found["free_bytes"]))
 
     def log(self, log: Found) -> Iterator[str]:
+        if log["file_count"] is None:
+            yield from self._lines("Commitlog", UNLISTED)
+            return
         if not log["file_count"]:
             yield from self._lines("Commitlog", "no files")
             return
@@ -102,7 +106,8 @@ class _Screen:
 
     def queues(self, queues: Found) -> Iterator[str]:
         if queues["queue_count"] is None:
-            yield from self._lines("Queues", "kept in RocksDB, which is not read")
+            in_database = queues["kind"] == "rocksdb"
+            yield from self._lines("Queues", "kept in RocksDB, which is not read" if in_database else UNLISTED)
             return
         elsewhere = ", more in RocksDB, which is not read" if queues["kind"] == "mixed" else ""
         total = f"{_counted(queues['topic_count'], 'topic')}, {_counted(queues['queue_count'], 'queue')}{elsewhere}"
@@ -130,6 +135,9 @@ class _Screen:
         yield from self._rest(len(ordered) - len(shown), "topic")
 
     def index(self, index: Found) -> Iterator[str]:
+        if index["file_count"] is None:
+            yield from self._lines("Index", UNLISTED)
+            return
         entries = "unknown" if index["entry_count"] is None else str(index["entry_count"])
         text = f"{_counted(index['file_count'], 'file')}, entries: {entries}" if index["file_count"] else "no files"
         yield from self._lines("Index", text)

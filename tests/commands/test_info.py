@@ -11,12 +11,13 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
 from rmqtool.errors import UnreadableError
-from rmqtool.store.view import DirectoryView
+from rmqtool.store.view import DirectoryView, Entry
 from tests import golden_stores
 from tests.commands.schema_check import schema_errors
 from tests.commands.transcripts import rmqtool
@@ -239,6 +240,27 @@ def test_files_that_may_not_be_read_are_problems_and_not_absent(
     assert "STOPPED CLEANLY: but not everything is in order" in rmqtool("info", golden("5.5.0-clean-basic")).out
 
 
+@pytest.mark.parametrize("directory", ["commitlog", "consumequeue", "index"])
+def test_a_directory_that_may_not_be_listed_is_not_called_empty(
+    golden: Unpacked, monkeypatch: pytest.MonkeyPatch, directory: str
+) -> None:
+    listed = DirectoryView.list
+
+    def partly(view: DirectoryView, path: str) -> list[Entry]:
+        if path == directory:
+            raise UnreadableError(f"{path}: permission denied")
+        return listed(view, path)
+
+    monkeypatch.setattr(DirectoryView, "list", partly)
+    path = golden("5.5.0-clean-basic")
+    found = info(path)
+    assert found[directory]["queue_count" if directory == "consumequeue" else "file_count"] is None
+    assert found["commitlog"]["max_offset_is"] == "at-least"
+    assert f"{directory}: permission denied" in found["problems"]
+    assert "owner" in found["next_step"]["reason"]
+    assert "may not be looked at" in rmqtool("info", path).out
+
+
 @pytest.mark.parametrize("topic", ["\x1b[31mred", "a\nb", "t" * 255, "\u202eright", "..%2f..%2fetc"])
 def test_hostile_topics_stay_on_their_line(golden_copy: Unpacked, topic: str) -> None:
     path = golden_copy("5.5.0-clean-basic")
@@ -262,6 +284,52 @@ def test_truncated_zero_and_random_files(golden_copy: Unpacked) -> None:
     for file in queue.iterdir():
         file.write_bytes(os.urandom(999))
     assert info(path)["shutdown"] == "clean"
+
+
+def damage(path: Path, random: Random) -> None:
+    """Cut, grow, overwrite or empty one file of a store somewhere."""
+    file = random.choice([found for found in sorted(path.rglob("*")) if found.is_file()])
+    size = file.stat().st_size
+    with file.open("r+b") as opened:
+        match random.randrange(4):
+            case 0:
+                opened.truncate(random.randrange(size + 1))
+            case 1:
+                opened.truncate(size + random.choice([1, 20, 65536, 1 << 33]))
+            case _ if size:
+                opened.seek(random.choice([random.randrange(size), random.randrange(min(size, 600))]))
+                opened.write(random.choice([b"\x7f\xff\xff\xff" * 2, b"\xff" * 40, bytes(200), random.randbytes(300)]))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_damage_ends_no_command(golden_copy: Unpacked, seed: int) -> None:
+    random = Random(seed)
+    path = golden_copy(random.choice(["5.5.0-crashed", "4.9.7-clean-basic", "broker-5.5.0-batchcq", "4.9.7-cq-ext"]))
+    for _ in range(random.choice([1, 3, 10])):
+        damage(path, random)
+    queues = info(path)["consumequeue"]["queues"] or [{"topic": "T", "queue_id": 0}]
+    queue = random.choice(queues)
+    place = ("get", path, "--topic", queue["topic"], "--queue-id", queue["queue_id"])
+    for question in (
+        (*place, "--queue-offset", random.choice([-1, 0, 20, 60]), "--count", 32, "--body", "text"),
+        (*place, "--time", random.choice([0, 1795284967048, (1 << 63) - 1])),
+        ("get", path, "--topic", queue["topic"], "--key", "order-21"),
+        ("get", path, "--message-id", f"0A09080700002A9F{random.choice([0, 18694, (1 << 64) - 1]):016X}"),
+    ):
+        ran = rmqtool(*question)
+        assert ran.code in {0, 4}, ran.err
+
+
+@pytest.mark.parametrize(
+    "place", ["commitlog/00000000000000000000", "checkpoint", "abort", "lock", "index/20240101000000000"]
+)
+def test_a_fifo_in_a_file_s_place_is_not_waited_for(golden_copy: Unpacked, place: str) -> None:
+    path = golden_copy("5.5.0-crashed")
+    (path / place).unlink(missing_ok=True)
+    os.mkfifo(path / place)
+    found = info(path)
+    assert found["lock"] == ("unknown" if place == "lock" else "free")
+    assert found["unknown_files"] == [place]
 
 
 def test_a_broker_that_runs_is_seen(golden_copy: Unpacked) -> None:
