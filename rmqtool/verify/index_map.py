@@ -109,7 +109,8 @@ class IndexPass:
         following = int(header["next_entry_number"])
         capacity = min(self.room, (self.entry.size - entry_position(0, self.slot_count)) // ENTRY_SIZE)
         counted = self._last_entry(source, capacity)
-        if (counted and following - 1 != counted) or following < 0 or following > self.room:
+        is_whole = self.entry.size == entry_position(self.room, self.slot_count)
+        if is_whole and ((counted and following - 1 != counted) or not 0 <= following <= self.room):
             self._say(
                 "index.bad-header",
                 f"it says that entry {following} is the next one, entries end with {counted}",
@@ -119,9 +120,9 @@ class IndexPass:
             )
         count = counted
         latest, runs = self._chains(source, count)
-        self._slots(source, latest)
-        used = int(np.count_nonzero(latest))
-        self._header(source, header, count, used)
+        if is_whole:
+            self._slots(source, latest)
+            self._header(source, header, count, int(np.count_nonzero(latest)))
         return IndexMap(
             self.entry.path,
             self.slot_count,

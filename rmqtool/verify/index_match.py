@@ -25,10 +25,11 @@ _INT_MAX: Final = (1 << 31) - 1
 
 @dataclass
 class IndexMatch:
-    """The comparison of one stretch."""
+    """The comparison of one stretch; what records with a doubtful head put into the index is not judged."""
 
     context: Context
     lookup: RowsLookup
+    doubtful: list[int]
     findings: list[Finding] = field(default_factory=list)
     missing: list[MissingKeys] = field(default_factory=list)
     entry_count: int = 0
@@ -52,7 +53,10 @@ class IndexMatch:
             # A key that stands twice in one record gives two equal entries; all of them are met.
             same = np.flatnonzero(in_order[1:] == in_order[:-1]) + 1
             met[same] |= met[same - 1]
-            wrong_time = right & ~self._plausible(file, numbers, entries, times[at] if len(times) else times)
+            if self.doubtful:
+                right |= np.isin(entries["physical_offset"], self.doubtful)
+            known = in_order[at] == keys if len(in_order) else right
+            wrong_time = known & ~self._plausible(file, numbers, entries, times[at] if len(times) else times)
             for index in np.flatnonzero(~right)[:FINDINGS_MAX].tolist():
                 self._of_entry(file, int(numbers[index]), entries[index])
             for index in np.flatnonzero(wrong_time)[:FINDINGS_MAX].tolist():
@@ -61,8 +65,9 @@ class IndexMatch:
                     file, int(numbers[index]), entries[index], "index.bad-entry",
                     f"its record was not stored {said} s after the file's first", found=str(said),
                 )  # fmt: skip
-        without = order[~met]
-        without.sort()
+        without = np.sort(order[~met])
+        if self.doubtful:
+            without = without[~np.isin(expected.physical_offsets[without], self.doubtful)]
         self._note_missing(expected, without)
 
     def _keys(self, physical_offsets: Array, hashes: Array) -> Array:

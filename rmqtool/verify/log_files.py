@@ -47,10 +47,20 @@ def log_file_findings(store: Store, units_into: Callable[[int, int], int]) -> It
                 f"it begins inside the file before it, which reaches to {following}",
                 physical_offset=segment.start,
             )
-    behind = segments[-1].start + size if segments else 0
-    if lost := units_into(behind, OFFSET_MAX):
-        yield _missing(segments[-1].path if segments else "commitlog/", behind, None, size, lost)
     yield from _strays(store)
+
+
+def missing_end(store: Store, log_end: int, units_into: Callable[[int, int], int]) -> Iterator[Finding]:
+    """The files that the queues point into behind the last one, if that one is written to its end.
+
+    Else the log ends inside the last file, and what the queues have behind it was cut away by a broker.
+    """
+    segments = store.commitlog
+    if segments and log_end < segments[-1].end:
+        return
+    behind = segments[-1].start + store.commitlog_file_size if segments else 0
+    if lost := units_into(behind, OFFSET_MAX):
+        yield _missing(segments[-1].path if segments else "commitlog/", behind, None, store.commitlog_file_size, lost)
 
 
 def _missing(neighbour: str, begin: int, end: int | None, size: int, lost: int) -> Finding:

@@ -80,15 +80,16 @@ class _Seeker:
         self._reads_left = RECORDS_READ_MAX
 
     def of_queue(self, queue: QueueMap, runs: list[Missing]) -> Iterator[Finding]:
-        reasons: dict[tuple[str, str, int | None], list[tuple[int, int, int]]] = defaultdict(list)
-        for _, _, _, first, count, physical_offset, last in runs:
+        reasons: dict[tuple[str, str], list[tuple[int, int, int, int | None]]] = defaultdict(list)
+        for _, _, _, first, count, physical_offset, _ in runs:
             for place, amount in self._pieces(queue, first, count):
-                behind = (physical_offset if count == 1 else last) >= self._context.dispatched_end
+                behind = physical_offset >= self._context.dispatched_end
                 reason = self._reason(queue, place, physical_offset, behind=behind)
                 if reason is not None:
-                    reasons[reason].append((place, amount, physical_offset))
-        for (kind, path, position), places in reasons.items():
-            yield self._finding(queue, kind, path, position, places)
+                    kind, path, position = reason
+                    reasons[kind, path].append((place, amount, physical_offset, position))
+        for (kind, path), places in reasons.items():
+            yield self._finding(queue, kind, path, places)
 
     def _pieces(self, queue: QueueMap, first: int, count: int) -> Iterator[Span]:
         """A run cut where files end and the queue ends; single places inside the queue."""
@@ -152,9 +153,9 @@ class _Seeker:
         return missing if record.queue_offset != place else None
 
     def _finding(
-        self, queue: QueueMap, kind: str, path: str, position: int | None, places: list[tuple[int, int, int]]
+        self, queue: QueueMap, kind: str, path: str, places: list[tuple[int, int, int, int | None]]
     ) -> Finding:
-        count = sum(amount for _, amount, _ in places)
+        count = sum(amount for _, amount, _, _ in places)
         first, last = places[0][0], places[-1][0] + places[-1][1] - 1
         text = {
             "consumequeue.behind-log": f"{_messages(count)} of the log not dispatched yet",
@@ -167,7 +168,7 @@ class _Seeker:
             kind,
             path,
             text,
-            file_position=position,
+            file_position=places[0][3],
             physical_offset=places[0][2],
             topic=queue.topic,
             queue_id=queue.queue_id,

@@ -69,7 +69,7 @@ def _check_part(walk: Walk, context: Context, part: LogPart, result: PieceResult
         result.missing += queues.missing
         lost = queues.lost
         if context.index:
-            index = IndexMatch(context, lookup)
+            index = IndexMatch(context, lookup, queues.doubtful)
             index.run(part.index())
             result.findings += index.findings
             for run in index.missing:

@@ -16,6 +16,7 @@ from rmqtool.engine.extension import QueueExtension
 from rmqtool.engine.open_files import OpenFiles
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.consumequeue import EXTENSION_ADDRESS_MAX
+from rmqtool.formats.properties import SCHEDULE_TOPIC
 from rmqtool.scan.rules import Verdict
 from rmqtool.verify.catalog import finding
 from rmqtool.verify.finding import Finding
@@ -27,6 +28,9 @@ from rmqtool.verify.scope import Context, QueueKey, bytes_of, text_of
 
 FINDINGS_MAX: Final = 1000
 """Findings about one queue in one stretch; what is more is left to the next run, and said."""
+
+DELAY_MAX_MS: Final = 400 * 86_400_000
+"""Longest delay that a level is believed to have."""
 
 
 @dataclass
@@ -45,6 +49,7 @@ class QueueMatch:
 
     Attributes:
         lost: units that point into damage, by number of the damaged row: what was lost there.
+        doubtful: physical offsets of records whose head is wrong, by all that is known.
     """
 
     context: Context
@@ -52,6 +57,7 @@ class QueueMatch:
     findings: list[Finding] = field(default_factory=list)
     missing: list[Missing] = field(default_factory=list)
     lost: dict[int, list[str]] = field(default_factory=dict)
+    doubtful: list[int] = field(default_factory=list)
     unit_count: int = 0
 
     def run(self, expected: dict[tuple[QueueKey, bool], QueueEntries]) -> None:
@@ -69,6 +75,8 @@ class QueueMatch:
             without_unit, mismatches = self._compare(queue, places, units, entries)
             if entries is not None and without_unit.any():
                 unmatched[key] = entries, without_unit
+            if queue.topic == SCHEDULE_TOPIC:
+                mismatches = self._without_other_delay(mismatches)
             doubtful += [(queue, found) for found in mismatches]
         for wanted, entries in expected.items():
             if wanted not in unmatched and self._map_of(wanted) is None:
@@ -106,6 +114,19 @@ class QueueMatch:
                 if unit is not None:
                     resolved["tags_code"][index] = unit.tags_code
         return resolved
+
+    def _without_other_delay(self, mismatches: list[Mismatch]) -> list[Mismatch]:
+        """The units of a delay level less those that all have one other delay: the broker was set to other delays."""
+        delays = set()
+        for found in mismatches:
+            row = self.lookup.at(int(found.unit["physical_offset"]))
+            as_dispatched = found.entry >= 0 and int(row["queue_offset"]) == found.place
+            if not as_dispatched or int(found.unit["record_size"]) != int(row["size"]):
+                return mismatches
+            delays.add(int(found.unit["tags_code"]) - int(row["store_timestamp_ms"]))
+        if len(delays) == 1 and 0 < (delay := delays.pop()) <= DELAY_MAX_MS and delay % 1000 == 0:
+            return []
+        return mismatches
 
     def _map_of(self, key: tuple[QueueKey, bool]) -> QueueMap | None:
         return (self.context.batch_queues if key[1] else self.context.queues).get(key[0])
@@ -172,6 +193,7 @@ class QueueMatch:
             )
             if alone and int(unit["record_size"]) == int(row["size"]) and self._blames_record(found, row, unmatched):
                 said = self.lookup.describe(row)
+                self.doubtful.append(int(row["physical_offset"]))
                 return finding(
                     "commitlog.doubtful-header",
                     self._log_path(),

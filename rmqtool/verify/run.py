@@ -28,7 +28,7 @@ from rmqtool.verify.config_files import config_findings, read_configs
 from rmqtool.verify.coverage import entries_outside, index_findings, newest_start, units_ahead, units_below
 from rmqtool.verify.finding import Finding
 from rmqtool.verify.index_map import IndexMap, IndexPass
-from rmqtool.verify.log_files import log_file_findings
+from rmqtool.verify.log_files import log_file_findings, missing_end
 from rmqtool.verify.missing import missing_findings
 from rmqtool.verify.piece import check_piece
 from rmqtool.verify.queue_map import QueueMap
@@ -99,7 +99,10 @@ class _Run:
         configs = read_configs(self.store)
         context = self._context(configs)
         self._say(log_file_findings(self.store, lambda begin, end: _units_into(context, begin, end)))
-        log = self._check_log(context, state) if self.options.depth is not Depth.STRUCTURE else None
+        if self._log_is_elsewhere:
+            context = replace(context, options=replace(self.options, depth=Depth.STRUCTURE))
+            self._summary.complete = False
+        log = self._check_log(context, state) if context.options.depth is not Depth.STRUCTURE else None
         self._finish(context, configs, log)
         for segment in self.store.commitlog:
             account = self._account.file(segment.path, segment.size)
@@ -109,6 +112,11 @@ class _Run:
         self._summary.left_out_bytes = sum(found.left_out for found in self._account.files.values())
         self._summary.seconds = time.monotonic() - self._begun
         return self._summary
+
+    @property
+    def _log_is_elsewhere(self) -> bool:
+        """Whether the log is one of DLedger, whose files hold more than the records."""
+        return bool(self.store.files.get(FileKind.DLEDGER)) and not self.store.commitlog
 
     def _say(self, found: Iterable[Finding]) -> None:
         for each in sorted(found, key=lambda one: one.place):
@@ -137,7 +145,7 @@ class _Run:
             unchecked_topics=frozenset(unchecked),
         )
         place, newest, owner = _newest_unit(context)
-        context = replace(context, dispatched_end=newest + 1)
+        context = replace(context, dispatched_end=self._dispatched_end(context, newest))
         if self.options.broker_runs:
             edge = minimum
             if owner is not None:
@@ -145,6 +153,14 @@ class _Run:
             context = replace(context, live_end=edge)
             self._summary.complete = False
         return context
+
+    def _dispatched_end(self, context: Context, newest: int) -> int:
+        """Behind the start of the last record that was dispatched, as far as queues and index show it."""
+        end = context.store.commitlog[-1].end if context.store.commitlog else 0
+        if newest < 0 and not context.store.has_abort:
+            return end  # a clean stop waits until all is dispatched
+        indexed = (newest_start(file.entries, end)[1] for file in context.index)
+        return max((newest, *indexed)) + 1
 
     def _queue_maps(self, *, is_batch: bool, minimum: int) -> dict[QueueKey, QueueMap]:
         store = self.store
@@ -282,6 +298,7 @@ class _Run:
                 end = max(whole.scanned_end, whole.end)
                 self._say(found for queue in queues for found in units_ahead(context, queue, end))
                 self._say(found for file in context.index for found in entries_outside(context, file, end))
+                self._say(missing_end(self.store, whole.end, lambda begin, end: _units_into(context, begin, end)))
             if context.crosses:
                 self._say(index_findings(context, whole, checkpoint))
         self._say(checkpoint_findings(context, self._account, whole))

@@ -90,8 +90,8 @@ def _fields(context: Context, path: str, raw: bytes, log: PieceResult | None) ->
             yield _field(path, "checkpoint.bad-time", text, CHECKPOINT.position(name), 8)
     if log is None or not log.record_count or context.live_end is not None:
         return
-    if not values["commitlog_timestamp_ms"] and not context.store.has_abort:
-        text = "commitlog_timestamp_ms is 0 in a store with messages that was stopped cleanly"
+    if not any(values.values()) and not context.store.has_abort:
+        text = "nothing but zeros in a store with messages that was stopped cleanly"
         yield _field(path, "checkpoint.bad-time", text, 0, 8)
     for name in ("commitlog_timestamp_ms", "consumequeue_timestamp_ms", "index_timestamp_ms"):
         if name not in flaws and values[name] > log.newest_ms + CLOCK_MARGIN_MS:
