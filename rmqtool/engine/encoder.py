@@ -7,7 +7,7 @@ time: heads as one array, bodies and texts joined in between, so that a message 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cache
 from itertools import chain
 from typing import Any, Final
@@ -46,6 +46,12 @@ class RecordColumns:
 
     def __len__(self) -> int:
         return len(self.topics)
+
+    def part(self, start: int, stop: int) -> RecordColumns:
+        """A run of the records."""
+        if start == 0 and stop == len(self):
+            return self
+        return RecordColumns(*(getattr(self, column.name)[start:stop] for column in fields(self)))
 
 
 def topic_part(topic: bytes, *, writes_v2: bool) -> bytes:
@@ -120,7 +126,7 @@ def _heads_of(
     dtype = _head_dtype(family)
     widths = np.fromiter(map(_is_v2_part, columns.topics), np.bool_, len(columns))
     crcs = np.fromiter((crc32(body) & CRC_MASK if body else 0 for body in columns.bodies), np.int64, len(columns))
-    fields: dict[str, Any] = {
+    values_of: dict[str, Any] = {
         "size": sizes,
         "magic": np.where(widths, commitlog.MAGIC_V2, commitlog.MAGIC_V1),
         "body_crc": crcs,
@@ -138,7 +144,7 @@ def _heads_of(
         "body_length": _lengths(columns.bodies),
     }
     heads = np.empty(len(sizes[chosen]), dtype)
-    for name, values in fields.items():
+    for name, values in values_of.items():
         heads[name] = _values(values, dtype[name])[chosen]
     raw, step = heads.tobytes(), dtype.itemsize
     return [raw[at : at + step] for at in range(0, len(raw), step)]

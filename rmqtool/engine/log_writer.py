@@ -22,6 +22,7 @@ class LogWriter:
     """The end of the log, open for appending. Offsets are physical.
 
     Attributes:
+        file_size: bytes of a file.
         end: behind the last record that was given.
         written_end: behind the last byte that was handed to the operating system.
     """
@@ -41,7 +42,7 @@ class LogWriter:
         self._on_written = on_written
         self._sink = sink
         self._directories = tuple(sorted(directories))
-        self._file_size = file_size
+        self.file_size = file_size
         self._file: str | None = None
         self._file_start = 0
         self._pending: list[bytes] = []
@@ -55,7 +56,7 @@ class LogWriter:
 
     def room(self) -> int:
         """Bytes left in the current file; a whole file where the next one is still to be made."""
-        return self._file_start + self._file_size - self.end if self._file is not None else self._file_size
+        return self._file_start + self.file_size - self.end if self._file is not None else self.file_size
 
     def fits(self, length: int) -> bool:
         """Whether so many bytes and the smallest blank behind them go into the current file."""
@@ -95,7 +96,7 @@ class LogWriter:
         self._pending_size = 0
         if self.end > start:
             self._on_written(start, block[: self.end - start])
-        if self.end == self._file_start + self._file_size:
+        if self.end == self._file_start + self.file_size:
             self._close_file()
 
     def sync(self) -> None:
@@ -111,20 +112,20 @@ class LogWriter:
             self._preallocated = None
 
     def _open_file(self) -> None:
-        self._file_start = self.end - self.end % self._file_size
+        self._file_start = self.end - self.end % self.file_size
         self._file = self._path(self._file_start)
         if self._file != self._preallocated:
-            self._sink.create(self._file, self._file_size)
-        following = self._path(self._file_start + self._file_size)
-        self._sink.create(following, self._file_size)
+            self._sink.create(self._file, self.file_size)
+        following = self._path(self._file_start + self.file_size)
+        self._sink.create(following, self.file_size)
         self._preallocated = following
 
     def _close_file(self) -> None:
         if self._file is not None:
             self._sink.sync(self._file)
-            self.end = self.written_end = self._file_start + self._file_size
+            self.end = self.written_end = self._file_start + self.file_size
             self._file = None
 
     def _path(self, start: int) -> str:
-        directory = self._directories[start // self._file_size % len(self._directories)]
+        directory = self._directories[start // self.file_size % len(self._directories)]
         return f"{directory}/{segment_name(start)}"

@@ -48,6 +48,11 @@ def sent_text(properties: Mapping[str, str], rules: BrokerRules) -> bytes:
     return encode_map(decode_map(sent), rules)
 
 
+def is_plain_text(texts: Iterable[bytes]) -> bool:
+    """Whether none of these property texts makes the broker look into it."""
+    return not _SPECIAL.search(b"\x02".join(texts))
+
+
 def prepare(message: Message, rules: BrokerRules, config: WriterConfig) -> Prepared:
     """Everything that does not depend on queue offsets."""
     text = message.properties_text if message.properties_text is not None else sent_text(message.properties, rules)

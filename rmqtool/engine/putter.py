@@ -6,7 +6,7 @@ Broker: `DefaultMessageStore#asyncPutMessage`, `CommitLog#asyncPutMessage`, `Com
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -17,6 +17,7 @@ from rmqtool.engine.message import Message, MessageBatch
 from rmqtool.engine.preparation import Prepared, further_queues, prepare, sent_text, with_further_offsets
 from rmqtool.engine.properties_text import encode_map
 from rmqtool.engine.put_checks import batch_refusal, refusal, size_refusal
+from rmqtool.engine.put_columns import MessageColumns, PutColumns, are_plain, columns_of, place_columns
 from rmqtool.engine.put_status import AppendStatus, PutResult, PutStatus
 from rmqtool.engine.versions import BrokerRules
 from rmqtool.engine.writer_config import WriterConfig
@@ -30,6 +31,8 @@ from rmqtool.formats.record_crc import PROPERTY_SIZE
 INNER_BATCH_FLAGS: Final = system_flag.INNER_BATCH | system_flag.NEED_UNWRAP
 HOST_BITS: Final = system_flag.BORN_HOST_V6 | system_flag.STORE_HOST_V6
 ENCODED_AT_ONCE: Final = 2048
+PLAIN_FROM: Final = 16
+"""Messages from which columns are worth making."""
 _Queue = tuple[str, int]
 
 
@@ -64,8 +67,38 @@ class Putter:
         self._columns = RecordColumns()
         self._waiting_size = 0
 
-    def put_all(self, messages: Iterable[Message | MessageBatch]) -> list[PutResult]:
+    def put_columns(self, columns: MessageColumns) -> PutColumns | None:
+        """Put plain messages as columns; None, and nothing written, where one of them is not plain."""
+        if not are_plain(columns, self._rules, self._config):
+            return None
+        queue_offsets = []
+        next_offsets: dict[_Queue, int] = {}
+        for queue in zip(columns.topics, columns.queue_ids, strict=True):
+            queue_offset = next_offsets[queue] if queue in next_offsets else self._queue_offset(queue)
+            next_offsets[queue] = queue_offset + 1
+            queue_offsets.append(queue_offset)
+        put = place_columns(columns, self._log, self._topic_part, queue_offsets, self._clock())
+        if put is not None:
+            self._queue_offsets.update(next_offsets)
+        return put
+
+    def put_all(self, messages: Sequence[Message | MessageBatch]) -> list[PutResult]:
         """Put messages in order; all of them are in the log's hands when this returns."""
+        return self._put_plain(messages) or self._put_each(messages)
+
+    def _put_plain(self, messages: Sequence[Message | MessageBatch]) -> list[PutResult] | None:
+        """Several plain messages by way of columns; None where one of them is not plain."""
+        if len(messages) < PLAIN_FROM:
+            return None
+        plain = [message for message in messages if isinstance(message, Message)]
+        if len(plain) < len(messages) or (put := self.put_columns(columns_of(plain, self._rules))) is None:
+            return None
+        return [
+            PutResult(PutStatus.PUT_OK, AppendStatus.PUT_OK, *placed, offset_message_id(message.store_host, placed[0]))
+            for message, placed in zip(plain, put.rows(), strict=True)
+        ]
+
+    def _put_each(self, messages: Iterable[Message | MessageBatch]) -> list[PutResult]:
         results = [
             self._put_batch(message) if isinstance(message, MessageBatch) else self._put(message)
             for message in messages

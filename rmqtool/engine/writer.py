@@ -13,6 +13,7 @@ from typing import Final, Self
 from rmqtool.engine.dispatcher import Dispatcher
 from rmqtool.engine.log_writer import LogWriter
 from rmqtool.engine.message import Message, MessageBatch
+from rmqtool.engine.put_columns import MessageColumns, PutColumns
 from rmqtool.engine.put_status import PutResult
 from rmqtool.engine.putter import Putter, clock_ms
 from rmqtool.engine.versions import BrokerRules
@@ -35,6 +36,7 @@ class StoreWriter:
         log_end: physical offset at which the log goes on; None for a store without a log file.
         checkpoint: as it was found.
         was_abnormal: the last stop was no clean one; then `abort` stays, and so do the checkpoint's times.
+        process_id: what `abort` says; that of this process if it is None.
     """
 
     def __init__(
@@ -48,8 +50,10 @@ class StoreWriter:
         *,
         was_abnormal: bool = False,
         clock: Callable[[], int] = clock_ms,
+        process_id: int | None = None,
     ) -> None:
         self._sink = sink
+        self._process_id = os.getpid() if process_id is None else process_id
         self.rules = rules
         self._config = config
         self._dispatcher = dispatcher
@@ -92,6 +96,19 @@ class StoreWriter:
         written = (result.store_timestamp_ms for result in reversed(results) if result.is_written)
         self._last_store_timestamp_ms = next(written, self._last_store_timestamp_ms)
         return results
+
+    def put_columns(self, columns: MessageColumns) -> PutColumns | None:
+        """Put plain messages as columns; None, and nothing written, where one of them is not plain.
+
+        Raises:
+            WriteError: the disk does not take it; the store is left as a crashed one.
+        """
+        put = self._putter.put_columns(columns)
+        if put is not None and put.store_timestamps_ms:
+            self._last_store_timestamp_ms = put.store_timestamps_ms[-1]
+            if self._config.synchronous_flush:
+                self._log.sync()
+        return put
 
     def stop_dispatch(self) -> None:
         """From now on records reach no queue and no index, as if the broker were killed before it dispatched them."""
@@ -138,7 +155,7 @@ class StoreWriter:
         self._sink.create(CHECKPOINT, FILE_SIZE)
         if not self._keeps_abort:
             self._sink.create(ABORT, 0)
-            self._sink.write_at(ABORT, 0, build_abort(os.getpid() if self.rules.abort_holds_process_id else None))
+            self._sink.write_at(ABORT, 0, build_abort(self._process_id if self.rules.abort_holds_process_id else None))
             if self.rules.abort_holds_process_id:
                 # The broker writes the pid through a routine that first keeps a copy of the (empty) file.
                 self._sink.create(ABORT_BACKUP, 0)
