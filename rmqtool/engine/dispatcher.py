@@ -81,7 +81,7 @@ class Dispatcher:
             self._dispatched_bytes, None if self._dispatched_bytes >= COMPILED_FROM_BYTES else False
         )
         piece = Piece(BytesSource("block", block), 0, len(block), physical_offset)
-        walk = Walk(piece, make_reader(), self._config.delays_ms)
+        walk = Walk(piece, make_reader(), self._config.delays_ms, block_size=len(block))
         texts = RecordBytes(np.frombuffer(block, np.uint8), physical_offset)
         covered = 0
         for batch in walk.batches():

@@ -14,7 +14,7 @@ from rmqtool.formats.commitlog import BLANK_SIZE_MIN
 from rmqtool.store.kinds import segment_name
 from rmqtool.store.sink import FileSink
 
-BLOCK_SIZE: Final = 1 << 20
+BLOCK_SIZE: Final = 4 << 20
 """Bytes that are gathered before they are written."""
 
 
