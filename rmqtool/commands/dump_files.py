@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from struct import Struct
+from typing import Final
 
 from rmqtool.commands.dump_target import DumpKind, Target
 from rmqtool.errors import UnreadableError
@@ -29,7 +30,7 @@ from rmqtool.store.relaxed_json import JsonError, parse_relaxed_json
 from rmqtool.store.source import ByteSource, read_range, read_salvaging
 from rmqtool.store.view import Entry
 
-BLOCK: int = 1 << 19
+BLOCK: Final = 1 << 19
 _SLOT = Struct(index.SLOT.struct_code)
 _ENTRY = Struct(index.ENTRY.struct_code)
 
@@ -138,7 +139,7 @@ class FileDump:
             self.problems.append(f"{entry.path}: {error}")
             yield self._bad(entry, 0, entry.size, "config.unreadable")
             return
-        yield config_row(entry.path, content, ())
+        yield config_row(entry.path, content)
 
     def _bad(self, entry: Entry, file_position: int, size: int, finding: str) -> DumpRow:
         self.bad_ranges += 1

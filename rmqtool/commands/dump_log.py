@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import fnmatch
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
+from rmqtool.commands.dump_filter import LogFilter
 from rmqtool.commands.dump_target import Target
 from rmqtool.engine.log import Log, Place
 from rmqtool.engine.record import Record, decode_record
 from rmqtool.engine.versions import BrokerRules
 from rmqtool.errors import UnreadableError
 from rmqtool.formats import commitlog
-from rmqtool.formats.java_text import decode_java_utf8
-from rmqtool.formats.message_id import parse_offset_message_id
 from rmqtool.scan.blocks import last_data_end
 from rmqtool.scan.columns import Row, bare_row
 from rmqtool.scan.judge import MESSAGE_MAGICS
@@ -37,29 +35,6 @@ FEW_ROWS: Final = 2000
 _PROBE_BYTES: Final = 4096
 _OWN_OFFSET_AT: Final = commitlog.MESSAGE_V1.position("physical_offset")
 _OFFSET_MAX: Final = (1 << 63) - 1
-
-
-@dataclass(frozen=True)
-class LogFilter:
-    """Which records are wanted; ranges are half open, None means any."""
-
-    topics: tuple[str, ...] = ()
-    """Glob patterns."""
-    queue_id: int | None = None
-    from_physical_offset: int | None = None
-    to_physical_offset: int | None = None
-    from_ms: int | None = None
-    to_ms: int | None = None
-    key: str | None = None
-    tag: str | None = None
-    message_id: str | None = None
-    stale: bool = False
-
-    @property
-    def wants_content(self) -> bool:
-        """Whether something in a message decides, so that a blank is not wanted."""
-        asked = (self.queue_id, self.from_ms, self.to_ms, self.key, self.tag, self.message_id)
-        return bool(self.topics) or any(value is not None for value in asked)
 
 
 @dataclass(frozen=True)
@@ -130,9 +105,9 @@ class LogDump:
         try:
             walk = self._walk(source, entry, self._options(), more_follows=more_follows, start=position)
             for batch in walk.batches():
-                numbers = self._topic_numbers(batch.topics)
+                numbers = self.wanted.topic_numbers(batch.topics)
                 for row in batch.as_rows():
-                    wanted = self._may_match(row, numbers)
+                    wanted = self.wanted.may_match(row, numbers)
                     yield row, _batch_found(batch, row, entry) if wanted else None
         finally:
             source.close()
@@ -171,9 +146,9 @@ class LogDump:
             base = walk.piece.physical_offset
             places: deque[int] | array[int] = array("q") if limit is None else deque(maxlen=4 * limit)
             for batch in walk.batches():
-                for found in self._rows_of(batch, entry):
+                for found in self._rows_of(batch, entry, limit):
                     row = found.row
-                    if found.is_message and self.wanted.wants_content and not self.matches(found):
+                    if found.is_message and self.wanted.wants_text and not self.matches(found):
                         continue
                     places.extend((row.physical_offset, row.size, row.verdict, row.magic))
             for at in range(len(places) - 4, -1, -4):
@@ -190,91 +165,29 @@ class LogDump:
         data_bytes = sum(end - begin for begin, end in source.extents(start, source.size))
         return walk_piece(piece, reader_for(data_bytes, options.compiled)(), options)
 
-    def _rows_of(self, batch: Batch, entry: Entry) -> Iterator[Found]:
-        for row in self._wanted_rows(batch):
-            yield self.counted(_batch_found(batch, row, entry))
+    def _rows_of(self, batch: Batch, entry: Entry, last: int | None = None) -> Iterator[Found]:
+        for row in self._wanted_rows(batch, last):
+            found = _batch_found(batch, row, entry)
+            if not found.is_message or self.wanted.texts_may_match(row, found.read):
+                yield self.counted(found)
 
-    def _wanted_rows(self, batch: Batch) -> list[Row]:
-        """The rows that columns alone do not rule out."""
-        numbers = self._topic_numbers(batch.topics)
+    def _wanted_rows(self, batch: Batch, last: int | None) -> list[Row]:
+        """The rows that columns alone do not rule out; of many the last ones suffice where columns decide alone."""
+        numbers = self.wanted.topic_numbers(batch.topics)
         if isinstance(batch.rows, list):
-            return [row for row in batch.rows if self._may_match(row, numbers)]
+            return [row for row in batch.rows if self.wanted.may_match(row, numbers)]
         rows = cast("Any", batch.as_array())
-        chosen = rows if (mask := self._mask(rows, numbers)) is None else rows[mask]
-        return [row for row in map(Row._make, chosen.tolist()) if self._may_match(row, numbers)]
-
-    def _topic_numbers(self, topics: Sequence[bytes]) -> frozenset[int] | None:
-        if not self.wanted.topics:
-            return None
-        return frozenset(
-            number
-            for number, name in enumerate(topics)
-            if any(fnmatch.fnmatchcase(decode_java_utf8(name), pattern) for pattern in self.wanted.topics)
-        )
-
-    def _mask(self, rows: Any, numbers: frozenset[int] | None) -> Any:
-        """The rows worth a closer look, as a numpy mask; what is no good message is always one of them."""
-        import numpy as np
-
-        wanted, masks = self.wanted, []
-        if numbers is not None:
-            masks.append(np.isin(rows["topic_number"], list(numbers)))
-        if wanted.queue_id is not None:
-            masks.append(rows["queue_id"] == wanted.queue_id)
-        for low, high, name in (
-            (wanted.from_physical_offset, wanted.to_physical_offset, "physical_offset"),
-            (wanted.from_ms, wanted.to_ms, "store_timestamp_ms"),
-        ):
-            if low is not None:
-                masks.append(rows[name] >= low)
-            if high is not None:
-                masks.append(rows[name] < high)
-        if wanted.tag is not None:
-            masks.append(rows["tags_length"] == len(wanted.tag.encode("utf-8", "replace")))
-        if wanted.key is not None:
-            masks.append((rows["keys_length"] >= len(wanted.key)) | (rows["unique_key_length"] >= len(wanted.key)))
-        if not masks:
-            return None
-        return np.logical_and.reduce(masks) | (rows["verdict"] != Verdict.GOOD)
-
-    def _may_match(self, row: Row, numbers: frozenset[int] | None) -> bool:
-        wanted = self.wanted
-        low = wanted.from_physical_offset or 0
-        high = _OFFSET_MAX if wanted.to_physical_offset is None else wanted.to_physical_offset
-        if row.verdict not in (Verdict.GOOD, Verdict.STALE):  # it may hide what is wanted, so only its place counts
-            return row.physical_offset < high and row.physical_offset + max(row.size, 1) > low
-        if not low <= row.physical_offset < high or (row.verdict == Verdict.STALE and not wanted.stale):
-            return False
-        if row.magic == commitlog.MAGIC_BLANK:
-            return not wanted.wants_content
-        return (
-            (numbers is None or row.topic_number in numbers)
-            and (wanted.queue_id is None or row.queue_id == wanted.queue_id)
-            and (wanted.from_ms is None or row.store_timestamp_ms >= wanted.from_ms)
-            and (wanted.to_ms is None or row.store_timestamp_ms < wanted.to_ms)
-        )
+        chosen = rows if (mask := self.wanted.mask(rows, numbers)) is None else rows[mask]
+        if last is not None and not self.wanted.wants_text:
+            chosen = chosen[-last:]
+        return [row for row in map(Row._make, chosen.tolist()) if self.wanted.may_match(row, numbers)]
 
     def matches(self, found: Found, record: Record | None = None) -> bool:
         """Whether a message that its columns do not rule out has the key, tag or id that is asked for."""
-        wanted = self.wanted
-        if wanted.key is None and wanted.tag is None and wanted.message_id is None:
+        if not self.wanted.wants_text:
             return True
         record = record or self.record(found)
-        if record is None:
-            return True
-        return (
-            (wanted.key is None or wanted.key in record.keys or wanted.key == record.unique_key)
-            and (wanted.tag is None or wanted.tag == record.tags)
-            and (wanted.message_id is None or self._has_id(record))
-        )
-
-    def _has_id(self, record: Record) -> bool:
-        asked = self.wanted.message_id
-        if asked is None or record.unique_key == asked:
-            return True
-        with suppress(ValueError):
-            return parse_offset_message_id(asked) == parse_offset_message_id(record.message_id)
-        return False
+        return record is None or self.wanted.matches(record)
 
     def _gap_before(self, number: int) -> Iterator[Found]:
         """The range of files that are not there, between the one before and this one."""
@@ -288,7 +201,7 @@ class LogDump:
 
     def _bad(self, entry: Entry, physical_offset: int, size: int, finding: str) -> Iterator[Found]:
         row = bare_row(physical_offset, size, Verdict.UNREADABLE_RANGE)
-        if self._may_match(row, None):
+        if self.wanted.may_match(row, None):
             self.bad_ranges += 1
             yield Found(row, entry.path, 0, lambda _position, _length: b"", finding)
 

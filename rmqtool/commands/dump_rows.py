@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from rmqtool.commands.dump_log import FEW_ROWS, NOT_READABLE, UNREADABLE, Found, LogDump, LogFilter
+from rmqtool.commands.dump_filter import LogFilter
+from rmqtool.commands.dump_log import FEW_ROWS, NOT_READABLE, UNREADABLE, Found, LogDump
 from rmqtool.commands.dump_target import DumpKind, Target
 from rmqtool.commands.options import OutputFormat
 from rmqtool.engine.versions import rules_for

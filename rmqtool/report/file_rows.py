@@ -37,7 +37,7 @@ INDEX_FIELDS: Final = (
 )
 CHECKPOINT_FIELDS: Final = ("type", "file", "file_size", *_names(CHECKPOINT), "finding")
 ABORT_FIELDS: Final = ("type", "file", "process_id")
-CONFIG_FIELDS: Final = ("type", "file", "problems", "content")
+CONFIG_FIELDS: Final = ("type", "file", "content")
 
 
 def unit_row(topic: str | None, queue_id: int | None, queue_offset: int, values: tuple[int, int, int]) -> DumpRow:
@@ -108,9 +108,9 @@ def abort_row(file: str, process_id: int | None) -> DumpRow:
     return {"type": "abort", "file": file, "process_id": process_id}
 
 
-def config_row(file: str, content: Any, problems: tuple[str, ...]) -> DumpRow:
+def config_row(file: str, content: Any) -> DumpRow:
     """A configuration file with its JSON."""
-    return {"type": "config", "file": file, "problems": list(problems), "content": content}
+    return {"type": "config", "file": file, "content": content}
 
 
 def bad_file_row(

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
+from rmqtool.commands.dump_filter import LogFilter
 from rmqtool.commands.dump_follow import Follower
-from rmqtool.commands.dump_log import LogDump, LogFilter
+from rmqtool.commands.dump_log import LogDump
 from rmqtool.commands.dump_target import TargetOptions, find_target
 from rmqtool.engine.versions import NEWEST, rules_for
 from rmqtool.report.rows import MESSAGE_FIELDS
