@@ -194,7 +194,7 @@ class IndexWriter:
         self._current = OpenIndexFile(path, carried, np.zeros(self._slot_count, np.int32))
         return self._current
 
-    def _append(self, file: OpenIndexFile, hashes: Int32s, offsets: Int64s, timestamps_ms: Int64s) -> None:
+    def _append(self, file: OpenIndexFile, hashes: Int32s, physical_offsets: Int64s, timestamps_ms: Int64s) -> None:
         """Append entries for which the file has room."""
         header, count = file.header, hashes.size
         numbers = np.arange(header.next_entry_number, header.next_entry_number + count)
@@ -203,11 +203,13 @@ class IndexWriter:
         if header.next_entry_number <= 1:
             # The first entry is still measured from what the file before left, all others from the first one.
             begins[1:] = int(timestamps_ms[0])
-            header = replace(header, begin_timestamp_ms=int(timestamps_ms[0]), begin_physical_offset=int(offsets[0]))
+            header = replace(
+                header, begin_timestamp_ms=int(timestamps_ms[0]), begin_physical_offset=int(physical_offsets[0])
+            )
         deltas = np.where(begins <= 0, 0, (timestamps_ms - begins).clip(min=0) // 1000).clip(max=_INT_MAX)
         entries = np.empty(count, _ENTRY)
         entries["key_hash"] = hashes
-        entries["physical_offset"] = offsets
+        entries["physical_offset"] = physical_offsets
         entries["time_delta_seconds"] = deltas
         entries["previous_entry"] = previous
         position = entry_position(header.next_entry_number, self._slot_count)
@@ -215,7 +217,7 @@ class IndexWriter:
         file.header = replace(
             header,
             end_timestamp_ms=int(timestamps_ms[-1]),
-            end_physical_offset=int(offsets[-1]),
+            end_physical_offset=int(physical_offsets[-1]),
             used_slot_count=header.used_slot_count + (newly_used if self._rules.index_counts_used_slots else count),
             next_entry_number=header.next_entry_number + count,
         )
