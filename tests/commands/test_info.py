@@ -94,7 +94,7 @@ def test_nothing_is_changed(golden_copy: Unpacked, name: str) -> None:
         screen(path, 80)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", NAMES[::8])
 def test_what_a_reader_of_json_gets_is_what_a_person_sees(golden: Unpacked, name: str) -> None:
     found = info(golden(name))
     for width in (80, 200):
