@@ -16,7 +16,6 @@ from rmqtool.commands.options import (
     BodyLimitOption,
     BodyOption,
     BrokerConfOption,
-    BrokerVersionOption,
     CommitlogOption,
     FormatOption,
     IndexSlotsOption,
@@ -34,6 +33,10 @@ EXIT_UNREADABLE: Final = 4
 _OFFSET_MAX: Final = (1 << 63) - 1
 _From = Annotated[str | None, typer.Option(metavar="TIME", help="Stored at or after this time (ms or ISO 8601, UTC).")]
 _Until = Annotated[str | None, typer.Option(metavar="TIME", help="Stored before this time.")]
+_Version = Annotated[
+    str | None,
+    typer.Option("--broker-version", metavar="X.Y.Z", help="Whose way of decoding counts; the newest if left out."),
+]
 
 
 def dump(
@@ -66,7 +69,7 @@ def dump(
     commitlog: CommitlogOption = None,
     index_slots: IndexSlotsOption = None,
     broker_conf: BrokerConfOption = None,
-    broker_version: BrokerVersionOption = None,
+    broker_version: _Version = None,
     output: FormatOption = OutputFormat.TABLE,
 ) -> None:
     """Records of a store, a directory or a single file of any kind.

@@ -80,7 +80,8 @@ class LogDump:
         options = self._options()
         for number, entry in enumerate(self.target.entries[: last + 1]):
             yield from self._gap_before(number)
-            yield from self._file(entry, options, more_follows=number < last)
+            if self._is_in_range(entry):
+                yield from self._file(entry, options, more_follows=number < last)
 
     def backward(self, limit: int | None) -> Iterator[Found]:
         """The same, the newest first; of each file only the places of its rows are held."""
@@ -88,7 +89,8 @@ class LogDump:
         options = self._options()
         for number in range(last, -1, -1):
             entry = self.target.entries[number]
-            yield from self._file_backward(entry, options, limit, more_follows=number < last)
+            if self._is_in_range(entry):
+                yield from self._file_backward(entry, options, limit, more_follows=number < last)
             yield from self._gap_before(number)
 
     def record(self, found: Found) -> Record | None:
@@ -188,6 +190,13 @@ class LogDump:
             return True
         record = record or self.record(found)
         return record is None or self.wanted.matches(record)
+
+    def _is_in_range(self, entry: Entry) -> bool:
+        """Whether a file may hold something of the range of physical offsets; one that cannot is not even opened."""
+        if not is_segment_name(entry.name):
+            return True
+        start, low, high = int(entry.name), self.wanted.from_physical_offset, self.wanted.to_physical_offset
+        return (low is None or start + entry.size > low) and (high is None or start < high)
 
     def _gap_before(self, number: int) -> Iterator[Found]:
         """The range of files that are not there, between the one before and this one."""

@@ -328,3 +328,15 @@ def test_a_terabyte_of_sparse_files_costs_nothing(tmp_path: Path) -> None:
     assert [row["physical_offset"] for row in rows] == [0]
     rows = rows_of(tmp_path, "--limit", 1, "--reverse")
     assert [row["physical_offset"] for row in rows] == [47 << 30]
+
+
+def test_files_outside_of_the_range_are_not_read(golden_copy: Unpacked) -> None:
+    store = golden_copy(STORE)
+    files = sorted((store / "commitlog").iterdir())
+    whole = [row for row in rows_of(store) if row["physical_offset"] < 131072]
+    (files[0]).write_bytes(b"\xff" * 65536)
+    part = ["--from-offset", 65536, "--to-offset", 131072]
+    assert rows_of(store, *part) == [row for row in whole if row["physical_offset"] >= 65536]
+    assert rmqtool("dump", store, *part).code == 0
+    assert rmqtool("dump", store, *part, "--reverse").code == 0
+    assert rmqtool("dump", store).code == 3
