@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.record_crc import record_crc_matches
@@ -19,6 +18,9 @@ from rmqtool.scan.plain import PlainReader
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.walk import FRAME_SIZE, Batch, Reader, Walk
 from rmqtool.store.source import ByteSource, read_range
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 COMPILED_FROM_BYTES: Final = 24 << 20
 """Log bytes from which loading the compiled reader pays (0.4 s, 3 s the very first time, against 4 µs a record)."""
@@ -102,6 +104,8 @@ def map_pieces(
 
     At most `threads` results wait for whoever asks for them.
     """
+    from concurrent.futures import ThreadPoolExecutor  # 10 ms that a first row need not wait for
+
     options = options or ScanOptions()
     make_reader = reader_for(plan.data_bytes, options.compiled)
 

@@ -1,4 +1,4 @@
-"""The compiled reader wherever it is put: read-only, without a home, in a zip, without libraries; else the plain one."""
+"""The compiled reader wherever it is put: read-only, without a home, in a zip; where it cannot be, the plain one."""
 
 from __future__ import annotations
 
