@@ -31,7 +31,12 @@ NEW_DIRECTORIES: Final = ("consumequeue", "index", "config")
 
 @contextmanager
 def new_store(
-    root: Path, rules: BrokerRules, config: WriterConfig, clock: Callable[[], int] = clock_ms
+    root: Path,
+    rules: BrokerRules,
+    config: WriterConfig,
+    clock: Callable[[], int] = clock_ms,
+    *,
+    process_id: int | None = None,
 ) -> Iterator[StoreWriter]:
     """A store in a directory that is empty or does not exist; stopped cleanly at the end, like a crash on an error.
 
@@ -51,7 +56,7 @@ def new_store(
         dispatcher = Dispatcher(
             sink, _dispatch_settings(rules, config), config, _index(sink, rules, config, clock), None
         )
-        with StoreWriter(sink, rules, config, dispatcher, None, clock=clock) as writer:
+        with StoreWriter(sink, rules, config, dispatcher, None, clock=clock, process_id=process_id) as writer:
             yield writer
 
 
@@ -64,6 +69,7 @@ def existing_store(
     clock: Callable[[], int] = clock_ms,
     *,
     after_crash: bool = False,
+    process_id: int | None = None,
 ) -> Iterator[StoreWriter]:
     """A store that is there, gone on with at the end of its log.
 
@@ -90,7 +96,15 @@ def existing_store(
         end = _log_end(store, reader, files, dispatcher, after_crash=after_crash)
         checkpoint = _checkpoint(store)
         writer = StoreWriter(
-            sink, rules, config, dispatcher, end, checkpoint, was_abnormal=store.has_abort, clock=clock
+            sink,
+            rules,
+            config,
+            dispatcher,
+            end,
+            checkpoint,
+            was_abnormal=store.has_abort,
+            clock=clock,
+            process_id=process_id,
         )
         yield stack.enter_context(writer)
 
