@@ -1,0 +1,196 @@
+"""A store with planned changes laid over it, as if they had been made: nothing is copied and nothing is written.
+
+So everything that reads a store through its view, a broker's simulated start above all, can look at a repair that has
+not happened yet.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from rmqtool.errors import UnreadableError
+from rmqtool.store.content import Content
+from rmqtool.store.source import ByteSource
+from rmqtool.store.view import Entry, EntryKind, StoreView
+
+
+@dataclass
+class _Laid:
+    """What is laid over one file; `ranges` are (start, content), in order and apart from each other."""
+
+    size: int
+    mtime_ns: int
+    base_size: int
+    """Bytes of the store's own file that are still to be seen where no range lies."""
+    ranges: list[tuple[int, Content]] = field(default_factory=list)
+
+
+class PlannedView:
+    """A store view over another one; changes are told one by one, and each file is changed in one way only."""
+
+    def __init__(self, base: StoreView) -> None:
+        self._base = base
+        self._laid: dict[str, _Laid] = {}
+        self._removed: set[str] = set()
+        self._made_directories: dict[str, Entry] = {}
+        self._made_in: dict[str, set[str]] = {}
+
+    @property
+    def label(self) -> str:
+        return self._base.label
+
+    def write(self, path: str, file_position: int, content: Content) -> None:
+        """Lay a range over a file, which becomes longer if the range ends beyond it.
+
+        Raises:
+            UnreadableError: the file is not there.
+        """
+        laid = self._laid.get(path)
+        if laid is None:
+            entry = self._base.stat(path)
+            if entry is None or not entry.is_file:
+                raise UnreadableError(f"{path}: no such file")
+            laid = self._laid[path] = _Laid(entry.size, entry.mtime_ns, entry.size)
+        laid.ranges.append((file_position, content))
+        laid.ranges.sort(key=lambda found: found[0])
+        laid.size = max(laid.size, file_position + content.length)
+
+    def replace(self, path: str, content: Content) -> None:
+        """Show other content in a file; its modification time stays.
+
+        Raises:
+            UnreadableError: the file is not there.
+        """
+        entry = self._base.stat(path)
+        if entry is None or not entry.is_file:
+            raise UnreadableError(f"{path}: no such file")
+        self._laid[path] = _Laid(content.length, entry.mtime_ns, 0, [(0, content)])
+
+    def create(self, path: str, content: Content, mtime_ns: int | None = None) -> None:
+        """Show a file that is not there, and the directories it lies in."""
+        mtime_ns = time.time_ns() if mtime_ns is None else mtime_ns
+        self._laid[path] = _Laid(content.length, mtime_ns, 0, [(0, content)])
+        self._made_in.setdefault(path.rpartition("/")[0], set()).add(path)
+        directory = path.rpartition("/")[0]
+        while directory and directory not in self._made_directories and self._base.stat(directory) is None:
+            self._made_directories[directory] = Entry(directory, EntryKind.DIRECTORY, mtime_ns=mtime_ns)
+            self._made_in.setdefault(directory.rpartition("/")[0], set()).add(directory)
+            directory = directory.rpartition("/")[0]
+
+    def remove(self, path: str) -> None:
+        """Show a file no more."""
+        self._removed.add(path)
+
+    def list(self, path: str) -> list[Entry]:
+        shown = (self._shown(entry) for entry in self._base.list(path) if entry.path not in self._removed)
+        found = {entry.path: entry for entry in shown}
+        for made in self._made_in.get(path, ()):
+            entry = self.stat(made)
+            if entry is not None:
+                found[made] = entry
+        return [found[name] for name in sorted(found)]
+
+    def stat(self, path: str) -> Entry | None:
+        if path in self._removed:
+            return None
+        if path in self._made_directories:
+            return self._made_directories[path]
+        laid = self._laid.get(path)
+        entry = self._base.stat(path)
+        if entry is None:
+            return None if laid is None else Entry(path, EntryKind.FILE, laid.size, laid.mtime_ns, laid.size)
+        return self._shown(entry)
+
+    def open(self, path: str) -> ByteSource:
+        if path in self._removed:
+            raise UnreadableError(f"{path}: no such file")
+        laid = self._laid.get(path)
+        if laid is None:
+            return self._base.open(path)
+        return _PiecedSource(path, laid, self._base.open(path) if laid.base_size else None)
+
+    def _shown(self, entry: Entry) -> Entry:
+        laid = self._laid.get(entry.path)
+        if laid is None:
+            return entry
+        allocated = entry.allocated_bytes + sum(content.length for _, content in laid.ranges)
+        return Entry(
+            entry.path,
+            EntryKind.FILE,
+            laid.size,
+            laid.mtime_ns,
+            min(laid.size, allocated),
+            is_link=entry.is_link,
+            owner_id=entry.owner_id,
+        )
+
+
+class _PiecedSource:
+    """A file pieced together when it is read: laid ranges, and the store's own bytes between them."""
+
+    def __init__(self, name: str, laid: _Laid, base: ByteSource | None) -> None:
+        self.name = name
+        self._laid = laid
+        self._base = base
+        self._starts = [start for start, _ in laid.ranges]
+        self._opened: dict[int, ByteSource] = {}
+
+    @property
+    def size(self) -> int:
+        return self._laid.size
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        wanted = max(0, min(len(buffer), self.size - position))
+        done = 0
+        for start, end, number in self._pieces(position, position + wanted):
+            part = buffer[start - position : end - position]
+            if number is None:
+                count = self._base.read_into(start, part) if self._base is not None else 0
+            else:
+                count = self._range(number).read_into(start - self._starts[number], part)
+            done += count
+            if count < len(part):  # the file below has become shorter
+                break
+        return done
+
+    def extents(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        for piece_start, piece_end, number in self._pieces(start, min(end, self.size)):
+            if number is None:
+                if self._base is not None:
+                    yield from self._base.extents(piece_start, piece_end)
+                continue
+            at = self._starts[number]
+            for data_start, data_end in self._range(number).extents(piece_start - at, piece_end - at):
+                yield data_start + at, data_end + at
+
+    def close(self) -> None:
+        for source in self._opened.values():
+            source.close()
+        self._opened.clear()
+        if self._base is not None:
+            self._base.close()
+
+    def _range(self, number: int) -> ByteSource:
+        if number not in self._opened:
+            self._opened[number] = self._laid.ranges[number][1].open()
+        return self._opened[number]
+
+    def _pieces(self, start: int, end: int) -> Iterator[tuple[int, int, int | None]]:
+        """The parts of [start, end): from, to, and the number of the range it lies in, None in the store's own file."""
+        number = max(0, bisect_right(self._starts, start) - 1)
+        at = start
+        while at < end and number < len(self._starts):
+            range_start = self._starts[number]
+            range_end = range_start + self._laid.ranges[number][1].length
+            if at < range_start:
+                yield at, min(end, range_start), None
+                at = min(end, range_start)
+            if at < min(end, range_end):
+                yield at, min(end, range_end), number
+                at = min(end, range_end)
+            number += 1
+        if at < end:
+            yield at, end, None
