@@ -110,15 +110,22 @@ class IndexPass:
         capacity = min(self.room, (self.entry.size - entry_position(0, self.slot_count)) // ENTRY_SIZE)
         counted = self._last_entry(source, capacity)
         is_whole = self.entry.size == entry_position(self.room, self.slot_count)
-        if is_whole and ((counted and following - 1 != counted) or not 0 <= following <= self.room):
+        count = self._entry_count(source, counted, following, int(header["end_physical_offset"]))
+        if is_whole and ((counted and following - 1 != count) or not 0 <= following <= self.room):
             self._say(
                 "index.bad-header",
-                f"it says that entry {following} is the next one, entries end with {counted}",
+                f"it says that entry {following} is the next one, entries end with {count}",
                 file_position=HEADER.position("next_entry_number"),
-                expected=str(counted + 1),
+                expected=str(count + 1),
                 found=str(following),
             )
-        count = counted
+        elif counted > count:
+            self._say(
+                "index.bad-header",
+                f"bytes that are no entry behind entry {count}, the last one",
+                file_position=entry_position(count + 1, self.slot_count),
+                length=(counted - count) * ENTRY_SIZE,
+            )
         latest, runs = self._chains(source, count)
         if is_whole:
             self._slots(source, latest)
@@ -133,6 +140,14 @@ class IndexPass:
             int(header["end_physical_offset"]),
             runs,
         )
+
+    def _entry_count(self, source: ByteSource, counted: int, following: int, end_physical_offset: int) -> int:
+        """Number of the last entry: as the header says if it names that entry's record too, else by the bytes."""
+        if 1 < following <= counted:
+            raw = self._read(source, entry_position(following - 1, self.slot_count), ENTRY_SIZE)
+            if int(np.frombuffer(raw, _DTYPE)[0]["physical_offset"]) == end_physical_offset:
+                return following - 1
+        return counted
 
     def _last_entry(self, source: ByteSource, capacity: int) -> int:
         """Number of the last entry with any byte that is not zero; an entry of zeros is none, for no record is."""

@@ -46,28 +46,24 @@ class IndexMatch:
                 continue
             self.entry_count += len(entries)
             keys = self._keys(entries["physical_offset"].astype(np.int64), entries["key_hash"].astype(np.int64))
-            at = np.searchsorted(in_order, keys)
-            at[at == len(in_order)] = 0
-            right = in_order[at] == keys if len(in_order) else np.zeros(len(keys), np.bool_)
-            met[at[right]] = True
-            # A key that stands twice in one record gives two equal entries; all of them are met.
-            same = np.flatnonzero(in_order[1:] == in_order[:-1]) + 1
-            met[same] |= met[same - 1]
-            if self.doubtful:
-                right |= np.isin(entries["physical_offset"], self.doubtful)
-            known = in_order[at] == keys if len(in_order) else right
-            wrong_time = known & ~self._plausible(file, numbers, entries, times[at] if len(times) else times)
-            for index in np.flatnonzero(~right)[:FINDINGS_MAX].tolist():
+            exempt = np.isin(entries["physical_offset"], self.doubtful)
+            if len(in_order):
+                at = np.minimum(np.searchsorted(in_order, keys), len(in_order) - 1)
+                right = in_order[at] == keys
+                met[at[right]] = True
+                late = right & ~exempt & ~self._plausible(file, numbers, entries, times[at])
+            else:
+                right = late = np.zeros(len(keys), np.bool_)
+            for index in np.flatnonzero(~right & ~exempt)[:FINDINGS_MAX].tolist():
                 self._of_entry(file, int(numbers[index]), entries[index])
-            for index in np.flatnonzero(wrong_time)[:FINDINGS_MAX].tolist():
+            for index in np.flatnonzero(late)[:FINDINGS_MAX].tolist():
                 said = int(entries["time_delta_seconds"][index])
-                self._say(
-                    file, int(numbers[index]), entries[index], "index.bad-entry",
-                    f"its record was not stored {said} s after the file's first", found=str(said),
-                )  # fmt: skip
+                text = f"its record was not stored {said} s after the file's first"
+                self._say(file, int(numbers[index]), entries[index], "index.bad-entry", text, found=str(said))
+        # A key that stands twice in one record gives two equal entries, of which the first was met.
+        met = met[np.searchsorted(in_order, in_order)]
         without = np.sort(order[~met])
-        if self.doubtful:
-            without = without[~np.isin(expected.physical_offsets[without], self.doubtful)]
+        without = without[~np.isin(expected.physical_offsets[without], self.doubtful)]
         self._note_missing(expected, without)
 
     def _keys(self, physical_offsets: Array, hashes: Array) -> Array:

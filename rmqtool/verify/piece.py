@@ -62,6 +62,8 @@ def _check_part(walk: Walk, context: Context, part: LogPart, result: PieceResult
             return
     lookup = RowsLookup(rows, part.topics)
     lost: dict[int, list[str]] = {}
+    odd_times = time_findings(context, rows, result.last_record[1] if result.last_record else 0)
+    result.findings += odd_times
     if context.crosses:
         queues = QueueMatch(context, lookup)
         queues.run(part.queues())
@@ -69,7 +71,9 @@ def _check_part(walk: Walk, context: Context, part: LogPart, result: PieceResult
         result.missing += queues.missing
         lost = queues.lost
         if context.index:
-            index = IndexMatch(context, lookup, queues.doubtful)
+            index = IndexMatch(
+                context, lookup, [*queues.doubtful, *(found.physical_offset or 0 for found in odd_times)]
+            )
             index.run(part.index())
             result.findings += index.findings
             for run in index.missing:
@@ -77,8 +81,6 @@ def _check_part(walk: Walk, context: Context, part: LogPart, result: PieceResult
         else:
             result.keyed_count += len(part.index().key_hashes)
     result.findings += row_findings(context, walk, lookup, lost)
-    before_ms = result.last_record[1] if result.last_record else 0
-    result.findings += time_findings(context, rows, before_ms)
     _count(rows, result)
     part.clear()
 

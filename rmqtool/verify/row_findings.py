@@ -83,9 +83,8 @@ def time_findings(context: Context, rows: Array, before_ms: int) -> list[Finding
     for index in np.flatnonzero(np.diff(around) < -REGRESS_MARGIN_MS).tolist():
         before = int(around[index])
         # One record may be too new as well as the next too old; whoever does not fit to what lies around is meant.
-        ahead = index > 0 and (index < 2 or times[index - 2] <= times[index]) and before > times[index]
         earlier = int(times[index - 2]) if index > 1 else before_ms
-        alone_ahead = ahead and index > 0 and earlier <= times[index] and _rises_from(times, index)
+        alone_ahead = index > 0 and earlier <= times[index] and _rises_from(times, index)
         culprit = index - 1 if alone_ahead else index
         text = f"stored at {int(times[culprit])}, its neighbours at {before if culprit == index else int(times[index])}"
         found.append(

@@ -8,10 +8,10 @@ they dispatch (about 60 MB), and the units and entries of the same stretch.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeVar
 
 from rmqtool.engine.dispatch import DispatchSettings
 from rmqtool.engine.versions import BrokerRules
@@ -42,6 +42,9 @@ from rmqtool.verify.summary import Summary
 OnFinding = Callable[[Finding], None]
 OnProgress = Callable[[int, int], None]
 """Called with bytes of the log done and in all."""
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 _BATCH: Final = "BatchCQ"
 _COMPACTION: Final = "COMPACTION"
@@ -145,7 +148,7 @@ class _Run:
             unchecked_topics=frozenset(unchecked),
         )
         place, newest, owner = _newest_unit(context)
-        context = replace(context, dispatched_end=self._dispatched_end(context, newest))
+        context = replace(context, newest_unit=newest, dispatched_end=self._dispatched_end(context, newest))
         if self.options.broker_runs:
             edge = minimum
             if owner is not None:
@@ -171,12 +174,20 @@ class _Run:
             for found in files.values()
         ]
         maps = {}
-        with ThreadPoolExecutor(self.options.threads) as pool:
-            for each, found in zip(passes, pool.map(lambda one: one.run(store.view.open), passes), strict=True):
-                self._say(each.findings)
-                self._summary.unit_count += each.unit_count
-                maps[bytes_of(found.topic), found.queue_id] = found
+        results = self._mapped(lambda one: one.run(store.view.open), passes)
+        for each, found in zip(passes, results, strict=True):
+            self._say(each.findings)
+            self._summary.unit_count += each.unit_count
+            maps[bytes_of(found.topic), found.queue_id] = found
         return maps
+
+    def _mapped(self, work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+        """Results in order, computed by several threads where that can help."""
+        if self.options.threads == 1 or len(items) < 2:
+            yield from map(work, items)
+            return
+        with ThreadPoolExecutor(self.options.threads) as pool:
+            yield from pool.map(work, items)
 
     def _index_maps(self) -> tuple[IndexMap, ...]:
         slots, room = self.store.index_slot_count, self.store.index_entry_count
@@ -257,18 +268,17 @@ class _Run:
             walk = walk_piece(plan.pieces[number], make_reader(), scan)
             return check_piece(walk, context, segments[number].path)
 
-        with ThreadPoolExecutor(self.options.threads) as pool:
-            numbers = sorted(chosen)
-            for number, result in zip(numbers, pool.map(check, numbers), strict=True):
-                if result is None:
-                    continue
-                state.add(segments[number], result)
-                self._say(result.findings)
-                result.findings = []
-                done_bytes += result.file_size
-                if self._on_progress is not None:
-                    self._on_progress(done_bytes, total)
-                yield result
+        numbers = sorted(chosen)
+        for number, result in zip(numbers, self._mapped(check, numbers), strict=True):
+            if result is None:
+                continue
+            state.add(segments[number], result)
+            self._say(result.findings)
+            result.findings = []
+            done_bytes += result.file_size
+            if self._on_progress is not None:
+                self._on_progress(done_bytes, total)
+            yield result
 
     def _chosen(self, count: int) -> list[int]:
         """Numbers of the pieces that slice and sample leave."""

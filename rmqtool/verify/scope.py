@@ -61,7 +61,8 @@ class Context:
     """What is known before the first piece of the log is scanned, the same for all pieces.
 
     Attributes:
-        dispatched_end: behind the last record that any queue has a unit for.
+        newest_unit: physical offset of the newest record that any queue has a unit for; -1 without one.
+        dispatched_end: behind the begin of the last record that was dispatched, as far as queues and index show it.
         live_end: behind the last record that is judged while a broker is running; None without one.
         unchecked_topics: topics whose messages need not be in a queue of their own.
     """
@@ -73,6 +74,7 @@ class Context:
     queues: Mapping[QueueKey, QueueMap] = field(default_factory=dict)
     batch_queues: Mapping[QueueKey, QueueMap] = field(default_factory=dict)
     index: tuple[IndexMap, ...] = ()
+    newest_unit: int = -1
     dispatched_end: int = 0
     live_end: int | None = None
     unchecked_topics: frozenset[bytes] = frozenset()

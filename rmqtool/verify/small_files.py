@@ -90,8 +90,8 @@ def _fields(context: Context, path: str, raw: bytes, log: PieceResult | None) ->
             yield _field(path, "checkpoint.bad-time", text, CHECKPOINT.position(name), 8)
     if log is None or not log.record_count or context.live_end is not None:
         return
-    if not any(values.values()) and not context.store.has_abort:
-        text = "nothing but zeros in a store with messages that was stopped cleanly"
+    if not any(values.values()) and len(context.index) > 1 and not context.store.has_abort:
+        text = "nothing but zeros, though a full index file has set at least one of its times"
         yield _field(path, "checkpoint.bad-time", text, 0, 8)
     for name in ("commitlog_timestamp_ms", "consumequeue_timestamp_ms", "index_timestamp_ms"):
         if name not in flaws and values[name] > log.newest_ms + CLOCK_MARGIN_MS:
@@ -103,15 +103,24 @@ def _fields(context: Context, path: str, raw: bytes, log: PieceResult | None) ->
             text = f"{name} is {values[name]}, the log ends at {log.end}"
             yield _field(path, "checkpoint.ahead-of-log", text, CHECKPOINT.position(name), 8)
             flaws.add(name)
+            if name == "consumequeue_physical_offset" and not context.has_file_queues:
+                yield from _rocksdb(context, text)
     yield from _ahead_of_queues(context, path, values, flaws)
 
 
+def _rocksdb(context: Context, text: str) -> Iterator[Finding]:
+    """The one thing that tells of queues in RocksDB without opening the database."""
+    entry = next(iter(context.store.files.get(FileKind.CONSUMEQUEUE_ROCKSDB, ())), None)
+    if entry is not None:
+        yield finding("rocksdb.ahead-of-log", entry.path.rpartition("/")[0], f"by the checkpoint: {text}")
+
+
 def _ahead_of_queues(context: Context, path: str, values: dict[str, int], flaws: set[str]) -> Iterator[Finding]:
-    if not context.has_file_queues or context.dispatched_end <= 0:
-        return
+    if not context.has_file_queues or context.newest_unit < 0:
+        return  # queues that are gone altogether are findings of their own
     name = "consumequeue_physical_offset"
-    if name not in flaws and values[name] >= context.dispatched_end > 0:
-        text = f"{name} is {values[name]}, the queues end at {context.dispatched_end}"
+    if name not in flaws and values[name] > context.newest_unit:
+        text = f"{name} is {values[name]}, the newest unit is of the record at {context.newest_unit}"
         yield _field(path, "checkpoint.ahead-of-queues", text, CHECKPOINT.position(name), 8)
 
 

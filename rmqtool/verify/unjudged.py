@@ -1,0 +1,68 @@
+"""The bytes of a store that nothing can judge: no checksum covers them, and nothing else says what they should be.
+
+Writes docs/unjudged-bytes.md: `python -m rmqtool.verify.unjudged [FILE]`.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Final, NamedTuple
+
+
+class Unjudged(NamedTuple):
+    """A field, which bits of it (all, unless said), and why a flip there is not seen."""
+
+    file: str
+    field: str
+    bits: str
+    why: str
+
+
+_REST: Final = "all but the three key properties and the tag"
+
+TABLE: Final = (
+    Unjudged("commitlog", "flag", "all", "the application's own value"),
+    Unjudged("commitlog", "sys_flag", "not transaction, hosts", "says how the body is to be read, which is not tried"),
+    Unjudged("commitlog", "born_timestamp_ms", "all", "the producer's clock, which may be anything"),
+    Unjudged("commitlog", "born_host", "all", "any host may produce"),
+    Unjudged("commitlog", "store_host", "all", "after a fail-over records of several brokers lie side by side"),
+    Unjudged(
+        "commitlog", "store_timestamp_ms", "within a second", "clocks step, and entries of the index hold seconds"
+    ),
+    Unjudged("commitlog", "store_timestamp_ms", "upwards, in the last record", "nothing follows that would be older"),
+    Unjudged("commitlog", "reconsume_times", "all", "any number is possible"),
+    Unjudged("commitlog", "prepared_transaction_offset", "all", "may point into a log that has expired"),
+    Unjudged("commitlog", "body_crc", "of an empty body", "no broker compares it"),
+    Unjudged("commitlog", "properties", _REST, "the application's text; only a whole-record CRC covers it"),
+    Unjudged("commitlog", "blank", "behind its first 8 bytes", "no broker writes there"),
+    Unjudged("index", "begin_timestamp_ms", "within a second", "entries hold seconds"),
+    Unjudged("index", "end_timestamp_ms", "all that leave it above the begin", "only entries' seconds tell of it"),
+    Unjudged("index", "used_slot_count", "the lowest", "old releases count by another rule"),
+    Unjudged("index", "entry 0", "all", "never used"),
+    Unjudged("index", "time_delta_seconds", "of the first entry", "counted from the begin of the file before"),
+    Unjudged("checkpoint", "times and offsets", "all that leave it behind the log", "it may be old by any span"),
+)
+
+_HEAD: Final = """# Bytes that nothing can judge
+
+`rmqtool verify` is tested on stores with each bit flipped, one at a time. Every flip is found, but for those in these
+fields.
+
+| File | Field | Bits | Why |
+| --- | --- | --- | --- |
+"""
+
+
+def page() -> str:
+    """The page, as Markdown."""
+    return _HEAD + "".join(f"| {row.file} | {row.field} | {row.bits} | {row.why} |\n" for row in TABLE)
+
+
+def main(arguments: list[str]) -> None:
+    """Write the page to a file, by default that of the project."""
+    Path(arguments[0] if arguments else "docs/unjudged-bytes.md").write_text(page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
