@@ -1,43 +1,26 @@
-"""Dispatches blocks of the log to every queue and to the index, as the broker's dispatcher does behind its log.
+"""Dispatches blocks of a log that is being written: the block is scanned as any log is, and its rows are dispatched.
 
-Broker: `DefaultMessageStore.ReputMessageService#doReput` and its dispatchers (`CommitLogDispatcherBuildConsumeQueue`,
-`CommitLogDispatcherBuildIndex`).
+Broker: `DefaultMessageStore.ReputMessageService#doReput`.
 """
 
 from __future__ import annotations
 
-import os
-from typing import Final
-
 import numpy as np
 
-from rmqtool.engine.batch_queue_writer import BatchQueueWriter
-from rmqtool.engine.dispatch import (
-    DispatchSettings,
-    QueueEntries,
-    RecordBytes,
-    Rows,
-    message_rows,
-    queue_entries,
-)
-from rmqtool.engine.extension_writer import ExtensionEnd, ExtensionWriter
-from rmqtool.engine.index_keys import index_entries
+from rmqtool.engine.derived_writer import DerivedSizes, DerivedWriter, QueueEnds
+from rmqtool.engine.dispatch import DispatchSettings, RecordBytes, message_rows
+from rmqtool.engine.extension_writer import ExtensionEnd
 from rmqtool.engine.index_writer import IndexWriter
-from rmqtool.engine.queue_writer import QueueEnd, QueueWriter, queue_end
+from rmqtool.engine.queue_writer import QueueEnd, queue_end
 from rmqtool.engine.reader import Reader
 from rmqtool.engine.writer_config import WriterConfig
-from rmqtool.errors import RmqtoolError
-from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE
+from rmqtool.errors import RefusedError, RmqtoolError
+from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, extension_position, is_extension_address
 from rmqtool.scan.log import COMPILED_FROM_BYTES, reader_for
 from rmqtool.scan.piece import Piece
 from rmqtool.scan.walk import Walk
-from rmqtool.store.sink import FileSink
+from rmqtool.store.sink import FileSink, TrackingSink
 from rmqtool.store.source import BytesSource
-
-CONSUMEQUEUE: Final = "consumequeue"
-EXTENSION: Final = "consumequeue_ext"
-BATCH_CONSUMEQUEUE: Final = "batchconsumequeue"
-_Queue = tuple[str, int]
 
 
 class Dispatcher:
@@ -56,18 +39,23 @@ class Dispatcher:
         existing: Reader | None,
     ) -> None:
         """`existing` reads the queues that are there already; they are opened when a record first reaches them."""
-        self._sink = sink
-        self._settings = settings
+        sizes = DerivedSizes(
+            config.consumequeue_file_size,
+            config.batch_file_size // BATCH_UNIT_SIZE * BATCH_UNIT_SIZE,
+            config.extension_file_size if config.extension else None,
+        )
+        self._derived = DerivedWriter(TrackingSink(sink), sizes, settings, index, self._ends)
         self._config = config
+        self._rules = settings.rules
         self._existing = existing
-        self.index = index
-        self._queues: dict[_Queue, QueueWriter] = {}
-        self._batch_queues: dict[_Queue, BatchQueueWriter] = {}
-        self._extensions: dict[_Queue, ExtensionWriter] = {}
-        self._touched: set[str] = set()
         self._dispatched_bytes = 0
         self.last_store_timestamp_ms = 0
         self.last_physical_offset = 0
+
+    @property
+    def index_timestamp_ms(self) -> int | None:
+        """Last store time in the latest index file that became full; None before."""
+        return self._derived.index.full_timestamp_ms if self._derived.index is not None else None
 
     def dispatch(self, physical_offset: int, block: bytes) -> None:
         """Dispatch a run of whole records that lies at a physical offset.
@@ -77,103 +65,57 @@ class Dispatcher:
             RmqtoolError: the block is not a run of good records.
         """
         self._dispatched_bytes += len(block)
-        make_reader = reader_for(
-            self._dispatched_bytes, None if self._dispatched_bytes >= COMPILED_FROM_BYTES else False
-        )
+        is_much = self._dispatched_bytes >= COMPILED_FROM_BYTES
+        reader = reader_for(self._dispatched_bytes, None if is_much else False)()
         piece = Piece(BytesSource("block", block), 0, len(block), physical_offset)
-        walk = Walk(piece, make_reader(), self._config.delays_ms, block_size=len(block))
+        walk = Walk(piece, reader, self._config.delays_ms, block_size=len(block))
         texts = RecordBytes(np.frombuffer(block, np.uint8), physical_offset)
         covered = 0
         for batch in walk.batches():
             rows = message_rows(batch.as_array())
-            covered += int(rows["size"].sum())
-            self._dispatch_rows(rows, batch.topics, texts)
+            if rows.size:
+                covered += int(rows["size"].sum())
+                self._derived.put(rows, batch.topics, texts)
+                self.last_store_timestamp_ms = int(rows["store_timestamp_ms"][-1])
+                self.last_physical_offset = int(rows["physical_offset"][-1])
         if covered != len(block):
-            raise RmqtoolError(
-                f"a block at {physical_offset} holds more than good records: nothing behind them was dispatched"
-            )
+            raise RmqtoolError(f"a block at {physical_offset} holds more than good records: it was dispatched in part")
 
     def next_queue_offset(self, topic: str, queue_id: int) -> int:
         """The next queue offset of a queue as its files say."""
-        if self._existing is None:
+        if self._existing is None or not self._is_there(topic, queue_id):
             return 0
-        name = (topic, queue_id)
-        if name in self._existing.store.queues or name in self._existing.store.batch_queues:
-            return self._existing.queue(topic, queue_id).max_queue_offset
-        return 0
+        return self._existing.queue(topic, queue_id).max_queue_offset
 
     def sync(self) -> None:
         """Return once everything that was dispatched is on the disk."""
-        if self.index is not None:
-            self.index.flush()
-            self._touch(self.index.current.path if self.index.current else None)
-            self._touched.update(self.index.full_paths)
-            self.index.full_paths.clear()
-        for path in sorted(self._touched):
-            self._sink.sync(path)
-        self._touched.clear()
+        self._derived.sync()
 
     def finish(self, *, clean: bool) -> None:
         """Leave queues and index as a broker does that ends cleanly, or is killed."""
-        if self.index is not None:
-            self.index.finish(clean=clean)
-            self._touch(self.index.current.path if self.index.current else None)
+        self._derived.finish(clean=clean)
 
-    def _dispatch_rows(self, rows: Rows, topics: list[bytes], texts: RecordBytes) -> None:
-        if not rows.size:
-            return
-        for entries in queue_entries(rows, topics, texts, self._settings):
-            self._put(entries)
-        if self.index is not None:
-            self.index.put(index_entries(rows, topics, texts, self._settings.rules))
-        self.last_store_timestamp_ms = int(rows["store_timestamp_ms"][-1])
-        self.last_physical_offset = int(rows["physical_offset"][-1])
-
-    def _put(self, entries: QueueEntries) -> None:
-        name = (os.fsdecode(entries.topic), entries.queue_id)
-        if entries.is_batch:
-            batch_writer = self._batch_queues.get(name) or self._open_batch_queue(name)
-            batch_writer.put(entries)
-            self._touch(batch_writer.last_path)
-            return
-        writer = self._queues.get(name) or self._open_queue(name)
-        tags_codes = None
-        if self._config.extension:
-            extension = self._extensions.get(name) or self._open_extension(name)
-            tags_codes = extension.put(entries.tags_codes, entries.store_timestamps_ms)
-            self._touch(extension.last_path)
-        writer.put(entries, tags_codes)
-        self._touch(writer.last_path)
-
-    def _touch(self, path: str | None) -> None:
-        if path is not None:
-            self._touched.add(path)
-
-    def _open_queue(self, name: _Queue) -> QueueWriter:
-        end = self._existing_end(name)
-        directory = f"{CONSUMEQUEUE}/{name[0]}/{name[1]}"
-        writer = QueueWriter(self._sink, directory, self._config.consumequeue_file_size, self._settings.rules, end)
-        return self._queues.setdefault(name, writer)
-
-    def _open_batch_queue(self, name: _Queue) -> BatchQueueWriter:
-        end = self._existing_end(name)
-        directory = f"{BATCH_CONSUMEQUEUE}/{name[0]}/{name[1]}"
-        file_size = self._config.batch_file_size // BATCH_UNIT_SIZE * BATCH_UNIT_SIZE
-        return self._batch_queues.setdefault(name, BatchQueueWriter(self._sink, directory, file_size, end))
-
-    def _open_extension(self, name: _Queue) -> ExtensionWriter:
-        end: ExtensionEnd | None = None
-        if self._existing is not None and name in self._existing.store.extensions:
-            end = self._existing.extension_end(*name)
-        directory = f"{EXTENSION}/{name[0]}/{name[1]}"
-        return self._extensions.setdefault(
-            name, ExtensionWriter(self._sink, directory, self._config.extension_file_size, end)
-        )
-
-    def _existing_end(self, name: _Queue) -> QueueEnd | None:
-        if self._existing is None:
-            return None
+    def _is_there(self, topic: str, queue_id: int) -> bool:
+        assert self._existing is not None
         store = self._existing.store
-        if name not in store.queues and name not in store.batch_queues:
-            return None
-        return queue_end(self._existing.queue(*name).loaded, self._settings.rules)
+        return (topic, queue_id) in store.queues or (topic, queue_id) in store.batch_queues
+
+    def _ends(self, topic: str, queue_id: int, _is_batch: bool) -> QueueEnds:
+        if self._existing is None or not self._is_there(topic, queue_id):
+            return QueueEnds(QueueEnd())
+        end = queue_end(self._existing.queue(topic, queue_id).loaded, self._rules)
+        return QueueEnds(end, self._extension_end(topic, queue_id))
+
+    def _extension_end(self, topic: str, queue_id: int) -> ExtensionEnd:
+        """Behind the unit that the queue's last unit refers to (`ConsumeQueueExt#truncateByMaxAddress`)."""
+        assert self._existing is not None
+        found = self._existing.store.extensions.get((topic, queue_id))
+        if found is None:
+            return ExtensionEnd()
+        queue = self._existing.queue(topic, queue_id)
+        last = found.segments[-1]
+        for queue_offset in range(queue.max_queue_offset - 1, queue.min_queue_offset - 1, -1):
+            unit = queue.unit_at(queue_offset)
+            if unit is not None and unit.extension is not None and is_extension_address(unit.stored_tags_code):
+                return ExtensionEnd(last.start, extension_position(unit.stored_tags_code) + unit.extension.size)
+        raise RefusedError(f"{last.path}: no unit of the queue leads here; the store must be recovered first")

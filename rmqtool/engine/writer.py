@@ -168,12 +168,11 @@ class StoreWriter:
     def _note_times(self) -> None:
         found = self._checkpoint
         dispatcher = self._dispatcher
-        index = dispatcher.index
         offset = dispatcher.last_physical_offset or found.consumequeue_physical_offset
         self._checkpoint = Checkpoint(
             commitlog_timestamp_ms=self._last_store_timestamp_ms or found.commitlog_timestamp_ms,
             consumequeue_timestamp_ms=dispatcher.last_store_timestamp_ms or found.consumequeue_timestamp_ms,
-            index_timestamp_ms=(index.full_timestamp_ms if index else None) or found.index_timestamp_ms,
+            index_timestamp_ms=dispatcher.index_timestamp_ms or found.index_timestamp_ms,
             master_flushed_offset=found.master_flushed_offset,
             confirm_physical_offset=found.confirm_physical_offset,
             consumequeue_physical_offset=offset
