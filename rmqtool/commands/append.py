@@ -87,8 +87,8 @@ def append(
     queue_id: Annotated[int, typer.Option(metavar="N", help="Queue.")] = 0,
     body: Annotated[str | None, typer.Option(metavar="TEXT", help="Body, as UTF-8.")] = None,
     body_file: Annotated[Path | None, typer.Option(metavar="F", help="Body, from a file.")] = None,
-    tags: Annotated[str | None, typer.Option(metavar="TAG", help="The tag.")] = None,
-    keys: Annotated[str | None, typer.Option(metavar="KEYS", help="Keys, separated by spaces.")] = None,
+    tags: Annotated[str | None, typer.Option("--tags", metavar="TAG", help="The tag.")] = None,
+    keys: Annotated[str | None, typer.Option("--keys", metavar="KEYS", help="Keys, separated by spaces.")] = None,
     properties: Annotated[
         list[str] | None, typer.Option("--property", metavar="K=V", help="A further property; repeatable.")
     ] = None,

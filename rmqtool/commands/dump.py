@@ -55,7 +55,7 @@ def dump(
     from_time: _From = None,
     to_time: _Until = None,
     key: Annotated[str | None, typer.Option(metavar="K", help="One of the keys, or the unique key.")] = None,
-    tag: Annotated[str | None, typer.Option(metavar="TAG", help="The tag.")] = None,
+    tag: Annotated[str | None, typer.Option("--tag", metavar="TAG", help="The tag.")] = None,
     message_id: Annotated[str | None, typer.Option(metavar="ID", help="Offset message id, or unique key.")] = None,
     limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="Rows at most.")] = None,
     reverse: Annotated[bool, typer.Option("--reverse", help="Newest first.")] = False,

@@ -84,7 +84,8 @@ def get(
     from_time: Annotated[str | None, typer.Option(metavar="TIME", help="Of a key: not stored before.")] = None,
     to_time: Annotated[str | None, typer.Option(metavar="TIME", help="Of a key: not stored after.")] = None,
     time: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Pull from the queue offset of this time on (ms or ISO 8601).")
+        str | None,
+        typer.Option("--time", metavar="TIME", help="Pull from the queue offset of this time on (ms or ISO 8601)."),
     ] = None,
     boundary: Annotated[
         Boundary, typer.Option(case_sensitive=False, help="Of a time that several messages have, or none.")

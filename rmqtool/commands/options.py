@@ -13,7 +13,6 @@ from typing import Annotated, Final
 import typer
 
 from rmqtool.commands.messages import Messages
-from rmqtool.engine.version_evidence import infer_version
 from rmqtool.engine.versions import NEWEST, BrokerRules, rules_for
 from rmqtool.errors import NotAStoreError, RmqtoolError, UsageError
 from rmqtool.report.bodies import BodyForm
@@ -104,6 +103,8 @@ def open_store(
     store = survey_store(path, commitlog, index_slots, conf)
     if rules is not None:
         return OpenedStore(store, rules, None, (), "chosen with --broker-version", conf)
+    from rmqtool.engine.version_evidence import infer_version
+
     guess = infer_version(store)
     if guess.version is not None:
         return OpenedStore(store, rules_for(guess.version), guess.version, guess.evidence, "inferred", conf)
