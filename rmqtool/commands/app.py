@@ -27,6 +27,10 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "info": ("rmqtool.commands.info:info", "One screen: what a store holds, how it stopped, what to do next."),
     "dump": ("rmqtool.commands.dump:dump", "Records of a store, a directory or a single file of any kind."),
     "get": ("rmqtool.commands.get:get", "Messages as the broker finds them: by offset, id, key or time."),
+    "verify": (
+        "rmqtool.commands.verify:verify",
+        "Every check of a store: the log, its queues and index against each other, and the small files.",
+    ),
     "append": (
         "rmqtool.commands.append:append",
         "Test messages through the full writer, into a store that no broker uses.",

@@ -1,0 +1,199 @@
+"""`rmqtool verify`: every check, every finding. What is wrong is decided in `verify`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+import rmqtool
+from rmqtool.commands.messages import Messages, messages_of
+from rmqtool.commands.options import (
+    BrokerConfOption,
+    BrokerVersionOption,
+    CommitlogOption,
+    FormatOption,
+    IndexSlotsOption,
+    OpenedStore,
+    OutputFormat,
+    StorePath,
+    open_store,
+)
+from rmqtool.commands.screen import screen
+from rmqtool.errors import UsageError, WriteError
+from rmqtool.report.findings_screen import findings_lines
+from rmqtool.report.junit import junit_text
+from rmqtool.report.progress import ByteProgress
+from rmqtool.report.sarif import sarif_text
+from rmqtool.report.writers import json_text, row_writer
+from rmqtool.store.lock import lock_report
+from rmqtool.store.source import reason
+from rmqtool.verify.catalog import CATALOG
+from rmqtool.verify.finding import Finding
+from rmqtool.verify.run import verify_store
+from rmqtool.verify.scope import Depth, Options
+from rmqtool.verify.summary import Summary
+
+EXIT_FOUND: Final = 3
+EXIT_UNREADABLE: Final = 4
+UNREADABLE: Final = "commitlog.unreadable-range"
+FIELDS: Final = (
+    "type", "id", "severity", "file", "file_position", "physical_offset", "length", "topic", "queue_id",
+    "queue_offset", "count", "message", "expected", "found", "candidate", "repair", "upstream",
+)  # fmt: skip
+_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def verify(
+    context: typer.Context,
+    store: StorePath,
+    depth: Annotated[Depth, typer.Option("--depth", help="How deep to look.")] = Depth.FULL,
+    max_duration: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Begin no part of the log after this long: 90s, 20m, 2h.")
+    ] = None,
+    state: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Remembers what was checked, for the next run; not in the store."),
+    ] = None,
+    part: Annotated[str | None, typer.Option("--slice", metavar="N/T", help="Every T-th part of the log.")] = None,
+    sample: Annotated[
+        float,
+        typer.Option(metavar="PART", min=0.0, max=1.0, help="This part of the log, spread evenly (0.1: a tenth)."),
+    ] = 1.0,
+    threads: Annotated[
+        int | None, typer.Option(metavar="N", min=1, max=256, help="Threads; one a core if left out.")
+    ] = None,
+    junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a JUnit report.")] = None,
+    sarif: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a SARIF log.")] = None,
+    commitlog: CommitlogOption = None,
+    index_slots: IndexSlotsOption = None,
+    broker_conf: BrokerConfOption = None,
+    broker_version: BrokerVersionOption = None,
+    output: FormatOption = OutputFormat.TABLE,
+) -> None:
+    """Every check of a store: the log, its queues and index against each other, and the small files.
+
+    The store is not changed. The exit code is 3 where something needs attention, 4 where parts cannot be read.
+
+    Example: rmqtool verify /home/rocketmq/store --max-duration 20m --state /tmp/verify.state
+    """
+    messages = messages_of(context)
+    opened = open_store(store, commitlog, index_slots, broker_conf, broker_version)
+    opened.tell(messages)
+    number, count = _slice(part)
+    options = Options(
+        depth=depth,
+        threads=threads or os.cpu_count() or 1,
+        slice_number=number,
+        slice_count=count,
+        sample=sample,
+        duration_max_s=_duration(max_duration),
+        state_file=state,
+        broker_runs=lock_report(store).is_in_use,
+    )
+    run = _Run(opened, store, output, messages)
+    summary = run.verify(options)
+    run.report(summary, junit, sarif)
+    for problem in opened.store.problems:
+        messages.error(problem)
+    if opened.store.problems or summary.findings[UNREADABLE]:
+        raise typer.Exit(EXIT_UNREADABLE)
+    if summary.needs_attention:
+        raise typer.Exit(EXIT_FOUND)
+
+
+class _Run:
+    """One run: findings go out as they come where lines are asked for, else at the end."""
+
+    def __init__(self, opened: OpenedStore, path: Path, output: OutputFormat, messages: Messages) -> None:
+        self._opened = opened
+        self._path = path
+        self._output = output
+        self._messages = messages
+        self._rows: list[dict[str, Any]] = []
+        self._screen = screen()
+        self._writer = (
+            row_writer(output.value, sys.stdout, FIELDS) if output in (OutputFormat.JSONL, OutputFormat.CSV) else None
+        )
+
+    def verify(self, options: Options) -> Summary:
+        with ByteProgress("verify", quiet=self._messages.quiet) as progress:
+            return verify_store(self._opened.store, self._opened.rules, options, self._take, progress.show)
+
+    def report(self, summary: Summary, junit: Path | None, sarif: Path | None) -> None:
+        rows = sorted(self._rows, key=lambda row: (row["file"], row["file_position"] or -1))
+        said = summary.as_json()
+        if junit is not None:
+            files = [entry.path for found in self._opened.store.files.values() for entry in found]
+            _write(junit, junit_text(str(self._path), rows, files))
+        if sarif is not None:
+            rules = ((entry.id, entry.severity.value, entry.meaning) for entry in CATALOG)
+            _write(sarif, sarif_text(rmqtool.__version__, rules, rows))
+        if self._output is OutputFormat.JSONL:
+            sys.stdout.write(json_text({"type": "summary", **said}) + "\n")
+        elif self._output is OutputFormat.JSON:
+            sys.stdout.write(json_text({"findings": rows, "summary": said}, indent=2) + "\n")
+        elif self._output is OutputFormat.TABLE:
+            lines = findings_lines(
+                rows,
+                said,
+                _commands(rows),
+                self._screen.width,
+                colour=self._screen.colour,
+                all_rows=self._messages.verbose,
+            )
+            sys.stdout.writelines(f"{line}\n" for line in lines)
+        if self._writer is not None:
+            self._writer.close()
+
+    def _take(self, found: Finding) -> None:
+        row = {"type": "finding", **found.as_json()}
+        row["repair"] = repair_command(found.repair, self._path)
+        if self._writer is not None:
+            self._writer.write(row)
+            sys.stdout.flush()
+        self._rows.append(row)
+
+
+def repair_command(repair: str | None, store: Path) -> str | None:
+    """The command line that mends a finding; None where there is none."""
+    from rmqtool.commands.app import COMMANDS  # the list knows this module by name
+
+    if repair is None or repair.split()[0] not in COMMANDS:
+        return None
+    return f"rmqtool {repair} {store}"
+
+
+def _commands(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """What to run, each once, for errors first."""
+    ranked = sorted(rows, key=lambda row: ("error", "warning", "note").index(row["severity"]))
+    yield from dict.fromkeys(row["repair"] for row in ranked if row["repair"] is not None)
+
+
+def _slice(text: str | None) -> tuple[int, int]:
+    if text is None:
+        return 1, 1
+    number, _, count = text.partition("/")
+    if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+        raise UsageError(f"--slice: {text!r} is not N/T with N from 1 to T, like 2/7")
+    return int(number), int(count)
+
+
+def _duration(text: str | None) -> float | None:
+    if text is None:
+        return None
+    amount, unit = (text[:-1], text[-1]) if text[-1:] in _SECONDS else (text, "s")
+    if not amount.isdecimal():
+        raise UsageError(f"--max-duration: {text!r} is no duration like 90s, 20m or 2h")
+    return float(int(amount) * _SECONDS[unit])
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, "utf-8", errors="backslashreplace")
+    except OSError as error:
+        raise WriteError(f"{path}: {reason(error)}") from error

@@ -1,0 +1,49 @@
+"""Findings as SARIF 2.1.0, which code hosts and editors show; bytes of a store are byte regions of its files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import quote
+
+SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
+_LEVELS: Final = {"error": "error", "warning": "warning", "note": "note"}
+
+
+def sarif_text(version: str, rules: Iterable[tuple[str, str, str]], findings: Sequence[Mapping[str, Any]]) -> str:
+    """The log.
+
+    Args:
+        version: of this program.
+        rules: (id, severity, meaning) of every kind of finding.
+        findings: objects as `verify --format json` writes them.
+    """
+    driver = {
+        "name": "rmqtool",
+        "version": version,
+        "rules": [
+            {"id": name, "shortDescription": {"text": meaning}, "defaultConfiguration": {"level": _LEVELS[severity]}}
+            for name, severity, meaning in rules
+        ],
+    }
+    run = {
+        "tool": {"driver": driver},
+        "results": [_result(found) for found in findings],
+        "columnKind": "utf16CodeUnits",
+    }
+    return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=1, ensure_ascii=True) + "\n"
+
+
+def _result(found: Mapping[str, Any]) -> dict[str, Any]:
+    place: dict[str, Any] = {"artifactLocation": {"uri": quote(str(found["file"]), errors="surrogateescape")}}
+    if found["file_position"] is not None and found["file_position"] >= 0:
+        place["region"] = {"byteOffset": found["file_position"], "byteLength": max(0, found["length"] or 0)}
+    kept = ("physical_offset", "topic", "queue_id", "queue_offset", "repair", "upstream")
+    return {
+        "ruleId": found["id"],
+        "level": _LEVELS[found["severity"]],
+        "message": {"text": str(found["message"])},
+        "locations": [{"physicalLocation": place}],
+        "properties": {name: found[name] for name in kept if found[name] is not None},
+    }
