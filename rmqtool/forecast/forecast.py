@@ -29,10 +29,15 @@ def forecast_store(store: Store, rules: BrokerRules, options: ForecastOptions | 
     options = options or ForecastOptions()
     with Simulation(store, rules, options) as simulation:
         simulation.run()
-        return _forecast(simulation)
+        return forecast_of(simulation)
 
 
-def _forecast(simulation: Simulation) -> Forecast:
+def forecast_of(simulation: Simulation) -> Forecast:
+    """What a simulation that has run says.
+
+    Raises:
+        UnreadableError: a file that is needed to count what is lost cannot be read.
+    """
     removed = simulation.overlay.unlinked()
     scanned = simulation.scanned
     found = Forecast(
@@ -101,7 +106,6 @@ def _queues(simulation: Simulation, toll: Toll) -> tuple[QueueForecast, ...]:
             minimum, maximum = queue.min_queue_offset, queue.max_queue_offset
         else:
             minimum, maximum = state.minimum // state.unit_size, state.end // state.unit_size
-        found.append(
-            QueueForecast(*name, minimum, maximum, following, following < known, last_physical_offset=state.physical_end)
-        )
+        repeat = following < known
+        found.append(QueueForecast(*name, minimum, maximum, following, repeat, state.physical_end))
     return tuple(found)

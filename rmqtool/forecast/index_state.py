@@ -17,13 +17,13 @@ from rmqtool.engine.dispatch import Rows
 from rmqtool.engine.index_keys import index_entries
 from rmqtool.engine.index_writer import DIRECTORY, IndexWriter, OpenIndexFile, read_index_file
 from rmqtool.engine.open_files import OpenFiles
-from rmqtool.engine.query import IndexFile, IndexHeader
+from rmqtool.engine.query import IndexFile
 from rmqtool.engine.versions import BrokerRules
 from rmqtool.forecast.log_scan import Records
 from rmqtool.forecast.options import DEFAULT_ENTRY_COUNT, DEFAULT_SLOT_COUNT, ForecastOptions
 from rmqtool.forecast.overlay import Overlay
 from rmqtool.formats import system_flag
-from rmqtool.formats.index import file_size
+from rmqtool.formats.index import ENTRY, ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE, entry_position, file_size
 from rmqtool.store.directory import Store
 from rmqtool.store.view import Entry
 
@@ -58,7 +58,8 @@ class Ranges:
             return np.zeros(physical_offsets.size, np.bool_)
         at = np.searchsorted(np.array(self._starts, np.int64), physical_offsets, side="right") - 1
         ends = np.array(self._ends, np.int64)[at.clip(min=0)]
-        return (at >= 0) & (physical_offsets <= ends)
+        found: NDArray[np.bool_] = (at >= 0) & (physical_offsets <= ends)
+        return found
 
 
 class IndexState:
@@ -83,6 +84,7 @@ class IndexState:
         self.covered = Ranges()
         self.duplicate_entries = 0
         self._before = Ranges()
+        self._split: dict[int, int] = {}
         self._writer: IndexWriter | None = None
 
     def load(self, files: OpenFiles, *, crashed: bool, index_timestamp_ms: int) -> None:
@@ -94,7 +96,8 @@ class IndexState:
         for entry in self._overlay.list(DIRECTORY):
             if not entry.is_file or not _is_number(entry.name):
                 continue
-            header = IndexFile(entry.path, self.slot_count, files).header
+            file = IndexFile(entry.path, self.slot_count, files)
+            header = file.header
             if crashed and header.end_timestamp_ms > index_timestamp_ms:
                 self._overlay.remove(entry.path)
                 self.dropped.append(entry.path)
@@ -102,7 +105,7 @@ class IndexState:
             # Mapping a file makes it as long as it should be.
             self._overlay.create(entry.path, file_size(self.slot_count, self._entry_count))
             self.kept.append(entry)
-            self._cover(header)
+            self._cover(entry, file, files)
 
     def put(self, records: Records) -> None:
         """Enter records, by the rules of the broker's put.
@@ -114,12 +117,14 @@ class IndexState:
         if not self._enabled:
             return
         entries = index_entries(records.rows, records.topics, records.texts, self._rules)
+        if records.own_offset is not None:
+            entries = entries._replace(physical_offsets=np.full_like(entries.physical_offsets, records.own_offset))
         writer = self._open_writer()
         end = writer.current.header.end_physical_offset if writer.current is not None else 0
         fresh = entries.physical_offsets[entries.physical_offsets >= end]
-        self.duplicate_entries += int(self._before.contain(fresh).sum())
+        self.duplicate_entries += self._known_before(fresh)
         writer.put(entries)
-        if fresh.size:
+        if fresh.size and records.own_offset is None:
             last = records.rows[-1]
             self.covered.add(int(fresh[0]), int(last["physical_offset"]) + int(last["size"]) - 1)
 
@@ -137,17 +142,39 @@ class IndexState:
         return tuple(entry for entry in self._overlay.list(DIRECTORY) if entry.is_file and _is_number(entry.name))
 
     def without_entry(self, rows: Rows) -> int:
-        """How many messages have a key and are not in the index."""
+        """How many messages have a key or unique key and are not in the index."""
         keyed = (rows["unique_key_length"] > 0) | (rows["keys_length"] > 0)
-        if self._rules.index_tags:
-            keyed |= rows["tags_length"] > 0
         keyed &= (rows["sys_flag"] & system_flag.TRANSACTION_MASK) != system_flag.TRANSACTION_ROLLBACK
         return int((keyed & ~self.covered.contain(rows["physical_offset"])).sum())
 
-    def _cover(self, header: IndexHeader) -> None:
-        if header.next_entry_number > 1 and header.begin_physical_offset <= header.end_physical_offset:
-            self.covered.add(header.begin_physical_offset, header.end_physical_offset)
-            self._before.add(header.begin_physical_offset, header.end_physical_offset)
+    def _cover(self, entry: Entry, file: IndexFile, files: OpenFiles) -> None:
+        """Note the records that a kept file knows."""
+        header = file.header
+        if header.next_entry_number <= 1 or header.begin_physical_offset > header.end_physical_offset:
+            return
+        if entry.size < entry_position(header.next_entry_number, self.slot_count):
+            # Cut short: its end reads as zeros, and chains that begin there lead nowhere.
+            for physical_offset in reachable_records(files, entry, self.slot_count).tolist():
+                self.covered.add(physical_offset, physical_offset)
+            return
+        self.covered.add(header.begin_physical_offset, header.end_physical_offset)
+        self._before.add(header.begin_physical_offset, header.end_physical_offset)
+        # A file may end in the middle of a record's keys, whose other entries are in the next one.
+        entries = self._split.pop(header.begin_physical_offset, 0)
+        if header.begin_physical_offset != header.end_physical_offset:
+            entries = 0
+        number = header.next_entry_number - 1
+        while number > 0 and file.entry(number)[1] == header.end_physical_offset:
+            number -= 1
+        self._split[header.end_physical_offset] = entries + header.next_entry_number - 1 - number
+
+    def _known_before(self, physical_offsets: NDArray[np.int64]) -> int:
+        """How many of the entries, given by their records, a kept file has already."""
+        known = physical_offsets[self._before.contain(physical_offsets)]
+        count = int(known.size)
+        for physical_offset, entries in self._split.items():
+            count -= max(0, int((known == physical_offset).sum()) - entries)
+        return count
 
     def _open_writer(self) -> IndexWriter:
         if self._writer is None:
@@ -164,6 +191,26 @@ class IndexState:
                 self._overlay, self.slot_count, self._entry_count, self._rules, clock_ms, current
             )
         return self._writer
+
+
+def reachable_records(files: OpenFiles, entry: Entry, slot_count: int) -> NDArray[np.int64]:
+    """Physical offsets of the records to which the chains of a file lead that is too short.
+
+    Raises:
+        UnreadableError: the file cannot be read.
+    """
+    first = entry_position(0, slot_count)
+    raw = files.read(entry.path, HEADER_SIZE, SLOT_SIZE * slot_count)
+    slots = np.frombuffer(raw[: len(raw) // SLOT_SIZE * SLOT_SIZE], ">i4")
+    raw = files.read(entry.path, first, max(0, entry.size - first))
+    entries = np.frombuffer(raw[: len(raw) // ENTRY_SIZE * ENTRY_SIZE], ENTRY.dtype)
+    reached = np.zeros(entries.size, np.bool_)
+    numbers = slots.astype(np.int64)
+    while (numbers := np.unique(numbers[(numbers > 0) & (numbers < entries.size)])).size:
+        numbers = numbers[~reached[numbers]]
+        reached[numbers] = True
+        numbers = entries["previous_entry"][numbers].astype(np.int64)
+    return np.unique(entries["physical_offset"][reached]).astype(np.int64)
 
 
 def _clock_behind(name: str) -> Callable[[], int]:

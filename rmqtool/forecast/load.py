@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rmqtool.engine.versions import BrokerRules, SizeMismatch
+from rmqtool.engine.algorithms import SizeMismatch
+from rmqtool.engine.versions import BrokerRules
 from rmqtool.forecast.overlay import Overlay
 from rmqtool.store.directory import Segment
 from rmqtool.store.view import Entry
@@ -38,9 +39,7 @@ class LoadedQueue:
     segments: tuple[Segment, ...]
 
 
-def load_files(
-    overlay: Overlay, directories: Sequence[str], file_size: int, rules: BrokerRules
-) -> tuple[Segment, ...]:
+def load_files(overlay: Overlay, directories: Sequence[str], file_size: int, rules: BrokerRules) -> tuple[Segment, ...]:
     """The files of one stream, in the order of their names.
 
     Args:
@@ -94,7 +93,7 @@ def load_queues(
                 if queue_id is None:
                     continue
                 if rules.batch_queues and (topic.name in batch_topics) != is_batch:
-                    raise LoadFailure(f"{queue.path}: the topic's attribute {'queue.type'!r} says another kind of queue")
+                    raise LoadFailure(f"{queue.path}: another kind of queue than the topic's queue.type says")
                 segments = load_files(overlay, (queue.path,), size, rules)
                 found.append(LoadedQueue(topic.name, queue_id, queue.path, is_batch, segments))
     return found

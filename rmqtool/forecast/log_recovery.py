@@ -124,7 +124,7 @@ class LogState:
         """Records that dispatch reads from a physical offset on once the broker runs.
 
         Checksums do not count here, and what is no record is passed over to the file's end. The value is where it
-        stays for ever, since the file that should hold what follows is missing; else None.
+        stays for ever: the file that should hold what follows is missing, or a slave meets what is no record.
 
         Raises:
             LoadFailure: the broker runs out of memory over a record.
@@ -139,6 +139,8 @@ class LogState:
             end = yield from self._file(scan, segment, begin - segment.start)
             if not end.is_blank and end.size > 0:
                 begin = segment.start + end.position + end.size
+            elif not end.is_blank and self._options.is_slave and segment.start + end.position < self.end:
+                return segment.start + end.position
             else:
                 begin = segment.end
         return None

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rmqtool.engine.dispatch import RecordBytes, Rows, batch_bytes
 from rmqtool.forecast.record_check import Checked, RecordCheck
@@ -26,11 +27,15 @@ _HOST_BITS: Final = system_flag.BORN_HOST_V6 | system_flag.STORE_HOST_V6
 
 
 class Records(NamedTuple):
-    """Good records one behind the other, with what dispatch needs of them."""
+    """Good records one behind the other, with what dispatch needs of them.
+
+    `own_offset` is there where a single record says that it lies elsewhere than it does: dispatch believes it.
+    """
 
     rows: Rows
     topics: list[bytes]
     texts: RecordBytes
+    own_offset: int | None = None
 
 
 @dataclass(frozen=True)
@@ -105,9 +110,9 @@ class FileScan:
         verdict = None if _is_untouched(walk, position) else found.verdict
         return FileEnd(position, is_blank=False, size=found.size, verdict=verdict), position
 
-    def _doubtful(self, rows: Rows) -> Rows:
+    def _doubtful(self, rows: Rows) -> NDArray[np.bool_]:
         """The rows at which the broker may see something else than a good record."""
-        doubtful = (rows["verdict"] != Verdict.GOOD) | (rows["magic"] == commitlog.MAGIC_BLANK)
+        doubtful: NDArray[np.bool_] = (rows["verdict"] != Verdict.GOOD) | (rows["magic"] == commitlog.MAGIC_BLANK)
         rules = self.checker.rules
         if not rules.reads_v2:
             doubtful |= rows["magic"] == commitlog.MAGIC_V2
@@ -125,7 +130,8 @@ def _records(batch: Batch, rows: Rows) -> Records:
 def _single(batch: Batch, found: Checked) -> Records:
     assert found.row is not None
     row = found.row._replace(verdict=Verdict.GOOD)
-    return Records(np.array([row], row_dtype()), batch.topics, batch_bytes(batch))
+    own_offset = row.own_offset if row.own_offset != row.physical_offset else None
+    return Records(np.array([row], row_dtype()), batch.topics, batch_bytes(batch), own_offset)
 
 
 def _is_untouched(walk: Walk, position: int) -> bool:

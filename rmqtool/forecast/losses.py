@@ -1,15 +1,16 @@
 """What a start costs: messages that are intact in the log now and are not served afterwards, and damage that stays.
 
 The log is scanned as the judge sees it, behind damage too. A message counts as served if a unit of its queue, between
-minimum and maximum, points to it with its size, and its bytes lie inside the log (`DefaultMessageStore#getMessage`).
+minimum and maximum, points to it with room for it, and its bytes lie inside the log (`DefaultMessageStore#getMessage`).
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,11 +28,33 @@ from rmqtool.store.directory import Segment
 from rmqtool.store.view import StoreView
 
 BLOCK_UNITS: Final = 100_000
-SPARSE_FACTOR: Final = 8
+MISSED_MAX: Final = 2_000_000
+"""Records that are looked for elsewhere than at their place together."""
 _SERVED_AS_IT_IS: Final = frozenset(set(FINDING_IDS) - {Verdict.STALE})
 
 Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+
+
+class Places(NamedTuple):
+    """Records, one number each in every array; `limits` are where the readable part of their files ends."""
+
+    physical_offsets: Int64s
+    sizes: Int64s
+    limits: Int64s
+    message_counts: Int64s
+
+    def fit(self, numbers: NDArray[np.intp], units: NDArray[np.void]) -> Bools:
+        """Whether each unit holds the record of that number whole, and can be read itself."""
+        sizes = units["record_size"].astype(np.int64)
+        fitting: Bools = (sizes >= self.sizes[numbers]) & (
+            self.physical_offsets[numbers] + sizes <= self.limits[numbers]
+        )
+        return fitting
+
+    def some(self, chosen: NDArray[np.intp] | Bools) -> Places:
+        """A part of the records."""
+        return Places(*(column[chosen] for column in self))
 
 
 class ServedUnits:
@@ -45,7 +68,7 @@ class ServedUnits:
         self._minimum = 0 if state.is_batch else state.minimum
         self._span: tuple[int, int] | None = None
 
-    def has_at(self, queue_offsets: Int64s, physical_offsets: Int64s, sizes: Int64s) -> Bools:
+    def has_at(self, queue_offsets: Int64s, records: Places) -> Bools:
         """For each record whether the unit at its own queue offset points to it.
 
         Raises:
@@ -55,29 +78,31 @@ class ServedUnits:
         found = np.zeros(positions.size, np.bool_)
         inside = np.flatnonzero((queue_offsets >= 0) & (positions >= self._minimum) & (positions < self._loaded.end))
         for segment in self._loaded.segments:
-            part = inside[(positions[inside] >= segment.start) & (positions[inside] < segment.start + self._loaded.file_size)]
+            at = positions[inside] - segment.start
+            part = inside[(at >= 0) & (at < self._loaded.file_size)]
             if part.size:
                 at = positions[part] - segment.start
                 units = self._units(segment, int(at.min()), int(at.max()) + self._unit_size)
                 numbers = (at - at.min()) // self._unit_size
                 known = numbers < units.size
                 part, units = part[known], units[numbers[known]]
-                found[part] = (units["physical_offset"] == physical_offsets[part]) & (
-                    units["record_size"] == sizes[part]
-                )
+                found[part] = (units["physical_offset"] == records.physical_offsets[part]) & records.fit(part, units)
         return found
 
-    def has_anywhere(self, physical_offsets: Int64s, sizes: Int64s) -> Bools:
+    def has_anywhere(self, records: Places) -> Bools:
         """For each record whether any unit points to it; reads the queue, so it is asked for misplaced ones only.
 
         Raises:
             UnreadableError: a queue file cannot be read.
         """
-        found = np.zeros(physical_offsets.size, np.bool_)
-        if self._span is not None and (physical_offsets.min() > self._span[1] or physical_offsets.max() < self._span[0]):
-            return found
-        order = np.argsort(physical_offsets, kind="stable")
-        wanted, low, high = physical_offsets[order], (1 << 63) - 1, -1
+        wanted_in_order = records.physical_offsets
+        found = np.zeros(wanted_in_order.size, np.bool_)
+        if self._span is not None:
+            lowest, highest = self._span
+            if wanted_in_order.min() > highest or wanted_in_order.max() < lowest:
+                return found
+        order = np.argsort(wanted_in_order, kind="stable")
+        wanted, low, high = wanted_in_order[order], (1 << 63) - 1, -1
         for segment in self._loaded.segments:
             start, end = max(0, self._minimum - segment.start), self._loaded.length(segment)
             for position in range(start, end, BLOCK_UNITS * self._unit_size):
@@ -87,7 +112,7 @@ class ServedUnits:
                     continue
                 low, high = min(low, int(begins.min())), max(high, int(begins.max()))
                 at = np.searchsorted(wanted, begins).clip(max=wanted.size - 1)
-                hits = (wanted[at] == begins) & (sizes[order][at] == units["record_size"])
+                hits = np.flatnonzero((wanted[at] == begins) & records.fit(order[at], units))
                 found[order[at[hits]]] = True
         self._span = (low, high)
         return found
@@ -135,6 +160,8 @@ class LossCount:
         self._kept = {segment.path for segment in kept}
         self._log_end = log_end
         self._damage_max = damage_max
+        self._missed: defaultdict[tuple[str, int], list[Places]] = defaultdict(list)
+        self._missed_count = 0
         self.toll = Toll()
 
     def count(self, view: StoreView, segments: Sequence[Segment], options: ScanOptions) -> None:
@@ -143,24 +170,27 @@ class LossCount:
         Raises:
             UnreadableError: a file may not be opened.
         """
-        plan = plan_log([LogFile(lambda path=segment.path: view.open(path), segment.start) for segment in segments])  # type: ignore[misc]
-        paths = {segment.start: segment.path for segment in segments}
+        plan = plan_log([LogFile(partial(view.open, segment.path), segment.start) for segment in segments])
+        by_start = {segment.start: segment for segment in segments}
         try:
             for batch in scan_log(plan, options):
                 rows = batch.as_array()
-                path = paths[batch.piece.physical_offset]
+                segment = by_start[batch.piece.physical_offset]
                 bad = rows[rows["verdict"] != Verdict.GOOD]
                 for row in bad:
-                    self._damage(path, Verdict(int(row["verdict"])), int(row["physical_offset"]), int(row["size"]))
+                    self._damage(
+                        segment.path, Verdict(int(row["verdict"])), int(row["physical_offset"]), int(row["size"])
+                    )
                 good = message_rows(rows)
                 if good.size:
                     for entries in queue_entries(good, batch.topics, batch_bytes(batch), self._settings):
-                        self._entries(entries, path)
-                    self._unindexed(good, path)
+                        self._entries(entries, segment)
+                    self._unindexed(good, segment.path)
+            self._look_anywhere()
         finally:
             plan.close()
 
-    def _entries(self, entries: QueueEntries, path: str) -> None:
+    def _entries(self, entries: QueueEntries, segment: Segment) -> None:
         if not entries.own.all():
             entries = _own_only(entries)
         if not entries.physical_offsets.size:
@@ -169,22 +199,33 @@ class LossCount:
         name = (topic, entries.queue_id)
         highest = int((entries.queue_offsets + entries.batch_sizes - 1).max())
         self.toll.highest[name] = max(self.toll.highest.get(name, -1), highest)
-        sizes = entries.record_sizes.astype(np.int64)
-        readable = entries.physical_offsets + sizes <= self._log_end
+        places = _places(entries, min(segment.end, self._log_end))
         served = self._served.get(name)
-        found = np.zeros(sizes.size, np.bool_)
-        if served is not None and path in self._kept:
-            if not entries.is_batch:
-                found = served.has_at(entries.queue_offsets, entries.physical_offsets, sizes)
-            missed = np.flatnonzero(readable & ~found)
-            if missed.size:
-                found[missed] = served.has_anywhere(entries.physical_offsets[missed], sizes[missed])
-            found &= readable
-        lost = ~found
-        count = int(entries.batch_sizes[lost].sum())
+        if served is None or segment.path not in self._kept:
+            self._lose(topic, places)
+            return
+        missed = places if entries.is_batch else places.some(~served.has_at(entries.queue_offsets, places))
+        inside = missed.physical_offsets + missed.sizes <= missed.limits
+        self._lose(topic, missed.some(~inside))
+        if inside.any():
+            self._missed[name].append(missed.some(inside))
+            self._missed_count += int(inside.sum())
+            if self._missed_count > MISSED_MAX:
+                self._look_anywhere()
+
+    def _look_anywhere(self) -> None:
+        """Look for the records that are not at their place, many at a time, for each look reads a whole queue."""
+        for name, parts in self._missed.items():
+            missed = Places(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+            self._lose(name[0], missed.some(~self._served[name].has_anywhere(missed)))
+        self._missed.clear()
+        self._missed_count = 0
+
+    def _lose(self, topic: str, places: Places) -> None:
+        count = int(places.message_counts.sum())
         if count:
             self.toll.messages += count
-            self.toll.bytes += int(sizes[lost].sum())
+            self.toll.bytes += int(places.sizes.sum())
             self.toll.by_topic[topic] += count
 
     def _unindexed(self, rows: NDArray[np.void], path: str) -> None:
@@ -193,12 +234,13 @@ class LossCount:
         behind = rows["physical_offset"] + rows["size"] > self._log_end
         self.toll.unindexed += self._index.without_entry(rows[~behind] if behind.any() else rows)
 
-    def _damage(self, path: str, verdict: Verdict, physical_offset: int, length: int) -> None:
+    def _damage(self, path: str, row: Any) -> None:
+        verdict, physical_offset, length = (int(row[name]) for name in ("verdict", "physical_offset", "size"))
         if verdict not in _SERVED_AS_IT_IS or path not in self._kept or physical_offset >= self._log_end:
             return
         self.toll.damage_count += 1
         if len(self.toll.damage) < self._damage_max:
-            self.toll.damage.append(Damage(FINDING_IDS[verdict], path, physical_offset, length))
+            self.toll.damage.append(Damage(FINDING_IDS[Verdict(verdict)], path, physical_offset, length))
 
 
 def _own_only(entries: QueueEntries) -> QueueEntries:
@@ -210,3 +252,8 @@ def _own_only(entries: QueueEntries) -> QueueEntries:
         batch_sizes=entries.batch_sizes[own],
         own=own[own],
     )
+
+
+def _places(entries: QueueEntries, limit: int) -> Places:
+    sizes = entries.record_sizes.astype(np.int64)
+    return Places(entries.physical_offsets, sizes, np.full_like(sizes, limit), entries.batch_sizes.astype(np.int64))

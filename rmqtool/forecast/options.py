@@ -31,6 +31,7 @@ class ForecastOptions:
         recheck_queues: `recheckReputOffsetFromCq`.
         multi_dispatch: `enableMultiDispatch`.
         lmq: `enableLmq`.
+        is_slave: whether the broker is one; it does not pass over what dispatch cannot read.
         heap_bytes: memory of the broker; a size field that asks for more ends versions that do not check it.
         count_whole_log: count lost messages over the whole log; None does so where it has at most 8 GiB of data, and
             else from the file on in which the broker's scan begins.
@@ -46,6 +47,7 @@ class ForecastOptions:
     recheck_queues: bool = False
     multi_dispatch: bool = True
     lmq: bool = True
+    is_slave: bool = False
     heap_bytes: int = ARRAY_MAX
     count_whole_log: bool | None = None
     damage_max: int = 1000

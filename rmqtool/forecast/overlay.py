@@ -1,4 +1,4 @@
-"""A store with what a simulated broker writes and unlinks laid over it: a store view, and a sink for the engine's writers.
+"""A store with what a simulated broker writes and unlinks laid over it: a view, and a sink for the engine's writers.
 
 Nothing reaches the store itself. Only pages that change are kept; beyond a limit they go to an unnamed temporary file.
 """

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from rmqtool.engine.algorithms import MinOffsetSearch
 from rmqtool.engine.batch_queue import BatchQueue
 from rmqtool.engine.batch_queue_writer import BatchQueueWriter
 from rmqtool.engine.dispatch import QueueEntries
@@ -17,7 +18,7 @@ from rmqtool.engine.queue import FileQueue
 from rmqtool.engine.queue_files import BLOCK_UNITS, FILES_EXAMINED, LoadedFiles
 from rmqtool.engine.queue_unit import BATCH, PLAIN, valid_batch_unit_count, valid_unit_count
 from rmqtool.engine.queue_writer import QueueEnd, QueueWriter
-from rmqtool.engine.versions import BrokerRules, MinOffsetSearch
+from rmqtool.engine.versions import BrokerRules
 from rmqtool.forecast.load import LoadedQueue, LoadFailure
 from rmqtool.forecast.overlay import Overlay
 from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, FILLER_UNIT, UNIT_SIZE

@@ -16,7 +16,7 @@ class StopsAt:
 
 @dataclass(frozen=True)
 class Lost:
-    """Messages that are intact in the log now and are not served after the start; `bytes` are those of their records."""
+    """Messages that are intact in the log now and not served after the start; `bytes` are those of their records."""
 
     messages: int = 0
     bytes: int = 0

@@ -35,7 +35,7 @@ class StartedReader(Reader):
             index_slot_count=simulation.index.slot_count,
         )
         after = replace(store, view=simulation.overlay, files=files, settings=settings)
-        super().__init__(after, simulation.rules, is_slave=False, log_end=simulation.log.end)
+        super().__init__(after, simulation.rules, is_slave=simulation.options.is_slave, log_end=simulation.log.end)
         self._simulation = simulation
         self._started: dict[tuple[str, int], FileQueue | BatchQueue] = {}
 

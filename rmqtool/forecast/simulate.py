@@ -6,11 +6,14 @@ Broker: `DefaultMessageStore#load`, `#recover`, `#start`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, Self
 
+import numpy as np
+
+from rmqtool.engine.algorithms import DispatchedEnd, NormalDispatch, ReputStart
 from rmqtool.engine.dispatch import DispatchSettings, queue_entries
 from rmqtool.engine.open_files import OpenFiles
-from rmqtool.engine.versions import BrokerRules, DispatchedEnd, NormalDispatch, ReputStart
+from rmqtool.engine.versions import BrokerRules
 from rmqtool.errors import UnsupportedError
 from rmqtool.forecast import load
 from rmqtool.forecast.index_state import IndexState
@@ -92,7 +95,7 @@ class Simulation:
         self.files.close()
         self.overlay.close()
 
-    def __enter__(self) -> Simulation:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -190,13 +193,18 @@ class Simulation:
         except StopIteration as stop:
             if stop.value is not None:
                 raise LoadFailure(
-                    f"dispatch waits for ever at {stop.value}: the file that should hold it is missing"
+                    f"dispatch waits for ever at physical offset {stop.value}, where it finds no record"
                 ) from None
         self._fill_queue_table()
 
     def _dispatch(self, records: Records) -> None:
         for entries in queue_entries(records.rows, records.topics, records.texts, self.settings):
-            self._queue(decode_java_utf8(entries.topic), entries.queue_id, is_batch=entries.is_batch).put(entries)
+            queue = self._queue(decode_java_utf8(entries.topic), entries.queue_id, is_batch=entries.is_batch)
+            said = records.own_offset
+            if said is None:
+                queue.put(entries)
+            else:
+                queue.put(entries._replace(physical_offsets=np.full_like(entries.physical_offsets, said)))
         self.index.put(records)
 
     def _queue(self, topic: str, queue_id: int, *, is_batch: bool) -> QueueState:

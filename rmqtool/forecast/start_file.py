@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rmqtool.engine.versions import AbnormalStart, BrokerRules, NormalStart
+from rmqtool.engine.algorithms import AbnormalStart, NormalStart
+from rmqtool.engine.versions import BrokerRules
 from rmqtool.forecast.options import ForecastOptions
 from rmqtool.formats.checkpoint import Checkpoint
 from rmqtool.scan.columns import Row
@@ -84,9 +85,8 @@ class StartChoice:
         row = self.first_record(segment).checked
         if row is None or row.store_timestamp_ms == 0:
             return False
-        if self._index_safe and self.rules.index_safe_on_normal_start:
-            if row.store_timestamp_ms > self.checkpoint.index_timestamp_ms:
-                return False
+        if self.rules.index_safe_on_normal_start and not self._is_index_safe(row):
+            return False
         return row.own_offset <= self.dispatched_end
 
     def _has_magic_and_time(self, segment: Segment) -> bool:
