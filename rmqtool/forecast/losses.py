@@ -176,11 +176,8 @@ class LossCount:
             for batch in scan_log(plan, options):
                 rows = batch.as_array()
                 segment = by_start[batch.piece.physical_offset]
-                bad = rows[rows["verdict"] != Verdict.GOOD]
-                for row in bad:
-                    self._damage(
-                        segment.path, Verdict(int(row["verdict"])), int(row["physical_offset"]), int(row["size"])
-                    )
+                for row in rows[rows["verdict"] != Verdict.GOOD]:
+                    self._damage(segment.path, row)
                 good = message_rows(rows)
                 if good.size:
                     for entries in queue_entries(good, batch.topics, batch_bytes(batch), self._settings):
