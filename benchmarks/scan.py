@@ -16,6 +16,7 @@ from pathlib import Path
 
 from benchmarks.logs import log_files, write_log
 from benchmarks.results import machine, table, write_section
+from benchmarks.terabyte import terabyte_store
 from rmqtool.scan.blocks import BLOCK_SIZE
 from rmqtool.scan.checksum import crc32
 from rmqtool.scan.log import LogFile, ScanOptions, map_pieces, plan_log
@@ -148,11 +149,13 @@ def starting(folder: Path) -> list[dict[str, str]]:
         "import sys; from pathlib import Path; from benchmarks.logs import log_files; from benchmarks.scan import "
         f"walk_all; walk_all(list(log_files(Path({str(store / 'commitlog')!r}))), compiled=True, threads=2)"
     )
+    terabyte_store(folder / "terabyte")
     rows = []
     for label, arguments in {
         "`rmqtool --help`": (*rmqtool, "--help"),
         "`dump --limit 1` of a sparse segment of 1 GiB": (*rmqtool, "dump", "--limit", "1", segment),
         f"`info` of {SEGMENT_COUNT} such segments": (*rmqtool, "info", str(store)),
+        "`info` of 1000 such segments and 400 queues": (*rmqtool, "info", str(folder / "terabyte")),
         f"`dump --format jsonl` of {SEGMENT_COUNT} such segments": (*rmqtool, "dump", "--format", "jsonl", str(store)),
         f"the walk of {SEGMENT_COUNT} such segments in two threads": ("-c", scan_script),
     }.items():

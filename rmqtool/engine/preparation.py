@@ -93,10 +93,10 @@ def further_queues(prepared: Prepared, rules: BrokerRules, config: WriterConfig)
     return [_further_queue(name, prepared.queue_id, rules, config) for name in listed.split(",")]
 
 
-def with_further_offsets(prepared: Prepared, offsets: Iterable[int | None], rules: BrokerRules) -> bytes:
+def with_further_offsets(prepared: Prepared, queue_offsets: Iterable[int | None], rules: BrokerRules) -> bytes:
     """The text with the queue offsets in those queues."""
     properties = prepared.properties or {}
-    properties[names.MULTI_QUEUE_OFFSET] = ",".join("" if offset is None else str(offset) for offset in offsets)
+    properties[names.MULTI_QUEUE_OFFSET] = ",".join("" if offset is None else str(offset) for offset in queue_offsets)
     return encode_map(properties, rules, without=SENT_ANEW if rules.strips_wait else None)
 
 

@@ -8,7 +8,6 @@ import socket
 import struct
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -28,7 +27,6 @@ from tests.store_state import assert_store_unchanged
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = golden_stores.names()
 BROKER_NAMES = golden_stores.broker_names()
-FULL_TOPICS = 5
 SCHEMA = json.loads((ROOT / "docs" / "schema" / "info.json").read_text("utf-8"))
 
 
@@ -352,57 +350,3 @@ def test_another_owner_is_warned_of(golden: Unpacked, monkeypatch: pytest.Monkey
     ran = rmqtool("info", golden("5.5.0-clean-basic"))
     assert "not to 54321 who runs this" in ran.err
     assert rmqtool("info", golden("5.5.0-clean-basic"), "--quiet").err == ""
-
-
-def terabyte_store(root: Path, segments: int = 1000, topics: int = 100, queues: int = 4) -> None:
-    """1000 sparse files of 1 GiB and 400 queues of 6 MB files, each with a record and a unit at its end."""
-    size = 1 << 30
-    (root / "commitlog").mkdir(parents=True)
-    record = struct.pack(">iiiiiqqiqIIqIIiqi", 0, -626843481, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1700000000000, 1, 1, 0, 0, 0)
-    record += b"\x01T\0\0"
-    record = struct.pack(">i", len(record)) + record[4:]
-    own = struct.Struct(">q")
-    for number in range(segments):
-        start = number * size
-        with (root / "commitlog" / f"{start:020d}").open("wb") as file:
-            file.write(record[:28] + own.pack(start) + record[36:])
-            # A blank behind the one record, to the end of the file.
-            if number + 1 < segments:
-                file.write(struct.pack(">ii", size - len(record), -875286124))
-            file.truncate(size)
-    for topic in range(topics):
-        for queue in range(queues):
-            folder = root / "consumequeue" / f"topic-{topic}" / str(queue)
-            folder.mkdir(parents=True)
-            # A few have a full file in front of the last one; all of them would take gigabytes.
-            files = [(0, 300_000), (1, 1000)] if topic < FULL_TOPICS else [(0, 1000)]
-            for file_number, count in files:
-                start = (segments - 1) * size if count == 1000 else 0
-                with (folder / f"{file_number * 6_000_000:020d}").open("wb") as file:
-                    file.write(struct.pack(">qiq", start, len(record), 0) * count)
-                    file.truncate(6_000_000)
-    (root / "index").mkdir()
-    with (root / "index" / "20240101000000000").open("wb") as file:
-        file.truncate(420_000_040)
-    (root / "checkpoint").write_bytes(bytes(4096))
-
-
-@pytest.mark.slow
-def test_a_terabyte_is_answered_for_in_seconds(tmp_path: Path) -> None:
-    terabyte_store(tmp_path / "store")
-    program = (
-        "import resource, sys; from rmqtool.commands.app import run;"
-        "code = run(['info', sys.argv[1], '--format', 'json']);"
-        "print(code, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)"
-    )
-    ran = subprocess.run(
-        [sys.executable, "-c", program, tmp_path / "store"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    code, kilobytes = map(float, ran.stderr.split()[-2:])
-    found = json.loads(ran.stdout)
-    assert found["commitlog"]["file_count"] == 1000
-    assert found["commitlog"]["max_offset_is"] == "exact"
-    counts = Counter(row["max_queue_offset"] for row in found["consumequeue"]["queues"])
-    assert counts == {301_000: 4 * FULL_TOPICS, 1000: 400 - 4 * FULL_TOPICS}
-    assert code == 0
-    assert kilobytes < 100_000
