@@ -28,10 +28,10 @@ def digest_of(source: ByteSource, start: int, end: int) -> str:
     digest = hashlib.sha256((end - start).to_bytes(8, "big"))
     buffer = memoryview(bytearray(_READ))
     done = start
-    for data_start, data_end in source.extents(start, end):
+    for data_start, found_end in source.extents(start, end):
         # Blocks begin where the range begins, so that an extent is widened to whole ones.
         at = max(done, start + (data_start - start) // BLOCK * BLOCK)
-        data_end = min(end, start + -(-(data_end - start) // BLOCK) * BLOCK)
+        data_end = min(end, start + -(-(found_end - start) // BLOCK) * BLOCK)
         while at < data_end:
             part = buffer[: min(_READ, data_end - at)]
             _read(source, at, part)

@@ -156,7 +156,7 @@ def check_step_path(path: str, log_directories: Sequence[str] = ()) -> None:
         check_path(name)
     else:
         check_path(path)
-    if path == LOCK_NAME or name == FENCE_NAME or path.split("/")[0] == OWN_DIRECTORY:
+    if path == LOCK_NAME or name == FENCE_NAME or path.split("/", maxsplit=1)[0] == OWN_DIRECTORY:
         raise WriteError(f"{path}: no step of a repair may change this file")
 
 

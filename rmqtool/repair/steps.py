@@ -17,7 +17,7 @@ from rmqtool.store.view import StoreView
 
 @dataclass(frozen=True)
 class WriteRange:
-    """Overwrite bytes of a file that exists; what lies beyond its end makes it longer, never with a gap."""
+    """Overwrite bytes of a file that exists; what lies beyond its end makes it longer."""
 
     path: str
     file_position: int

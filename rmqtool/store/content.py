@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rmqtool.errors import UnreadableError
-from rmqtool.store.source import BytesSource, ByteSource, FileSource
+from rmqtool.store.source import ByteSource, BytesSource, FileSource
 
 
 @dataclass(frozen=True)

@@ -148,7 +148,7 @@ class _PiecedSource:
         for start, end, number in self._pieces(position, position + wanted):
             part = buffer[start - position : end - position]
             if number is None:
-                count = self._base.read_into(start, part) if self._base is not None else 0
+                count = self._read_base(start, part)
             else:
                 count = self._range(number).read_into(start - self._starts[number], part)
             done += count
@@ -160,7 +160,7 @@ class _PiecedSource:
         for piece_start, piece_end, number in self._pieces(start, min(end, self.size)):
             if number is None:
                 if self._base is not None:
-                    yield from self._base.extents(piece_start, piece_end)
+                    yield from self._base.extents(piece_start, min(piece_end, self._laid.base_size))
                 continue
             at = self._starts[number]
             for data_start, data_end in self._range(number).extents(piece_start - at, piece_end - at):
@@ -173,6 +173,13 @@ class _PiecedSource:
         if self._base is not None:
             self._base.close()
 
+    def _read_base(self, start: int, buffer: memoryview) -> int:
+        """The store's own bytes; zeros between its end and a range that begins beyond it, as a file system has them."""
+        known = max(0, min(len(buffer), self._laid.base_size - start))
+        buffer[known:] = bytes(len(buffer) - known)
+        count = self._base.read_into(start, buffer[:known]) if self._base is not None and known else 0
+        return len(buffer) if count == known else count
+
     def _range(self, number: int) -> ByteSource:
         if number not in self._opened:
             self._opened[number] = self._laid.ranges[number][1].open()
@@ -180,8 +187,7 @@ class _PiecedSource:
 
     def _pieces(self, start: int, end: int) -> Iterator[tuple[int, int, int | None]]:
         """The parts of [start, end): from, to, and the number of the range it lies in, None in the store's own file."""
-        number = max(0, bisect_right(self._starts, start) - 1)
-        at = start
+        number, at = max(0, bisect_right(self._starts, start) - 1), start
         while at < end and number < len(self._starts):
             range_start = self._starts[number]
             range_end = range_start + self._laid.ranges[number][1].length

@@ -1,0 +1,45 @@
+"""The fence: a file in the log's directory with which no broker loads the store, and so none deletes from it.
+
+Broker: `MappedFileQueue#load` fails on a file of the wrong length, before anything is removed. An empty file would be
+deleted instead by brokers from 5.1.3 on.
+"""
+
+from __future__ import annotations
+
+from rmqtool.repair.disk import Disk
+from rmqtool.repair.places import Places
+
+_TEXT = """rmqtool is changing this store, or was killed while it did. No broker loads the store as long as this file is
+here. Do not delete it by hand: the store may be changed by halves. To make the store what it was before, run
+
+    rmqtool undo {root}
+"""
+
+
+def raise_fences(places: Places, disk: Disk) -> None:
+    """Put one in each directory of the log, on the disk when this returns; those that are there stay.
+
+    Raises:
+        WriteError: one cannot be written.
+    """
+    text = _TEXT.format(root=places.root.resolve()).encode("utf-8", "backslashreplace")
+    for fence in places.fences:
+        if not fence.exists():
+            disk.publish(fence, text, fence.parent)
+
+
+def lower_fences(places: Places, disk: Disk) -> None:
+    """Take them away; brokers load the store again.
+
+    Raises:
+        WriteError: one cannot be removed.
+    """
+    for fence in places.fences:
+        if fence.exists():
+            disk.remove(fence)
+            disk.sync_directory(fence.parent)
+
+
+def is_fenced(places: Places) -> bool:
+    """Whether any directory of the log has one."""
+    return any(fence.exists() for fence in places.fences)
