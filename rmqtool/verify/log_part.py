@@ -13,6 +13,7 @@ import numpy as np
 
 from rmqtool.engine.dispatch import QueueEntries, batch_bytes, queue_entries
 from rmqtool.engine.index_keys import index_entries
+from rmqtool.scan.columns import row_dtype
 from rmqtool.scan.walk import Batch
 from rmqtool.verify.offset_runs import Array
 from rmqtool.verify.scope import Context, QueueKey
@@ -37,7 +38,7 @@ class LogPart:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._rows: list[Array] = []
+        self._rows = np.empty(ROWS_MAX, row_dtype())
         self._queues: dict[tuple[bytes, int, bool], list[QueueEntries]] = {}
         self._index: list[ExpectedIndex] = []
         self.topics: Sequence[bytes] = ()
@@ -45,9 +46,12 @@ class LogPart:
 
     def take(self, batch: Batch) -> None:
         """Take a batch; nothing of it is needed afterwards."""
-        rows = batch.as_array().copy()
+        fresh = batch.as_array()
+        if self.row_count + len(fresh) > len(self._rows):
+            self._rows = np.concatenate([self._rows[: self.row_count], np.empty(len(fresh) + ROWS_MAX, row_dtype())])
+        rows = self._rows[self.row_count : self.row_count + len(fresh)]
+        rows[:] = fresh
         self.topics = batch.topics
-        self._rows.append(rows)
         self.row_count += len(rows)
         if not self._context.crosses:
             return
@@ -63,8 +67,8 @@ class LogPart:
         return self.row_count >= ROWS_MAX
 
     def rows(self) -> Array:
-        """All rows of the stretch, which lie one behind the other."""
-        return self._rows[0] if len(self._rows) == 1 else np.concatenate(self._rows)
+        """All rows of the stretch, which lie one behind the other; valid until the next batch is taken."""
+        return self._rows[: self.row_count]
 
     def queues(self) -> dict[tuple[QueueKey, bool], QueueEntries]:
         """The entries of each queue, by queue and whether it is a batch queue."""
@@ -79,7 +83,7 @@ class LogPart:
 
     def clear(self) -> None:
         """Forget the stretch."""
-        self._rows, self._queues, self._index, self.row_count = [], {}, [], 0
+        self._queues, self._index, self.row_count = {}, [], 0
 
 
 def _joined(parts: list[QueueEntries]) -> QueueEntries:

@@ -62,7 +62,7 @@ def _check_part(walk: Walk, context: Context, part: LogPart, result: PieceResult
             return
     lookup = RowsLookup(rows, part.topics)
     lost: dict[int, list[str]] = {}
-    odd_times = time_findings(context, rows, result.last_record[1] if result.last_record else 0)
+    odd_times = time_findings(context, lookup, result.last_record[1] if result.last_record else 0)
     result.findings += odd_times
     if context.crosses:
         queues = QueueMatch(context, lookup)
@@ -81,7 +81,7 @@ def _check_part(walk: Walk, context: Context, part: LogPart, result: PieceResult
         else:
             result.keyed_count += len(part.index().key_hashes)
     result.findings += row_findings(context, walk, lookup, lost)
-    _count(rows, result)
+    _count(lookup, result)
     part.clear()
 
 
@@ -92,20 +92,22 @@ def _before_edge(rows: Array, edge: int, result: PieceResult) -> Array:
     return rows if kept.all() else rows[kept]
 
 
-def _count(rows: Array, result: PieceResult) -> None:
-    good = rows["verdict"] == Verdict.GOOD
-    result.checked_bytes += int(rows["size"][good].sum())
-    result.reported_bytes += int(rows["size"][~good].sum())
-    messages = np.flatnonzero(good & (rows["magic"] != commitlog.MAGIC_BLANK))
+def _count(lookup: RowsLookup, result: PieceResult) -> None:
+    rows, good, messages = lookup.rows, lookup.good, lookup.messages
+    whole = int(rows["size"].sum())
+    reported = 0 if good.all() else int(rows["size"][~good].sum())
+    result.checked_bytes += whole - reported
+    result.reported_bytes += reported
     result.record_count += len(messages)
     if len(messages):
         last = rows[messages[-1]]
         result.last_record = int(last["physical_offset"]), int(last["store_timestamp_ms"])
         result.newest_ms = max(result.newest_ms, int(rows["store_timestamp_ms"][messages].max()))
     # Behind the log's end nothing counts; a blank reaches to the file's.
-    counted = rows[rows["verdict"] != Verdict.STALE]
-    if len(counted):
-        result.end = max(result.end, int(counted[-1]["physical_offset"] + counted[-1]["size"]))
+    counted = np.flatnonzero(rows["verdict"] != Verdict.STALE)
+    if counted.size:
+        behind = rows[counted[-1]]
+        result.end = max(result.end, int(behind["physical_offset"] + behind["size"]))
 
 
 def _check_last(walk: Walk, context: Context, result: PieceResult) -> None:

@@ -19,6 +19,7 @@ from rmqtool.verify.scope import REGRESS_MARGIN_MS, Context
 
 TOMBSTONE: Final = int.from_bytes(b"RMQTOMBS", "big")
 """Stands as prepared transaction offset in a record that a repair put in the place of a lost one."""
+IMPLAUSIBLE_MAX: Final = 100
 LOST_NAMED: Final = 5
 """Lost messages that a finding names."""
 
@@ -46,36 +47,45 @@ def row_findings(context: Context, walk: Walk, lookup: RowsLookup, lost: dict[in
     """
     found = _damage(context, walk, lookup, lost)
     rows = lookup.rows
-    messages = rows[(rows["verdict"] == Verdict.GOOD) & (rows["magic"] != commitlog.MAGIC_BLANK)]
     if not context.rules.reads_v2:
-        v2 = messages[messages["magic"] == commitlog.MAGIC_V2]
+        v2 = lookup.messages[rows["magic"][lookup.messages] == commitlog.MAGIC_V2]
         if len(v2):
             text = f"{len(v2)} records of version 2, the first of which ends the log for {context.rules.version}"
-            found.append(_at(context, "commitlog.not-readable-by-version", v2[0], text, count=len(v2)))
-    tombstones = messages[messages["prepared_transaction_offset"] == TOMBSTONE]
-    found += [
-        _at(
-            context,
-            "commitlog.tombstone",
-            row,
-            "a record in the place of a lost one",
-            topic=lookup.topic(row),
-            queue_id=int(row["queue_id"]),
-            queue_offset=int(row["queue_offset"]),
-        )
-        for row in tombstones
-    ]
+            found.append(_at(context, "commitlog.not-readable-by-version", rows[v2[0]], text, count=len(v2)))
+    prepared = rows["prepared_transaction_offset"][lookup.messages]
+    tombstones = prepared == TOMBSTONE
+    for number in lookup.messages[tombstones].tolist():
+        found.append(_of_message(context, lookup, number, "commitlog.tombstone", "a record in the place of a lost one"))
+    # A half message lies in front of the record that ends its transaction; the other numbers come from clients,
+    # which may send anything.
+    impossible = ((prepared < 0) | (prepared > rows["physical_offset"][lookup.messages])) & ~tombstones
+    for number in lookup.messages[impossible][:IMPLAUSIBLE_MAX].tolist():
+        begin = int(rows["prepared_transaction_offset"][number])
+        text = f"its transaction begins at {begin}, where no half message can be"
+        found.append(_of_message(context, lookup, number, "commitlog.doubtful-header", text))
     return found
 
 
-def time_findings(context: Context, rows: Array, before_ms: int) -> list[Finding]:
+def _of_message(context: Context, lookup: RowsLookup, number: int, kind: str, text: str) -> Finding:
+    row = lookup.rows[number]
+    return _at(
+        context,
+        kind,
+        row,
+        text,
+        topic=lookup.topic(row),
+        queue_id=int(row["queue_id"]),
+        queue_offset=int(row["queue_offset"]),
+    )
+
+
+def time_findings(context: Context, lookup: RowsLookup, before_ms: int) -> list[Finding]:
     """Records whose store time does not fit between their neighbours'.
 
     Args:
         before_ms: store time of the record in front of the stretch; 0 without one.
     """
-    messages = rows[(rows["verdict"] == Verdict.GOOD) & (rows["magic"] != commitlog.MAGIC_BLANK)]
-    times = messages["store_timestamp_ms"].astype(np.int64)
+    times = lookup.rows["store_timestamp_ms"][lookup.messages]
     if not len(times):
         return []
     around = np.concatenate([[before_ms or times[0]], times])
@@ -88,7 +98,13 @@ def time_findings(context: Context, rows: Array, before_ms: int) -> list[Finding
         culprit = index - 1 if alone_ahead else index
         text = f"stored at {int(times[culprit])}, its neighbours at {before if culprit == index else int(times[index])}"
         found.append(
-            _at(context, "commitlog.store-time-regress", messages[culprit], text, found=str(int(times[culprit])))
+            _at(
+                context,
+                "commitlog.store-time-regress",
+                lookup.rows[lookup.messages[culprit]],
+                text,
+                found=str(int(times[culprit])),
+            )
         )
     return found
 
@@ -102,7 +118,7 @@ def _damage(context: Context, walk: Walk, lookup: RowsLookup, lost: dict[int, li
     found: list[Finding] = []
     rows = lookup.rows
     stale_until = -1
-    for number in np.flatnonzero(rows["verdict"] != Verdict.GOOD).tolist():
+    for number in np.flatnonzero(~lookup.good).tolist():
         row = rows[number]
         verdict = Verdict(int(row["verdict"]))
         names = lost.get(number, [])

@@ -14,7 +14,12 @@ from rmqtool.verify.scope import text_of
 
 
 class RowsLookup:
-    """Looks up rows that lie one behind the other."""
+    """Looks up rows that lie one behind the other.
+
+    Attributes:
+        good: which rows are good.
+        messages: numbers of the rows that are good messages.
+    """
 
     def __init__(self, rows: Array, topics: Sequence[bytes]) -> None:
         self.rows = rows
@@ -22,6 +27,8 @@ class RowsLookup:
         self.begin = int(rows[0]["physical_offset"])
         self.end = int(rows[-1]["physical_offset"] + rows[-1]["size"])
         self._starts = rows["physical_offset"]
+        self.good = rows["verdict"] == Verdict.GOOD
+        self.messages = np.flatnonzero(self.good & (rows["magic"] != commitlog.MAGIC_BLANK))
 
     def index_at(self, physical_offset: int) -> int:
         """Number of the row that holds a physical offset."""

@@ -32,7 +32,16 @@ TABLE: Final = (
     ),
     Unjudged("commitlog", "store_timestamp_ms", "upwards, in the last record", "nothing follows that would be older"),
     Unjudged("commitlog", "reconsume_times", "all", "any number is possible"),
-    Unjudged("commitlog", "prepared_transaction_offset", "all", "may point into a log that has expired"),
+    Unjudged(
+        "commitlog",
+        "prepared_transaction_offset",
+        "all up to the record's place",
+        "may point into a log that has expired",
+    ),
+    Unjudged("commitlog", "queue_id, queue_offset", "of a half message or rollback", "it is in no queue"),
+    Unjudged(
+        "commitlog", "topic", "of a rollback, or a half message without key", "it is neither in a queue nor indexed"
+    ),
     Unjudged("commitlog", "body_crc", "of an empty body", "no broker compares it"),
     Unjudged("commitlog", "properties", _REST, "the application's text; only a whole-record CRC covers it"),
     Unjudged("commitlog", "blank", "behind its first 8 bytes", "no broker writes there"),
