@@ -77,12 +77,16 @@ class DerivedWriter:
         ends: QueueEndOf = no_queues,
         *,
         with_queues: bool = True,
+        wants: Callable[[str, int], bool] | None = None,
+        make_queue: Callable[..., QueueWriter] = QueueWriter,
     ) -> None:
         """Open nothing yet.
 
         Args:
             index: None where no index is to be written (`messageIndexEnable`).
             with_queues: False writes the index only.
+            wants: tells by (topic, queue id) which queues are written; None writes all.
+            make_queue: makes a plain queue's writer, with the arguments of `QueueWriter`.
         """
         self._sink = sink
         self._sizes = sizes
@@ -90,6 +94,8 @@ class DerivedWriter:
         self._index = index
         self._ends = ends
         self._with_queues = with_queues
+        self._wants = wants
+        self._make_queue = make_queue
         self._queues: dict[tuple[bytes, int], _Queue] = {}
         self._batch_queues: dict[tuple[bytes, int], BatchQueueWriter] = {}
         self._held: dict[tuple[bytes, int, bool], list[QueueEntries]] = {}
@@ -115,7 +121,8 @@ class DerivedWriter:
         """
         if self._with_queues:
             for entries in queue_entries(rows, topics, texts, self._settings):
-                self._held.setdefault((entries.topic, entries.queue_id, entries.is_batch), []).append(entries)
+                if self._wants is None or self._wants(decode_java_utf8(entries.topic), entries.queue_id):
+                    self._held.setdefault((entries.topic, entries.queue_id, entries.is_batch), []).append(entries)
             self._held_rows += rows.size
             if self._held_rows >= HELD_ROWS_MAX:
                 self._flush_queues()
@@ -185,7 +192,7 @@ class DerivedWriter:
         if self._sizes.extension is not None:
             place = EXTENSIONS + directory.removeprefix(QUEUES)
             extension = ExtensionWriter(self._sink, place, self._sizes.extension, ends.extension)
-        writer = QueueWriter(self._sink, directory, self._sizes.queue, self._settings.rules, ends.queue)
+        writer = self._make_queue(self._sink, directory, self._sizes.queue, self._settings.rules, ends.queue)
         self._queues[key] = _Queue(writer, extension)
         return self._queues[key]
 

@@ -1,0 +1,311 @@
+"""Builds queues, extensions and index anew from the log, into a directory from which a plan takes them whole.
+
+Broker: `DefaultMessageStore#doDispatch` over the whole log. Memory stays bounded: the log is read block by block, and
+each queue's units go to its file. Where the log's head has expired, what an existing queue has in front of the log's
+first record stays: from there its queue offsets are continued.
+
+Where two records claim one place in a queue, the first one in the log keeps it, as in the broker's own dispatch: it is
+the one that consumers were given first. The other one is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rmqtool.engine.derived_writer import (
+    QUEUES,
+    DerivedSizes,
+    DerivedWriter,
+    QueueEnds,
+)
+from rmqtool.engine.dispatch import DispatchSettings, Rows, batch_bytes
+from rmqtool.engine.index_writer import IndexWriter
+from rmqtool.engine.queue_writer import QueueEnd
+from rmqtool.engine.versions import BrokerRules
+from rmqtool.formats.consumequeue import BATCH_UNIT, BATCH_UNIT_SIZE, FILLER_UNIT, UNIT, UNIT_SIZE
+from rmqtool.formats.index import DEFAULT_ENTRY_COUNT, DEFAULT_SLOT_COUNT
+from rmqtool.formats.tags import parse_delay_levels
+from rmqtool.repair.queue_building_writer import DEAD_BEFORE, DEAD_SIZE, LogPlaces, PlacedQueueWriter
+from rmqtool.scan.log import LogFile, LogPlan, ScanOptions, carries_record_crc, plan_log, scan_log
+from rmqtool.scan.rules import FINDING_IDS, Verdict
+from rmqtool.scan.walk import Batch
+from rmqtool.store.config_json import TOPICS, read_config, topics
+from rmqtool.store.directory import QueueFiles, Segment, Store
+from rmqtool.store.kinds import segment_name
+from rmqtool.store.sink import DirectorySink, FileSink, TrackingSink
+from rmqtool.store.source import ByteSource, read_range
+
+TOMBSTONE: Final = int.from_bytes(b"RMQTOMBS", "big")
+"""Stands as prepared transaction offset in a record that a repair put in the place of a lost one."""
+TAIL: Final = frozenset({Verdict.TORN_RECORD, Verdict.STALE})
+"""What may lie behind the log's end without being damage inside it."""
+TAIL_FINDINGS: Final = frozenset(FINDING_IDS[verdict] for verdict in TAIL)
+DEFAULT_UNITS: Final = 300_000
+_BLOCK_UNITS: Final = 50_000
+_READ_UNITS: Final = _BLOCK_UNITS * UNIT_SIZE
+OnProgress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class BuildOptions:
+    """What the store's files do not say.
+
+    Attributes:
+        delays_ms: of the broker's delay levels.
+        multi_dispatch, lmq: the broker's `enableMultiDispatch` and `enableLmq`.
+        extension: whether queues have extensions; None looks at the store.
+        compiled: which reader scans; None leaves it to the size of the log.
+    """
+
+    delays_ms: tuple[int, ...] = field(default_factory=parse_delay_levels)
+    multi_dispatch: bool = True
+    lmq: bool = True
+    extension: bool | None = None
+    compiled: bool | None = None
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be built.
+
+    Attributes:
+        queue: tells by (topic, queue id) which queues; None builds no queue at all.
+        log_end: records from here on do not count; None reads to the end of the log.
+    """
+
+    queue: Callable[[str, int], bool] | None
+    index: bool
+    log_end: int | None = None
+
+
+@dataclass
+class Built:
+    """What came of it; files are below `directory`, with the paths that they have in the store.
+
+    Attributes:
+        log_end: physical offset behind the last record that was read.
+        last_record: physical offset and store time of that record; None without one.
+        newest_ms: the latest store time of all.
+        bad: where a scan met something that is no record: (physical offset, length, finding).
+        repeated: records that found their place in a queue taken.
+        gap_units: units in the place of messages that the log does not have.
+        file_times_ms: store time of the last record in a queue file, by path.
+        refused: why a queue is not written, as sentences.
+    """
+
+    directory: Path
+    log_end: int = 0
+    last_record: tuple[int, int] | None = None
+    newest_ms: int = 0
+    bad: tuple[int, int, str] | None = None
+    record_count: int = 0
+    repeated: int = 0
+    gap_units: int = 0
+    file_times_ms: dict[str, int] = field(default_factory=dict)
+    refused: tuple[str, ...] = ()
+
+
+def build(
+    store: Store,
+    rules: BrokerRules,
+    wanted: Wanted,
+    directory: Path,
+    options: BuildOptions | None = None,
+    on_progress: OnProgress | None = None,
+) -> Built:
+    """Build into a directory, which must exist and be empty. The store is read only.
+
+    Raises:
+        UnreadableError: a file of the log, or the head of a queue, may not be read.
+        WriteError: the directory does not take it.
+    """
+    return _Build(store, rules, wanted, directory, options or BuildOptions(), on_progress).run()
+
+
+def sizes_of(store: Store, options: BuildOptions) -> DerivedSizes:
+    """Sizes of the derived files: those that are there tell, else the broker's defaults."""
+    extension = options.extension if options.extension is not None else bool(store.extensions)
+    return DerivedSizes(
+        store.consumequeue_file_size or DEFAULT_UNITS * UNIT_SIZE,
+        (store.batch_file_size or DEFAULT_UNITS * BATCH_UNIT_SIZE) // BATCH_UNIT_SIZE * BATCH_UNIT_SIZE,
+        (store.extension_file_size or 48 << 20) if extension else None,
+    )
+
+
+def dispatch_settings(store: Store, rules: BrokerRules, options: BuildOptions) -> DispatchSettings:
+    """How the store's broker dispatches: topics of batch queues by their configuration, or by the queues themselves."""
+    known = topics(read_config(store.view, TOPICS)).values()
+    batch = {topic.name for topic in known if topic.queue_type == "BatchCQ"} | {name for name, _ in store.batch_queues}
+    return DispatchSettings(
+        rules,
+        options.multi_dispatch,
+        options.lmq,
+        frozenset(name.encode("utf-8", "surrogateescape") for name in batch),
+    )
+
+
+class _Build:
+    """One run; see `build`."""
+
+    def __init__(
+        self,
+        store: Store,
+        rules: BrokerRules,
+        wanted: Wanted,
+        directory: Path,
+        options: BuildOptions,
+        on_progress: OnProgress | None,
+    ) -> None:
+        self._store, self._rules, self._wanted, self._options = store, rules, wanted, options
+        self._on_progress = on_progress
+        self._built = Built(directory, store.commitlog[0].start if store.commitlog else 0)
+        self._sizes = sizes_of(store, options)
+        self._minimum = self._built.log_end
+        self._log = LogPlaces([segment.start for segment in store.commitlog])
+        self._now_ms = 0
+        self._opened: set[tuple[str, int, bool]] = set()
+
+    def run(self) -> Built:
+        with DirectorySink(self._built.directory) as target:
+            sink = TrackingSink(target)
+            writer = DerivedWriter(
+                sink,
+                self._sizes,
+                dispatch_settings(self._store, self._rules, self._options),
+                self._index(sink) if self._wanted.index else None,
+                partial(self._ends, sink),
+                with_queues=self._wanted.queue is not None,
+                wants=self._wanted.queue,
+                make_queue=partial(PlacedQueueWriter, log=self._log),
+            )
+            plan = plan_log([LogFile(self._opener(found), found.start) for found in self._store.commitlog])
+            try:
+                for batch, rows in self._good_rows(plan):
+                    self._note(rows)
+                    writer.put(rows, batch.topics, batch_bytes(batch))
+            finally:
+                plan.close()
+            writer.finish(clean=True)
+            if self._wanted.queue is not None:
+                self._keep_other_heads(sink)
+        self._sum_up(writer)
+        return self._built
+
+    def _good_rows(self, plan: LogPlan) -> Iterator[tuple[Batch, Rows]]:
+        """Rows up to the first thing that is no record, or to the wanted end."""
+        options = ScanOptions(self._options.delays_ms, carries_record_crc(plan.pieces), self._options.compiled)
+        limit = self._wanted.log_end
+        done = 0
+        for batch in scan_log(plan, options):
+            rows = batch.as_array()
+            if limit is not None:
+                rows = rows[rows["physical_offset"] < limit]
+            bad = np.flatnonzero(rows["verdict"] != Verdict.GOOD)
+            if bad.size:
+                row = rows[int(bad[0])]
+                verdict = Verdict(int(row["verdict"]))
+                self._built.bad = int(row["physical_offset"]), int(row["size"]), FINDING_IDS[verdict]
+                rows = rows[: int(bad[0])]
+            if rows.size:
+                yield batch, rows
+                done += int(rows["size"].sum())
+                if self._on_progress is not None:
+                    self._on_progress(done, plan.data_bytes)
+            if bad.size or (limit is not None and self._built.log_end >= limit):
+                return
+
+    def _note(self, rows: Rows) -> None:
+        built = self._built
+        built.log_end = int(rows["physical_offset"][-1]) + int(rows["size"][-1])
+        messages = rows[rows["topic_length"] > 0]
+        if not messages.size:
+            return
+        built.record_count += messages.size
+        built.last_record = int(messages["physical_offset"][-1]), int(messages["store_timestamp_ms"][-1])
+        built.newest_ms = max(built.newest_ms, int(messages["store_timestamp_ms"].max()))
+        marked = messages[messages["prepared_transaction_offset"] == TOMBSTONE]
+        self._log.tombstones.update(marked["physical_offset"].tolist())
+        self._now_ms = int(messages["store_timestamp_ms"][0])
+
+    def _index(self, sink: FileSink) -> IndexWriter:
+        slots = self._store.index_slot_count or DEFAULT_SLOT_COUNT
+        entries = self._store.index_entry_count or DEFAULT_ENTRY_COUNT
+        # Named by the log's time, not by the clock: the same log gives the same files.
+        return IndexWriter(sink, slots, entries, self._rules, lambda: self._now_ms)
+
+    def _opener(self, segment: Segment) -> Callable[[], ByteSource]:
+        return lambda: self._store.view.open(segment.path)
+
+    # What lies in front of the log's first record
+
+    def _ends(self, sink: FileSink, topic: str, queue_id: int, is_batch: bool) -> QueueEnds:
+        self._opened.add((topic, queue_id, is_batch))
+        queues = self._store.batch_queues if is_batch else self._store.queues
+        found = queues.get((topic, queue_id))
+        if found is None or self._minimum == 0:
+            return QueueEnds(QueueEnd())
+        return QueueEnds(self._copied_head(sink, found, is_batch=is_batch))
+
+    def _copied_head(self, sink: FileSink, queue: QueueFiles, *, is_batch: bool) -> QueueEnd:
+        """Copy the units that point below the log; where they end."""
+        size = self._sizes.batch if is_batch else self._sizes.queue
+        unit_size = BATCH_UNIT_SIZE if is_batch else UNIT_SIZE
+        end = QueueEnd()
+        for segment in queue.segments:
+            if end.last_start is not None and segment.start != end.last_start + size:
+                break  # files are missing in between: what is in front of the gap is no use
+            head = self._head_of(segment, size, unit_size)
+            if not head:
+                break
+            path = f"{queue.directory}/{segment_name(segment.start)}"
+            sink.create(path, size)
+            sink.write_at(path, 0, head)
+            end = QueueEnd(segment.start, segment.start + len(head))
+            if len(head) < size:
+                break
+        return end
+
+    def _head_of(self, segment: Segment, size: int, unit_size: int) -> bytes:
+        """Units below the log that a file begins with; filler among them becomes such a unit."""
+        source = self._store.view.open(segment.path)
+        try:
+            raw = read_range(source, 0, min(size, segment.size) // unit_size * unit_size)
+        finally:
+            source.close()
+        units: NDArray[Any] = np.frombuffer(raw, (BATCH_UNIT if unit_size == BATCH_UNIT_SIZE else UNIT).dtype).copy()
+        below = (
+            (units["physical_offset"] >= 0) & (units["physical_offset"] < self._minimum) & (units["record_size"] > 0)
+        )
+        rest = np.flatnonzero(~below)
+        units = units[: int(rest[0])] if rest.size else units
+        if unit_size == UNIT_SIZE:
+            filler = units == np.array([FILLER_UNIT], UNIT.dtype)
+            units[filler] = (self._minimum - DEAD_BEFORE, DEAD_SIZE, 0)
+        return units.tobytes()
+
+    def _keep_other_heads(self, sink: FileSink) -> None:
+        """Queues of which the log has no record any more keep their units, and with them their next queue offset."""
+        assert self._wanted.queue is not None
+        if self._minimum == 0:
+            return
+        for is_batch, queues in ((False, self._store.queues), (True, self._store.batch_queues)):
+            for (topic, queue_id), found in queues.items():
+                if (topic, queue_id, is_batch) not in self._opened and self._wanted.queue(topic, queue_id):
+                    self._copied_head(sink, found, is_batch=is_batch)
+
+    def _sum_up(self, writer: DerivedWriter) -> None:
+        built = self._built
+        for topic, queue_id, queue in writer.queues():
+            built.repeated += queue.ignored
+            if isinstance(queue, PlacedQueueWriter):
+                built.gap_units += queue.gap_units
+                for start, time_ms in queue.file_times_ms.items():
+                    built.file_times_ms[f"{QUEUES}/{topic}/{queue_id}/{segment_name(start)}"] = time_ms
+        built.refused = tuple(sorted(writer.refused.values()))

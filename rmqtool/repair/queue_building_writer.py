@@ -1,0 +1,146 @@
+"""Writes one queue so that each record stands at its own queue offset, whatever is missing before it.
+
+The broker's own dispatch closes a gap by moving all later entries up, and puts filler in front of a queue that begins
+in the middle. Filler makes a later put vanish (`ConsumeQueue#putMessagePositionInfo`), so here stand units that cannot
+be read: a pull passes over them and nothing else.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rmqtool.engine.dispatch import Int64s, QueueEntries
+from rmqtool.engine.queue_writer import QueueEnd, QueueWriter
+from rmqtool.engine.versions import BrokerRules
+from rmqtool.formats.consumequeue import UNIT, UNIT_SIZE
+from rmqtool.store.sink import FileSink
+
+DEAD_SIZE: Final = 16
+DEAD_BEFORE: Final = 8
+"""A dead unit begins so many bytes in front of a log file and reaches into it: no broker reads across files."""
+GAP_UNITS_MAX: Final = 1 << 24
+"""Units that are put into one gap; a record further ahead has a queue offset that nobody should believe."""
+
+
+@dataclass
+class LogPlaces:
+    """What the writers of all queues share about the log.
+
+    Attributes:
+        starts: physical offsets at which its files begin.
+        tombstones: physical offsets of the records that stand in the place of lost ones.
+    """
+
+    starts: Sequence[int]
+    tombstones: set[int] = field(default_factory=set)
+
+    def dead_unit(self, physical_offset: int, *, in_front: bool) -> NDArray[Any] | None:
+        """The unit for a message that is lost at, or right before, a place in the log.
+
+        Args:
+            in_front: nothing of the log stands before it in its queue.
+
+        Returns:
+            None where no such unit can be: in front of the log's first file, unless that file is not the log's first
+            byte and the unit counts as one of a message that has expired.
+        """
+        number = bisect_right(self.starts, physical_offset) - 1
+        start = self.starts[max(0, number)]
+        if start == 0 or (number <= 0 and not in_front):
+            return None
+        return np.array([(start - DEAD_BEFORE, DEAD_SIZE, 0)], UNIT.dtype)
+
+
+class PlacedQueueWriter(QueueWriter):
+    """One queue of 20-byte units, each at its record's own queue offset.
+
+    Attributes:
+        gap_units: units that were put where the log has no record.
+        file_times_ms: store time of the last record in each file, by the file's start in the queue's stream.
+    """
+
+    def __init__(
+        self,
+        sink: FileSink,
+        directory: str,
+        file_size: int,
+        rules: BrokerRules,
+        end: QueueEnd | None = None,
+        *,
+        log: LogPlaces,
+    ) -> None:
+        """See `QueueWriter`."""
+        super().__init__(sink, directory, file_size, rules, end)
+        self._log = log
+        self._has_record = False
+        self.gap_units = 0
+        self.file_times_ms: dict[int, int] = {}
+
+    def put(self, entries: QueueEntries, tags_codes: Int64s | None = None) -> None:
+        """Enter records; see `QueueWriter.put`."""
+        queue_offsets = entries.queue_offsets
+        codes = entries.tags_codes if tags_codes is None else tags_codes
+        jumps = np.flatnonzero(queue_offsets[1:] > queue_offsets[:-1] + 1) + 1
+        start = 0
+        for stop in [*jumps.tolist(), queue_offsets.size]:
+            part = _part(entries, start, stop)
+            self._fill_gap(int(queue_offsets[start]), int(part.physical_offsets[0]))
+            before = self._end
+            super().put(part, codes[start:stop])
+            self._has_record = True
+            self._bury(part, before)
+            self._note_times(part)
+            start = stop
+
+    def _fill_gap(self, queue_offset: int, physical_offset: int) -> None:
+        """Bring the queue's end to a queue offset."""
+        expected = queue_offset * UNIT_SIZE
+        begin = self._end if self._last_start is not None else expected - expected % self._file_size
+        count = (expected - begin) // UNIT_SIZE
+        if queue_offset <= 0 or not 0 < count <= GAP_UNITS_MAX:
+            return
+        unit = self._log.dead_unit(physical_offset, in_front=not self._has_record)
+        if unit is None:
+            return
+        if self._last_start is None:
+            self._last_start = self._end = begin
+            self._sink.create(self._path(begin), self._file_size)
+        while self._end < expected:
+            start = self._file_for(self._end)
+            room = (min(expected, start + self._file_size) - self._end) // UNIT_SIZE
+            self._write(self._end, unit.repeat(room))
+            self._end += room * UNIT_SIZE
+        self.gap_units += count
+
+    def _bury(self, entries: QueueEntries, before: int) -> None:
+        """Make the units of tombstones dead, so that nobody receives a message that nobody sent."""
+        if not self._log.tombstones:
+            return
+        for queue_offset, place in zip(entries.queue_offsets.tolist(), entries.physical_offsets.tolist(), strict=True):
+            position = queue_offset * UNIT_SIZE
+            if place not in self._log.tombstones or not before <= position < self._end:
+                continue
+            unit = self._log.dead_unit(place, in_front=False)
+            if unit is not None:
+                start = position - position % self._file_size
+                self._sink.write_at(self._path(start), position - start, unit.tobytes())
+
+    def _note_times(self, entries: QueueEntries) -> None:
+        positions = entries.queue_offsets * UNIT_SIZE
+        starts = positions - positions % self._file_size
+        last = np.flatnonzero(np.append(starts[1:] != starts[:-1], True))
+        for index in last.tolist():
+            self.file_times_ms[int(starts[index])] = int(entries.store_timestamps_ms[index])
+
+
+def _part(entries: QueueEntries, start: int, stop: int) -> QueueEntries:
+    if start == 0 and stop == entries.queue_offsets.size:
+        return entries
+    columns: list[Any] = [column[start:stop] for column in entries[3:]]
+    return QueueEntries(*entries[:3], *columns)

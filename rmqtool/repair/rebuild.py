@@ -1,0 +1,169 @@
+"""Plans `rebuild`: consume queues, index and checkpoint anew from the log, whole or for chosen topics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rmqtool.engine.versions import BrokerRules
+from rmqtool.errors import UnsupportedError
+from rmqtool.repair.handoff import abort_reason, abort_steps, checkpoint_steps
+from rmqtool.repair.queue_building import TAIL_FINDINGS, BuildOptions, Built, OnProgress, Wanted, build
+from rmqtool.repair.rebuild_steps import index_steps, queue_steps
+from rmqtool.repair.steps import Step
+from rmqtool.store.directory import Store
+from rmqtool.store.kinds import FileKind
+
+WHY = "built anew from the log"
+
+
+@dataclass(frozen=True)
+class RebuildChoice:
+    """What a person asked for; with all three False everything is built.
+
+    Attributes:
+        topics: only queues of these; None: of all.
+    """
+
+    queues: bool = False
+    index: bool = False
+    checkpoint: bool = False
+    topics: frozenset[str] | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all that dispatch writes is asked for."""
+        parts = (self.queues, self.index, self.checkpoint)
+        return self.topics is None and (all(parts[:2]) or not any(parts))
+
+    def includes(self, part: str) -> bool:
+        """Whether "queues", "index" or "checkpoint" is built."""
+        if self.queues or self.index or self.checkpoint:
+            return bool(getattr(self, part))
+        return self.topics is None or part == "queues"
+
+
+@dataclass(frozen=True)
+class Rebuild:
+    """Steps, and what a person should know beside them.
+
+    Attributes:
+        notes: sentences about what was left alone, or decided.
+        abort_stays: why `abort` is left; None where it is removed or not there.
+    """
+
+    steps: tuple[Step, ...]
+    built: Built
+    notes: tuple[str, ...] = ()
+    abort_stays: str | None = None
+
+
+@dataclass
+class _Parts:
+    steps: list[Step] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def plan_rebuild(
+    store: Store,
+    rules: BrokerRules,
+    choice: RebuildChoice,
+    staging: Path,
+    options: BuildOptions | None = None,
+    on_progress: OnProgress | None = None,
+) -> Rebuild:
+    """Build into the staging directory, and find the steps that bring it into the store.
+
+    Args:
+        staging: an empty directory, which must stay until the plan is applied.
+
+    Raises:
+        UnsupportedError: the log is damaged, or of a kind that is not read; nothing can be built from it.
+        UnreadableError, WriteError: a file of the store, or the staging directory, fails.
+    """
+    options = options or BuildOptions()
+    require_log(store)
+    parts = _Parts()
+    with_queues = choice.includes("queues")
+    if with_queues and store.files.get(FileKind.CONSUMEQUEUE_ROCKSDB):
+        with_queues = False
+        parts.notes.append(
+            "the consume queues are kept in RocksDB and left alone: the broker itself enters there what is missing, at "
+            "a start with `abort` (mqadmin checkRocksdbCqWriteProgress compares them with queue files)"
+        )
+    wanted = _chosen(choice) if with_queues else None
+    built = build(store, rules, Wanted(wanted, choice.includes("index")), staging, options, on_progress)
+    require_intact(built)
+    if wanted is not None:
+        parts.steps += queue_steps(store, built, wanted, WHY)
+    if choice.includes("index"):
+        parts.steps += index_steps(store, built, WHY)
+    parts.notes += building_notes(store, built)
+    stays = None
+    is_due = parts.steps or store.has_abort or store.first(FileKind.CHECKPOINT) is None
+    if choice.checkpoint or (choice.is_whole and is_due):
+        stays = _hand_off(store, rules, choice, built, parts)
+    elif store.has_abort:
+        stays = "only a part was built anew: rmqtool recover completes the rest"
+    return Rebuild(tuple(parts.steps), built, tuple(parts.notes), stays)
+
+
+def require_log(store: Store) -> None:
+    """Refuse a store whose log cannot be read as it is.
+
+    Raises:
+        UnsupportedError: there is none, or a file of it has another size.
+    """
+    if not store.commitlog:
+        kind = "is kept by DLedger" if store.files.get(FileKind.DLEDGER) else "is not there"
+        raise UnsupportedError(f"{store.view.label}: the log {kind}; nothing can be built from it")
+
+
+def require_intact(built: Built) -> None:
+    """Refuse to build from a log that has damage inside.
+
+    Raises:
+        UnsupportedError: it has.
+    """
+    if built.bad is not None and built.bad[2] not in TAIL_FINDINGS:
+        place, length, what = built.bad
+        raise UnsupportedError(
+            f"the log is damaged at {place} ({what}, {length} bytes): what lies behind cannot be entered before the "
+            "damage is mended"
+        )
+
+
+def building_notes(store: Store, built: Built) -> list[str]:
+    """What a person should know of how the files were built."""
+    notes = list(built.refused)
+    if built.repeated:
+        notes.append(
+            f"{built.repeated} records have a queue offset that an earlier record of the same queue has: the first one "
+            "in the log keeps it, as in the broker's own dispatch"
+        )
+    if built.gap_units:
+        notes.append(f"{built.gap_units} units stand for messages that the log does not have; consumers pass over them")
+    if built.file_times_ms and not store.queues:
+        notes.append("no queue file tells the size of one: that of the broker's default, or of --broker-conf, is used")
+    return notes
+
+
+def _hand_off(store: Store, rules: BrokerRules, choice: RebuildChoice, built: Built, parts: _Parts) -> str | None:
+    """Steps for checkpoint and `abort`; why the latter stays."""
+    stays = abort_reason(store, rules) if store.has_abort else None
+    if built.bad is not None and store.has_abort:
+        stays = stays or "the log's end is not clean: rmqtool recover cuts it"
+    if not choice.is_whole and store.has_abort:
+        stays = stays or "only a part was built anew: rmqtool recover completes the rest"
+    if stays is None:
+        parts.steps += checkpoint_steps(store, rules, built, "tells the last record, of which all is dispatched")
+        parts.steps += abort_steps(store)
+    return stays
+
+
+def _chosen(choice: RebuildChoice) -> Callable[[str, int], bool]:
+    topics = choice.topics
+    if topics is None:
+        return lambda _topic, _queue_id: True
+    return lambda topic, _queue_id: topic in topics

@@ -1,0 +1,176 @@
+"""Queues and index built from the log alone are those that real brokers wrote, and nothing else is touched."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rmqtool.errors import UnsupportedError
+from rmqtool.formats.checkpoint import parse_checkpoint
+from rmqtool.formats.consumequeue import FILLER_UNIT
+from rmqtool.repair.rebuild import Rebuild, RebuildChoice, plan_rebuild
+from rmqtool.store.source import read_range
+from tests import golden_stores
+from tests.engine.test_dispatch_golden import (
+    DISPATCHED_FROM,
+    DISPATCHED_TWICE,
+    HEAD_IS_GONE,
+    NO_QUEUE_FILES,
+    OTHER_LOG,
+)
+from tests.repair.golden_repairs import derived_differences, options_of, planned_store, rules_of, store_of
+from tests.store_state import assert_store_unchanged
+
+Unpacked = Callable[[str], Path]
+EMPTY = ("4.9.7-clean-empty", "5.5.0-clean-empty")
+NOT_DERIVED_FROM_ALL = {*OTHER_LOG, *NO_QUEUE_FILES, *HEAD_IS_GONE, *DISPATCHED_FROM, *DISPATCHED_TWICE, *EMPTY}
+
+
+def _healthy() -> list[str]:
+    names = [name for name in golden_stores.healthy_names() if golden_stores.manifest(name).base is None]
+    clean = [name for name in golden_stores.broker_names() if not name.endswith(("-slave", "leftover"))]
+    return [name for name in [*names, *clean] if name not in NOT_DERIVED_FROM_ALL]
+
+
+def _planned(path: Path, name: str, staging: Path, choice: RebuildChoice | None = None) -> Rebuild:
+    staging.mkdir()
+    return plan_rebuild(store_of(path, name), rules_of(name), choice or RebuildChoice(), staging, options_of(name))
+
+
+@pytest.mark.parametrize("name", _healthy())
+def test_lost_queues_and_index_come_back_byte_for_byte(
+    golden: Unpacked, golden_copy: Unpacked, tmp_path: Path, name: str
+) -> None:
+    path = golden_copy(name)
+    for directory in ("consumequeue", "consumequeue_ext", "batchconsumequeue", "index"):
+        shutil.rmtree(path / directory, ignore_errors=True)
+    with assert_store_unchanged(path):
+        made = _planned(path, name, tmp_path / "staging")
+        ours = planned_store(path, name, made.steps)
+        assert list(derived_differences(store_of(golden(name), name), ours)) == []
+    assert made.built.repeated == 0
+    assert made.built.gap_units == 0
+
+
+@pytest.mark.parametrize("name", [name for name in _healthy() if not name.startswith("broker-")])
+def test_nothing_is_done_where_all_is_there(golden: Unpacked, tmp_path: Path, name: str) -> None:
+    made = _planned(golden(name), name, tmp_path / "staging")
+    assert made.steps == ()
+    assert made.abort_stays is None
+
+
+@pytest.mark.parametrize("name", ["4.9.7-clean-basic", "5.5.0-clean-basic"])
+def test_one_topic_is_built_and_others_are_left(golden_copy: Unpacked, tmp_path: Path, name: str) -> None:
+    path = golden_copy(name)
+    store = store_of(path, name)
+    for queue in store.queues.values():
+        for segment in queue.segments:
+            (path / segment.path).write_bytes(bytes(segment.size))
+    topic = next(iter(store.queues))[0]
+    made = _planned(path, name, tmp_path / "staging", RebuildChoice(topics=frozenset({topic})))
+    touched = {step.path for step in made.steps}
+    assert touched == {
+        entry.path for queue in store.queues.values() if queue.topic == topic for entry in queue.segments
+    }
+
+
+@pytest.mark.parametrize("name", ["4.9.7-expired-head", "5.5.0-expired-head"])
+def test_queue_offsets_stay_where_the_head_of_the_log_is_gone(
+    golden: Unpacked, golden_copy: Unpacked, tmp_path: Path, name: str
+) -> None:
+    path = golden_copy(name)
+    store = store_of(path, name)
+    minimum = store.commitlog[0].start
+    for queue in store.queues.values():  # all that still points into the log is lost
+        for segment in queue.segments:
+            raw = bytearray((path / segment.path).read_bytes())
+            kept = next(at for at in range(0, len(raw) + 20, 20) if _size(raw, at) <= 0 or _offset(raw, at) >= minimum)
+            raw[kept:] = bytes(len(raw) - kept)
+            (path / segment.path).write_bytes(raw)
+    made = _planned(path, name, tmp_path / "staging", RebuildChoice(queues=True))
+    ours = planned_store(path, name, made.steps)
+    known = store_of(golden(name), name)
+    assert [found for found in derived_differences(known, ours) if "index" not in found] == []
+
+
+@pytest.mark.parametrize("name", ["4.9.7-expired-head", "5.5.0-expired-head"])
+def test_a_queue_that_begins_behind_the_head_has_no_filler(golden_copy: Unpacked, tmp_path: Path, name: str) -> None:
+    path = golden_copy(name)
+    shutil.rmtree(path / "consumequeue")
+    made = _planned(path, name, tmp_path / "staging", RebuildChoice(queues=True))
+    ours = planned_store(path, name, made.steps)
+    minimum = ours.commitlog[0].start
+    assert made.built.gap_units > 0
+    for queue in ours.queues.values():
+        raw = b""
+        for segment in queue.segments:
+            source = ours.view.open(segment.path)
+            raw += read_range(source, 0, source.size)
+            source.close()
+        units = [(_offset(raw, at), _size(raw, at)) for at in range(0, len(raw), 20) if _size(raw, at)]
+        assert FILLER_UNIT[:2] not in units
+        places = [place for place, _ in units]
+        assert places == sorted(places)
+        assert all(place >= minimum or place == minimum - 8 for place in places)
+
+
+@pytest.mark.parametrize("name", ["4.9.7-many-no-derived-abort", "5.5.0-many-no-derived-abort"])
+def test_a_whole_rebuild_ends_as_after_a_clean_stop(golden: Unpacked, tmp_path: Path, name: str) -> None:
+    made = _planned(golden(name), name, tmp_path / "staging")
+    ours = planned_store(golden(name), name, made.steps)
+    last = golden_stores.manifest(name).records[-1]
+    assert not ours.has_abort
+    assert made.steps[-1].path == "abort"
+    source = ours.view.open("checkpoint")
+    found = parse_checkpoint(read_range(source, 0, source.size))
+    assert found.commitlog_timestamp_ms == last.store_timestamp_ms
+    assert found.index_timestamp_ms == last.store_timestamp_ms
+    assert found.consumequeue_physical_offset == (last.at if name.startswith("5.5") else 0)
+
+
+@pytest.mark.parametrize("name", ["5.5.0-rocksdb-cq-crashed"])
+def test_queues_in_a_database_are_left_and_abort_stays(golden: Unpacked, tmp_path: Path, name: str) -> None:
+    made = _planned(golden(name), name, tmp_path / "staging")
+    assert made.steps == ()
+    assert "RocksDB" in (made.abort_stays or "")
+    assert any("left alone" in note for note in made.notes)
+
+
+@pytest.mark.parametrize("name", ["4.9.7-damage-flip-body-middle-file", "5.5.0-damage-zero-hole"])
+def test_damage_in_the_log_is_refused(golden: Unpacked, tmp_path: Path, name: str) -> None:
+    with pytest.raises(UnsupportedError, match="the log is damaged at"):
+        _planned(golden(name), name, tmp_path / "staging")
+
+
+@pytest.mark.parametrize("name", ["4.9.7-damage-log-middle-file-missing", "5.5.0-damage-log-middle-file-missing"])
+def test_records_behind_a_missing_file_keep_their_queue_offsets(
+    golden_copy: Unpacked, tmp_path: Path, name: str
+) -> None:
+    path = golden_copy(name)
+    shutil.rmtree(path / "consumequeue")
+    made = _planned(path, name, tmp_path / "staging", RebuildChoice(queues=True))
+    ours = planned_store(path, name, made.steps)
+    there = {segment.start // segment.size for segment in ours.commitlog}
+    size = ours.commitlog_file_size
+    assert made.built.gap_units > 0
+    for record in golden_stores.manifest(name).records:
+        if record.at // size not in there or record.sys_flag & 12 not in (0, 8):
+            continue
+        queue = ours.queues[record.topic, record.queue_id]
+        position = record.queue_offset * 20
+        segment = next(found for found in queue.segments if found.start <= position < found.end)
+        source = ours.view.open(segment.path)
+        raw = read_range(source, position - segment.start, 20)
+        source.close()
+        assert (_offset(raw, 0), _size(raw, 0)) == (record.at, record.size)
+
+
+def _offset(raw: bytes | bytearray, at: int) -> int:
+    return int.from_bytes(raw[at : at + 8], "big", signed=True)
+
+
+def _size(raw: bytes | bytearray, at: int) -> int:
+    return int.from_bytes(raw[at + 8 : at + 12], "big", signed=True)
