@@ -1,0 +1,53 @@
+"""A short slice of both fuzzers in every run, the long run in parts with the slow tests; see docs/fuzz.md."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fuzz import records
+from tests.fuzz.long_run import fuzz_records, fuzz_stores, peak_memory_mib
+
+MEMORY_MIB_MAX = 600
+"""Growth of a whole part; the compiled reader alone takes 150."""
+
+
+def test_records_a_short_slice() -> None:
+    tally = fuzz_records(20_000, seed=0)
+    assert len(tally.verdicts) >= 8, "the edits reach too few rules"
+
+
+def test_whole_stores_a_short_slice() -> None:
+    tally = fuzz_stores(500, seed=0)
+    assert len(tally.findings) >= 30, "the edits cause too few findings"
+    assert tally.on_disk
+
+
+def test_a_lost_record_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fuzzer itself: a reader that overlooks what the other sees ends the run."""
+    true_scan = records.scan
+
+    def forgetful(log: object, reader: type, **options: object) -> object:
+        found = true_scan(log, reader, **options)  # type: ignore[arg-type]
+        if reader is records.CompiledReader:
+            found.rows[10] = found.rows[10]._replace(queue_id=found.rows[10].queue_id + 1)
+        return found
+
+    monkeypatch.setattr(records, "scan", forgetful)
+    with pytest.raises(AssertionError, match="readers differ: corpus 0, seed 0"):
+        fuzz_records(1, seed=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(20))
+def test_records_ten_million(part: int) -> None:
+    before = peak_memory_mib()
+    assert fuzz_records(500_000, seed=1000 + 100 * part).inputs >= 500_000
+    assert peak_memory_mib() - before < MEMORY_MIB_MAX
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(10))
+def test_whole_stores_a_hundred_thousand(part: int) -> None:
+    before = peak_memory_mib()
+    assert fuzz_stores(10_000, seed=1000 + part).inputs == 10_000
+    assert peak_memory_mib() - before < MEMORY_MIB_MAX
