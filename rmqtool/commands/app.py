@@ -35,9 +35,12 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "rmqtool.commands.append:append",
         "Test messages through the full writer, into a store that no broker uses.",
     ),
+    "fixture": ("rmqtool.commands.fixture:ACTIONS", "Generated stores to try the tool on, healthy or damaged."),
     "formats": ("rmqtool.commands.formats:formats", "The declared layouts of every file, field by field."),
 }
-"""Command: (module and function, first line of the function's docstring), in the order of the help."""
+"""Command: (module and function, first line of the function's docstring), in the order of the help.
+
+In the place of a function may stand a mapping of subcommands to functions."""
 
 _SETTINGS: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
 EXIT_CRASH: Final = 1
@@ -101,15 +104,26 @@ def application() -> TyperGroup:
     return group
 
 
-def load(name: str) -> TyperCommand:
-    """Import a command of the list."""
-    module, _, function = COMMANDS[name][0].partition(":")
+def load(name: str) -> TyperCommand | TyperGroup:
+    """Import a command of the list; one that is several has a mapping of their names to functions."""
+    module, _, attribute = COMMANDS[name][0].partition(":")
+    found = getattr(importlib.import_module(module), attribute)
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
-    app.command(name, context_settings=_SETTINGS, no_args_is_help=_needs_arguments(name))(
-        _with_messages(getattr(importlib.import_module(module), function))
-    )
+    if isinstance(found, dict):
+        return _group(app, name, found)
+    app.command(name, context_settings=_SETTINGS, no_args_is_help=_needs_arguments(name))(_with_messages(found))
     command: TyperCommand = get_command(app)  # type: ignore[assignment]
     return command
+
+
+def _group(app: typer.Typer, name: str, actions: dict[str, Callable[..., None]]) -> TyperGroup:
+    examples = [inspect.getdoc(action) or "" for action in actions.values()]
+    text = f"{COMMANDS[name][1]}\n\n{examples[0].rpartition(chr(10))[2]}"
+    app.callback(help=text, no_args_is_help=True, context_settings=_SETTINGS)(lambda: None)
+    for action, function in actions.items():
+        app.command(action, context_settings=_SETTINGS)(_with_messages(function))
+    group: TyperGroup = get_command(app)  # type: ignore[assignment]
+    return group
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -8,13 +8,14 @@ from __future__ import annotations
 import numpy as np
 
 from rmqtool.engine.derived_writer import DerivedSizes, DerivedWriter, QueueEnds
-from rmqtool.engine.dispatch import DispatchSettings, RecordBytes, message_rows
+from rmqtool.engine.dispatch import DispatchSettings, RecordBytes, Rows, message_rows
 from rmqtool.engine.extension_writer import ExtensionEnd
 from rmqtool.engine.index_writer import IndexWriter
 from rmqtool.engine.queue_writer import QueueEnd, queue_end
 from rmqtool.engine.reader import Reader
 from rmqtool.engine.writer_config import WriterConfig
 from rmqtool.errors import RefusedError, RmqtoolError
+from rmqtool.formats import system_flag
 from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, extension_position, is_extension_address
 from rmqtool.scan.log import COMPILED_FROM_BYTES, reader_for
 from rmqtool.scan.piece import Piece
@@ -27,7 +28,7 @@ class Dispatcher:
     """The ends of all queues and of the index, open for appending.
 
     Attributes:
-        last_store_timestamp_ms, last_physical_offset: of the last record that was dispatched; 0 before the first.
+        last_store_timestamp_ms, last_physical_offset: of the last record that a queue was given; 0 before the first.
     """
 
     def __init__(
@@ -76,10 +77,17 @@ class Dispatcher:
             if rows.size:
                 covered += int(rows["size"].sum())
                 self._derived.put(rows, batch.topics, texts)
-                self.last_store_timestamp_ms = int(rows["store_timestamp_ms"][-1])
-                self.last_physical_offset = int(rows["physical_offset"][-1])
+                self._note_last(rows)
         if covered != len(block):
             raise RmqtoolError(f"a block at {physical_offset} holds more than good records: it was dispatched in part")
+
+    def _note_last(self, rows: Rows) -> None:
+        """A queue tells the checkpoint of what it was given, and prepared and rolled back records are in none."""
+        kinds = rows["sys_flag"] & system_flag.TRANSACTION_MASK
+        given = rows[(kinds == 0) | (kinds == system_flag.TRANSACTION_COMMIT)]
+        if given.size:
+            self.last_store_timestamp_ms = int(given["store_timestamp_ms"][-1])
+            self.last_physical_offset = int(given["physical_offset"][-1])
 
     def next_queue_offset(self, topic: str, queue_id: int) -> int:
         """The next queue offset of a queue as its files say."""

@@ -1,0 +1,164 @@
+"""`rmqtool fixture`: generated stores to try the tool on. What they are is decided in the room `fixtures`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from rmqtool.commands.options import FormatOption, OutputFormat
+from rmqtool.engine.versions import NEWEST, SUPPORTED, rules_for
+from rmqtool.errors import UnreadableError, UsageError, WriteError
+from rmqtool.fixtures.damage import MARK, Damage, damage_store, require_generated
+from rmqtool.fixtures.damages import DAMAGES
+from rmqtool.fixtures.recipe import Recipe, make_store
+from rmqtool.fixtures.recipes import RECIPES
+from rmqtool.report.writers import row_writer
+from rmqtool.store.source import reason
+
+EXIT_FINDINGS: Final = 3
+LIST_FIELDS: Final = ("type", "name", "about", "recipes", "findings", "harm", "versions")
+CHANGE_FIELDS: Final = ("type", "action", "file", "file_position", "length")
+CHECK_FIELDS: Final = ("type", "id", "promised", "found")
+SeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="Another seed, another store of the kind.")]
+
+
+def list_kinds(output: FormatOption = OutputFormat.TABLE) -> None:
+    """The recipes of healthy stores, and the kinds of damage.
+
+    Example: rmqtool fixture list
+    """
+    rows = row_writer(output, sys.stdout, LIST_FIELDS)
+    for recipe in RECIPES.values():
+        rows.write(_recipe_row(recipe))
+    for damage in DAMAGES.values():
+        rows.write(_damage_row(damage))
+    rows.close()
+
+
+def make(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A recipe of the list.")],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where: an empty directory, or none yet.")],
+    seed: SeedOption = 0,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="K=V", help="version=X.Y.Z: the broker that wrote it.")
+    ] = None,
+) -> None:
+    """A healthy store, the same to the byte for the same name, version and seed.
+
+    Example: rmqtool fixture make crashed /tmp/store --set version=5.3.3
+    """
+    recipe = RECIPES.get(name)
+    if recipe is None:
+        raise UsageError(f"no recipe {name!r}; there are {', '.join(RECIPES)}")
+    version = _version(settings or [])
+    make_store(recipe, directory, version, seed)
+    _write_mark(directory, {"recipe": name, "version": version, "seed": seed, "damage": []})
+
+
+def damage(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A kind of damage of the list.")],
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="A store that `fixture make` made.")],
+    seed: SeedOption = 0,
+    output: FormatOption = OutputFormat.TABLE,
+) -> None:
+    """Damage a generated store, and say what was changed.
+
+    Example: rmqtool fixture damage log-bit-flip-late /tmp/store
+    """
+    kind = DAMAGES.get(name)
+    if kind is None:
+        raise UsageError(f"no damage {name!r}; there are {', '.join(DAMAGES)}")
+    require_generated(store)
+    mark = _read_mark(store)
+    changes = damage_store(kind, store, seed, RECIPES[mark["recipe"]].conf.settings())
+    _write_mark(store, {**mark, "damage": [*mark["damage"], name]})
+    rows = row_writer(output, sys.stdout, CHANGE_FIELDS)
+    for change in changes:
+        rows.write(change.as_row())
+    rows.close()
+
+
+def check(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A store that `fixture make` made.")],
+    output: FormatOption = OutputFormat.TABLE,
+) -> None:
+    """Whether `rmqtool verify` finds in a generated store what the catalogue promises, and nothing in a healthy one.
+
+    Example: rmqtool fixture check /tmp/store
+    """
+    from rmqtool.fixtures.promise import checked
+
+    require_generated(directory)
+    mark = _read_mark(directory)
+    found = checked(directory, RECIPES[mark["recipe"]], mark["version"], [DAMAGES[name] for name in mark["damage"]])
+    rows = row_writer(output, sys.stdout, CHECK_FIELDS)
+    for each in found.rows():
+        rows.write(each)
+    rows.close()
+    if not found.is_kept:
+        raise typer.Exit(EXIT_FINDINGS)
+
+
+ACTIONS: Final = {"list": list_kinds, "make": make, "damage": damage, "check": check}
+"""Subcommands of `fixture`."""
+
+
+def _recipe_row(recipe: Recipe) -> dict[str, Any]:
+    return {
+        "type": "recipe",
+        "name": recipe.name,
+        "about": recipe.about,
+        "versions": [version for version in SUPPORTED if recipe.fits(rules_for(version))],
+    }
+
+
+def _damage_row(kind: Damage) -> dict[str, Any]:
+    return {
+        "type": "damage",
+        "name": kind.name,
+        "about": kind.about,
+        "recipes": list(kind.recipes),
+        "findings": list(kind.findings),
+        "harm": kind.harm_to(rules_for(NEWEST)).value,
+    }
+
+
+def _version(settings: list[str]) -> str:
+    version = NEWEST
+    for text in settings:
+        key, equals, value = text.partition("=")
+        if not equals or key != "version":
+            raise UsageError(f"--set: {text!r} is not version=X.Y.Z")
+        version = rules_for(value).version
+    return version
+
+
+def _read_mark(directory: Path) -> dict[str, Any]:
+    path = directory / MARK
+    try:
+        found: Any = json.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise UnreadableError(f"{path}: {reason(error)}") from error
+    except ValueError as error:
+        raise UsageError(f"{path}: not what `rmqtool fixture make` wrote") from error
+    if (
+        not isinstance(found, dict)
+        or found.get("recipe") not in RECIPES
+        or not isinstance(found.get("version"), str)
+        or not isinstance(found.get("damage"), list)
+        or not all(name in DAMAGES for name in found["damage"])
+    ):
+        raise UsageError(f"{path}: not what `rmqtool fixture make` wrote")
+    return dict(found)
+
+
+def _write_mark(directory: Path, content: dict[str, Any]) -> None:
+    path = directory / MARK
+    try:
+        path.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
+    except OSError as error:
+        raise WriteError(f"{path}: {reason(error)}") from error
