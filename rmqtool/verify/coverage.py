@@ -82,6 +82,8 @@ def index_findings(context: Context, log: PieceResult, checkpoint: Checkpoint | 
             "index.missing-key", "index", f"{log.keyed_count} keys, and no entry at all", count=log.keyed_count
         )
     for first, last, count, _, _ in log.missing_keys:
+        if first > newest and context.live_end is not None:
+            continue  # entered by and by
         where = "behind the last entry" if first > newest else f"up to physical offset {last}"
         yield finding(
             "index.missing-key",

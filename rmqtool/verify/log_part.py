@@ -34,6 +34,7 @@ class LogPart:
 
     Attributes:
         topics: names by topic number of the piece.
+        left_out_bytes: of rows that are not judged, for a running broker may be writing them.
     """
 
     def __init__(self, context: Context) -> None:
@@ -43,10 +44,13 @@ class LogPart:
         self._index: list[ExpectedIndex] = []
         self.topics: Sequence[bytes] = ()
         self.row_count = 0
+        self.left_out_bytes = 0
 
     def take(self, batch: Batch) -> None:
         """Take a batch; nothing of it is needed afterwards."""
-        fresh = batch.as_array()
+        fresh = self._before_edge(batch.as_array())
+        if not len(fresh):
+            return
         if self.row_count + len(fresh) > len(self._rows):
             self._rows = np.concatenate([self._rows[: self.row_count], np.empty(len(fresh) + ROWS_MAX, row_dtype())])
         rows = self._rows[self.row_count : self.row_count + len(fresh)]
@@ -61,6 +65,15 @@ class LogPart:
         keys = index_entries(rows, batch.topics, texts, self._context.dispatch.rules)
         if keys.key_hashes.size:
             self._index.append(ExpectedIndex(keys.key_hashes, keys.physical_offsets, keys.store_timestamps_ms))
+
+    def _before_edge(self, rows: Array) -> Array:
+        """The rows in front of what a running broker may be writing."""
+        edge = self._context.live_end
+        if edge is None:
+            return rows
+        kept = rows["physical_offset"] + rows["size"] <= edge
+        self.left_out_bytes += int(rows["size"][~kept].sum())
+        return rows if kept.all() else rows[kept]
 
     @property
     def is_full(self) -> bool:

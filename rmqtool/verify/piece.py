@@ -13,7 +13,6 @@ from rmqtool.scan.walk import Walk
 from rmqtool.verify.catalog import finding
 from rmqtool.verify.index_match import IndexMatch
 from rmqtool.verify.log_part import LogPart
-from rmqtool.verify.offset_runs import Array
 from rmqtool.verify.queue_match import QueueMatch
 from rmqtool.verify.result import PieceResult, append_keys
 from rmqtool.verify.row_findings import row_findings, time_findings
@@ -39,6 +38,7 @@ def check_piece(walk: Walk, context: Context, path: str) -> PieceResult:
         if part.is_full:
             _check_part(walk, context, part, result)
     _check_part(walk, context, part, result)
+    result.left_out_bytes = part.left_out_bytes
     data_end = piece.physical_offset + walk.outcome.data_end
     result.scanned_end = max(result.scanned_end, data_end)
     result.tail_bytes = walk.outcome.tail_bytes
@@ -55,11 +55,6 @@ def _check_part(walk: Walk, context: Context, part: LogPart, result: PieceResult
     if not part.row_count:
         return
     rows = part.rows()
-    if context.live_end is not None:
-        rows = _before_edge(rows, context.live_end, result)
-        if not len(rows):
-            part.clear()
-            return
     lookup = RowsLookup(rows, part.topics)
     lost: dict[int, list[str]] = {}
     odd_times = time_findings(context, lookup, result.last_record[1] if result.last_record else 0)
@@ -83,13 +78,6 @@ def _check_part(walk: Walk, context: Context, part: LogPart, result: PieceResult
     result.findings += row_findings(context, walk, lookup, lost)
     _count(lookup, result)
     part.clear()
-
-
-def _before_edge(rows: Array, edge: int, result: PieceResult) -> Array:
-    """The rows in front of what a running broker may be writing."""
-    kept = rows["physical_offset"] + rows["size"] <= edge
-    result.left_out_bytes += int(rows["size"][~kept].sum())
-    return rows if kept.all() else rows[kept]
 
 
 def _count(lookup: RowsLookup, result: PieceResult) -> None:

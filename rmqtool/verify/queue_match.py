@@ -6,7 +6,7 @@ What agrees is settled for thousands of units at once; only what does not is loo
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -175,7 +175,24 @@ class QueueMatch:
             else:
                 said = self._of_no_message(found, row)
             if said is not None:
-                self.findings.append(said)
+                self._add(said)
+
+    def _add(self, said: Finding) -> None:
+        """Add a finding; one about the next unit of the same queue goes on with the one before."""
+        before = self.findings[-1] if self.findings else None
+        if (
+            before is not None
+            and said.queue_offset is not None
+            and (before.id, before.file, before.queue_id) == (said.id, said.file, said.queue_id)
+            and before.file_position is not None
+            and before.id.startswith("consumequeue.")
+            and said.queue_offset == (before.queue_offset or 0) + before.count
+        ):
+            self.findings[-1] = replace(
+                before, count=before.count + 1, length=(before.length or 0) + (said.length or 0)
+            )
+        else:
+            self.findings.append(said)
 
     def _of_message(
         self,

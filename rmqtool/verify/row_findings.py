@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -141,8 +142,7 @@ def _damage(context: Context, walk: Walk, lookup: RowsLookup, lost: dict[int, li
 
 
 def _longer(last: Finding, length: int) -> Finding:
-    values = {name: getattr(last, name) for name in last.__dataclass_fields__}
-    return Finding(**{**values, "length": (last.length or 0) + length, "count": last.count + 1})
+    return replace(last, length=(last.length or 0) + length, count=last.count + 1)
 
 
 def _flip(walk: Walk, row: Any) -> dict[str, Any]:

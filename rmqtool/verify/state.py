@@ -7,6 +7,8 @@ has the same size and modification time.
 from __future__ import annotations
 
 import json
+import os
+import stat
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -42,9 +44,11 @@ class State:
         state = cls(path, rules, depth)
         if path is None:
             return state
-        if path.resolve().is_relative_to(Path(root).resolve()):
+        if Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root)):
             raise RefusedError(f"{path}: the state may not lie in the store, which is never written")
         try:
+            if not stat.S_ISREG(path.stat().st_mode):
+                raise UsageError(f"{path}: not a regular file, so no state that verify wrote")
             raw = path.read_bytes()
         except FileNotFoundError:
             return state
