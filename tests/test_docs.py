@@ -86,7 +86,10 @@ def unknown(words: list[str]) -> list[str]:
         return sorted(set(words) - options(""))
     if words[0] not in commands():
         return [words[0]]
-    return sorted({word.partition("=")[0] for word in words if word.startswith("--")} - options(words[0]))
+    known = options(words[0])
+    if "Commands:" in help_text(words[0]) and words[1:] and not words[1].startswith("-"):
+        known |= options(" ".join(words[:2]))
+    return sorted({word.partition("=")[0] for word in words if word.startswith("--")} - known)
 
 
 def documented_lines() -> list[tuple[str, str]]:
