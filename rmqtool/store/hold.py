@@ -34,11 +34,7 @@ class StoreLock:
         try:
             # Looked at only now: a broker that came in between is either seen here or meets the lock. The databases'
             # locks are files of their own, and `lock` itself is asked about through the descriptor that is open.
-            report = lock_report(root, log_directories)
-            loading = [lock for lock in report.databases if lock.status is LockStatus.HELD]
-            if loading or report.mapping_pids:
-                who = ", ".join(str(pid) for pid in report.mapping_pids) or loading[0].owner_pid
-                raise RefusedError(f"{root}: a broker is loading this store or has its files mapped (pid {who})")
+            _require_unused(root, log_directories)
             os.pwrite(self._descriptor, CONTENT, 0)
             os.fsync(self._descriptor)
         except BaseException:
@@ -58,6 +54,14 @@ class StoreLock:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _require_unused(root: Path, log_directories: tuple[Path, ...]) -> None:
+    report = lock_report(root, log_directories)
+    loading = [lock for lock in report.databases if lock.status is LockStatus.HELD]
+    if loading or report.mapping_pids:
+        who = ", ".join(str(pid) for pid in report.mapping_pids) or loading[0].owner_pid
+        raise RefusedError(f"{root}: a broker is loading this store or has its files mapped (pid {who})")
 
 
 def _locked(path: Path) -> int:
