@@ -21,10 +21,11 @@ from rmqtool.engine.query import IndexFile
 from rmqtool.engine.versions import BrokerRules
 from rmqtool.forecast.log_scan import Records
 from rmqtool.forecast.options import DEFAULT_ENTRY_COUNT, DEFAULT_SLOT_COUNT, ForecastOptions
-from rmqtool.forecast.overlay import Overlay
+from rmqtool.forecast.overlay import Nowhere, Overlay
 from rmqtool.formats import system_flag
 from rmqtool.formats.index import ENTRY, ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE, entry_position, file_size
 from rmqtool.store.directory import Store
+from rmqtool.store.sink import FileSink
 from rmqtool.store.view import Entry
 
 _LAST_YEAR_MS: Final = 253_370_764_800_000
@@ -73,8 +74,12 @@ class IndexState:
         duplicate_entries: entries for records that a kept file knows already.
     """
 
-    def __init__(self, store: Store, overlay: Overlay, rules: BrokerRules, options: ForecastOptions) -> None:
+    def __init__(
+        self, store: Store, overlay: Overlay, rules: BrokerRules, options: ForecastOptions, *, keeps_content: bool
+    ) -> None:
+        """`keeps_content` keeps what is entered, so that it can be asked for; it is large, and counting needs none."""
         self._overlay = overlay
+        self._sink: FileSink = overlay if keeps_content else Nowhere()
         self._rules = rules
         self._enabled = options.index_enabled
         self.slot_count: int = store.index_slot_count or DEFAULT_SLOT_COUNT
@@ -187,9 +192,7 @@ class IndexState:
                 finally:
                     source.close()
             clock_ms = _clock_behind(self.kept[-1].name if self.kept else "")
-            self._writer = IndexWriter(
-                self._overlay, self.slot_count, self._entry_count, self._rules, clock_ms, current
-            )
+            self._writer = IndexWriter(self._sink, self.slot_count, self._entry_count, self._rules, clock_ms, current)
         return self._writer
 
 

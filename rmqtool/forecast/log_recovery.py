@@ -20,7 +20,7 @@ from rmqtool.formats import commitlog, system_flag
 from rmqtool.scan.deferred import DeferredSource
 from rmqtool.scan.log import ScanOptions, reader_for
 from rmqtool.scan.rules import FINDING_IDS, Verdict
-from rmqtool.scan.walk import Reader
+from rmqtool.scan.walk import FRAME_SIZE, Reader
 from rmqtool.store.directory import Segment
 from rmqtool.store.source import ByteSource, read_range
 
@@ -110,9 +110,20 @@ class LogState:
             segment = self.segments[number]
             end = yield from self._file(scan, segment, 0)
             if not end.is_blank or number + 1 == len(self.segments):
-                verdict = None if end.is_blank else end.verdict
+                verdict = end.verdict
+                if verdict in (None, Verdict.MISSING_END_BLANK):
+                    follows = any(self._holds_data(later) for later in self.segments[number + 1 :])
+                    verdict = Verdict.MISSING_END_BLANK if follows else None
                 return ScanResult(self.segments[first].start, segment.start + end.position, verdict)
             number += 1
+
+    def _holds_data(self, segment: Segment) -> bool:
+        """Whether a file begins with anything but zeros."""
+        source = self._opened(segment)
+        try:
+            return any(read_range(source, 0, FRAME_SIZE))
+        finally:
+            source.close()
 
     def truncate(self, end: int) -> None:
         """Let the log end there: files that begin behind it are unlinked."""

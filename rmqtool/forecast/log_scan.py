@@ -97,7 +97,9 @@ class FileScan:
                 position = int(rows["physical_offset"][index]) - base
                 found = self.checker.check(walk, position)
                 if not found.success or found.size == 0:
-                    return FileEnd(position, found.success, found.size, found.verdict), position
+                    # The walk knows what lies around the place, and so calls it by a better name.
+                    said = Verdict(int(rows["verdict"][index])) or found.verdict
+                    return FileEnd(position, found.success, found.size, said), position
                 yield _single(batch, found)
                 position += found.size
                 if int(rows["size"][index]) != found.size:

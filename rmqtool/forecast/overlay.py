@@ -73,6 +73,28 @@ class Pages:
         return self._spill
 
 
+class Nowhere:
+    """A `FileSink` that forgets what it is given, for what is counted and not read."""
+
+    def create(self, path: str, size: int) -> None:
+        """Nothing is made."""
+
+    def write_at(self, path: str, position: int, data: bytes | memoryview) -> None:
+        """Nothing is kept."""
+
+    def sync(self, path: str) -> None:
+        """Nothing is on a disk."""
+
+    def sync_directory(self, path: str) -> None:
+        """Nothing is on a disk."""
+
+    def remove(self, path: str) -> None:
+        """Nothing is there."""
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
 @dataclass
 class Changed:
     """A file with changes: its length, how much of the store's own file it still shows, and its changed pages."""

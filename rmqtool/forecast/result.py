@@ -93,4 +93,4 @@ class Forecast:
         found = asdict(self)
         for queue in found["queues"]:
             del queue["last_physical_offset"]
-        return found
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}

@@ -17,7 +17,7 @@ from rmqtool.store.kinds import FileKind
 class StartedReader(Reader):
     """Answers as the broker would once it runs; valid as long as the simulation is open.
 
-    The simulation must have run, and the broker must start.
+    The simulation must have run, and the broker must start; by key only a simulation that keeps its index answers.
     """
 
     def __init__(self, simulation: Simulation) -> None:

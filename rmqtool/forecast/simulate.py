@@ -49,7 +49,10 @@ class Simulation:
         not_simulated: what is left out, as sentences.
     """
 
-    def __init__(self, store: Store, rules: BrokerRules, options: ForecastOptions) -> None:
+    def __init__(
+        self, store: Store, rules: BrokerRules, options: ForecastOptions, *, keeps_index: bool = False
+    ) -> None:
+        """`keeps_index` keeps new entries of the index, for asking the started broker by key."""
         self.store = store
         self.rules = rules
         self.options = options
@@ -60,7 +63,7 @@ class Simulation:
         self.scanned: ScanResult | None = None
         self.queues: dict[tuple[str, int], QueueState] = {}
         self.next_queue_offsets: dict[tuple[str, int], int] = {}
-        self.index = IndexState(store, self.overlay, rules, options)
+        self.index = IndexState(store, self.overlay, rules, options, keeps_content=keeps_index)
         self.log: LogState | None = None
         self.not_simulated: list[str] = []
         self._topics = topics(read_config(store.view, TOPICS_PATH))

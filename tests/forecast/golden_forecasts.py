@@ -44,7 +44,7 @@ def simulation_of(path: Path, name: str, version: str) -> Simulation:
         is_slave=config.get("brokerRole") == "SLAVE",
         record_crc=config.get("forceVerifyPropCRC", False),
     )
-    return Simulation(survey(open_directory(path), settings), rules_for(version), options)
+    return Simulation(survey(open_directory(path), settings), rules_for(version), options, keeps_index=True)
 
 
 def load_differences(simulation: Simulation, read: Read) -> Iterator[str]:
