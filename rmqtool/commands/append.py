@@ -71,13 +71,14 @@ class _Place:
     broker_version: str | None
     topic_rules: bool
     after_crash: bool
+    batch_topics: frozenset[str]
 
     def config(self) -> WriterConfig:
         try:
             found = config_from(self.conf) if self.conf is not None else WriterConfig()
         except ValueError as error:
             raise UsageError(str(error)) from error
-        return replace(found, validates_topics=self.topic_rules)
+        return replace(found, validates_topics=self.topic_rules, batch_topics=self.batch_topics)
 
 
 def append(
@@ -109,6 +110,10 @@ def append(
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A broker setting; repeatable.")
     ] = None,
+    batch_topics: Annotated[
+        list[str] | None,
+        typer.Option("--batch-topic", metavar="T", help="A topic whose queues are batch queues; repeatable."),
+    ] = None,
     topic_rules: Annotated[
         bool, typer.Option("--topic-rules", help="Refuse topics that a broker takes from no client.")
     ] = False,
@@ -139,7 +144,8 @@ def append(
             )
         )  # fmt: skip
     settled = _conf(conf, settings or [])
-    place = _Place(store, commitlog, index_slots, settled, broker_version, topic_rules, after_crash)
+    batches = frozenset(batch_topics or ())
+    place = _Place(store, commitlog, index_slots, settled, broker_version, topic_rules, after_crash, batches)
     messages = messages_of(context)
     opened = _create(place) if create else _open(place, messages)
     with opened as writer:

@@ -20,12 +20,14 @@ from rmqtool.engine.writer_config import WriterConfig
 from rmqtool.errors import RefusedError, UnsupportedError, WriteError
 from rmqtool.formats.checkpoint import FIELDS_SIZE, Checkpoint, parse_checkpoint
 from rmqtool.scan.blocks import last_data_end
+from rmqtool.store.config_json import TOPICS, read_config, topics
 from rmqtool.store.directory import Store
 from rmqtool.store.hold import StoreLock
 from rmqtool.store.kinds import FileKind
 from rmqtool.store.sink import DirectorySink
 from rmqtool.store.source import read_range, reason
 
+BATCH_QUEUE_TYPE: Final = "BatchCQ"
 NEW_DIRECTORIES: Final = ("consumequeue", "index", "config")
 
 
@@ -110,7 +112,7 @@ def existing_store(
 
 
 def config_of(store: Store, config: WriterConfig) -> WriterConfig:
-    """The settings with the sizes that a store's files have."""
+    """The settings with the sizes that a store's files have, and the batch topics that it knows."""
     from dataclasses import replace
 
     sizes = {
@@ -123,7 +125,11 @@ def config_of(store: Store, config: WriterConfig) -> WriterConfig:
         "commitlog_directories": tuple(sorted({segment.path.rpartition("/")[0] for segment in store.commitlog})),
         "extension": bool(store.extensions),
     }
-    return replace(config, **{name: value for name, value in sizes.items() if value})  # type: ignore[arg-type]
+    known = topics(read_config(store.view, TOPICS))
+    batch_topics = config.batch_topics | {topic for topic, _ in store.batch_queues}
+    batch_topics |= {name for name, said in known.items() if said.queue_type == BATCH_QUEUE_TYPE}
+    found = replace(config, batch_topics=frozenset(batch_topics))
+    return replace(found, **{name: value for name, value in sizes.items() if value})  # type: ignore[arg-type]
 
 
 def _dispatch_settings(rules: BrokerRules, config: WriterConfig) -> DispatchSettings:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from rmqtool.errors import UnsupportedError
 from rmqtool.formats.index import DEFAULT_ENTRY_COUNT, DEFAULT_SLOT_COUNT
 from rmqtool.formats.tags import parse_delay_levels
 from rmqtool.store.broker_conf import BrokerConf
@@ -44,7 +46,10 @@ def config_from(conf: BrokerConf) -> WriterConfig:
 
     Raises:
         ValueError: the delay levels are none.
+        UnsupportedError: they ask for replicas, or for a form of log or queues that is not written.
     """
+    for setting, wanted in _unsupported(conf):
+        raise UnsupportedError(f"{conf.path}: {setting}: {wanted}")
     sizes = conf.settings()
     said: dict[str, object] = {
         "commitlog_file_size": sizes.commitlog_file_size,
@@ -63,3 +68,12 @@ def config_from(conf: BrokerConf) -> WriterConfig:
         "synchronous_flush": conf.flush_disk_type == "SYNC_FLUSH" if conf.flush_disk_type else None,
     }
     return WriterConfig(**{name: value for name, value in said.items() if value is not None})  # type: ignore[arg-type]
+
+
+def _unsupported(conf: BrokerConf) -> Iterator[tuple[str, str]]:
+    if conf.broker_role not in (None, "ASYNC_MASTER"):
+        yield f"brokerRole={conf.broker_role}", "puts of such a broker end with the answers of other brokers"
+    if conf.store_type not in (None, "default"):
+        yield f"storeType={conf.store_type}", "consume queues in RocksDB are not written"
+    if conf.is_dledger:
+        yield "enableDLegerCommitLog=true", "a log of DLedger is not written"
