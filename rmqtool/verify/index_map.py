@@ -49,22 +49,25 @@ class IndexMap:
         """Numbers and entries, of those that point into [begin, end)."""
         numbers, entries = [np.empty(0, np.int64)], [np.empty(0, _DTYPE)]
         ranges = self.entries.ranges(begin, end)
-        if ranges:
-            try:
-                source = open_file(self.path)
-            except UnreadableError:
-                ranges = []
-            else:
-                with_source = source
-        for low, high in ranges:
-            buffer = bytearray((high - low) * ENTRY_SIZE)
-            read_salvaging(with_source, self.position(low), memoryview(buffer))
-            found = np.frombuffer(buffer, _DTYPE)
-            inside = (found["physical_offset"] >= begin) & (found["physical_offset"] < end)
-            numbers.append(np.arange(low, high)[inside])
-            entries.append(found[inside])
-        if ranges:
-            with_source.close()
+        if not ranges:
+            return numbers[0], entries[0]
+        try:
+            source = open_file(self.path)
+        except UnreadableError:
+            return numbers[0], entries[0]
+        try:
+            for low, high in ranges:
+                buffer = bytearray((high - low) * ENTRY_SIZE)
+                read_salvaging(source, self.position(low), memoryview(buffer))
+                found = np.frombuffer(buffer, _DTYPE)
+                offsets = found["physical_offset"].astype(np.int64)
+                inside = slice(int(np.searchsorted(offsets, begin)), int(np.searchsorted(offsets, end)))
+                numbers.append(np.arange(low, high)[inside])
+                entries.append(found[inside])
+        finally:
+            source.close()
+        if len(ranges) == 1:
+            return numbers[1], entries[1]
         return np.concatenate(numbers), np.concatenate(entries)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,15 @@ _HASH_BITS: Final = 31
 _INT_MAX: Final = (1 << 31) - 1
 
 
+class _FileEntries(NamedTuple):
+    """Entries of one file that point into the stretch, with their numbers and keys."""
+
+    file: IndexMap
+    numbers: Array
+    entries: Array
+    keys: Array
+
+
 @dataclass
 class IndexMatch:
     """The comparison of one stretch; what records with a doubtful head put into the index is not judged."""
@@ -37,44 +46,65 @@ class IndexMatch:
     def run(self, expected: ExpectedIndex) -> None:
         """Compare all index files; runs of records without their entries become `missing`."""
         wanted = self._keys(expected.physical_offsets, expected.key_hashes)
+        files = []
+        for file in self.context.index:
+            numbers, entries = file.pointing_into(self.context.open_file, self.lookup.begin, self.lookup.end)
+            if len(entries):
+                files.append(_FileEntries(file, numbers, entries, self._keys_of(entries)))
+        self.entry_count += sum(len(found.keys) for found in files)
+        if self._in_order(files, wanted, expected.store_timestamps_ms):
+            return
         order = np.argsort(wanted, kind="stable")
         in_order, times = wanted[order], expected.store_timestamps_ms[order]
         met = np.zeros(len(in_order), np.bool_)
-        for file in self.context.index:
-            numbers, entries = file.pointing_into(self.context.open_file, self.lookup.begin, self.lookup.end)
-            if not len(entries):
-                continue
-            self.entry_count += len(entries)
-            keys = self._keys(entries["physical_offset"].astype(np.int64), entries["key_hash"].astype(np.int64))
-            exempt = np.isin(entries["physical_offset"], self.doubtful)
-            if len(in_order):
-                at = np.minimum(np.searchsorted(in_order, keys), len(in_order) - 1)
-                right = in_order[at] == keys
-                met[at[right]] = True
-                late = right & ~exempt & ~self._plausible(file, numbers, entries, times[at])
-            else:
-                right = late = np.zeros(len(keys), np.bool_)
-            for index in np.flatnonzero(~right & ~exempt)[:FINDINGS_MAX].tolist():
-                self._of_entry(file, int(numbers[index]), entries[index])
-            for index in np.flatnonzero(late)[:FINDINGS_MAX].tolist():
-                said = int(entries["time_delta_seconds"][index])
-                text = f"its record was not stored {said} s after the file's first"
-                self._say(file, int(numbers[index]), entries[index], "index.bad-entry", text, found=str(said))
+        for found in files:
+            self._compare(found, in_order, times, met)
         # A key that stands twice in one record gives two equal entries, of which the first was met.
         met = met[np.searchsorted(in_order, in_order)]
         without = np.sort(order[~met])
         without = without[~np.isin(expected.physical_offsets[without], self.doubtful)]
         self._note_missing(expected, without)
 
+    def _in_order(self, files: list[_FileEntries], wanted: Array, times: Array) -> bool:
+        """Whether the entries are exactly those that are expected, in the order in which a broker puts them."""
+        at = 0
+        for found in files:
+            part = slice(at, at + len(found.keys))
+            at = part.stop
+            if not np.array_equal(found.keys, wanted[part]) or not self._plausible(found, times[part]).all():
+                return False
+        return at == len(wanted)
+
+    def _compare(self, found: _FileEntries, in_order: Array, times: Array, met: Array) -> None:
+        """Say what is wrong with entries of a file; note which of the expected ones are met."""
+        keys, entries = found.keys, found.entries
+        exempt = np.isin(entries["physical_offset"], self.doubtful)
+        if len(in_order):
+            at = np.minimum(np.searchsorted(in_order, keys), len(in_order) - 1)
+            right = in_order[at] == keys
+            met[at[right]] = True
+            late = right & ~exempt & ~self._plausible(found, times[at])
+        else:
+            right = late = np.zeros(len(keys), np.bool_)
+        for index in np.flatnonzero(~right & ~exempt)[:FINDINGS_MAX].tolist():
+            self._of_entry(found.file, int(found.numbers[index]), entries[index])
+        for index in np.flatnonzero(late)[:FINDINGS_MAX].tolist():
+            said = int(entries["time_delta_seconds"][index])
+            text = f"its record was not stored {said} s after the file's first"
+            self._say(found.file, int(found.numbers[index]), entries[index], "index.bad-entry", text, found=str(said))
+
+    def _keys_of(self, entries: Array) -> Array:
+        return self._keys(entries["physical_offset"].astype(np.int64), entries["key_hash"])
+
     def _keys(self, physical_offsets: Array, hashes: Array) -> Array:
         """Place in the stretch and hash as one number."""
         return (physical_offsets - self.lookup.begin << _HASH_BITS) | hashes.astype(np.int64)
 
-    def _plausible(self, file: IndexMap, numbers: Array, entries: Array, times: Array) -> Array:
+    def _plausible(self, found: _FileEntries, times: Array) -> Array:
         """Which entries have their record's time. That of a file's first entry goes by the file before."""
-        deltas = np.clip((times - file.begin_timestamp_ms) // 1000, 0, _INT_MAX)
+        deltas = np.clip((times - found.file.begin_timestamp_ms) // 1000, 0, _INT_MAX)
         # Division in the broker rounds towards zero, which differs below it only, where the result is 0 anyway.
-        return np.asarray((entries["time_delta_seconds"] == deltas) | (numbers == 1))
+        return np.asarray((found.entries["time_delta_seconds"] == deltas) | (found.numbers == 1))
 
     def _of_entry(self, file: IndexMap, number: int, entry: Any) -> None:
         row = self.lookup.at(int(entry["physical_offset"]))

@@ -54,7 +54,8 @@ class LogPart:
         if self.row_count + len(fresh) > len(self._rows):
             self._rows = np.concatenate([self._rows[: self.row_count], np.empty(len(fresh) + ROWS_MAX, row_dtype())])
         rows = self._rows[self.row_count : self.row_count + len(fresh)]
-        rows[:] = fresh
+        # As bytes: field by field a copy takes many times longer.
+        rows.view(np.uint8)[:] = np.ascontiguousarray(fresh).view(np.uint8)
         self.topics = batch.topics
         self.row_count += len(rows)
         if not self._context.crosses:

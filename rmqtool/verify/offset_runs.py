@@ -65,8 +65,9 @@ class RunsBuilder:
     _count: int = 0
     _dropped: int = 0
 
-    def take(self, place: int, offsets: Array) -> None:
+    def take(self, place: int, physical_offsets: Array) -> None:
         """Take members at `place`, `place` + 1 and so on."""
+        offsets = physical_offsets
         steps = offsets[1:] < offsets[:-1] if self.may_repeat else offsets[1:] <= offsets[:-1]
         bounds = np.concatenate([[0], np.flatnonzero(steps) + 1, [len(offsets)]])
         runs = np.empty(len(bounds) - 1, RUN)

@@ -97,6 +97,8 @@ class QueueMap:
                     source.close()
                 places.append(np.arange(low, high))
                 units.append(np.frombuffer(buffer, dtype))
+        if len(places) == 2:
+            return places[1], units[1]
         return np.concatenate(places), np.concatenate(units)
 
     def pointing_into(self, open_file: Open, begin: int, end: int) -> tuple[Array, Array]:
@@ -104,7 +106,8 @@ class QueueMap:
         places, units = [np.empty(0, np.int64)], [np.empty(0, unit_dtype(is_batch=self.is_batch))]
         for low, high in self.units.ranges(begin, end):
             found_places, found = self.read(open_file, low, high)
-            inside = (found["physical_offset"] >= begin) & (found["physical_offset"] < end)
+            offsets = found["physical_offset"].astype(np.int64)
+            inside = slice(int(np.searchsorted(offsets, begin)), int(np.searchsorted(offsets, end)))
             places.append(found_places[inside])
             units.append(found[inside])
         if len(places) == 2:

@@ -107,6 +107,7 @@ class _Run:
         if self._log_is_elsewhere:
             context = replace(context, options=replace(self.options, depth=Depth.STRUCTURE))
             self._summary.complete = False
+        self._summary.complete &= context.options.depth is Depth.FULL
         log = self._check_log(context, state) if context.options.depth is not Depth.STRUCTURE else None
         self._finish(context, configs, log)
         for segment in self.store.commitlog:
