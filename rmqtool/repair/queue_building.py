@@ -254,26 +254,32 @@ class _Build:
         return QueueEnds(self._copied_head(sink, found, is_batch=is_batch))
 
     def _copied_head(self, sink: FileSink, queue: QueueFiles, *, is_batch: bool) -> QueueEnd:
-        """Copy the units that point below the log; where they end."""
+        """Copy the units that point below the log; where they end. Filler alone tells nothing, and is left out."""
         size = self._sizes.batch if is_batch else self._sizes.queue
         unit_size = BATCH_UNIT_SIZE if is_batch else UNIT_SIZE
-        end = QueueEnd()
+        end, copied, is_known = QueueEnd(), list[str](), False
         for segment in queue.segments:
             if end.last_start is not None and segment.start != end.last_start + size:
                 break  # files are missing in between: what is in front of the gap is no use
-            head = self._head_of(segment, size, unit_size)
+            head, has_messages = self._head_of(segment, size, unit_size)
             if not head:
                 break
+            is_known |= has_messages
             path = f"{queue.directory}/{segment_name(segment.start)}"
             sink.create(path, size)
             sink.write_at(path, 0, head)
+            copied.append(path)
             end = QueueEnd(segment.start, segment.start + len(head))
             if len(head) < size:
                 break
-        return end
+        if is_known:
+            return end
+        for path in copied:
+            sink.remove(path)
+        return QueueEnd()
 
-    def _head_of(self, segment: Segment, size: int, unit_size: int) -> bytes:
-        """Units below the log that a file begins with; filler among them becomes such a unit."""
+    def _head_of(self, segment: Segment, size: int, unit_size: int) -> tuple[bytes, bool]:
+        """Units below the log that a file begins with, and whether any is a message's; filler becomes such a unit."""
         source = self._store.view.open(segment.path)
         try:
             raw = read_range(source, 0, min(size, segment.size) // unit_size * unit_size)
@@ -285,10 +291,11 @@ class _Build:
         )
         rest = np.flatnonzero(~below)
         units = units[: int(rest[0])] if rest.size else units
-        if unit_size == UNIT_SIZE:
-            filler = units == np.array([FILLER_UNIT], UNIT.dtype)
-            units[filler] = (self._minimum - DEAD_BEFORE, DEAD_SIZE, 0)
-        return units.tobytes()
+        if unit_size != UNIT_SIZE:
+            return units.tobytes(), bool(units.size)
+        filler = units == np.array([FILLER_UNIT], UNIT.dtype)
+        units[filler] = (self._minimum - DEAD_BEFORE, DEAD_SIZE, 0)
+        return units.tobytes(), not filler.all()
 
     def _keep_other_heads(self, sink: FileSink) -> None:
         """Queues of which the log has no record any more keep their units, and with them their next queue offset."""

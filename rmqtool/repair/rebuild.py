@@ -144,7 +144,7 @@ def building_notes(store: Store, built: Built) -> list[str]:
         )
     if built.gap_units:
         notes.append(f"{built.gap_units} units stand for messages that the log does not have; consumers pass over them")
-    if built.file_times_ms and not store.queues:
+    if built.file_times_ms and not store.consumequeue_file_size:
         notes.append("no queue file tells the size of one: that of the broker's default, or of --broker-conf, is used")
     return notes
 

@@ -1,0 +1,243 @@
+"""Plans `recover`: mends what a crash leaves, and all that can be derived from the log, without losing a message.
+
+What is wrong is found by `verify`; each finding is answered, and nothing else is touched. Damage inside the log is not
+mended here: it is named, and the log stays as it is unless a person agrees to cut it there as the broker would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from rmqtool.engine.versions import BrokerRules
+from rmqtool.repair.config_rescue import rescue_steps
+from rmqtool.repair.handoff import abort_reason, abort_steps, checkpoint_steps
+from rmqtool.repair.plan import Loss, Plan
+from rmqtool.repair.queue_building import BuildOptions, Built, OnProgress, Wanted, build
+from rmqtool.repair.rebuild import building_notes
+from rmqtool.repair.rebuild_steps import index_steps, queue_steps
+from rmqtool.repair.recover_log import (
+    damage_in,
+    loss_behind,
+    shape_steps,
+    stray_directories,
+    tail_begin,
+    tail_steps,
+)
+from rmqtool.repair.steps import Step, WriteRange, remove_file
+from rmqtool.store.directory import Store, survey
+from rmqtool.store.kinds import FileKind
+from rmqtool.verify.finding import Finding, Severity
+from rmqtool.verify.run import verify_store
+from rmqtool.verify.scope import Options
+
+CATCHES_UP: Final = frozenset({"consumequeue.behind-log", "index.missing-key", "index.missing-file"})
+"""What a start after a crash brings up to date by itself."""
+NOT_BUILT: Final = frozenset({"consumequeue.stray-file", "consumequeue.unsafe-name", "index.stray-file"})
+"""Findings about queues and index that building them anew does not answer."""
+_QUEUE_DEPTH: Final = 4
+"""Names in the path of a queue's file; a stray file there keeps a broker from starting."""
+
+
+@dataclass(frozen=True)
+class RecoverOptions:
+    """What a person may choose.
+
+    Attributes:
+        cut_at_damage: end the log at the first damage, as a broker would.
+        clamp_offsets: set consumer offsets that lie beyond a queue's end to that end.
+        threads: of the check.
+    """
+
+    build: BuildOptions = field(default_factory=BuildOptions)
+    cut_at_damage: bool = False
+    clamp_offsets: bool = False
+    threads: int = 2
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """Steps, and what a person should know beside them.
+
+    Attributes:
+        findings: all that the check found, notes too.
+        damage: what lies inside the log and is left.
+        loss: messages that are given up.
+        notes: sentences about what was left alone, or decided.
+        abort_stays: why `abort` is left; None where it is removed or not there.
+    """
+
+    steps: tuple[Step, ...]
+    findings: tuple[Finding, ...]
+    damage: tuple[Finding, ...] = ()
+    loss: Loss = field(default_factory=Loss)
+    notes: tuple[str, ...] = ()
+    abort_stays: str | None = None
+
+
+def plan_recover(
+    store: Store,
+    rules: BrokerRules,
+    staging: Path,
+    options: RecoverOptions | None = None,
+    on_progress: OnProgress | None = None,
+) -> Recovery:
+    """Check the store, and find the steps that mend it.
+
+    Args:
+        staging: an empty directory, which must stay until the plan is applied.
+
+    Raises:
+        UnreadableError, WriteError: a file of the store, or the staging directory, fails.
+    """
+    options = options or RecoverOptions()
+    findings: list[Finding] = []
+    # A file of the wrong length changes what every record in it seems to be, so the rest is judged as if it were right.
+    shape = tuple(shape_steps(store, staging))
+    if shape:
+        settings = replace(store.settings, commitlog_file_size=store.commitlog_file_size)
+        store = survey(Plan("recover", "", rules.version, shape).view_over(store.view), settings)
+    checked = Options(threads=options.threads, compiled=options.build.compiled)
+    verify_store(store, rules, checked, findings.append, on_progress)
+    return _Recover(store, rules, staging, options, tuple(findings), shape, on_progress).run()
+
+
+class _Recover:
+    """One run; see `plan_recover`."""
+
+    def __init__(
+        self,
+        store: Store,
+        rules: BrokerRules,
+        staging: Path,
+        options: RecoverOptions,
+        findings: tuple[Finding, ...],
+        shape: tuple[Step, ...],
+        on_progress: OnProgress | None,
+    ) -> None:
+        self._store, self._rules, self._staging, self._options = store, rules, staging, options
+        self._findings = findings
+        self._wrong = tuple(found for found in findings if found.severity is not Severity.NOTE)
+        self._on_progress = on_progress
+        self._steps: list[Step] = list(shape)
+        self._notes: list[str] = []
+        self._stays = abort_reason(store, rules) if store.has_abort else None
+
+    def run(self) -> Recovery:
+        damage = damage_in(self._wrong)
+        if not self._store.commitlog:
+            lost = tuple(found for found in self._wrong if found.id == "commitlog.missing-file")
+            return Recovery((), self._findings, lost, notes=("the log has no files",) if lost else ())
+        if damage and not self._options.cut_at_damage:
+            return Recovery(
+                (), self._findings, damage, notes=tuple(self._notes), abort_stays=self._why_abort_stays(damage)
+            )
+        log_end = min(
+            (
+                place
+                for place in (tail_begin(self._wrong), *(each.physical_offset for each in damage))
+                if place is not None
+            ),
+            default=None,
+        )
+        loss = Loss()
+        if damage and log_end is not None:
+            loss = loss_behind(self._store, log_end, self._options.build.delays_ms)
+        self._mend_log(log_end, is_cut=bool(damage))
+        self._steps += rescue_steps(self._store, self._wrong, clamp=self._options.clamp_offsets)
+        self._steps += self._removals()
+        built = self._mend_derived(log_end)
+        self._hand_off(built)
+        return Recovery(tuple(self._steps), self._findings, (), loss, tuple(self._notes), self._stays)
+
+    def _why_abort_stays(self, damage: tuple[Finding, ...]) -> str | None:
+        if not self._store.has_abort:
+            return None
+        return self._stays or f"the log is damaged at {damage[0].physical_offset}"
+
+    def _mend_log(self, log_end: int | None, *, is_cut: bool) -> None:
+        self._notes += [
+            f"{path}: a directory among the files of the log, which stops brokers before 5.1.0; move it away by hand"
+            for path in stray_directories(self._store)
+        ]
+        for found in self._wrong:
+            if found.id == "commitlog.missing-file":
+                then = "a broker passes over it" if found.length is not None else "with it the end of the log is gone"
+                self._notes.append(f"{found.file}: {found.message}; {then}")
+        if log_end is not None:
+            why = "behind the damage, given up" if is_cut else "behind the log's end, from where it could come back"
+            self._cut_tail(log_end, why)
+
+    def _cut_tail(self, log_end: int, why: str) -> None:
+        """Steps behind the log's end, but for what earlier ones do already."""
+        whole = {step.path for step in self._steps if not isinstance(step, WriteRange)}
+        ranges = {(step.path, step.file_position) for step in self._steps if isinstance(step, WriteRange)}
+        for step in tail_steps(self._store, log_end, why):
+            if step.path not in whole and (step.path, step.file_position) not in ranges:
+                self._steps.append(step)
+
+    def _removals(self) -> Iterable[Step]:
+        """Files that keep a broker from starting and hold nothing."""
+        view = self._store.view
+        for entry in self._store.files.get(FileKind.STRAY_QUEUE, ()):
+            if entry.is_file and len(entry.path.split("/")) == _QUEUE_DEPTH:
+                yield remove_file(view, entry.path, "a file that is none of the queue stops a broker")
+        for found in self._wrong:
+            if found.id in ("compaction.leftover-file", "index.stray-file"):
+                yield remove_file(view, found.file, found.message)
+
+    def _mend_derived(self, log_end: int | None) -> Built | None:
+        """Build what is wrong; None where nothing has to be known of the log."""
+        about = [found for found in self._wrong if found.id not in NOT_BUILT]
+        if self._stays is not None:
+            about = [found for found in about if found.id not in CATCHES_UP]
+        queues = [found for found in about if found.id.startswith("consumequeue.")]
+        with_index = any(found.id.startswith("index.") for found in about)
+        checkpoint = any(found.id.startswith("checkpoint.") for found in about)
+        wanted = _chosen(queues)
+        if log_end is not None and self._stays is None:
+            wanted, with_index = _all, with_index or bool(self._store.index_files)
+        ends_clean = self._store.has_abort and self._stays is None
+        if not (queues or wanted or with_index or checkpoint or ends_clean or log_end is not None):
+            return None
+        if self._store.queue_kind == "rocksdb":
+            wanted = None
+        built = build(
+            self._store, self._rules, Wanted(wanted, with_index, log_end), self._staging, self._options.build,
+            self._on_progress,
+        )  # fmt: skip
+        if wanted is not None:
+            self._steps += queue_steps(self._store, built, wanted, _why(queues, "it was not as the log says"))
+        if with_index:
+            self._steps += index_steps(self._store, built, "the index was not as the log says")
+        self._notes += building_notes(self._store, built)
+        return built
+
+    def _hand_off(self, built: Built | None) -> None:
+        if built is None or self._stays is not None:
+            return
+        if self._store.has_abort:
+            self._cut_tail(built.log_end, "nothing lies behind the log's end")
+        self._steps += checkpoint_steps(self._store, self._rules, built, "tells the last record, all of it dispatched")
+        self._steps += abort_steps(self._store)
+
+
+def _all(_topic: str, _queue_id: int) -> bool:
+    return True
+
+
+def _chosen(queues: list[Finding]) -> Callable[[str, int], bool] | None:
+    """The queues that findings are about; None where there are no findings."""
+    if not queues:
+        return None
+    if any(found.topic is None or found.queue_id is None for found in queues):
+        return _all
+    names = {(found.topic, found.queue_id) for found in queues}
+    return lambda topic, queue_id: (topic, queue_id) in names
+
+
+def _why(queues: list[Finding], otherwise: str) -> str:
+    ids = sorted({found.id for found in queues})
+    return f"answers {', '.join(ids)}" if ids else otherwise

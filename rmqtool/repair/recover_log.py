@@ -1,0 +1,144 @@
+"""The steps of `recover` that concern the log's own files: their sizes, strays among them, and the tail behind its end.
+
+Bytes behind the end can come back as messages once new records happen to end where old ones begin
+(`MappedFileQueue#truncateDirtyFiles` only moves positions), so they are zeroed, and later files go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from rmqtool.repair.plan import Loss
+from rmqtool.repair.steps import Step, remove_file, replace_file, write_range
+from rmqtool.scan.blocks import last_data_end
+from rmqtool.scan.log import LogFile, ScanOptions, carries_record_crc, plan_log, scan_log
+from rmqtool.scan.rules import Verdict
+from rmqtool.store.content import FilePart, Zeros
+from rmqtool.store.directory import Segment, Store
+from rmqtool.store.kinds import FileKind
+from rmqtool.store.sink import DirectorySink
+from rmqtool.store.source import read_range
+from rmqtool.verify.finding import Finding, Severity
+
+SHAPE: Final = frozenset(
+    {"commitlog.wrong-file-size", "commitlog.empty-file", "commitlog.stray-file", "commitlog.missing-file"}
+)
+"""Findings about files as such: no record is damaged, and what lies behind is reached all the same."""
+TAIL: Final = frozenset({"commitlog.torn-record", "commitlog.stale-tail"})
+_COPY: Final = 4 << 20
+
+
+def damage_in(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Damage inside the log, in its order."""
+    found = [
+        each
+        for each in findings
+        if each.id.startswith("commitlog.") and each.severity is Severity.ERROR and each.id not in SHAPE | TAIL
+    ]
+    return tuple(sorted(found, key=lambda each: each.physical_offset or 0))
+
+
+def tail_begin(findings: Iterable[Finding]) -> int | None:
+    """Where the log ends, if something lies behind its end; None where nothing does."""
+    places = [each.physical_offset for each in findings if each.id in TAIL and each.physical_offset is not None]
+    return min(places, default=None)
+
+
+def shape_steps(store: Store, staging: Path) -> Iterator[Step]:
+    """Steps for files of the wrong size, and for files that are none of the log: both keep a broker from starting.
+
+    Raises:
+        UnreadableError, WriteError: a file cannot be read, or copied to the staging directory.
+    """
+    size = store.commitlog_file_size
+    for segment in store.commitlog:
+        if segment.size == size or not size:
+            continue
+        if segment.size == 0 and len(store.commitlog) > 1:
+            yield remove_file(store.view, segment.path, "a file of length 0 stops brokers before 5.1.3")
+        elif segment.size < size:
+            why = f"every file of the log has {size} bytes; the rest of this one is untouched space"
+            yield write_range(store.view, segment.path, segment.size, Zeros(size - segment.size), why)
+        else:
+            place = _copied(store, segment, size, staging)
+            yield replace_file(store.view, segment.path, FilePart.whole(place), f"cut to {size} bytes as all others")
+    for entry in store.files.get(FileKind.STRAY_COMMITLOG, ()):
+        directory = entry.path.rpartition("/")[0]
+        if entry.is_file and directory in _log_directories(store):
+            yield remove_file(store.view, entry.path, "a file that is none of the log stops a broker")
+
+
+def tail_steps(store: Store, log_end: int, why: str) -> Iterator[Step]:
+    """Steps that leave nothing but zeros behind the log's end, and no later file.
+
+    Raises:
+        UnreadableError: a file cannot be read.
+    """
+    for number, segment in enumerate(store.commitlog):
+        if segment.end <= log_end or segment.size == 0:
+            continue
+        if segment.start >= log_end and number > 0:
+            yield remove_file(store.view, segment.path, "it lies behind the log's end")
+            continue
+        position = max(0, log_end - segment.start)
+        source = store.view.open(segment.path)
+        try:
+            data_end = last_data_end(source, position, segment.size)
+        finally:
+            source.close()
+        if data_end > position:
+            yield write_range(store.view, segment.path, position, Zeros(data_end - position), why)
+
+
+def loss_behind(store: Store, log_end: int, delays_ms: tuple[int, ...]) -> Loss:
+    """Messages that pass the broker's check now and lie behind a new end of the log.
+
+    Raises:
+        UnreadableError: a file may not be opened.
+    """
+    plan = plan_log(
+        [LogFile(lambda path=found.path: store.view.open(path), found.start) for found in store.commitlog]  # type: ignore[misc]
+    )
+    messages = lost_bytes = 0
+    by_topic: dict[str, int] = {}
+    try:
+        for batch in scan_log(plan, ScanOptions(delays_ms, carries_record_crc(plan.pieces))):
+            rows = batch.as_array()
+            rows = rows[
+                (rows["physical_offset"] >= log_end) & (rows["verdict"] == Verdict.GOOD) & (rows["topic_length"] > 0)
+            ]
+            messages += int(rows.size)
+            lost_bytes += int(rows["size"].sum())
+            for number in rows["topic_number"].tolist():
+                name = batch.topics[number].decode("utf-8", "surrogateescape")
+                by_topic[name] = by_topic.get(name, 0) + 1
+    finally:
+        plan.close()
+    return Loss(messages, lost_bytes, dict(sorted(by_topic.items())))
+
+
+def stray_directories(store: Store) -> tuple[str, ...]:
+    """Directories among the files of the log, which no step removes."""
+    places = _log_directories(store)
+    return tuple(found for found in store.directories if found.rpartition("/")[0] in places)
+
+
+def _log_directories(store: Store) -> set[str]:
+    return {segment.path.rpartition("/")[0] for segment in store.commitlog} | {"commitlog"}
+
+
+def _copied(store: Store, segment: Segment, size: int, staging: Path) -> Path:
+    """The first bytes of a file, copied; holes stay holes."""
+    path = f"log/{segment.start:020d}"
+    source = store.view.open(segment.path)
+    try:
+        with DirectorySink(staging) as sink:
+            sink.create(path, size)
+            for start, end in source.extents(0, size):
+                for at in range(start, end, _COPY):
+                    sink.write_at(path, at, read_range(source, at, min(_COPY, end - at)))
+    finally:
+        source.close()
+    return staging / path
