@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +25,7 @@ from rmqtool.commands.options import (
     open_store,
 )
 from rmqtool.commands.screen import screen
-from rmqtool.errors import UsageError, WriteError
+from rmqtool.errors import RefusedError, UsageError, WriteError
 from rmqtool.report.findings_screen import findings_lines
 from rmqtool.report.junit import junit_text
 from rmqtool.report.progress import ByteProgress
@@ -40,7 +41,7 @@ from rmqtool.verify.summary import Summary
 
 EXIT_FOUND: Final = 3
 EXIT_UNREADABLE: Final = 4
-UNREADABLE: Final = "commitlog.unreadable-range"
+UNREADABLE: Final = ("commitlog.unreadable-range", "consumequeue.unreadable-range", "store.unreadable")
 FIELDS: Final = (
     "type", "id", "severity", "file", "file_position", "physical_offset", "length", "topic", "queue_id",
     "queue_offset", "count", "message", "expected", "found", "candidate", "repair", "upstream",
@@ -85,6 +86,7 @@ def verify(
     opened = open_store(store, commitlog, index_slots, broker_conf, broker_version)
     opened.tell(messages)
     number, count = _slice(part)
+    log_directories = [store / named for named in opened.store.settings.commitlog_directories]
     options = Options(
         depth=depth,
         threads=threads or os.cpu_count() or 1,
@@ -93,14 +95,16 @@ def verify(
         sample=sample,
         duration_max_s=_duration(max_duration),
         state_file=state,
-        broker_runs=lock_report(store).is_in_use,
+        broker_runs=lock_report(store, log_directories).is_in_use,
     )
-    run = _Run(opened, store, output, messages)
+    for report in (junit, sarif):
+        _refuse_inside(report, store, log_directories)
+    run = _Run(opened, store, output, messages, keeps_rows=junit is not None or sarif is not None)
     summary = run.verify(options)
     run.report(summary, junit, sarif)
     for problem in opened.store.problems:
         messages.error(problem)
-    if opened.store.problems or summary.findings[UNREADABLE]:
+    if opened.store.problems or any(summary.findings[kind] for kind in UNREADABLE):
         raise typer.Exit(EXIT_UNREADABLE)
     if summary.needs_attention:
         raise typer.Exit(EXIT_FOUND)
@@ -109,7 +113,9 @@ def verify(
 class _Run:
     """One run: findings go out as they come where lines are asked for, else at the end."""
 
-    def __init__(self, opened: OpenedStore, path: Path, output: OutputFormat, messages: Messages) -> None:
+    def __init__(
+        self, opened: OpenedStore, path: Path, output: OutputFormat, messages: Messages, *, keeps_rows: bool
+    ) -> None:
         self._opened = opened
         self._path = path
         self._output = output
@@ -119,24 +125,21 @@ class _Run:
         self._writer = (
             row_writer(output.value, sys.stdout, FIELDS) if output in (OutputFormat.JSONL, OutputFormat.CSV) else None
         )
+        # A badly damaged store has more findings than memory should hold where they have gone out already.
+        self._keeps_rows = keeps_rows or self._writer is None
 
     def verify(self, options: Options) -> Summary:
         with ByteProgress("verify", quiet=self._messages.quiet) as progress:
             return verify_store(self._opened.store, self._opened.rules, options, self._take, progress.show)
 
     def report(self, summary: Summary, junit: Path | None, sarif: Path | None) -> None:
-        rows = sorted(self._rows, key=lambda row: (row["file"], row["file_position"] or -1))
+        rows = sorted(self._rows, key=_place)
         said = summary.as_json()
-        if junit is not None:
-            files = [entry.path for found in self._opened.store.files.values() for entry in found]
-            _write(junit, junit_text(str(self._path), rows, files))
-        if sarif is not None:
-            rules = ((entry.id, entry.severity.value, entry.meaning) for entry in CATALOG)
-            _write(sarif, sarif_text(rmqtool.__version__, rules, rows))
         if self._output is OutputFormat.JSONL:
             sys.stdout.write(json_text({"type": "summary", **said}) + "\n")
         elif self._output is OutputFormat.JSON:
-            sys.stdout.write(json_text({"findings": rows, "summary": said}, indent=2) + "\n")
+            text = json_text({"findings": rows, "summary": said}, indent=2, unicode=_carries_unicode())
+            sys.stdout.write(text + "\n")
         elif self._output is OutputFormat.TABLE:
             lines = findings_lines(
                 rows,
@@ -149,6 +152,13 @@ class _Run:
             sys.stdout.writelines(f"{line}\n" for line in lines)
         if self._writer is not None:
             self._writer.close()
+        # Last, so that a report that cannot be written costs nobody what was found.
+        if junit is not None:
+            files = [entry.path for found in self._opened.store.files.values() for entry in found]
+            _write(junit, junit_text(str(self._path), rows, files))
+        if sarif is not None:
+            rules = ((entry.id, entry.severity.value, entry.meaning) for entry in CATALOG)
+            _write(sarif, sarif_text(rmqtool.__version__, rules, rows))
 
     def _take(self, found: Finding) -> None:
         row = {"type": "finding", **found.as_json()}
@@ -156,7 +166,8 @@ class _Run:
         if self._writer is not None:
             self._writer.write(row)
             sys.stdout.flush()
-        self._rows.append(row)
+        if self._keeps_rows:
+            self._rows.append(row)
 
 
 def repair_command(repair: str | None, store: Path) -> str | None:
@@ -165,7 +176,7 @@ def repair_command(repair: str | None, store: Path) -> str | None:
 
     if repair is None or repair.split()[0] not in COMMANDS:
         return None
-    return f"rmqtool {repair} {store}"
+    return f"rmqtool {repair} {shlex.quote(str(store))}"
 
 
 def _commands(rows: list[dict[str, Any]]) -> Iterator[str]:
@@ -190,6 +201,24 @@ def _duration(text: str | None) -> float | None:
     if not amount.isdecimal():
         raise UsageError(f"--max-duration: {text!r} is no duration like 90s, 20m or 2h")
     return float(int(amount) * _SECONDS[unit])
+
+
+def _place(row: dict[str, Any]) -> tuple[str, int]:
+    return row["file"], -1 if row["file_position"] is None else row["file_position"]
+
+
+def _carries_unicode() -> bool:
+    """Whether standard output carries every character; else JSON has to escape what is not ASCII."""
+    return (sys.stdout.encoding or "utf-8").lower().startswith("utf")
+
+
+def _refuse_inside(report: Path | None, store: Path, log_directories: list[Path]) -> None:
+    """A report in the store would be a file that stops a broker's start."""
+    if report is None:
+        return
+    place = Path(os.path.realpath(report))
+    if any(place.is_relative_to(os.path.realpath(root)) for root in (store, *log_directories)):
+        raise RefusedError(f"{report}: a report may not lie in the store, which is never written")
 
 
 def _write(path: Path, text: str) -> None:

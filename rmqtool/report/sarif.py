@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
+from rmqtool.report.text import escaped
+
 SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS: Final = {"error": "error", "warning": "warning", "note": "note"}
 
@@ -29,6 +31,7 @@ def sarif_text(version: str, rules: Iterable[tuple[str, str, str]], findings: Se
     }
     run = {
         "tool": {"driver": driver},
+        "invocations": [{"executionSuccessful": True}],
         "results": [_result(found) for found in findings],
         "columnKind": "utf16CodeUnits",
     }
@@ -43,7 +46,11 @@ def _result(found: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "ruleId": found["id"],
         "level": _LEVELS[found["severity"]],
-        "message": {"text": str(found["message"])},
+        "message": {"text": escaped(found["message"])},
         "locations": [{"physicalLocation": place}],
-        "properties": {name: found[name] for name in kept if found[name] is not None},
+        "properties": {name: _text(found[name]) for name in kept if found[name] is not None},
     }
+
+
+def _text(value: Any) -> Any:
+    return escaped(value) if isinstance(value, str) else value  # names of a store need not be Unicode

@@ -106,7 +106,6 @@ class QueuePass:
         try:
             source = open_file(path)
         except UnreadableError as error:
-            account.reported += usable * self._unit_size
             self._spans[_UNREADABLE].append((first, first + usable))
             self._say("consumequeue.unreadable-range", path, str(error), file_position=0, length=segment.size)
             return

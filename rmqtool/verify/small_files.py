@@ -10,6 +10,7 @@ from rmqtool.formats.checkpoint import CHECKPOINT, FIELDS_SIZE, FILE_SIZE, parse
 from rmqtool.store.directory import Store
 from rmqtool.store.kinds import FileKind
 from rmqtool.store.source import read_range
+from rmqtool.store.view import Entry
 from rmqtool.verify.account import Account
 from rmqtool.verify.catalog import finding
 from rmqtool.verify.finding import Finding
@@ -53,11 +54,7 @@ def checkpoint_findings(context: Context, account: Account, log: PieceResult | N
         return
     found = account.file(entry.path, entry.size)
     try:
-        source = store.view.open(entry.path)
-        try:
-            raw = read_range(source, 0, FILE_SIZE)
-        finally:
-            source.close()
+        raw = _first_bytes(store, entry)
     except UnreadableError as error:
         found.reported += entry.size
         yield finding("store.unreadable", entry.path, str(error))
@@ -77,6 +74,22 @@ def checkpoint_findings(context: Context, account: Account, log: PieceResult | N
         if entry.size < FIELDS_SIZE:
             return
     yield from _fields(context, entry.path, raw, log)
+
+
+def _first_bytes(store: Store, entry: Entry) -> bytes:
+    """The checkpoint as far as it may go.
+
+    Raises:
+        UnreadableError: it is gone, or shorter than it was a moment ago.
+    """
+    source = store.view.open(entry.path)
+    try:
+        raw = read_range(source, 0, FILE_SIZE)
+    finally:
+        source.close()
+    if len(raw) < min(entry.size, FILE_SIZE):
+        raise UnreadableError(f"{entry.path}: {len(raw)} of {entry.size} bytes are left")
+    return raw
 
 
 def _fields(context: Context, path: str, raw: bytes, log: PieceResult | None) -> Iterator[Finding]:
