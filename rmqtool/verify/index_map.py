@@ -61,9 +61,14 @@ class IndexMap:
                 read_salvaging(source, self.position(low), memoryview(buffer))
                 found = np.frombuffer(buffer, _DTYPE)
                 offsets = found["physical_offset"].astype(np.int64)
-                inside = slice(int(np.searchsorted(offsets, begin)), int(np.searchsorted(offsets, end)))
-                numbers.append(np.arange(low, high)[inside])
-                entries.append(found[inside])
+                places = np.arange(low, high)
+                inside = self.entries.chosen(places, offsets, begin, end)
+                if inside.all():
+                    numbers.append(places)
+                    entries.append(found)
+                else:
+                    numbers.append(places[inside])
+                    entries.append(found[inside])
         finally:
             source.close()
         if len(ranges) == 1:

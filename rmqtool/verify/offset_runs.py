@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 SAMPLE_EVERY: Final = 1024
 RUNS_MAX: Final = 1 << 18
 """Runs of one list that are followed; in 300,000 units in senseless order there are about half as many."""
+RUNS_APART: Final = 256
+"""Runs that are read each by itself."""
+RANGE_MAX: Final = 1 << 18
 RUN: Final = np.dtype([("begin", "i8"), ("end", "i8"), ("first", "i8"), ("last", "i8")])
 """A run: members [begin, end) by place, and the physical offsets of its first and last member."""
 
@@ -31,9 +34,31 @@ class OffsetRuns:
     dropped: int = 0
 
     def ranges(self, begin: int, end: int) -> list[tuple[int, int]]:
-        """Places [low, high) that together hold all members which point into [begin, end); offsets rise in each."""
-        touched = self.runs[(self.runs["first"] < end) & (self.runs["last"] >= begin)]
-        return [self._narrowed(run[0], run[1], begin, end) for run in touched.tolist()]
+        """Places [low, high) that together hold all members which point into [begin, end); see `chosen`."""
+        touched = self._touching(begin, end)
+        if len(touched) <= RUNS_APART:
+            return [self._narrowed(run[0], run[1], begin, end) for run in touched.tolist()]
+        # Very many short runs: read what lies between them too.
+        apart = np.flatnonzero(touched["begin"][1:] - touched["end"][:-1] > SAMPLE_EVERY)
+        lows = touched["begin"][np.concatenate([[0], apart + 1])].tolist()
+        highs = touched["end"][np.concatenate([apart, [len(touched) - 1]])].tolist()
+        return [
+            (at, min(at + RANGE_MAX, high))
+            for low, high in zip(lows, highs, strict=True)
+            for at in range(low, high, RANGE_MAX)
+        ]
+
+    def chosen(self, places: Array, physical_offsets: Array, begin: int, end: int) -> Array:
+        """Which members of one of the ranges point into [begin, end) and lie in a run."""
+        inside = (physical_offsets >= begin) & (physical_offsets < end)
+        touched = self._touching(begin, end)
+        if len(touched) > RUNS_APART:
+            of_run = np.searchsorted(touched["begin"], places, side="right") - 1
+            inside &= (of_run >= 0) & (places < touched["end"][of_run])
+        return np.asarray(inside)
+
+    def _touching(self, begin: int, end: int) -> Array:
+        return self.runs[(self.runs["first"] < end) & (self.runs["last"] >= begin)]
 
     def _narrowed(self, low: int, high: int, begin: int, end: int) -> tuple[int, int]:
         within = slice(int(np.searchsorted(self.sample_places, low)), int(np.searchsorted(self.sample_places, high)))

@@ -107,9 +107,9 @@ class QueueMap:
         for low, high in self.units.ranges(begin, end):
             found_places, found = self.read(open_file, low, high)
             offsets = found["physical_offset"].astype(np.int64)
-            inside = slice(int(np.searchsorted(offsets, begin)), int(np.searchsorted(offsets, end)))
-            places.append(found_places[inside])
-            units.append(found[inside])
+            inside = self.units.chosen(found_places, offsets, begin, end)
+            places.append(found_places if inside.all() else found_places[inside])
+            units.append(found if inside.all() else found[inside])
         if len(places) == 2:
             return places[1], units[1]
         all_places, all_units = np.concatenate(places), np.concatenate(units)
@@ -122,15 +122,15 @@ class QueueMap:
         for low, high in self.units.ranges(begin, end):
             whole = self.units.runs[(self.units.runs["begin"] <= low) & (self.units.runs["end"] >= high)]
             if len(whole) and whole[0]["first"] >= begin and whole[0]["last"] < end:
-                places, amount = low, high - low
+                place, amount = low, high - low
             else:
-                found_places, found = self.read(open_file, low, high)
-                inside = np.flatnonzero((found["physical_offset"] >= begin) & (found["physical_offset"] < end))
+                places, found = self.read(open_file, low, high)
+                inside = np.flatnonzero(self.units.chosen(places, found["physical_offset"], begin, end))
                 if not inside.size:
                     continue
-                places, amount = int(found_places[inside[0]]), int(inside.size)
+                place, amount = int(places[inside[0]]), int(inside.size)
             count += amount
-            first = places if first < 0 else min(first, places)
+            first = place if first < 0 else min(first, place)
         return count, first
 
 

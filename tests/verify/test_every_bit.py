@@ -19,6 +19,8 @@ STORES = ("5.5.0-transaction", "4.9.7-ipv6")
 SLICE = 1501
 """Every so many-th bit; a prime, so that all bits of all bytes have their turn."""
 TAIL_SLICE = 211
+SHARES = 16
+"""The slow test in parts, so that each of them ends within minutes."""
 
 UNJUDGED = {
     ("commitlog", name)
@@ -45,15 +47,16 @@ def test_a_flipped_bit_is_found_or_beyond_judgement(golden: Unpacked, name: str)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("share", range(SHARES))
 @pytest.mark.parametrize("name", STORES)
-def test_every_flipped_bit_is_found_or_beyond_judgement(golden: Unpacked, name: str) -> None:
+def test_every_flipped_bit_is_found_or_beyond_judgement(golden: Unpacked, name: str, share: int) -> None:
     store = FlippedStore.load(golden(name), name[:5])
     bits = [
         flip
         for number, flip in enumerate(store.bits())
         if number % TAIL_SLICE == 0 or store.field_of(flip)[1] not in ("zero tail", "slot", "zeros", "blank")
     ]
-    _flip(store, bits)
+    _flip(store, bits[share::SHARES])
 
 
 def _flip(store: FlippedStore, bits: list[tuple[str, int]]) -> None:
