@@ -19,7 +19,7 @@ from rmqtool.repair.journal import Journal, JournalState, done_record, journals
 from rmqtool.repair.places import Places
 from rmqtool.repair.plan import ABORT_NAME, Plan
 from rmqtool.repair.prepare import Change, Prepared, check_undo_directory, prepare
-from rmqtool.repair.restore import remove_empty, take_back
+from rmqtool.repair.restore import remove_empty, reopen, take_back
 from rmqtool.repair.steps import Create, Remove, Replace, WriteRange
 from rmqtool.store.hold import StoreLock
 from rmqtool.store.source import FileSource
@@ -215,14 +215,14 @@ def _checked(change: Change) -> list[tuple[int, int, str]]:
 
 
 def _take_back_after(error: BaseException, journal: Journal, places: Places, disk: Disk) -> None:
-    """Roll a repair back that failed.
+    """Roll a repair back that failed, were it in the last moment.
 
     Raises:
-        WriteError: that failed too, or there is no need to; the text says how the store is left.
+        WriteError: that failed too; the text says how the store is left.
     """
-    if journal.state is JournalState.DONE:
-        raise WriteError(f"{error}; the repair is done, but brokers are still kept out: run rmqtool undo") from error
     try:
+        if journal.state is JournalState.DONE:
+            reopen(journal, places, disk)
         take_back(journal, places, disk)
     except (RmqtoolError, OSError) as second:
         raise WriteError(

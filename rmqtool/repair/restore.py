@@ -11,7 +11,7 @@ from pathlib import Path
 from rmqtool.errors import UnreadableError, WriteError
 from rmqtool.repair.digest import digest_of
 from rmqtool.repair.disk import Disk, Metadata
-from rmqtool.repair.fence import lower_fences
+from rmqtool.repair.fence import lower_fences, raise_fences
 from rmqtool.repair.journal import Journal, JournalState, Manifest, SavedFile
 from rmqtool.repair.places import STAGING, Places
 from rmqtool.repair.plan import OWN_DIRECTORY
@@ -36,7 +36,17 @@ def take_back(journal: Journal, places: Places, disk: Disk) -> None:
         _restore(manifest, places, disk)
     discard(journal, places, disk, lower=True)
     if manifest is not None:
-        _restore_times(manifest, places, disk)
+        _restore_times(manifest, places, disk)  # once more, for the tool's own directory has gone from the store's
+
+
+def reopen(journal: Journal, places: Places, disk: Disk) -> None:
+    """Put the fences up and say that a repair which is done is going to be taken back.
+
+    Raises:
+        WriteError: something cannot be written; the repair is as good as it was.
+    """
+    raise_fences(places, disk)
+    disk.publish(journal.undoing_place, b"{}", places.root)
 
 
 def discard(journal: Journal, places: Places, disk: Disk, *, lower: bool) -> None:
@@ -52,6 +62,8 @@ def discard(journal: Journal, places: Places, disk: Disk, *, lower: bool) -> Non
     undone = Journal(journal.number, journal.undone_folder)
     if lower:
         lower_fences(places, disk)
+        if manifest is not None:
+            _restore_times(manifest, places, disk)
     for folder in manifest.folders if manifest is not None else ():
         disk.remove_tree(Path(folder))
         _remove_if_empty(disk, Path(folder).parent, Path(folder).parent.parent)

@@ -9,12 +9,12 @@ from typing import Any, Final
 from rmqtool.errors import RefusedError
 from rmqtool.repair.digest import digest_of
 from rmqtool.repair.disk import Disk
-from rmqtool.repair.fence import is_fenced, lower_fences, raise_fences
+from rmqtool.repair.fence import is_fenced, lower_fences
 from rmqtool.repair.fingerprint import FileState, file_states
 from rmqtool.repair.interrupt import held_interrupts
 from rmqtool.repair.journal import Journal, JournalState, journals
 from rmqtool.repair.places import Places
-from rmqtool.repair.restore import discard, take_back
+from rmqtool.repair.restore import discard, reopen, take_back
 from rmqtool.store.hold import StoreLock
 from rmqtool.store.source import FileSource
 
@@ -69,8 +69,7 @@ def undo_latest(places: Places, disk: Disk | None = None) -> Repair | None:
         shown = _repair(latest)
         if latest.state is JournalState.DONE:
             demand_untouched(latest, places)
-            raise_fences(places, disk)
-            disk.publish(latest.undoing_place, b"{}", places.root)
+            reopen(latest, places, disk)
         take_back(latest, places, disk)
         return shown
 
