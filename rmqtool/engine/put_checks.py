@@ -43,7 +43,7 @@ def refusal(message: Message, text: bytes, rules: BrokerRules, config: WriterCon
     """
     if config.validates_topics and (reason := topic_refusal(message.topic, rules)):
         return reason
-    if reason := _too_long(message.topic, rules):
+    if reason := _no_directory(message.topic) or _too_long(message.topic, rules):
         return reason
     if rules.properties_limit_in_characters and java_length(text.decode("utf-8", "replace")) > 32767:
         return "properties of more than 32767 characters"
@@ -71,7 +71,7 @@ def batch_refusal(batch: MessageBatch, body_length: int, rules: BrokerRules, con
         return "a batch with a delay level"
     if body_length > config.message_size_max:
         return f"a batch of more than {config.message_size_max} bytes"
-    return _too_long(shared.topic, rules)
+    return _no_directory(shared.topic) or _too_long(shared.topic, rules)
 
 
 def topic_refusal(topic: str, rules: BrokerRules) -> str | None:
@@ -100,6 +100,13 @@ def delay_level(message: Message) -> int:
     """The delay level that a message asks for; 0 for none."""
     text = message.properties.get(names.DELAY_LEVEL)
     return int(text) if text is not None and re.fullmatch(r"[+-]?\d{1,10}", text, re.ASCII) else 0
+
+
+def _no_directory(topic: str) -> str | None:
+    """A store takes any topic; here none is taken whose queues would lie outside of the store, or nowhere."""
+    if "/" in topic or "\0" in topic or topic in ("", ".", ".."):
+        return "a topic that is no name of a directory"
+    return None
 
 
 def _too_long(topic: str, rules: BrokerRules) -> str | None:

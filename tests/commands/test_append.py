@@ -1,0 +1,281 @@
+"""`append` at the command line: what it writes, what it reports, and everything that it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.broker.files import snapshot
+from tests.commands.transcripts import Ran, rmqtool
+from tests.conftest import Unpacked
+from tests.golden_stores import manifest
+
+ROOT = Path(__file__).resolve().parents[2]
+SMALL = ("--set", "mappedFileSizeCommitLog=65536", "--set", "mappedFileSizeConsumeQueue=600")
+SMALL += ("--set", "maxHashSlotNum=100", "--set", "maxIndexNum=200")
+
+
+def append(store: Path, *options: object) -> list[dict[str, Any]]:
+    ran = rmqtool("append", store, *options, "--format", "jsonl")
+    assert ran.code == 0, ran.err
+    return rows(ran)
+
+
+def rows(ran: Ran) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in ran.out.splitlines()]
+
+
+def create(store: Path, *options: object) -> list[dict[str, Any]]:
+    return append(store, "--create", *SMALL, "--topic", "orders", *options)
+
+
+def process(*arguments: object, given: bytes = b"", before: Callable[[], None] | None = None) -> Ran:
+    command = [sys.executable, "-m", "rmqtool", *map(str, arguments)]
+    ran = subprocess.run(
+        command, cwd=ROOT, input=given, capture_output=True, check=False, timeout=120, preexec_fn=before
+    )
+    return Ran(ran.returncode, ran.stdout.decode(), ran.stderr.decode())
+
+
+def test_messages_get_places_offsets_and_ids(tmp_path: Path) -> None:
+    written = create(tmp_path / "s", "--queue-id", 2, "--body", "hello", "--keys", "a b", "--count", 3)
+    assert [row["queue_offset"] for row in written] == [0, 1, 2]
+    assert [row["status"] for row in written] == ["PUT_OK"] * 3
+    assert [row["physical_offset"] for row in written] == [0, written[0]["size"], 2 * written[0]["size"]]
+    found = rmqtool("get", tmp_path / "s", "--topic", "orders", "--key", "b", "--format", "json")
+    assert len(json.loads(found.out)["messages"]) == 3
+    by_id = rmqtool("get", tmp_path / "s", "--message-id", written[1]["message_id"], "--format", "json")
+    assert json.loads(by_id.out)["messages"][0]["queue_offset"] == 1
+    assert rmqtool("verify", tmp_path / "s").code == 0
+
+
+def test_a_store_is_gone_on_with(tmp_path: Path) -> None:
+    first = create(tmp_path / "s", "--body", "one")
+    [second] = append(tmp_path / "s", "--topic", "orders", "--body", "two")
+    assert (second["physical_offset"], second["queue_offset"]) == (first[0]["size"], 1)
+    assert rmqtool("verify", tmp_path / "s").code == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (("--delay-level", 3), {"topic": "SCHEDULE_TOPIC_XXXX", "queue_id": 2}),
+        (("--transaction", "commit"), {"transaction": "commit"}),
+        (("--property", "colour=red"), {"topic": "orders"}),
+        (("--born-host", "[2001:db8::1]:77"), {"born_host": "[2001:db8::1]:77"}),
+        (("--store-host", "10.0.0.9:10911"), {"store_host": "10.0.0.9:10911"}),
+        (("--tags", "paid"), {"tags": "paid"}),
+    ],
+)
+def test_options_are_in_the_record(tmp_path: Path, options: tuple[object, ...], expected: dict[str, Any]) -> None:
+    create(tmp_path / "s", "--body", "x", *options)
+    [row] = rows(rmqtool("dump", tmp_path / "s", "--format", "jsonl"))
+    assert {name: row[name] for name in expected} == expected
+    if "--property" in options:
+        assert row["properties"]["colour"] == "red"
+
+
+def test_a_batch_is_one_row_and_several_records(tmp_path: Path) -> None:
+    [row] = create(tmp_path / "s", "--body", "x", "--batch", "--count", 4)
+    assert len(row["message_id"].split(",")) == 4
+    assert len(rows(rmqtool("dump", tmp_path / "s", "--format", "jsonl"))) == 4
+
+
+def test_a_body_comes_from_a_file(tmp_path: Path) -> None:
+    (tmp_path / "body").write_bytes(bytes(range(256)))
+    create(tmp_path / "s", "--body-file", tmp_path / "body")
+    [row] = rows(rmqtool("dump", tmp_path / "s", "--format", "jsonl", "--body", "hex"))
+    assert row["body"] == bytes(range(256)).hex()
+
+
+def test_a_crash_leaves_abort_and_the_next_file(tmp_path: Path) -> None:
+    create(tmp_path / "s", "--body", "x", "--end", "crash")
+    assert (tmp_path / "s/abort").exists()
+    assert len(list((tmp_path / "s/commitlog").iterdir())) == 2
+    before = snapshot(tmp_path / "s")
+    ran = rmqtool("append", tmp_path / "s", "--topic", "orders", "--body", "y")
+    assert ran.code == 5
+    assert "the last stop was not clean" in ran.err
+    assert snapshot(tmp_path / "s") == before
+    [row] = append(tmp_path / "s", "--topic", "orders", "--body", "y", "--after-crash")
+    assert row["queue_offset"] == 1
+    assert (tmp_path / "s/abort").exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["5.5.0-clean-basic", "4.9.7-clean-basic", "5.5.0-many-files", "5.5.0-lmq", "5.5.0-v2"]
+)
+def test_a_dump_gives_the_store_back(golden: Unpacked, tmp_path: Path, name: str) -> None:
+    dumped = rmqtool("dump", golden(name), "--raw", "--body", "base64", "--format", "jsonl")
+    (tmp_path / "rows.jsonl").write_text(dumped.out)
+    config = [f"{key}={str(value).lower()}" for key, value in manifest(name).config.items() if key != "topics"]
+    options = [word for setting in config for word in ("--set", setting)]
+    version = ("--broker-version", name.partition("-")[0])
+    append(tmp_path / "copy", "--create", *options, *version, "--from", tmp_path / "rows.jsonl")
+    for folder in ("commitlog", "consumequeue"):
+        assert snapshot(tmp_path / "copy" / folder) == snapshot(golden(name) / folder)
+
+
+def test_standard_input_is_read(tmp_path: Path) -> None:
+    given = b'{"topic": "orders", "body": "caf\\u00e9"}\n\n{"type": "blank"}\n{"topic": "orders", "queue_id": 1}\n'
+    ran = process("append", tmp_path / "s", "--create", *SMALL, "--from", "-", "--format", "jsonl", given=given)
+    assert ran.code == 0, ran.err
+    assert [row["status"] for row in rows(ran)] == ["PUT_OK", "PUT_OK"]
+
+
+def test_batch_topics_are_told_or_known(tmp_path: Path) -> None:
+    row = {"topic": "packed", "body": "", "properties": {"INNER_NUM": "2"}, "sys_flag": 0xC0}
+    (tmp_path / "rows").write_text(json.dumps(row) + "\n")
+    refused = rmqtool("append", tmp_path / "no", "--create", *SMALL, "--from", tmp_path / "rows", "--format", "jsonl")
+    assert refused.code == 3
+    assert rows(refused)[0]["status"] == "MESSAGE_ILLEGAL"
+    told = append(tmp_path / "s", "--create", *SMALL, "--batch-topic", "packed", "--from", tmp_path / "rows")
+    known = append(tmp_path / "s", "--from", tmp_path / "rows", "--broker-version", "5.5.0")
+    assert [told[0]["queue_offset"], known[0]["queue_offset"]] == [0, 2]
+    assert list((tmp_path / "s/batchconsumequeue/packed/0").iterdir())
+
+
+BAD_LINES = {
+    "not JSON": "{",
+    "not a JSON object": "[1]",
+    "no topic": "{}",
+    "the body is not in the row": '{"topic": "t", "body_length": 3}',
+    "the body was cut": '{"topic": "t", "body": "x", "body_truncated": true}',
+    "the body is not base64": '{"topic": "t", "body": "%", "body_encoding": "base64"}',
+    "the body is not hex": '{"topic": "t", "body": "xy", "body_encoding": "hex"}',
+    "cannot be put again": '{"topic": "t", "body": {}, "body_encoding": "json"}'.replace("{}", '"1"'),
+    "queue_id is": '{"topic": "t", "queue_id": 99999999999}',
+    "flag is": '{"topic": "t", "flag": true}',
+    "properties are not": '{"topic": "t", "properties": {"a": 1}}',
+    "born_host is": '{"topic": "t", "born_host": "nowhere"}',
+    "transaction is": '{"topic": "t", "transaction": "perhaps"}',
+}
+
+
+@pytest.mark.parametrize("reason", BAD_LINES)
+def test_a_bad_line_is_named(tmp_path: Path, reason: str) -> None:
+    (tmp_path / "rows").write_text('{"topic": "good"}\n' + BAD_LINES[reason] + "\n")
+    ran = rmqtool("append", tmp_path / "s", "--create", *SMALL, "--from", tmp_path / "rows")
+    assert ran.code == 2
+    assert reason in ran.err
+    assert "line 2" in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_a_huge_line_is_refused_before_it_is_read_whole(tmp_path: Path) -> None:
+    with (tmp_path / "rows").open("wb") as file:
+        file.truncate(200 << 20)
+    ran = process(
+        "append", tmp_path / "s", "--create", *SMALL, "--from", tmp_path / "rows",
+        before=lambda: resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30)),
+    )  # fmt: skip
+    assert ran.code == 2
+    assert "line 1: longer than" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "reason"),
+    [
+        ((), 2, "say either --topic"),
+        (("--topic", "t", "--from", "-"), 2, "say either --topic"),
+        (("--topic", "t", "--body", "x", "--body-file", "y"), 2, "either --body or --body-file"),
+        (("--topic", "t", "--body-file", "/nowhere/body"), 4, "/nowhere/body"),
+        (("--topic", "t", "--property", "novalue"), 2, "is not NAME=VALUE"),
+        (("--topic", "t", "--born-host", "nowhere"), 2, "--born-host"),
+        (("--topic", "t", "--set", "novalue"), 2, "is not NAME=VALUE"),
+        (("--topic", "t", "--set", "mappedFileSizeCommitLog=no"), 2, "is no size"),
+        (("--topic", "t", "--set", "brokerRole=SYNC_MASTER"), 4, "brokerRole=SYNC_MASTER"),
+        (("--topic", "t", "--set", "storeType=defaultRocksDB"), 4, "RocksDB"),
+        (("--topic", "t", "--broker-version", "3.2.6"), 2, "older than"),
+        (("--from", "/nowhere/rows.jsonl"), 4, "/nowhere/rows.jsonl"),
+    ],
+)
+def test_wrong_wishes_are_told(tmp_path: Path, options: tuple[str, ...], code: int, reason: str) -> None:
+    ran = rmqtool("append", tmp_path / "s", "--create", *options)
+    assert (ran.code, reason in ran.err) == (code, True), ran.err
+
+
+def test_what_is_no_store_is_not_written(tmp_path: Path) -> None:
+    (tmp_path / "letter.txt").write_text("dear")
+    for options, code in (((), 4), (("--create",), 5)):
+        ran = rmqtool("append", tmp_path, *options, "--topic", "t", "--body", "x")
+        assert ran.code == code
+    assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
+
+
+def test_a_store_in_use_is_refused(tmp_path: Path) -> None:
+    create(tmp_path / "s", "--body", "x")
+    before = snapshot(tmp_path / "s")
+    code = (
+        "import fcntl, sys; f = open(sys.argv[1], 'r+b'); fcntl.lockf(f, fcntl.LOCK_EX, 1); print(flush=True); input()"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "s/lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as broker:
+        assert broker.stdout is not None
+        broker.stdout.readline()
+        ran = process("append", tmp_path / "s", "--topic", "orders", "--body", "y")
+        broker.communicate(b"\n", timeout=30)
+    assert ran.code == 5
+    assert "holds the lock" in ran.err
+    assert snapshot(tmp_path / "s") == before
+
+
+def test_a_full_disk_is_an_error_and_leaves_a_crashed_store(tmp_path: Path) -> None:
+    """The limit on file sizes stands for a disk that takes no more; what was reported before is in the log."""
+    create(tmp_path / "s", "--body", "x")
+    limit = 2000  # the 65 kB of the log are made already, the queue file of another queue is not
+    given = b"".join(b'{"topic": "orders", "body": "%s"}\n' % (b"y" * 400) for _ in range(20))
+    ran = process(
+        "append", tmp_path / "s", "--from", "-", "--format", "jsonl", given=given,
+        before=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
+    )  # fmt: skip
+    assert ran.code == 4, ran.err
+    assert "Traceback" not in ran.err
+    assert (tmp_path / "s/abort").exists()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_directory_that_may_not_be_written_is_told(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    try:
+        ran = rmqtool("append", tmp_path / "s", "--create", "--topic", "t", "--body", "x")
+    finally:
+        tmp_path.chmod(0o700)
+    assert (ran.code, "Traceback" in ran.err) == (4, False)
+
+
+def test_a_file_in_the_place_of_the_store_is_told(tmp_path: Path) -> None:
+    (tmp_path / "s").write_text("a file")
+    ran = rmqtool("append", tmp_path / "s", "--create", "--topic", "t", "--body", "x")
+    assert (ran.code, "Traceback" in ran.err) == (4, False)
+
+
+def test_a_topic_that_leads_out_of_the_store_is_refused(tmp_path: Path) -> None:
+    ran = rmqtool("append", tmp_path / "deep/s", "--create", *SMALL, "--topic", "../../../out", "--body", "x")
+    assert ran.code == 3
+    assert "messages refused: 1" in ran.err
+    assert not list(tmp_path.rglob("out"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_topic_rules_are_a_wish(tmp_path: Path) -> None:
+    assert rmqtool("append", tmp_path / "a", "--create", *SMALL, "--topic", "a b", "--body", "x").code == 0
+    ran = rmqtool("append", tmp_path / "b", "--create", *SMALL, "--topic", "a b", "--body", "x", "--topic-rules")
+    assert (ran.code, "messages refused: 1" in ran.err) == (3, True)
+
+
+def test_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
+    command = f"{sys.executable} -m rmqtool append {tmp_path}/s --create {' '.join(SMALL)} --topic t --count 3000"
+    ran = subprocess.run(
+        ["/bin/bash", "-o", "pipefail", "-c", f"{command} --format jsonl | head -1"],
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert (ran.returncode, ran.stderr) == (0, "")
