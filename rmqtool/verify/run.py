@@ -77,6 +77,7 @@ class _Log:
 
     merged: PieceResult
     complete: bool
+    done_paths: frozenset[str]
 
 
 class _Run:
@@ -230,7 +231,7 @@ class _Run:
             self._account.file(segment.path, segment.size).zero_tail += segment.size
         complete = len(results) == len(plan.pieces) and len(segments) == len(self.store.commitlog)
         self._summary.complete &= complete
-        return _Log(merge(results), complete)
+        return _Log(merge(results), complete, frozenset(result.path for result in results))
 
     def _openable(self) -> tuple[list[Segment], list[Finding]]:
         """The log's files that can be opened; one that cannot is an unreadable range."""
@@ -291,10 +292,9 @@ class _Run:
         return [numbers[at * len(numbers) // wanted] for at in range(wanted)]
 
     def _unscanned(self, log: _Log | None) -> set[str]:
-        """Paths of the log's files of which something may be left out."""
-        if log is not None and log.complete:
-            return set()
-        return {segment.path for segment in self.store.commitlog}
+        """Paths of the log's files that options, a budget or an earlier end of the run left out."""
+        done = log.done_paths if log is not None else frozenset()
+        return {segment.path for segment in self.store.commitlog} - done
 
     # What all pieces together say
 
