@@ -1,0 +1,65 @@
+"""Every kind of damage before a real broker: what it makes of the store is what the catalogue says."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from _pytest.mark import ParameterSet
+
+from rmqtool.engine.versions import rules_for
+from rmqtool.fixtures.damage import Harm
+from rmqtool.fixtures.damages import DAMAGES
+from rmqtool.fixtures.recipes import RECIPES
+from tests.broker.broker import Judge
+from tests.broker.files import copy_store
+from tests.broker.harm import HealthyStores, damaged, examined, harm_seen, messages
+from tests.broker.versions import ROUTINE
+
+JudgeOf = Callable[[str], Judge]
+OFTEN = "5.5.0"
+OFTEN_IN_OLD = "4.9.7"
+
+
+def cases() -> list[ParameterSet]:
+    """Every damage with each version; in each run all of them with one version, and a third of them with an old one."""
+    found = []
+    for version in ROUTINE:
+        for number, (name, damage) in enumerate(DAMAGES.items()):
+            if RECIPES[damage.recipes[0]].fits(rules_for(version)):
+                varies = not isinstance(damage.harm, Harm)
+                often = version == OFTEN or (version == OFTEN_IN_OLD and (varies or number % 3 == 0))
+                found.append(pytest.param(name, version, marks=() if often else pytest.mark.slow))
+    return found
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HealthyStores]:
+    folder = tmp_path_factory.mktemp("healthy")
+    yield HealthyStores(folder)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.mark.parametrize(("name", "version"), cases())
+def test_a_broker_does_the_harm_that_is_said(
+    judge_of: JudgeOf, stores: HealthyStores, tmp_path: Path, name: str, version: str
+) -> None:
+    damage, judge, rules = DAMAGES[name], judge_of(version), rules_for(version)
+    recipe = RECIPES[damage.recipes[0]]
+    path, healthy = stores.of(recipe, judge)
+    said = damage.harm_to(rules)
+    seen = harm_seen(healthy, damaged(damage, recipe, path, tmp_path / "store", judge))
+    # What a start after a crash makes of the index depends on the moment as well.
+    lenient = {Harm.NOTHING, Harm.KEYS} if "store.abort-present" in damage.findings else set()
+    assert seen in ({said} | lenient if said in lenient else {said})
+
+
+@pytest.mark.parametrize("version", [OFTEN_IN_OLD, OFTEN])
+def test_a_healthy_store_comes_to_no_harm(
+    judge_of: JudgeOf, stores: HealthyStores, tmp_path: Path, version: str
+) -> None:
+    recipe = RECIPES["many-files"]
+    path, healthy = stores.of(recipe, judge_of(version))
+    assert len(messages(healthy["served"])) == 900
+    again = examined(recipe, copy_store(path, tmp_path / "store"), judge_of(version))
+    assert harm_seen(healthy, again) is Harm.NOTHING
