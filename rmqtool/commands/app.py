@@ -31,6 +31,10 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "rmqtool.commands.verify:verify",
         "Every check of a store: the log, its queues and index against each other, and the small files.",
     ),
+    "undo": (
+        "rmqtool.commands.undo:undo",
+        "Make a store what it was before its latest repair, byte for byte.",
+    ),
     "append": (
         "rmqtool.commands.append:append",
         "Test messages through the full writer, into a store that no broker uses.",

@@ -23,7 +23,7 @@ from typing import Any, Final
 from rmqtool.errors import UnreadableError, UnsupportedError
 from rmqtool.repair.disk import Metadata
 from rmqtool.repair.fingerprint import FileState
-from rmqtool.repair.places import Places
+from rmqtool.repair.places import DEFAULT_LOG, Places
 from rmqtool.store.source import reason
 
 FORMAT: Final = 1
@@ -91,6 +91,8 @@ class Manifest:
     command: str
     began_ms: int
     step_count: int
+    log_directories: tuple[str, ...]
+    """In each of which a fence stands until the end."""
     folders: tuple[str, ...]
     """Every folder that holds something of this journal, absolute; the journal's own one is not among them."""
     files: tuple[SavedFile, ...]
@@ -109,6 +111,7 @@ class Manifest:
             found["command"],
             found["began_ms"],
             found["step_count"],
+            tuple(found["log_directories"]),
             tuple(found["folders"]),
             tuple(_saved_file(each) for each in found["files"]),
             tuple(found["made_directories"]),
@@ -210,6 +213,21 @@ def journals(places: Places) -> list[Journal]:
         UnreadableError: the folder may not be read.
     """
     return sorted(_found(places), key=lambda journal: journal.number)
+
+
+def recorded_places(root: Path, log_directories: tuple[str, ...] = ()) -> Places:
+    """Where a store's files lie as its journals say, so that nobody has to say once more where its log is.
+
+    Args:
+        root: the store directory.
+        log_directories: those that somebody said all the same.
+
+    Raises:
+        UnreadableError: a journal may not be read, or is damaged.
+    """
+    manifests = [journal.manifest() for journal in journals(Places(root))]
+    recorded = [directory for found in manifests if found is not None for directory in found.log_directories]
+    return Places(root, tuple(dict.fromkeys((*log_directories, *recorded))) or DEFAULT_LOG)
 
 
 def next_number(places: Places) -> int:

@@ -129,6 +129,7 @@ def prepare(plan: Plan, places: Places, disk: Disk, undo_directory: Path | None)
         command=plan.command,
         began_ms=time.time_ns() // 1_000_000,
         step_count=len(plan.steps),
+        log_directories=places.log_directories,
         folders=tuple(str(folder) for folder in folders.others.values()),
         files=tuple(change.saved for change in changes),
         made_directories=_missing_directories(places, changes),

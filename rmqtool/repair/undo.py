@@ -60,12 +60,11 @@ def undo_latest(places: Places, disk: Disk | None = None) -> Repair | None:
         UnreadableError: the journal cannot be read.
     """
     disk = disk or Disk()
+    if not journals(places):
+        _demand_no_lost_journal(places)
+        return None
     with StoreLock(places.root, places.outer_logs), held_interrupts():
-        found = journals(places)
-        if not found:
-            _demand_no_lost_journal(places)
-            return None
-        latest = found[-1]
+        latest = journals(places)[-1]
         shown = _repair(latest)
         if latest.state is JournalState.DONE:
             demand_untouched(latest, places)
@@ -115,6 +114,8 @@ def discard_all(places: Places, disk: Disk | None = None) -> list[Repair]:
         UnreadableError: a journal cannot be read.
     """
     disk = disk or Disk()
+    if not journals(places):
+        return []
     with StoreLock(places.root, places.outer_logs), held_interrupts():
         if is_unsettled(places):
             raise RefusedError(f"{places.root}: a repair is unfinished; its journal is needed to take it back")

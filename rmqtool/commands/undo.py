@@ -1,0 +1,107 @@
+"""`rmqtool undo`: take a repair back, list what can be taken back, or throw the kept files away."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from typing import Annotated, Final
+
+import typer
+
+from rmqtool.commands.messages import messages_of
+from rmqtool.commands.options import CommitlogOption, FormatOption, OutputFormat, StorePath, survey_store
+from rmqtool.errors import RefusedError, UsageError
+from rmqtool.repair.fence import is_fenced
+from rmqtool.repair.journal import recorded_places
+from rmqtool.repair.places import Places
+from rmqtool.repair.undo import Repair, discard_all, repairs, undo_latest
+from rmqtool.report.text import escaped
+from rmqtool.report.writers import row_writer
+from rmqtool.store.directory import relative_to_store
+from rmqtool.store.view import open_directory
+
+FIELDS: Final = ("number", "command", "state", "began_ms", "steps", "kept_bytes", "journal")
+
+
+def undo(
+    context: typer.Context,
+    store: StorePath,
+    list_only: Annotated[bool, typer.Option("--list", help="Show what can be taken back, and change nothing.")] = False,
+    throw_away: Annotated[
+        bool, typer.Option("--discard", help="Remove the kept files of all repairs: none can be taken back then.")
+    ] = False,
+    is_agreed: Annotated[bool, typer.Option("--yes", help="Do it without asking.")] = False,
+    commitlog: CommitlogOption = None,
+    output: FormatOption = OutputFormat.TABLE,
+) -> None:
+    """Make a store what it was before its latest repair, byte for byte.
+
+    Several repairs are taken back one by one, the latest first. Refused once anything was written into the store since,
+    for new messages would be lost with it. A repair that was killed half-way is taken back too.
+
+    Example: rmqtool undo /home/rocketmq/store --list
+    """
+    if list_only and throw_away:
+        raise UsageError("--list shows what --discard would remove; say one of them")
+    open_directory(store)
+    places = recorded_places(store, tuple(relative_to_store(named, store) for named in commitlog or ()))
+    found = repairs(places)
+    if not found and not is_fenced(places):
+        survey_store(store, commitlog)  # a directory that is no store has nothing to take back either: said as that
+    if list_only:
+        _show(found, output, "No repair can be taken back.")
+        return
+    if throw_away:
+        if found:
+            _demand_consent(is_agreed, f"Remove the kept files of {_repairs(len(found))} for good?")
+        _show(discard_all(places), output, "No repair can be taken back; nothing to remove.", "discarded")
+        return
+    if found:
+        _demand_consent(is_agreed, f"Take back {_named(found[0])}?")
+    undone = undo_latest(places)
+    _show([undone] if undone is not None else [], output, "No repair to take back; nothing was changed.", "undone")
+    _tell_left(places, context)
+
+
+def _demand_consent(is_agreed: bool, question: str) -> None:
+    if is_agreed:
+        return
+    if not sys.stdin.isatty():
+        raise RefusedError("nobody was asked; --yes does it, --list shows what there is")
+    if not typer.confirm(question, err=True):
+        raise RefusedError("not agreed to; nothing was changed")
+
+
+def _show(found: list[Repair], output: OutputFormat, nothing: str, became: str | None = None) -> None:
+    """Repairs as sentences or rows, with what became of them."""
+    if output is OutputFormat.TABLE:
+        for repair in found:
+            named = _named(repair)
+            kept = f", {repair.kept_bytes} bytes kept in {repair.journal}" if became is None else ""
+            sys.stdout.write(escaped(f"{named[:1].upper()}{named[1:]}: {became or repair.state}{kept}") + "\n")
+        if not found:
+            sys.stdout.write(f"{nothing}\n")
+        return
+    rows = row_writer(output, sys.stdout, FIELDS, width=0, colour=False)
+    for repair in found:
+        row = repair.to_json()
+        rows.write({name: became if name == "state" and became is not None else row[name] for name in FIELDS})
+    rows.close()
+
+
+def _named(repair: Repair) -> str:
+    if repair.began_ms is None:
+        return f"repair {repair.number}, which was killed before it changed anything"
+    began = datetime.fromtimestamp(repair.began_ms / 1000, UTC).isoformat(" ", "seconds").replace("+00:00", "Z")
+    steps = "1 step" if repair.steps == 1 else f"{repair.steps} steps"
+    return f"repair {repair.number} ({repair.command}, {steps}, {began})"
+
+
+def _repairs(count: int) -> str:
+    return "1 repair" if count == 1 else f"{count} repairs"
+
+
+def _tell_left(places: Places, context: typer.Context) -> None:
+    left = len(repairs(places))
+    if left:
+        messages_of(context).note(f"{_repairs(left)} left to take back")

@@ -1,0 +1,94 @@
+"""`undo` on the command line: consent, what it shows, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rmqtool.repair.apply import apply_plan
+from rmqtool.repair.disk import Disk
+from rmqtool.repair.places import Places
+from rmqtool.store.kinds import FENCE_NAME
+from tests.commands.transcripts import rmqtool
+from tests.repair.small_stores import cutting, files_of, killed_at, recovery, small_store
+from tests.store_state import FileState
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """A store that was repaired twice."""
+    places = Places(small_store(tmp_path / "store"))
+    apply_plan(recovery(places, tmp_path), places)
+    apply_plan(cutting(places, tmp_path), places)
+    return places.root
+
+
+@pytest.fixture
+def original(tmp_path: Path) -> dict[str, FileState]:
+    return files_of(small_store(tmp_path / "original"))
+
+
+def test_repairs_are_listed_and_taken_back_latest_first(store: Path, original: dict[str, FileState]) -> None:
+    listed = json.loads(rmqtool("undo", store, "--list", "--format", "json").out)
+    assert [(row["number"], row["command"], row["state"]) for row in listed] == [
+        (2, "salvage", "done"),
+        (1, "recover", "done"),
+    ]
+    assert listed[0]["kept_bytes"] > 262_144
+    first = rmqtool("undo", store, "--yes")
+    assert first.code == 0
+    assert first.out.startswith("Repair 2 (salvage, 4 steps")
+    second = rmqtool("undo", store, "--yes", "--format", "jsonl")
+    assert json.loads(second.out)["state"] == "undone"
+    assert files_of(store) == original
+    assert rmqtool("undo", store, "--yes").out == "No repair to take back; nothing was changed.\n"
+
+
+def test_without_a_terminal_consent_has_to_be_said(store: Path) -> None:
+    before = files_of(store)
+    for option in ((), ("--discard",)):
+        ran = rmqtool("undo", store, *option)
+        assert ran.code == 5
+        assert "--yes" in ran.err
+    assert files_of(store) == before
+
+
+def test_discarded_repairs_are_gone_and_the_store_stays(store: Path) -> None:
+    before = {path: state for path, state in files_of(store).items() if not path.startswith(".rmqtool")}
+    ran = rmqtool("undo", store, "--discard", "--yes")
+    assert ran.code == 0
+    assert ran.out.count("discarded") == 2
+    assert files_of(store) == before
+    assert rmqtool("undo", store, "--list").out == "No repair can be taken back.\n"
+
+
+def test_what_was_written_since_is_refused(store: Path) -> None:
+    (store / "abort").write_bytes(b"1")
+    before = files_of(store)
+    ran = rmqtool("undo", store, "--yes")
+    assert ran.code == 5
+    assert "abort" in ran.err
+    assert files_of(store) == before
+
+
+def test_a_killed_repair_is_shown_and_taken_back(tmp_path: Path, original: dict[str, FileState]) -> None:
+    places = Places(small_store(tmp_path / "store"))
+    plan = recovery(places, tmp_path)
+    assert killed_at(60, lambda disk: apply_plan(plan, places, disk=disk))
+    assert (places.root / "commitlog" / FENCE_NAME).read_text().count("rmqtool undo")
+    assert "unfinished" in rmqtool("undo", places.root, "--list").out
+    assert rmqtool("undo", places.root, "--discard", "--yes").code == 5
+    assert rmqtool("undo", places.root, "--yes").code == 0
+    assert files_of(places.root) == original
+
+
+def test_a_log_elsewhere_is_known_from_the_journal(tmp_path: Path) -> None:
+    root, log = small_store(tmp_path / "store"), tmp_path / "log"
+    (root / "commitlog").rename(log)
+    places = Places(root, (str(log),))
+    before = (files_of(root), files_of(log))
+    apply_plan(cutting(places, tmp_path), places, disk=Disk())
+    assert rmqtool("undo", root, "--yes").code == 0
+    assert (files_of(root), files_of(log)) == before
