@@ -31,6 +31,18 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "rmqtool.commands.verify:verify",
         "Every check of a store: the log, its queues and index against each other, and the small files.",
     ),
+    "forecast": (
+        "rmqtool.commands.forecast:forecast",
+        "What a broker would do with the store at its next start, and what that would cost.",
+    ),
+    "recover": (
+        "rmqtool.commands.recover:recover",
+        "Mend a store after a crash, before a broker is started on it.",
+    ),
+    "rebuild": (
+        "rmqtool.commands.rebuild:rebuild",
+        "Consume queues, index and checkpoint anew from the log: all of them, or what is named.",
+    ),
     "undo": (
         "rmqtool.commands.undo:undo",
         "Make a store what it was before its latest repair, byte for byte.",

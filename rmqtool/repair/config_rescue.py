@@ -50,18 +50,18 @@ def _clamped(store: Store, beyond: list[Finding]) -> Step:
         topic = str(key).partition("@")[0]
         table[key] = queues
         if isinstance(queues, dict):
-            table[key] = {queue: _limited(ends, topic, queue, offset) for queue, offset in queues.items()}
+            table[key] = {queue: _limited(ends, topic, queue, consumed) for queue, consumed in queues.items()}
     text = json.dumps({**value, "offsetTable": table}, ensure_ascii=False, separators=(",", ":"))
     why = f"{len(beyond)} consumer offsets lie beyond their queue's end"
     return _content_step(store, CONSUMER_OFFSETS, text.encode("utf-8", "surrogateescape"), why)
 
 
-def _limited(ends: dict[Any, str | None], topic: str, queue: Any, offset: Any) -> Any:
+def _limited(ends: dict[Any, str | None], topic: str, queue: Any, queue_offset: Any) -> Any:
     try:
-        expected = ends.get((topic, int(queue), int(offset)))
+        expected = ends.get((topic, int(queue), int(queue_offset)))
     except (TypeError, ValueError):
-        return offset
-    return int(expected.rpartition(" ")[2]) if expected else offset
+        return queue_offset
+    return int(expected.rpartition(" ")[2]) if expected else queue_offset
 
 
 def _content_step(store: Store, path: str, content: bytes, why: str) -> Step:

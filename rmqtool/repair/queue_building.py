@@ -40,7 +40,7 @@ from rmqtool.store.config_json import TOPICS, read_config, topics
 from rmqtool.store.directory import QueueFiles, Segment, Store
 from rmqtool.store.kinds import segment_name
 from rmqtool.store.sink import DirectorySink, FileSink, TrackingSink
-from rmqtool.store.source import ByteSource, read_range
+from rmqtool.store.source import read_range
 
 TOMBSTONE: Final = int.from_bytes(b"RMQTOMBS", "big")
 """Stands as prepared transaction offset in a record that a repair put in the place of a lost one."""
@@ -185,7 +185,9 @@ class _Build:
                 wants=self._wanted.queue,
                 make_queue=partial(PlacedQueueWriter, log=self._log),
             )
-            plan = plan_log([LogFile(self._opener(found), found.start) for found in self._store.commitlog])
+            plan = plan_log(
+                [LogFile(partial(self._store.view.open, found.path), found.start) for found in self._store.commitlog]
+            )
             try:
                 for batch, rows in self._good_rows(plan):
                     self._note(rows)
@@ -239,9 +241,6 @@ class _Build:
         entries = self._store.index_entry_count or DEFAULT_ENTRY_COUNT
         # Named by the log's time, not by the clock: the same log gives the same files.
         return IndexWriter(sink, slots, entries, self._rules, lambda: self._now_ms)
-
-    def _opener(self, segment: Segment) -> Callable[[], ByteSource]:
-        return lambda: self._store.view.open(segment.path)
 
     # What lies in front of the log's first record
 

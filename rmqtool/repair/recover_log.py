@@ -7,6 +7,7 @@ Bytes behind the end can come back as messages once new records happen to end wh
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -98,9 +99,7 @@ def loss_behind(store: Store, log_end: int, delays_ms: tuple[int, ...]) -> Loss:
     Raises:
         UnreadableError: a file may not be opened.
     """
-    plan = plan_log(
-        [LogFile(lambda path=found.path: store.view.open(path), found.start) for found in store.commitlog]  # type: ignore[misc]
-    )
+    plan = plan_log([LogFile(partial(store.view.open, found.path), found.start) for found in store.commitlog])
     messages = lost_bytes = 0
     by_topic: dict[str, int] = {}
     try:

@@ -1,0 +1,119 @@
+"""`rmqtool forecast`: what a broker would do at its next start. What that is is decided in `forecast`."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import Final
+
+import typer
+
+from rmqtool.commands.messages import messages_of
+from rmqtool.commands.options import (
+    BrokerConfOption,
+    BrokerVersionOption,
+    CommitlogOption,
+    FormatOption,
+    IndexSlotsOption,
+    OutputFormat,
+    StorePath,
+    open_store,
+)
+from rmqtool.commands.screen import screen
+from rmqtool.engine.versions import rules_for
+from rmqtool.errors import UnsupportedError, UsageError
+from rmqtool.forecast.forecast import forecast_store
+from rmqtool.forecast.options import ForecastOptions
+from rmqtool.forecast.result import Forecast
+from rmqtool.formats.tags import parse_delay_levels
+from rmqtool.report.forecast_screen import comparison_lines, forecast_lines
+from rmqtool.report.writers import json_text
+from rmqtool.store.broker_conf import BrokerConf
+
+EXIT_COSTS: Final = 3
+ALL: Final = "all"
+EXAMINED: Final = ("4.4.0", "4.9.8", "5.1.4", "5.3.3", "5.3.4", "5.4.0", "5.5.1")
+"""One version for each way in which a start differs."""
+
+
+def forecast(
+    context: typer.Context,
+    store: StorePath,
+    commitlog: CommitlogOption = None,
+    index_slots: IndexSlotsOption = None,
+    broker_conf: BrokerConfOption = None,
+    broker_version: BrokerVersionOption = None,
+    output: FormatOption = OutputFormat.TABLE,
+) -> None:
+    """What a broker would do with the store at its next start, and what that would cost.
+
+    Nothing is changed. With --broker-version all, and where the store does not show its version, several versions stand
+    side by side. The exit code is 0 only if the broker starts, loses nothing and serves no damage; else it is 3.
+
+    Example: rmqtool forecast /home/rocketmq/store --broker-version 5.3.3
+    """
+    if output is OutputFormat.CSV:
+        raise UsageError("--format csv: forecast has no rows; use table, json or jsonl")
+    messages = messages_of(context)
+    wants_all = broker_version == ALL
+    opened = open_store(store, commitlog, index_slots, broker_conf, None if wants_all else broker_version)
+    if not wants_all:
+        opened.tell(messages)
+    options = forecast_options(opened.conf)
+    is_one = not wants_all and (broker_version is not None or opened.inferred is not None)
+    if is_one:
+        found = [forecast_store(opened.store, opened.rules, options)]
+    else:
+        found = []
+        for version in EXAMINED:
+            try:
+                found.append(forecast_store(opened.store, rules_for(version), options))
+            except UnsupportedError as error:
+                messages.warn(f"{version}: {error}")
+        if not found:
+            raise UnsupportedError(f"{store}: no version's start can be forecast")
+    if output is OutputFormat.TABLE:
+        here = screen()
+        rows = [each.as_json() for each in found]
+        lines = (
+            forecast_lines(rows[0], here.width, colour=here.colour, all_rows=messages.verbose)
+            if is_one
+            else comparison_lines(rows, here.width)
+        )
+        for line in lines:
+            sys.stdout.write(f"{line}\n")
+    else:
+        _write_json(found, is_one=is_one, output=output)
+    if any(_costs(each) for each in found):
+        raise typer.Exit(EXIT_COSTS)
+
+
+def forecast_options(conf: BrokerConf | None) -> ForecastOptions:
+    """What the broker's properties file says of a start."""
+    found = ForecastOptions()
+    if conf is None:
+        return found
+    if conf.delay_levels:
+        found = replace(found, delays_ms=parse_delay_levels(conf.delay_levels))
+    return replace(
+        found,
+        message_index_safe=bool(conf.is_index_safe),
+        index_enabled=conf.has_index is not False,
+        record_crc=bool(conf.needs_record_crc),
+        multi_dispatch=conf.has_multi_dispatch is not False,
+        lmq=conf.has_light_queues is not False,
+        is_slave=conf.broker_role == "SLAVE",
+    )
+
+
+def _write_json(found: list[Forecast], *, is_one: bool, output: OutputFormat) -> None:
+    rows = [each.as_json() for each in found]
+    if output is OutputFormat.JSONL:
+        for row in rows:
+            sys.stdout.write(json_text(row) + "\n")
+    else:
+        sys.stdout.write(json_text(rows[0] if is_one else {"forecasts": rows}, indent=2) + "\n")
+
+
+def _costs(found: Forecast) -> bool:
+    return not found.starts or found.lost.messages > 0 or found.unnoticed_damage_count > 0

@@ -1,0 +1,285 @@
+"""What `recover` and `rebuild` do with a plan: show it, save it, ask, apply it. What is in it `repair` decides."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from rmqtool.commands.forecast import EXAMINED, forecast_options
+from rmqtool.commands.messages import Messages
+from rmqtool.commands.options import OpenedStore, OutputFormat, foreign_owner, open_store
+from rmqtool.commands.screen import screen
+from rmqtool.engine.versions import NEWEST, BrokerRules, rules_for
+from rmqtool.errors import RefusedError, RmqtoolError, UsageError, WriteError
+from rmqtool.forecast.forecast import forecast_store
+from rmqtool.formats.tags import parse_delay_levels
+from rmqtool.repair.apply import apply_plan
+from rmqtool.repair.fingerprint import fingerprint
+from rmqtool.repair.places import Places
+from rmqtool.repair.plan import ForecastAfter, Loss, Plan, demand_same, read_saved
+from rmqtool.repair.queue_building import BuildOptions
+from rmqtool.repair.steps import Step
+from rmqtool.repair.undo import is_unsettled, settle
+from rmqtool.report.plan_screen import plan_lines
+from rmqtool.report.writers import json_text
+from rmqtool.store.directory import Store, survey
+from rmqtool.store.lock import lock_report
+from rmqtool.store.source import reason
+from rmqtool.verify.finding import Finding
+from rmqtool.verify.run import verify_store
+from rmqtool.verify.scope import Depth, Options
+
+EXIT_TO_DO: Final = 3
+EXIT_UNREADABLE: Final = 4
+UNREADABLE: Final = "commitlog.unreadable-range"
+
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show the plan and change nothing.")]
+SaveOption = Annotated[Path | None, typer.Option("--plan", metavar="FILE", help="Save the plan and change nothing.")]
+ApplyOption = Annotated[
+    Path | None, typer.Option("--apply", metavar="FILE", help="Carry out a saved plan, if it still fits the store.")
+]
+YesOption = Annotated[bool, typer.Option("--yes", help="Carry the plan out without asking.")]
+AcceptLossOption = Annotated[
+    bool, typer.Option("--accept-loss", help="Agree to a plan that gives up messages which can be read now.")
+]
+UndoDirOption = Annotated[
+    Path | None, typer.Option("--undo-dir", metavar="DIR", help="Where replaced files are kept, if not in the store.")
+]
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a person said about any repair."""
+
+    command: str
+    store: Path
+    dry_run: bool
+    save: Path | None
+    apply: Path | None
+    is_agreed: bool
+    accept_loss: bool
+    undo_dir: Path | None
+    output: OutputFormat
+
+    def check(self) -> None:
+        """Refuse options that contradict each other.
+
+        Raises:
+            UsageError: they do.
+        """
+        if self.output is OutputFormat.CSV:
+            raise UsageError(f"--format csv: {self.command} has no rows; use table, json or jsonl")
+        if self.apply is not None and (self.save is not None or self.dry_run):
+            raise UsageError("--apply carries a plan out; it does not go with --plan or --dry-run")
+
+    @property
+    def only_looks(self) -> bool:
+        """Whether nothing is to be changed, or nobody can be asked."""
+        return self.dry_run or self.save is not None or not (self.is_agreed or sys.stdin.isatty())
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a planner came to."""
+
+    steps: tuple[Step, ...]
+    loss: Loss = Loss()  # noqa: RUF009 - Loss is frozen
+    notes: tuple[str, ...] = ()
+    damage: tuple[Finding, ...] = ()
+    abort_stays: str | None = None
+
+
+Planner = Callable[[Store, Path], Made]
+
+
+def opened_for_repair(
+    wish: Wish,
+    commitlog: list[Path] | None,
+    index_slots: int | None,
+    broker_conf: Path | None,
+    broker_version: str | None,
+    messages: Messages,
+) -> OpenedStore:
+    """The store, once nobody uses it and its version is known.
+
+    Raises:
+        RefusedError: a broker uses it, a repair is unfinished, or nothing tells its version.
+        UsageError, NotAStoreError, UnreadableError: see `open_store`.
+    """
+    wish.check()
+    opened = open_store(wish.store, commitlog, index_slots, broker_conf, broker_version)
+    places = places_of(wish.store, opened.store)
+    if lock_report(wish.store, places.outer_logs).is_in_use:
+        raise RefusedError(f"{wish.store}: a broker uses the store; stop it first")
+    if is_unsettled(places):
+        if wish.only_looks:
+            raise RefusedError(f"{wish.store}: an earlier repair is unfinished; rmqtool undo takes it back")
+        settle(places)
+        messages.warn("an earlier repair was unfinished and has been taken back")
+        opened = open_store(wish.store, commitlog, index_slots, broker_conf, broker_version)
+    if broker_version is None and opened.inferred is None:
+        if wish.is_agreed or not sys.stdin.isatty():
+            raise RefusedError(f"{wish.store}: nothing in it shows the broker's version; say it with --broker-version")
+        asked = typer.prompt("The store does not show its broker's version. Which one is it", default=NEWEST, err=True)
+        opened = open_store(wish.store, commitlog, index_slots, broker_conf, asked)
+    opened.tell(messages)
+    if (warning := foreign_owner(opened.store)) is not None:
+        messages.warn(warning)
+    return opened
+
+
+def places_of(path: Path, store: Store) -> Places:
+    """Where the store's files lie."""
+    directories = tuple(dict.fromkeys(segment.path.rpartition("/")[0] for segment in store.commitlog))
+    return Places(path, store.settings.commitlog_directories or directories or ("commitlog",))
+
+
+def build_options(opened: OpenedStore) -> BuildOptions:
+    """What the broker's properties file says of dispatch."""
+    conf = opened.conf
+    if conf is None:
+        return BuildOptions()
+    return BuildOptions(
+        delays_ms=tuple(parse_delay_levels(conf.delay_levels)) if conf.delay_levels else BuildOptions().delays_ms,
+        multi_dispatch=conf.has_multi_dispatch is not False,
+        lmq=conf.has_light_queues is not False,
+        extension=conf.has_queue_extension,
+    )
+
+
+def carry_out(wish: Wish, opened: OpenedStore, planner: Planner, messages: Messages) -> None:
+    """Plan, show, ask and apply. Ends with the exit code of the contract.
+
+    Raises:
+        RefusedError: consent is missing, or the store or the saved plan is another one.
+        RmqtoolError: something fails; see `apply_plan`.
+    """
+    places = places_of(wish.store, opened.store)
+    with _staging(places, in_store=not wish.only_looks) as staging:
+        before = fingerprint(places)
+        made = planner(opened.store, staging)
+        plan = _plan(wish, opened, made, before, messages)
+        if wish.save is not None:
+            _save(wish.save, plan)
+        if plan.is_empty or wish.dry_run or wish.save is not None:
+            _show(wish, _said(plan, made), opened)
+            raise typer.Exit(_exit_code(made, to_do=bool(plan.steps)))
+        if wish.apply is not None:
+            demand_same(plan, read_saved(wish.apply))
+        if wish.output is OutputFormat.TABLE:
+            _show(wish, _said(plan, made), opened)
+        _demand_consent(wish, plan)
+        applied = apply_plan(plan, places, undo_directory=wish.undo_dir)
+    store = survey(opened.store.view, opened.store.settings)
+    checked = verify_store(store, opened.rules, Options(depth=Depth.STRUCTURE)).as_json()
+    if wish.output is OutputFormat.TABLE:
+        sys.stdout.write(f"\nDone. Taken back with: rmqtool undo {wish.store} (kept in {applied.undo})\n")
+    else:
+        _show(wish, {**_said(plan, made), **applied.to_json(checked)}, opened)
+    raise typer.Exit(_exit_code(made, to_do=False))
+
+
+@contextmanager
+def _staging(places: Places, *, in_store: bool) -> Iterator[Path]:
+    """An empty directory; in the store, if its files are to be renamed into place, else a temporary one."""
+    if not in_store:
+        with tempfile.TemporaryDirectory(prefix="rmqtool-") as name:
+            yield Path(name)
+        return
+    try:
+        time_ns = places.root.stat().st_mtime_ns
+        shutil.rmtree(places.staging, ignore_errors=True)
+        places.staging.mkdir(parents=True)
+    except OSError as error:
+        raise WriteError(f"{places.staging}: {reason(error)}") from error
+    try:
+        yield places.staging
+    finally:
+        shutil.rmtree(places.staging, ignore_errors=True)
+        with suppress(OSError):
+            places.own.rmdir()  # only where no journal lies in it: then nothing was changed, and nothing shall show
+            os.utime(places.root, ns=(places.root.stat().st_atime_ns, time_ns))
+
+
+def _plan(wish: Wish, opened: OpenedStore, made: Made, before: str, messages: Messages) -> Plan:
+    plan = Plan(wish.command, before, opened.rules.version, made.steps, made.loss, 0, made.notes, {}, made.abort_stays)
+    plan.check(places_of(wish.store, opened.store).log_directories)
+    if plan.is_empty and not made.damage:
+        return plan
+    now = _forecast(opened, opened.store, opened.rules, messages)
+    settings = opened.store.settings
+    after = survey(plan.view_over(opened.store.view), settings) if plan.steps else opened.store
+    versions = dict.fromkeys((*EXAMINED, opened.rules.version))
+    found = {version: _forecast(opened, after, rules_for(version), messages) for version in versions}
+    said = {version: each for version, each in found.items() if each is not None}
+    own = said.get(opened.rules.version)
+    kept = max(0, now.lost - own.lost - made.loss.messages) if now is not None and own is not None else 0
+    lacking = [f"what a broker {version} would do afterwards" for version in versions if version not in said]
+    return Plan(
+        wish.command, before, opened.rules.version, made.steps, made.loss, kept,
+        (*made.notes, *lacking), said, made.abort_stays,
+    )  # fmt: skip
+
+
+def _forecast(opened: OpenedStore, store: Store, rules: BrokerRules, messages: Messages) -> ForecastAfter | None:
+    try:
+        found = forecast_store(store, rules, forecast_options(opened.conf))
+    except RmqtoolError as error:
+        messages.note(f"no forecast for {rules.version}: {error}")
+        return None
+    return ForecastAfter(found.starts, found.lost.messages)
+
+
+def _said(plan: Plan, made: Made) -> dict[str, Any]:
+    return {**plan.to_json(), "damage": [found.as_json() for found in made.damage]}
+
+
+def _show(wish: Wish, said: dict[str, Any], opened: OpenedStore) -> None:
+    if wish.output is OutputFormat.TABLE:
+        here = screen()
+        for line in plan_lines(said, str(wish.store), opened.chosen, here.width, colour=here.colour):
+            sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()
+    else:
+        sys.stdout.write(json_text(said, indent=2 if wish.output is OutputFormat.JSON else None) + "\n")
+
+
+def _save(path: Path, plan: Plan) -> None:
+    try:
+        path.write_text(json_text(plan.to_json(), indent=2) + "\n", "utf-8")
+    except OSError as error:
+        raise WriteError(f"{path}: {reason(error)}") from error
+
+
+def _demand_consent(wish: Wish, plan: Plan) -> None:
+    asks = sys.stdin.isatty() and not wish.is_agreed
+    lost = plan.loss.messages
+    if lost and not wish.accept_loss:
+        if not asks:
+            raise RefusedError(f"the plan gives up {lost} messages that can be read now; --accept-loss agrees to it")
+        if not typer.confirm(f"Give up {lost} messages that can be read now?", err=True):
+            raise RefusedError("not agreed to; nothing was changed")
+    if asks and not typer.confirm("Carry this out?", err=True):
+        raise RefusedError("not agreed to; nothing was changed")
+    if not asks and not wish.is_agreed:
+        raise RefusedError("nobody was asked; --yes carries the plan out, --dry-run shows it only")
+
+
+def _exit_code(made: Made, *, to_do: bool) -> int:
+    if any(found.id == UNREADABLE for found in made.damage):
+        return EXIT_UNREADABLE
+    return EXIT_TO_DO if to_do or made.damage else 0
+
+
+def sentences(*parts: Sequence[str]) -> tuple[str, ...]:
+    """Notes of several sources, each once, in order."""
+    return tuple(dict.fromkeys(text for part in parts for text in part))

@@ -1,0 +1,152 @@
+"""What `forecast` shows a person: the verdict in a sentence, what is read and lost, and versions side by side."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from rmqtool.report.summary_screen import size_text
+from rmqtool.report.text import cropped, escaped, padded
+
+Found = Mapping[str, Any]
+LISTED_MAX: Final = 8
+_LABEL: Final = 16
+_STYLES: Final = {"bad": "\x1b[1;31m", "good": "\x1b[1;32m"}
+_PLAIN: Final = "\x1b[0m"
+_COLUMNS: Final = ("Version", "Starts", "Lost", "Repeats", "Damage", "Unindexed", "Deletes", "Log end")
+
+
+def forecast_lines(found: Found, width: int, *, colour: bool = False, all_rows: bool = False) -> Iterator[str]:
+    """The screen for one version.
+
+    Args:
+        found: an object of `forecast --format json`.
+        all_rows: all queues and files, however many there are.
+    """
+    width = max(width, 60)
+    rows_max = None if all_rows else LISTED_MAX
+    style, text = _verdict(found)
+    for line in textwrap.wrap(text, width):
+        yield f"{_STYLES[style]}{line}{_PLAIN}" if colour else line
+    yield ""
+    yield from _labelled("Start", _start(found), width)
+    if found["why_not"] is not None:
+        yield from _labelled("Why not", str(found["why_not"]), width)
+    for label, key in (("Unlinks", "deleted_files"), ("Drops index", "dropped_index_files")):
+        yield from _labelled(label, _listed(found[key], rows_max), width)
+    lost = found["lost"]
+    if lost["messages"]:
+        topics = [f"{topic} {count}" for topic, count in sorted(lost["by_topic"].items(), key=lambda item: -item[1])]
+        yield from _labelled("Lost", f"{lost['messages']} messages, {size_text(lost['bytes'])}", width)
+        yield from _labelled("  by topic", _listed(topics, rows_max), width)
+    yield from _labelled("Served damaged", _damage(found, rows_max), width)
+    yield from _labelled("Index", _index(found), width)
+    if found["filler_units"]:
+        yield from _labelled(
+            "Filler units", f"{found['filler_units']}, in front of the first message of a queue", width
+        )
+    repeats = [queue for queue in found["queues"] if queue["offsets_repeat"]]
+    yield from _labelled("Offsets repeat", _listed([_queue(queue) for queue in repeats], rows_max), width)
+    if found["counted_from"]:
+        yield from _labelled("Counted from", f"physical offset {found['counted_from']}", width)
+    yield from _labelled("Not simulated", "; ".join(found["not_simulated"]), width)
+
+
+def comparison_lines(found: Sequence[Found], width: int) -> Iterator[str]:
+    """Versions side by side, a line each; below, why one does not start."""
+    rows = [_COLUMNS, *(_row(each) for each in found)]
+    widths = [max(len(row[number]) for row in rows) for number in range(len(_COLUMNS))]
+    for row in rows:
+        line = "  ".join(padded(text, widths[at], right=at > 1) for at, text in enumerate(row)).rstrip()
+        yield cropped(line, max(width, 60))
+    reasons: dict[str, list[str]] = {}
+    for each in found:
+        if each["why_not"] is not None:
+            reasons.setdefault(str(each["why_not"]), []).append(each["broker_version"])
+    if reasons:
+        yield ""
+    for reason, versions in reasons.items():
+        yield from _wrapped(f"{', '.join(versions)}: does not start: {escaped(reason)}", max(width, 60))
+
+
+def _verdict(found: Found) -> tuple[str, str]:
+    version = f"A broker {found['broker_version']}"
+    if not found["starts"]:
+        return "bad", f"{version} would not start."
+    parts = []
+    if found["lost"]["messages"]:
+        parts.append(f"lose {found['lost']['messages']} messages")
+    if found["unnoticed_damage_count"]:
+        parts.append(f"serve {found['unnoticed_damage_count']} damaged places as they are")
+    if parts:
+        return "bad", f"{version} would start and {' and '.join(parts)}."
+    return "good", f"{version} would start, lose nothing and serve no damage."
+
+
+def _start(found: Found) -> str:
+    stopped = "after a crash" if found["mode"] == "abnormal" else "after a clean stop"
+    if found["log_end_offset"] is None:
+        return f"as {stopped}"
+    stop = found["stops_at"]
+    why = "" if stop is None or stop["finding"] is None else f", where it finds {stop['finding']}"
+    return f"as {stopped}: reads the log from {found['scan_start_offset']} to {found['log_end_offset']}{why}"
+
+
+def _damage(found: Found, rows_max: int | None) -> str:
+    places = [
+        f"{one['finding']} at {one['physical_offset']} ({one['length']} bytes)" for one in found["unnoticed_damage"]
+    ]
+    rest = found["unnoticed_damage_count"] - len(places)
+    text = _listed(places, rows_max)
+    return f"{text} and {rest} more" if rest > 0 and text else text
+
+
+def _index(found: Found) -> str:
+    parts = []
+    if found["unindexed_messages"]:
+        parts.append(f"{found['unindexed_messages']} messages cannot be found by their keys")
+    if found["duplicate_index_entries"]:
+        parts.append(f"{found['duplicate_index_entries']} entries twice")
+    return "; ".join(parts)
+
+
+def _queue(queue: Found) -> str:
+    return f"{queue['topic']}/{queue['queue_id']} goes on at {queue['next_queue_offset']}"
+
+
+def _row(found: Found) -> tuple[str, ...]:
+    end = found["log_end_offset"]
+    return (
+        found["broker_version"],
+        "yes" if found["starts"] else "NO",
+        *(
+            str(count) if found["starts"] else "-"
+            for count in (
+                found["lost"]["messages"],
+                sum(queue["offsets_repeat"] for queue in found["queues"]),
+                found["unnoticed_damage_count"],
+                found["unindexed_messages"],
+            )
+        ),
+        str(len(found["deleted_files"]) + len(found["dropped_index_files"])),
+        "-" if end is None else str(end),
+    )
+
+
+def _listed(texts: Sequence[str], rows_max: int | None) -> str:
+    shown = texts if rows_max is None else texts[:rows_max]
+    rest = len(texts) - len(shown)
+    return ", ".join(shown) + (f" and {rest} more (--verbose shows all)" if rest else "")
+
+
+def _labelled(label: str, text: str, width: int) -> Iterator[str]:
+    """Nothing where there is nothing to say."""
+    if text:
+        lines = textwrap.wrap(escaped(text), width - _LABEL, break_on_hyphens=False)
+        for number, line in enumerate(lines):
+            yield f"{label if number == 0 else '':<{_LABEL}}{line}"
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, width, subsequent_indent="  ", break_on_hyphens=False)

@@ -1,0 +1,109 @@
+"""What `recover` and `rebuild` show before anything is changed: each step, what is lost, what brokers would do then."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from rmqtool.report.summary_screen import size_text
+from rmqtool.report.text import escaped
+
+Said = Mapping[str, Any]
+_LABEL: Final = 16
+_STYLES: Final = {"bad": "\x1b[1;31m", "good": "\x1b[1;32m"}
+_PLAIN: Final = "\x1b[0m"
+_ACTIONS: Final = {"write": "write", "replace": "replace", "create": "create", "remove": "remove"}
+TOPICS_MAX: Final = 8
+
+
+def plan_lines(said: Said, store: str, chosen: str, width: int, *, colour: bool = False) -> Iterator[str]:
+    """The lines of the screen.
+
+    Args:
+        said: the plan's JSON, with `damage` beside it.
+        chosen: why the broker's rules are those, as a sentence.
+    """
+    width = max(width, 60)
+    style, text = _verdict(said)
+    for line in textwrap.wrap(text, width):
+        yield f"{_STYLES[style]}{line}{_PLAIN}" if colour else line
+    yield ""
+    yield from _labelled("Store", store, width)
+    yield from _labelled("Broker rules", f"{said['broker_version']}, {chosen}", width)
+    for found in said["damage"]:
+        place = found["physical_offset"]
+        where = found["file"] if place is None else f"{found['file']}, physical offset {place}"
+        yield from _labelled("Damage", f"{found['id']}: {found['message']} ({where})", width)
+    yield from _steps(said, width)
+    yield from _labelled("Gives up", _loss(said["loss"]), width)
+    if said["kept_beyond_broker"]["messages"]:
+        text = f"{said['kept_beyond_broker']['messages']} messages that the broker's own start would lose"
+        yield from _labelled("Keeps", text, width)
+    for note in said["not_looked_at"]:
+        yield from _labelled("Note", note, width)
+    if said["abort_stays"] is not None:
+        yield from _labelled("abort stays", said["abort_stays"], width)
+    yield from _labelled("Afterwards" if said["steps"] else "A start now", _afterwards(said), width)
+    if said["steps"]:
+        yield from _labelled("Disk needed", f"at most {size_text(said['disk_needed_bytes'])}", width)
+
+
+def _verdict(said: Said) -> tuple[str, str]:
+    if said["damage"]:
+        return "bad", (
+            "The log is damaged inside, so nothing is changed. recover --cut-at-damage would end the log there and "
+            "give up what lies behind."
+        )
+    if not said["steps"]:
+        return "good", "Nothing has to be done."
+    count = len(said["steps"])
+    lost = said["loss"]["messages"]
+    text = f"{count} step{'s' if count > 1 else ''} to take"
+    return ("bad", f"{text}; {lost} messages are given up.") if lost else ("good", f"{text}; no message is given up.")
+
+
+def _steps(said: Said, width: int) -> Iterator[str]:
+    """Each step, and below those with the same reason that reason once."""
+    if not said["steps"]:
+        return
+    yield ""
+    why = None
+    for step in said["steps"]:
+        if step["why"] != why:
+            why = step["why"]
+            yield from textwrap.wrap(f"{escaped(why)}:", width, subsequent_indent="  ", break_on_hyphens=False)
+        part = f" at {step['file_position']}" if step["action"] == "write" else ""
+        text = f"  {_ACTIONS[step['action']]:<8}{escaped(step['file'])}{part} ({size_text(step['length'])})"
+        yield from textwrap.wrap(text, width, subsequent_indent=" " * 10, break_on_hyphens=False)
+    yield ""
+
+
+def _loss(loss: Said) -> str:
+    if not loss["messages"]:
+        return ""
+    topics = sorted(loss["by_topic"].items(), key=lambda item: -item[1])
+    named = ", ".join(f"{topic} {count}" for topic, count in topics[:TOPICS_MAX])
+    rest = f" and {len(topics) - TOPICS_MAX} more topics" if len(topics) > TOPICS_MAX else ""
+    return f"{loss['messages']} messages, {size_text(loss['bytes'])}: {named}{rest}"
+
+
+def _afterwards(said: Said) -> str:
+    """Versions that end alike together."""
+    endings: dict[str, list[str]] = {}
+    for version, after in said["forecast_after"].items():
+        endings.setdefault(_ending(after), []).append(version)
+    return "; ".join(f"{', '.join(sorted(versions))}: {ending}" for ending, versions in endings.items())
+
+
+def _ending(after: Said) -> str:
+    if not after["starts"]:
+        return "does not start"
+    return f"loses {after['lost']} messages" if after["lost"] else "starts and loses nothing"
+
+
+def _labelled(label: str, text: str, width: int) -> Iterator[str]:
+    if text:
+        lines = textwrap.wrap(escaped(text), width - _LABEL, break_on_hyphens=False)
+        for number, line in enumerate(lines):
+            yield f"{label if number == 0 else '':<{_LABEL}}{line}"
