@@ -115,12 +115,12 @@ print(time.perf_counter() - start, used.ru_maxrss >> 10, os.waitstatus_to_exitco
 """Starts a process from a small one: a process begins with the peak memory of the one that started it."""
 
 
-def run_python(*arguments: str) -> tuple[float, int]:
-    """Seconds and peak memory in MiB of a Python process of its own."""
+def run_python(*arguments: str, exit_code: int = 0) -> tuple[float, int]:
+    """Seconds and peak memory in MiB of a Python process of its own, which ends with this code."""
     command = [sys.executable, "-I", "-S", "-c", MIDDLE, sys.executable, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     seconds, memory, code = done.stdout.split()
-    assert code == "0", (arguments, done.stderr)
+    assert int(code) == exit_code, (arguments, code, done.stderr)
     return float(seconds), int(memory)
 
 
