@@ -89,6 +89,10 @@ class Dispatcher:
             self.last_store_timestamp_ms = int(given["store_timestamp_ms"][-1])
             self.last_physical_offset = int(given["physical_offset"][-1])
 
+    def go_on_from(self, existing: Reader) -> None:
+        """Ask another reader for the ends of queues from now on; queues that are open go on at their own."""
+        self._existing = existing
+
     def next_queue_offset(self, topic: str, queue_id: int) -> int:
         """The next queue offset of a queue as its files say."""
         if self._existing is None or not self._is_there(topic, queue_id):

@@ -14,6 +14,7 @@ from rmqtool.engine.log_end import find_log_end
 from rmqtool.engine.open_files import OpenFiles
 from rmqtool.engine.putter import clock_ms
 from rmqtool.engine.reader import Reader, open_reader
+from rmqtool.engine.undispatched import dispatch_from, waits_for_dispatch
 from rmqtool.engine.versions import BrokerRules
 from rmqtool.engine.writer import StoreWriter
 from rmqtool.engine.writer_config import WriterConfig
@@ -96,6 +97,10 @@ def existing_store(
         index = _index(sink, rules, config, clock, current)
         dispatcher = Dispatcher(sink, _dispatch_settings(rules, config), config, index, reader)
         end = _log_end(store, reader, files, dispatcher, after_crash=after_crash)
+        if after_crash:
+            # Queues have grown by what was dispatched just now, and some of them are new.
+            dispatcher.sync()
+            dispatcher.go_on_from(stack.enter_context(open_reader(look(), rules)))
         checkpoint = _checkpoint(store)
         writer = StoreWriter(
             sink,
@@ -181,12 +186,11 @@ def _log_end(
                 raise RefusedError(
                     f"{where} is at {end.physical_offset}, but bytes lie behind it; recover the store first"
                 )
-            if after_crash and segment.start <= dispatched < end.physical_offset:
-                first = dispatched - segment.start
-                dispatcher.dispatch(dispatched, read_range(source, first, end.physical_offset - dispatched))
         finally:
             source.close()
-    if dispatched < end.physical_offset and not after_crash:
+    if after_crash:
+        dispatch_from(store, dispatcher, dispatched, end.physical_offset)
+    elif waits_for_dispatch(store, dispatched, end.physical_offset):
         raise RefusedError(
             f"{where} is at {end.physical_offset}, but the queues end at {dispatched}; recover the store first"
         )

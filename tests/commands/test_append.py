@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from rmqtool.fixtures.recipe import End, Recipe, Run, make_store
+from rmqtool.fixtures.samples import Samples
 from tests.broker.files import snapshot
 from tests.commands.transcripts import Ran, rmqtool
 from tests.conftest import Unpacked
@@ -279,3 +281,42 @@ def test_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
         cwd=ROOT, capture_output=True, text=True, check=False, timeout=120,
     )  # fmt: skip
     assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_a_log_may_end_in_records_that_no_queue_takes(tmp_path: Path) -> None:
+    create(tmp_path / "s", "--body", "x")
+    append(tmp_path / "s", "--topic", "orders", "--transaction", "prepared", "--count", 2)
+    [row] = append(tmp_path / "s", "--topic", "orders", "--body", "y")
+    assert row["queue_offset"] == 1
+    assert rmqtool("verify", tmp_path / "s").code == 0
+
+
+@pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
+def test_what_was_not_dispatched_is_dispatched_first(tmp_path: Path, version: str) -> None:
+    """Several files of it: queue offsets go on behind what the crash left in the log only."""
+
+    def runs(samples: Samples) -> list[Run]:
+        topics = ("orders", "payments")
+        return [
+            Run(samples.messages(200, topics, 2)),
+            Run(samples.messages(500, (*topics, "late"), 2), End.KILLED_BEFORE_DISPATCH),
+        ]
+
+    make_store(Recipe(name="undispatched", about="several files", runs=runs), tmp_path / "s", version)
+    broker = ("--broker-version", version)
+    written = [
+        append(tmp_path / "s", "--topic", topic, "--queue-id", 1, "--body", "y", "--after-crash", *broker)[0]
+        for topic in ("orders", "late", "new")
+    ]
+    found = rows(rmqtool("dump", tmp_path / "s", "--format", "jsonl"))
+    for row, topic in zip(written, ("orders", "late", "new"), strict=True):
+        own = [
+            message["queue_offset"]
+            for message in found
+            if (message.get("topic"), message.get("queue_id")) == (topic, 1)
+        ]
+        assert own == list(range(len(own)))
+        assert own[-1] == row["queue_offset"]
+    verified = rows(rmqtool("verify", tmp_path / "s", *broker, "--format", "jsonl"))
+    warnings = {row["id"] for row in verified if row["type"] == "finding" and row["severity"] != "note"}
+    assert warnings == {"store.abort-present"}
