@@ -196,7 +196,8 @@ def _staging(places: Places, *, in_store: bool) -> Iterator[Path]:
             yield Path(name)
         return
     try:
-        time_ns = places.root.stat().st_mtime_ns
+        times_ns = {place: place.stat().st_mtime_ns for place in (places.root, places.own) if place.is_dir()}
+        journals = len(list(places.undo.iterdir())) if places.undo.is_dir() else 0
         shutil.rmtree(places.staging, ignore_errors=True)
         places.staging.mkdir(parents=True)
     except OSError as error:
@@ -206,8 +207,12 @@ def _staging(places: Places, *, in_store: bool) -> Iterator[Path]:
     finally:
         shutil.rmtree(places.staging, ignore_errors=True)
         with suppress(OSError):
-            places.own.rmdir()  # only where no journal lies in it: then nothing was changed, and nothing shall show
-            os.utime(places.root, ns=(places.root.stat().st_atime_ns, time_ns))
+            if places.own not in times_ns:
+                places.own.rmdir()  # fails where a journal lies in it
+            if journals == (len(list(places.undo.iterdir())) if places.undo.is_dir() else 0):
+                # Nothing was changed, so nothing shall show.
+                for place, time_ns in times_ns.items():
+                    os.utime(place, ns=(place.stat().st_atime_ns, time_ns))
 
 
 def _plan(wish: Wish, opened: OpenedStore, made: Made, before: str, messages: Messages) -> Plan:

@@ -38,7 +38,7 @@ def forecast_lines(found: Found, width: int, *, colour: bool = False, all_rows: 
     lost = found["lost"]
     if lost["messages"]:
         topics = [f"{topic} {count}" for topic, count in sorted(lost["by_topic"].items(), key=lambda item: -item[1])]
-        yield from _labelled("Lost", f"{lost['messages']} messages, {size_text(lost['bytes'])}", width)
+        yield from _labelled("Lost", f"{counted(lost['messages'], 'message')}, {size_text(lost['bytes'])}", width)
         yield from _labelled("  by topic", _listed(topics, rows_max), width)
     yield from _labelled("Served damaged", _damage(found, rows_max), width)
     yield from _labelled("Index", _index(found), width)
@@ -76,12 +76,17 @@ def _verdict(found: Found) -> tuple[str, str]:
         return "bad", f"{version} would not start."
     parts = []
     if found["lost"]["messages"]:
-        parts.append(f"lose {found['lost']['messages']} messages")
+        parts.append(f"lose {counted(found['lost']['messages'], 'message')}")
     if found["unnoticed_damage_count"]:
-        parts.append(f"serve {found['unnoticed_damage_count']} damaged places as they are")
+        parts.append(f"serve what is damaged in {counted(found['unnoticed_damage_count'], 'place')}")
     if parts:
         return "bad", f"{version} would start and {' and '.join(parts)}."
     return "good", f"{version} would start, lose nothing and serve no damage."
+
+
+def counted(count: int, noun: str) -> str:
+    """A number with its noun."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _start(found: Found) -> str:
@@ -105,7 +110,7 @@ def _damage(found: Found, rows_max: int | None) -> str:
 def _index(found: Found) -> str:
     parts = []
     if found["unindexed_messages"]:
-        parts.append(f"{found['unindexed_messages']} messages cannot be found by their keys")
+        parts.append(f"{counted(found['unindexed_messages'], 'message')} not to be found by key")
     if found["duplicate_index_entries"]:
         parts.append(f"{found['duplicate_index_entries']} entries twice")
     return "; ".join(parts)

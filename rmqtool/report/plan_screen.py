@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from rmqtool.report.forecast_screen import counted
 from rmqtool.report.summary_screen import size_text
 from rmqtool.report.text import escaped
 
@@ -38,7 +39,7 @@ def plan_lines(said: Said, store: str, chosen: str, width: int, *, colour: bool 
     yield from _steps(said, width)
     yield from _labelled("Gives up", _loss(said["loss"]), width)
     if said["kept_beyond_broker"]["messages"]:
-        text = f"{said['kept_beyond_broker']['messages']} messages that the broker's own start would lose"
+        text = f"{counted(said['kept_beyond_broker']['messages'], 'message')} that the broker's own start would lose"
         yield from _labelled("Keeps", text, width)
     for note in said["not_looked_at"]:
         yield from _labelled("Note", note, width)
@@ -57,10 +58,10 @@ def _verdict(said: Said) -> tuple[str, str]:
         )
     if not said["steps"]:
         return "good", "Nothing has to be done."
-    count = len(said["steps"])
-    lost = said["loss"]["messages"]
-    text = f"{count} step{'s' if count > 1 else ''} to take"
-    return ("bad", f"{text}; {lost} messages are given up.") if lost else ("good", f"{text}; no message is given up.")
+    text = f"{counted(len(said['steps']), 'step')} to take"
+    if lost := said["loss"]["messages"]:
+        return "bad", f"{text}; {counted(lost, 'message')} given up."
+    return "good", f"{text}; no message is given up."
 
 
 def _steps(said: Said, width: int) -> Iterator[str]:
@@ -85,7 +86,7 @@ def _loss(loss: Said) -> str:
     topics = sorted(loss["by_topic"].items(), key=lambda item: -item[1])
     named = ", ".join(f"{topic} {count}" for topic, count in topics[:TOPICS_MAX])
     rest = f" and {len(topics) - TOPICS_MAX} more topics" if len(topics) > TOPICS_MAX else ""
-    return f"{loss['messages']} messages, {size_text(loss['bytes'])}: {named}{rest}"
+    return f"{counted(loss['messages'], 'message')}, {size_text(loss['bytes'])}: {named}{rest}"
 
 
 def _afterwards(said: Said) -> str:
@@ -99,7 +100,7 @@ def _afterwards(said: Said) -> str:
 def _ending(after: Said) -> str:
     if not after["starts"]:
         return "does not start"
-    return f"loses {after['lost']} messages" if after["lost"] else "starts and loses nothing"
+    return f"loses {counted(after['lost'], 'message')}" if after["lost"] else "starts and loses nothing"
 
 
 def _labelled(label: str, text: str, width: int) -> Iterator[str]:
