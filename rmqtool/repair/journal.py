@@ -101,12 +101,20 @@ class Manifest:
     directory_times: dict[str, tuple[int, int]] = field(default_factory=dict)
     """(atime_ns, mtime_ns) of the directories in which names come and go, by path."""
 
-    def to_json(self) -> bytes:
-        return json.dumps({"format": FORMAT, **asdict(self)}).encode("ascii")
+    def to_json(self, journal: Journal) -> bytes:
+        """The record; what lies in the store is told from there, so that a store can be moved or copied with it."""
+        said = {"format": FORMAT, **asdict(self)}
+        for found in said["files"]:
+            found["folder"] = _told_from(journal.folder, found["folder"])
+            found["staged"] = found["staged"] and _told_from(journal.root, found["staged"])
+        return json.dumps(said).encode("ascii")
 
     @classmethod
-    def from_json(cls, found: dict[str, Any]) -> Manifest:
-        """Raises KeyError or TypeError where it is none."""
+    def from_json(cls, found: dict[str, Any], journal: Journal) -> Manifest:
+        """Raises KeyError, TypeError or IndexError where it is none."""
+        for each in found["files"]:
+            each["folder"] = str(journal.folder / each["folder"])
+            each["staged"] = each["staged"] and str(journal.root / each["staged"])
         return cls(
             found["command"],
             found["began_ms"],
@@ -125,6 +133,11 @@ class Journal:
 
     number: int
     folder: Path
+
+    @property
+    def root(self) -> Path:
+        """The store directory."""
+        return self.folder.parent.parent.parent
 
     @property
     def manifest_place(self) -> Path:
@@ -170,7 +183,7 @@ class Journal:
         if found.get("format") != FORMAT:
             raise UnsupportedError(f"{self.manifest_place}: written by another version of rmqtool")
         try:
-            return Manifest.from_json(found)
+            return Manifest.from_json(found, self)
         except (KeyError, TypeError, IndexError) as error:
             raise UnreadableError(f"{self.manifest_place}: damaged") from error
 
@@ -246,6 +259,15 @@ def _found(places: Places) -> Iterator[Journal]:
         number = folder.name.removesuffix(UNDONE_SUFFIX)
         if number.isascii() and number.isdigit():
             yield Journal(int(number), folder)
+
+
+def _told_from(directory: Path, place: str) -> str:
+    """A place as a path relative to a directory where it lies in it, absolute elsewhere."""
+    return (
+        str(Path(place).relative_to(directory))
+        if Path(place).is_relative_to(directory)
+        else str(Path(place).absolute())
+    )
 
 
 def _saved_file(found: dict[str, Any]) -> SavedFile:

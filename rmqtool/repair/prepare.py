@@ -130,12 +130,12 @@ def prepare(plan: Plan, places: Places, disk: Disk, undo_directory: Path | None)
         began_ms=time.time_ns() // 1_000_000,
         step_count=len(plan.steps),
         log_directories=places.log_directories,
-        folders=tuple(str(folder) for folder in folders.others.values()),
+        folders=tuple(str(folder.absolute()) for folder in folders.others.values()),
         files=tuple(change.saved for change in changes),
         made_directories=_missing_directories(places, changes),
         directory_times=_directory_times(places, changes),
     )
-    disk.publish(journal.manifest_place, manifest.to_json(), places.root)
+    disk.publish(journal.manifest_place, manifest.to_json(journal), places.root)
     raise_fences(places, disk)
     _make_folders(places, journal, manifest, changes, disk)
     for change in changes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from rmqtool.errors import UnreadableError, WriteError
+from rmqtool.errors import RefusedError, UnreadableError, WriteError
 from rmqtool.repair.digest import digest_of
 from rmqtool.repair.disk import Disk, Metadata
 from rmqtool.repair.fence import lower_fences, raise_fences
@@ -26,10 +26,12 @@ def take_back(journal: Journal, places: Places, disk: Disk) -> None:
     """Restore every file, lower the fences and remove the journal.
 
     Raises:
+        RefusedError: a part of the journal belongs to a store in another place.
         WriteError: something cannot be written; the fences stay and the journal is whole.
         UnreadableError: the journal, or what it saved, cannot be read or is not what was saved; likewise.
     """
     manifest = journal.manifest()
+    _demand_own_folders(manifest, places)
     if journal.state is JournalState.UNFINISHED:
         if manifest is None:
             raise UnreadableError(f"{journal.manifest_place}: missing, so the store cannot be made what it was")
@@ -56,6 +58,7 @@ def discard(journal: Journal, places: Places, disk: Disk, *, lower: bool) -> Non
         lower: take the fences away once the journal no longer asks for anything to be done.
     """
     manifest = journal.manifest()
+    _demand_own_folders(manifest, places)
     if journal.folder != journal.undone_folder:
         disk.rename(journal.folder, journal.undone_folder)
         disk.sync_directory(journal.folder.parent)
@@ -75,6 +78,16 @@ def discard(journal: Journal, places: Places, disk: Disk, *, lower: bool) -> Non
             disk.remove(entry)
     disk.remove_directory(undone.folder)
     remove_empty(places, disk)
+
+
+def _demand_own_folders(manifest: Manifest | None, places: Places) -> None:
+    """Refuse to empty a folder outside of the store for a copy of the store: it is the original's."""
+    for folder in manifest.folders if manifest is not None else ():
+        if not Path(folder).name.startswith(f"{places.identity}-"):
+            raise RefusedError(
+                f"{places.root}: part of the journal lies in {folder} and belongs to a store of another place, of "
+                f"which this is a copy, or which was moved here; take it back there"
+            )
 
 
 def remove_empty(places: Places, disk: Disk) -> None:

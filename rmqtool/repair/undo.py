@@ -67,7 +67,8 @@ def undo_latest(places: Places, disk: Disk | None = None) -> Repair | None:
         latest = journals(places)[-1]
         shown = _repair(latest)
         if latest.state is JournalState.DONE:
-            demand_untouched(latest, places)
+            if not is_fenced(places):  # a broker that was kept out has written no message, whatever else it touched
+                demand_untouched(latest, places)
             reopen(latest, places, disk)
         take_back(latest, places, disk)
         return shown

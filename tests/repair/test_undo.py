@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,29 @@ def test_damaged_saved_bytes_are_noticed_and_the_store_stays_guarded(places: Pla
     assert is_unsettled(places)
     with pytest.raises(RefusedError):
         discard_all(places)
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_a_copy_is_taken_back_alone(places: Places, tmp_path: Path, name: str) -> None:
+    before = files_of(places.root)
+    apply_plan(PLANS[name](places, tmp_path), places)
+    subprocess.run(["cp", "-a", places.root, tmp_path / "copy"], check=True)
+    with assert_store_unchanged(places.root):
+        undo_latest(Places(tmp_path / "copy"))
+    assert files_of(tmp_path / "copy") == before
+    undo_latest(places)
+    assert files_of(places.root) == before
+
+
+def test_a_copy_does_not_take_what_the_original_keeps_elsewhere(places: Places, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    apply_plan(recovery(places, tmp_path), places, undo_directory=kept)
+    subprocess.run(["cp", "-a", places.root, tmp_path / "copy"], check=True)
+    with assert_store_unchanged(kept), pytest.raises(RefusedError, match="another place"):
+        undo_latest(Places(tmp_path / "copy"))
+    undo_latest(places)
+    assert not list(kept.iterdir())
 
 
 def test_looking_changes_nothing(places: Places, tmp_path: Path) -> None:
