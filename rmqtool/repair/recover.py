@@ -134,23 +134,30 @@ class _Recover:
             return Recovery(
                 (), self._findings, damage, notes=tuple(self._notes), abort_stays=self._why_abort_stays(damage)
             )
-        log_end = min(
-            (
-                place
-                for place in (tail_begin(self._wrong), *(each.physical_offset for each in damage))
-                if place is not None
-            ),
-            default=None,
-        )
-        loss = Loss()
-        if damage and log_end is not None:
-            loss = loss_behind(self._store, log_end, self._options.build.delays_ms)
+        log_end, loss = self._log_end(damage)
         self._mend_log(log_end, is_cut=bool(damage))
         self._steps += rescue_steps(self._store, self._wrong, clamp=self._options.clamp_offsets)
         self._steps += self._removals()
         built = self._mend_derived(log_end)
         self._hand_off(built)
         return Recovery(tuple(self._steps), self._findings, (), loss, tuple(self._notes), self._stays)
+
+    def _log_end(self, damage: tuple[Finding, ...]) -> tuple[int | None, Loss]:
+        """Where the log has to be cut, if anywhere, and what is given up by it."""
+        places = [found.physical_offset for found in damage if found.physical_offset is not None]
+        tail = tail_begin(self._wrong)
+        log_end = min([*places, *([] if tail is None else [tail])], default=None)
+        if log_end is None:
+            return None, Loss()
+        loss = loss_behind(self._store, log_end, self._options.build.delays_ms)
+        if loss.messages and not self._options.cut_at_damage:
+            # Cut inside its properties: brokers do not notice, enter and serve it.
+            self._notes.append(
+                f"the last record, at {log_end}, did not arrive whole, but brokers serve what there is of it: it is "
+                "kept (on a replica --cut-at-damage lets the master send it anew)"
+            )
+            return None, Loss()
+        return log_end, loss
 
     def _why_abort_stays(self, damage: tuple[Finding, ...]) -> str | None:
         if not self._store.has_abort:

@@ -99,7 +99,7 @@ def loss_behind(store: Store, log_end: int, delays_ms: tuple[int, ...]) -> Loss:
     Raises:
         UnreadableError: a file may not be opened.
     """
-    plan = plan_log([LogFile(partial(store.view.open, found.path), found.start) for found in store.commitlog])
+    plan = plan_log([LogFile(partial(store.view.open, found.path), found.start) for found in _from(store, log_end)])
     messages = lost_bytes = 0
     by_topic: dict[str, int] = {}
     try:
@@ -116,6 +116,11 @@ def loss_behind(store: Store, log_end: int, delays_ms: tuple[int, ...]) -> Loss:
     finally:
         plan.close()
     return Loss(messages, lost_bytes, dict(sorted(by_topic.items())))
+
+
+def _from(store: Store, log_end: int) -> list[Segment]:
+    """The files that reach behind a place."""
+    return [segment for segment in store.commitlog if segment.end > log_end]
 
 
 def stray_directories(store: Store) -> tuple[str, ...]:
