@@ -22,6 +22,7 @@ from rmqtool.commands.repair_plan import (
     ApplyOption,
     DryRunOption,
     Made,
+    OutputOption,
     SaveOption,
     UndoDirOption,
     Wish,
@@ -49,6 +50,7 @@ def rebuild(
     apply: ApplyOption = None,
     yes: YesOption = False,
     accept_loss: AcceptLossOption = False,
+    copy: OutputOption = None,
     undo_dir: UndoDirOption = None,
     commitlog: CommitlogOption = None,
     index_slots: IndexSlotsOption = None,
@@ -64,7 +66,7 @@ def rebuild(
     Example: rmqtool rebuild /home/rocketmq/store --queues --topic Orders --dry-run
     """
     messages = messages_of(context)
-    wish = Wish("rebuild", store, dry_run, save, apply, yes, accept_loss, undo_dir, output)
+    wish = Wish("rebuild", store, dry_run, save, apply, yes, accept_loss, undo_dir, output, copy)
     opened = opened_for_repair(wish, commitlog, index_slots, broker_conf, broker_version, messages)
     choice = RebuildChoice(queues, index, checkpoint, frozenset(topic) if topic else None)
 

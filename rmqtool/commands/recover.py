@@ -23,6 +23,7 @@ from rmqtool.commands.repair_plan import (
     ApplyOption,
     DryRunOption,
     Made,
+    OutputOption,
     SaveOption,
     UndoDirOption,
     Wish,
@@ -54,6 +55,7 @@ def recover(
     apply: ApplyOption = None,
     yes: YesOption = False,
     accept_loss: AcceptLossOption = False,
+    copy: OutputOption = None,
     undo_dir: UndoDirOption = None,
     commitlog: CommitlogOption = None,
     index_slots: IndexSlotsOption = None,
@@ -71,7 +73,7 @@ def recover(
     """
     del full
     messages = messages_of(context)
-    wish = Wish("recover", store, dry_run, save, apply, yes, accept_loss, undo_dir, output)
+    wish = Wish("recover", store, dry_run, save, apply, yes, accept_loss, undo_dir, output, copy)
     opened = opened_for_repair(wish, commitlog, index_slots, broker_conf, broker_version, messages)
     options = RecoverOptions(build_options(opened), cut_at_damage, clamp_offsets, os.cpu_count() or 1)
 

@@ -24,6 +24,7 @@ from rmqtool.forecast.forecast import forecast_store
 from rmqtool.formats.tags import parse_delay_levels
 from rmqtool.repair.apply import apply_plan
 from rmqtool.repair.fingerprint import fingerprint
+from rmqtool.repair.output import apply_to_copy
 from rmqtool.repair.places import Places
 from rmqtool.repair.plan import ForecastAfter, Loss, Plan, demand_same, read_saved
 from rmqtool.repair.queue_building import BuildOptions
@@ -51,6 +52,10 @@ YesOption = Annotated[bool, typer.Option("--yes", help="Carry the plan out witho
 AcceptLossOption = Annotated[
     bool, typer.Option("--accept-loss", help="Agree to a plan that gives up messages which can be read now.")
 ]
+OutputOption = Annotated[
+    Path | None,
+    typer.Option("--output", metavar="DIR", help="Repair a copy in this directory, and leave the store alone."),
+]
 UndoDirOption = Annotated[
     Path | None, typer.Option("--undo-dir", metavar="DIR", help="Where replaced files are kept, if not in the store.")
 ]
@@ -69,6 +74,7 @@ class Wish:
     accept_loss: bool
     undo_dir: Path | None
     output: OutputFormat
+    copy: Path | None = None
 
     def check(self) -> None:
         """Refuse options that contradict each other.
@@ -78,6 +84,8 @@ class Wish:
         """
         if self.output is OutputFormat.CSV:
             raise UsageError(f"--format csv: {self.command} has no rows; use table, json or jsonl")
+        if self.copy is not None and self.undo_dir is not None:
+            raise UsageError("--undo-dir: a copy keeps nothing that could be taken back; the store is still there")
         if self.apply is not None and (self.save is not None or self.dry_run):
             raise UsageError("--apply carries a plan out; it does not go with --plan or --dry-run")
 
@@ -132,7 +140,7 @@ def opened_for_repair(
         asked = typer.prompt("The store does not show its broker's version. Which one is it", default=NEWEST, err=True)
         opened = open_store(wish.store, commitlog, index_slots, broker_conf, asked)
     opened.tell(messages)
-    if (warning := foreign_owner(opened.store)) is not None:
+    if wish.copy is None and (warning := foreign_owner(opened.store)) is not None:
         messages.warn(warning)
     return opened
 
@@ -164,13 +172,13 @@ def carry_out(wish: Wish, opened: OpenedStore, planner: Planner, messages: Messa
         RmqtoolError: something fails; see `apply_plan`.
     """
     places = places_of(wish.store, opened.store)
-    with _staging(places, in_store=not wish.only_looks) as staging:
+    with _staging(places, in_store=not wish.only_looks and wish.copy is None) as staging:
         before = fingerprint(places)
         made = planner(opened.store, staging)
         plan = _plan(wish, opened, made, before, messages)
         if wish.save is not None:
             _save(wish.save, plan)
-        if plan.is_empty or wish.dry_run or wish.save is not None:
+        if (plan.is_empty and wish.copy is None) or wish.dry_run or wish.save is not None or made.damage:
             _show(wish, _said(plan, made), opened)
             raise typer.Exit(_exit_code(made, to_do=bool(plan.steps)))
         if wish.apply is not None:
@@ -178,6 +186,9 @@ def carry_out(wish: Wish, opened: OpenedStore, planner: Planner, messages: Messa
         if wish.output is OutputFormat.TABLE:
             _show(wish, _said(plan, made), opened)
         _demand_consent(wish, plan)
+        if wish.copy is not None:
+            _repair_copy(wish, plan, made, places, opened)
+            raise typer.Exit(_exit_code(made, to_do=False))
         applied = apply_plan(plan, places, undo_directory=wish.undo_dir)
     store = survey(opened.store.view, opened.store.settings)
     checked = verify_store(store, opened.rules, Options(depth=Depth.STRUCTURE)).as_json()
@@ -186,6 +197,15 @@ def carry_out(wish: Wish, opened: OpenedStore, planner: Planner, messages: Messa
     else:
         _show(wish, {**_said(plan, made), **applied.to_json(checked)}, opened)
     raise typer.Exit(_exit_code(made, to_do=False))
+
+
+def _repair_copy(wish: Wish, plan: Plan, made: Made, places: Places, opened: OpenedStore) -> None:
+    assert wish.copy is not None
+    apply_to_copy(plan, places, wish.copy)
+    if wish.output is OutputFormat.TABLE:
+        sys.stdout.write(f"\nDone. The repaired copy is {wish.copy}; the store is as it was.\n")
+    else:
+        _show(wish, {**_said(plan, made), "applied": True, "output": str(wish.copy)}, opened)
 
 
 @contextmanager

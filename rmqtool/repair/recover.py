@@ -225,7 +225,7 @@ class _Recover:
     def _hand_off(self, built: Built | None) -> None:
         if built is None or self._stays is not None:
             return
-        if self._store.has_abort:
+        if built.bad is None:
             self._cut_tail(built.log_end, "nothing lies behind the log's end")
         self._steps += checkpoint_steps(self._store, self._rules, built, "tells the last record, all of it dispatched")
         self._steps += abort_steps(self._store)

@@ -123,6 +123,17 @@ def test_a_store_in_use_is_refused(golden_copy: Unpacked, tmp_path: Path) -> Non
             holder.stdin.close()
 
 
+def test_a_copy_is_repaired_and_the_store_left(golden_copy: Unpacked, tmp_path: Path) -> None:
+    path, copy = golden_copy(CRASHED), tmp_path / "copy"
+    with assert_store_unchanged(path):
+        code, done = said("recover", path, "--output", copy, "--yes")
+    assert code == 0
+    assert schema_errors(done, PLAN) == []
+    assert done["output"] == str(copy)
+    assert rmqtool("recover", copy, "--dry-run").code == 0
+    assert rmqtool("verify", copy).code == 0
+
+
 def test_rebuild_brings_lost_queues_back(golden: Unpacked, golden_copy: Unpacked, tmp_path: Path) -> None:
     path = golden_copy("5.5.0-clean-basic")
     shutil.rmtree(path / "consumequeue")
