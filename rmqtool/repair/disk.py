@@ -6,6 +6,7 @@ A `Watch` is told before each change. Errors of the system become WriteError wit
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from rmqtool.errors import UnreadableError, WriteError
-from rmqtool.store.content import Content
+from rmqtool.store.content import Content, FilePart
 from rmqtool.store.source import FileSource, reason
 
 BLOCK: Final = 1 << 20
@@ -23,6 +24,9 @@ _ZEROS: Final = bytes(BLOCK)
 _EXISTING: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 _NEW: Final = _EXISTING | os.O_CREAT | os.O_EXCL
 _NO_UNNAMED_FILE: Final = (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL)
+_CLONE: Final = 0x40049409
+"""`FICLONE` of linux/fs.h."""
+_NO_CLONE: Final = (errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY, errno.ENOSYS, errno.EPERM)
 _NO_OWNER: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.EINVAL)
 
 Watch = Callable[[str, Path], None]
@@ -136,6 +140,20 @@ class Disk:
                 self._zero(place, descriptor, position + at, position + content.length)
         finally:
             source.close()
+
+    def copy(self, source: Path, target: Path) -> None:
+        """Make a copy that shares the blocks of a file where the file system can, and has its holes where it cannot."""
+        self.create(target, 0)
+        with FileSource.open(source) as found, _opened(target) as descriptor:
+            try:
+                with self._change("clone", target):
+                    fcntl.ioctl(descriptor, _CLONE, found.descriptor)
+            except WriteError as error:
+                if not isinstance(error.__cause__, OSError) or error.__cause__.errno not in _NO_CLONE:
+                    raise
+            else:
+                return
+        self.write(target, 0, FilePart.whole(source))
 
     def truncate(self, place: Path, size: int) -> None:
         """Cut or lengthen a file."""

@@ -1,0 +1,129 @@
+"""Plans as data: what is shown and saved of them, and when a saved one no longer fits."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rmqtool.errors import RefusedError, UnreadableError
+from rmqtool.repair.digest import BLOCK, digest_of, digest_of_content
+from rmqtool.repair.places import Places
+from rmqtool.repair.plan import ForecastAfter, Loss, demand_same, read_saved
+from rmqtool.repair.steps import create_file, remove_file, write_range
+from rmqtool.store.content import FilePart, Literal, Zeros
+from rmqtool.store.source import BytesSource, FileSource
+from rmqtool.store.view import DirectoryView
+from tests.repair.small_stores import LOG, QUEUE, recovery, small_store
+
+FIELDS = [
+    "command",
+    "store_fingerprint",
+    "broker_version",
+    "steps",
+    "loss",
+    "kept_beyond_broker",
+    "not_looked_at",
+    "forecast_after",
+    "abort_stays",
+    "disk_needed_bytes",
+]
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    return Places(small_store(tmp_path / "store"))
+
+
+def test_the_json_has_the_names_of_the_contract(places: Places, tmp_path: Path) -> None:
+    plan = replace(
+        recovery(places, tmp_path),
+        loss=Loss(2, 300, {"TopicA": 2}),
+        kept_beyond_broker=5,
+        forecast_after={"5.5.0": ForecastAfter(starts=True, lost=0)},
+    )
+    said = plan.to_json()
+    assert list(said) == FIELDS
+    assert {tuple(step) for step in said["steps"]} == {
+        ("action", "file", "file_position", "length", "before", "after", "why")
+    }
+    assert {step["action"] for step in said["steps"]} == {"write", "replace", "create", "remove"}
+    assert said["loss"] == {"messages": 2, "bytes": 300, "by_topic": {"TopicA": 2}}
+    assert said["kept_beyond_broker"] == {"messages": 5}
+    assert said["forecast_after"] == {"5.5.0": {"starts": True, "lost": 0}}
+    assert json.loads(json.dumps(said)) == said
+
+
+def test_a_saved_plan_fits_until_something_changes(places: Places, tmp_path: Path) -> None:
+    saved = tmp_path / "plan.json"
+    saved.write_text(json.dumps(recovery(places, tmp_path).to_json()))
+    demand_same(recovery(places, tmp_path), read_saved(saved))
+    os.utime(places.root / QUEUE)
+    with pytest.raises(RefusedError, match="store"):
+        demand_same(recovery(places, tmp_path), read_saved(saved))
+
+
+def test_a_saved_plan_with_other_bytes_does_not_fit(places: Places, tmp_path: Path) -> None:
+    plan = recovery(places, tmp_path)
+    saved = tmp_path / "plan.json"
+    other = write_range(DirectoryView(places.root), LOG, 150_000, Literal(b"other"), "behind the log end")
+    saved.write_text(json.dumps(replace(plan, steps=(plan.steps[0], other, *plan.steps[2:])).to_json()))
+    with pytest.raises(RefusedError, match="steps"):
+        demand_same(plan, read_saved(saved))
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b"{}", b"{", b"\xff\xfe", b"[" * 100_000, b'{"command": 1}'])
+def test_what_is_no_saved_plan_is_an_error(tmp_path: Path, text: bytes) -> None:
+    (tmp_path / "plan.json").write_bytes(text)
+    with pytest.raises(UnreadableError):
+        read_saved(tmp_path / "plan.json")
+    with pytest.raises(UnreadableError):
+        read_saved(tmp_path / "missing")
+
+
+def test_steps_are_planned_on_what_is_there(places: Places) -> None:
+    view = DirectoryView(places.root)
+    with pytest.raises(UnreadableError):
+        create_file(view, QUEUE, Zeros(1), "is there")
+    with pytest.raises(UnreadableError):
+        remove_file(view, "gone", "is not there")
+    with pytest.raises(UnreadableError):
+        write_range(view, "gone", 0, Zeros(1), "is not there")
+
+
+@given(st.binary(max_size=40), st.integers(0, 3 * BLOCK), st.integers(0, 3 * BLOCK), st.binary(max_size=40))
+def test_a_digest_tells_contents_apart_and_no_places(first: bytes, start: int, gap: int, last: bytes) -> None:
+    content = first + bytes(gap) + last
+    alone = digest_of_content(Literal(content))
+    shifted = BytesSource("shifted", b"\1" * start + content + b"\2")
+    assert digest_of(shifted, start, start + len(content)) == alone
+    assert digest_of_content(Literal(content + b"\0")) != alone
+    if content:
+        changed = bytes([content[0] ^ 1]) + content[1:]
+        assert digest_of_content(Literal(changed)) != alone
+    if not content.strip(b"\0"):
+        assert digest_of_content(Zeros(len(content))) == alone
+
+
+def test_holes_and_written_zeros_have_one_digest(tmp_path: Path) -> None:
+    hole, written = tmp_path / "hole", tmp_path / "written"
+    tail = b"end of the file"
+    with hole.open("wb") as file:
+        file.seek(10 * BLOCK + 17)
+        file.write(tail)
+    written.write_bytes(bytes(10 * BLOCK + 17) + tail)
+    assert digest_of_content(FilePart.whole(hole)) == digest_of_content(FilePart.whole(written))
+    with FileSource.open(hole) as first, FileSource.open(written) as second:
+        assert digest_of(first, 5, first.size) == digest_of(second, 5, second.size)
+
+
+def test_the_digest_is_what_its_description_says() -> None:
+    content = bytes(BLOCK) + b"x" * 10
+    expected = hashlib.sha256(len(content).to_bytes(8, "big") + BLOCK.to_bytes(8, "big") + b"x" * 10).hexdigest()
+    assert digest_of_content(Literal(content)) == f"sparse-sha256:{expected}"
