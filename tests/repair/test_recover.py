@@ -256,3 +256,25 @@ def test_a_file_of_the_log_that_cannot_be_read_is_an_error_or_damage(golden_copy
     except UnreadableError:
         return
     assert all(step.path != f"commitlog/{first.name}" for step in made.steps)
+
+
+def test_abort_stays_for_compacted_topics(golden_copy: Unpacked, tmp_path: Path) -> None:
+    name = "broker-5.5.0-compaction"
+    path = golden_copy(name)
+    (path / "abort").write_text("4711")
+    made = _recovered(path, name, tmp_path / "staging")
+    assert "compact" in (made.abort_stays or "")
+    assert made.steps == ()
+
+
+@pytest.mark.parametrize("name", ["4.9.7-cq-ext", "5.5.0-cq-ext"])
+def test_a_lost_extension_is_built_with_its_queue(
+    golden: Unpacked, golden_copy: Unpacked, tmp_path: Path, name: str
+) -> None:
+    path = golden_copy(name)
+    extension = next(iter(store_of(path, name).extensions.values()))
+    (path / extension.segments[0].path).write_bytes(bytes(extension.segments[0].size))
+    made = _recovered(path, name, tmp_path / "staging")
+    assert {step.path for step in made.steps} <= {*(found.path for found in extension.segments), "checkpoint"}
+    ours = planned_store(path, name, made.steps)
+    assert list(derived_differences(store_of(golden(name), name), ours)) == []
