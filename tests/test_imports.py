@@ -119,7 +119,8 @@ def test_every_import_is_a_declared_dependency() -> None:
     extras = project["optional-dependencies"]
     declared = [*project["dependencies"], *extras["arrow"], *extras["spark"]]
     names = {match.group() for line in declared if (match := re.match(r"[\w-]+", line))}
-    imported = third_party_imports(ROOT / "rmqtool")
+    # The plugin for other projects' tests is loaded by pytest, so it needs none declared.
+    imported = third_party_imports(ROOT / "rmqtool") - {"pytest"}
     assert {DISTRIBUTIONS.get(name, name) for name in imported} - names == set()
     assert "construct" in imported
 

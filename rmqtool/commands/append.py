@@ -44,6 +44,12 @@ GROUP: Final = 512
 """Messages that are put before their statuses are reported; all of them are in the files by then."""
 
 
+BatchTopicOption = Annotated[
+    list[str] | None,
+    typer.Option("--batch-topic", metavar="T", help="A topic whose queues are batch queues; repeatable."),
+]
+
+
 class End(StrEnum):
     """How the store is left."""
 
@@ -110,10 +116,7 @@ def append(
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A broker setting; repeatable.")
     ] = None,
-    batch_topics: Annotated[
-        list[str] | None,
-        typer.Option("--batch-topic", metavar="T", help="A topic whose queues are batch queues; repeatable."),
-    ] = None,
+    batch_topics: BatchTopicOption = None,
     topic_rules: Annotated[
         bool, typer.Option("--topic-rules", help="Refuse topics that a broker takes from no client.")
     ] = False,

@@ -9,6 +9,7 @@ from typing import Final
 
 from rmqtool.engine.dispatch import DispatchSettings
 from rmqtool.engine.dispatcher import Dispatcher
+from rmqtool.engine.encoder import encode_blank
 from rmqtool.engine.index_writer import IndexWriter, OpenIndexFile, read_index_file
 from rmqtool.engine.log_end import find_log_end
 from rmqtool.engine.open_files import OpenFiles
@@ -20,6 +21,7 @@ from rmqtool.engine.writer import StoreWriter
 from rmqtool.engine.writer_config import WriterConfig
 from rmqtool.errors import RefusedError, UnsupportedError, WriteError
 from rmqtool.formats.checkpoint import FIELDS_SIZE, Checkpoint, parse_checkpoint
+from rmqtool.formats.commitlog import BLANK_SIZE_MIN
 from rmqtool.scan.blocks import last_data_end
 from rmqtool.store.config_json import TOPICS, read_config, topics
 from rmqtool.store.directory import Store
@@ -182,6 +184,9 @@ def _log_end(
         behind = max(0, end.physical_offset - segment.start)
         source = store.view.open(segment.path)
         try:
+            # A blank that no record follows is where a broker, too, goes on, and what it overwrites.
+            if read_range(source, behind, BLANK_SIZE_MIN) == encode_blank(segment.size - behind):
+                behind += BLANK_SIZE_MIN
             if last_data_end(source, behind, segment.size) != behind:
                 raise RefusedError(
                     f"{where} is at {end.physical_offset}, but bytes lie behind it; recover the store first"
