@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 
 from rmqtool.formats.commitlog import MAGIC_V1, MAGIC_V2
+from rmqtool.scan.walk import STALE_MARGIN_MS
 from tests.scan.logs import FIRST_STORE_TIMESTAMP_MS, LogBytes, Message, log_bytes
 
 SEGMENTS = (
@@ -69,7 +70,8 @@ def messages(draw: st.DrawFn) -> Message:
         queue_offset=draw(longs),
         flag=draw(ints),
         born_timestamp_ms=draw(longs),
-        store_timestamp_ms=draw(st.integers(0, 10_000)) + FIRST_STORE_TIMESTAMP_MS,
+        # Further apart, one behind a bad record may be taken for a record of an older log.
+        store_timestamp_ms=draw(st.integers(0, STALE_MARGIN_MS)) + FIRST_STORE_TIMESTAMP_MS,
         reconsume_times=draw(ints),
         prepared_transaction_offset=draw(longs),
     )
