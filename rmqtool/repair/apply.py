@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from rmqtool.errors import RefusedError, RmqtoolError, UsageError, WriteError
+from rmqtool.errors import RefusedError, RmqtoolError, UnsupportedError, UsageError, WriteError
 from rmqtool.repair.digest import digest_of
 from rmqtool.repair.disk import Disk, Metadata
 from rmqtool.repair.fence import is_fenced, lower_fences
@@ -53,6 +53,7 @@ def apply_plan(plan: Plan, places: Places, *, disk: Disk | None = None, undo_dir
     Raises:
         RefusedError: a broker holds the store, it has changed since it was planned, or a repair is unfinished.
         UsageError: the plan contradicts itself.
+        UnsupportedError: the store has no directory of the log.
         WriteError: something cannot be written; all is taken back, or the text says that it is not.
         UnreadableError: something cannot be read; likewise.
         KeyboardInterrupt: asked for during a step; all is taken back.
@@ -61,6 +62,7 @@ def apply_plan(plan: Plan, places: Places, *, disk: Disk | None = None, undo_dir
     if plan.is_empty:
         raise UsageError("the plan has no steps")
     check_undo_directory(places, undo_directory)
+    demand_log(places)
     disk = disk or Disk()
     with StoreLock(places.root, places.outer_logs), held_interrupts() as interrupt:
         demand_settled(places)
@@ -77,6 +79,17 @@ def demand_settled(places: Places) -> None:
     """
     if is_fenced(places) or any(journal.state is not JournalState.DONE for journal in journals(places)):
         raise RefusedError(f"{places.root}: an earlier repair is unfinished; take it back with rmqtool undo first")
+
+
+def demand_log(places: Places) -> None:
+    """Refuse to change a store whose log's directory is missing: there would be no place for the fence.
+
+    Raises:
+        UnsupportedError: it is.
+    """
+    for fence in places.fences:
+        if not fence.parent.is_dir():
+            raise UnsupportedError(f"{fence.parent}: no such directory, so brokers cannot be kept out of a repair")
 
 
 def demand_unchanged(plan: Plan, places: Places) -> None:

@@ -209,7 +209,7 @@ class Disk:
 
     def _publish_named(self, place: Path, data: bytes, found: Metadata) -> None:
         """The same where the file system has no unnamed files: complete under another name first."""
-        partial = place.with_name(f"{place.name}.partial")
+        partial = partial_place(place)
         with self._change("create", partial):
             descriptor = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
         try:
@@ -264,6 +264,11 @@ class Disk:
         with _reported(place):
             self._watch(change, place)
             yield
+
+
+def partial_place(place: Path) -> Path:
+    """Where a small file is completed, on a file system without unnamed files."""
+    return place.with_name(f"{place.name}.partial")
 
 
 @contextmanager

@@ -6,7 +6,7 @@ deleted instead by brokers from 5.1.3 on.
 
 from __future__ import annotations
 
-from rmqtool.repair.disk import Disk
+from rmqtool.repair.disk import Disk, partial_place
 from rmqtool.repair.places import Places
 
 _TEXT = """rmqtool is changing this store, or was killed while it did. No broker loads the store as long as this file is
@@ -35,9 +35,10 @@ def lower_fences(places: Places, disk: Disk) -> None:
         WriteError: one cannot be removed.
     """
     for fence in places.fences:
-        if fence.exists():
-            disk.remove(fence)
-            disk.sync_directory(fence.parent)
+        for place in (partial_place(fence), fence):
+            if place.exists():
+                disk.remove(place)
+                disk.sync_directory(place.parent)
 
 
 def is_fenced(places: Places) -> bool:

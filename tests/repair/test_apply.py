@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqtool.errors import RefusedError, UsageError, WriteError
+from rmqtool.errors import RefusedError, UnsupportedError, UsageError, WriteError
 from rmqtool.repair.apply import apply_plan
 from rmqtool.repair.disk import Disk
 from rmqtool.repair.journal import JournalState, journals
@@ -264,6 +265,13 @@ def test_steps_that_contradict_each_other_are_refused(places: Places, tmp_path: 
         apply_plan(plan_of(places, []), places)
     with pytest.raises(UsageError, match="lies in the store"):
         apply_plan(recovery(places, tmp_path), places, undo_directory=places.root / "config")
+
+
+def test_a_store_without_a_log_has_no_place_for_the_fence(places: Places, tmp_path: Path) -> None:
+    shutil.rmtree(places.root / "commitlog")
+    plan = plan_of(places, [write_range(DirectoryView(places.root), QUEUE, 0, Literal(b"x"), "one")])
+    with assert_store_unchanged(places.root), pytest.raises(UnsupportedError, match="commitlog"):
+        apply_plan(plan, places)
 
 
 def test_a_disk_without_room_is_an_error_before_anything_is_changed(

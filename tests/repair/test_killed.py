@@ -7,6 +7,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -205,6 +206,29 @@ def test_killed_anywhere_with_the_journal_on_another_disk(quick_path: Path, name
             undo_latest(places)
             assert trial.is_original(places), trial.watch.changes[number - 1]
             assert not is_unsettled(places)
+
+
+@pytest.mark.parametrize("every", EVERY)
+def test_killed_anywhere_on_a_file_system_without_unnamed_files(
+    quick_path: Path, monkeypatch: pytest.MonkeyPatch, every: int
+) -> None:
+    """As NFS is one: small files are completed under another name there."""
+    real = os.open
+
+    def without_unnamed(path: str, flags: int, *rest: Any, **more: Any) -> int:
+        if flags & os.O_TMPFILE == os.O_TMPFILE:
+            raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+        return real(path, flags, *rest, **more)
+
+    monkeypatch.setattr(os, "open", without_unnamed)
+    trial = Trial(quick_path, "recovery")
+    assert any("in-progress.partial" in change for change in trial.watch.changes)
+    for number in range(1, trial.total + 1, every):
+        places, apply = trial.fresh()
+        assert killed_at(number, apply)
+        undo_latest(places)
+        assert trial.is_original(places), trial.watch.changes[number - 1]
+        assert not is_unsettled(places)
 
 
 def test_a_fence_whose_journal_is_gone_is_not_lowered(quick_path: Path) -> None:
