@@ -6,9 +6,9 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -40,7 +40,11 @@ from rmqtool.verify.run import verify_store
 from rmqtool.verify.scope import Depth, Options
 
 EXIT_TO_DO: Final = 3
-EXIT_UNREADABLE: Final = 4
+EXIT_COUNTED_WHOLE_MAX: Final = 256 << 20
+"""Bytes of a log up to which losses are counted over all of it for every version, and not for the chosen one alone."""
+UNREADABLE: Final = 4
+COUNTED_WHOLE_MAX: Final = 256 << 20
+"""Bytes of a log up to which losses are counted over all of it for every version, and not for the chosen one alone."""
 UNREADABLE: Final = "commitlog.unreadable-range"
 
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show the plan and change nothing.")]
@@ -244,20 +248,29 @@ def _plan(wish: Wish, opened: OpenedStore, made: Made, before: str, messages: Me
     settings = opened.store.settings
     after = survey(plan.view_over(opened.store.view), settings) if plan.steps else opened.store
     versions = dict.fromkeys((*EXAMINED, opened.rules.version))
-    found = {version: _forecast(opened, after, rules_for(version), messages) for version in versions}
+    whole = sum(segment.entry.allocated_bytes for segment in after.commitlog) <= COUNTED_WHOLE_MAX
+    found = {
+        version: _forecast(opened, after, rules_for(version), messages, whole=whole or version == opened.rules.version)
+        for version in versions
+    }
     said = {version: each for version, each in found.items() if each is not None}
     own = said.get(opened.rules.version)
     kept = max(0, now.lost - own.lost - made.loss.messages) if now is not None and own is not None else 0
     lacking = [f"what a broker {version} would do afterwards" for version in versions if version not in said]
+    if not whole:
+        lacking.append("what other versions would lose of the files that their start does not read")
     return Plan(
         wish.command, before, opened.rules.version, made.steps, made.loss, kept,
         (*made.notes, *lacking), said, made.abort_stays,
     )  # fmt: skip
 
 
-def _forecast(opened: OpenedStore, store: Store, rules: BrokerRules, messages: Messages) -> ForecastAfter | None:
+def _forecast(
+    opened: OpenedStore, store: Store, rules: BrokerRules, messages: Messages, *, whole: bool = True
+) -> ForecastAfter | None:
+    options = replace(forecast_options(opened.conf), count_whole_log=None if whole else False)
     try:
-        found = forecast_store(store, rules, forecast_options(opened.conf))
+        found = forecast_store(store, rules, options)
     except RmqtoolError as error:
         messages.note(f"no forecast for {rules.version}: {error}")
         return None
@@ -303,8 +316,3 @@ def _exit_code(made: Made, *, to_do: bool) -> int:
     if any(found.id == UNREADABLE for found in made.damage):
         return EXIT_UNREADABLE
     return EXIT_TO_DO if to_do or made.damage else 0
-
-
-def sentences(*parts: Sequence[str]) -> tuple[str, ...]:
-    """Notes of several sources, each once, in order."""
-    return tuple(dict.fromkeys(text for part in parts for text in part))

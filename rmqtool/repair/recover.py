@@ -16,7 +16,7 @@ from rmqtool.repair.config_rescue import rescue_steps
 from rmqtool.repair.handoff import abort_reason, abort_steps, checkpoint_steps
 from rmqtool.repair.plan import Loss, Plan
 from rmqtool.repair.queue_building import BuildOptions, Built, OnProgress, Wanted, build
-from rmqtool.repair.rebuild import building_notes
+from rmqtool.repair.rebuild import building_notes, require_log
 from rmqtool.repair.rebuild_steps import index_steps, queue_steps
 from rmqtool.repair.recover_log import (
     damage_in,
@@ -90,6 +90,7 @@ def plan_recover(
         staging: an empty directory, which must stay until the plan is applied.
 
     Raises:
+        UnsupportedError: the log is kept by DLedger.
         UnreadableError, WriteError: a file of the store, or the staging directory, fails.
     """
     options = options or RecoverOptions()
@@ -128,6 +129,8 @@ class _Recover:
     def run(self) -> Recovery:
         damage = damage_in(self._wrong)
         if not self._store.commitlog:
+            if self._store.files.get(FileKind.DLEDGER):
+                require_log(self._store)
             lost = tuple(found for found in self._wrong if found.id == "commitlog.missing-file")
             return Recovery((), self._findings, lost, notes=("the log has no files",) if lost else ())
         if damage and not self._options.cut_at_damage:

@@ -51,6 +51,8 @@ def plan_lines(said: Said, store: str, chosen: str, width: int, *, colour: bool 
 
 
 def _verdict(said: Said) -> tuple[str, str]:
+    if said["damage"] and all(found["id"] == "commitlog.missing-file" for found in said["damage"]):
+        return "bad", "The log has no files: nothing can be made of the rest, so nothing is changed."
     if said["damage"]:
         return "bad", (
             "The log is damaged inside, so nothing is changed. recover --cut-at-damage would end the log there and "

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from _pytest.mark import ParameterSet
 
-from rmqtool.errors import UnreadableError
+from rmqtool.errors import UnreadableError, UnsupportedError
 from rmqtool.repair.recover import RecoverOptions, Recovery, plan_recover
 from rmqtool.repair.steps import Create, Remove, Replace, WriteRange
 from rmqtool.store.config_json import CONSUMER_OFFSETS, consumer_offsets, read_config
@@ -256,6 +256,19 @@ def test_a_file_of_the_log_that_cannot_be_read_is_an_error_or_damage(golden_copy
     except UnreadableError:
         return
     assert all(step.path != f"commitlog/{first.name}" for step in made.steps)
+
+
+@pytest.mark.parametrize("name", ["broker-4.9.7-dledger", "broker-5.3.3-dledger"])
+def test_a_log_of_dledger_is_refused(golden: Unpacked, tmp_path: Path, name: str) -> None:
+    with pytest.raises(UnsupportedError, match="DLedger"):
+        _recovered(golden(name), name, tmp_path / "staging")
+
+
+@pytest.mark.parametrize("name", ["4.9.7-damage-log-dir-empty", "5.5.0-damage-log-dir-missing"])
+def test_nothing_is_made_of_a_store_without_its_log(golden: Unpacked, tmp_path: Path, name: str) -> None:
+    made = _recovered(golden(name), name, tmp_path / "staging", cut_at_damage=True)
+    assert made.steps == ()
+    assert [found.id for found in made.damage] == ["commitlog.missing-file"]
 
 
 def test_abort_stays_for_compacted_topics(golden_copy: Unpacked, tmp_path: Path) -> None:
