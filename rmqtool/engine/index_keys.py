@@ -21,6 +21,8 @@ from rmqtool.formats.java_text import decode_java_utf8, java_hash, java_length
 
 COLUMNS_MAX: Final = 512
 """Bytes of a text up to which it is hashed together with the others, a byte of each at a time."""
+COMPILED_FROM_ROWS: Final = 2048
+"""Rows from which the compiled kernel is asked; fewer at once come from a small log, for which it is not loaded."""
 _BASE: Final = 31
 _SPACE: Final = 0x20
 _WORD: Final = 0xFFFFFFFF
@@ -87,6 +89,10 @@ def _hashed(
     rules: BrokerRules,
 ) -> tuple[Int64s, Int32s]:
     """Row and key hash of each entry of the chosen rows, whose properties all lie in the buffer."""
+    if chosen.size >= COMPILED_FROM_ROWS:
+        compiled = _compiled_hashed(rows, chosen, topics, buffer, physical_offset, rules)
+        if compiled is not None:
+            return compiled
     unique = _texts_of("unique_key", rows, chosen, physical_offset)
     keys = _tokens(_texts_of("keys", rows, chosen, physical_offset), buffer)
     kinds = [unique, keys]
@@ -107,6 +113,30 @@ def _hashed(
     # Each kind is in order of the rows already; put together they stand kind after kind.
     order = np.argsort(of_rows.astype(np.uint16) if rows.size <= 1 << 16 else of_rows, kind="stable")
     return of_rows[order], whole.astype(np.int32)[order]
+
+
+def _compiled_hashed(
+    rows: Rows,
+    chosen: Int64s,
+    topics: Sequence[bytes],
+    buffer: NDArray[np.uint8],
+    physical_offset: int,
+    rules: BrokerRules,
+) -> tuple[Int64s, Int32s] | None:
+    """The same by the compiled kernel; None where there is none, or a text is not ASCII."""
+    from rmqtool.scan.compiled import is_available, load_kernel
+
+    # Other kinds of arrays would each have to be compiled for.
+    usual = buffer.flags.writeable and buffer.flags.c_contiguous and rows.flags.c_contiguous and rows.flags.writeable
+    if not (usual and is_available()):
+        return None
+    room = 2 * chosen.size + int(((rows["keys_length"][chosen].clip(min=0) + 1) // 2).sum())
+    of_rows, hashes = np.empty(room, np.int64), np.empty(room, np.int32)
+    key_prefixes, tag_prefixes = _prefixes(rows, topics)
+    count = load_kernel().key_entries(
+        buffer, physical_offset, rows, chosen, key_prefixes, tag_prefixes, rules.index_tags, of_rows, hashes
+    )
+    return (of_rows[:count], hashes[:count]) if count >= 0 else None
 
 
 def _texts_of(column: str, rows: Rows, chosen: Int64s, physical_offset: int) -> _Texts:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.consumequeue import FILLER_UNIT
+from rmqtool.scan.blocks import last_data_end
 from rmqtool.store.directory import QueueFiles, Segment
 from rmqtool.store.source import read_salvaging
 from rmqtool.verify.account import Account
@@ -112,13 +113,17 @@ class QueuePass:
         try:
             any_data = False
             step = READ_BYTES // self._unit_size
-            for begin in range(0, usable, step):
-                count = min(step, usable - begin)
+            # Most files are the last one of their queue, and a file's rest is zeros that need no look at each unit.
+            used = -(-last_data_end(source, 0, usable * self._unit_size) // self._unit_size)
+            for begin in range(0, used, step):
+                count = min(step, used - begin)
                 buffer = bytearray(count * self._unit_size)
                 bad = read_salvaging(source, begin * self._unit_size, memoryview(buffer))
                 units = np.frombuffer(buffer, self._dtype)
                 any_data = bool(bad) or any_data or any(buffer)
                 self._take(first + begin, units, bad, path, begin * self._unit_size)
+            if used < usable:
+                self._take_invalid(_ZERO, first + used, first + usable)
         finally:
             source.close()
         if not any_data:
@@ -139,10 +144,12 @@ class QueuePass:
 
     def _take_span(self, kind: int, place: int, units: Array) -> None:
         """Take a run of units of one kind."""
-        behind = place + len(units)
         if kind == _COUNTS:
             self._take_counting(place, units)
-            return
+        else:
+            self._take_invalid(kind, place, place + len(units))
+
+    def _take_invalid(self, kind: int, place: int, behind: int) -> None:
         if kind == _DEAD:
             self._end, self._invalid_since_end = behind, False
         elif kind != _FILLER:

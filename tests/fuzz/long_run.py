@@ -1,6 +1,6 @@
 """Runs a fuzzer for as many inputs as one asks for: `python -m tests.fuzz.long_run records 10000000`.
 
-Ends at the first input that fails, and says its seed. Prints what was run, for docs/fuzz.md.
+Ends at the first input that fails, and says its seed. Prints what was run, for docs/fuzz.md, also when stopped with ^C.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
 from typing import Final, TypeVar
 
@@ -24,9 +25,9 @@ TURN_SECONDS_MAX: Final = 120
 CORPUS_TURNS: Final = 64
 
 
-def fuzz_records(count: int, seed: int) -> records.Tally:
+def fuzz_records(count: int, seed: int, tally: records.Tally | None = None) -> records.Tally:
     """At least `count` inputs of the record judge; a new corpus of records every so often."""
-    tally = records.Tally()
+    tally = tally or records.Tally()
     corpus = records.Corpus(seed)
     turn = 0
     while tally.inputs < count:
@@ -37,9 +38,9 @@ def fuzz_records(count: int, seed: int) -> records.Tally:
     return tally
 
 
-def fuzz_stores(count: int, seed: int) -> whole_stores.Tally:
+def fuzz_stores(count: int, seed: int, tally: whole_stores.Tally | None = None) -> whole_stores.Tally:
     """`count` small stores through verify."""
-    tally = whole_stores.Tally()
+    tally = tally or whole_stores.Tally()
     for turn in range(count):
         try:
             tally.add(_timed(lambda: whole_stores.check_store((seed << 32) + turn)))  # noqa: B023  called at once
@@ -60,7 +61,12 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     chosen = parser.parse_args()
     start, used = time.monotonic(), time.process_time()
-    tally = (fuzz_records if chosen.what == "records" else fuzz_stores)(chosen.count, chosen.seed)
+    tally: records.Tally | whole_stores.Tally = records.Tally() if chosen.what == "records" else whole_stores.Tally()
+    with suppress(KeyboardInterrupt):  # what was done counts
+        if isinstance(tally, records.Tally):
+            fuzz_records(chosen.count, chosen.seed, tally)
+        else:
+            fuzz_stores(chosen.count, chosen.seed, tally)
     minutes, cpu = (time.monotonic() - start) / 60, (time.process_time() - used) / 60
     counts: Counter[str] = tally.verdicts if isinstance(tally, records.Tally) else tally.findings + tally.errors
     sys.stdout.write(f"{tally.inputs} {chosen.what}, seed {chosen.seed}: {minutes:.1f} minutes, {cpu:.1f} of them ")
