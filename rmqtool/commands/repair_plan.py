@@ -40,9 +40,7 @@ from rmqtool.verify.run import verify_store
 from rmqtool.verify.scope import Depth, Options
 
 EXIT_TO_DO: Final = 3
-EXIT_COUNTED_WHOLE_MAX: Final = 256 << 20
-"""Bytes of a log up to which losses are counted over all of it for every version, and not for the chosen one alone."""
-UNREADABLE: Final = 4
+EXIT_UNREADABLE: Final = 4
 COUNTED_WHOLE_MAX: Final = 256 << 20
 """Bytes of a log up to which losses are counted over all of it for every version, and not for the chosen one alone."""
 UNREADABLE: Final = "commitlog.unreadable-range"
