@@ -148,8 +148,8 @@ def main() -> None:
         )
     printed = table(rows)
     print(printed)
-    about = f"""{asked.count} messages of {BODY_LENGTH} bytes with distinct bodies, keys and unique keys; log, queues and
-index are written. Half as many from JSON lines. The real store's dispatcher works on another thread meanwhile.
+    about = f"""{asked.count} messages of {BODY_LENGTH} bytes with distinct bodies, keys and unique keys; log, queues
+and index are written. Half as many from JSON lines. The real store's dispatcher works on another thread meanwhile.
 
 """
     write_section("append", COMMAND, machine("numpy", "numba", "isal"), about + printed)

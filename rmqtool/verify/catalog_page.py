@@ -14,7 +14,7 @@ _HEAD: Final = """# Findings
 
 Everything that `rmqtool verify` can say about a store, from the catalogue in `rmqtool/verify`. *Error*: data is lost or
 cannot be read. *Warning*: derived data is wrong and can be made anew, or a broker would do something that you should
-know of. *Note*: expected.
+know of. *Note*: expected. Where a way to mend it names no command, no command of this version does it.
 """
 
 
@@ -30,7 +30,7 @@ def page() -> str:
 def _section(entry: Entry) -> str:
     lines = [f"### {entry.id}", "", f"{entry.severity.value.capitalize()}. {entry.meaning}", "", "What brokers do:", ""]
     lines += [f"- {versions}: {text}" for versions, text in entry.brokers]
-    command = f" (`{entry.repair} STORE`)" if entry.repair else ""
+    command = f" (`rmqtool {entry.repair} STORE`)" if entry.repair else ""
     lines += ["", f"What mends it: {entry.remedy}{command}."]
     if entry.upstream:
         threads = ", ".join(

@@ -7,12 +7,13 @@ from typing import Final
 
 from rmqtool.verify.finding import Severity
 
-RECOVER: Final = "rmqtool recover"
-REBUILD_QUEUES: Final = "rmqtool rebuild --queues"
-REBUILD_INDEX: Final = "rmqtool rebuild --index"
-REBUILD_CHECKPOINT: Final = "rmqtool rebuild --checkpoint"
-SALVAGE: Final = "rmqtool salvage"
-UNDO: Final = "rmqtool undo"
+RECOVER: Final = "recover"
+REBUILD_QUEUES: Final = "rebuild --queues"
+REBUILD_INDEX: Final = "rebuild --index"
+REBUILD_CHECKPOINT: Final = "rebuild --checkpoint"
+SALVAGE: Final = None
+"""Damage inside the log: the catalogue knows what would mend it, but no command does so yet."""
+UNDO: Final = "undo"
 
 ALL: Final = "all versions"
 

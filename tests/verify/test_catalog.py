@@ -71,7 +71,7 @@ def test_an_entry_says_enough(entry: object) -> None:
 
 def test_a_finding_has_what_the_catalogue_says() -> None:
     found = finding("consumequeue.gap", "consumequeue/T/0/00000000000000000000", "12 units are zero", count=12)
-    assert (found.severity, found.repair, found.count) == (Severity.WARNING, "rmqtool rebuild --queues", 12)
+    assert (found.severity, found.repair, found.count) == (Severity.WARNING, "rebuild --queues", 12)
     assert found.as_json()["severity"] == "warning"
     with pytest.raises(KeyError):
         finding("consumequeue.unheard-of", "", "")
