@@ -186,7 +186,7 @@ def carry_out(wish: Wish, opened: OpenedStore, planner: Planner, messages: Messa
         if wish.apply is not None:
             demand_same(plan, read_saved(wish.apply))
         if wish.output is OutputFormat.TABLE:
-            _show(wish, _said(plan, made), opened)
+            _show_first(wish, _said(plan, made), opened)
         _demand_consent(wish, plan)
         if wish.copy is not None:
             _repair_copy(wish, plan, made, places, opened)
@@ -277,6 +277,15 @@ def _forecast(
 
 def _said(plan: Plan, made: Made) -> dict[str, Any]:
     return {**plan.to_json(), "damage": [found.as_json() for found in made.damage]}
+
+
+def _show_first(wish: Wish, said: dict[str, Any], opened: OpenedStore) -> None:
+    """Show a plan before it is carried out: one that nobody could see is dropped, and that is no success."""
+    try:
+        _show(wish, said, opened)
+        sys.stdout.flush()
+    except BrokenPipeError as error:
+        raise RefusedError(f"{wish.store}: the plan could not be shown; nothing was changed") from error
 
 
 def _show(wish: Wish, said: dict[str, Any], opened: OpenedStore) -> None:
