@@ -35,8 +35,9 @@ class StoreLock:
             # Looked at only now: a broker that came in between is either seen here or meets the lock. The databases'
             # locks are files of their own, and `lock` itself is asked about through the descriptor that is open.
             _require_unused(root, log_directories)
-            os.pwrite(self._descriptor, CONTENT, 0)
-            os.fsync(self._descriptor)
+            if os.pread(self._descriptor, len(CONTENT), 0) != CONTENT:  # its time stays where nothing changes
+                os.pwrite(self._descriptor, CONTENT, 0)
+                os.fsync(self._descriptor)
         except BaseException:
             self.close()
             raise
