@@ -15,7 +15,7 @@ from rmqtool.verify.index_match import IndexMatch
 from rmqtool.verify.log_part import LogPart
 from rmqtool.verify.queue_match import QueueMatch
 from rmqtool.verify.result import PieceResult, append_keys
-from rmqtool.verify.row_findings import row_findings, time_findings
+from rmqtool.verify.row_findings import batch_offset_findings, row_findings, time_findings
 from rmqtool.verify.rows_lookup import RowsLookup
 from rmqtool.verify.scope import Context
 
@@ -61,7 +61,9 @@ def _check_part(walk: Walk, context: Context, part: LogPart, result: PieceResult
     result.findings += odd_times
     if context.crosses:
         queues = QueueMatch(context, lookup)
-        queues.run(part.queues())
+        expected = part.queues()
+        result.findings += batch_offset_findings(context, lookup, expected.values())
+        queues.run(expected)
         result.findings += queues.findings
         result.missing += queues.missing
         lost = queues.lost

@@ -210,18 +210,19 @@ class QueueMatch:
             )
             if alone and int(unit["record_size"]) == int(row["size"]) and self._blames_record(found, row, unmatched):
                 said = self.lookup.describe(row)
+                claimed = _claimed_offset(found)
                 self.doubtful.append(int(row["physical_offset"]))
                 return finding(
                     "commitlog.doubtful-header",
                     self._log_path(),
-                    f"{said}, yet its unit and the units around stand in {queue.name} at queue offset {found.place}",
+                    f"{said}, yet its unit and the units around stand in {queue.name} at queue offset {claimed}",
                     file_position=self._log_position(int(row["physical_offset"])),
                     physical_offset=int(row["physical_offset"]),
                     length=int(row["size"]),
                     topic=queue.topic,
                     queue_id=queue.queue_id,
-                    queue_offset=found.place,
-                    expected=f"{queue.name} at queue offset {found.place}",
+                    queue_offset=claimed,
+                    expected=f"{queue.name} at queue offset {claimed}",
                     found=said,
                 )
             if found.entry < 0:
@@ -268,10 +269,11 @@ class QueueMatch:
         else knows of the place that the record claims. The record's own missing entry is settled with it.
         """
         queue = found.queue
-        if queue.is_batch:
-            return False
-        own = unmatched.get(((bytes_of(queue.topic), queue.queue_id), False))
-        if own is not None and (own[0].queue_offsets[own[1]] == found.place).any():
+        claimed = _claimed_offset(found)
+        if queue.is_batch and (found.entry >= 0 or claimed != int(row["queue_offset"])):
+            return False  # a unit of another kind tells more of its record, which then has to agree
+        own = unmatched.get(((bytes_of(queue.topic), queue.queue_id), queue.is_batch))
+        if own is not None and (own[0].queue_offsets[own[1]] == claimed).any():
             return False
         for entries, open_entries in unmatched.values():
             at = np.flatnonzero(open_entries & (entries.physical_offsets == row["physical_offset"]))
@@ -327,6 +329,11 @@ class QueueMatch:
 
     def _log_position(self, physical_offset: int) -> int:
         return physical_offset - self.context.log_start(self.lookup.begin)
+
+
+def _claimed_offset(found: Mismatch) -> int:
+    """The queue offset that a unit gives its record: a batch unit says it, the others stand for it."""
+    return int(found.unit["base_queue_offset"]) if found.queue.is_batch else found.place
 
 
 def _agree(queue: QueueMap, places: Array, units: Array, entries: QueueEntries) -> bool:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 
+from rmqtool.engine.dispatch import QueueEntries
 from rmqtool.formats import commitlog
+from rmqtool.formats.properties import INNER_BASE
 from rmqtool.scan.columns import Row
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.scan.walk import Walk
@@ -80,6 +83,24 @@ def _of_message(context: Context, lookup: RowsLookup, number: int, kind: str, te
     )
 
 
+def batch_offset_findings(context: Context, lookup: RowsLookup, expected: Iterable[QueueEntries]) -> list[Finding]:
+    """Records of batch queues whose head has another queue offset than their own property, which goes into the queue.
+
+    A broker writes the same number to both (`BatchConsumeQueue#assignQueueOffset`), and dispatches by the property.
+    """
+    found = []
+    for entries in expected:
+        if not entries.is_batch:
+            continue
+        numbers = np.searchsorted(lookup.rows["physical_offset"], entries.physical_offsets)
+        wrong = lookup.rows["queue_offset"][numbers] != entries.queue_offsets
+        for at in np.flatnonzero(wrong)[:IMPLAUSIBLE_MAX].tolist():
+            base, said = int(entries.queue_offsets[at]), int(lookup.rows["queue_offset"][numbers[at]])
+            text = f"its head says queue offset {said}, its property {INNER_BASE} says {base}"
+            found.append(_of_message(context, lookup, int(numbers[at]), "commitlog.doubtful-header", text))
+    return found
+
+
 def time_findings(context: Context, lookup: RowsLookup, before_ms: int) -> list[Finding]:
     """Records whose store time does not fit between their neighbours'.
 
@@ -122,6 +143,8 @@ def _damage(context: Context, walk: Walk, lookup: RowsLookup, lost: dict[int, li
     for number in np.flatnonzero(~lookup.good).tolist():
         row = rows[number]
         verdict = Verdict(int(row["verdict"]))
+        if verdict == Verdict.MISSING_END_BLANK and not walk.piece.source.size:
+            continue  # a file of length 0 is a finding of its own, and has no room for a blank
         names = lost.get(number, [])
         text = _TEXTS[verdict]
         if names:
