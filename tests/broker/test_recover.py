@@ -150,7 +150,7 @@ def test_brokers_are_content(judge_of: JudgeOf, golden_copy: Unpacked, tmp_path:
     assert changed(store) == []
     assert_serves(read, records, name)
     assert_keys_found(read, records)
-    count = put_to_all(store, read)
+    count = put_to_all(store, read) if config.get("brokerRole") != "SLAVE" else 0
     store.halt()
     again = judge_of(version).open(path, config, topics)
     assert again.serving, again.opened
