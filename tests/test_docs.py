@@ -65,9 +65,10 @@ def described(command: str) -> list[str]:
 
 
 def code_lines(page: Path) -> list[str]:
-    """Lines of a page's code blocks, continued lines joined."""
-    blocks = re.findall(r"^```(?:sh|console)\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
-    return [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+    """Lines of a page's code blocks, continued lines joined; of a transcript the commands, not what they say."""
+    blocks = re.findall(r"^```(sh|console)\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    lines = [(kind, line) for kind, block in blocks for line in block.replace("\\\n", " ").splitlines()]
+    return [line for kind, line in lines if kind == "sh" or line.startswith("$ ")]
 
 
 def invocations(text: str) -> list[list[str]]:
