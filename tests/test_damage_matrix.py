@@ -17,7 +17,7 @@ import pytest
 
 from rmqtool.engine.versions import rules_for
 from rmqtool.errors import UsageError
-from rmqtool.fixtures.consequences import CONSEQUENCES, COVERED_BY_RECORD_CRC, SHOWN_UNHARMED
+from rmqtool.fixtures.consequences import CONSEQUENCES, PROMISED_INSTEAD, SHOWN_UNHARMED
 from rmqtool.fixtures.damage import Damage, damage_store
 from rmqtool.fixtures.damages import DAMAGES
 from rmqtool.fixtures.edit import Change
@@ -147,13 +147,14 @@ def test_each_damage_once(stores: Stores, name: str) -> None:
 
 
 def test_the_declarations_name_what_exists() -> None:
-    assert CONSEQUENCES.keys() | COVERED_BY_RECORD_CRC | {name for name, _ in ELSEWHERE} <= DAMAGES.keys()
+    named = {name for name, _ in (*ELSEWHERE, *PROMISED_INSTEAD)}
+    assert CONSEQUENCES.keys() | named <= DAMAGES.keys()
+    assert SHOWN_UNHARMED.keys() | {recipe for _, recipe in PROMISED_INSTEAD} <= RECIPES.keys()
     assert {each for found in CONSEQUENCES.values() for each in found} <= BY_ID.keys()
     for name, found in CONSEQUENCES.items():
         assert not found.keys() & set(DAMAGES[name].findings), f"{name}: promised, so not a consequence"
     for name, each in ELSEWHERE:
         assert each in DAMAGES[name].findings
-    assert SHOWN_UNHARMED.keys() <= RECIPES.keys()
 
 
 @pytest.mark.slow
