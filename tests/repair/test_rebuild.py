@@ -10,8 +10,11 @@ import pytest
 
 from rmqtool.errors import UnsupportedError
 from rmqtool.formats.checkpoint import parse_checkpoint
+from rmqtool.formats.commitlog import MESSAGE_V1
 from rmqtool.formats.consumequeue import FILLER_UNIT
+from rmqtool.repair.queue_building import TOMBSTONE
 from rmqtool.repair.rebuild import Rebuild, RebuildChoice, plan_rebuild
+from rmqtool.store.directory import Store
 from rmqtool.store.source import read_range
 from tests import golden_stores
 from tests.engine.test_dispatch_golden import (
@@ -21,6 +24,7 @@ from tests.engine.test_dispatch_golden import (
     NO_QUEUE_FILES,
     OTHER_LOG,
 )
+from tests.golden_stores import Record
 from tests.repair.golden_repairs import derived_differences, options_of, planned_store, rules_of, store_of
 from tests.store_state import assert_store_unchanged
 
@@ -174,3 +178,69 @@ def _offset(raw: bytes | bytearray, at: int) -> int:
 
 def _size(raw: bytes | bytearray, at: int) -> int:
     return int.from_bytes(raw[at + 8 : at + 12], "big", signed=True)
+
+
+def _units(ours: Store, topic: str, queue_id: int) -> list[tuple[int, int]]:
+    raw = b""
+    for segment in ours.queues[topic, queue_id].segments:
+        source = ours.view.open(segment.path)
+        raw += read_range(source, 0, source.size)
+        source.close()
+    return [(_offset(raw, at), _size(raw, at)) for at in range(0, len(raw), 20)]
+
+
+def _edit(path: Path, record: Record, field: str, value: int) -> None:
+    """Change a field that no checksum covers."""
+    size = 65536
+    place = path / "commitlog" / f"{record.at - record.at % size:020d}"
+    raw = bytearray(place.read_bytes())
+    at = record.at % size + MESSAGE_V1.position(field)
+    raw[at : at + 8] = value.to_bytes(8, "big")
+    place.write_bytes(raw)
+
+
+def test_units_of_tombstones_are_dead_but_in_the_first_file(golden_copy: Unpacked, tmp_path: Path) -> None:
+    name = "5.5.0-clean-basic"
+    path = golden_copy(name)
+    records = golden_stores.manifest(name).records
+    first = next(record for record in records if record.at < 65536)
+    later = next(record for record in records if record.at > 2 * 65536)
+    for record in (first, later):
+        _edit(path, record, "prepared_transaction_offset", TOMBSTONE)
+    made = _planned(path, name, tmp_path / "staging", RebuildChoice(queues=True))
+    ours = planned_store(path, name, made.steps)
+    assert _units(ours, first.topic, first.queue_id)[first.queue_offset] == (first.at, first.size)
+    dead = (later.at - later.at % 65536 - 8, 16)
+    assert _units(ours, later.topic, later.queue_id)[later.queue_offset] == dead
+    assert len(made.steps) == 1
+
+
+def test_the_first_of_two_records_with_one_queue_offset_keeps_it(golden_copy: Unpacked, tmp_path: Path) -> None:
+    name = "5.5.0-clean-basic"
+    path = golden_copy(name)
+    later = [record for record in golden_stores.manifest(name).records if record.at > 2 * 65536]
+    kept = next(record for record in later if sum(_same_queue(record, other) for other in later) > 3)
+    second = next(r for r in later if _same_queue(r, kept) and r.queue_offset == kept.queue_offset + 1)
+    third = next(r for r in later if _same_queue(r, kept) and r.queue_offset == kept.queue_offset + 2)
+    _edit(path, second, "queue_offset", kept.queue_offset)
+    made = _planned(path, name, tmp_path / "staging", RebuildChoice(queues=True))
+    units = _units(planned_store(path, name, made.steps), kept.topic, kept.queue_id)
+    assert made.built.repeated == 1
+    assert any("the first one" in note for note in made.notes)
+    assert units[kept.queue_offset] == (kept.at, kept.size)
+    assert units[second.queue_offset] == (third.at - third.at % 65536 - 8, 16)
+    assert units[third.queue_offset] == (third.at, third.size)
+
+
+def test_a_queue_offset_far_ahead_fills_no_disk(golden_copy: Unpacked, tmp_path: Path) -> None:
+    name = "5.5.0-clean-basic"
+    path = golden_copy(name)
+    later = next(record for record in golden_stores.manifest(name).records if record.at > 2 * 65536)
+    _edit(path, later, "queue_offset", 1 << 60)
+    made = _planned(path, name, tmp_path / "staging", RebuildChoice(queues=True))
+    assert made.built.gap_units < 100
+    assert sum(step.length for step in made.steps) < 1 << 20
+
+
+def _same_queue(left: Record, right: Record) -> bool:
+    return (left.topic, left.queue_id) == (right.topic, right.queue_id)
