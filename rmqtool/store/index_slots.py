@@ -29,8 +29,8 @@ from rmqtool.store.view import Entry, StoreView
 FILES_MAX: Final = 16
 """Files that are asked before it is given up; the healthiest come first."""
 SAMPLES_MAX: Final = 32
-CHAIN_STEPS_MAX: Final = 4096
-"""Entries of one chain that are looked at; 4 is usual, and a chain in a circle must end."""
+CHAIN_STEPS_MAX: Final = 64
+"""Entries of one chain that are looked at; 4 is usual, but all messages with one tag are in one chain."""
 BLOCK: Final = 1 << 20
 SEARCH_MAX: Final = 1 << 30
 """Bytes that are searched backwards for the last one that is not zero."""
@@ -174,7 +174,10 @@ def _is_proven(file: _IndexFile, slot_count: int, last_entry: int) -> bool:
 
 
 def _is_reached(file: _IndexFile, number: int, slot_count: int, last_entry: int) -> bool:
-    """Whether the chain of an entry's slot leads to that entry; chains run backwards, so numbers fall."""
+    """Whether the chain of an entry's slot leads to that entry; chains run backwards, so numbers fall.
+
+    One that has fallen that long through entries of this very slot is a chain: chance does not make such a one.
+    """
     entry = file.entry(number, slot_count)
     if entry is None or entry[0] < 0 or entry[1] < 0 or entry[2] < 0:
         return False
@@ -185,10 +188,10 @@ def _is_reached(file: _IndexFile, number: int, slot_count: int, last_entry: int)
         if at <= number:
             return at == number
         link = file.entry(at, slot_count)
-        if link is None or link[3] >= at:
+        if link is None or link[3] >= at or link[0] < 0 or link[0] % slot_count != entry[0] % slot_count:
             return False
         at = link[3]
-    return False
+    return True
 
 
 def _last_data_byte(source: ByteSource) -> int | None:

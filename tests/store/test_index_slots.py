@@ -18,15 +18,22 @@ from rmqtool.store.view import DirectoryView, Entry, EntryKind
 NEXT_ENTRY = slice(36, 40)
 
 
-def index_file(slot_count: int, entry_count: int, used: int, seed: int = 1, low_bits: int = 0) -> bytearray:
-    """An index file as `IndexFile#putKey` fills it, of made-up keys; `low_bits` of each position are zero."""
+def index_file(
+    slot_count: int, entry_count: int, used: int, seed: int = 1, low_bits: int = 0, tag_part: float = 0.0
+) -> bytearray:
+    """An index file as `IndexFile#putKey` fills it, of made-up keys.
+
+    Args:
+        low_bits: so many of each position are zero.
+        tag_part: this part of the entries has one and the same key.
+    """
     chance = random.Random(seed)
     content = bytearray(HEADER_SIZE + 4 * slot_count + ENTRY_SIZE * entry_count)
     position = first = 0
     for number in range(1, used + 1):
         position += (1 + chance.randrange(500)) << low_bits
         first = first or position
-        key_hash = chance.randrange(1 << 31)
+        key_hash = 77_777 if chance.random() < tag_part else chance.randrange(1 << 31)
         slot = slot_position(key_hash % slot_count)
         (previous,) = struct.unpack_from(">i", content, slot)
         struct.pack_into(
@@ -71,6 +78,12 @@ def test_a_damaged_counter_is_made_up_for_by_the_slots(said: int) -> None:
     content = index_file(100, 200, 199)
     content[NEXT_ENTRY] = struct.pack(">i", said)
     assert count_of(content) == 100
+
+
+def test_one_tag_of_all_messages_hides_no_count() -> None:
+    """From 5.4.0 on tags are entered too: a third of the entries and more lie in a few chains."""
+    content = index_file(5003, 60_000, 59_999, tag_part=0.6)
+    assert count_of(content) == 5003
 
 
 def test_damage_to_chains_does_not_hide_the_count() -> None:
