@@ -10,7 +10,7 @@ the one that consumers were given first. The other one is counted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -173,6 +173,9 @@ class _Build:
         self._opened: set[tuple[str, int, bool]] = set()
 
     def run(self) -> Built:
+        if self._wanted.queue is None and not self._wanted.index:
+            self._look_at_end()
+            return self._built
         with DirectorySink(self._built.directory) as target:
             sink = TrackingSink(target)
             writer = DerivedWriter(
@@ -185,23 +188,34 @@ class _Build:
                 wants=self._wanted.queue,
                 make_queue=partial(PlacedQueueWriter, log=self._log),
             )
-            plan = plan_log(
-                [LogFile(partial(self._store.view.open, found.path), found.start) for found in self._store.commitlog]
-            )
-            try:
-                for batch, rows in self._good_rows(plan):
-                    self._note(rows)
-                    writer.put(rows, batch.topics, batch_bytes(batch))
-            finally:
-                plan.close()
+            for batch, rows in self._good_rows(self._store.commitlog):
+                self._note(rows)
+                writer.put(rows, batch.topics, batch_bytes(batch))
             writer.finish(clean=True)
             if self._wanted.queue is not None:
                 self._keep_other_heads(sink)
         self._sum_up(writer)
         return self._built
 
-    def _good_rows(self, plan: LogPlan) -> Iterator[tuple[Batch, Rows]]:
+    def _look_at_end(self) -> None:
+        """Nothing is written, so only the last record has to be known: files are read from the last one on."""
+        segments, count = self._store.commitlog, 1
+        while self._built.last_record is None:
+            for _, rows in self._good_rows(segments[-count:]):
+                self._note(rows)
+            if count >= len(segments):
+                return
+            count *= 2
+
+    def _good_rows(self, segments: Sequence[Segment]) -> Iterator[tuple[Batch, Rows]]:
         """Rows up to the first thing that is no record, or to the wanted end."""
+        plan = plan_log([LogFile(partial(self._store.view.open, found.path), found.start) for found in segments])
+        try:
+            yield from self._rows_of(plan)
+        finally:
+            plan.close()
+
+    def _rows_of(self, plan: LogPlan) -> Iterator[tuple[Batch, Rows]]:
         options = ScanOptions(self._options.delays_ms, carries_record_crc(plan.pieces), self._options.compiled)
         limit = self._wanted.log_end
         done = 0
