@@ -38,6 +38,7 @@ NOT_HELD = {
     ("log-stray-directory", "4.9.7"): "a directory in the log stops 4.9, and is not removed",
     ("inner-batch-crashed", "4.9.7"): "4.9 does not know inner batches, and dispatches them otherwise",
 }
+EMPTY_LAST = ("4.9.7-damage-log-zero-last-file", "5.5.0-damage-log-zero-last-file")
 OF_THE_STORE = ("commitlog", "consumequeue", "batchconsumequeue", "index")
 FURTHER_QUEUES = ("lmq",)
 """Stores in which a record stands in other queues too."""
@@ -147,7 +148,9 @@ def test_brokers_are_content(judge_of: JudgeOf, golden_copy: Unpacked, tmp_path:
     store = judge_of(version).open(path, config, topics)
     assert store.serving, store.opened
     read = store.read()
-    assert changed(store) == []
+    # A clean store is left alone even if a file that was made in advance lies behind its log, which brokers unlink.
+    empty = sorted(path for path in found.files if path.startswith("commitlog"))[-1:] if name in EMPTY_LAST else []
+    assert set(changed(store)) <= set(empty)
     assert_serves(read, records, name)
     assert_keys_found(read, records)
     count = put_to_all(store, read) if config.get("brokerRole") != "SLAVE" else 0
