@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -150,7 +150,10 @@ def append(
     batches = frozenset(batch_topics or ())
     place = _Place(store, commitlog, index_slots, settled, broker_version, topic_rules, after_crash, batches)
     messages = messages_of(context)
-    opened = _create(place) if create else _open(place, messages)
+    wanted = iter(wanted)
+    first = next(wanted, None)
+    wanted = chain(() if first is None else (first,), wanted)
+    opened = _create(place, first) if create else _open(place, messages)
     with opened as writer:
         refused = _put_all(writer, wanted, output)
         writer.close(crash=end is End.CRASH)
@@ -213,12 +216,16 @@ def _conf(path: Path | None, settings: list[str]) -> BrokerConf | None:
     return found
 
 
-def _create(place: _Place) -> AbstractContextManager[StoreWriter]:
+def _create(place: _Place, first: Message | MessageBatch | None) -> AbstractContextManager[StoreWriter]:
     if place.commitlog:
         raise UsageError(
             "--commitlog names a log that exists; a new store's paths are set with --set storePathCommitLog"
         )
-    return new_store(place.store, rules_for(place.broker_version or NEWEST), place.config())
+    config = place.config()
+    begin = first.dumped_at[0] if isinstance(first, Message) and first.dumped_at is not None else None
+    if begin is not None and begin % config.commitlog_file_size:
+        begin = None  # the first row of a part of a log, which makes a log of its own
+    return new_store(place.store, rules_for(place.broker_version or NEWEST), config, dumped_from=begin)
 
 
 def _open(place: _Place, messages: Messages) -> AbstractContextManager[StoreWriter]:

@@ -23,6 +23,7 @@ class Message:
         sys_flag: transaction type, compression; the host bits are set by the writer.
         born_host: 8 or 20 bytes, as in the record.
         store_timestamp_ms: None for the writer's clock.
+        dumped_at: (physical offset, queue offset) at which a dump found it; None for a new message.
         is_final: stored as it is, neither delayed nor dispatched further (a record that was dumped from a log).
     """
 
@@ -39,6 +40,7 @@ class Message:
     store_host: bytes = DEFAULT_STORE_HOST
     reconsume_times: int = 0
     prepared_transaction_offset: int = 0
+    dumped_at: tuple[int, int] | None = None
     is_final: bool = False
 
 

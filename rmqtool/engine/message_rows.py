@@ -67,6 +67,7 @@ def message_of_row(row: Mapping[str, Any]) -> Message | None:
         store_host=_host(row, "store_host", DEFAULT_STORE_HOST),
         reconsume_times=_integer(row, "reconsume_times", *_INT),
         prepared_transaction_offset=_integer(row, "prepared_transaction_offset", *_LONG),
+        dumped_at=_dumped_at(row) if raw is not None else None,
         is_final=raw is not None,
     )
 
@@ -99,6 +100,12 @@ def _properties(row: Mapping[str, Any]) -> dict[str, str]:
     if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
         raise UsageError("properties are not names with texts")
     return dict(found)
+
+
+def _dumped_at(row: Mapping[str, Any]) -> tuple[int, int] | None:
+    if "physical_offset" not in row or "queue_offset" not in row:
+        return None
+    return _integer(row, "physical_offset", 0, _LONG[1]), _integer(row, "queue_offset", 0, _LONG[1])
 
 
 def _sys_flag(row: Mapping[str, Any]) -> int:

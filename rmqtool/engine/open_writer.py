@@ -42,8 +42,12 @@ def new_store(
     clock: Callable[[], int] = clock_ms,
     *,
     process_id: int | None = None,
+    dumped_from: int | None = None,
 ) -> Iterator[StoreWriter]:
     """A store in a directory that is empty or does not exist; stopped cleanly at the end, like a crash on an error.
+
+    Args:
+        dumped_from: physical offset at which the dump of a whole log begins, that of a file; the log begins there too.
 
     Raises:
         RefusedError: there is something in the directory.
@@ -61,7 +65,16 @@ def new_store(
         dispatcher = Dispatcher(
             sink, _dispatch_settings(rules, config), config, _index(sink, rules, config, clock), None
         )
-        with StoreWriter(sink, rules, config, dispatcher, None, clock=clock, process_id=process_id) as writer:
+        with StoreWriter(
+            sink,
+            rules,
+            config,
+            dispatcher,
+            dumped_from or None,
+            clock=clock,
+            process_id=process_id,
+            from_dump=dumped_from is not None,
+        ) as writer:
             yield writer
 
 

@@ -56,7 +56,10 @@ def is_plain_text(texts: Iterable[bytes]) -> bool:
 def prepare(message: Message, rules: BrokerRules, config: WriterConfig) -> Prepared:
     """Everything that does not depend on queue offsets."""
     text = message.properties_text if message.properties_text is not None else sent_text(message.properties, rules)
-    if message.is_final or not _SPECIAL.search(text):
+    if message.is_final:
+        inner = decode_map(text) if message.sys_flag & system_flag.INNER_BATCH else None
+        return Prepared(message.topic, message.queue_id, text, inner)
+    if not _SPECIAL.search(text):
         return Prepared(message.topic, message.queue_id, text, None)
     properties = decode_map(text)
     prepared = Prepared(message.topic, message.queue_id, text, properties)

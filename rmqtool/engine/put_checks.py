@@ -47,7 +47,7 @@ def refusal(message: Message, text: bytes, rules: BrokerRules, config: WriterCon
         return reason
     if rules.properties_limit_in_characters and java_length(text.decode("utf-8", "replace")) > 32767:
         return "properties of more than 32767 characters"
-    return inner_batch_refusal(message, rules, config)
+    return None if message.is_final else inner_batch_refusal(message, rules, config)
 
 
 def inner_batch_refusal(message: Message, rules: BrokerRules, config: WriterConfig) -> str | None:

@@ -31,6 +31,7 @@ from rmqtool.formats.record_crc import PROPERTY_SIZE
 INNER_BATCH_FLAGS: Final = system_flag.INNER_BATCH | system_flag.NEED_UNWRAP
 HOST_BITS: Final = system_flag.BORN_HOST_V6 | system_flag.STORE_HOST_V6
 ENCODED_AT_ONCE: Final = 2048
+ROLLS_IN_STEP: Final = 4
 PLAIN_FROM: Final = 16
 """Messages from which columns are worth making."""
 _Queue = tuple[str, int]
@@ -47,6 +48,8 @@ class Putter:
     Args:
         next_queue_offset: the next offset of a queue that this putter has not met yet, from the queue's files.
         clock: store time of messages that bring none.
+        from_dump: the messages are those of a whole log, so that files end and queues begin where they did there. As
+            soon as a message goes elsewhere, it is a new log like any other.
     """
 
     def __init__(
@@ -56,7 +59,10 @@ class Putter:
         config: WriterConfig,
         next_queue_offset: Callable[[str, int], int],
         clock: Callable[[], int] = clock_ms,
+        *,
+        from_dump: bool = False,
     ) -> None:
+        self._in_step = from_dump
         self._log = log
         self._rules = rules
         self._config = config
@@ -84,7 +90,23 @@ class Putter:
 
     def put_all(self, messages: Sequence[Message | MessageBatch]) -> list[PutResult]:
         """Put messages in order; all of them are in the log's hands when this returns."""
-        return self._put_plain(messages) or self._put_each(messages)
+        return (None if self._in_step else self._put_plain(messages)) or self._put_each(messages)
+
+    def _put_in_step(self, message: Message) -> PutResult:
+        """Put a message of a dumped log at the place at which it was, if that is where the log is now."""
+        assert message.dumped_at is not None
+        place, queue_offset = message.dumped_at
+        for _ in range(ROLLS_IN_STEP):
+            # A batch that did not fit as a whole, or a message that fits into no file, ended a file early.
+            if self._end < place and place % self._log.file_size == 0:
+                self._encode()
+                self._log.roll()
+        queue = message.topic, message.queue_id
+        if queue not in self._queue_offsets and system_flag.takes_queue_entry(message.sys_flag):
+            self._queue_offsets[queue] = queue_offset
+        result = self._put(message)
+        self._in_step = result.physical_offset == place
+        return result
 
     def _put_plain(self, messages: Sequence[Message | MessageBatch]) -> list[PutResult] | None:
         """Several plain messages by way of columns; None where one of them is not plain."""
@@ -99,12 +121,16 @@ class Putter:
         ]
 
     def _put_each(self, messages: Iterable[Message | MessageBatch]) -> list[PutResult]:
-        results = [
-            self._put_batch(message) if isinstance(message, MessageBatch) else self._put(message)
-            for message in messages
-        ]
+        results = [self._put_one(message) for message in messages]
         self._encode()
         return results
+
+    def _put_one(self, message: Message | MessageBatch) -> PutResult:
+        if isinstance(message, MessageBatch):
+            return self._put_batch(message)
+        if self._in_step and message.dumped_at is not None:
+            return self._put_in_step(message)
+        return self._put(message)
 
     def _put(self, message: Message) -> PutResult:
         rules, config = self._rules, self._config
@@ -117,7 +143,7 @@ class Putter:
         further: list[_Queue | None] = []
         taken = 1
         if prepared.properties:
-            further = further_queues(prepared, rules, config)
+            further = [] if message.is_final else further_queues(prepared, rules, config)
             taken = self._finish_properties(message, prepared, queue_offset, further)
         result = self._place(message, prepared, message.flag, message.body, queue_offset)
         if result.is_written:

@@ -37,6 +37,7 @@ class StoreWriter:
         checkpoint: as it was found.
         was_abnormal: the last stop was no clean one; then `abort` stays, and so do the checkpoint's times.
         process_id: what `abort` says; that of this process if it is None.
+        from_dump: see `Putter`.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class StoreWriter:
         was_abnormal: bool = False,
         clock: Callable[[], int] = clock_ms,
         process_id: int | None = None,
+        from_dump: bool = False,
     ) -> None:
         self._sink = sink
         self._process_id = os.getpid() if process_id is None else process_id
@@ -64,7 +66,7 @@ class StoreWriter:
         self._last_store_timestamp_ms = 0
         self._synced_at_ms = clock()
         self._log = LogWriter(sink, config.commitlog_directories, config.commitlog_file_size, self._written, log_end)
-        self._putter = Putter(self._log, rules, config, dispatcher.next_queue_offset, clock)
+        self._putter = Putter(self._log, rules, config, dispatcher.next_queue_offset, clock, from_dump=from_dump)
         self._is_open = True
         self._begin()
 

@@ -17,8 +17,6 @@ from rmqtool.fixtures.recipe import End, Recipe, Run, make_store
 from rmqtool.fixtures.samples import Samples
 from tests.broker.files import snapshot
 from tests.commands.transcripts import Ran, rmqtool
-from tests.conftest import Unpacked
-from tests.golden_stores import manifest
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = ("--set", "mappedFileSizeCommitLog=65536", "--set", "mappedFileSizeConsumeQueue=600")
@@ -110,20 +108,6 @@ def test_a_crash_leaves_abort_and_the_next_file(tmp_path: Path) -> None:
     [row] = append(tmp_path / "s", "--topic", "orders", "--body", "y", "--after-crash")
     assert row["queue_offset"] == 1
     assert (tmp_path / "s/abort").exists()
-
-
-@pytest.mark.parametrize(
-    "name", ["5.5.0-clean-basic", "4.9.7-clean-basic", "5.5.0-many-files", "5.5.0-lmq", "5.5.0-v2"]
-)
-def test_a_dump_gives_the_store_back(golden: Unpacked, tmp_path: Path, name: str) -> None:
-    dumped = rmqtool("dump", golden(name), "--raw", "--body", "base64", "--format", "jsonl")
-    (tmp_path / "rows.jsonl").write_text(dumped.out)
-    config = [f"{key}={str(value).lower()}" for key, value in manifest(name).config.items() if key != "topics"]
-    options = [word for setting in config for word in ("--set", setting)]
-    version = ("--broker-version", name.partition("-")[0])
-    append(tmp_path / "copy", "--create", *options, *version, "--from", tmp_path / "rows.jsonl")
-    for folder in ("commitlog", "consumequeue"):
-        assert snapshot(tmp_path / "copy" / folder) == snapshot(golden(name) / folder)
 
 
 def test_standard_input_is_read(tmp_path: Path) -> None:
