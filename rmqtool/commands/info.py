@@ -103,7 +103,7 @@ def next_step(path: Path, store: Store, summary: StoreSummary, lock: LockReport)
     if lock.is_in_use:
         return None, "reading is safe; stop the broker before the store is copied or anything in it is changed"
     if summary.has_unfinished_repair:
-        return None, "finish or take back the repair before a broker is started; change nothing by hand"
+        return f"rmqtool undo {name}", "a repair was not finished, and no broker starts until it is; taken back by:"
     if summary.shutdown is Shutdown.NEVER_STARTED:
         return None, "nothing to do; if a store with messages was expected here, the path is the wrong one"
     if store.files.get(FileKind.DLEDGER) and not store.commitlog:
@@ -111,22 +111,20 @@ def next_step(path: Path, store: Store, summary: StoreSummary, lock: LockReport)
     if store.files.get(FileKind.COMPACTION_LEFTOVER):
         return None, "a compaction left files behind on which a broker may refuse to start, however cleanly it stopped"
     if summary.shutdown is Shutdown.ABNORMAL:
-        return f"rmqtool dump {name} --reverse --limit 20", (
-            "the next start reads the end of the log and cuts it at the first record it cannot read: all behind that "
-            "is lost. Copy the store first (cp -a --sparse=always), keep the broker stopped, and do not delete abort: "
-            "without it the broker trusts what it must check. The newest records are shown by:"
+        return f"rmqtool forecast {name}", (
+            "keep the broker stopped, do not delete abort, and copy the store if there is room (cp -a "
+            "--sparse=always): a start cuts the log at the first record that it cannot read. What it would do and "
+            "cost, before `rmqtool recover` mends what can be mended, is told by:"
         )
     if summary.unlisted:
         return None, "a part of the store may not be read by this user: ask again as the files' owner"
     if summary.problems or not summary.log_end.is_exact:
-        return f"rmqtool dump {name} --reverse --limit 20", (
-            "the stop was clean, but the end of the log or a part of the store could not be made sure of; "
-            "the newest records are shown by:"
+        return f"rmqtool verify {name}", (
+            "the stop was clean, but the end of the log or a part of the store could not be made sure of; checked by:"
         )
     if store.commitlog and summary.log_end.last_record is not None and not (summary.queues or _has_rocksdb(store)):
-        return f"rmqtool dump {name} --limit 20", (
-            "there are messages and no consume queues: nothing can be consumed until they are built again; "
-            "the first records are shown by:"
+        return f"rmqtool rebuild {name} --queues --dry-run", (
+            "there are messages and no consume queues: nothing can be consumed until they are built again; planned by:"
         )
     if summary.log_end.last_record is None and summary.first_store_timestamp_ms is None:
         return None, "nothing needs to be done; the store holds no messages"
