@@ -228,32 +228,41 @@ class _Run:
             account.left_out += result.left_out_bytes
             self._summary.record_count += result.record_count
         for segment in segments[len(plan.pieces) :]:
-            self._account.file(segment.path, segment.size).zero_tail += segment.size
+            account = self._account.file(segment.path, segment.size)
+            account.zero_tail += max(0, account.open_bytes)
         complete = len(results) == len(plan.pieces) and len(segments) == len(self.store.commitlog)
         self._summary.complete &= complete
         return _Log(merge(results), complete, frozenset(result.path for result in results))
 
     def _openable(self) -> tuple[list[Segment], list[Finding]]:
-        """The log's files that can be opened; one that cannot is an unreadable range."""
+        """The log's files that can be opened; one that cannot, or what one has lost since, is an unreadable range."""
         segments, findings = [], []
         for segment in self.store.commitlog:
             try:
-                self.store.view.open(segment.path).close()
+                source = self.store.view.open(segment.path)
+                size = source.size
+                source.close()
             except UnreadableError as error:
-                self._account.file(segment.path, segment.size).reported += segment.size
-                findings.append(
-                    finding(
-                        "commitlog.unreadable-range",
-                        segment.path,
-                        str(error),
-                        physical_offset=segment.start,
-                        file_position=0,
-                        length=segment.size,
-                    )
-                )
+                findings.append(self._unreadable(segment, 0, str(error)))
                 continue
             segments.append(segment)
+            if size < segment.size:
+                said = f"the file had {segment.size} bytes when it was listed, and has {size}"
+                findings.append(self._unreadable(segment, size, said))
         return segments, findings
+
+    def _unreadable(self, segment: Segment, position: int, text: str) -> Finding:
+        """The range from a file position to the end of a log file, which cannot be read."""
+        length = segment.size - position
+        self._account.file(segment.path, segment.size).reported += length
+        return finding(
+            "commitlog.unreadable-range",
+            segment.path,
+            text,
+            physical_offset=segment.start + position,
+            file_position=position,
+            length=length,
+        )
 
     def _pieces(self, context: Context, state: State, plan: LogPlan, segments: list[Segment]) -> Iterator[PieceResult]:
         """Results of the chosen pieces in the order of the log; findings are said as they come."""

@@ -140,11 +140,12 @@ def test_threads_give_what_one_gives_in_log_order(tmp_path: Path, threads: int, 
 def test_few_results_wait_for_who_asks_for_them(tmp_path: Path) -> None:
     plan = plan_log(_write_log(tmp_path, 40))
     started: list[int] = []
+    threads_before = threading.active_count()  # other tests may have left some of their own
     results = map_pieces(plan, lambda walk: started.append(walk.piece.physical_offset), threads=2)
     next(results)
     assert len(started) <= 6
     results.close()  # type: ignore[attr-defined]
-    assert threading.active_count() == 1
+    assert threading.active_count() <= threads_before
     assert len(started) < 40
 
 
