@@ -1,5 +1,6 @@
 """The same puts into a real store and into one of ours, and the two side by side."""
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -103,6 +104,10 @@ def put_into_both(
     return both
 
 
+PUT_TOGETHER = 8
+"""Few enough that they fill no two index files: two that are made in one millisecond have one name."""
+
+
 def _put_real(
     judge: Judge, run: Run, directory: Path, config: Mapping[str, Any], topics: Mapping[str, Any]
 ) -> list[Answer]:
@@ -110,11 +115,15 @@ def _put_real(
     assert store.serving, store.opened
     if run.end is End.KILLED_BEFORE_DISPATCH:
         store.stop_dispatch()
-    answers = store.put(*map(judge_message, run.puts))
     if run.end is End.KILLED_BEFORE_DISPATCH:
+        answers = store.put(*map(judge_message, run.puts))
         store.halt()
         return answers
-    store.wait_dispatched()
+    answers = []
+    for at in range(0, len(run.puts), PUT_TOGETHER):
+        answers += store.put(*map(judge_message, run.puts[at : at + PUT_TOGETHER]))
+        store.wait_dispatched()
+        time.sleep(0.002)
     if run.end is End.KILLED:
         store.halt()
     else:
