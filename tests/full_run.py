@@ -50,6 +50,7 @@ def page(junit: Path, seconds: float, tested: str) -> str:
         ("commit", tested),
         ("machine", f"{platform.system()} {platform.machine()}, {os.cpu_count()} processors"),
         ("Python", platform.python_version()),
+        ("selection", f"`pytest {' '.join(sys.argv[1:])}`" if sys.argv[1:] else "everything"),
         ("duration", f"{seconds / 60:.1f} minutes"),
         *((name, str(found[name])) for name in ("passed", "failures", "errors", "skipped")),
     ]
