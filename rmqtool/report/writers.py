@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, Final, Protocol, TextIO
 
 from rmqtool.report.rows import DumpRow
@@ -118,8 +119,14 @@ def json_text(value: Any, *, unicode: bool = True, indent: int | None = None) ->
     """
     if isinstance(value, dict):
         value = {name: part for name, part in value.items() if name not in FOR_PEOPLE}
-    text = json.dumps(value, ensure_ascii=not unicode, indent=indent)
+    text = _encoder(unicode, indent).encode(value)
     return text if not unicode else "\n".join(map(json_escaped, text.split("\n")))
+
+
+@cache
+def _encoder(unicode: bool, indent: int | None) -> json.JSONEncoder:
+    """One of each kind: `json.dumps` makes a new one for every value."""
+    return json.JSONEncoder(ensure_ascii=not unicode, indent=indent)
 
 
 def _csv_cell(value: Any) -> str:
@@ -127,6 +134,8 @@ def _csv_cell(value: Any) -> str:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
     if isinstance(value, str):
         return escaped(value)
     return json_text(value)
