@@ -150,16 +150,22 @@ def append(
     batches = frozenset(batch_topics or ())
     place = _Place(store, commitlog, index_slots, settled, broker_version, topic_rules, after_crash, batches)
     messages = messages_of(context)
-    wanted = iter(wanted)
-    first = next(wanted, None)
-    wanted = chain(() if first is None else (first,), wanted)
-    opened = _create(place, first) if create else _open(place, messages)
-    with opened as writer:
+    first, wanted = _peeked(wanted)
+    with _create(place, first) if create else _open(place, messages) as writer:
         refused = _put_all(writer, wanted, output)
         writer.close(crash=end is End.CRASH)
     if refused:
         messages.warn(f"messages refused: {refused}")
         raise typer.Exit(EXIT_REFUSED_MESSAGES)
+
+
+def _peeked(
+    wanted: Iterable[Message | MessageBatch],
+) -> tuple[Message | MessageBatch | None, Iterable[Message | MessageBatch]]:
+    """The first of them, and all of them."""
+    rest = iter(wanted)
+    first = next(rest, None)
+    return first, chain(() if first is None else (first,), rest)
 
 
 def _put_all(writer: StoreWriter, wanted: Iterable[Message | MessageBatch], output: OutputFormat) -> int:
