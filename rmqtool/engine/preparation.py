@@ -110,6 +110,8 @@ def _dispatches_further(topic: str, rules: BrokerRules, config: WriterConfig) ->
         topic.startswith(_SYSTEM_PREFIXES) or topic == names.SCHEDULE_TOPIC
     ):
         return False
+    if rules.multi_dispatch_skips_dead_letters and topic.startswith("%DLQ%"):
+        return False
     return config.lmq if rules.multi_dispatch is MultiDispatch.LMQ_ONLY else config.multi_dispatch
 
 

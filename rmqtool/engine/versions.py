@@ -72,6 +72,8 @@ class BrokerRules:
     """Offsets in further queues advance with PREPARED and ROLLBACK records too, which take no entry there."""
     multi_dispatch_skips_system_topics: bool = False
     """No multi-dispatch for topics `%RETRY%...`, `rmq_sys_...` and the schedule topic."""
+    multi_dispatch_skips_dead_letters: bool = False
+    """The put gives messages to `%DLQ%` topics no further offsets (`MixAll#topicAllowsLMQ`)."""
 
     # Putting messages
     old_status_names: bool = True
@@ -265,6 +267,7 @@ _CHANGES: Final = (
     _since("5.4.0", index_tags=True, index_switches=True, rocksdb_side_store=True, recover_files_max=10),
     _since(
         "5.5.0",
+        multi_dispatch_skips_dead_letters=True,
         log_offset_check_option=True,
         min_offset_survives_short_last_file=True,
         checkpoint_field_count=6,
