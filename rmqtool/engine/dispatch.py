@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rmqtool.engine.algorithms import MultiDispatch
+from rmqtool.engine.further_queues import LMQ_PREFIX, is_kept_out
 from rmqtool.engine.versions import BrokerRules
 from rmqtool.formats import commitlog, system_flag
 from rmqtool.formats.properties import (
@@ -23,7 +24,6 @@ from rmqtool.formats.properties import (
     INNER_COUNT,
     MULTI_DISPATCH,
     MULTI_QUEUE_OFFSET,
-    SCHEDULE_TOPIC,
     decode_properties,
 )
 from rmqtool.scan import columns
@@ -35,10 +35,8 @@ Rows = NDArray[Any]
 Int64s = NDArray[np.int64]
 Int32s = NDArray[np.int32]
 
-LMQ_PREFIX: Final = "%LMQ%"
 QUEUE_TYPE: Final = "queue.type"
 BATCH_QUEUE: Final = "BatchCQ"
-_NO_MULTI_DISPATCH: Final = (b"%RETRY%", b"rmq_sys_")
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,30}", re.ASCII)
 _SHORT_MAX: Final = (1 << 15) - 1
 _LONG_MAX: Final = (1 << 63) - 1
@@ -282,9 +280,7 @@ def _may_multi_dispatch(topic: bytes, settings: DispatchSettings) -> bool:
     rules = settings.rules
     if not settings.multi_dispatch or rules.multi_dispatch is MultiDispatch.NONE:
         return False
-    if not rules.multi_dispatch_skips_system_topics:
-        return True
-    return not topic.startswith(_NO_MULTI_DISPATCH) and topic != SCHEDULE_TOPIC.encode()
+    return not is_kept_out(topic.decode("latin-1"), rules.dispatch_keeps_out)
 
 
 def _inner_batch(row: Any, texts: RecordBytes) -> tuple[int, int]:

@@ -13,6 +13,7 @@ from typing import Final
 
 from rmqtool.engine.algorithms import MultiDispatch
 from rmqtool.engine.encoder import without_record_crc
+from rmqtool.engine.further_queues import LMQ_PREFIX, is_kept_out
 from rmqtool.engine.message import Message
 from rmqtool.engine.properties_text import SENT_ANEW, decode_map, encode_map, hash_map_order
 from rmqtool.engine.put_checks import delay_level
@@ -22,9 +23,7 @@ from rmqtool.formats import properties as names
 from rmqtool.formats import system_flag
 from rmqtool.formats.properties import encode_properties
 
-LMQ_PREFIX: Final = "%LMQ%"
 CLIENT_MAP_CAPACITY: Final = 16
-_SYSTEM_PREFIXES: Final = ("%RETRY%", "rmq_sys_")
 _SPECIAL: Final = re.compile(rb"(?:\A|\x02)(?:DELAY|WAIT|INNER_[A-Z_]+|__CRC32#)\x01")
 """Names that make the broker look into the properties; text without any of them is stored as it came."""
 
@@ -104,13 +103,7 @@ def with_further_offsets(prepared: Prepared, queue_offsets: Iterable[int | None]
 
 
 def _dispatches_further(topic: str, rules: BrokerRules, config: WriterConfig) -> bool:
-    if rules.multi_dispatch is MultiDispatch.NONE:
-        return False
-    if rules.multi_dispatch_skips_system_topics and (
-        topic.startswith(_SYSTEM_PREFIXES) or topic == names.SCHEDULE_TOPIC
-    ):
-        return False
-    if rules.multi_dispatch_skips_dead_letters and topic.startswith("%DLQ%"):
+    if rules.multi_dispatch is MultiDispatch.NONE or is_kept_out(topic, rules.put_keeps_out):
         return False
     return config.lmq if rules.multi_dispatch is MultiDispatch.LMQ_ONLY else config.multi_dispatch
 

@@ -70,10 +70,10 @@ class BrokerRules:
     multi_dispatch: MultiDispatch = MultiDispatch.NONE
     further_offsets_always_advance: bool = False
     """Offsets in further queues advance with PREPARED and ROLLBACK records too, which take no entry there."""
-    multi_dispatch_skips_system_topics: bool = False
-    """No multi-dispatch for topics `%RETRY%...`, `rmq_sys_...` and the schedule topic."""
-    multi_dispatch_skips_dead_letters: bool = False
-    """The put gives messages to `%DLQ%` topics no further offsets (`MixAll#topicAllowsLMQ`)."""
+    put_keeps_out: tuple[str, ...] = ()
+    """Topics whose messages get no offsets in further queues (`MixAll#topicAllowsLMQ`); `*` is any text."""
+    dispatch_keeps_out: tuple[str, ...] = ()
+    """Topics whose records enter no further queues (`MultiDispatchUtils#isNeedHandleMultiDispatch`)."""
 
     # Putting messages
     old_status_names: bool = True
@@ -238,7 +238,8 @@ _CHANGES: Final = (
         trailing_separator=True,
         record_crc=True,
         record_crc_zero_valid=False,
-        multi_dispatch_skips_system_topics=True,
+        put_keeps_out=("%RETRY%*", "rmq_sys_*", "SCHEDULE_TOPIC_XXXX"),
+        dispatch_keeps_out=("%RETRY%*", "rmq_sys_*", "SCHEDULE_TOPIC_XXXX"),
         rocksdb_queues=True,
         rocksdb_queue_directories=("consumequeue",),
         truncates_queues_first=True,
@@ -267,7 +268,7 @@ _CHANGES: Final = (
     _since("5.4.0", index_tags=True, index_switches=True, rocksdb_side_store=True, recover_files_max=10),
     _since(
         "5.5.0",
-        multi_dispatch_skips_dead_letters=True,
+        put_keeps_out=("%RETRY%*", "%DLQ%*", "rmq_sys_*", "SCHEDULE_TOPIC_XXXX"),
         log_offset_check_option=True,
         min_offset_survives_short_last_file=True,
         checkpoint_field_count=6,

@@ -154,6 +154,20 @@ def check_random_puts(judge: Judge, data: st.DataObject) -> None:
             assert list(differences(real, ours)) == []
 
 
+KEPT_OUT = ("T", "%RETRY%group", "%DLQ%group", "rmq_sys_x", "SCHEDULE_TOPIC_XXXX", "SCHEDULE_TOPIC_XXXX2")
+
+
+@pytest.mark.parametrize("version", [*ROUTINE, pytest.param("5.5.1", marks=pytest.mark.slow)])
+def test_topics_without_further_queues(judge_of: JudgeOf, tmp_path: Path, version: str) -> None:
+    rules = rules_for(version)
+    listed = {"INNER_MULTI_DISPATCH": "%LMQ%a,%LMQ%b"}
+    runs = [Run([*(Message(topic=topic, body=b"x", properties=dict(listed)) for topic in KEPT_OUT), LAST])]
+    config = {**SMALL, "enableLmq": "true", "enableMultiDispatch": "true"}
+    both = put_into_both(judge_of(version), runs, tmp_path / "real", tmp_path / "ours", config, {})
+    assert list(answers_differ(both, rules)) == []
+    assert list(differences(tmp_path / "real", tmp_path / "ours")) == []
+
+
 REFUSED: dict[str, Message] = {
     "topic of 128 characters": Message(topic="t" * 128, body=b"x"),
     "topic of 200 bytes in 100 characters": Message(topic="é" * 100, body=b"x"),
