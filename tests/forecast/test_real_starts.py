@@ -13,7 +13,7 @@ import pytest
 from rmqtool.forecast.serving import StartedReader
 from rmqtool.forecast.simulate import Simulation
 from tests.broker.broker import Judge
-from tests.broker.toolchain import missing_tools
+from tests.broker.toolchain import require_tools
 from tests.broker.versions import VERSIONS
 from tests.conftest import Unpacked
 from tests.forecast.golden_forecasts import INDEX, LOG_AND_QUEUES, simulation_of
@@ -39,9 +39,7 @@ UNIT = 20
 
 @pytest.fixture
 def judge(request: pytest.FixtureRequest) -> Iterator[Judge]:
-    missing = missing_tools()
-    if missing:
-        pytest.skip(f"broker tests need {', '.join(missing)} on the PATH")
+    require_tools()
     found = Judge(request.param)
     yield found
     found.close()
