@@ -8,38 +8,16 @@ from typing import Annotated
 
 import typer
 
-from rmqtool.commands.messages import messages_of
-from rmqtool.commands.options import (
-    BrokerConfOption,
-    BrokerVersionOption,
-    CommitlogOption,
-    FormatOption,
-    IndexSlotsOption,
-    OutputFormat,
-    StorePath,
-)
-from rmqtool.commands.repair_plan import (
-    AcceptLossOption,
-    ApplyOption,
-    DryRunOption,
-    Made,
-    OutputOption,
-    SaveOption,
-    UndoDirOption,
-    Wish,
-    YesOption,
-    build_options,
-    carry_out,
-    opened_for_repair,
-)
+from rmqtool.commands.repair_command import repair_command
+from rmqtool.commands.repair_plan import Made, Planner, Repair
+from rmqtool.repair.queue_building import OnProgress
 from rmqtool.repair.recover import RecoverOptions, plan_recover
-from rmqtool.report.progress import ByteProgress
 from rmqtool.store.directory import Store
 
 
+@repair_command
 def recover(
-    context: typer.Context,
-    store: StorePath,
+    repair: Repair,
     cut_at_damage: Annotated[
         bool,
         typer.Option(
@@ -50,19 +28,7 @@ def recover(
         bool, typer.Option("--clamp-offsets", help="Set consumers that are beyond a queue's end back to it.")
     ] = False,
     full: Annotated[bool, typer.Option("--full", help="Check the whole log. It is checked whole in any case.")] = False,
-    dry_run: DryRunOption = False,
-    save: SaveOption = None,
-    apply: ApplyOption = None,
-    yes: YesOption = False,
-    accept_loss: AcceptLossOption = False,
-    copy: OutputOption = None,
-    undo_dir: UndoDirOption = None,
-    commitlog: CommitlogOption = None,
-    index_slots: IndexSlotsOption = None,
-    broker_conf: BrokerConfOption = None,
-    broker_version: BrokerVersionOption = None,
-    output: FormatOption = OutputFormat.TABLE,
-) -> None:
+) -> Planner:
     """Mend a store after a crash, before a broker is started on it.
 
     No message that can be read is lost. The plan is shown first, with what each broker version would do on the store
@@ -72,14 +38,10 @@ def recover(
     Example: rmqtool recover /home/rocketmq/store --dry-run
     """
     del full
-    messages = messages_of(context)
-    wish = Wish("recover", store, dry_run, save, apply, yes, accept_loss, undo_dir, output, copy)
-    opened = opened_for_repair(wish, commitlog, index_slots, broker_conf, broker_version, messages)
-    options = RecoverOptions(build_options(opened), cut_at_damage, clamp_offsets, os.cpu_count() or 1)
+    options = RecoverOptions(repair.build_options, cut_at_damage, clamp_offsets, os.cpu_count() or 1)
 
-    def plan(found: Store, staging: Path) -> Made:
-        with ByteProgress("recover", quiet=messages.quiet) as progress:
-            made = plan_recover(found, opened.rules, staging, options, progress.show)
+    def plan(found: Store, staging: Path, on_progress: OnProgress) -> Made:
+        made = plan_recover(found, repair.opened.rules, staging, options, on_progress)
         return Made(made.steps, made.loss, made.notes, made.damage, made.abort_stays)
 
-    carry_out(wish, opened, plan, messages)
+    return plan

@@ -1,4 +1,4 @@
-"""What `recover` and `rebuild` do with a plan: show it, save it, ask, apply it. What is in it `repair` decides."""
+"""What every repair command does with a plan: show it, save it, ask, apply it. What is in it `repair` decides."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import typer
 
@@ -27,10 +27,11 @@ from rmqtool.repair.fingerprint import fingerprint
 from rmqtool.repair.output import apply_to_copy
 from rmqtool.repair.places import Places
 from rmqtool.repair.plan import ForecastAfter, Loss, Plan, demand_same, read_saved
-from rmqtool.repair.queue_building import BuildOptions
+from rmqtool.repair.queue_building import BuildOptions, OnProgress
 from rmqtool.repair.steps import Step
 from rmqtool.repair.undo import is_unsettled, settle
 from rmqtool.report.plan_screen import plan_lines
+from rmqtool.report.progress import ByteProgress
 from rmqtool.report.writers import json_text
 from rmqtool.store.directory import Store, survey
 from rmqtool.store.lock import lock_report
@@ -44,23 +45,6 @@ EXIT_UNREADABLE: Final = 4
 COUNTED_WHOLE_MAX: Final = 256 << 20
 """Bytes of a log up to which losses are counted over all of it for every version, and not for the chosen one alone."""
 UNREADABLE: Final = "commitlog.unreadable-range"
-
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show the plan and change nothing.")]
-SaveOption = Annotated[Path | None, typer.Option("--plan", metavar="FILE", help="Save the plan and change nothing.")]
-ApplyOption = Annotated[
-    Path | None, typer.Option("--apply", metavar="FILE", help="Carry out a saved plan, if it still fits the store.")
-]
-YesOption = Annotated[bool, typer.Option("--yes", help="Carry the plan out without asking.")]
-AcceptLossOption = Annotated[
-    bool, typer.Option("--accept-loss", help="Agree to a plan that gives up messages which can be read now.")
-]
-OutputOption = Annotated[
-    Path | None,
-    typer.Option("--output", metavar="DIR", help="Repair a copy in this directory, and leave the store alone."),
-]
-UndoDirOption = Annotated[
-    Path | None, typer.Option("--undo-dir", metavar="DIR", help="Where replaced files are kept, if not in the store.")
-]
 
 
 @dataclass(frozen=True)
@@ -108,7 +92,30 @@ class Made:
     abort_stays: str | None = None
 
 
-Planner = Callable[[Store, Path], Made]
+Planner = Callable[[Store, Path, OnProgress], Made]
+"""Makes a plan for a store; what is built lies in the given directory, which stays until the plan is applied."""
+
+
+@dataclass(frozen=True)
+class Repair:
+    """One run of a repair command: what was asked for, and the store it is about."""
+
+    wish: Wish
+    opened: OpenedStore
+    messages: Messages
+
+    @property
+    def build_options(self) -> BuildOptions:
+        """What the broker's properties file says of dispatch."""
+        conf = self.opened.conf
+        if conf is None:
+            return BuildOptions()
+        return BuildOptions(
+            delays_ms=tuple(parse_delay_levels(conf.delay_levels)) if conf.delay_levels else BuildOptions().delays_ms,
+            multi_dispatch=conf.has_multi_dispatch is not False,
+            lmq=conf.has_light_queues is not False,
+            extension=conf.has_queue_extension,
+        )
 
 
 def opened_for_repair(
@@ -153,30 +160,19 @@ def places_of(path: Path, store: Store) -> Places:
     return Places(path, store.settings.commitlog_directories or directories or ("commitlog",))
 
 
-def build_options(opened: OpenedStore) -> BuildOptions:
-    """What the broker's properties file says of dispatch."""
-    conf = opened.conf
-    if conf is None:
-        return BuildOptions()
-    return BuildOptions(
-        delays_ms=tuple(parse_delay_levels(conf.delay_levels)) if conf.delay_levels else BuildOptions().delays_ms,
-        multi_dispatch=conf.has_multi_dispatch is not False,
-        lmq=conf.has_light_queues is not False,
-        extension=conf.has_queue_extension,
-    )
-
-
-def carry_out(wish: Wish, opened: OpenedStore, planner: Planner, messages: Messages) -> None:
+def carry_out(repair: Repair, planner: Planner) -> None:
     """Plan, show, ask and apply. Ends with the exit code of the contract.
 
     Raises:
         RefusedError: consent is missing, or the store or the saved plan is another one.
         RmqtoolError: something fails; see `apply_plan`.
     """
+    wish, opened, messages = repair.wish, repair.opened, repair.messages
     places = places_of(wish.store, opened.store)
     with _staging(places, in_store=not wish.only_looks and wish.copy is None) as staging:
         before = fingerprint(places)
-        made = planner(opened.store, staging)
+        with ByteProgress(wish.command, quiet=messages.quiet) as progress:
+            made = planner(opened.store, staging, progress.show)
         plan = _plan(wish, opened, made, before, messages)
         if wish.save is not None:
             _save(wish.save, plan)
