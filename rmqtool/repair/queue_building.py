@@ -32,7 +32,8 @@ from rmqtool.engine.versions import BrokerRules
 from rmqtool.formats.consumequeue import BATCH_UNIT, BATCH_UNIT_SIZE, FILLER_UNIT, UNIT, UNIT_SIZE
 from rmqtool.formats.index import DEFAULT_ENTRY_COUNT, DEFAULT_SLOT_COUNT
 from rmqtool.formats.tags import parse_delay_levels
-from rmqtool.repair.queue_building_writer import DEAD_BEFORE, DEAD_SIZE, LogPlaces, PlacedQueueWriter
+from rmqtool.formats.tombstone import DEAD_BEFORE, DEAD_SIZE, TOMBSTONE
+from rmqtool.repair.queue_building_writer import LogPlaces, PlacedQueueWriter
 from rmqtool.scan.log import LogFile, LogPlan, ScanOptions, carries_record_crc, plan_log, scan_log
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.scan.walk import Batch
@@ -42,8 +43,6 @@ from rmqtool.store.kinds import segment_name
 from rmqtool.store.sink import DirectorySink, FileSink, TrackingSink
 from rmqtool.store.source import read_range
 
-TOMBSTONE: Final = int.from_bytes(b"RMQTOMBS", "big")
-"""Stands as prepared transaction offset in a record that a repair put in the place of a lost one."""
 TAIL: Final = frozenset({Verdict.TORN_RECORD, Verdict.STALE})
 """What may lie behind the log's end without being damage inside it."""
 TAIL_FINDINGS: Final = frozenset(FINDING_IDS[verdict] for verdict in TAIL)
@@ -62,6 +61,7 @@ class BuildOptions:
         multi_dispatch, lmq: the broker's `enableMultiDispatch` and `enableLmq`.
         extension: whether queues have extensions; None looks at the store.
         compiled: which reader scans; None leaves it to the size of the log.
+        shows_tombstones: leave the units of tombstones as any others, for consumers to see that messages are lost.
     """
 
     delays_ms: tuple[int, ...] = field(default_factory=parse_delay_levels)
@@ -69,6 +69,7 @@ class BuildOptions:
     lmq: bool = True
     extension: bool | None = None
     compiled: bool | None = None
+    shows_tombstones: bool = False
 
 
 @dataclass(frozen=True)
@@ -246,8 +247,9 @@ class _Build:
         built.record_count += messages.size
         built.last_record = int(messages["physical_offset"][-1]), int(messages["store_timestamp_ms"][-1])
         built.newest_ms = max(built.newest_ms, int(messages["store_timestamp_ms"].max()))
-        marked = messages[messages["prepared_transaction_offset"] == TOMBSTONE]
-        self._log.tombstones.update(marked["physical_offset"].tolist())
+        if not self._options.shows_tombstones:
+            marked = messages[messages["prepared_transaction_offset"] == TOMBSTONE]
+            self._log.tombstones.update(marked["physical_offset"].tolist())
         self._now_ms = int(messages["store_timestamp_ms"][0])
 
     def _index(self, sink: FileSink) -> IndexWriter:

@@ -7,6 +7,7 @@ mended here: it is named, and the log stays as it is unless a person agrees to c
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -49,12 +50,16 @@ class RecoverOptions:
         cut_at_damage: end the log at the first damage, as a broker would.
         clamp_offsets: set consumer offsets that lie beyond a queue's end to that end.
         threads: of the check.
+        built_anew: (topic, queue id) of queues that are built anew whatever the check says of them.
+        tolerated: (id, physical offset) of damage that is left and keeps nothing else from being mended.
     """
 
     build: BuildOptions = field(default_factory=BuildOptions)
     cut_at_damage: bool = False
     clamp_offsets: bool = False
     threads: int = 2
+    built_anew: AbstractSet[tuple[str, int]] = frozenset()
+    tolerated: AbstractSet[tuple[str, int | None]] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -127,7 +132,11 @@ class _Recover:
         self._stays = abort_reason(store, rules) if store.has_abort else None
 
     def run(self) -> Recovery:
-        damage = damage_in(self._wrong)
+        damage = tuple(
+            found
+            for found in damage_in(self._wrong)
+            if (found.id, found.physical_offset) not in self._options.tolerated
+        )
         if not self._store.commitlog:
             if self._store.files.get(FileKind.DLEDGER):
                 require_log(self._store)
@@ -206,7 +215,7 @@ class _Recover:
         queues = [found for found in about if found.id.startswith("consumequeue.")]
         with_index = any(found.id.startswith("index.") for found in about)
         checkpoint = any(found.id.startswith("checkpoint.") for found in about)
-        wanted = _chosen(queues)
+        wanted = _chosen(queues, self._options.built_anew)
         if log_end is not None and self._stays is None:
             wanted, with_index = _all, with_index or bool(self._store.index_files)
         ends_clean = self._store.has_abort and self._stays is None
@@ -238,13 +247,13 @@ def _all(_topic: str, _queue_id: int) -> bool:
     return True
 
 
-def _chosen(queues: list[Finding]) -> Callable[[str, int], bool] | None:
-    """The queues that findings are about; None where there are no findings."""
-    if not queues:
+def _chosen(queues: list[Finding], built_anew: AbstractSet[tuple[str, int]]) -> Callable[[str, int], bool] | None:
+    """The queues that findings are about, and those named beside them; None where there are neither."""
+    if not queues and not built_anew:
         return None
     if any(found.topic is None or found.queue_id is None for found in queues):
         return _all
-    names = {(found.topic, found.queue_id) for found in queues}
+    names = {*built_anew, *((found.topic, found.queue_id) for found in queues)}
     return lambda topic, queue_id: (topic, queue_id) in names
 
 
