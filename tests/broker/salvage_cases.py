@@ -199,8 +199,8 @@ def assert_serves(read: Answer, store: Healthy, harm: Harm, *, tombstones: bool 
     lost = store.messages.keys() - wanted.keys()
     assert found.keys() <= store.messages.keys()
     for place in lost & found.keys():
-        # Who asks for a lost message gets the next one of the queue, be it a new one, or its tombstone where that can be
-        # seen: in the log's first file no unit can be made that nobody reads.
+        # Who asks for a lost message gets the next one of the queue, which may be new, or a tombstone that can be seen:
+        # in the log's first file no unit can be made that nobody reads.
         is_new = found[place] > max(store.messages.values())
         is_passed_over = is_new or found[place] in {at for (*name, _), at in wanted.items() if name == list(place[:2])}
         is_own = found[place] // FILE == store.messages[place] // FILE
