@@ -6,9 +6,9 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -93,6 +93,10 @@ class Made:
     damage: tuple[Finding, ...] = ()
     abort_stays: str | None = None
     begin: int | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """What only this command says of its plan, beside what every plan has."""
+    keep: Callable[[Path], None] | None = None
+    """Saves what the plan takes away, in the given directory of the tool's own, right before it is carried out."""
 
 
 Planner = Callable[[Store, Path, OnProgress], Made]
@@ -190,6 +194,8 @@ def carry_out(repair: Repair, planner: Planner) -> None:
         if wish.copy is not None:
             _repair_copy(wish, plan, made, places, opened)
             raise typer.Exit(_exit_code(made, to_do=False))
+        if made.keep is not None:
+            made.keep(places.own)
         applied = apply_plan(plan, places, undo_directory=wish.undo_dir)
     store = survey(opened.store.view, opened.store.settings)
     if made.begin is not None:
@@ -204,7 +210,9 @@ def carry_out(repair: Repair, planner: Planner) -> None:
 
 def _repair_copy(wish: Wish, plan: Plan, made: Made, places: Places, opened: OpenedStore) -> None:
     assert wish.copy is not None
-    apply_to_copy(plan, places, wish.copy)
+    copied = apply_to_copy(plan, places, wish.copy)
+    if made.keep is not None:
+        made.keep(copied.own)
     if wish.output is OutputFormat.TABLE:
         sys.stdout.write(f"\nDone. The repaired copy is {wish.copy}; the store is as it was.\n")
     else:
@@ -297,7 +305,7 @@ def _forecast(
 
 
 def _said(plan: Plan, made: Made) -> dict[str, Any]:
-    return {**plan.to_json(), "damage": [found.as_json() for found in made.damage]}
+    return {**plan.to_json(), "damage": [found.as_json() for found in made.damage], **made.details}
 
 
 def _show_first(wish: Wish, said: dict[str, Any], opened: OpenedStore) -> None:

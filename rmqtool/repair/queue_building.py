@@ -29,6 +29,7 @@ from rmqtool.engine.versions import BrokerRules
 from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, UNIT_SIZE
 from rmqtool.formats.index import DEFAULT_ENTRY_COUNT, DEFAULT_SLOT_COUNT
 from rmqtool.formats.tags import parse_delay_levels
+from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.repair.index_head import IndexHead, copied_head
 from rmqtool.repair.queue_building_writer import LogPlaces, PlacedQueueWriter
 from rmqtool.repair.queue_heads import QueueHeads
@@ -40,8 +41,6 @@ from rmqtool.store.directory import Segment, Store
 from rmqtool.store.kinds import segment_name
 from rmqtool.store.sink import DirectorySink, FileSink, TrackingSink
 
-TOMBSTONE: Final = int.from_bytes(b"RMQTOMBS", "big")
-"""Stands as prepared transaction offset in a record that a repair put in the place of a lost one."""
 TAIL: Final = frozenset({Verdict.TORN_RECORD, Verdict.STALE})
 """What may lie behind the log's end without being damage inside it."""
 TAIL_FINDINGS: Final = frozenset(FINDING_IDS[verdict] for verdict in TAIL)
@@ -60,6 +59,7 @@ class BuildOptions:
         multi_dispatch, lmq: the broker's `enableMultiDispatch` and `enableLmq`.
         extension: whether queues have extensions; None looks at the store.
         compiled: which reader scans; None leaves it to the size of the log.
+        shows_tombstones: leave the units of tombstones as any others, for consumers to see that messages are lost.
     """
 
     delays_ms: tuple[int, ...] = field(default_factory=parse_delay_levels)
@@ -67,6 +67,7 @@ class BuildOptions:
     lmq: bool = True
     extension: bool | None = None
     compiled: bool | None = None
+    shows_tombstones: bool = False
 
 
 @dataclass(frozen=True)
@@ -251,8 +252,9 @@ class _Build:
         built.record_count += messages.size
         built.last_record = int(messages["physical_offset"][-1]), int(messages["store_timestamp_ms"][-1])
         built.newest_ms = max(built.newest_ms, int(messages["store_timestamp_ms"].max()))
-        marked = messages[messages["prepared_transaction_offset"] == TOMBSTONE]
-        self._log.tombstones.update(marked["physical_offset"].tolist())
+        if not self._options.shows_tombstones:
+            marked = messages[messages["prepared_transaction_offset"] == TOMBSTONE]
+            self._log.tombstones.update(marked["physical_offset"].tolist())
         self._now_ms = int(messages["store_timestamp_ms"][0])
 
     def _index(self, sink: FileSink) -> IndexWriter:

@@ -17,7 +17,7 @@ from rmqtool.engine.batch_queue_writer import BatchQueueWriter
 from rmqtool.engine.derived_writer import DerivedSizes, DerivedWriter, QueueEnds
 from rmqtool.engine.queue_writer import QueueEnd
 from rmqtool.formats.consumequeue import BATCH_UNIT, BATCH_UNIT_SIZE, FILLER_UNIT, UNIT, UNIT_SIZE
-from rmqtool.repair.queue_building_writer import DEAD_BEFORE, DEAD_SIZE
+from rmqtool.formats.tombstone import DEAD_BEFORE, DEAD_SIZE
 from rmqtool.store.directory import QueueFiles, Segment, Store
 from rmqtool.store.kinds import segment_name
 from rmqtool.store.sink import FileSink

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
@@ -68,6 +69,8 @@ class RecoverOptions:
         full: look at all of the store.
         threads: of the check.
         forecast: what the broker's configuration says of its start.
+        built_anew: (topic, queue id) of queues that are built anew whatever the check says of them.
+        tolerated: (id, physical offset) of damage that is left and keeps nothing else from being mended.
     """
 
     build: BuildOptions = field(default_factory=BuildOptions)
@@ -76,6 +79,8 @@ class RecoverOptions:
     full: bool = False
     threads: int = 2
     forecast: ForecastOptions = field(default_factory=ForecastOptions)
+    built_anew: AbstractSet[tuple[str, int]] = frozenset()
+    tolerated: AbstractSet[tuple[str, int | None]] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -190,7 +195,11 @@ class _Recover:
         self._stays = abort_reason(store, rules) if store.has_abort else None
 
     def run(self) -> Recovery:
-        damage = damage_in(self._wrong)
+        damage = tuple(
+            found
+            for found in damage_in(self._wrong)
+            if (found.id, found.physical_offset) not in self._options.tolerated
+        )
         if not self._store.commitlog:
             if self._store.files.get(FileKind.DLEDGER):
                 require_log(self._store)
@@ -275,7 +284,7 @@ class _Recover:
         queues = [found for found in about if found.id.startswith("consumequeue.")]
         with_index = any(found.id.startswith("index.") for found in about)
         checkpoint = any(found.id.startswith("checkpoint.") for found in about)
-        names = _names(queues)
+        names = _names(queues, self._options.built_anew)
         if log_end is not None and self._stays is None:
             names = names | queues_reaching(self._store, log_end) if names is not None else None
             with_index = with_index or index_reaches(self._store, log_end)
@@ -315,9 +324,9 @@ class _Recover:
         self._steps += abort_steps(self._store)
 
 
-def _names(queues: list[Finding]) -> set[tuple[str, int]] | None:
-    """The queues that findings are about, by topic and queue id; None for all."""
-    names = set()
+def _names(queues: list[Finding], built_anew: AbstractSet[tuple[str, int]]) -> set[tuple[str, int]] | None:
+    """The queues that findings are about, and those named beside them, by topic and queue id; None for all."""
+    names = set(built_anew)
     for found in queues:
         if found.topic is None or found.queue_id is None:
             return None
