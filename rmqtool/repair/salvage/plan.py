@@ -128,7 +128,7 @@ def plan_salvage(
             run.drafted,
             rules,
             staging,
-            RecoverOptions(build, threads=options.threads, built_anew=run.queues, tolerated=tolerated),
+            RecoverOptions(build, full=True, threads=options.threads, built_anew=run.queues, tolerated=tolerated),
             on_progress,
         )
         # A bridge that does not carry all the way is no use.
