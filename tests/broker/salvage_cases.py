@@ -192,9 +192,16 @@ def salvaged(path: Path, version: str, staging: Path, options: SalvageOptions | 
     return made
 
 
-def assert_serves(read: Answer, store: Healthy, harm: Harm, *, tombstones: bool = False) -> None:
-    """All that is intact at its old place, and nothing that was never sent but in the place of a lost message."""
-    found, wanted = served(read), intact(store, harm)
+def kept(store: Healthy, harm: Harm, made: Salvage) -> dict[Place, int]:
+    """What has to be served after a salvage: all that is intact, and what was hit and could be mended."""
+    given_up = {(lost.topic_name, lost.queue_id, lost.queue_offset) for lost in made.outcome.lost}
+    assert not given_up & intact(store, harm).keys()
+    return {place: at for place, at in store.messages.items() if place not in given_up}
+
+
+def assert_serves(read: Answer, store: Healthy, wanted: Mapping[Place, int], *, tombstones: bool = False) -> None:
+    """All that is wanted at its old place, and nothing that was never sent but in the place of a lost message."""
+    found = served(read)
     assert {place: found.get(place) for place in wanted} == wanted
     lost = store.messages.keys() - wanted.keys()
     assert found.keys() <= store.messages.keys()
