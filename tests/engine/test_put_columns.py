@@ -69,7 +69,7 @@ def test_columns_tell_where_each_message_went() -> None:
     assert put is not None
     assert put.queue_offsets == [0, 0, 1]
     assert put.physical_offsets.tolist() == [0, 102, FILE_SIZE]
-    assert put.store_timestamps_ms == [7, 7, 7]
+    assert put.store_timestamps_ms.tolist() == [7, 7, 7]
 
 
 @pytest.mark.parametrize(
