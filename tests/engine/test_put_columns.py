@@ -32,7 +32,7 @@ plain = st.builds(
     born_timestamp_ms=st.integers(0, 2**40),
     born_host=st.sampled_from(HOSTS),
     store_host=st.sampled_from(HOSTS),
-    store_timestamp_ms=st.just(1_700_000_000_000),
+    store_timestamp_ms=st.sampled_from([1_700_000_000_000, None]),
     reconsume_times=st.integers(0, 3),
 )
 
