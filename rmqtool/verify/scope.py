@@ -43,6 +43,7 @@ class Options:
         state_file: remembers the pieces that are done; never in the store.
         broker_runs: a broker holds the lock.
         compiled: which reader scans; None leaves it to the size of the log.
+        parts: in how many parts threads check each file of the log; None leaves it to its size.
     """
 
     depth: Depth = Depth.FULL
@@ -54,6 +55,7 @@ class Options:
     state_file: Path | None = None
     broker_runs: bool = False
     compiled: bool | None = None
+    parts: int | None = None
 
 
 @dataclass(frozen=True)
