@@ -17,12 +17,14 @@ from rmqtool.engine.dispatch import DispatchSettings
 from rmqtool.engine.versions import BrokerRules
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.checkpoint import FIELDS_SIZE, Checkpoint, parse_checkpoint
+from rmqtool.scan.blocks import last_data_end
 from rmqtool.scan.log import LogFile, LogPlan, ScanOptions, carries_record_crc, plan_log
 from rmqtool.scan.runner import Runner, ThreadRunner
 from rmqtool.store.config_json import TOPICS, ConfigFile, topics
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.kinds import FileKind
 from rmqtool.store.source import read_range
+from rmqtool.store.view import Entry
 from rmqtool.verify.account import Account
 from rmqtool.verify.catalog import finding
 from rmqtool.verify.config_files import config_findings, read_configs
@@ -98,6 +100,7 @@ class _Run:
         self._on_finding, self._on_progress = on_finding, on_progress
         self._account = Account()
         self._summary = Summary()
+        self._is_index_known = True
         self._begun = time.monotonic()
 
     def run(self) -> Summary:
@@ -154,6 +157,7 @@ class _Run:
             self._index_maps(),
             unchecked_topics=frozenset(unchecked),
         )
+        context = replace(context, is_index_known=self._is_index_known)
         place, newest, owner = _newest_unit(context)
         context = replace(context, newest_unit=newest, dispatched_end=self._dispatched_end(context, newest))
         if self.options.broker_runs:
@@ -193,7 +197,7 @@ class _Run:
         maps = []
         for entry in self.store.index_files:
             if not slots or not room:
-                self._account.file(entry.path, entry.size).zero_tail = entry.size
+                self._leave_out_index(entry)
                 continue
             each = IndexPass(entry, slots, room, self._account)
             found = each.run(self.store.view.open)
@@ -202,6 +206,23 @@ class _Run:
                 self._summary.entry_count += found.count
                 maps.append(found)
         return tuple(maps)
+
+    def _leave_out_index(self, entry: Entry) -> None:
+        """An index file whose slot count nobody knows: one that is empty needs none, any other is not checked."""
+        account = self._account.file(entry.path, entry.size)
+        try:
+            source = self.store.view.open(entry.path)
+            try:
+                is_empty = last_data_end(source, 0, entry.size) == 0
+            finally:
+                source.close()
+        except UnreadableError:
+            is_empty = False
+        if is_empty:
+            account.zero_tail = entry.size
+        else:
+            account.left_out = entry.size
+            self._summary.complete = self._is_index_known = False
 
     # The log
 

@@ -67,6 +67,7 @@ class Context:
         dispatched_end: behind the begin of the last record that was dispatched, as far as queues and index show it.
         live_end: behind the last record that is judged while a broker is running; None without one.
         unchecked_topics: topics whose messages need not be in a queue of their own.
+        is_index_known: whether every index file with an entry can be read; not where nobody knows the slot count.
     """
 
     store: Store
@@ -80,6 +81,7 @@ class Context:
     dispatched_end: int = 0
     live_end: int | None = None
     unchecked_topics: frozenset[bytes] = frozenset()
+    is_index_known: bool = True
 
     @property
     def open_file(self) -> Callable[[str], ByteSource]:
