@@ -49,8 +49,9 @@ def plan_lines(said: Said, store: str, chosen: str, width: int, *, colour: bool 
     yield from _labelled("Gives up", _loss(said["loss"]), width)
     yield from _salvaged(said, width)
     if said["kept_beyond_broker"]["messages"]:
-        text = f"{counted(said['kept_beyond_broker']['messages'], 'message')} that the broker's own start would lose"
-        yield from _labelled("Keeps", text, width)
+        kept = said["kept_beyond_broker"]
+        text = f"{counted(kept['messages'], 'message')} that the broker's own start would lose"
+        yield from _labelled("Keeps", f"{text}: {_topics(kept['by_topic'])}", width)
     for note in said["not_looked_at"]:
         yield from _labelled("Note", note, width)
     if said["abort_stays"] is not None:
@@ -119,10 +120,15 @@ def _salvaged(said: Said, width: int) -> Iterator[str]:
 def _loss(loss: Said) -> str:
     if not loss["messages"]:
         return ""
-    topics = sorted(loss["by_topic"].items(), key=lambda item: -item[1])
+    return f"{counted(loss['messages'], 'message')}, {size_text(loss['bytes'])}: {_topics(loss['by_topic'])}"
+
+
+def _topics(by_topic: Mapping[str, int]) -> str:
+    """The topics with the most messages, and how many."""
+    topics = sorted(by_topic.items(), key=lambda item: -item[1])
     named = ", ".join(f"{topic} {count}" for topic, count in topics[:TOPICS_MAX])
     rest = f" and {len(topics) - TOPICS_MAX} more topics" if len(topics) > TOPICS_MAX else ""
-    return f"{counted(loss['messages'], 'message')}, {size_text(loss['bytes'])}: {named}{rest}"
+    return f"{named}{rest}"
 
 
 def _afterwards(said: Said) -> str:

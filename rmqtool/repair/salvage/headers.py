@@ -7,7 +7,7 @@ from typing import Final
 from rmqtool.engine.log import Log
 from rmqtool.engine.record import Record, read_record
 from rmqtool.errors import UnreadableError
-from rmqtool.formats.properties import INNER_BASE
+from rmqtool.formats.properties import INNER_BASE, MULTI_DISPATCH
 from rmqtool.formats.record_crc import stored_record_crc
 from rmqtool.repair.salvage.mending import MENDED_MAX, with_fields, with_record_crc
 from rmqtool.verify.finding import Finding
@@ -38,6 +38,8 @@ def corrected_record(log: Log, found: Finding, *, record_crc: bool) -> bytes | N
 
 def _by_queue(raw: bytes, record: Record, found: Finding) -> bytes | None:
     if found.topic is None or found.queue_id is None or found.queue_offset is None:
+        return None
+    if MULTI_DISPATCH in record.properties:  # which of its queues contradicts it, and which field is wrong, is open
         return None
     old, new = (name.encode("utf-8", "surrogateescape") for name in (record.topic, found.topic))
     topic_end = record.size - 2 - len(record.properties_raw)
