@@ -102,6 +102,8 @@ def verify(
     run = _Run(opened, store, output, messages, keeps_rows=junit is not None or sarif is not None)
     summary = run.verify(options)
     run.report(summary, junit, sarif)
+    if opened.store.index_files and not opened.store.index_slot_count and not summary.complete:
+        messages.warn("the index was not checked: nothing in it tells its slot count; say it with --index-slots")
     for problem in opened.store.problems:
         messages.error(problem)
     if opened.store.problems or any(summary.findings[kind] for kind in UNREADABLE):
