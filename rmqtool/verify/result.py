@@ -23,6 +23,7 @@ class PieceResult:
         begin, end: physical offsets of the first record, and behind the last record or bad range; records of an older
             log, which lie behind the end, are in front of `scanned_end`.
         last_record: physical offset and store time of the last good record; None without one.
+        last_unseen: physical offset of the last good record of which no unit tells; -1 without one.
     """
 
     physical_offset: int = 0
@@ -30,6 +31,7 @@ class PieceResult:
     begin: int = 0
     end: int = 0
     last_record: tuple[int, int] | None = None
+    last_unseen: int = -1
     newest_ms: int = 0
     scanned_end: int = 0
     findings: list[Finding] = field(default_factory=list)
@@ -57,6 +59,7 @@ def merge(results: Iterable[PieceResult]) -> PieceResult:
         merged.record_count += found.record_count
         merged.keyed_count += found.keyed_count
         merged.last_record = found.last_record or merged.last_record
+        merged.last_unseen = max(merged.last_unseen, found.last_unseen)
         merged.newest_ms = max(merged.newest_ms, found.newest_ms)
         merged.end = max(merged.end, found.end)
         merged.scanned_end = max(merged.scanned_end, found.scanned_end)
