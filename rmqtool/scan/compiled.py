@@ -11,7 +11,7 @@ import functools
 import os
 import stat
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -42,19 +42,34 @@ def is_available() -> bool:
 @functools.cache
 def load_kernel() -> ModuleType:
     """The kernel module, its symbol registered and its cache folder chosen."""
-    import numba
-
     from rmqtool.scan import crc_symbol
 
     crc_symbol.register()
+    with _kept_compiled():
+        from rmqtool.scan import kernel
+    return kernel
+
+
+@functools.cache
+def load_text_kernel() -> ModuleType:
+    """The kernel that gathers texts, its cache folder chosen."""
+    with _kept_compiled():
+        from rmqtool.scan import text_kernel
+    return text_kernel
+
+
+@contextlib.contextmanager
+def _kept_compiled() -> Iterator[None]:
+    """What is imported meanwhile keeps its compiled code where we choose."""
+    import numba
+
     config: Any = numba.config
     before = config.CACHE_DIR
     config.CACHE_DIR = str(cache_folder())
     try:
-        from rmqtool.scan import kernel
+        yield
     finally:
         config.CACHE_DIR = before  # of the whole process, which may have kernels of its own
-    return kernel
 
 
 def cache_folder() -> Path:
