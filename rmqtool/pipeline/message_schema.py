@@ -67,11 +67,11 @@ def message_schema(profile: str, columns: tuple[str, ...] = ()) -> pa.Schema:
     """
     if profile not in PROFILES:
         raise UsageError(f"profile {profile!r}: there are {', '.join(PROFILES)}")
-    return chosen(pa.schema(PROFILES["full"]), columns) if columns else pa.schema(PROFILES[profile])
+    return chosen(pa.schema(PROFILES["full" if columns else profile]), columns)
 
 
 def chosen(schema: pa.Schema, columns: tuple[str, ...]) -> pa.Schema:
-    """The named columns of a schema, in the order of the names.
+    """The named columns of a schema, in the order of the names; all where none is named.
 
     Raises:
         UsageError: one of them is none.
@@ -79,4 +79,4 @@ def chosen(schema: pa.Schema, columns: tuple[str, ...]) -> pa.Schema:
     unknown = [name for name in columns if name not in schema.names]
     if unknown:
         raise UsageError(f"no column {', '.join(unknown)}; there are {', '.join(schema.names)}")
-    return pa.schema([schema.field(name) for name in columns])
+    return pa.schema([schema.field(name) for name in columns]) if columns else schema

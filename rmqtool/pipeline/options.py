@@ -93,6 +93,27 @@ class SourceOptions:
             bytes_per_trigger=_number_of(said, "bytes_per_trigger", least=1),
         )
 
+    def check_table(self) -> None:
+        """Whether the options fit the table.
+
+        Raises:
+            UsageError: they do not.
+        """
+        wanted = self.wanted
+        unfit = {
+            "profile": self.profile != "headers",
+            "stale": wanted.stale,
+            "from_offset": wanted.from_physical_offset is not None,
+            "to_offset": wanted.to_physical_offset is not None,
+            "from_time_ms": wanted.from_ms is not None,
+            "to_time_ms": wanted.to_ms is not None,
+            "topics": wanted.topics is not None and self.table != "consumequeue",
+            "queue_ids": wanted.queue_ids is not None and self.table != "consumequeue",
+        }
+        given = [name for name, is_given in unfit.items() if is_given]
+        if given and self.table != "messages":
+            raise UsageError(f"{', '.join(given)}: says nothing about the table {self.table}")
+
     def stores(self) -> list[Store]:
         """The stores at the paths, each once; of a pattern what is no store is passed over.
 

@@ -9,9 +9,10 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqtool.errors import RmqtoolError, UnsupportedError
+from rmqtool.errors import RmqtoolError
+from rmqtool.pipeline import findings_table, index_table, queue_table
 from rmqtool.pipeline.log_parts import log_parts, read_part
-from rmqtool.pipeline.message_schema import message_schema
+from rmqtool.pipeline.message_schema import chosen, message_schema
 from rmqtool.pipeline.options import SourceOptions
 from rmqtool.pipeline.wanted import Wanted
 
@@ -52,11 +53,72 @@ class Messages:
         return read_part(part, with_judgement(self.schema), [self.options.wanted, *filters])
 
 
+@dataclass(frozen=True)
+class Queues:
+    """The units of consume queues."""
+
+    options: SourceOptions
+
+    @property
+    def schema(self) -> pa.Schema:
+        return chosen(queue_table.SCHEMA, self.options.columns)
+
+    def parts(self, filters: Sequence[Wanted]) -> list[Any]:
+        wanted = [self.options.wanted, *filters]
+        return [part for store in self.options.stores() for part in queue_table.queue_parts(store, wanted)]
+
+    def read(self, part: Any, _filters: Sequence[Wanted]) -> Iterator[pa.RecordBatch]:
+        return queue_table.read_queue_files(part)
+
+
+@dataclass(frozen=True)
+class Index:
+    """The entries of index files."""
+
+    options: SourceOptions
+
+    @property
+    def schema(self) -> pa.Schema:
+        return chosen(index_table.SCHEMA, self.options.columns)
+
+    def parts(self, _filters: Sequence[Wanted]) -> list[Any]:
+        return [part for store in self.options.stores() for part in index_table.index_parts(store)]
+
+    def read(self, part: Any, _filters: Sequence[Wanted]) -> Iterator[pa.RecordBatch]:
+        return index_table.read_index_files(part)
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What `verify` finds."""
+
+    options: SourceOptions
+
+    @property
+    def schema(self) -> pa.Schema:
+        return chosen(findings_table.SCHEMA, self.options.columns)
+
+    def parts(self, _filters: Sequence[Wanted]) -> list[Any]:
+        return [findings_table.store_check(store, self.options.broker_version) for store in self.options.stores()]
+
+    def read(self, part: Any, _filters: Sequence[Wanted]) -> Iterator[pa.RecordBatch]:
+        return findings_table.read_findings(part)
+
+
 def table_of(options: SourceOptions) -> Table:
-    """The table that the options name."""
-    if options.table == "messages":
-        return Messages(options)
-    raise UnsupportedError(f"table {options.table!r} is not there yet")
+    """The table that the options name.
+
+    Raises:
+        UsageError: another option says nothing about it.
+    """
+    tables: dict[str, type[Messages | Queues | Index | Findings]] = {
+        "messages": Messages,
+        "consumequeue": Queues,
+        "index": Index,
+        "findings": Findings,
+    }
+    options.check_table()
+    return tables[options.table](options)
 
 
 def with_judgement(schema: pa.Schema) -> pa.Schema:
@@ -73,7 +135,7 @@ def in_mode(batches: Iterator[pa.RecordBatch], schema: pa.Schema, mode: str) -> 
     """
     for batch in batches:
         kept = batch
-        if mode != "permissive" and batch["finding"].null_count < batch.num_rows:
+        if mode != "permissive" and "finding" in batch.schema.names and batch["finding"].null_count < batch.num_rows:
             found = pc.is_valid(batch["finding"])
             if mode == "failfast":
                 row = batch.filter(found).slice(0, 1).to_pylist()[0]

@@ -11,6 +11,7 @@ import pytest
 from tests.conftest import Unpacked
 from tests.golden_stores import broker_names, names
 from tests.pipeline.stores import Rows, as_dumped, dump_rows
+from tests.pipeline.test_other_tables import table_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -122,6 +123,17 @@ def test_modes_keep_leave_out_or_fail(spark: SparkSession, golden: Unpacked) -> 
     assert sorted(map(str, sound)) == sorted(str(row) for row in everything if row["finding"] is None)
     with pytest.raises(PySparkException, match="body-crc-mismatch"):
         loaded(spark, [path], mode="failfast").collect()
+
+
+@pytest.mark.parametrize("table", ["consumequeue", "index", "findings"])
+def test_the_other_tables_are_what_their_parts_are(spark: SparkSession, golden: Unpacked, table: str) -> None:
+    """What the parts have is compared with `dump` and `verify` in test_other_tables.py."""
+    names_of = ["5.5.0-damage-cq-entry-zero-first-file", "broker-5.5.0-batchcq", "5.5.0-damage-flip-body-middle-file"]
+    paths = [golden(name) for name in names_of]
+    found = [row.asDict(recursive=True) for row in loaded(spark, paths, table=table).collect()]
+    expected = [row for path in paths for row in table_rows(path, table=table)]
+    assert sorted(map(str, found)) == sorted(map(str, expected))
+    assert len(found) > 2
 
 
 def test_a_pattern_names_several_stores_and_passes_over_the_rest(spark: SparkSession, golden: Unpacked) -> None:
