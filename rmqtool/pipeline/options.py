@@ -11,6 +11,7 @@ from typing import Final
 
 from rmqtool.errors import NotAStoreError, UsageError
 from rmqtool.pipeline.log_parts import PART_BYTES, Splitting
+from rmqtool.pipeline.search import Search, parse_search
 from rmqtool.pipeline.wanted import Wanted
 from rmqtool.scan.seam import PROOF_BYTES
 from rmqtool.store.directory import Settings, Store, survey
@@ -22,7 +23,7 @@ KNOWN: Final = frozenset(
     {
         *("path", "paths", "table", "profile", "columns", "topics", "queue_ids", "from_offset", "to_offset"),
         *("from_time_ms", "to_time_ms", "mode", "stale", "splits", "split_bytes", "proof_bytes", "pushdown"),
-        *("commitlog", "index_slots", "broker_version", "bytes_per_trigger"),
+        *("commitlog", "index_slots", "broker_version", "bytes_per_trigger", "pattern", "pattern_in"),
     }
 )
 
@@ -37,6 +38,7 @@ class SourceOptions:
         mode: what becomes of what is no sound row: a row, nothing, or the end of the job.
         pushdown: whether a query's filters are asked for, which needs `spark.sql.python.filterPushdown.enabled`.
         bytes_per_trigger: of the log in one batch of a stream; None: all there are.
+        search: `pattern`, looked for in `pattern_in`: only what is found is a row.
     """
 
     paths: tuple[str, ...]
@@ -50,6 +52,7 @@ class SourceOptions:
     settings: Settings = field(default_factory=Settings)
     broker_version: str | None = None
     bytes_per_trigger: int | None = None
+    search: Search | None = None
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> SourceOptions:
@@ -91,6 +94,7 @@ class SourceOptions:
             ),
             broker_version=said.get("broker_version"),
             bytes_per_trigger=_number_of(said, "bytes_per_trigger", least=1),
+            search=parse_search(said["pattern"], said.get("pattern_in", "body")) if "pattern" in said else None,
         )
 
     def check_table(self) -> None:
@@ -102,6 +106,7 @@ class SourceOptions:
         wanted = self.wanted
         unfit = {
             "profile": self.profile != "headers",
+            "pattern": self.search is not None,
             "stale": wanted.stale,
             "from_offset": wanted.from_physical_offset is not None,
             "to_offset": wanted.to_physical_offset is not None,

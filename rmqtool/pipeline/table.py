@@ -50,7 +50,9 @@ class Messages:
         return [part for store in self.options.stores() for part in log_parts(store, wanted, self.options.splitting)]
 
     def read(self, part: Any, filters: Sequence[Wanted]) -> Iterator[pa.RecordBatch]:
-        return read_part(part, with_judgement(self.schema), [self.options.wanted, *filters])
+        search, schema = self.options.search, with_judgement(self.schema)
+        batches = read_part(part, schema if search is None else search.read(schema), [self.options.wanted, *filters])
+        return batches if search is None else search.found(batches)
 
 
 @dataclass(frozen=True)
