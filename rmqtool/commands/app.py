@@ -43,6 +43,10 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "rmqtool.commands.rebuild:rebuild",
         "Consume queues, index and checkpoint anew from the log: all of them, or what is named.",
     ),
+    "salvage": (
+        "rmqtool.commands.salvage:salvage",
+        "Keep what lies behind damage inside the log, which a broker would throw away.",
+    ),
     "undo": (
         "rmqtool.commands.undo:undo",
         "Make a store what it was before its latest repair, byte for byte.",

@@ -24,6 +24,7 @@ class BatchQueueWriter:
 
     Attributes:
         ignored: entries that were left out: known already, or with numbers that mean nothing.
+        first_queue_offset: that of the first record that was put; None before it.
     """
 
     def __init__(self, sink: FileSink, directory: str, file_size: int, end: QueueEnd | None = None) -> None:
@@ -43,6 +44,7 @@ class BatchQueueWriter:
         self._end = end.end
         self._physical_offset = end.physical_offset
         self.ignored = 0
+        self.first_queue_offset: int | None = None
 
     @property
     def end(self) -> QueueEnd:
@@ -61,6 +63,8 @@ class BatchQueueWriter:
             WriteError: the sink does not take it.
         """
         begins = entries.physical_offsets
+        if self.first_queue_offset is None and begins.size:
+            self.first_queue_offset = int(entries.queue_offsets[0])
         sound = (entries.queue_offsets >= 0) & (entries.batch_sizes >= 0)
         # Each that is entered raises the mark for those behind it; one below the mark changes nothing.
         marks = np.maximum.accumulate(np.concatenate([[self._physical_offset], np.where(sound, begins, -1)]))

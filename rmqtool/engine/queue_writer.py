@@ -66,6 +66,7 @@ class QueueWriter:
     Attributes:
         ignored: entries that were left out, as the broker does with what it takes for a repetition.
         misplaced: entries that stand at another queue offset than their record says.
+        first_queue_offset: that of the first record that was put; None before it.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class QueueWriter:
         self._physical_offset = end.physical_offset
         self.ignored = 0
         self.misplaced = 0
+        self.first_queue_offset: int | None = None
 
     @property
     def end(self) -> QueueEnd:
@@ -118,6 +120,8 @@ class QueueWriter:
         if not self._ends_at_start:
             ends = ends + entries.record_sizes
         queue_offsets = entries.queue_offsets
+        if self.first_queue_offset is None and ends.size:
+            self.first_queue_offset = int(queue_offsets[0])
         if ends.size > 1 and not (ends[1:] > ends[:-1]).all():
             # Not the order of a log: what an entry raises may hide the next one, so they go one by one.
             for index in range(ends.size):

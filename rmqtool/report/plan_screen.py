@@ -1,4 +1,4 @@
-"""What `recover` and `rebuild` show before anything is changed: each step, what is lost, what brokers would do then."""
+"""What every repair shows before anything is changed: each step, what is lost, what brokers would do then."""
 
 from __future__ import annotations
 
@@ -16,6 +16,15 @@ _STYLES: Final = {"bad": "\x1b[1;31m", "good": "\x1b[1;32m"}
 _PLAIN: Final = "\x1b[0m"
 _ACTIONS: Final = {"write": "write", "replace": "replace", "create": "create", "remove": "remove"}
 TOPICS_MAX: Final = 8
+RUNS_MAX: Final = 20
+_MENDED: Final = {
+    "frame": "size or magic, which all else in the record proves",
+    "own-offset": "its own physical offset",
+    "head": "a field of its head that its queue contradicts",
+    "flipped-bit": "one flipped bit, proven by the CRC",
+    "as-is": "a damaged body under an intact head",
+}
+_CONSENT: Final = {"flipped-bit": "--fix-bits", "as-is": "--as-is"}
 
 
 def plan_lines(said: Said, store: str, chosen: str, width: int, *, colour: bool = False) -> Iterator[str]:
@@ -38,6 +47,7 @@ def plan_lines(said: Said, store: str, chosen: str, width: int, *, colour: bool 
         yield from _labelled("Damage", f"{found['id']}: {found['message']} ({where})", width)
     yield from _steps(said, width)
     yield from _labelled("Gives up", _loss(said["loss"]), width)
+    yield from _salvaged(said, width)
     if said["kept_beyond_broker"]["messages"]:
         text = f"{counted(said['kept_beyond_broker']['messages'], 'message')} that the broker's own start would lose"
         yield from _labelled("Keeps", text, width)
@@ -55,12 +65,14 @@ def _verdict(said: Said) -> tuple[str, str]:
         return "bad", "The log has no files: nothing can be made of the rest, so nothing is changed."
     if said["damage"]:
         return "bad", (
-            "The log is damaged inside, so nothing is changed. recover --cut-at-damage would end the log there and "
-            "give up what lies behind."
+            "The log is damaged inside, so nothing is changed. rmqtool salvage keeps what lies behind the damage; "
+            "recover --cut-at-damage gives it up."
         )
     if not said["steps"]:
         return "good", "Nothing has to be done."
     text = f"{counted(len(said['steps']), 'step')} to take"
+    if gone := said.get("lost_for_good", {}).get("messages"):
+        return "bad", f"{text}; all is kept but {counted(gone, 'message')} that cannot be read any more."
     if lost := said["loss"]["messages"]:
         return "bad", f"{text}; {counted(lost, 'message')} given up."
     return "good", f"{text}; no message is given up."
@@ -80,6 +92,28 @@ def _steps(said: Said, width: int) -> Iterator[str]:
         text = f"  {_ACTIONS[step['action']]:<8}{escaped(step['file'])}{part} ({size_text(step['length'])})"
         yield from textwrap.wrap(text, width, subsequent_indent=" " * 10, break_on_hyphens=False)
     yield ""
+
+
+def _salvaged(said: Said, width: int) -> Iterator[str]:
+    """What only `salvage` tells: each run of lost messages, and what became of the other damage."""
+    lost = said.get("lost_for_good")
+    if lost is None:
+        return
+    for run in lost["queues"][:RUNS_MAX]:
+        last = run["queue_offset"] + run["count"] - 1
+        offsets = f"queue offset {run['queue_offset']}" if run["count"] == 1 else f"{run['queue_offset']} to {last}"
+        yield from _labelled("Lost for good", f"{run['topic']}/{run['queue_id']} {offsets}", width)
+    if len(lost["queues"]) > RUNS_MAX:
+        text = f"and {len(lost['queues']) - RUNS_MAX} more such runs; --format json tells them all"
+        yield from _labelled("Lost for good", text, width)
+    if said["unknown_bytes"]:
+        yield from _labelled("Lost for good", f"{size_text(said['unknown_bytes'])} that nothing tells of", width)
+    if said["donated_bytes"]:
+        yield from _labelled("From donors", size_text(said["donated_bytes"]), width)
+    for how, count in said["mended"].items():
+        yield from _labelled("Mended", f"{counted(count, 'record')}: {_MENDED[how]}", width)
+    for how, count in said["mendable"].items():
+        yield from _labelled("Could be kept", f"{counted(count, 'record')}: {_MENDED[how]} ({_CONSENT[how]})", width)
 
 
 def _loss(loss: Said) -> str:
