@@ -27,7 +27,7 @@ QUICK = {
 }
 
 # Import name, where it is not the name of the distribution.
-DISTRIBUTIONS = {"llvmlite": "numba"}
+DISTRIBUTIONS = {"llvmlite": "numba", "py4j": "pyspark"}
 
 # Runs the command line as the console script does, then says on stderr which modules are there.
 PROBE = """

@@ -28,12 +28,14 @@ from rmqtool.commands.options import (
 )
 from rmqtool.commands.place import StorePlace
 from rmqtool.commands.screen import screen
+from rmqtool.commands.spark import ConfOption, MasterOption, runner
 from rmqtool.errors import UsageError, WriteError
 from rmqtool.report.findings_screen import findings_lines
 from rmqtool.report.junit import junit_text
 from rmqtool.report.progress import ByteProgress
 from rmqtool.report.sarif import sarif_text
 from rmqtool.report.writers import json_text, row_writer
+from rmqtool.scan.runner import Runner
 from rmqtool.store.source import reason
 from rmqtool.verify.catalog import CATALOG
 from rmqtool.verify.finding import Finding
@@ -77,6 +79,8 @@ def verify(
     broker_conf: BrokerConfOption = None,
     broker_version: BrokerVersionOption = None,
     output: FormatOption = OutputFormat.TABLE,
+    master: MasterOption = None,
+    conf: ConfOption = None,
 ) -> None:
     """Every check of a store: the log, its queues and index against each other, and the small files.
 
@@ -85,7 +89,8 @@ def verify(
     Example: rmqtool verify /home/rocketmq/store --max-duration 20m --state /tmp/verify.state
     """
     messages = messages_of(context)
-    opened = open_store(store, commitlog, index_slots, broker_conf, broker_version)
+    # Tasks run in other directories.
+    opened = open_store(store.absolute() if master else store, commitlog, index_slots, broker_conf, broker_version)
     opened.tell(messages)
     number, count = _slice(part)
     options = Options(
@@ -102,8 +107,11 @@ def verify(
         if report is not None:
             refuse_inside_store(report, "a report", store, opened.store.settings.commitlog_directories)
     run = _Run(opened, store, output, messages, keeps_rows=junit is not None or sarif is not None)
-    summary = run.verify(options)
+    with runner(master, conf, messages) as found:
+        summary = run.verify(options, found)
     run.report(summary, junit, sarif)
+    if opened.store.index_files and not opened.store.index_slot_count and not summary.complete:
+        messages.warn("the index was not checked: nothing in it tells its slot count; say it with --index-slots")
     for problem in opened.store.problems:
         messages.error(problem)
     if opened.store.problems or any(summary.findings[kind] for kind in UNREADABLE):
@@ -130,9 +138,9 @@ class _Run:
         # A badly damaged store has more findings than memory should hold where they have gone out already.
         self._keeps_rows = keeps_rows or self._writer is None
 
-    def verify(self, options: Options) -> Summary:
+    def verify(self, options: Options, runner: Runner | None) -> Summary:
         with ByteProgress("verify", quiet=self._messages.quiet) as progress:
-            return verify_store(self._opened.store, self._opened.rules, options, self._take, progress.show)
+            return verify_store(self._opened.store, self._opened.rules, options, self._take, progress.show, runner)
 
     def report(self, summary: Summary, junit: Path | None, sarif: Path | None) -> None:
         rows = sorted(self._rows, key=_place)

@@ -160,8 +160,7 @@ class BrokerRules:
     # Other stores
     timer: bool = False
     compaction: bool = False
-    compaction_leftover_stops_load: bool = False
-    """The left-over `*.delete` file of a compaction is parsed as an offset and fails the load."""
+    """Compacted topics; the left-over `*.delete` file of a compaction is parsed as an offset and fails the load."""
     tiered_store: bool = False
     writes_without_map: bool = False
     writes_padded_pages: bool = False
@@ -277,7 +276,6 @@ _CHANGES: Final = (
         dispatched_end=DispatchedEnd.QUEUES_OR_CHECKPOINT,
         accelerated_recovery=AcceleratedRecovery.AFTER_CRASH,
         rocksdb_queue_directories=("consumequeue", "consumequeue_rocksdb"),
-        compaction_leftover_stops_load=True,
         writes_padded_pages=True,
         lite_topics=True,
     ),

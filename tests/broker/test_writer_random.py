@@ -105,7 +105,7 @@ def puts(draw: st.DrawFn, rules: BrokerRules) -> Put:
     return MessageBatch(shared=message, parts=parts, is_inner=kind == "inner")
 
 
-FEATURES = (
+FEATURES: tuple[dict[str, str], ...] = (
     {},
     {"enabledAppendPropCRC": "true"},
     {"enableLmq": "true", "enableMultiDispatch": "true"},
