@@ -34,6 +34,8 @@ from rmqtool.report.diff_screen import diff_lines
 from rmqtool.report.progress import ByteProgress
 from rmqtool.report.summary_screen import size_text
 from rmqtool.report.writers import json_text, row_writer
+from rmqtool.store.directory import Store
+from rmqtool.store.kinds import FileKind
 
 EXIT_DIFFERENT: Final = 3
 EXIT_UNREADABLE: Final = 4
@@ -163,9 +165,14 @@ def _subject(opened: OpenedStore) -> Subject:
         kind="store",
         log=log,
         facts=read_facts(store, opened.rules),
-        not_compared=tuple(log.left_out),
+        not_compared=(*log.left_out, *_in_databases(store)),
         problems=(*log.problems, *store.problems),
     )
+
+
+def _in_databases(store: Store) -> Iterator[str]:
+    if store.files.get(FileKind.CONFIG_ROCKSDB):
+        yield "settings that are kept in RocksDB"
 
 
 def _from_manifest(path: Path, identity: Identity | None) -> tuple[Subject, Terms]:
@@ -192,14 +199,11 @@ def _make(
 ) -> None:
     refuse_inside_store(path, "a manifest", store, opened.store.settings.commitlog_directories)
     subject = _subject(opened)
-    assert isinstance(subject.log, StoreLog)
     with ByteProgress("manifest", quiet=messages.quiet) as progress:
         made = write_manifest(
             path,
-            subject.label,
+            subject,
             f"rmqtool {rmqtool.__version__}",
-            subject.log,
-            subject.facts,
             terms,
             has_rows=detail is Detail.MESSAGES,
             on_progress=progress.show,
