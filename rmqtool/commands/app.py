@@ -35,6 +35,10 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "rmqtool.commands.forecast:forecast",
         "What a broker would do with the store at its next start, and what that would cost.",
     ),
+    "diff": (
+        "rmqtool.commands.diff:diff",
+        "Two stores or replicas held against each other: where their logs part, and which messages differ.",
+    ),
     "recover": (
         "rmqtool.commands.recover:recover",
         "Mend a store after a crash, before a broker is started on it.",
@@ -42,6 +46,10 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "rebuild": (
         "rmqtool.commands.rebuild:rebuild",
         "Consume queues, index and checkpoint anew from the log: all of them, or what is named.",
+    ),
+    "salvage": (
+        "rmqtool.commands.salvage:salvage",
+        "Keep what lies behind damage inside the log, which a broker would throw away.",
     ),
     "undo": (
         "rmqtool.commands.undo:undo",

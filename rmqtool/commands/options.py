@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,7 +15,7 @@ import typer
 
 from rmqtool.commands.messages import Messages
 from rmqtool.engine.versions import NEWEST, BrokerRules, rules_for
-from rmqtool.errors import NotAStoreError, RmqtoolError, UsageError
+from rmqtool.errors import NotAStoreError, RefusedError, RmqtoolError, UsageError
 from rmqtool.report.bodies import BodyForm
 from rmqtool.store.broker_conf import BrokerConf, read_broker_conf
 from rmqtool.store.directory import Settings, Store, relative_to_store, survey, with_settings
@@ -157,6 +158,18 @@ def timestamp_ms(text: str, option: str) -> int:
     found = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
     since = found - datetime(1970, 1, 1, tzinfo=UTC)
     return (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000
+
+
+def refuse_inside_store(target: Path, what: str, store: Path, log_directories: Iterable[str] = ()) -> None:
+    """Refuse to write a file into a store that is only read: it would stop a broker's start.
+
+    Raises:
+        RefusedError: it would lie in the store, or in a directory of its log.
+    """
+    place = Path(os.path.realpath(target))
+    roots = (store, *(store / named for named in log_directories))
+    if any(place.is_relative_to(os.path.realpath(root)) for root in roots):
+        raise RefusedError(f"{target}: {what} may not lie in the store, which is never written")
 
 
 def foreign_owner(store: Store) -> str | None:

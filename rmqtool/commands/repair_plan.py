@@ -1,4 +1,4 @@
-"""What `recover` and `rebuild` do with a plan: show it, save it, ask, apply it. What is in it `repair` decides."""
+"""What every repair command does with a plan: show it, save it, ask, apply it. What is in it `repair` decides."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import typer
 
@@ -20,17 +21,20 @@ from rmqtool.commands.options import OpenedStore, OutputFormat, foreign_owner, o
 from rmqtool.commands.screen import screen
 from rmqtool.engine.versions import NEWEST, BrokerRules, rules_for
 from rmqtool.errors import RefusedError, RmqtoolError, UsageError, WriteError
-from rmqtool.forecast.forecast import forecast_store
+from rmqtool.forecast.forecast import forecast_store, scan_begin
+from rmqtool.forecast.options import COUNT_WHOLE_LOG_UP_TO
 from rmqtool.formats.tags import parse_delay_levels
 from rmqtool.repair.apply import apply_plan
 from rmqtool.repair.fingerprint import fingerprint
 from rmqtool.repair.output import apply_to_copy
 from rmqtool.repair.places import Places
 from rmqtool.repair.plan import ForecastAfter, Loss, Plan, demand_same, read_saved
-from rmqtool.repair.queue_building import BuildOptions
+from rmqtool.repair.queue_building import BuildOptions, OnProgress
 from rmqtool.repair.steps import Step
 from rmqtool.repair.undo import is_unsettled, settle
+from rmqtool.repair.window import window_of
 from rmqtool.report.plan_screen import plan_lines
+from rmqtool.report.progress import ByteProgress
 from rmqtool.report.writers import json_text
 from rmqtool.store.directory import Store, survey
 from rmqtool.store.lock import lock_report
@@ -44,23 +48,6 @@ EXIT_UNREADABLE: Final = 4
 COUNTED_WHOLE_MAX: Final = 256 << 20
 """Bytes of a log up to which losses are counted over all of it for every version, and not for the chosen one alone."""
 UNREADABLE: Final = "commitlog.unreadable-range"
-
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show the plan and change nothing.")]
-SaveOption = Annotated[Path | None, typer.Option("--plan", metavar="FILE", help="Save the plan and change nothing.")]
-ApplyOption = Annotated[
-    Path | None, typer.Option("--apply", metavar="FILE", help="Carry out a saved plan, if it still fits the store.")
-]
-YesOption = Annotated[bool, typer.Option("--yes", help="Carry the plan out without asking.")]
-AcceptLossOption = Annotated[
-    bool, typer.Option("--accept-loss", help="Agree to a plan that gives up messages which can be read now.")
-]
-OutputOption = Annotated[
-    Path | None,
-    typer.Option("--output", metavar="DIR", help="Repair a copy in this directory, and leave the store alone."),
-]
-UndoDirOption = Annotated[
-    Path | None, typer.Option("--undo-dir", metavar="DIR", help="Where replaced files are kept, if not in the store.")
-]
 
 
 @dataclass(frozen=True)
@@ -99,16 +86,44 @@ class Wish:
 
 @dataclass(frozen=True)
 class Made:
-    """What a planner came to."""
+    """What a planner came to; `begin` is the physical offset from which on it looked, None where it looked at all."""
 
     steps: tuple[Step, ...]
     loss: Loss = Loss()  # noqa: RUF009 - Loss is frozen
     notes: tuple[str, ...] = ()
     damage: tuple[Finding, ...] = ()
     abort_stays: str | None = None
+    begin: int | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """What only this command says of its plan, beside what every plan has."""
+    keep: Callable[[Path], None] | None = None
+    """Saves what the plan takes away, in the given directory of the tool's own, right before it is carried out."""
 
 
-Planner = Callable[[Store, Path], Made]
+Planner = Callable[[Store, Path, OnProgress], Made]
+"""Makes a plan for a store; what is built lies in the given directory, which stays until the plan is applied."""
+
+
+@dataclass(frozen=True)
+class Repair:
+    """One run of a repair command: what was asked for, and the store it is about."""
+
+    wish: Wish
+    opened: OpenedStore
+    messages: Messages
+
+    @property
+    def build_options(self) -> BuildOptions:
+        """What the broker's properties file says of dispatch."""
+        conf = self.opened.conf
+        if conf is None:
+            return BuildOptions()
+        return BuildOptions(
+            delays_ms=tuple(parse_delay_levels(conf.delay_levels)) if conf.delay_levels else BuildOptions().delays_ms,
+            multi_dispatch=conf.has_multi_dispatch is not False,
+            lmq=conf.has_light_queues is not False,
+            extension=conf.has_queue_extension,
+        )
 
 
 def opened_for_repair(
@@ -153,30 +168,19 @@ def places_of(path: Path, store: Store) -> Places:
     return Places(path, store.settings.commitlog_directories or directories or ("commitlog",))
 
 
-def build_options(opened: OpenedStore) -> BuildOptions:
-    """What the broker's properties file says of dispatch."""
-    conf = opened.conf
-    if conf is None:
-        return BuildOptions()
-    return BuildOptions(
-        delays_ms=tuple(parse_delay_levels(conf.delay_levels)) if conf.delay_levels else BuildOptions().delays_ms,
-        multi_dispatch=conf.has_multi_dispatch is not False,
-        lmq=conf.has_light_queues is not False,
-        extension=conf.has_queue_extension,
-    )
-
-
-def carry_out(wish: Wish, opened: OpenedStore, planner: Planner, messages: Messages) -> None:
+def carry_out(repair: Repair, planner: Planner) -> None:
     """Plan, show, ask and apply. Ends with the exit code of the contract.
 
     Raises:
         RefusedError: consent is missing, or the store or the saved plan is another one.
         RmqtoolError: something fails; see `apply_plan`.
     """
+    wish, opened, messages = repair.wish, repair.opened, repair.messages
     places = places_of(wish.store, opened.store)
     with _staging(places, in_store=not wish.only_looks and wish.copy is None) as staging:
         before = fingerprint(places)
-        made = planner(opened.store, staging)
+        with ByteProgress(wish.command, quiet=messages.quiet) as progress:
+            made = planner(opened.store, staging, progress.show)
         plan = _plan(wish, opened, made, before, messages)
         if wish.save is not None:
             _save(wish.save, plan)
@@ -191,8 +195,12 @@ def carry_out(wish: Wish, opened: OpenedStore, planner: Planner, messages: Messa
         if wish.copy is not None:
             _repair_copy(wish, plan, made, places, opened)
             raise typer.Exit(_exit_code(made, to_do=False))
+        if made.keep is not None:
+            made.keep(places.own)
         applied = apply_plan(plan, places, undo_directory=wish.undo_dir)
     store = survey(opened.store.view, opened.store.settings)
+    if made.begin is not None:
+        store = window_of(store, made.begin).store
     checked = verify_store(store, opened.rules, Options(depth=Depth.STRUCTURE)).as_json()
     if wish.output is OutputFormat.TABLE:
         sys.stdout.write(f"\nDone. Taken back with: rmqtool undo {wish.store} (kept in {applied.undo})\n")
@@ -203,7 +211,9 @@ def carry_out(wish: Wish, opened: OpenedStore, planner: Planner, messages: Messa
 
 def _repair_copy(wish: Wish, plan: Plan, made: Made, places: Places, opened: OpenedStore) -> None:
     assert wish.copy is not None
-    apply_to_copy(plan, places, wish.copy)
+    copied = apply_to_copy(plan, places, wish.copy)
+    if made.keep is not None:
+        made.keep(copied.own)
     if wish.output is OutputFormat.TABLE:
         sys.stdout.write(f"\nDone. The repaired copy is {wish.copy}; the store is as it was.\n")
     else:
@@ -238,45 +248,74 @@ def _staging(places: Places, *, in_store: bool) -> Iterator[Path]:
 
 
 def _plan(wish: Wish, opened: OpenedStore, made: Made, before: str, messages: Messages) -> Plan:
-    plan = Plan(wish.command, before, opened.rules.version, made.steps, made.loss, 0, made.notes, {}, made.abort_stays)
+    plan = Plan(wish.command, before, opened.rules.version, made.steps, made.loss, {}, made.notes, {}, made.abort_stays)
     plan.check(places_of(wish.store, opened.store).log_directories)
     if plan.is_empty and not made.damage:
         return plan
-    now = _forecast(opened, opened.store, opened.rules, messages)
+    now = _forecast(opened, opened.store, opened.rules, messages, begin=made.begin)
     settings = opened.store.settings
     after = survey(plan.view_over(opened.store.view), settings) if plan.steps else opened.store
     versions = dict.fromkeys((*EXAMINED, opened.rules.version))
     whole = sum(segment.entry.allocated_bytes for segment in after.commitlog) <= COUNTED_WHOLE_MAX
     found = {
-        version: _forecast(opened, after, rules_for(version), messages, whole=whole or version == opened.rules.version)
+        version: _forecast(
+            opened, after, rules_for(version), messages, whole=whole or version == opened.rules.version,
+            begin=made.begin,
+        )
         for version in versions
-    }
+    }  # fmt: skip
     said = {version: each for version, each in found.items() if each is not None}
     own = said.get(opened.rules.version)
-    kept = max(0, now.lost - own.lost - made.loss.messages) if now is not None and own is not None else 0
     lacking = [f"what a broker {version} would do afterwards" for version in versions if version not in said]
-    if not whole:
+    if not whole and made.begin is None:
         lacking.append("what other versions would lose of the files that their start does not read")
     return Plan(
-        wish.command, before, opened.rules.version, made.steps, made.loss, kept,
+        wish.command, before, opened.rules.version, made.steps, made.loss, _kept(now, own, made.loss),
         (*made.notes, *lacking), said, made.abort_stays,
     )  # fmt: skip
 
 
 def _forecast(
-    opened: OpenedStore, store: Store, rules: BrokerRules, messages: Messages, *, whole: bool = True
+    opened: OpenedStore,
+    store: Store,
+    rules: BrokerRules,
+    messages: Messages,
+    *,
+    whole: bool = True,
+    begin: int | None = None,
 ) -> ForecastAfter | None:
-    options = replace(forecast_options(opened.conf), count_whole_log=None if whole else False)
+    """The forecast of a version; None where it cannot be made, or would read much more than was looked at.
+
+    Args:
+        begin: physical offset from which on the store was looked at; losses are counted from there. None: all of it.
+    """
+    options = replace(forecast_options(opened.conf), count_whole_log=None if whole else False, count_from=begin)
     try:
+        if begin is not None and rules.version != opened.rules.version:
+            starts_at = scan_begin(store, rules, options)
+            read = (segment for segment in store.commitlog if starts_at is not None and starts_at <= segment.start)
+            if sum(segment.entry.allocated_bytes for segment in read) > COUNT_WHOLE_LOG_UP_TO:
+                messages.note(f"no forecast for {rules.version}: it would read the log from {starts_at} on")
+                return None
         found = forecast_store(store, rules, options)
     except RmqtoolError as error:
         messages.note(f"no forecast for {rules.version}: {error}")
         return None
-    return ForecastAfter(found.starts, found.lost.messages)
+    return ForecastAfter(found.starts, found.lost.messages, found.lost.by_topic)
+
+
+def _kept(now: ForecastAfter | None, after: ForecastAfter | None, loss: Loss) -> dict[str, int]:
+    """Messages by topic that a start now would lose, and that are served after the repair."""
+    if now is None or after is None:
+        return {}
+    kept = Counter(now.lost_by_topic)
+    kept.subtract(after.lost_by_topic)
+    kept.subtract(loss.by_topic)
+    return {topic: count for topic, count in sorted(kept.items()) if count > 0}
 
 
 def _said(plan: Plan, made: Made) -> dict[str, Any]:
-    return {**plan.to_json(), "damage": [found.as_json() for found in made.damage]}
+    return {**plan.to_json(), "damage": [found.as_json() for found in made.damage], **made.details}
 
 
 def _show_first(wish: Wish, said: dict[str, Any], opened: OpenedStore) -> None:

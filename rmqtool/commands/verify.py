@@ -23,9 +23,10 @@ from rmqtool.commands.options import (
     OutputFormat,
     StorePath,
     open_store,
+    refuse_inside_store,
 )
 from rmqtool.commands.screen import screen
-from rmqtool.errors import RefusedError, UsageError, WriteError
+from rmqtool.errors import UsageError, WriteError
 from rmqtool.report.findings_screen import findings_lines
 from rmqtool.report.junit import junit_text
 from rmqtool.report.progress import ByteProgress
@@ -98,10 +99,13 @@ def verify(
         broker_runs=lock_report(store, log_directories).is_in_use,
     )
     for report in (junit, sarif):
-        _refuse_inside(report, store, log_directories)
+        if report is not None:
+            refuse_inside_store(report, "a report", store, opened.store.settings.commitlog_directories)
     run = _Run(opened, store, output, messages, keeps_rows=junit is not None or sarif is not None)
     summary = run.verify(options)
     run.report(summary, junit, sarif)
+    if opened.store.index_files and not opened.store.index_slot_count and not summary.complete:
+        messages.warn("the index was not checked: nothing in it tells its slot count; say it with --index-slots")
     for problem in opened.store.problems:
         messages.error(problem)
     if opened.store.problems or any(summary.findings[kind] for kind in UNREADABLE):
@@ -210,15 +214,6 @@ def _place(row: dict[str, Any]) -> tuple[str, int]:
 def _carries_unicode() -> bool:
     """Whether standard output carries every character; else JSON has to escape what is not ASCII."""
     return (sys.stdout.encoding or "utf-8").lower().startswith("utf")
-
-
-def _refuse_inside(report: Path | None, store: Path, log_directories: list[Path]) -> None:
-    """A report in the store would be a file that stops a broker's start."""
-    if report is None:
-        return
-    place = Path(os.path.realpath(report))
-    if any(place.is_relative_to(os.path.realpath(root)) for root in (store, *log_directories)):
-        raise RefusedError(f"{report}: a report may not lie in the store, which is never written")
 
 
 def _write(path: Path, text: str) -> None:

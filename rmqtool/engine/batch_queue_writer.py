@@ -35,6 +35,8 @@ class BatchQueueWriter(UnitWriter):
             WriteError: the sink does not take it.
         """
         begins = entries.physical_offsets
+        if self.first_queue_offset is None and begins.size:
+            self.first_queue_offset = int(entries.queue_offsets[0])
         sound = (entries.queue_offsets >= 0) & (entries.batch_sizes >= 0)
         # Each that is entered raises the mark for those behind it; one below the mark changes nothing.
         marks = np.maximum.accumulate(np.concatenate([[self._physical_offset], np.where(sound, begins, -1)]))

@@ -65,6 +65,7 @@ class UnitWriter:
 
     Attributes:
         ignored: entries that were left out, as the broker does with what it takes for a repetition.
+        first_queue_offset: that of the first record that was put; None before it.
     """
 
     def __init__(self, sink: FileSink, directory: str, file_size: int, unit_size: int, end: QueueEnd | None) -> None:
@@ -84,6 +85,7 @@ class UnitWriter:
         self._end = end.end
         self._physical_offset = end.physical_offset
         self.ignored = 0
+        self.first_queue_offset: int | None = None
 
     @property
     def end(self) -> QueueEnd:
@@ -147,6 +149,8 @@ class QueueWriter(UnitWriter):
         if not self._ends_at_start:
             ends = ends + entries.record_sizes
         queue_offsets = entries.queue_offsets
+        if self.first_queue_offset is None and ends.size:
+            self.first_queue_offset = int(queue_offsets[0])
         if ends.size > 1 and not (ends[1:] > ends[:-1]).all():
             # Not the order of a log: what an entry raises may hide the next one, so they go one by one.
             for index in range(ends.size):

@@ -15,13 +15,14 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rmqtool.engine.dispatch import DispatchSettings, QueueEntries, batch_bytes, message_rows, queue_entries
+from rmqtool.engine.dispatch import DispatchSettings, QueueEntries, Rows, batch_bytes, message_rows, queue_entries
 from rmqtool.engine.open_files import OpenFiles
 from rmqtool.forecast.index_state import IndexState
 from rmqtool.forecast.queue_state import KnownFiles, QueueState
 from rmqtool.forecast.result import Damage, Lost
 from rmqtool.formats.consumequeue import BATCH_UNIT, UNIT
 from rmqtool.formats.java_text import decode_java_utf8
+from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.scan.log import LogFile, ScanOptions, plan_log, scan_log
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.store.directory import Segment
@@ -178,7 +179,7 @@ class LossCount:
                 segment = by_start[batch.piece.physical_offset]
                 for row in rows[rows["verdict"] != Verdict.GOOD]:
                     self._damage(segment.path, row)
-                good = message_rows(rows)
+                good = _sent(message_rows(rows))
                 if good.size:
                     for entries in queue_entries(good, batch.topics, batch_bytes(batch), self._settings):
                         self._entries(entries, segment)
@@ -238,6 +239,12 @@ class LossCount:
         self.toll.damage_count += 1
         if len(self.toll.damage) < self._damage_max:
             self.toll.damage.append(Damage(FINDING_IDS[Verdict(verdict)], path, physical_offset, length))
+
+
+def _sent(rows: Rows) -> Rows:
+    """The messages that somebody sent: what a repair put in the place of a lost one is not missed."""
+    tombstones = rows["prepared_transaction_offset"] == TOMBSTONE
+    return rows[~tombstones] if tombstones.any() else rows
 
 
 def _own_only(entries: QueueEntries) -> QueueEntries:

@@ -14,36 +14,33 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rmqtool.engine.derived_writer import (
     QUEUES,
     DerivedSizes,
     DerivedWriter,
-    QueueEnds,
 )
 from rmqtool.engine.dispatch import DispatchSettings, Rows, batch_bytes
 from rmqtool.engine.index_writer import IndexWriter
-from rmqtool.engine.queue_writer import QueueEnd
 from rmqtool.engine.versions import BrokerRules
-from rmqtool.formats.consumequeue import BATCH_UNIT, BATCH_UNIT_SIZE, FILLER_UNIT, UNIT, UNIT_SIZE
+from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, UNIT_SIZE
 from rmqtool.formats.index import DEFAULT_ENTRY_COUNT, DEFAULT_SLOT_COUNT
 from rmqtool.formats.tags import parse_delay_levels
-from rmqtool.repair.queue_building_writer import DEAD_BEFORE, DEAD_SIZE, LogPlaces, PlacedQueueWriter
+from rmqtool.formats.tombstone import TOMBSTONE
+from rmqtool.repair.index_head import IndexHead, copied_head
+from rmqtool.repair.queue_building_writer import LogPlaces, PlacedQueueWriter
+from rmqtool.repair.queue_heads import QueueHeads
 from rmqtool.scan.log import LogFile, LogPlan, ScanOptions, carries_record_crc, plan_log, scan_log
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.scan.walk import Batch
 from rmqtool.store.config_json import TOPICS, read_config, topics
-from rmqtool.store.directory import QueueFiles, Segment, Store
+from rmqtool.store.directory import Segment, Store
 from rmqtool.store.kinds import segment_name
 from rmqtool.store.sink import DirectorySink, FileSink, TrackingSink
-from rmqtool.store.source import read_range
 
-TOMBSTONE: Final = int.from_bytes(b"RMQTOMBS", "big")
-"""Stands as prepared transaction offset in a record that a repair put in the place of a lost one."""
 TAIL: Final = frozenset({Verdict.TORN_RECORD, Verdict.STALE})
 """What may lie behind the log's end without being damage inside it."""
 TAIL_FINDINGS: Final = frozenset(FINDING_IDS[verdict] for verdict in TAIL)
@@ -62,6 +59,7 @@ class BuildOptions:
         multi_dispatch, lmq: the broker's `enableMultiDispatch` and `enableLmq`.
         extension: whether queues have extensions; None looks at the store.
         compiled: which reader scans; None leaves it to the size of the log.
+        shows_tombstones: leave the units of tombstones as any others, for consumers to see that messages are lost.
     """
 
     delays_ms: tuple[int, ...] = field(default_factory=parse_delay_levels)
@@ -69,6 +67,7 @@ class BuildOptions:
     lmq: bool = True
     extension: bool | None = None
     compiled: bool | None = None
+    shows_tombstones: bool = False
 
 
 @dataclass(frozen=True)
@@ -78,11 +77,14 @@ class Wanted:
     Attributes:
         queue: tells by (topic, queue id) which queues; None builds no queue at all.
         log_end: records from here on do not count; None reads to the end of the log.
+        earlier: where files of the log begin that lie in front of the store's, if it is a window of a larger one: what
+            queues and index have there stays as it is, and must reach up to the first record here.
     """
 
     queue: Callable[[str, int], bool] | None
     index: bool
     log_end: int | None = None
+    earlier: tuple[int, ...] = ()
 
 
 @dataclass
@@ -98,6 +100,8 @@ class Built:
         gap_units: units in the place of messages that the log does not have.
         file_times_ms: store time of the last record in a queue file, by path.
         refused: why a queue is not written, as sentences.
+        needs: of a window, physical offset to which it would have to reach: what a queue or the index has below it
+            does not reach up to it. None where nothing is missing.
     """
 
     directory: Path
@@ -110,6 +114,7 @@ class Built:
     gap_units: int = 0
     file_times_ms: dict[str, int] = field(default_factory=dict)
     refused: tuple[str, ...] = ()
+    needs: int | None = None
 
 
 def build(
@@ -167,10 +172,11 @@ class _Build:
         self._on_progress = on_progress
         self._built = Built(directory, store.commitlog[0].start if store.commitlog else 0)
         self._sizes = sizes_of(store, options)
+        self._log = LogPlaces([*wanted.earlier, *(segment.start for segment in store.commitlog)])
         self._minimum = self._built.log_end
-        self._log = LogPlaces([segment.start for segment in store.commitlog])
+        self._heads = QueueHeads(store, self._sizes, self._minimum, is_window=bool(wanted.earlier))
+        self._index_head = IndexHead()
         self._now_ms = 0
-        self._opened: set[tuple[str, int, bool]] = set()
 
     def run(self) -> Built:
         if self._wanted.queue is None and not self._wanted.index:
@@ -183,7 +189,7 @@ class _Build:
                 self._sizes,
                 dispatch_settings(self._store, self._rules, self._options),
                 self._index(sink) if self._wanted.index else None,
-                partial(self._ends, sink),
+                partial(self._heads.ends, sink),
                 with_queues=self._wanted.queue is not None,
                 wants=self._wanted.queue,
                 make_queue=partial(PlacedQueueWriter, log=self._log),
@@ -193,7 +199,7 @@ class _Build:
                 writer.put(rows, batch.topics, batch_bytes(batch))
             writer.finish(clean=True)
             if self._wanted.queue is not None:
-                self._keep_other_heads(sink)
+                self._heads.keep_others(sink, self._wanted.queue)
         self._sum_up(writer)
         return self._built
 
@@ -246,79 +252,18 @@ class _Build:
         built.record_count += messages.size
         built.last_record = int(messages["physical_offset"][-1]), int(messages["store_timestamp_ms"][-1])
         built.newest_ms = max(built.newest_ms, int(messages["store_timestamp_ms"].max()))
-        marked = messages[messages["prepared_transaction_offset"] == TOMBSTONE]
-        self._log.tombstones.update(marked["physical_offset"].tolist())
+        if not self._options.shows_tombstones:
+            marked = messages[messages["prepared_transaction_offset"] == TOMBSTONE]
+            self._log.tombstones.update(marked["physical_offset"].tolist())
         self._now_ms = int(messages["store_timestamp_ms"][0])
 
     def _index(self, sink: FileSink) -> IndexWriter:
+        if self._wanted.earlier:
+            self._index_head = copied_head(sink, self._store, self._minimum, self._rules)
         slots = self._store.index_slot_count or DEFAULT_SLOT_COUNT
         entries = self._store.index_entry_count or DEFAULT_ENTRY_COUNT
         # Named by the log's time, not by the clock: the same log gives the same files.
-        return IndexWriter(sink, slots, entries, self._rules, lambda: self._now_ms)
-
-    # What lies in front of the log's first record
-
-    def _ends(self, sink: FileSink, topic: str, queue_id: int, is_batch: bool) -> QueueEnds:
-        self._opened.add((topic, queue_id, is_batch))
-        queues = self._store.batch_queues if is_batch else self._store.queues
-        found = queues.get((topic, queue_id))
-        if found is None or self._minimum == 0:
-            return QueueEnds(QueueEnd())
-        return QueueEnds(self._copied_head(sink, found, is_batch=is_batch))
-
-    def _copied_head(self, sink: FileSink, queue: QueueFiles, *, is_batch: bool) -> QueueEnd:
-        """Copy the units that point below the log; where they end. Filler alone tells nothing, and is left out."""
-        size = self._sizes.batch if is_batch else self._sizes.queue
-        unit_size = BATCH_UNIT_SIZE if is_batch else UNIT_SIZE
-        end, copied, is_known = QueueEnd(), list[str](), False
-        for segment in queue.segments:
-            if end.last_start is not None and segment.start != end.last_start + size:
-                break  # files are missing in between: what is in front of the gap is no use
-            head, has_messages = self._head_of(segment, size, unit_size)
-            if not head:
-                break
-            is_known |= has_messages
-            path = f"{queue.directory}/{segment_name(segment.start)}"
-            sink.create(path, size)
-            sink.write_at(path, 0, head)
-            copied.append(path)
-            end = QueueEnd(segment.start, segment.start + len(head))
-            if len(head) < size:
-                break
-        if is_known:
-            return end
-        for path in copied:
-            sink.remove(path)
-        return QueueEnd()
-
-    def _head_of(self, segment: Segment, size: int, unit_size: int) -> tuple[bytes, bool]:
-        """Units below the log that a file begins with, and whether any is a message's; filler becomes such a unit."""
-        source = self._store.view.open(segment.path)
-        try:
-            raw = read_range(source, 0, min(size, segment.size) // unit_size * unit_size)
-        finally:
-            source.close()
-        units: NDArray[Any] = np.frombuffer(raw, (BATCH_UNIT if unit_size == BATCH_UNIT_SIZE else UNIT).dtype).copy()
-        below = (
-            (units["physical_offset"] >= 0) & (units["physical_offset"] < self._minimum) & (units["record_size"] > 0)
-        )
-        rest = np.flatnonzero(~below)
-        units = units[: int(rest[0])] if rest.size else units
-        if unit_size != UNIT_SIZE:
-            return units.tobytes(), bool(units.size)
-        filler = units == np.array([FILLER_UNIT], UNIT.dtype)
-        units[filler] = (self._minimum - DEAD_BEFORE, DEAD_SIZE, 0)
-        return units.tobytes(), not filler.all()
-
-    def _keep_other_heads(self, sink: FileSink) -> None:
-        """Queues of which the log has no record any more keep their units, and with them their next queue offset."""
-        assert self._wanted.queue is not None
-        if self._minimum == 0:
-            return
-        for is_batch, queues in ((False, self._store.queues), (True, self._store.batch_queues)):
-            for (topic, queue_id), found in queues.items():
-                if (topic, queue_id, is_batch) not in self._opened and self._wanted.queue(topic, queue_id):
-                    self._copied_head(sink, found, is_batch=is_batch)
+        return IndexWriter(sink, slots, entries, self._rules, lambda: self._now_ms, self._index_head.file)
 
     def _sum_up(self, writer: DerivedWriter) -> None:
         built = self._built
@@ -329,3 +274,7 @@ class _Build:
                 for start, time_ms in queue.file_times_ms.items():
                     built.file_times_ms[f"{QUEUES}/{topic}/{queue_id}/{segment_name(start)}"] = time_ms
         built.refused = tuple(sorted(writer.refused.values()))
+        needs = [self._heads.needs(writer)] if self._wanted.earlier else []
+        if writer.index is not None:
+            needs.append(self._index_head.needs(writer.index))
+        built.needs = min((found for found in needs if found is not None), default=None)

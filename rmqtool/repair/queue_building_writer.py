@@ -19,11 +19,9 @@ from rmqtool.engine.dispatch import Int64s, QueueEntries
 from rmqtool.engine.queue_writer import QueueEnd, QueueWriter
 from rmqtool.engine.versions import BrokerRules
 from rmqtool.formats.consumequeue import UNIT, UNIT_SIZE
+from rmqtool.formats.tombstone import DEAD_BEFORE, DEAD_SIZE
 from rmqtool.store.sink import FileSink
 
-DEAD_SIZE: Final = 16
-DEAD_BEFORE: Final = 8
-"""A dead unit begins so many bytes in front of a log file and reaches into it: no broker reads across files."""
 GAP_UNITS_MAX: Final = 1 << 24
 """Units that are put into one gap; a record further ahead has a queue offset that nobody should believe."""
 

@@ -47,8 +47,11 @@ def tail_begin(findings: Iterable[Finding]) -> int | None:
     return min(places, default=None)
 
 
-def shape_steps(store: Store, staging: Path) -> Iterator[Step]:
+def shape_steps(store: Store, staging: Path, *, keep_empty: bool = False) -> Iterator[Step]:
     """Steps for files of the wrong size, and for files that are none of the log: both keep a broker from starting.
+
+    Args:
+        keep_empty: make a file of length 0 between others a full one, instead of removing it.
 
     Raises:
         UnreadableError, WriteError: a file cannot be read, or copied to the staging directory.
@@ -57,7 +60,8 @@ def shape_steps(store: Store, staging: Path) -> Iterator[Step]:
     for segment in store.commitlog:
         if segment.size == size or not size:
             continue
-        if segment.size == 0 and len(store.commitlog) > 1:
+        is_inside = keep_empty and segment is not store.commitlog[-1]
+        if segment.size == 0 and len(store.commitlog) > 1 and not is_inside:
             yield remove_file(store.view, segment.path, "a file of length 0 stops brokers before 5.1.3")
         elif segment.size < size:
             why = f"every file of the log has {size} bytes; the rest of this one is untouched space"

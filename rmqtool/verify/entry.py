@@ -11,8 +11,7 @@ RECOVER: Final = "recover"
 REBUILD_QUEUES: Final = "rebuild --queues"
 REBUILD_INDEX: Final = "rebuild --index"
 REBUILD_CHECKPOINT: Final = "rebuild --checkpoint"
-SALVAGE: Final = None
-"""Damage inside the log: the catalogue knows what would mend it, but no command does so yet."""
+SALVAGE: Final = "salvage"
 UNDO: Final = "undo"
 
 ALL: Final = "all versions"

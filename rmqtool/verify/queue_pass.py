@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.consumequeue import FILLER_UNIT
+from rmqtool.formats.tombstone import DEAD_BEFORE, DEAD_SIZE
 from rmqtool.scan.blocks import last_data_end
 from rmqtool.store.directory import QueueFiles, Segment
 from rmqtool.store.source import read_salvaging
@@ -24,8 +25,6 @@ from rmqtool.verify.queue_map import Open, QueueMap, UnitFile, unit_dtype
 
 ORDER_MAX: Final = 100
 """Findings about the order of one queue."""
-DEAD_SIZE: Final = 16
-DEAD_BEFORE_FILE: Final = 8
 READ_BYTES: Final = 1 << 23
 
 _ZERO, _INVALID, _FILLER, _DEAD, _COUNTS, _UNREADABLE = range(6)
@@ -187,7 +186,7 @@ class QueuePass:
         kinds[(offsets == 0) & (sizes == 0) & (tags == 0)] = _ZERO
         kinds[(offsets == FILLER_UNIT[0]) & (sizes == FILLER_UNIT[1]) & (tags == FILLER_UNIT[2])] = _FILLER
         if self.log_file_size:
-            before_file = (offsets + DEAD_BEFORE_FILE) % self.log_file_size == 0
+            before_file = (offsets + DEAD_BEFORE) % self.log_file_size == 0
             kinds[(sizes == DEAD_SIZE) & (tags == 0) & (offsets > 0) & before_file] = _DEAD
         return kinds
 

@@ -11,6 +11,7 @@ import numpy as np
 from rmqtool.engine.dispatch import QueueEntries
 from rmqtool.formats import commitlog
 from rmqtool.formats.properties import INNER_BASE
+from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.scan.columns import Row
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.scan.walk import Walk
@@ -21,8 +22,6 @@ from rmqtool.verify.offset_runs import Array
 from rmqtool.verify.rows_lookup import RowsLookup
 from rmqtool.verify.scope import REGRESS_MARGIN_MS, Context
 
-TOMBSTONE: Final = int.from_bytes(b"RMQTOMBS", "big")
-"""Stands as prepared transaction offset in a record that a repair put in the place of a lost one."""
 IMPLAUSIBLE_MAX: Final = 100
 LOST_NAMED: Final = 5
 """Lost messages that a finding names."""

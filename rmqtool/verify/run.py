@@ -9,19 +9,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from functools import partial
+from typing import Final
 
 from rmqtool.engine.dispatch import DispatchSettings
 from rmqtool.engine.versions import BrokerRules
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.checkpoint import FIELDS_SIZE, Checkpoint, parse_checkpoint
-from rmqtool.scan.log import LogFile, LogPlan, ScanOptions, carries_record_crc, plan_log, reader_for, walk_piece
+from rmqtool.scan.blocks import last_data_end
+from rmqtool.scan.log import LogFile, LogPlan, ScanOptions, carries_record_crc, plan_log
+from rmqtool.scan.runner import Runner, ThreadRunner
 from rmqtool.store.config_json import TOPICS, ConfigFile, topics
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.kinds import FileKind
-from rmqtool.store.source import ByteSource, read_range
+from rmqtool.store.source import read_range
+from rmqtool.store.view import Entry
 from rmqtool.verify.account import Account
 from rmqtool.verify.catalog import finding
 from rmqtool.verify.config_files import config_findings, read_configs
@@ -30,7 +33,7 @@ from rmqtool.verify.finding import Finding
 from rmqtool.verify.index_map import IndexMap, IndexPass
 from rmqtool.verify.log_files import log_file_findings, missing_end
 from rmqtool.verify.missing import missing_findings
-from rmqtool.verify.piece import check_piece
+from rmqtool.verify.piece_check import PieceAt, PieceCheck, checked_in_parts
 from rmqtool.verify.queue_map import QueueMap
 from rmqtool.verify.queue_pass import QueuePass
 from rmqtool.verify.result import PieceResult, merge
@@ -43,11 +46,6 @@ OnFinding = Callable[[Finding], None]
 OnProgress = Callable[[int, int], None]
 """Called with bytes of the log done and in all."""
 
-Item = TypeVar("Item")
-Result = TypeVar("Result")
-
-BLOCK_SIZE: Final = 4 << 20
-"""Bytes of a window: dispatch costs less for many rows at once."""
 _BATCH: Final = "BatchCQ"
 _COMPACTION: Final = "COMPACTION"
 
@@ -58,17 +56,21 @@ def verify_store(
     options: Options | None = None,
     on_finding: OnFinding | None = None,
     on_progress: OnProgress | None = None,
+    runner: Runner | None = None,
 ) -> Summary:
     """Check a store; nothing in it is changed.
 
     Args:
         on_finding: called with each finding, file by file within each step.
+        runner: what checks the pieces of the log; None: as many threads as the options say.
 
     Raises:
         UsageError, RefusedError, UnreadableError: the state file is none, lies in the store, or cannot be used.
         AssertionError: the program lost count of a file's bytes.
     """
-    return _Run(store, rules, options or Options(), on_finding, on_progress).run()
+    options = options or Options()
+    threads = ThreadRunner(options.threads)
+    return _Run(store, rules, options, on_finding, on_progress, threads, runner or threads).run()
 
 
 @dataclass
@@ -90,11 +92,15 @@ class _Run:
         options: Options,
         on_finding: OnFinding | None,
         on_progress: OnProgress | None,
+        threads: ThreadRunner,
+        runner: Runner,
     ) -> None:
         self.store, self.rules, self.options = store, rules, options
+        self._threads, self._runner = threads, runner
         self._on_finding, self._on_progress = on_finding, on_progress
         self._account = Account()
         self._summary = Summary()
+        self._is_index_known = True
         self._begun = time.monotonic()
 
     def run(self) -> Summary:
@@ -151,6 +157,7 @@ class _Run:
             self._index_maps(),
             unchecked_topics=frozenset(unchecked),
         )
+        context = replace(context, is_index_known=self._is_index_known)
         place, newest, owner = _newest_unit(context)
         context = replace(context, newest_unit=newest, dispatched_end=self._dispatched_end(context, newest))
         if self.options.broker_runs:
@@ -178,27 +185,19 @@ class _Run:
             for found in files.values()
         ]
         maps = {}
-        results = self._mapped(lambda one: one.run(store.view.open), passes)
+        results = self._threads.map(lambda one: one.run(store.view.open), passes)
         for each, found in zip(passes, results, strict=True):
             self._say(each.findings)
             self._summary.unit_count += each.unit_count
             maps[bytes_of(found.topic), found.queue_id] = found
         return maps
 
-    def _mapped(self, work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
-        """Results in order, computed by several threads where that can help."""
-        if self.options.threads == 1 or len(items) < 2:
-            yield from map(work, items)
-            return
-        with ThreadPoolExecutor(self.options.threads) as pool:
-            yield from pool.map(work, items)
-
     def _index_maps(self) -> tuple[IndexMap, ...]:
         slots, room = self.store.index_slot_count, self.store.index_entry_count
         maps = []
         for entry in self.store.index_files:
             if not slots or not room:
-                self._account.file(entry.path, entry.size).zero_tail = entry.size
+                self._leave_out_index(entry)
                 continue
             each = IndexPass(entry, slots, room, self._account)
             found = each.run(self.store.view.open)
@@ -208,12 +207,29 @@ class _Run:
                 maps.append(found)
         return tuple(maps)
 
+    def _leave_out_index(self, entry: Entry) -> None:
+        """An index file whose slot count nobody knows: one that is empty needs none, any other is not checked."""
+        account = self._account.file(entry.path, entry.size)
+        try:
+            source = self.store.view.open(entry.path)
+            try:
+                is_empty = last_data_end(source, 0, entry.size) == 0
+            finally:
+                source.close()
+        except UnreadableError:
+            is_empty = False
+        if is_empty:
+            account.zero_tail = entry.size
+        else:
+            account.left_out = entry.size
+            self._summary.complete = self._is_index_known = False
+
     # The log
 
     def _check_log(self, context: Context, state: State) -> _Log:
         segments, findings = self._openable()
         self._say(findings)
-        plan = plan_log([LogFile(_opener(self.store, found), found.start) for found in segments])
+        plan = plan_log([LogFile(partial(self.store.view.open, found.path), found.start) for found in segments])
         try:
             results = list(self._pieces(context, state, plan, segments))
         finally:
@@ -266,23 +282,16 @@ class _Run:
 
     def _pieces(self, context: Context, state: State, plan: LogPlan, segments: list[Segment]) -> Iterator[PieceResult]:
         """Results of the chosen pieces in the order of the log; findings are said as they come."""
-        make_reader = reader_for(plan.data_bytes, self.options.compiled)
-        scan = ScanOptions(record_crc=carries_record_crc(plan.pieces))
-        chosen = set(self._chosen(len(plan.pieces)))
-        done_bytes, total = 0, sum(plan.pieces[number].source.size for number in chosen)
-
-        def check(number: int) -> PieceResult | None:
-            known = state.result(segments[number])
-            if known is not None:
-                return known
-            limit = self.options.duration_max_s
-            if limit is not None and time.monotonic() - self._begun >= limit:
-                return None
-            walk = replace(walk_piece(plan.pieces[number], make_reader(), scan), block_size=BLOCK_SIZE)
-            return check_piece(walk, context, segments[number].path)
-
-        numbers = sorted(chosen)
-        for number, result in zip(numbers, self._mapped(check, numbers), strict=True):
+        scan = ScanOptions(record_crc=carries_record_crc(plan.pieces), compiled=self.options.compiled)
+        numbers = self._chosen(len(plan.pieces))
+        done_bytes, total = 0, sum(plan.pieces[number].source.size for number in numbers)
+        limit = self.options.duration_max_s
+        until = None if limit is None else time.time() + limit - (time.monotonic() - self._begun)
+        known = {number: state.result(segments[number]) for number in numbers}
+        fresh = [(plan.pieces[number], segments[number].path) for number in numbers if known[number] is None]
+        results = self._checked(PieceCheck(context, plan.data_bytes, scan, until), fresh)
+        for number in numbers:
+            result = known.pop(number) or next(results)
             if result is None:
                 continue
             state.add(segments[number], result)
@@ -292,6 +301,12 @@ class _Run:
             if self._on_progress is not None:
                 self._on_progress(done_bytes, total)
             yield result
+
+    def _checked(self, check: PieceCheck, pieces: Sequence[PieceAt]) -> Iterator[PieceResult | None]:
+        """Results of pieces, in order; threads of this process share a large one, other runners get it whole."""
+        if self._runner is not self._threads:
+            return self._runner.map(check, pieces)
+        return checked_in_parts(check, pieces, self._threads, self.options.parts)
 
     def _chosen(self, count: int) -> list[int]:
         """Numbers of the pieces that slice and sample leave."""
@@ -338,10 +353,6 @@ class _Run:
                 source.close()
         except UnreadableError:
             return None
-
-
-def _opener(store: Store, segment: Segment) -> Callable[[], ByteSource]:
-    return lambda: store.view.open(segment.path)
 
 
 def _units_into(context: Context, begin: int, end: int) -> int:

@@ -12,7 +12,7 @@ from rmqtool.errors import UnsupportedError
 from rmqtool.formats.checkpoint import parse_checkpoint
 from rmqtool.formats.commitlog import MESSAGE_V1
 from rmqtool.formats.consumequeue import FILLER_UNIT
-from rmqtool.repair.queue_building import TOMBSTONE
+from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.repair.rebuild import Rebuild, RebuildChoice, plan_rebuild
 from rmqtool.store.directory import Store
 from rmqtool.store.source import read_range

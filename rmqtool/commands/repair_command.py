@@ -1,0 +1,88 @@
+"""The frame of every command that repairs: the options they share, and the store opened as they say.
+
+A command adds options of its own and returns its planner; what becomes of the plan is decided in `repair_plan`.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from rmqtool.commands.messages import messages_of
+from rmqtool.commands.options import (
+    BrokerConfOption,
+    BrokerVersionOption,
+    CommitlogOption,
+    FormatOption,
+    IndexSlotsOption,
+    OutputFormat,
+    StorePath,
+)
+from rmqtool.commands.repair_plan import Planner, Repair, Wish, carry_out, opened_for_repair
+
+_IN_FRONT: Final = ("context", "store")
+"""Parameters that stand before a command's own ones; the rest of the shared ones stand behind."""
+
+
+def repair_command(function: Callable[..., Planner]) -> Callable[..., None]:
+    """Make a command, named like the function, of what is special about it.
+
+    Args:
+        function: takes the `Repair` and the command's own options, returns its planner. Its docstring is the help.
+    """
+    shared = inspect.signature(_opened, eval_str=True).parameters
+    own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+
+    @functools.wraps(function)
+    def command(**options: Any) -> None:
+        said = {name: options.pop(name) for name in shared if name != "command"}
+        repair = _opened(function.__name__, **said)
+        carry_out(repair, function(repair, **options))
+
+    front = [shared[name] for name in _IN_FRONT]
+    behind = [shared[name] for name in shared if name not in ("command", *_IN_FRONT)]
+    command.__signature__ = inspect.Signature([*front, *own, *behind])  # type: ignore[attr-defined]
+    return command
+
+
+def _opened(
+    command: str,
+    context: typer.Context,
+    store: StorePath,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and change nothing.")] = False,
+    save: Annotated[
+        Path | None, typer.Option("--plan", metavar="FILE", help="Save the plan and change nothing.")
+    ] = None,
+    apply: Annotated[
+        Path | None,
+        typer.Option("--apply", metavar="FILE", help="Carry out a saved plan, if it still fits the store."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Carry the plan out without asking.")] = False,
+    accept_loss: Annotated[
+        bool, typer.Option("--accept-loss", help="Agree to a plan that gives up messages which can be read now.")
+    ] = False,
+    copy: Annotated[
+        Path | None,
+        typer.Option("--output", metavar="DIR", help="Repair a copy in this directory, and leave the store alone."),
+    ] = None,
+    undo_dir: Annotated[
+        Path | None,
+        typer.Option("--undo-dir", metavar="DIR", help="Where replaced files are kept, if not in the store."),
+    ] = None,
+    commitlog: CommitlogOption = None,
+    index_slots: IndexSlotsOption = None,
+    broker_conf: BrokerConfOption = None,
+    broker_version: BrokerVersionOption = None,
+    output: FormatOption = OutputFormat.TABLE,
+) -> Repair:
+    """What a person said with the shared options; their parameters are those of every repair command."""
+    messages = messages_of(context)
+    wish = Wish(command, store, dry_run, save, apply, yes, accept_loss, undo_dir, output, copy)
+    return Repair(
+        wish, opened_for_repair(wish, commitlog, index_slots, broker_conf, broker_version, messages), messages
+    )

@@ -1,0 +1,82 @@
+"""`rmqtool salvage`: keeps what lies behind damage. What is kept, and how, is decided in `repair`."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rmqtool.commands.repair_command import repair_command
+from rmqtool.commands.repair_plan import Made, Planner, Repair
+from rmqtool.commands.salvage_export import export_messages
+from rmqtool.errors import UsageError
+from rmqtool.repair.queue_building import OnProgress
+from rmqtool.repair.salvage.donor import Donor
+from rmqtool.repair.salvage.mending import Mended
+from rmqtool.repair.salvage.plan import SalvageOptions, plan_salvage
+from rmqtool.repair.salvage.report import outcome_json, write_lost_found
+from rmqtool.store.directory import Store
+
+
+@repair_command
+def salvage(
+    repair: Repair,
+    donor: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--from", metavar="PATH", help="Another copy of the log: a store, or one of its files; repeatable."
+        ),
+    ] = None,
+    show_lost: Annotated[
+        bool, typer.Option("--show-lost", help="Let consumers see a record in the place of each lost message.")
+    ] = False,
+    fix_bits: Annotated[
+        bool, typer.Option("--fix-bits", help="Mend bodies in which one flipped bit explains the wrong CRC.")
+    ] = False,
+    as_is: Annotated[
+        bool, typer.Option("--as-is", help="Keep damaged bodies under an intact head, with a new CRC.")
+    ] = False,
+    lost_found: Annotated[
+        bool, typer.Option("--lost-found", help="Save the damaged bytes in .rmqtool/lost+found/ too.")
+    ] = False,
+    export: Annotated[
+        Path | None,
+        typer.Option("--export", metavar="DIR", help="Write every message that can be read, as append takes it."),
+    ] = None,
+) -> Planner:
+    """Keep what lies behind damage inside the log, which a broker would throw away.
+
+    What is lost is replaced by records that consumers do not see; every other message stays at its queue offset. Then
+    the store is mended as recover does it. The exit code of --dry-run is 3 where there is something to do.
+
+    Example: rmqtool salvage /home/rocketmq/store --from /backup/store --dry-run
+    """
+    if export is not None and (repair.wish.save or repair.wish.apply or repair.wish.copy or lost_found):
+        raise UsageError("--export changes nothing; it does not go with --plan, --apply, --output or --lost-found")
+    options = SalvageOptions(
+        repair.build_options,
+        tuple(map(Donor.open, donor or ())),
+        frozenset(how for how, is_agreed in ((Mended.FLIPPED_BIT, fix_bits), (Mended.AS_IS, as_is)) if is_agreed),
+        show_lost=show_lost,
+        threads=os.cpu_count() or 1,
+    )
+    if export is not None:
+        export_messages(repair, options, export)
+
+    def plan(found: Store, staging: Path, on_progress: OnProgress) -> Made:
+        made = plan_salvage(found, repair.opened.rules, staging, options, on_progress)
+        recovery = made.recovery
+        return Made(
+            made.steps,
+            recovery.loss,
+            (*made.notes, *recovery.notes),
+            recovery.damage,
+            recovery.abort_stays,
+            details=outcome_json(made.outcome),
+            keep=partial(write_lost_found, made.drafted_from, made.outcome) if lost_found else None,
+        )
+
+    return plan

@@ -1,0 +1,78 @@
+"""`rmqtool salvage --export`: every message that can be read, as `append` takes it; nothing is changed."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+import typer
+
+from rmqtool.commands.dump_rows import LogRows, Request, fields_of_kind
+from rmqtool.commands.dump_target import DumpKind, Target
+from rmqtool.commands.options import OutputFormat
+from rmqtool.commands.repair_plan import EXIT_TO_DO, Repair
+from rmqtool.errors import RefusedError, UnsupportedError, WriteError
+from rmqtool.formats.tombstone import TOMBSTONE
+from rmqtool.repair.salvage.plan import SalvageOptions, plan_salvage
+from rmqtool.repair.salvage.report import outcome_json
+from rmqtool.report.bodies import BodyChoice, BodyForm
+from rmqtool.report.progress import ByteProgress
+from rmqtool.report.writers import JsonLinesWriter, json_text
+from rmqtool.store.directory import Store
+from rmqtool.store.kinds import FileKind
+from rmqtool.store.source import reason
+
+NAME: Final = "messages.jsonl"
+_BODY: Final = BodyChoice(BodyForm.BASE64, (1 << 31) - 1, raw=True)
+
+
+def export_messages(repair: Repair, options: SalvageOptions, directory: Path) -> NoReturn:
+    """Write the messages of the store as it would be after the salvage, and end the command.
+
+    Raises:
+        typer.Exit: with 3 where messages are lost for good, else with 0.
+        RefusedError: there is a file of that name already.
+        WriteError: the directory does not take it.
+        UnsupportedError: damage is left that nothing bridges.
+    """
+    with tempfile.TemporaryDirectory(prefix="rmqtool-") as staging:
+        with ByteProgress("salvage", quiet=repair.messages.quiet) as progress:
+            made = plan_salvage(repair.opened.store, repair.opened.rules, Path(staging), options, progress.show)
+        if made.recovery.damage:
+            raise UnsupportedError(f"{made.recovery.damage[0].message}: cannot be passed over; see --dry-run")
+        place = directory / NAME
+        count = _write(made.drafted, repair.opened.rules.version, place)
+    said = {"exported": str(place), "messages": count, **outcome_json(made.outcome)}
+    if repair.wish.output is OutputFormat.TABLE:
+        lost = made.outcome.lost_messages
+        sys.stdout.write(f"{count} messages written to {place}; {lost} are lost for good\n")
+    else:
+        sys.stdout.write(json_text(said, indent=2 if repair.wish.output is OutputFormat.JSON else None) + "\n")
+    raise typer.Exit(EXIT_TO_DO if made.outcome.lost_messages or made.outcome.unknown_bytes else 0)
+
+
+def _write(store: Store, version: str, place: Path) -> int:
+    entries = store.files.get(FileKind.COMMITLOG, ())
+    target = Target(DumpKind.COMMITLOG, store.view, entries, store.commitlog_file_size)
+    source = LogRows(Request(body=_BODY, broker_version=version), target)
+    fields = fields_of_kind(DumpKind.COMMITLOG, _BODY)
+    count = 0
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with place.open("x", encoding="utf-8") as file:
+            writer = JsonLinesWriter(file)
+            for row in source.rows():
+                if row is not None and _is_message(row):
+                    writer.write({name: row[name] for name in fields if name in row})
+                    count += 1
+    except FileExistsError:
+        raise RefusedError(f"{place}: is there already; nothing was written") from None
+    except OSError as error:
+        raise WriteError(f"{place}: {reason(error)}") from error
+    return count
+
+
+def _is_message(row: dict[str, Any]) -> bool:
+    return bool(row["type"] == "message" and row["prepared_transaction_offset"] != TOMBSTONE)

@@ -1,0 +1,104 @@
+"""The damaged ranges of a log, as `verify` found them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from rmqtool.repair.recover_log import TAIL, tail_begin
+from rmqtool.scan.blocks import last_data_end
+from rmqtool.scan.rules import FINDING_IDS
+from rmqtool.store.directory import Store
+from rmqtool.store.kinds import segment_name
+from rmqtool.verify.finding import Finding
+
+RANGES: Final = frozenset(FINDING_IDS.values()) - TAIL
+"""Findings about bytes in which no record can be read as it stands."""
+MISSING_FILE: Final = "commitlog.missing-file"
+
+
+@dataclass(frozen=True)
+class DamagedRange:
+    """Physical offsets [start, end) in one file, between good records or the file's bounds.
+
+    Attributes:
+        file_start: physical offset of the file's first byte.
+        starts: where a damaged record begins, as far as the scan could tell.
+        is_last: nothing good lies behind it, so the log may as well end in it.
+        is_missing: the file is not there.
+    """
+
+    path: str
+    file_start: int
+    file_size: int
+    start: int
+    end: int
+    starts: tuple[int, ...]
+    is_last: bool = False
+    is_missing: bool = False
+
+    @property
+    def length(self) -> int:
+        return self.end - self.start
+
+    @property
+    def reaches_file_end(self) -> bool:
+        """Whether a blank has to lead from it to the next file."""
+        return self.end == self.file_start + self.file_size and not self.is_last
+
+
+def damaged_ranges(store: Store, findings: Iterable[Finding]) -> tuple[DamagedRange, ...]:
+    """The ranges in log order; those that touch each other in one file are one.
+
+    Raises:
+        UnreadableError: a file cannot be opened.
+    """
+    findings = tuple(findings)
+    found = sorted((*_in_files(store, findings), *_missing_files(store, findings)), key=lambda each: each.start)
+    joined: list[DamagedRange] = []
+    for each in found:
+        last = joined[-1] if joined else None
+        if last is not None and last.path == each.path and each.start <= last.end:
+            joined[-1] = replace(last, end=max(last.end, each.end), starts=(*last.starts, *each.starts))
+        else:
+            joined.append(each)
+    if joined and joined[-1].end >= _good_end(store, findings):
+        joined[-1] = replace(joined[-1], is_last=True)
+    return tuple(joined)
+
+
+def _in_files(store: Store, findings: Iterable[Finding]) -> Iterator[DamagedRange]:
+    by_path = {segment.path: segment for segment in store.commitlog}
+    for found in findings:
+        segment = by_path.get(found.file)
+        if found.id in RANGES and segment is not None and found.physical_offset is not None and found.length:
+            start = found.physical_offset
+            yield DamagedRange(found.file, segment.start, segment.size, start, start + found.length, (start,))
+
+
+def _missing_files(store: Store, findings: Iterable[Finding]) -> Iterator[DamagedRange]:
+    size = store.commitlog_file_size
+    for found in findings:
+        if found.id != MISSING_FILE or not found.length or found.physical_offset is None or not size:
+            continue
+        directory = found.file.rpartition("/")[0]
+        for start in range(found.physical_offset, found.physical_offset + found.length, size):
+            path = f"{directory}/{segment_name(start)}"
+            yield DamagedRange(path, start, size, start, start + size, (start,), is_missing=True)
+
+
+def _good_end(store: Store, findings: Iterable[Finding]) -> int:
+    """Where the log's data ends, or where a tail begins that is to be cut anyway."""
+    tail = tail_begin(findings)
+    if tail is not None:
+        return tail
+    for segment in reversed(store.commitlog):
+        source = store.view.open(segment.path)
+        try:
+            end = last_data_end(source, 0, segment.size)
+        finally:
+            source.close()
+        if end:
+            return segment.start + end
+    return 0

@@ -1,0 +1,274 @@
+"""Which messages a damaged range held: told by heads that are still whole, by queue units, by gaps in the queues."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from rmqtool.engine.further_queues import LMQ_PREFIX
+from rmqtool.engine.log import Log
+from rmqtool.engine.record import Record, decode_record
+from rmqtool.errors import UnreadableError
+from rmqtool.formats import system_flag
+from rmqtool.formats.commitlog import RECORD_SIZE_MIN
+from rmqtool.formats.properties import INNER_BASE, INNER_COUNT, MULTI_DISPATCH, MULTI_QUEUE_OFFSET
+from rmqtool.repair.salvage.damage import DamagedRange
+from rmqtool.repair.salvage.frames import restored
+from rmqtool.repair.salvage.surroundings import MissingRun
+from rmqtool.store.directory import QueueFiles, Store
+from rmqtool.verify.account import Account
+from rmqtool.verify.queue_map import QueueMap
+from rmqtool.verify.queue_pass import QueuePass
+
+_LMQ: Final = LMQ_PREFIX.encode()
+
+
+@dataclass(frozen=True)
+class LostRecord:
+    """A record of a damaged range, as far as it is known.
+
+    Attributes:
+        topic: raw bytes.
+        further: (topic, queue offset) of the other queues that it stands in (multi-dispatch).
+        batch_size: messages in it, where it belongs into a batch queue.
+        physical_offset, size: where it lies; None where only its queue tells of it.
+        head: what can be read of it, if all its lengths agree.
+        restored: its bytes, where only size and magic were wrong.
+    """
+
+    topic: bytes
+    queue_id: int
+    queue_offset: int
+    further: tuple[tuple[bytes, int], ...] = ()
+    batch_size: int | None = None
+    physical_offset: int | None = None
+    size: int | None = None
+    head: Record | None = None
+    restored: bytes | None = None
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Physical offsets [start, end) of a record whose place is known."""
+        assert self.physical_offset is not None
+        assert self.size is not None
+        return self.physical_offset, self.physical_offset + self.size
+
+    @property
+    def topic_name(self) -> str:
+        """The topic as its directory is named."""
+        return self.topic.decode("utf-8", "surrogateescape")
+
+    @property
+    def messages(self) -> int:
+        """Messages that are lost with it."""
+        return self.batch_size or 1
+
+    @property
+    def queues(self) -> Iterator[tuple[str, int]]:
+        """Topic, as its directory is named, and queue id of each queue that it stands in."""
+        yield self.topic_name, self.queue_id
+        for topic, _ in self.further:
+            yield topic.decode("utf-8", "surrogateescape"), 0 if topic.startswith(_LMQ) else self.queue_id
+
+
+@dataclass
+class Casualties:
+    """The records of one range, in log order.
+
+    Attributes:
+        placed: their places are known, and do not overlap.
+        unplaced: known to their queues only.
+    """
+
+    placed: list[LostRecord] = field(default_factory=list)
+    unplaced: list[LostRecord] = field(default_factory=list)
+
+
+class LostRecords:
+    """Finds the records of damaged ranges in one store."""
+
+    def __init__(self, store: Store, log: Log, *, record_crc: bool) -> None:
+        """Reads all queues.
+
+        Args:
+            record_crc: whether the store writes whole-record CRCs.
+
+        Raises:
+            UnreadableError: a file of a queue may not be opened.
+        """
+        self._store, self._log, self._record_crc = store, log, record_crc
+        minimum = store.commitlog[0].start if store.commitlog else 0
+        self._queues = [
+            *self._mapped(store.queues.values(), store.consumequeue_file_size, minimum, is_batch=False),
+            *self._mapped(store.batch_queues.values(), store.batch_file_size, minimum, is_batch=True),
+        ]
+
+    def of(self, ranges: Sequence[DamagedRange], missing: Iterable[MissingRun]) -> list[Casualties]:
+        """The records of each range, in order."""
+        found = [Casualties(list(self._placed(each))) for each in ranges]
+        known = {
+            (record.topic, record.queue_id, record.queue_offset + number)
+            for each in found
+            for record in each.placed
+            for number in range(record.messages)
+        }
+        self._place_missing(ranges, found, missing, known)
+        return found
+
+    def _mapped(self, queues: Iterable[QueueFiles], size: int, minimum: int, *, is_batch: bool) -> Iterator[QueueMap]:
+        for files in queues:
+            one = QueuePass(files, is_batch, size, self._store.commitlog_file_size, minimum, Account())
+            yield one.run(self._store.view.open)
+
+    # What heads and units say
+
+    def _placed(self, each: DamagedRange) -> Iterator[LostRecord]:
+        by_unit = self._by_units(each)
+        end = each.start
+        for start in sorted({*by_unit, *each.starts}):
+            if start < end:
+                continue
+            following: int | None = start
+            while following is not None and following not in by_unit.keys() - {start}:
+                record = self._at(each, following, by_unit.get(following))
+                if record is None:
+                    break
+                yield record
+                end = record.place[1]
+                following = end if end < each.end else None
+
+    def _at(self, each: DamagedRange, start: int, unit: LostRecord | None) -> LostRecord | None:
+        """The record at a place, by its head if that is whole, else by its unit."""
+        head, raw = self._head(each, start)
+        if head is None:
+            return unit
+        known = _of_head(head, raw)
+        if known is None:  # it stands in no queue
+            return None
+        if unit is None:
+            # Nothing but the head speaks for it, so it has to be right about its place, or to fill the damage exactly.
+            return known if start in (head.physical_offset, each.end - head.size) else None
+        if (known.topic, known.queue_id, known.queue_offset) != (unit.topic, unit.queue_id, unit.queue_offset):
+            return unit
+        return replace(known, further=known.further or unit.further, batch_size=known.batch_size or unit.batch_size)
+
+    def _head(self, each: DamagedRange, start: int) -> tuple[Record | None, bytes | None]:
+        """The head of a record all of whose lengths agree, and that ends inside the range; its bytes if restored."""
+        place = None if each.is_missing else self._log.place(start)
+        if place is None:
+            return None, None
+        try:
+            record = decode_record(self._log, place)
+        except UnreadableError:
+            return None, None
+        if record is not None and start + record.size <= each.end:
+            return record, None
+        return restored(self._log, place, each.end - start, record_crc=self._record_crc) or (None, None)
+
+    def _by_units(self, each: DamagedRange) -> dict[int, LostRecord]:
+        """Records by their physical offset; one that several queues point to is one record."""
+        limit = each.file_start + each.file_size if each.is_last else each.end
+        claims: defaultdict[int, list[tuple[QueueMap, LostRecord]]] = defaultdict(list)
+        for queue in self._queues:
+            places, units = queue.pointing_into(self._store.view.open, each.start, limit)
+            for place, unit in zip(places.tolist(), units, strict=True):
+                start, size = int(unit["physical_offset"]), int(unit["record_size"])
+                if size >= RECORD_SIZE_MIN and start + size <= limit:
+                    claims[start].append((queue, _of_unit(queue, place, unit)))
+        found: dict[int, LostRecord] = {}
+        end = each.start
+        for start in sorted(claims):
+            if start >= end and (record := _one_of(claims[start])) is not None:
+                found[start] = record
+                end = record.place[1]
+        return found
+
+    # What the gaps say
+
+    def _place_missing(
+        self,
+        ranges: Sequence[DamagedRange],
+        found: list[Casualties],
+        missing: Iterable[MissingRun],
+        known: set[tuple[bytes, int, int]],
+    ) -> None:
+        """Give each missing queue offset to the first range between its neighbours that has room for it."""
+        starts = [each.start for each in ranges]
+        room = [
+            each.length - sum(record.size or 0 for record in lost.placed)
+            for each, lost in zip(ranges, found, strict=True)
+        ]
+        for run in missing:
+            number = bisect_right(starts, run.behind)
+            for lost in _of_run(run, known):
+                least = RECORD_SIZE_MIN + len(lost.topic)
+                while number < len(ranges) and ranges[number].end <= run.before and room[number] < least:
+                    number += 1
+                if number >= len(ranges) or ranges[number].end > run.before:
+                    break
+                found[number].unplaced.append(lost)
+                room[number] -= least
+
+
+def _of_head(head: Record, restored: bytes | None) -> LostRecord | None:
+    """The record that a head tells of; None where it stands in no queue."""
+    if head.sys_flag & system_flag.TRANSACTION_MASK in (
+        system_flag.TRANSACTION_PREPARED,
+        system_flag.TRANSACTION_ROLLBACK,
+    ):
+        return None
+    said = head.properties
+    names, offsets = (said.get(name, "").split(",") for name in (MULTI_DISPATCH, MULTI_QUEUE_OFFSET))
+    further = tuple(
+        (name.encode("utf-8", "replace"), int(number))
+        for name, number in zip(names, offsets, strict=False)
+        if name and number.isascii() and number.isdigit()
+    )
+    base, count = said.get(INNER_BASE, ""), said.get(INNER_COUNT, "")
+    is_batch = all(text.isascii() and text.isdigit() for text in (base, count))
+    return LostRecord(
+        head.topic.encode("utf-8", "surrogateescape"),
+        head.queue_id,
+        int(base) if is_batch else head.queue_offset,
+        further,
+        int(count) if is_batch else None,
+        head.place.physical_offset,
+        head.size,
+        head,
+        restored,
+    )
+
+
+def _of_unit(queue: QueueMap, place: int, unit: Mapping[str, int]) -> LostRecord:
+    return LostRecord(
+        queue.topic.encode("utf-8", "surrogateescape"),
+        queue.queue_id,
+        int(unit["base_queue_offset"]) if queue.is_batch else place,
+        batch_size=int(unit["batch_size"]) if queue.is_batch else None,
+        physical_offset=int(unit["physical_offset"]),
+        size=int(unit["record_size"]),
+    )
+
+
+def _one_of(claims: list[tuple[QueueMap, LostRecord]]) -> LostRecord | None:
+    """The one record that units of several queues point to; None where they contradict each other."""
+    own = [record for _, record in claims if not record.topic.startswith(_LMQ)] or [claims[0][1]]
+    if len({record.size for _, record in claims}) > 1 or len(own) > 1:
+        return None
+    further = tuple((record.topic, record.queue_offset) for _, record in claims if record is not own[0])
+    return replace(own[0], further=further)
+
+
+def _of_run(run: MissingRun, known: set[tuple[bytes, int, int]]) -> Iterator[LostRecord]:
+    topic, queue_id, is_batch = run.queue
+    if is_batch:
+        # How the missing messages were spread over records nobody knows; one record keeps the queue's offsets as well.
+        if (topic, queue_id, run.first) not in known:
+            yield LostRecord(topic, queue_id, run.first, batch_size=run.length)
+        return
+    for queue_offset in range(run.first, run.first + run.length):
+        if (topic, queue_id, queue_offset) not in known:
+            yield LostRecord(topic, queue_id, queue_offset)

@@ -1,0 +1,323 @@
+"""Plans `salvage`: every good record is kept, whatever lies between; then the store is handed over as by `recover`.
+
+What cannot be read is replaced by records that no broker stumbles over. What a donor, a checksum or the queues know of
+it is used first, in this order; only the rest is given up, and each message of it is named.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+from rmqtool.engine.dispatch import DispatchSettings
+from rmqtool.engine.log import Log
+from rmqtool.engine.open_files import OpenFiles
+from rmqtool.engine.record import Record
+from rmqtool.engine.versions import BrokerRules
+from rmqtool.repair.queue_building import BuildOptions, OnProgress, dispatch_settings
+from rmqtool.repair.recover import RecoverOptions, Recovery, plan_recover
+from rmqtool.repair.recover_log import damage_in, shape_steps
+from rmqtool.repair.salvage.damage import DamagedRange, damaged_ranges
+from rmqtool.repair.salvage.donor import Donor
+from rmqtool.repair.salvage.draft import LogDraft
+from rmqtool.repair.salvage.headers import DOUBTFUL, corrected_record
+from rmqtool.repair.salvage.layout import Piece, lay_out
+from rmqtool.repair.salvage.lost import Casualties, LostRecord, LostRecords
+from rmqtool.repair.salvage.mending import NEEDS_CONSENT, Mended, ways_to_mend
+from rmqtool.repair.salvage.surroundings import Neighbour, Surroundings, look_around
+from rmqtool.repair.salvage.tombstones import StandIn
+from rmqtool.repair.steps import Step
+from rmqtool.scan.log import LogFile, carries_record_crc, plan_log
+from rmqtool.store.directory import Store, survey
+from rmqtool.store.source import read_range
+from rmqtool.verify.finding import Finding
+from rmqtool.verify.run import verify_store
+from rmqtool.verify.scope import Options
+
+WHY = "stands in the place of what cannot be read"
+
+
+@dataclass(frozen=True)
+class SalvageOptions:
+    """What a person may choose.
+
+    Attributes:
+        donors: other copies of the log, tried in this order.
+        mending: ways of keeping damaged records that a person agreed to; the others need no consent.
+        show_lost: leave tombstones to be seen by consumers, instead of hiding them behind units that cannot be read.
+        threads: of the check.
+    """
+
+    build: BuildOptions = field(default_factory=BuildOptions)
+    donors: tuple[Donor, ...] = ()
+    mending: frozenset[Mended] = frozenset()
+    show_lost: bool = False
+    threads: int = 2
+
+
+@dataclass
+class Outcome:
+    """What became of the damage.
+
+    Attributes:
+        lost: records that are given up for good.
+        mended: how many records were kept, by how.
+        mendable: how many of the lost ones could be kept if a person agreed to it.
+        donated_bytes: bytes that came from donors.
+        unknown_bytes: damaged bytes of which nobody knows what they held.
+        ranges: the damage, as it was found.
+    """
+
+    lost: list[LostRecord] = field(default_factory=list)
+    mended: Counter[Mended] = field(default_factory=Counter)
+    mendable: Counter[Mended] = field(default_factory=Counter)
+    donated_bytes: int = 0
+    unknown_bytes: int = 0
+    ranges: tuple[DamagedRange, ...] = ()
+
+    @property
+    def lost_messages(self) -> int:
+        """Messages that are lost for good, as far as anything tells of them."""
+        return sum(record.messages for record in self.lost)
+
+
+@dataclass(frozen=True)
+class Salvage:
+    """The steps of both parts, and what a person should know beside them.
+
+    Attributes:
+        drafted_from: the store with all its files of the right size, before the log was mended.
+        drafted: the store with its log mended.
+    """
+
+    steps: tuple[Step, ...]
+    recovery: Recovery
+    outcome: Outcome
+    notes: tuple[str, ...]
+    drafted_from: Store
+    drafted: Store
+
+
+def plan_salvage(
+    store: Store,
+    rules: BrokerRules,
+    staging: Path,
+    options: SalvageOptions | None = None,
+    on_progress: OnProgress | None = None,
+) -> Salvage:
+    """Check the store, and find the steps that keep all good records and leave it as `recover` does.
+
+    Args:
+        staging: an empty directory, which must stay until the plan is applied.
+
+    Raises:
+        UnsupportedError: the log is kept by DLedger.
+        UnreadableError, WriteError: a file of the store, or the staging directory, fails.
+    """
+    options = options or SalvageOptions()
+    shape = tuple(shape_steps(store, staging, keep_empty=True))
+    with LogDraft(store.view, shape, staging) as draft:
+        run = _Salvage(store, rules, options, draft)
+        before = run.drafted
+        tolerated = run.mend_log(on_progress)
+        build = replace(options.build, shows_tombstones=options.show_lost)
+        recovery = plan_recover(
+            run.drafted,
+            rules,
+            staging,
+            RecoverOptions(build, full=True, threads=options.threads, built_anew=run.queues, tolerated=tolerated),
+            on_progress,
+        )
+        # A bridge that does not carry all the way is no use.
+        steps = () if recovery.damage else (*draft.steps(WHY), *recovery.steps)
+        return Salvage(steps, recovery, run.outcome, tuple(run.notes), before, run.drafted)
+
+
+class _Salvage:
+    """One run; see `plan_salvage`."""
+
+    def __init__(self, store: Store, rules: BrokerRules, options: SalvageOptions, draft: LogDraft) -> None:
+        self._rules, self._options, self._draft = rules, options, draft
+        self._settings = replace(store.settings, commitlog_file_size=store.commitlog_file_size)
+        self._dispatch: DispatchSettings = dispatch_settings(store, rules, options.build)
+        self._record_crc = False
+        self.drafted = survey(draft.view(), self._settings)
+        self.outcome = Outcome()
+        self.notes: list[str] = []
+        self.queues: set[tuple[str, int]] = set()
+        """Queues that lost a message, which are built anew in any case."""
+
+    def mend_log(self, on_progress: OnProgress | None) -> frozenset[tuple[str, int | None]]:
+        """Draft the log; findings (id, physical offset) that stay and do not matter to whoever walks over the log."""
+        findings: list[Finding] = []
+        checked = Options(threads=self._options.threads, compiled=self._options.build.compiled)
+        verify_store(self.drafted, self._rules, checked, findings.append, on_progress)
+        damage = damage_in(findings)
+        ranges = damaged_ranges(self.drafted, findings)
+        self.outcome.ranges = ranges
+        doubtful = [found for found in damage if found.id == DOUBTFUL]
+        if not ranges and not doubtful:
+            return frozenset()
+        self._record_crc = self._finds_record_crc()
+        with OpenFiles(self.drafted.view) as files:
+            log = Log(self.drafted, self._rules, files)
+            left = [found for found in doubtful if not self._corrects(log, found)]
+            lost = LostRecords(self.drafted, log, record_crc=self._record_crc)
+            rest = self._from_donors(ranges)
+            rest = [part for each in rest for part in self._mended(lost, each)]
+            self._renew()
+            self._bridge(lost, rest)
+        self._renew()
+        return frozenset((found.id, found.physical_offset) for found in left)
+
+    def _renew(self) -> None:
+        """Look at the draft as it is now."""
+        self.drafted = survey(self._draft.view(), self._settings)
+
+    def _finds_record_crc(self) -> bool:
+        files = [LogFile(partial(self.drafted.view.open, found.path), found.start) for found in self.drafted.commitlog]
+        plan = plan_log(files)
+        try:
+            return carries_record_crc(plan.pieces)
+        finally:
+            plan.close()
+
+    def _corrects(self, log: Log, found: Finding) -> bool:
+        """Set a doubtful head right, if it is known what is right."""
+        record = corrected_record(log, found, record_crc=self._record_crc)
+        place = log.place(found.physical_offset or 0)
+        if record is None or place is None:
+            self.notes.append(f"{found.message}: left as it is, for nothing tells what is right")
+            return False
+        start = place.physical_offset
+        one = DamagedRange(place.path, start - place.file_position, log.file_size, start, start + len(record), (start,))
+        self._draft.claim(one)
+        self._draft.write(one, start, record)
+        self.outcome.mended[Mended.HEAD] += 1
+        if found.topic is not None and found.queue_id is not None:
+            self.queues.add((found.topic, found.queue_id))
+        return True
+
+    # From donors
+
+    def _from_donors(self, ranges: Sequence[DamagedRange]) -> list[DamagedRange]:
+        """Fill what other copies of the log hold; the parts that stay damaged."""
+        for each in ranges:
+            self._draft.claim(each)
+        if not self._options.donors:
+            return list(ranges)
+        around = self._look_around(ranges)
+        rest: list[DamagedRange] = []
+        for each, neighbours in zip(ranges, around.neighbours, strict=True):
+            parts = [each]
+            for donor in self._options.donors:
+                if self._fits(donor, each, neighbours):
+                    parts = [part for one in parts for part in self._filled(donor, one)]
+            rest += parts
+        return rest
+
+    def _fits(self, donor: Donor, each: DamagedRange, neighbours: tuple[Neighbour | None, Neighbour | None]) -> bool:
+        """Whether a donor holds the same log here: the same records next to the damage, as far as its files reach."""
+        said = [donor.knows(found, self._read(found)) for found in neighbours if found is not None]
+        if False in said:
+            self.notes.append(f"{donor.name}: its log is another one around {each.start}; not used there")
+            return False
+        return True in said or each.length == each.file_size
+
+    def _read(self, found: Neighbour) -> bytes:
+        segment = next(one for one in reversed(self.drafted.commitlog) if one.start <= found.physical_offset)
+        source = self.drafted.view.open(segment.path)
+        try:
+            return read_range(source, found.physical_offset - segment.start, found.size)
+        finally:
+            source.close()
+
+    def _filled(self, donor: Donor, damaged: DamagedRange) -> Iterator[DamagedRange]:
+        """Copy a donor's records into a range; the parts of it that stay."""
+        at = damaged.start
+        found = donor.records(damaged, record_crc=self._record_crc, delays_ms=self._options.build.delays_ms)
+        for run in found:
+            self._draft.claim(damaged, run.end)
+            self._draft.write(damaged, run.start, run.read())
+            self.outcome.donated_bytes += run.end - run.start
+            if run.start > at:
+                yield replace(damaged, start=at, end=run.start, starts=(at,), is_last=False)
+            at = run.end
+        if at < damaged.end:
+            yield replace(damaged, start=at, starts=(at, *(each for each in damaged.starts if each > at)))
+
+    # By what the damaged bytes themselves say
+
+    def _mended(self, lost: LostRecords, damaged: DamagedRange) -> Iterator[DamagedRange]:
+        """Keep the records that can be mended; the parts of the range that stay."""
+        [casualties] = lost.of([damaged], ())
+        at = damaged.start
+        for record in casualties.placed:
+            mended = self._kept(damaged, record)
+            if mended is None:
+                continue
+            start, end = record.place
+            self._draft.claim(damaged, end)
+            self._draft.write(damaged, start, mended)
+            if start > at:
+                yield replace(damaged, start=at, end=start, starts=(at,), is_last=False)
+            at = end
+        if at < damaged.end:
+            yield replace(damaged, start=at, starts=(at, *(each for each in damaged.starts if each > at)))
+
+    def _kept(self, damaged: DamagedRange, record: LostRecord) -> bytes | None:
+        """The record's bytes, if they tell what they were or a person agreed to keep them as they are."""
+        if record.restored is not None:
+            ways = [(Mended.FRAME, record.restored)]
+        elif record.head is not None:
+            ways = self._ways(damaged, record.place[0], record.head)
+        else:
+            return None
+        for how, raw in ways:
+            if how not in NEEDS_CONSENT or how in self._options.mending:
+                self.outcome.mended[how] += 1
+                self.queues.update(record.queues)
+                return raw
+        if ways:
+            self.outcome.mendable[ways[0][0]] += 1
+        return None
+
+    def _ways(self, damaged: DamagedRange, physical_offset: int, head: Record) -> list[tuple[Mended, bytes]]:
+        source = self.drafted.view.open(damaged.path)
+        try:
+            position = physical_offset - damaged.file_start
+            return list(ways_to_mend(source, position, physical_offset, head, record_crc=self._record_crc))
+        finally:
+            source.close()
+
+    # Over what is lost
+
+    def _bridge(self, lost: LostRecords, ranges: Sequence[DamagedRange]) -> None:
+        around = self._look_around(ranges)
+        found = lost.of(ranges, around.missing)
+        stand_in = StandIn(self._rules, self._record_crc)
+        for damaged, casualties, neighbours in zip(ranges, found, around.neighbours, strict=True):
+            pieces = lay_out(damaged, casualties, stand_in.least)
+            if pieces is None:
+                self.notes.append(f"{damaged.path}: no record fits into the {damaged.length} bytes at {damaged.start}")
+                continue
+            near = next((each for each in neighbours if each is not None), None)
+            time_ms = near.store_timestamp_ms if near is not None else 1
+            if pieces:
+                self._draft.claim(damaged, pieces[-1].end)
+            for piece in pieces:
+                self._draft.write(damaged, piece.start, stand_in.record(piece, time_ms), time_ms)
+            self._note_lost(casualties, pieces)
+
+    def _note_lost(self, casualties: Casualties, pieces: Sequence[Piece]) -> None:
+        records = [*casualties.placed, *casualties.unplaced]
+        self.outcome.lost += records
+        self.outcome.unknown_bytes += sum(piece.length for piece in pieces if piece.lost is None and not piece.is_blank)
+        for record in records:
+            self.queues.update(record.queues)
+
+    def _look_around(self, ranges: Sequence[DamagedRange]) -> Surroundings:
+        return look_around(self.drafted, ranges, self._dispatch, self._options.build.delays_ms)

@@ -1,0 +1,164 @@
+"""Generated stores in memory, damage to them, and what a salvage must have made of it.
+
+What was intact is known without asking the program: records of the healthy store whose bytes nobody touched.
+"""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Final
+
+from rmqtool.engine.versions import rules_for
+from rmqtool.fixtures.recipe import Recipe, make_store
+from rmqtool.fixtures.recipes import RECIPES
+from rmqtool.forecast.forecast import forecast_store
+from rmqtool.forecast.options import ForecastOptions
+from rmqtool.repair.plan import Plan
+from rmqtool.repair.queue_building import BuildOptions
+from rmqtool.repair.salvage.plan import Salvage, SalvageOptions, plan_salvage
+from rmqtool.store.directory import Settings, Store, survey
+from rmqtool.verify.finding import Finding
+from tests.engine.memory_view import MemoryView
+from tests.fuzz.tiny_recipes import TINY
+from tests.repair.salvage.standing import Content, Standing, astray, content_of, gone
+from tests.verify.stores import above_note, verified
+
+Files = dict[str, bytes]
+Damage = Callable[[random.Random, "Healthy", Files], None]
+VERSIONS: Final = ("4.4.0", "4.9.8", "5.1.4", "5.3.3", "5.3.4", "5.4.0", "5.5.1")
+"""Brokers that differ in what they do at a start."""
+TOLERATED: Final = {
+    "commitlog.store-time-regress": "nothing tells which time is right, and no broker minds",
+    "commitlog.doubtful-header": "a field that no checksum covers, and nothing tells what is right",
+}
+"""Findings that a salvage may leave."""
+_WHOLE: Final = ForecastOptions(count_whole_log=True)
+
+
+@dataclass(frozen=True)
+class Healthy:
+    """A healthy store: its files, and what stands in them."""
+
+    recipe: Recipe
+    version: str
+    files: Files
+    content: Content
+
+    @property
+    def settings(self) -> Settings:
+        return self.recipe.conf.settings()
+
+    @cached_property
+    def readers(self) -> tuple[str, ...]:
+        """Versions that serve all of it while it is healthy."""
+        forecasts = {each: forecast_store(self.store(), rules_for(each), _WHOLE) for each in VERSIONS}
+        return tuple(each for each, found in forecasts.items() if found.starts and not found.lost.messages)
+
+    def store(self, files: Files | None = None) -> Store:
+        return survey(MemoryView(self.files if files is None else files), self.settings)
+
+    @property
+    def log_files(self) -> list[str]:
+        return [segment.path for segment in self.store().commitlog]
+
+    def file_of(self, physical_offset: int) -> tuple[str, int]:
+        """Path and file position of a byte of the log."""
+        segment = next(each for each in self.store().commitlog if each.start <= physical_offset < each.end)
+        return segment.path, physical_offset - segment.start
+
+    def untouched(self, files: Files) -> Content:
+        """The part of the content that damage has left alone."""
+        records = {at: raw for at, raw in self.content.records.items() if self._has(files, at, raw)}
+        standings = {each for each in self.content.standings if each.physical_offset in records}
+        return Content(records, standings)
+
+    def _has(self, files: Files, at: int, raw: bytes) -> bool:
+        path, position = self.file_of(at)
+        return files.get(path, b"")[position : position + len(raw)] == raw
+
+
+@cache
+def healthy(name: str, version: str) -> Healthy:
+    """A recipe's store; shared, so not to be changed."""
+    recipe = TINY.get(name) or RECIPES[name]
+    return made(recipe, version)
+
+
+def made(recipe: Recipe, version: str) -> Healthy:
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder) / "store"
+        make_store(recipe, root, version)
+        files = {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+    store = survey(MemoryView(files), recipe.conf.settings())
+    return Healthy(recipe, version, files, content_of(store, rules_for(version)))
+
+
+@dataclass(frozen=True)
+class Salvaged:
+    """A store in memory as a plan would leave it."""
+
+    before: Store
+    after: Store
+    made: Salvage
+    content: Content
+    left: dict[str, int]
+    """Findings above a note that remain."""
+    findings: list[Finding]
+
+
+def salvaged(
+    store: Store, version: str, folder: Path, options: SalvageOptions | None = None, build: BuildOptions | None = None
+) -> Salvaged:
+    """Plan a salvage, and look at the store as it would be; nothing of it stays in the folder's way."""
+    rules = rules_for(version)
+    options = replace(options or SalvageOptions(threads=1), build=build or BuildOptions(compiled=False))
+    staging = Path(tempfile.mkdtemp(dir=folder))
+    made = plan_salvage(store, rules, staging, options)
+    plan = Plan("salvage", "", rules.version, made.steps)
+    plan.check(tuple({segment.path.rpartition("/")[0] for segment in store.commitlog}))
+    settings = replace(store.settings, commitlog_file_size=store.commitlog_file_size)
+    after = survey(plan.view_over(store.view), settings)
+    findings = verified(after, version)[1]
+    return Salvaged(store, after, made, content_of(after, rules), dict(above_note(findings)), findings)
+
+
+def flaws(
+    found: Salvaged,
+    intact: Content,
+    version: str,
+    folder: Path,
+    *,
+    excused: frozenset[int] = frozenset(),
+    fits: Sequence[str] = VERSIONS,
+) -> list[str]:
+    """Everything in which a salvage falls short of what it promises; see `Healthy.untouched` for `intact`."""
+    said: list[str] = []
+    if lost := gone(intact, found.content, excused):
+        said.append(f"records at {lost[:5]} are gone, {len(lost)} in all")
+    if displaced := astray(intact, found.after, excused):
+        said.append(f"{displaced[:5]} are not at their places, {len(displaced)} in all")
+    if found.left.keys() - TOLERATED:
+        said.append(f"findings that remain: {found.left}")
+    again = salvaged(found.after, version, folder)
+    if again.made.steps:
+        said.append(f"a second run would {[(step.path, step.why) for step in again.made.steps]}")
+    for each in fits:
+        told = forecast_store(found.after, rules_for(each), _WHOLE)
+        if not told.starts or told.lost.messages or told.unnoticed_damage:
+            said.append(f"{each}: starts {told.starts} ({told.why_not}), loses {told.lost.messages}")
+    named = {(each.topic_name, each.queue_id, each.queue_offset) for each in found.made.outcome.lost}
+    if wrong := named & {each[:3] for each in intact.standings}:
+        said.append(f"{sorted(wrong)[:5]} are said to be lost and are not")
+    if twice := [place for place, count in found.content.claims.items() if count > 1]:
+        said.append(f"two records claim {twice[:5]}")
+    return said
+
+
+def lost_standings(whole: Content, intact: Content) -> set[Standing]:
+    """Messages that damage has hit."""
+    return whole.standings - intact.standings
