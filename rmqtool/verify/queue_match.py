@@ -35,12 +35,18 @@ DELAY_MAX_MS: Final = 400 * 86_400_000
 
 @dataclass
 class Mismatch:
-    """A unit that does not agree with the log; `entry` is the number of the expected entry for its record, or -1."""
+    """A unit that does not agree with the log.
+
+    Attributes:
+        entry: number of the expected entry for its record, or -1.
+        queue_offset: that entry's; not the record's own, where it stands in further queues.
+    """
 
     queue: QueueMap
     place: int
     unit: Any
-    entry: int
+    entry: int = -1
+    queue_offset: int = -1
 
 
 @dataclass
@@ -138,7 +144,7 @@ class QueueMatch:
         offsets = units["physical_offset"].astype(np.int64)
         if entries is None:
             return np.empty(0, np.bool_), [
-                Mismatch(queue, int(place), unit, -1) for place, unit in zip(places, units, strict=True)
+                Mismatch(queue, int(place), unit) for place, unit in zip(places, units, strict=True)
             ]
         at = np.searchsorted(entries.physical_offsets, offsets)
         at[at == len(entries.physical_offsets)] = 0
@@ -147,8 +153,11 @@ class QueueMatch:
         without_unit[at[met]] = False
         right = met & _equal(queue, places, units, entries, at)
         wrong = np.flatnonzero(~right)
+        expected = entries.queue_offsets[at]
         return without_unit, [
-            Mismatch(queue, int(places[index]), units[index], int(at[index]) if met[index] else -1)
+            Mismatch(queue, int(places[index]), units[index], int(at[index]), int(expected[index]))
+            if met[index]
+            else Mismatch(queue, int(places[index]), units[index])
             for index in wrong.tolist()
         ]
 
@@ -204,10 +213,7 @@ class QueueMatch:
     ) -> Finding | None:
         """What is wrong with a unit that points to the begin of a good message."""
         unit, queue = found.unit, found.queue
-        if found.entry < 0 or (not queue.is_batch and int(row["queue_offset"]) != found.place):
-            is_own = found.entry >= 0 or (
-                self.lookup.topic(row) == queue.topic and int(row["queue_id"]) == queue.queue_id
-            )
+        if found.entry < 0 or (not queue.is_batch and found.queue_offset != found.place):
             if alone and int(unit["record_size"]) == int(row["size"]) and self._blames_record(found, row, unmatched):
                 said = self.lookup.describe(row)
                 claimed = _claimed_offset(found)
@@ -228,14 +234,13 @@ class QueueMatch:
             if found.entry < 0:
                 kind = "consumequeue.wrong-record"
                 return self._finding(found, kind, f"points to {self.lookup.describe(row)}", expected=queue.name)
-            if is_own:
-                return self._finding(
-                    found,
-                    "consumequeue.wrong-position",
-                    f"its message has queue offset {int(row['queue_offset'])}",
-                    expected=str(int(row["queue_offset"])),
-                    found=str(found.place),
-                )
+            return self._finding(
+                found,
+                "consumequeue.wrong-position",
+                f"its message has queue offset {found.queue_offset}",
+                expected=str(found.queue_offset),
+                found=str(found.place),
+            )
         if queue.is_batch:
             return self._finding(found, "consumequeue.bad-batch-unit", f"is not what {self.lookup.describe(row)} says")
         if int(unit["record_size"]) != int(row["size"]):
