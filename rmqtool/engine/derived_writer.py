@@ -15,7 +15,7 @@ import numpy as np
 from rmqtool.engine.batch_queue_writer import BatchQueueWriter
 from rmqtool.engine.dispatch import DispatchSettings, QueueEntries, RecordBytes, Rows, queue_entries
 from rmqtool.engine.extension_writer import ExtensionEnd, ExtensionWriter
-from rmqtool.engine.index_keys import index_entries
+from rmqtool.engine.index_keys import IndexEntries, index_entries
 from rmqtool.engine.index_writer import IndexWriter
 from rmqtool.engine.queue_writer import QueueEnd, QueueWriter
 from rmqtool.errors import WriteError
@@ -59,6 +59,32 @@ def no_queues(_topic: str, _queue_id: int, _is_batch: bool) -> QueueEnds:
 class _Queue:
     writer: QueueWriter
     extension: ExtensionWriter | None
+
+
+@dataclass(frozen=True)
+class Dispatched:
+    """What rows of the log put into queues and index; None where no index is asked for."""
+
+    queues: list[QueueEntries]
+    index: IndexEntries | None
+    row_count: int
+
+
+def dispatched(
+    rows: Rows,
+    topics: Sequence[bytes],
+    texts: RecordBytes,
+    settings: DispatchSettings,
+    *,
+    with_queues: bool = True,
+    with_index: bool = True,
+) -> Dispatched:
+    """What rows dispatch, not yet written anywhere."""
+    return Dispatched(
+        queue_entries(rows, topics, texts, settings) if with_queues else [],
+        index_entries(rows, topics, texts, settings.rules) if with_index else None,
+        int(rows.size),
+    )
 
 
 class DerivedWriter:
@@ -119,15 +145,25 @@ class DerivedWriter:
         Raises:
             WriteError: the sink does not take it.
         """
-        if self._with_queues:
-            for entries in queue_entries(rows, topics, texts, self._settings):
-                if self._wants is None or self._wants(decode_java_utf8(entries.topic), entries.queue_id):
-                    self._held.setdefault((entries.topic, entries.queue_id, entries.is_batch), []).append(entries)
-            self._held_rows += rows.size
-            if self._held_rows >= HELD_ROWS_MAX:
-                self._flush_queues()
-        if self._index is not None:
-            self._index.put(index_entries(rows, topics, texts, self._settings.rules))
+        with_index = self._index is not None
+        self.put_dispatched(
+            dispatched(rows, topics, texts, self._settings, with_queues=self._with_queues, with_index=with_index)
+        )
+
+    def put_dispatched(self, found: Dispatched) -> None:
+        """Take what rows dispatch; see `put`.
+
+        Raises:
+            WriteError: the sink does not take it.
+        """
+        for entries in found.queues:
+            if self._wants is None or self._wants(decode_java_utf8(entries.topic), entries.queue_id):
+                self._held.setdefault((entries.topic, entries.queue_id, entries.is_batch), []).append(entries)
+        self._held_rows += found.row_count
+        if self._held_rows >= HELD_ROWS_MAX:
+            self._flush_queues()
+        if self._index is not None and found.index is not None:
+            self._index.put(found.index)
 
     def flush(self) -> None:
         """Write everything that was put, the index's current file whole.

@@ -10,31 +10,27 @@ the one that consumers were given first. The other one is counted.
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-import numpy as np
-
-from rmqtool.engine.derived_writer import (
-    QUEUES,
-    DerivedSizes,
-    DerivedWriter,
-)
+from rmqtool.engine.derived_writer import QUEUES, DerivedSizes, DerivedWriter, Dispatched
 from rmqtool.engine.dispatch import DispatchSettings, Rows, batch_bytes
 from rmqtool.engine.index_writer import IndexWriter
 from rmqtool.engine.versions import BrokerRules
 from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, UNIT_SIZE
 from rmqtool.formats.index import DEFAULT_ENTRY_COUNT, DEFAULT_SLOT_COUNT
 from rmqtool.formats.tags import parse_delay_levels
-from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.repair.index_head import IndexHead, copied_head
+from rmqtool.repair.piece_dispatch import Noted, PieceDispatch, batches_of, noted, rows_that_count
 from rmqtool.repair.queue_building_writer import LogPlaces, PlacedQueueWriter
 from rmqtool.repair.queue_heads import QueueHeads
 from rmqtool.scan.log import LogFile, LogPlan, ScanOptions, carries_record_crc, plan_log, scan_log
 from rmqtool.scan.rules import FINDING_IDS, Verdict
+from rmqtool.scan.runner import Runner
 from rmqtool.scan.walk import Batch
 from rmqtool.store.config_json import TOPICS, read_config, topics
 from rmqtool.store.directory import Segment, Store
@@ -124,14 +120,18 @@ def build(
     directory: Path,
     options: BuildOptions | None = None,
     on_progress: OnProgress | None = None,
+    runner: Runner | None = None,
 ) -> Built:
     """Build into a directory, which must exist and be empty. The store is read only.
+
+    Args:
+        runner: what scans and dispatches the pieces of the log; None: this thread.
 
     Raises:
         UnreadableError: a file of the log, or the head of a queue, may not be read.
         WriteError: the directory does not take it.
     """
-    return _Build(store, rules, wanted, directory, options or BuildOptions(), on_progress).run()
+    return _Build(store, rules, wanted, directory, options or BuildOptions(), on_progress, runner).run()
 
 
 def sizes_of(store: Store, options: BuildOptions) -> DerivedSizes:
@@ -167,9 +167,10 @@ class _Build:
         directory: Path,
         options: BuildOptions,
         on_progress: OnProgress | None,
+        runner: Runner | None,
     ) -> None:
         self._store, self._rules, self._wanted, self._options = store, rules, wanted, options
-        self._on_progress = on_progress
+        self._on_progress, self._runner = on_progress, runner
         self._built = Built(directory, store.commitlog[0].start if store.commitlog else 0)
         self._sizes = sizes_of(store, options)
         self._log = LogPlaces([*wanted.earlier, *(segment.start for segment in store.commitlog)])
@@ -184,19 +185,25 @@ class _Build:
             return self._built
         with DirectorySink(self._built.directory) as target:
             sink = TrackingSink(target)
+            settings = dispatch_settings(self._store, self._rules, self._options)
             writer = DerivedWriter(
                 sink,
                 self._sizes,
-                dispatch_settings(self._store, self._rules, self._options),
+                settings,
                 self._index(sink) if self._wanted.index else None,
                 partial(self._heads.ends, sink),
                 with_queues=self._wanted.queue is not None,
                 wants=self._wanted.queue,
                 make_queue=partial(PlacedQueueWriter, log=self._log),
             )
-            for batch, rows in self._good_rows(self._store.commitlog):
-                self._note(rows)
-                writer.put(rows, batch.topics, batch_bytes(batch))
+            if self._runner is None:
+                for batch, rows in self._good_rows(self._store.commitlog):
+                    self._note(noted(rows))
+                    writer.put(rows, batch.topics, batch_bytes(batch))
+            else:
+                for found, entries in self._dispatched(settings, self._runner):
+                    self._note(found)
+                    writer.put_dispatched(entries)
             writer.finish(clean=True)
             if self._wanted.queue is not None:
                 self._heads.keep_others(sink, self._wanted.queue)
@@ -208,7 +215,7 @@ class _Build:
         segments, count = self._store.commitlog, 1
         while self._built.last_record is None:
             for _, rows in self._good_rows(segments[-count:]):
-                self._note(rows)
+                self._note(noted(rows))
             if count >= len(segments):
                 return
             count *= 2
@@ -222,40 +229,59 @@ class _Build:
             plan.close()
 
     def _rows_of(self, plan: LogPlan) -> Iterator[tuple[Batch, Rows]]:
-        options = ScanOptions(self._options.delays_ms, carries_record_crc(plan.pieces), self._options.compiled)
         limit = self._wanted.log_end
         done = 0
-        for batch in scan_log(plan, options):
-            rows = batch.as_array()
-            if limit is not None:
-                rows = rows[rows["physical_offset"] < limit]
-            bad = np.flatnonzero(rows["verdict"] != Verdict.GOOD)
-            if bad.size:
-                row = rows[int(bad[0])]
-                verdict = Verdict(int(row["verdict"]))
-                self._built.bad = int(row["physical_offset"]), int(row["size"]), FINDING_IDS[verdict]
-                rows = rows[: int(bad[0])]
+        for batch in scan_log(plan, self._scan_options(plan)):
+            rows, self._built.bad = rows_that_count(batch, limit)
             if rows.size:
                 yield batch, rows
                 done += int(rows["size"].sum())
-                if self._on_progress is not None:
-                    self._on_progress(done, plan.data_bytes)
-            if bad.size or (limit is not None and self._built.log_end >= limit):
+                self._tell(done, plan.data_bytes)
+            if self._is_over():
                 return
 
-    def _note(self, rows: Rows) -> None:
+    def _dispatched(self, settings: DispatchSettings, runner: Runner) -> Iterator[tuple[Noted, Dispatched]]:
+        """What the pieces dispatch, in the order of the log, up to the first thing that is no record."""
+        plan = plan_log(
+            [LogFile(partial(self._store.view.open, found.path), found.start) for found in self._store.commitlog]
+        )
+        limit, directory = self._wanted.log_end, self._built.directory
+        pieces = [piece for piece in plan.pieces if limit is None or piece.physical_offset < limit]
+        with tempfile.TemporaryDirectory(prefix=".pieces-", dir=directory) as folder:
+            work = PieceDispatch(
+                settings, self._scan_options(plan), plan.data_bytes, self._wanted.queue is not None,
+                self._wanted.index, limit, Path(folder).absolute(),
+            )  # fmt: skip
+            for done in runner.map(work, pieces):
+                yield from batches_of(done)
+                self._built.bad = done.bad
+                self._tell(self._built.log_end - self._minimum, plan.data_bytes)
+                if self._is_over():
+                    return
+
+    def _scan_options(self, plan: LogPlan) -> ScanOptions:
+        return ScanOptions(self._options.delays_ms, carries_record_crc(plan.pieces), self._options.compiled)
+
+    def _is_over(self) -> bool:
+        """Whether what follows in the log does not count."""
+        limit = self._wanted.log_end
+        return self._built.bad is not None or (limit is not None and self._built.log_end >= limit)
+
+    def _tell(self, done: int, total: int) -> None:
+        if self._on_progress is not None:
+            self._on_progress(done, total)
+
+    def _note(self, found: Noted) -> None:
         built = self._built
-        built.log_end = int(rows["physical_offset"][-1]) + int(rows["size"][-1])
-        messages = rows[rows["topic_length"] > 0]
-        if not messages.size:
+        built.log_end = found.log_end
+        if found.last_record is None:
             return
-        built.record_count += messages.size
-        built.last_record = int(messages["physical_offset"][-1]), int(messages["store_timestamp_ms"][-1])
-        built.newest_ms = max(built.newest_ms, int(messages["store_timestamp_ms"].max()))
+        built.record_count += found.message_count
+        built.last_record = found.last_record
+        built.newest_ms = max(built.newest_ms, found.newest_ms)
         if not self._options.shows_tombstones:
-            marked = messages[messages["prepared_transaction_offset"] == TOMBSTONE]
-            self._log.tombstones.update(marked["physical_offset"].tolist())
-        self._now_ms = int(messages["store_timestamp_ms"][0])
+            self._log.tombstones.update(found.tombstones)
+        self._now_ms = found.first_ms
 
     def _index(self, sink: FileSink) -> IndexWriter:
         if self._wanted.earlier:
