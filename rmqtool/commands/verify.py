@@ -89,8 +89,7 @@ def verify(
     Example: rmqtool verify /home/rocketmq/store --max-duration 20m --state /tmp/verify.state
     """
     messages = messages_of(context)
-    # Tasks run in other directories.
-    opened = open_store(store.absolute() if master else store, commitlog, index_slots, broker_conf, broker_version)
+    opened = open_store(store, commitlog, index_slots, broker_conf, broker_version)
     opened.tell(messages)
     number, count = _slice(part)
     options = Options(

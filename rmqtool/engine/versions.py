@@ -58,7 +58,8 @@ class BrokerRules:
     inner_batch: bool = False
     reads_v2: bool = False
     """Records with a topic length of two bytes are known; to others they are the end of the log."""
-    topic_length_max: int = 127
+    topic_length_max: int | None = None
+    """Bytes of a topic that a put takes; None for any number, as far as its characters are few enough."""
     record_crc: bool = False
     record_crc_zero_valid: bool = True
     property_decoder: PropertyDecoder = PropertyDecoder.STRICT_PAIRS
@@ -202,6 +203,7 @@ _CHANGES: Final = (
         inner_batch=True,
         old_status_names=False,
         topic_limit_in_bytes=True,
+        topic_length_max=127,
         properties_limit_in_characters=False,
         long_retry_topics=True,
         strips_wait=False,

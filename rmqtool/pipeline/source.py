@@ -10,7 +10,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
-from rmqtool.errors import UsageError
+from rmqtool.errors import UnsupportedError, UsageError
 from rmqtool.pipeline.filters import pushed
 from rmqtool.pipeline.message_schema import chosen
 from rmqtool.pipeline.options import SourceOptions
@@ -41,6 +41,22 @@ class RocketmqStoreSource(DataSource):
         options = self._options()
         return (FilteringReader if options.pushdown else TableReader)(table_of(options), schema, options.mode)
 
+    def streamReader(self, schema: StructType) -> Any:  # noqa: N802 - Spark's name
+        """What follows the log.
+
+        Raises:
+            UsageError: another table is asked for.
+            UnsupportedError: this pyspark cannot bound what a stream reads.
+        """
+        options = self._options()
+        if options.table != "messages":
+            raise UsageError(f"the table {options.table} is no stream, only messages is")
+        try:
+            from rmqtool.pipeline.stream import LogStream
+        except ImportError as error:
+            raise UnsupportedError("streams need pyspark 4.2 or newer") from error
+        return LogStream(options, asked_schema(table_of(options), schema))
+
     def _options(self) -> SourceOptions:
         return SourceOptions.parse(self.options)
 
@@ -50,10 +66,8 @@ class TableReader(DataSourceReader):
 
     def __init__(self, table: Table, schema: StructType, mode: str) -> None:
         self._table, self._mode = table, mode
-        self._schema = to_arrow_schema(schema)
+        self._schema = asked_schema(table, schema)
         self._filters: tuple[Wanted, ...] = ()
-        if not chosen(table.schema, tuple(self._schema.names)).equals(self._schema):
-            raise UsageError(f"the schema has other types than the table: {table.schema}")
 
     def partitions(self) -> Sequence[InputPartition]:
         """One for each part; Spark makes one without a value where there is none."""
@@ -74,3 +88,15 @@ class FilteringReader(TableReader):
         """Take what filters rule out; Spark applies all of them again."""
         self._filters = pushed(filters)
         return filters
+
+
+def asked_schema(table: Table, schema: StructType) -> pa.Schema:
+    """The columns that a schema names, as Arrow has them.
+
+    Raises:
+        UsageError: the table has others.
+    """
+    asked = to_arrow_schema(schema)
+    if not chosen(table.schema, tuple(asked.names)).equals(asked):
+        raise UsageError(f"the schema has other types than the table: {table.schema}")
+    return asked

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+import shutil
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -201,3 +202,31 @@ def test_settings_without_spark_are_told(golden: Unpacked) -> None:
 def test_a_setting_that_is_none_is_told(golden: Unpacked) -> None:
     ran = rmqtool("stats", golden("5.5.0-clean-basic"), "--conf", "nonsense")
     assert (ran.code, "not K=V" in ran.err) == (2, True)
+
+
+REBUILT = ["5.5.0-many-no-queues", "5.5.0-lmq", "4.9.7-keys-index", "5.5.0-expired-head", "5.5.0-inner-batch"]
+
+
+@pytest.mark.parametrize("name", REBUILT)
+def test_rebuild_on_spark_is_rebuild(run: Any, golden_copy: Unpacked, tmp_path: Path, name: str) -> None:
+    store = golden_copy(name)
+    shutil.rmtree(store / "index", ignore_errors=True)
+    command = ("rebuild", store, "--yes", "--queues", "--index", "--output")
+    local, spark = rmqtool(*command, tmp_path / "local"), run(*command, tmp_path / "spark")
+    assert (local.code, spark.code) == (0, 0), spark.err
+    assert contents(tmp_path / "spark") == contents(tmp_path / "local")
+    assert any(path.startswith("consumequeue/") for path in contents(tmp_path / "spark"))
+
+
+def test_rebuild_on_spark_stops_at_damage_as_rebuild_does(run: Any, golden: Unpacked) -> None:
+    with assert_store_unchanged(golden(STORE)):
+        assert run("rebuild", golden(STORE), "--dry-run") == rmqtool("rebuild", golden(STORE), "--dry-run")
+
+
+def contents(folder: Path) -> dict[str, str]:
+    """The hash of each file of a store, of tool's own notes none."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.rglob("*")
+        if path.is_file() and ".rmqtool" not in path.parts
+    }
