@@ -23,6 +23,7 @@ from rmqtool.commands.options import (
 )
 from rmqtool.commands.place import StorePlace, store_place
 from rmqtool.commands.screen import screen
+from rmqtool.commands.spark import ConfOption, MasterOption, runner
 from rmqtool.compare.facts import read_facts
 from rmqtool.compare.log_side import StoreLog, Terms
 from rmqtool.compare.manifest import Description, ManifestLog
@@ -99,6 +100,8 @@ def diff(
     commitlog_b: Annotated[
         list[Path] | None, typer.Option(metavar="DIR", help="Where the log of STORE_B lies; repeatable.")
     ] = None,
+    master: MasterOption = None,
+    conf: ConfOption = None,
     output: FormatOption = OutputFormat.TABLE,
 ) -> None:
     """Two stores or replicas held against each other: where their logs part, and which messages differ.
@@ -110,6 +113,8 @@ def diff(
     """
     messages = messages_of(context)
     _check(other, manifest, make_manifest, commitlog_b)
+    if make_manifest is not None and master is not None:
+        raise UsageError("--master says nothing beside --make-manifest, which reads one log in its order")
     opened = _open(store, commitlog_a, messages)
     if make_manifest is not None:
         terms = Terms(by_content=identity is Identity.CONTENT)
@@ -127,8 +132,8 @@ def diff(
         threads=threads or os.cpu_count() or 1,
         folder=work_dir,
     )
-    with ByteProgress("diff", quiet=messages.quiet) as progress:
-        found = compare(_subject(opened), far, terms, options, progress.show)
+    with runner(master, conf, messages) as chosen, ByteProgress("diff", quiet=messages.quiet) as progress:
+        found = compare(_subject(opened), far, terms, options, progress.show, chosen)
     _write(found, output, messages)
     for problem in found.problems:
         messages.error(problem)
