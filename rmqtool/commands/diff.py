@@ -46,6 +46,16 @@ FIELDS: Final = (
 )  # fmt: skip
 
 
+_Threads = Annotated[int | None, typer.Option(metavar="N", min=1, max=256, help="Threads; one a core if left out.")]
+_WorkDir = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="For temporary files, if messages are too many for memory.")
+]
+_LogOf = Annotated[
+    list[Path] | None,
+    typer.Option(metavar="DIR", help="Where the log lies, if not in STORE (a) or STORE_B (b); repeatable."),
+]
+
+
 class Compared(StrEnum):
     """What must be the same."""
 
@@ -88,18 +98,10 @@ def diff(
         Identity | None, typer.Option(help="What tells a message from others; unique-key if left out.")
     ] = None,
     limit: Annotated[int, typer.Option(metavar="N", min=0, max=100_000, help="Differences listed of each kind.")] = 20,
-    threads: Annotated[
-        int | None, typer.Option(metavar="N", min=1, max=256, help="Threads; one a core if left out.")
-    ] = None,
-    work_dir: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="For temporary files, if messages are too many for memory.")
-    ] = None,
-    commitlog_a: Annotated[
-        list[Path] | None, typer.Option(metavar="DIR", help="Where the log of STORE lies if not in it; repeatable.")
-    ] = None,
-    commitlog_b: Annotated[
-        list[Path] | None, typer.Option(metavar="DIR", help="Where the log of STORE_B lies; repeatable.")
-    ] = None,
+    threads: _Threads = None,
+    work_dir: _WorkDir = None,
+    commitlog_a: _LogOf = None,
+    commitlog_b: _LogOf = None,
     master: MasterOption = None,
     conf: ConfOption = None,
     output: FormatOption = OutputFormat.TABLE,
