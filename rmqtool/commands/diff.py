@@ -17,10 +17,11 @@ from rmqtool.commands.options import (
     FormatOption,
     OpenedStore,
     OutputFormat,
-    StorePath,
+    ReadStore,
     open_store,
     refuse_inside_store,
 )
+from rmqtool.commands.place import StorePlace, store_place
 from rmqtool.commands.screen import screen
 from rmqtool.compare.facts import read_facts
 from rmqtool.compare.log_side import StoreLog, Terms
@@ -65,8 +66,11 @@ class Detail(StrEnum):
 
 def diff(
     context: typer.Context,
-    store: StorePath,
-    other: Annotated[Path | None, typer.Argument(metavar="[STORE_B]", help="The store to compare it with.")] = None,
+    store: ReadStore,
+    other: Annotated[
+        StorePlace | None,
+        typer.Argument(metavar="[STORE_B]", help="The store to compare it with.", parser=store_place),
+    ] = None,
     manifest: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Compare with the store that this manifest was made of.")
     ] = None,
@@ -133,7 +137,7 @@ def diff(
 
 
 def _check(
-    other: Path | None, manifest: Path | None, make_manifest: Path | None, commitlog_b: list[Path] | None
+    other: StorePlace | None, manifest: Path | None, make_manifest: Path | None, commitlog_b: list[Path] | None
 ) -> None:
     given = {"STORE_B": other, "--manifest": manifest, "--make-manifest": make_manifest}
     named = [name for name, value in given.items() if value is not None]
@@ -145,8 +149,8 @@ def _check(
         raise UsageError("--commitlog-b says nothing without STORE_B")
 
 
-def _open(path: Path, commitlog: list[Path] | None, messages: Messages) -> OpenedStore:
-    opened = open_store(path, commitlog)
+def _open(place: StorePlace, commitlog: list[Path] | None, messages: Messages) -> OpenedStore:
+    opened = open_store(place, commitlog)
     opened.tell(messages)
     return opened
 
@@ -178,7 +182,13 @@ def _from_manifest(path: Path, identity: Identity | None) -> tuple[Subject, Term
 
 
 def _make(
-    opened: OpenedStore, store: Path, path: Path, terms: Terms, detail: Detail, output: OutputFormat, messages: Messages
+    opened: OpenedStore,
+    store: StorePlace,
+    path: Path,
+    terms: Terms,
+    detail: Detail,
+    output: OutputFormat,
+    messages: Messages,
 ) -> None:
     refuse_inside_store(path, "a manifest", store, opened.store.settings.commitlog_directories)
     subject = _subject(opened)

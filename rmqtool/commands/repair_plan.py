@@ -114,11 +114,12 @@ class Repair:
 
     @property
     def build_options(self) -> BuildOptions:
-        """What the broker's properties file says of dispatch."""
-        conf = self.opened.conf
+        """What the broker's properties file says of dispatch; a thread for each core."""
+        conf, threads = self.opened.conf, os.cpu_count() or 1
         if conf is None:
-            return BuildOptions()
+            return BuildOptions(threads=threads)
         return BuildOptions(
+            threads=threads,
             delays_ms=tuple(parse_delay_levels(conf.delay_levels)) if conf.delay_levels else BuildOptions().delays_ms,
             multi_dispatch=conf.has_multi_dispatch is not False,
             lmq=conf.has_light_queues is not False,

@@ -15,7 +15,7 @@ import numpy as np
 from rmqtool.engine.batch_queue_writer import BatchQueueWriter
 from rmqtool.engine.dispatch import DispatchSettings, QueueEntries, RecordBytes, Rows, queue_entries
 from rmqtool.engine.extension_writer import ExtensionEnd, ExtensionWriter
-from rmqtool.engine.index_keys import index_entries
+from rmqtool.engine.index_keys import IndexEntries, index_entries
 from rmqtool.engine.index_writer import IndexWriter
 from rmqtool.engine.queue_writer import QueueEnd, QueueWriter
 from rmqtool.errors import WriteError
@@ -44,6 +44,15 @@ class QueueEnds:
 
     queue: QueueEnd
     extension: ExtensionEnd = field(default_factory=ExtensionEnd)
+
+
+@dataclass(frozen=True)
+class DerivedEntries:
+    """What some rows of the log put into queues and index; `index` is None where none is written."""
+
+    queues: list[QueueEntries]
+    index: IndexEntries | None
+    row_count: int
 
 
 QueueEndOf = Callable[[str, int, bool], QueueEnds]
@@ -119,15 +128,26 @@ class DerivedWriter:
         Raises:
             WriteError: the sink does not take it.
         """
-        if self._with_queues:
-            for entries in queue_entries(rows, topics, texts, self._settings):
-                if self._wants is None or self._wants(decode_java_utf8(entries.topic), entries.queue_id):
-                    self._held.setdefault((entries.topic, entries.queue_id, entries.is_batch), []).append(entries)
-            self._held_rows += rows.size
-            if self._held_rows >= HELD_ROWS_MAX:
-                self._flush_queues()
-        if self._index is not None:
-            self._index.put(index_entries(rows, topics, texts, self._settings.rules))
+        self.put_entries(self.entries_of(rows, topics, texts))
+
+    def entries_of(self, rows: Rows, topics: Sequence[bytes], texts: RecordBytes) -> DerivedEntries:
+        """What `put` enters for rows; nothing changes, so any thread may ask, for any rows of the log."""
+        queues = queue_entries(rows, topics, texts, self._settings) if self._with_queues else []
+        wants = self._wants
+        if wants is not None:
+            queues = [found for found in queues if wants(decode_java_utf8(found.topic), found.queue_id)]
+        index = index_entries(rows, topics, texts, self._settings.rules) if self._index is not None else None
+        return DerivedEntries(queues, index, rows.size)
+
+    def put_entries(self, entries: DerivedEntries) -> None:
+        """Enter what `entries_of` gave, in the order of the log; see `put`."""
+        for found in entries.queues:
+            self._held.setdefault((found.topic, found.queue_id, found.is_batch), []).append(found)
+        self._held_rows += entries.row_count
+        if self._held_rows >= HELD_ROWS_MAX:
+            self._flush_queues()
+        if self._index is not None and entries.index is not None:
+            self._index.put(entries.index)
 
     def flush(self) -> None:
         """Write everything that was put, the index's current file whole.

@@ -1,8 +1,8 @@
 """Builds queues, extensions and index anew from the log, into a directory from which a plan takes them whole.
 
-Broker: `DefaultMessageStore#doDispatch` over the whole log. Memory stays bounded: the log is read block by block, and
-each queue's units go to its file. Where the log's head has expired, what an existing queue has in front of the log's
-first record stays: from there its queue offsets are continued.
+Broker: `DefaultMessageStore#doDispatch` over the whole log. Memory stays bounded: the log is read part by part, by
+several threads, and each queue's units go to its file. Where the log's head has expired, what an existing queue has in
+front of the log's first record stays: from there its queue offsets are continued.
 
 Where two records claim one place in a queue, the first one in the log keeps it, as in the broker's own dispatch: it is
 the one that consumers were given first. The other one is counted.
@@ -16,26 +16,23 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-import numpy as np
-
 from rmqtool.engine.derived_writer import (
     QUEUES,
     DerivedSizes,
     DerivedWriter,
 )
-from rmqtool.engine.dispatch import DispatchSettings, Rows, batch_bytes
+from rmqtool.engine.dispatch import DispatchSettings
 from rmqtool.engine.index_writer import IndexWriter
 from rmqtool.engine.versions import BrokerRules
 from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, UNIT_SIZE
 from rmqtool.formats.index import DEFAULT_ENTRY_COUNT, DEFAULT_SLOT_COUNT
 from rmqtool.formats.tags import parse_delay_levels
-from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.repair.index_head import IndexHead, copied_head
+from rmqtool.repair.log_reading import PART_BYTES, EntriesOf, LogReading, ReadRows
 from rmqtool.repair.queue_building_writer import LogPlaces, PlacedQueueWriter
 from rmqtool.repair.queue_heads import QueueHeads
-from rmqtool.scan.log import LogFile, LogPlan, ScanOptions, carries_record_crc, plan_log, scan_log
+from rmqtool.scan.log import LogFile, ScanOptions, carries_record_crc, plan_log
 from rmqtool.scan.rules import FINDING_IDS, Verdict
-from rmqtool.scan.walk import Batch
 from rmqtool.store.config_json import TOPICS, read_config, topics
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.kinds import segment_name
@@ -45,8 +42,6 @@ TAIL: Final = frozenset({Verdict.TORN_RECORD, Verdict.STALE})
 """What may lie behind the log's end without being damage inside it."""
 TAIL_FINDINGS: Final = frozenset(FINDING_IDS[verdict] for verdict in TAIL)
 DEFAULT_UNITS: Final = 300_000
-_BLOCK_UNITS: Final = 50_000
-_READ_UNITS: Final = _BLOCK_UNITS * UNIT_SIZE
 OnProgress = Callable[[int, int], None]
 
 
@@ -59,6 +54,8 @@ class BuildOptions:
         multi_dispatch, lmq: the broker's `enableMultiDispatch` and `enableLmq`.
         extension: whether queues have extensions; None looks at the store.
         compiled: which reader scans; None leaves it to the size of the log.
+        threads: that read the log; whatever their number, the same is built.
+        part_bytes: of a file of the log that a thread reads at a time.
         shows_tombstones: leave the units of tombstones as any others, for consumers to see that messages are lost.
     """
 
@@ -67,6 +64,8 @@ class BuildOptions:
     lmq: bool = True
     extension: bool | None = None
     compiled: bool | None = None
+    threads: int = 2
+    part_bytes: int = PART_BYTES
     shows_tombstones: bool = False
 
 
@@ -176,7 +175,7 @@ class _Build:
         self._minimum = self._built.log_end
         self._heads = QueueHeads(store, self._sizes, self._minimum, is_window=bool(wanted.earlier))
         self._index_head = IndexHead()
-        self._now_ms = 0
+        self._first_ms = 0
 
     def run(self) -> Built:
         if self._wanted.queue is None and not self._wanted.index:
@@ -194,9 +193,9 @@ class _Build:
                 wants=self._wanted.queue,
                 make_queue=partial(PlacedQueueWriter, log=self._log),
             )
-            for batch, rows in self._good_rows(self._store.commitlog):
-                self._note(rows)
-                writer.put(rows, batch.topics, batch_bytes(batch))
+            for found in self._read(self._store.commitlog, writer.entries_of):
+                assert found.entries is not None
+                writer.put_entries(found.entries)
             writer.finish(clean=True)
             if self._wanted.queue is not None:
                 self._heads.keep_others(sink, self._wanted.queue)
@@ -207,55 +206,42 @@ class _Build:
         """Nothing is written, so only the last record has to be known: files are read from the last one on."""
         segments, count = self._store.commitlog, 1
         while self._built.last_record is None:
-            for _, rows in self._good_rows(segments[-count:]):
-                self._note(rows)
+            for _ in self._read(segments[-count:]):
+                pass
             if count >= len(segments):
                 return
             count *= 2
 
-    def _good_rows(self, segments: Sequence[Segment]) -> Iterator[tuple[Batch, Rows]]:
-        """Rows up to the first thing that is no record, or to the wanted end."""
+    def _read(self, segments: Sequence[Segment], entries_of: EntriesOf | None = None) -> Iterator[ReadRows]:
+        """Rows up to the first thing that is no record, or to the wanted end; what is built notes them."""
         plan = plan_log([LogFile(partial(self._store.view.open, found.path), found.start) for found in segments])
-        try:
-            yield from self._rows_of(plan)
-        finally:
-            plan.close()
-
-    def _rows_of(self, plan: LogPlan) -> Iterator[tuple[Batch, Rows]]:
         options = ScanOptions(self._options.delays_ms, carries_record_crc(plan.pieces), self._options.compiled)
-        limit = self._wanted.log_end
+        reading = LogReading(
+            plan, options, self._wanted.log_end, entries_of, self._options.threads, self._options.part_bytes
+        )
         done = 0
-        for batch in scan_log(plan, options):
-            rows = batch.as_array()
-            if limit is not None:
-                rows = rows[rows["physical_offset"] < limit]
-            bad = np.flatnonzero(rows["verdict"] != Verdict.GOOD)
-            if bad.size:
-                row = rows[int(bad[0])]
-                verdict = Verdict(int(row["verdict"]))
-                self._built.bad = int(row["physical_offset"]), int(row["size"]), FINDING_IDS[verdict]
-                rows = rows[: int(bad[0])]
-            if rows.size:
-                yield batch, rows
-                done += int(rows["size"].sum())
+        try:
+            for found in reading.rows():
+                self._note(found)
+                yield found
+                done += found.size
                 if self._on_progress is not None:
                     self._on_progress(done, plan.data_bytes)
-            if bad.size or (limit is not None and self._built.log_end >= limit):
-                return
+        finally:
+            plan.close()
+        self._built.bad = reading.bad
 
-    def _note(self, rows: Rows) -> None:
+    def _note(self, found: ReadRows) -> None:
         built = self._built
-        built.log_end = int(rows["physical_offset"][-1]) + int(rows["size"][-1])
-        messages = rows[rows["topic_length"] > 0]
-        if not messages.size:
+        built.log_end = found.log_end
+        if found.last_record is None:
             return
-        built.record_count += messages.size
-        built.last_record = int(messages["physical_offset"][-1]), int(messages["store_timestamp_ms"][-1])
-        built.newest_ms = max(built.newest_ms, int(messages["store_timestamp_ms"].max()))
+        built.record_count += found.record_count
+        built.last_record = found.last_record
+        built.newest_ms = max(built.newest_ms, found.newest_ms)
         if not self._options.shows_tombstones:
-            marked = messages[messages["prepared_transaction_offset"] == TOMBSTONE]
-            self._log.tombstones.update(marked["physical_offset"].tolist())
-        self._now_ms = int(messages["store_timestamp_ms"][0])
+            self._log.tombstones.update(found.tombstones)
+        self._first_ms = self._first_ms or found.first_ms
 
     def _index(self, sink: FileSink) -> IndexWriter:
         if self._wanted.earlier:
@@ -263,7 +249,12 @@ class _Build:
         slots = self._store.index_slot_count or DEFAULT_SLOT_COUNT
         entries = self._store.index_entry_count or DEFAULT_ENTRY_COUNT
         # Named by the log's time, not by the clock: the same log gives the same files.
-        return IndexWriter(sink, slots, entries, self._rules, lambda: self._now_ms, self._index_head.file)
+        writer = IndexWriter(sink, slots, entries, self._rules, lambda: self._name_ms(writer), self._index_head.file)
+        return writer
+
+    def _name_ms(self, writer: IndexWriter) -> int:
+        """Time in the name of a new index file: that up to which the file before reaches."""
+        return writer.current.header.end_timestamp_ms if writer.current is not None else self._first_ms
 
     def _sum_up(self, writer: DerivedWriter) -> None:
         built = self._built

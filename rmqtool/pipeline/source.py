@@ -1,0 +1,76 @@
+"""The data source `rocketmq-store`: what Spark asks, answered by a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StructType
+
+from rmqtool.errors import UsageError
+from rmqtool.pipeline.filters import pushed
+from rmqtool.pipeline.message_schema import chosen
+from rmqtool.pipeline.options import SourceOptions
+from rmqtool.pipeline.table import Table, in_mode, table_of
+from rmqtool.pipeline.wanted import Wanted
+
+NAME = "rocketmq-store"
+
+
+class RocketmqStoreSource(DataSource):
+    """Stores of RocketMQ brokers as tables; the options are those of `SourceOptions`.
+
+    Raises:
+        RmqtoolError: an option is wrong, or there is no store.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return NAME
+
+    def schema(self) -> StructType:
+        """The table's columns."""
+        return from_arrow_schema(table_of(self._options()).schema)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """What reads the table; filters are asked for only where Spark is set to hand them over."""
+        options = self._options()
+        return (FilteringReader if options.pushdown else TableReader)(table_of(options), schema, options.mode)
+
+    def _options(self) -> SourceOptions:
+        return SourceOptions.parse(self.options)
+
+
+class TableReader(DataSourceReader):
+    """Reads a table, or those of its columns that a schema names."""
+
+    def __init__(self, table: Table, schema: StructType, mode: str) -> None:
+        self._table, self._mode = table, mode
+        self._schema = to_arrow_schema(schema)
+        self._filters: tuple[Wanted, ...] = ()
+        if not chosen(table.schema, tuple(self._schema.names)).equals(self._schema):
+            raise UsageError(f"the schema has other types than the table: {table.schema}")
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """One for each part; Spark makes one without a value where there is none."""
+        return [InputPartition(part) for part in self._table.parts(self._filters)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The record batches of one part."""
+        part: Any = partition.value
+        if part is None:
+            return iter(())
+        return in_mode(self._table.read(part, self._filters), self._schema, self._mode)
+
+
+class FilteringReader(TableReader):
+    """Also leaves out parts and rows that a query's filters rule out."""
+
+    def pushFilters(self, filters: list[Any]) -> list[Any]:  # noqa: N802 - Spark's name
+        """Take what filters rule out; Spark applies all of them again."""
+        self._filters = pushed(filters)
+        return filters
