@@ -31,7 +31,7 @@ from rmqtool.repair.index_head import IndexHead, copied_head
 from rmqtool.repair.log_reading import PART_BYTES, EntriesOf, LogReading, ReadRows
 from rmqtool.repair.queue_building_writer import LogPlaces, PlacedQueueWriter
 from rmqtool.repair.queue_heads import QueueHeads
-from rmqtool.scan.log import LogFile, ScanOptions, carries_record_crc, plan_log
+from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, LogFile, ScanOptions, carries_record_crc, plan_log
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.store.config_json import TOPICS, read_config, topics
 from rmqtool.store.directory import Segment, Store
@@ -215,7 +215,9 @@ class _Build:
     def _read(self, segments: Sequence[Segment], entries_of: EntriesOf | None = None) -> Iterator[ReadRows]:
         """Rows up to the first thing that is no record, or to the wanted end; what is built notes them."""
         plan = plan_log([LogFile(partial(self._store.view.open, found.path), found.start) for found in segments])
-        options = ScanOptions(self._options.delays_ms, carries_record_crc(plan.pieces), self._options.compiled)
+        options = ScanOptions(
+            self._options.delays_ms, carries_record_crc(plan.pieces), self._options.compiled, DISPATCH_BLOCK_SIZE
+        )
         reading = LogReading(
             plan, options, self._wanted.log_end, entries_of, self._options.threads, self._options.part_bytes
         )
