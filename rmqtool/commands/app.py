@@ -35,6 +35,10 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "rmqtool.commands.forecast:forecast",
         "What a broker would do with the store at its next start, and what that would cost.",
     ),
+    "diff": (
+        "rmqtool.commands.diff:diff",
+        "Two stores or replicas held against each other: where their logs part, and which messages differ.",
+    ),
     "recover": (
         "rmqtool.commands.recover:recover",
         "Mend a store after a crash, before a broker is started on it.",

@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -113,11 +114,12 @@ class Repair:
 
     @property
     def build_options(self) -> BuildOptions:
-        """What the broker's properties file says of dispatch."""
-        conf = self.opened.conf
+        """What the broker's properties file says of dispatch; a thread for each core."""
+        conf, threads = self.opened.conf, os.cpu_count() or 1
         if conf is None:
-            return BuildOptions()
+            return BuildOptions(threads=threads)
         return BuildOptions(
+            threads=threads,
             delays_ms=tuple(parse_delay_levels(conf.delay_levels)) if conf.delay_levels else BuildOptions().delays_ms,
             multi_dispatch=conf.has_multi_dispatch is not False,
             lmq=conf.has_light_queues is not False,
@@ -247,7 +249,7 @@ def _staging(places: Places, *, in_store: bool) -> Iterator[Path]:
 
 
 def _plan(wish: Wish, opened: OpenedStore, made: Made, before: str, messages: Messages) -> Plan:
-    plan = Plan(wish.command, before, opened.rules.version, made.steps, made.loss, 0, made.notes, {}, made.abort_stays)
+    plan = Plan(wish.command, before, opened.rules.version, made.steps, made.loss, {}, made.notes, {}, made.abort_stays)
     plan.check(places_of(wish.store, opened.store).log_directories)
     if plan.is_empty and not made.damage:
         return plan
@@ -265,12 +267,11 @@ def _plan(wish: Wish, opened: OpenedStore, made: Made, before: str, messages: Me
     }  # fmt: skip
     said = {version: each for version, each in found.items() if each is not None}
     own = said.get(opened.rules.version)
-    kept = max(0, now.lost - own.lost - made.loss.messages) if now is not None and own is not None else 0
     lacking = [f"what a broker {version} would do afterwards" for version in versions if version not in said]
     if not whole and made.begin is None:
         lacking.append("what other versions would lose of the files that their start does not read")
     return Plan(
-        wish.command, before, opened.rules.version, made.steps, made.loss, kept,
+        wish.command, before, opened.rules.version, made.steps, made.loss, _kept(now, own, made.loss),
         (*made.notes, *lacking), said, made.abort_stays,
     )  # fmt: skip
 
@@ -301,7 +302,17 @@ def _forecast(
     except RmqtoolError as error:
         messages.note(f"no forecast for {rules.version}: {error}")
         return None
-    return ForecastAfter(found.starts, found.lost.messages)
+    return ForecastAfter(found.starts, found.lost.messages, found.lost.by_topic)
+
+
+def _kept(now: ForecastAfter | None, after: ForecastAfter | None, loss: Loss) -> dict[str, int]:
+    """Messages by topic that a start now would lose, and that are served after the repair."""
+    if now is None or after is None:
+        return {}
+    kept = Counter(now.lost_by_topic)
+    kept.subtract(after.lost_by_topic)
+    kept.subtract(loss.by_topic)
+    return {topic: count for topic, count in sorted(kept.items()) if count > 0}
 
 
 def _said(plan: Plan, made: Made) -> dict[str, Any]:

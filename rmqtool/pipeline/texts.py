@@ -5,7 +5,7 @@ Text is decoded as the broker's virtual machine does it: what is not UTF-8 becom
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,8 @@ MAP_TYPE = pa.map_(pa.string(), pa.string())
 LIST_TYPE = pa.list_(pa.field("element", pa.string(), nullable=True))
 _SPACE = 0x20
 
+_KERNEL: Final = "rmqtool.scan.text_kernel"
+
 
 def gathered(pool: Bytes, starts: Numbers, lengths: Numbers, *, fast: bool) -> tuple[Bytes, NDArray[np.int32]]:
     """Ranges of a pool one behind the other, and where each begins, with the end of the last; no length is negative.
@@ -34,7 +36,7 @@ def gathered(pool: Bytes, starts: Numbers, lengths: Numbers, *, fast: bool) -> t
     np.cumsum(lengths, out=ends[1:])
     target = np.empty(int(ends[-1]), np.uint8)
     if fast and compiled.is_available():
-        compiled.load_text_kernel().copy_ranges(pool, starts.astype(np.int64), lengths.astype(np.int64), target)
+        compiled.load_kernel(_KERNEL).copy_ranges(pool, starts.astype(np.int64), lengths.astype(np.int64), target)
     else:
         for start, length, at in zip(starts.tolist(), lengths.tolist(), ends.tolist(), strict=False):
             target[at : at + length] = pool[start : start + length]
@@ -78,7 +80,7 @@ def property_maps(pool: Bytes, starts: Numbers, lengths: Numbers, *, fast: bool)
     room = int((lengths // 4 + 1).sum())
     names, name_lengths, values, value_lengths = np.empty((4, room), np.int64)
     ends = np.zeros(len(starts) + 1, np.int32)
-    compiled.load_text_kernel().property_ranges(
+    compiled.load_kernel(_KERNEL).property_ranges(
         pool, starts, lengths, ends[1:], names, name_lengths, values, value_lengths
     )
     count = int(ends[-1])

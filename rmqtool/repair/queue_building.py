@@ -1,8 +1,8 @@
 """Builds queues, extensions and index anew from the log, into a directory from which a plan takes them whole.
 
-Broker: `DefaultMessageStore#doDispatch` over the whole log. Memory stays bounded: the log is read block by block, and
-each queue's units go to its file. Where the log's head has expired, what an existing queue has in front of the log's
-first record stays: from there its queue offsets are continued.
+Broker: `DefaultMessageStore#doDispatch` over the whole log. Memory stays bounded: the log is read part by part, by
+several threads, and each queue's units go to its file. Where the log's head has expired, what an existing queue has in
+front of the log's first record stays: from there its queue offsets are continued.
 
 Where two records claim one place in a queue, the first one in the log keeps it, as in the broker's own dispatch: it is
 the one that consumers were given first. The other one is counted.
@@ -17,21 +17,21 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from rmqtool.engine.derived_writer import QUEUES, DerivedSizes, DerivedWriter, Dispatched
-from rmqtool.engine.dispatch import DispatchSettings, Rows, batch_bytes
+from rmqtool.engine.derived_writer import QUEUES, DerivedSizes, DerivedWriter, Dispatching
+from rmqtool.engine.dispatch import DispatchSettings
 from rmqtool.engine.index_writer import IndexWriter
 from rmqtool.engine.versions import BrokerRules
 from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, UNIT_SIZE
 from rmqtool.formats.index import DEFAULT_ENTRY_COUNT, DEFAULT_SLOT_COUNT
 from rmqtool.formats.tags import parse_delay_levels
 from rmqtool.repair.index_head import IndexHead, copied_head
-from rmqtool.repair.piece_dispatch import Noted, PieceDispatch, batches_of, noted, rows_that_count
+from rmqtool.repair.log_reading import PART_BYTES, LogReading, ReadRows
+from rmqtool.repair.piece_dispatch import PieceDispatch, rows_of
 from rmqtool.repair.queue_building_writer import LogPlaces, PlacedQueueWriter
 from rmqtool.repair.queue_heads import QueueHeads
-from rmqtool.scan.log import LogFile, LogPlan, ScanOptions, carries_record_crc, plan_log, scan_log
+from rmqtool.scan.log import LogFile, LogPlan, ScanOptions, carries_record_crc, plan_log
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.scan.runner import Runner
-from rmqtool.scan.walk import Batch
 from rmqtool.store.config_json import TOPICS, read_config, topics
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.kinds import segment_name
@@ -41,8 +41,6 @@ TAIL: Final = frozenset({Verdict.TORN_RECORD, Verdict.STALE})
 """What may lie behind the log's end without being damage inside it."""
 TAIL_FINDINGS: Final = frozenset(FINDING_IDS[verdict] for verdict in TAIL)
 DEFAULT_UNITS: Final = 300_000
-_BLOCK_UNITS: Final = 50_000
-_READ_UNITS: Final = _BLOCK_UNITS * UNIT_SIZE
 OnProgress = Callable[[int, int], None]
 
 
@@ -55,6 +53,8 @@ class BuildOptions:
         multi_dispatch, lmq: the broker's `enableMultiDispatch` and `enableLmq`.
         extension: whether queues have extensions; None looks at the store.
         compiled: which reader scans; None leaves it to the size of the log.
+        threads: that read the log; whatever their number, the same is built.
+        part_bytes: of a file of the log that a thread reads at a time.
         shows_tombstones: leave the units of tombstones as any others, for consumers to see that messages are lost.
     """
 
@@ -63,6 +63,8 @@ class BuildOptions:
     lmq: bool = True
     extension: bool | None = None
     compiled: bool | None = None
+    threads: int = 2
+    part_bytes: int = PART_BYTES
     shows_tombstones: bool = False
 
 
@@ -125,7 +127,7 @@ def build(
     """Build into a directory, which must exist and be empty. The store is read only.
 
     Args:
-        runner: what scans and dispatches the pieces of the log; None: this thread.
+        runner: what reads and dispatches the files of the log; None: threads of this process.
 
     Raises:
         UnreadableError: a file of the log, or the head of a queue, may not be read.
@@ -177,7 +179,7 @@ class _Build:
         self._minimum = self._built.log_end
         self._heads = QueueHeads(store, self._sizes, self._minimum, is_window=bool(wanted.earlier))
         self._index_head = IndexHead()
-        self._now_ms = 0
+        self._first_ms = 0
 
     def run(self) -> Built:
         if self._wanted.queue is None and not self._wanted.index:
@@ -185,25 +187,19 @@ class _Build:
             return self._built
         with DirectorySink(self._built.directory) as target:
             sink = TrackingSink(target)
-            settings = dispatch_settings(self._store, self._rules, self._options)
             writer = DerivedWriter(
                 sink,
                 self._sizes,
-                settings,
+                dispatch_settings(self._store, self._rules, self._options),
                 self._index(sink) if self._wanted.index else None,
                 partial(self._heads.ends, sink),
                 with_queues=self._wanted.queue is not None,
                 wants=self._wanted.queue,
                 make_queue=partial(PlacedQueueWriter, log=self._log),
             )
-            if self._runner is None:
-                for batch, rows in self._good_rows(self._store.commitlog):
-                    self._note(noted(rows))
-                    writer.put(rows, batch.topics, batch_bytes(batch))
-            else:
-                for found, entries in self._dispatched(settings, self._runner):
-                    self._note(found)
-                    writer.put_dispatched(entries)
+            for found in self._read(self._store.commitlog, writer.dispatching):
+                assert found.entries is not None
+                writer.put_entries(found.entries)
             writer.finish(clean=True)
             if self._wanted.queue is not None:
                 self._heads.keep_others(sink, self._wanted.queue)
@@ -214,74 +210,62 @@ class _Build:
         """Nothing is written, so only the last record has to be known: files are read from the last one on."""
         segments, count = self._store.commitlog, 1
         while self._built.last_record is None:
-            for _, rows in self._good_rows(segments[-count:]):
-                self._note(noted(rows))
+            for _ in self._read(segments[-count:]):
+                pass
             if count >= len(segments):
                 return
             count *= 2
 
-    def _good_rows(self, segments: Sequence[Segment]) -> Iterator[tuple[Batch, Rows]]:
-        """Rows up to the first thing that is no record, or to the wanted end."""
+    def _read(self, segments: Sequence[Segment], dispatching: Dispatching | None = None) -> Iterator[ReadRows]:
+        """Rows up to the first thing that is no record, or to the wanted end; what is built notes them."""
         plan = plan_log([LogFile(partial(self._store.view.open, found.path), found.start) for found in segments])
+        options = ScanOptions(self._options.delays_ms, carries_record_crc(plan.pieces), self._options.compiled)
+        if self._runner is None or dispatching is None:
+            rows = self._read_here(plan, options, dispatching)
+        else:
+            rows = self._read_by(self._runner, plan, options, dispatching)
+        done = 0
         try:
-            yield from self._rows_of(plan)
+            for found in rows:
+                self._note(found)
+                yield found
+                done += found.size
+                if self._on_progress is not None:
+                    self._on_progress(done, plan.data_bytes)
         finally:
             plan.close()
 
-    def _rows_of(self, plan: LogPlan) -> Iterator[tuple[Batch, Rows]]:
-        limit = self._wanted.log_end
-        done = 0
-        for batch in scan_log(plan, self._scan_options(plan)):
-            rows, self._built.bad = rows_that_count(batch, limit)
-            if rows.size:
-                yield batch, rows
-                done += int(rows["size"].sum())
-                self._tell(done, plan.data_bytes)
-            if self._is_over():
-                return
-
-    def _dispatched(self, settings: DispatchSettings, runner: Runner) -> Iterator[tuple[Noted, Dispatched]]:
-        """What the pieces dispatch, in the order of the log, up to the first thing that is no record."""
-        plan = plan_log(
-            [LogFile(partial(self._store.view.open, found.path), found.start) for found in self._store.commitlog]
+    def _read_here(self, plan: LogPlan, options: ScanOptions, dispatching: Dispatching | None) -> Iterator[ReadRows]:
+        reading = LogReading(
+            plan, options, self._wanted.log_end, dispatching, self._options.threads, self._options.part_bytes
         )
-        limit, directory = self._wanted.log_end, self._built.directory
+        yield from reading.rows()
+        self._built.bad = reading.bad
+
+    def _read_by(
+        self, runner: Runner, plan: LogPlan, options: ScanOptions, dispatching: Dispatching
+    ) -> Iterator[ReadRows]:
+        limit = self._wanted.log_end
         pieces = [piece for piece in plan.pieces if limit is None or piece.physical_offset < limit]
-        with tempfile.TemporaryDirectory(prefix=".pieces-", dir=directory) as folder:
-            work = PieceDispatch(
-                settings, self._scan_options(plan), plan.data_bytes, self._wanted.queue is not None,
-                self._wanted.index, limit, Path(folder).absolute(),
-            )  # fmt: skip
+        with tempfile.TemporaryDirectory(prefix=".pieces-", dir=self._built.directory) as folder:
+            work = PieceDispatch(dispatching, options, plan.data_bytes, limit, Path(folder).absolute())
             for done in runner.map(work, pieces):
-                yield from batches_of(done)
+                yield from rows_of(done)
                 self._built.bad = done.bad
-                self._tell(self._built.log_end - self._minimum, plan.data_bytes)
-                if self._is_over():
+                if done.bad is not None:
                     return
 
-    def _scan_options(self, plan: LogPlan) -> ScanOptions:
-        return ScanOptions(self._options.delays_ms, carries_record_crc(plan.pieces), self._options.compiled)
-
-    def _is_over(self) -> bool:
-        """Whether what follows in the log does not count."""
-        limit = self._wanted.log_end
-        return self._built.bad is not None or (limit is not None and self._built.log_end >= limit)
-
-    def _tell(self, done: int, total: int) -> None:
-        if self._on_progress is not None:
-            self._on_progress(done, total)
-
-    def _note(self, found: Noted) -> None:
+    def _note(self, found: ReadRows) -> None:
         built = self._built
         built.log_end = found.log_end
         if found.last_record is None:
             return
-        built.record_count += found.message_count
+        built.record_count += found.record_count
         built.last_record = found.last_record
         built.newest_ms = max(built.newest_ms, found.newest_ms)
         if not self._options.shows_tombstones:
             self._log.tombstones.update(found.tombstones)
-        self._now_ms = found.first_ms
+        self._first_ms = self._first_ms or found.first_ms
 
     def _index(self, sink: FileSink) -> IndexWriter:
         if self._wanted.earlier:
@@ -289,7 +273,12 @@ class _Build:
         slots = self._store.index_slot_count or DEFAULT_SLOT_COUNT
         entries = self._store.index_entry_count or DEFAULT_ENTRY_COUNT
         # Named by the log's time, not by the clock: the same log gives the same files.
-        return IndexWriter(sink, slots, entries, self._rules, lambda: self._now_ms, self._index_head.file)
+        writer = IndexWriter(sink, slots, entries, self._rules, lambda: self._name_ms(writer), self._index_head.file)
+        return writer
+
+    def _name_ms(self, writer: IndexWriter) -> int:
+        """Time in the name of a new index file: that up to which the file before reaches."""
+        return writer.current.header.end_timestamp_ms if writer.current is not None else self._first_ms
 
     def _sum_up(self, writer: DerivedWriter) -> None:
         built = self._built

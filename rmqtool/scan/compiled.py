@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import os
 import stat
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -40,34 +41,18 @@ def is_available() -> bool:
 
 
 @functools.cache
-def load_kernel() -> ModuleType:
-    """The kernel module, its symbol registered and its cache folder chosen."""
+def load_kernel(name: str = "rmqtool.scan.kernel") -> ModuleType:
+    """A kernel module by its full name, its symbol registered and its cache folder chosen."""
+    import numba
+
     from rmqtool.scan import crc_symbol
 
     crc_symbol.register()
-    with _kept_compiled():
-        from rmqtool.scan import kernel
-    return kernel
-
-
-@functools.cache
-def load_text_kernel() -> ModuleType:
-    """The kernel that gathers texts, its cache folder chosen."""
-    with _kept_compiled():
-        from rmqtool.scan import text_kernel
-    return text_kernel
-
-
-@contextlib.contextmanager
-def _kept_compiled() -> Iterator[None]:
-    """What is imported meanwhile keeps its compiled code where we choose."""
-    import numba
-
     config: Any = numba.config
     before = config.CACHE_DIR
     config.CACHE_DIR = str(cache_folder())
     try:
-        yield
+        return importlib.import_module(name)
     finally:
         config.CACHE_DIR = before  # of the whole process, which may have kernels of its own
 

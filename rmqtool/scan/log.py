@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -99,7 +99,7 @@ def scan_log(plan: LogPlan, options: ScanOptions | None = None) -> Iterator[Batc
 
 def map_pieces(
     plan: LogPlan, work: Callable[[Walk], T], options: ScanOptions | None = None, threads: int = 2
-) -> Iterator[T]:
+) -> Generator[T, None, None]:
     """Results of `work` over the walk of each piece, in log order, computed by several threads.
 
     At most `threads` results wait for whoever asks for them.
