@@ -55,6 +55,20 @@ class DerivedEntries:
     row_count: int
 
 
+@dataclass(frozen=True)
+class Dispatching:
+    """Tells what rows of the log put into queues and index. It keeps nothing, so any thread or machine may ask."""
+
+    settings: DispatchSettings
+    with_queues: bool = True
+    with_index: bool = True
+
+    def __call__(self, rows: Rows, topics: Sequence[bytes], texts: RecordBytes) -> DerivedEntries:
+        queues = queue_entries(rows, topics, texts, self.settings) if self.with_queues else []
+        index = index_entries(rows, topics, texts, self.settings.rules) if self.with_index else None
+        return DerivedEntries(queues, index, rows.size)
+
+
 QueueEndOf = Callable[[str, int, bool], QueueEnds]
 """The ends of a queue by (topic, queue id, whether it is a batch queue)."""
 
@@ -74,6 +88,7 @@ class DerivedWriter:
     """The derived files of one store.
 
     Attributes:
+        dispatching: what `put_entries` is given comes from it.
         refused: why nothing is written for a queue, by (topic, queue id): its name leads out of the store.
     """
 
@@ -100,9 +115,9 @@ class DerivedWriter:
         self._sink = sink
         self._sizes = sizes
         self._settings = settings
+        self.dispatching = Dispatching(settings, with_queues, index is not None)
         self._index = index
         self._ends = ends
-        self._with_queues = with_queues
         self._wants = wants
         self._make_queue = make_queue
         self._queues: dict[tuple[bytes, int], _Queue] = {}
@@ -128,20 +143,13 @@ class DerivedWriter:
         Raises:
             WriteError: the sink does not take it.
         """
-        self.put_entries(self.entries_of(rows, topics, texts))
-
-    def entries_of(self, rows: Rows, topics: Sequence[bytes], texts: RecordBytes) -> DerivedEntries:
-        """What `put` enters for rows; nothing changes, so any thread may ask, for any rows of the log."""
-        queues = queue_entries(rows, topics, texts, self._settings) if self._with_queues else []
-        wants = self._wants
-        if wants is not None:
-            queues = [found for found in queues if wants(decode_java_utf8(found.topic), found.queue_id)]
-        index = index_entries(rows, topics, texts, self._settings.rules) if self._index is not None else None
-        return DerivedEntries(queues, index, rows.size)
+        self.put_entries(self.dispatching(rows, topics, texts))
 
     def put_entries(self, entries: DerivedEntries) -> None:
-        """Enter what `entries_of` gave, in the order of the log; see `put`."""
+        """Enter what `dispatching` told, in the order of the log; see `put`."""
         for found in entries.queues:
+            if self._wants is not None and not self._wants(decode_java_utf8(found.topic), found.queue_id):
+                continue
             self._held.setdefault((found.topic, found.queue_id, found.is_batch), []).append(found)
         self._held_rows += entries.row_count
         if self._held_rows >= HELD_ROWS_MAX:

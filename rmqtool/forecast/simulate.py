@@ -152,7 +152,7 @@ class Simulation:
         found = load.load_queues(self.overlay, self._file_size, self._batch_file_size, rules, self._batch_topics())
         for queue in found:
             self.queues[queue.topic, queue.queue_id] = self._state(queue)
-        if rules.compaction_leftover_stops_load:
+        if rules.compaction:
             for entry in store.files.get(FileKind.COMPACTION_LEFTOVER, ()):
                 raise LoadFailure(f"{entry.path}: the name is no number")
         self.index.load(self.files, crashed=self.crashed, index_timestamp_ms=self.checkpoint.index_timestamp_ms)

@@ -7,7 +7,7 @@ on in one piece from there, as a single thread would. At most some sixteen parts
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -15,8 +15,8 @@ from typing import Final
 
 import numpy as np
 
-from rmqtool.engine.derived_writer import DerivedEntries
-from rmqtool.engine.dispatch import RecordBytes, Rows, batch_bytes
+from rmqtool.engine.derived_writer import DerivedEntries, Dispatching
+from rmqtool.engine.dispatch import Rows, batch_bytes
 from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.scan.log import LogPlan, ScanOptions, map_pieces, reader_for, walk_piece
 from rmqtool.scan.parts import parts_of
@@ -28,7 +28,6 @@ PART_BYTES: Final = 16 << 20
 
 Bad = tuple[int, int, str]
 """Something that is no record: physical offset, length, finding."""
-EntriesOf = Callable[[Rows, Sequence[bytes], RecordBytes], DerivedEntries]
 
 
 @dataclass
@@ -70,7 +69,7 @@ class LogReading:
 
     Attributes:
         log_end: records from here on do not count; None reads to the end of the log.
-        entries_of: tells what rows put into queues and index; None where only the records count.
+        dispatching: tells what rows put into queues and index; None where only the records count.
         threads: one reads each file in one.
         part_bytes: of a part.
         bad: where the reading met something that is no record: (physical offset, length, finding).
@@ -79,7 +78,7 @@ class LogReading:
     plan: LogPlan
     options: ScanOptions
     log_end: int | None = None
-    entries_of: EntriesOf | None = None
+    dispatching: Dispatching | None = None
     threads: int = 1
     part_bytes: int = PART_BYTES
     bad: Bad | None = None
@@ -172,8 +171,8 @@ class LogReading:
     def _read(self, rows: Rows, batch: Batch) -> ReadRows:
         last_begin = int(rows["physical_offset"][-1])
         found = ReadRows(last_begin, last_begin + int(rows["size"][-1]), int(rows["size"].sum()))
-        if self.entries_of is not None:
-            found.entries = self.entries_of(rows, batch.topics, batch_bytes(batch))
+        if self.dispatching is not None:
+            found.entries = self.dispatching(rows, batch.topics, batch_bytes(batch))
         messages = rows[rows["topic_length"] > 0]
         if messages.size:
             times_ms = messages["store_timestamp_ms"]

@@ -10,17 +10,14 @@ the one that consumers were given first. The other one is counted.
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-from rmqtool.engine.derived_writer import (
-    QUEUES,
-    DerivedSizes,
-    DerivedWriter,
-)
+from rmqtool.engine.derived_writer import QUEUES, DerivedSizes, DerivedWriter, Dispatching
 from rmqtool.engine.dispatch import DispatchSettings
 from rmqtool.engine.index_writer import IndexWriter
 from rmqtool.engine.versions import BrokerRules
@@ -28,11 +25,13 @@ from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, UNIT_SIZE
 from rmqtool.formats.index import DEFAULT_ENTRY_COUNT, DEFAULT_SLOT_COUNT
 from rmqtool.formats.tags import parse_delay_levels
 from rmqtool.repair.index_head import IndexHead, copied_head
-from rmqtool.repair.log_reading import PART_BYTES, EntriesOf, LogReading, ReadRows
+from rmqtool.repair.log_reading import PART_BYTES, LogReading, ReadRows
+from rmqtool.repair.piece_dispatch import PieceDispatch, rows_of
 from rmqtool.repair.queue_building_writer import LogPlaces, PlacedQueueWriter
 from rmqtool.repair.queue_heads import QueueHeads
-from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, LogFile, ScanOptions, carries_record_crc, plan_log
+from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, LogFile, LogPlan, ScanOptions, carries_record_crc, plan_log
 from rmqtool.scan.rules import FINDING_IDS, Verdict
+from rmqtool.scan.runner import Runner
 from rmqtool.store.config_json import TOPICS, read_config, topics
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.kinds import segment_name
@@ -123,14 +122,18 @@ def build(
     directory: Path,
     options: BuildOptions | None = None,
     on_progress: OnProgress | None = None,
+    runner: Runner | None = None,
 ) -> Built:
     """Build into a directory, which must exist and be empty. The store is read only.
+
+    Args:
+        runner: what reads and dispatches the files of the log; None: threads of this process.
 
     Raises:
         UnreadableError: a file of the log, or the head of a queue, may not be read.
         WriteError: the directory does not take it.
     """
-    return _Build(store, rules, wanted, directory, options or BuildOptions(), on_progress).run()
+    return _Build(store, rules, wanted, directory, options or BuildOptions(), on_progress, runner).run()
 
 
 def sizes_of(store: Store, options: BuildOptions) -> DerivedSizes:
@@ -166,9 +169,10 @@ class _Build:
         directory: Path,
         options: BuildOptions,
         on_progress: OnProgress | None,
+        runner: Runner | None,
     ) -> None:
         self._store, self._rules, self._wanted, self._options = store, rules, wanted, options
-        self._on_progress = on_progress
+        self._on_progress, self._runner = on_progress, runner
         self._built = Built(directory, store.commitlog[0].start if store.commitlog else 0)
         self._sizes = sizes_of(store, options)
         self._log = LogPlaces([*wanted.earlier, *(segment.start for segment in store.commitlog)])
@@ -193,7 +197,7 @@ class _Build:
                 wants=self._wanted.queue,
                 make_queue=partial(PlacedQueueWriter, log=self._log),
             )
-            for found in self._read(self._store.commitlog, writer.entries_of):
+            for found in self._read(self._store.commitlog, writer.dispatching):
                 assert found.entries is not None
                 writer.put_entries(found.entries)
             writer.finish(clean=True)
@@ -212,18 +216,19 @@ class _Build:
                 return
             count *= 2
 
-    def _read(self, segments: Sequence[Segment], entries_of: EntriesOf | None = None) -> Iterator[ReadRows]:
+    def _read(self, segments: Sequence[Segment], dispatching: Dispatching | None = None) -> Iterator[ReadRows]:
         """Rows up to the first thing that is no record, or to the wanted end; what is built notes them."""
         plan = plan_log([LogFile(partial(self._store.view.open, found.path), found.start) for found in segments])
         options = ScanOptions(
             self._options.delays_ms, carries_record_crc(plan.pieces), self._options.compiled, DISPATCH_BLOCK_SIZE
         )
-        reading = LogReading(
-            plan, options, self._wanted.log_end, entries_of, self._options.threads, self._options.part_bytes
-        )
+        if self._runner is None or dispatching is None:
+            rows = self._read_here(plan, options, dispatching)
+        else:
+            rows = self._read_by(self._runner, plan, options, dispatching)
         done = 0
         try:
-            for found in reading.rows():
+            for found in rows:
                 self._note(found)
                 yield found
                 done += found.size
@@ -231,7 +236,26 @@ class _Build:
                     self._on_progress(done, plan.data_bytes)
         finally:
             plan.close()
+
+    def _read_here(self, plan: LogPlan, options: ScanOptions, dispatching: Dispatching | None) -> Iterator[ReadRows]:
+        reading = LogReading(
+            plan, options, self._wanted.log_end, dispatching, self._options.threads, self._options.part_bytes
+        )
+        yield from reading.rows()
         self._built.bad = reading.bad
+
+    def _read_by(
+        self, runner: Runner, plan: LogPlan, options: ScanOptions, dispatching: Dispatching
+    ) -> Iterator[ReadRows]:
+        limit = self._wanted.log_end
+        pieces = [piece for piece in plan.pieces if limit is None or piece.physical_offset < limit]
+        with tempfile.TemporaryDirectory(prefix=".pieces-", dir=self._built.directory) as folder:
+            work = PieceDispatch(dispatching, options, plan.data_bytes, limit, Path(folder).absolute())
+            for done in runner.map(work, pieces):
+                yield from rows_of(done)
+                self._built.bad = done.bad
+                if done.bad is not None:
+                    return
 
     def _note(self, found: ReadRows) -> None:
         built = self._built

@@ -9,7 +9,8 @@ from typing import Final
 import numpy as np
 
 from rmqtool.errors import UnreadableError
-from rmqtool.formats import commitlog
+from rmqtool.formats import commitlog, system_flag
+from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.scan.parts import joined_outcome
 from rmqtool.scan.piece import Outcome
 from rmqtool.scan.rules import Verdict
@@ -154,6 +155,12 @@ def _count(lookup: RowsLookup, result: PieceResult) -> None:
         last = rows[messages[-1]]
         result.last_record = int(last["physical_offset"]), int(last["store_timestamp_ms"])
         result.newest_ms = max(result.newest_ms, int(rows["store_timestamp_ms"][messages].max()))
+        # A tombstone's unit is a dead one; a record of another type than none or commit has no unit.
+        transaction = rows["sys_flag"][messages] & system_flag.TRANSACTION_MASK
+        has_unit = (transaction == 0) | (transaction == system_flag.TRANSACTION_COMMIT)
+        unseen = messages[~has_unit | (rows["prepared_transaction_offset"][messages] == TOMBSTONE)]
+        if len(unseen):
+            result.last_unseen = int(rows["physical_offset"][unseen[-1]])
     # Behind the log's end nothing counts; a blank reaches to the file's.
     counted = np.flatnonzero(rows["verdict"] != Verdict.STALE)
     if counted.size:

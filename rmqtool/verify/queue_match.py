@@ -38,8 +38,8 @@ class Mismatch:
     """A unit that does not agree with the log.
 
     Attributes:
-        entry: number of the entry that is expected for its record in this queue, or -1.
-        queue_offset: of that entry, which in a further queue is not the record's own; or -1.
+        entry: number of the expected entry for its record, or -1.
+        queue_offset: that entry's; not the record's own, where it stands in further queues.
     """
 
     queue: QueueMap
@@ -153,8 +153,9 @@ class QueueMatch:
         without_unit[at[met]] = False
         right = met & _equal(queue, places, units, entries, at)
         wrong = np.flatnonzero(~right)
+        expected = entries.queue_offsets[at]
         return without_unit, [
-            Mismatch(queue, int(places[index]), units[index], int(at[index]), int(entries.queue_offsets[at[index]]))
+            Mismatch(queue, int(places[index]), units[index], int(at[index]), int(expected[index]))
             if met[index]
             else Mismatch(queue, int(places[index]), units[index])
             for index in wrong.tolist()
@@ -213,9 +214,6 @@ class QueueMatch:
         """What is wrong with a unit that points to the begin of a good message."""
         unit, queue = found.unit, found.queue
         if found.entry < 0 or (not queue.is_batch and found.queue_offset != found.place):
-            is_own = found.entry >= 0 or (
-                self.lookup.topic(row) == queue.topic and int(row["queue_id"]) == queue.queue_id
-            )
             if alone and int(unit["record_size"]) == int(row["size"]) and self._blames_record(found, row, unmatched):
                 said = self.lookup.describe(row)
                 claimed = _claimed_offset(found)
@@ -236,14 +234,13 @@ class QueueMatch:
             if found.entry < 0:
                 kind = "consumequeue.wrong-record"
                 return self._finding(found, kind, f"points to {self.lookup.describe(row)}", expected=queue.name)
-            if is_own:
-                return self._finding(
-                    found,
-                    "consumequeue.wrong-position",
-                    f"its message has queue offset {found.queue_offset}",
-                    expected=str(found.queue_offset),
-                    found=str(found.place),
-                )
+            return self._finding(
+                found,
+                "consumequeue.wrong-position",
+                f"its message has queue offset {found.queue_offset}",
+                expected=str(found.queue_offset),
+                found=str(found.place),
+            )
         if queue.is_batch:
             return self._finding(found, "consumequeue.bad-batch-unit", f"is not what {self.lookup.describe(row)} says")
         if int(unit["record_size"]) != int(row["size"]):

@@ -24,6 +24,7 @@ class PieceResult:
             log, which lie behind the end, are in front of `scanned_end`.
         last_record: physical offset and store time of the last good record; None without one.
         first_timestamp_ms: store time of the first good record; 0 without one.
+        last_unseen: physical offset of the last good record of which no unit tells; -1 without one.
     """
 
     physical_offset: int = 0
@@ -32,6 +33,7 @@ class PieceResult:
     end: int = 0
     last_record: tuple[int, int] | None = None
     first_timestamp_ms: int = 0
+    last_unseen: int = -1
     newest_ms: int = 0
     scanned_end: int = 0
     findings: list[Finding] = field(default_factory=list)
@@ -61,6 +63,7 @@ def merge(results: Iterable[PieceResult]) -> PieceResult:
         merged.keyed_count += found.keyed_count
         merged.first_timestamp_ms = merged.first_timestamp_ms or found.first_timestamp_ms
         merged.last_record = found.last_record or merged.last_record
+        merged.last_unseen = max(merged.last_unseen, found.last_unseen)
         merged.newest_ms = max(merged.newest_ms, found.newest_ms)
         merged.end = max(merged.end, found.end)
         merged.scanned_end = max(merged.scanned_end, found.scanned_end)

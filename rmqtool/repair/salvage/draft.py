@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
 from rmqtool.repair.salvage.damage import DamagedRange
-from rmqtool.repair.steps import Remove, Replace, Step, WriteRange, create_file, replace_file, write_range
+from rmqtool.repair.steps import Remove, Replace, Step, WriteRange, create_file, remove_file, replace_file, write_range
 from rmqtool.store.content import Content, FilePart, Zeros
 from rmqtool.store.overlay import PlannedView
 from rmqtool.store.sink import DirectorySink
@@ -25,12 +26,15 @@ class LogDraft:
     Steps that give a file its right size belong in here too, for a range may lie in what they add or copy.
     """
 
-    def __init__(self, base: StoreView, shape: Sequence[Step], staging: Path) -> None:
-        """`base` is the store as it is, `shape` the steps about its files' sizes."""
-        self._base, self._shape, self._staging = base, list(shape), staging
+    def __init__(self, base: StoreView, shape: Sequence[Step], staging: Path, file_size: int) -> None:
+        """Draft over `base`, the store as it is; `shape` are the steps about its files' sizes.
+
+        Args:
+            file_size: bytes of each file of the log.
+        """
+        self._base, self._shape, self._staging, self._file_size = base, list(shape), staging, file_size
         self._sink = DirectorySink(staging)
-        self._ranges: dict[str, list[tuple[int, int]]] = {}
-        self._files: dict[str, DamagedRange] = {}
+        self._ranges: dict[str, Ranges] = {}
         self._times_ms: dict[str, int] = {}
         self._copies = {
             step.path: step.content.place
@@ -48,19 +52,27 @@ class LogDraft:
 
     def claim(self, damaged: DamagedRange, end: int | None = None) -> None:
         """Make a range part of the draft, up to the physical offset `end` if it becomes longer than the damage."""
-        ranges = self._ranges.setdefault(damaged.path, [])
-        start, stop = damaged.start - damaged.file_start, max(damaged.end, end or 0) - damaged.file_start
-        for found in [each for each in ranges if each[0] <= stop and start <= each[1]]:
-            ranges.remove(found)
-            start, stop = min(start, found[0]), max(stop, found[1])
-        ranges.append((start, stop))
-        self._files[damaged.path] = damaged
-        self._sink.create(self._staged(damaged), damaged.file_size)
+        stop = max(damaged.end, end or 0)
+        self._claim(damaged.path, damaged.start - damaged.file_start, stop - damaged.file_start)
 
     def write(self, damaged: DamagedRange, physical_offset: int, data: bytes, time_ms: int = 0) -> None:
         """Write into a range that was claimed; `time_ms` is the store time of what is written."""
-        self._sink.write_at(self._staged(damaged), physical_offset - damaged.file_start, data)
+        self._sink.write_at(_staged(damaged.path), physical_offset - damaged.file_start, data)
         self._times_ms[damaged.path] = max(time_ms, self._times_ms.get(damaged.path, 0))
+
+    def take_over(self, steps: Iterable[Step]) -> Iterator[Step]:
+        """Take in what steps that were planned on the draft do to its own files; the steps that are left."""
+        for step in steps:
+            if isinstance(step, Remove) and self._changes(step.path):
+                self._forget(step.path)
+                if self._base.stat(step.path) is not None:
+                    yield remove_file(self._base, step.path, step.why)
+            elif isinstance(step, WriteRange) and (step.path in self._ranges or step.path in self._copies):
+                assert isinstance(step.content, Zeros), "behind the log's end stands nothing but zeros"
+                self._claim(step.path, step.file_position, step.end)
+                self._blank(step)
+            else:
+                yield step
 
     def view(self) -> StoreView:
         """The store with the draft laid over it, as it is now."""
@@ -91,6 +103,23 @@ class LogDraft:
             *(step for step in self._shape if isinstance(step, Remove)),
         )  # fmt: skip
 
+    def _claim(self, path: str, start: int, stop: int) -> None:
+        self._ranges.setdefault(path, Ranges()).add(start, stop)
+        self._sink.create(_staged(path), self._file_size)
+
+    def _changes(self, path: str) -> bool:
+        return path in self._ranges or any(step.path == path for step in self._shape)
+
+    def _forget(self, path: str) -> None:
+        self._ranges.pop(path, None)
+        self._copies.pop(path, None)
+        self._shape = [step for step in self._shape if step.path != path]
+
+    def _blank(self, step: WriteRange) -> None:
+        """Let a claimed range be zeros, whatever was drafted for it before."""
+        for at in range(step.file_position, step.end, _COPY):
+            self._sink.write_at(_staged(step.path), at, bytes(min(_COPY, step.end - at)))
+
     def _why(self, path: str, whys: dict[str, str], why: str) -> str:
         return why if path in self._ranges else whys[path]
 
@@ -98,14 +127,12 @@ class LogDraft:
         """Ranges of files that stay: (path, file position, content)."""
         for step in self._shape:
             if isinstance(step, WriteRange):
-                ranges = self._ranges.get(step.path, [])
-                start = max([step.file_position, *(end for begin, end in ranges if begin <= step.end)])
-                if start < step.end:
-                    yield step.path, start, Zeros(step.end - start)
+                for start, end in self._ranges.get(step.path, Ranges()).between(step.file_position, step.end):
+                    yield step.path, start, Zeros(end - start)
         for path, ranges in self._ranges.items():
             if path not in self._copies and self._base.stat(path) is not None:
-                place = self._staging / self._staged(self._files[path])
-                for start, end in sorted(ranges):
+                place = self._staging / _staged(path)
+                for start, end in ranges:
                     yield path, start, FilePart(place, start, end - start)
 
     def _replaced(self) -> Iterator[tuple[str, Content]]:
@@ -119,16 +146,47 @@ class LogDraft:
         """Files that are missing: (path, content, modification time: brokers go by it when they delete old files)."""
         for path in self._ranges:
             if self._base.stat(path) is None:
-                place = self._staging / self._staged(self._files[path])
+                place = self._staging / _staged(path)
                 yield path, FilePart.whole(place), self._times_ms.get(path, 0) * _NS_PER_MS
 
     def _copy_into(self, place: Path, path: str) -> None:
-        with (self._staging / self._staged(self._files[path])).open("rb") as source, place.open("r+b") as target:
+        with (self._staging / _staged(path)).open("rb") as source, place.open("r+b") as target:
             for start, end in self._ranges[path]:
                 source.seek(start)
                 target.seek(start)
                 for at in range(start, end, _COPY):
                     target.write(source.read(min(_COPY, end - at)))
 
-    def _staged(self, damaged: DamagedRange) -> str:
-        return f"{_DIRECTORY}/{damaged.file_start:020d}"
+
+def _staged(path: str) -> str:
+    return f"{_DIRECTORY}/{path.rpartition('/')[2]}"
+
+
+class Ranges:
+    """Ranges of one file, in order and apart from each other: those that touch become one."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return zip(self._starts, self._ends, strict=True)
+
+    def add(self, start: int, end: int) -> None:
+        """Add one."""
+        first, last = bisect_left(self._ends, start), bisect_right(self._starts, end)
+        if first < last:
+            start, end = min(start, self._starts[first]), max(end, self._ends[last - 1])
+        self._starts[first:last], self._ends[first:last] = [start], [end]
+
+    def between(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """The parts of [start, end) that lie in none."""
+        at = start
+        for index in range(bisect_right(self._ends, start), len(self._starts)):
+            if self._starts[index] >= end:
+                break
+            if at < self._starts[index]:
+                yield at, self._starts[index]
+            at = self._ends[index]
+        if at < end:
+            yield at, end

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
 
 from rmqtool.engine.log import Log, Place
-from rmqtool.engine.record import Record, decode_record
-from rmqtool.engine.versions import BrokerRules
+from rmqtool.engine.record import Record, SingleRecord, decode_record
 from rmqtool.errors import UnreadableError
 from rmqtool.formats import commitlog, system_flag
 from rmqtool.repair.salvage.mending import MENDED_MAX
@@ -16,11 +15,16 @@ from rmqtool.scan.rules import Verdict
 _SYS_FLAG_AT = commitlog.MESSAGE_V1.position("sys_flag")
 
 
-def restored(log: Log, place: Place, limit: int, *, record_crc: bool) -> tuple[Record, bytes] | None:
+def restored(
+    log: Log, place: Place, limit: int, *, record_crc: bool, known_size: int | None = None
+) -> tuple[Record, bytes] | None:
     """A record with the size and magic that all else in it speaks for, and its bytes; None where nothing does.
 
+    Its lengths may be damaged as well, so that something else has to begin where they make it end.
+
     Args:
-        limit: bytes from the place on in which it has to end.
+        limit: bytes from the place on in which it has to end, and where a good record may follow.
+        known_size: what its queue says.
     """
     for magic in MESSAGE_MAGICS:
         try:
@@ -32,10 +36,23 @@ def restored(log: Log, place: Place, limit: int, *, record_crc: bool) -> tuple[R
             continue
         raw = size.to_bytes(4, "big") + magic.to_bytes(4, "big", signed=True) + raw[8:]
         row = judge_record(memoryview(raw), place.physical_offset, TopicTable(), (), record_crc)
-        if row.verdict == Verdict.GOOD and row.topic_length > 0 and row.body_length > 0:
-            record = decode_record(_Restored(log.rules, raw), place)  # type: ignore[arg-type]
+        is_whole = row.verdict == Verdict.GOOD and row.topic_length > 0 and row.body_length > 0
+        if is_whole and (size in (limit, known_size) or _begins_at(log, place, size)):
+            record = decode_record(SingleRecord(log.rules, _reader(raw)), place)
             return None if record is None else (record, raw)
     return None
+
+
+def _begins_at(log: Log, place: Place, size: int) -> bool:
+    """Whether a record that knows its place begins so many bytes behind another."""
+    behind = log.place(place.physical_offset + size)
+    if behind is None:
+        return False
+    try:
+        found = decode_record(log, behind)
+    except UnreadableError:
+        return False
+    return found is not None and found.physical_offset == behind.physical_offset
 
 
 def _size_by_lengths(log: Log, place: Place, limit: int, topic_width: int) -> int | None:
@@ -55,13 +72,5 @@ def _size_by_lengths(log: Log, place: Place, limit: int, topic_width: int) -> in
     return at if commitlog.RECORD_SIZE_MIN <= at <= min(limit, MENDED_MAX) else None
 
 
-@dataclass(frozen=True)
-class _Restored:
-    """One record in memory, read as if it were the log."""
-
-    rules: BrokerRules
-    raw: bytes
-
-    def read(self, place: Place, start: int, length: int) -> bytes:
-        del place
-        return self.raw[start : start + length]
+def _reader(raw: bytes) -> Callable[[int, int], bytes]:
+    return lambda start, length: raw[start : start + length]

@@ -1,7 +1,8 @@
-"""Heads of good records that no checksum covers and that all else contradicts: set to what the queue says."""
+"""Heads of good records that no checksum covers and that all else contradicts: set to what queue or neighbours say."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from rmqtool.engine.log import Log
@@ -10,6 +11,7 @@ from rmqtool.errors import UnreadableError
 from rmqtool.formats.properties import INNER_BASE, MULTI_DISPATCH
 from rmqtool.formats.record_crc import stored_record_crc
 from rmqtool.repair.salvage.mending import MENDED_MAX, with_fields, with_record_crc
+from rmqtool.repair.salvage.queue_order import Misled
 from rmqtool.verify.finding import Finding
 
 DOUBTFUL: Final = "commitlog.doubtful-header"
@@ -23,30 +25,46 @@ def corrected_record(log: Log, found: Finding, *, record_crc: bool) -> bytes | N
     """
     if found.physical_offset is None:
         return None
+    if found.expected is None:
+        return _changed(log, found.physical_offset, _by_property, record_crc=record_crc)
+    if found.topic is None or found.queue_id is None or found.queue_offset is None:
+        return None
+    topic = found.topic.encode("utf-8", "surrogateescape")
+    return moved_record(
+        log, Misled(found.physical_offset, topic, found.queue_id, found.queue_offset), record_crc=record_crc
+    )
+
+
+def moved_record(log: Log, misled: Misled, *, record_crc: bool) -> bytes | None:
+    """A record whose head says the topic, queue and queue offset that it must have; None where that cannot be."""
+
+    def by_queue(raw: bytes, record: Record) -> bytes | None:
+        if MULTI_DISPATCH in record.properties:  # which of its queues contradicts it, and in which field, is open
+            return None
+        old = record.topic.encode("utf-8", "surrogateescape")
+        topic_end = record.size - 2 - len(record.properties_raw)
+        if len(old) != len(misled.topic) or raw[topic_end - len(old) : topic_end] != old:
+            return None
+        changed = raw[: topic_end - len(old)] + misled.topic + raw[topic_end:]
+        return with_fields(changed, {"queue_id": misled.queue_id, "queue_offset": misled.queue_offset})
+
+    return _changed(log, misled.physical_offset, by_queue, record_crc=record_crc)
+
+
+def _changed(
+    log: Log, physical_offset: int, change: Callable[[bytes, Record], bytes | None], *, record_crc: bool
+) -> bytes | None:
     try:
-        record = read_record(log, found.physical_offset)
+        record = read_record(log, physical_offset)
         if record is None or record.size > MENDED_MAX:
             return None
         raw = log.read(record.place, 0, record.size)
     except UnreadableError:
         return None
-    changed = _by_queue(raw, record, found) if found.expected is not None else _by_property(raw, record)
+    changed = change(raw, record)
     if changed is None or changed == raw:
         return None
     return with_record_crc(changed) if record_crc and stored_record_crc(raw) is not None else changed
-
-
-def _by_queue(raw: bytes, record: Record, found: Finding) -> bytes | None:
-    if found.topic is None or found.queue_id is None or found.queue_offset is None:
-        return None
-    if MULTI_DISPATCH in record.properties:  # which of its queues contradicts it, and which field is wrong, is open
-        return None
-    old, new = (name.encode("utf-8", "surrogateescape") for name in (record.topic, found.topic))
-    topic_end = record.size - 2 - len(record.properties_raw)
-    if len(old) != len(new) or raw[topic_end - len(old) : topic_end] != old:
-        return None
-    changed = raw[: topic_end - len(old)] + new + raw[topic_end:]
-    return with_fields(changed, {"queue_id": found.queue_id, "queue_offset": found.queue_offset})
 
 
 def _by_property(raw: bytes, record: Record) -> bytes | None:

@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Final
 
 from rmqtool.engine.further_queues import LMQ_PREFIX
@@ -17,7 +18,8 @@ from rmqtool.formats.commitlog import RECORD_SIZE_MIN
 from rmqtool.formats.properties import INNER_BASE, INNER_COUNT, MULTI_DISPATCH, MULTI_QUEUE_OFFSET
 from rmqtool.repair.salvage.damage import DamagedRange
 from rmqtool.repair.salvage.frames import restored
-from rmqtool.repair.salvage.surroundings import MissingRun
+from rmqtool.repair.salvage.queue_order import MissingRun
+from rmqtool.repair.salvage.surroundings import Surroundings
 from rmqtool.store.directory import QueueFiles, Store
 from rmqtool.verify.account import Account
 from rmqtool.verify.queue_map import QueueMap
@@ -37,6 +39,7 @@ class LostRecord:
         physical_offset, size: where it lies; None where only its queue tells of it.
         head: what can be read of it, if all its lengths agree.
         restored: its bytes, where only size and magic were wrong.
+        has_unit: a unit of its queue says the same.
     """
 
     topic: bytes
@@ -48,6 +51,7 @@ class LostRecord:
     size: int | None = None
     head: Record | None = None
     restored: bytes | None = None
+    has_unit: bool = False
 
     @property
     def place(self) -> tuple[int, int]:
@@ -106,17 +110,35 @@ class LostRecords:
             *self._mapped(store.batch_queues.values(), store.batch_file_size, minimum, is_batch=True),
         ]
 
-    def of(self, ranges: Sequence[DamagedRange], missing: Iterable[MissingRun]) -> list[Casualties]:
+    def heads_and_units(self, damaged: DamagedRange) -> list[LostRecord]:
+        """The records of a range whose places are known, in order."""
+        return list(self._placed(damaged))
+
+    def of(self, ranges: Sequence[DamagedRange], around: Surroundings) -> list[Casualties]:
         """The records of each range, in order."""
-        found = [Casualties(list(self._placed(each))) for each in ranges]
+        believed = _Believed(around)
+        found = [Casualties([each for each in self._placed(one) if believed(each, one)]) for one in ranges]
         known = {
             (record.topic, record.queue_id, record.queue_offset + number)
             for each in found
             for record in each.placed
             for number in range(record.messages)
         }
-        self._place_missing(ranges, found, missing, known)
+        self._place_missing(ranges, found, around.missing, known)
         return found
+
+    def has_unit(self, topic: str, queue_id: int, queue_offset: int, physical_offset: int) -> bool:
+        """Whether a queue has a record at a place.
+
+        Raises:
+            UnreadableError: the queue cannot be read.
+        """
+        return any(
+            int(unit["physical_offset"]) == physical_offset
+            for queue in self._queues
+            if (queue.topic, queue.queue_id, queue.is_batch) == (topic, queue_id, False)
+            for unit in queue.read(self._store.view.open, queue_offset, queue_offset + 1)[1]
+        )
 
     def _mapped(self, queues: Iterable[QueueFiles], size: int, minimum: int, *, is_batch: bool) -> Iterator[QueueMap]:
         for files in queues:
@@ -142,7 +164,7 @@ class LostRecords:
 
     def _at(self, each: DamagedRange, start: int, unit: LostRecord | None) -> LostRecord | None:
         """The record at a place, by its head if that is whole, else by its unit."""
-        head, raw = self._head(each, start)
+        head, raw = self._head(each, start, unit.size if unit is not None else None)
         if head is None:
             return unit
         known = _of_head(head, raw)
@@ -153,9 +175,10 @@ class LostRecords:
             return known if start in (head.physical_offset, each.end - head.size) else None
         if (known.topic, known.queue_id, known.queue_offset) != (unit.topic, unit.queue_id, unit.queue_offset):
             return unit
-        return replace(known, further=known.further or unit.further, batch_size=known.batch_size or unit.batch_size)
+        further, batch_size = known.further or unit.further, known.batch_size or unit.batch_size
+        return replace(known, further=further, batch_size=batch_size, has_unit=True)
 
-    def _head(self, each: DamagedRange, start: int) -> tuple[Record | None, bytes | None]:
+    def _head(self, each: DamagedRange, start: int, known_size: int | None) -> tuple[Record | None, bytes | None]:
         """The head of a record all of whose lengths agree, and that ends inside the range; its bytes if restored."""
         place = None if each.is_missing else self._log.place(start)
         if place is None:
@@ -166,7 +189,8 @@ class LostRecords:
             return None, None
         if record is not None and start + record.size <= each.end:
             return record, None
-        return restored(self._log, place, each.end - start, record_crc=self._record_crc) or (None, None)
+        room = each.end - start
+        return restored(self._log, place, room, record_crc=self._record_crc, known_size=known_size) or (None, None)
 
     def _by_units(self, each: DamagedRange) -> dict[int, LostRecord]:
         """Records by their physical offset; one that several queues point to is one record."""
@@ -202,6 +226,8 @@ class LostRecords:
             for each, lost in zip(ranges, found, strict=True)
         ]
         for run in missing:
+            if run.is_further:
+                continue
             number = bisect_right(starts, run.behind)
             for lost in _of_run(run, known):
                 least = RECORD_SIZE_MIN + len(lost.topic)
@@ -211,6 +237,37 @@ class LostRecords:
                     break
                 found[number].unplaced.append(lost)
                 room[number] -= least
+
+
+class _Believed:
+    """Whether a damaged record stood where its head says.
+
+    Good neighbours tell which messages are missing; a head that names another one is believed only where it goes on
+    from its queue's last message, or where nothing else is missing.
+    """
+
+    def __init__(self, around: Surroundings) -> None:
+        self._ends = around.ends
+        self._runs: defaultdict[tuple[bytes, int], list[MissingRun]] = defaultdict(list)
+        for run in around.missing:
+            self._runs[run.queue[:2]].append(run)
+        own = sorted((run.behind, run.before) for run in around.missing if not run.is_further)
+        self._behind = [behind for behind, _ in own]
+        self._before = list(accumulate((before for _, before in own), max))
+        """The farthest end of all runs that begin as early."""
+
+    def __call__(self, record: LostRecord, damaged: DamagedRange) -> bool:
+        if record.head is None or record.has_unit:
+            return True
+        queue, first = (record.topic, record.queue_id), record.queue_offset
+        if any(run.first <= first < run.first + run.length for run in self._runs.get(queue, ())):
+            return True
+        end = self._ends.get((*queue, record.batch_size is not None))
+        if end is not None and end <= first <= end + damaged.length // RECORD_SIZE_MIN:
+            return True
+        count = bisect_right(self._behind, damaged.start)
+        competes = count > 0 and self._before[count - 1] >= damaged.end
+        return not competes and record.head.physical_offset == record.physical_offset and record.queue_id >= 0
 
 
 def _of_head(head: Record, restored: bytes | None) -> LostRecord | None:
@@ -250,6 +307,7 @@ def _of_unit(queue: QueueMap, place: int, unit: Mapping[str, int]) -> LostRecord
         batch_size=int(unit["batch_size"]) if queue.is_batch else None,
         physical_offset=int(unit["physical_offset"]),
         size=int(unit["record_size"]),
+        has_unit=True,
     )
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from rmqtool.engine.dispatch import DispatchSettings
 from rmqtool.engine.log import Log
 from rmqtool.engine.open_files import OpenFiles
-from rmqtool.engine.record import Record
+from rmqtool.engine.record import Record, read_record
 from rmqtool.engine.versions import BrokerRules
 from rmqtool.repair.queue_building import BuildOptions, OnProgress, dispatch_settings
 from rmqtool.repair.recover import RecoverOptions, Recovery, plan_recover
@@ -23,17 +23,19 @@ from rmqtool.repair.recover_log import damage_in, shape_steps
 from rmqtool.repair.salvage.damage import DamagedRange, damaged_ranges
 from rmqtool.repair.salvage.donor import Donor
 from rmqtool.repair.salvage.draft import LogDraft
-from rmqtool.repair.salvage.headers import DOUBTFUL, corrected_record
+from rmqtool.repair.salvage.further import add_further
+from rmqtool.repair.salvage.headers import DOUBTFUL, corrected_record, moved_record
 from rmqtool.repair.salvage.layout import Piece, lay_out
 from rmqtool.repair.salvage.lost import Casualties, LostRecord, LostRecords
 from rmqtool.repair.salvage.mending import NEEDS_CONSENT, Mended, ways_to_mend
+from rmqtool.repair.salvage.queue_order import Misled
 from rmqtool.repair.salvage.surroundings import Neighbour, Surroundings, look_around
 from rmqtool.repair.salvage.tombstones import StandIn
 from rmqtool.repair.steps import Step
 from rmqtool.scan.log import LogFile, carries_record_crc, plan_log
 from rmqtool.store.directory import Store, survey
 from rmqtool.store.source import read_range
-from rmqtool.verify.finding import Finding
+from rmqtool.verify.finding import Finding, Severity
 from rmqtool.verify.run import verify_store
 from rmqtool.verify.scope import Options
 
@@ -119,7 +121,7 @@ def plan_salvage(
     """
     options = options or SalvageOptions()
     shape = tuple(shape_steps(store, staging, keep_empty=True))
-    with LogDraft(store.view, shape, staging) as draft:
+    with LogDraft(store.view, shape, staging, store.commitlog_file_size or 0) as draft:
         run = _Salvage(store, rules, options, draft)
         before = run.drafted
         tolerated = run.mend_log(on_progress)
@@ -132,7 +134,10 @@ def plan_salvage(
             on_progress,
         )
         # A bridge that does not carry all the way is no use.
-        steps = () if recovery.damage else (*draft.steps(WHY), *recovery.steps)
+        steps: tuple[Step, ...] = ()
+        if not recovery.damage:
+            rest = tuple(draft.take_over(recovery.steps))
+            steps = (*draft.steps(WHY), *rest)
         return Salvage(steps, recovery, run.outcome, tuple(run.notes), before, run.drafted)
 
 
@@ -159,7 +164,7 @@ class _Salvage:
         ranges = damaged_ranges(self.drafted, findings)
         self.outcome.ranges = ranges
         doubtful = [found for found in damage if found.id == DOUBTFUL]
-        if not ranges and not doubtful:
+        if not ranges and not doubtful and not any(map(_is_about_queues, findings)):
             return frozenset()
         self._record_crc = self._finds_record_crc()
         with OpenFiles(self.drafted.view) as files:
@@ -188,18 +193,39 @@ class _Salvage:
     def _corrects(self, log: Log, found: Finding) -> bool:
         """Set a doubtful head right, if it is known what is right."""
         record = corrected_record(log, found, record_crc=self._record_crc)
-        place = log.place(found.physical_offset or 0)
-        if record is None or place is None:
+        if record is None or found.physical_offset is None:
             self.notes.append(f"{found.message}: left as it is, for nothing tells what is right")
             return False
-        start = place.physical_offset
-        one = DamagedRange(place.path, start - place.file_position, log.file_size, start, start + len(record), (start,))
+        queues = [(found.topic, found.queue_id)] if found.topic is not None and found.queue_id is not None else []
+        self._put_in_place(log, found.physical_offset, record, queues)
+        return True
+
+    def _put_in_place(self, log: Log, physical_offset: int, record: bytes, queues: Sequence[tuple[str, int]]) -> None:
+        """Draft a record with another head."""
+        place = log.place(physical_offset)
+        assert place is not None, "it was read from there"
+        start, stop = physical_offset, physical_offset + len(record)
+        one = DamagedRange(place.path, start - place.file_position, log.file_size, start, stop, (start,))
         self._draft.claim(one)
         self._draft.write(one, start, record)
         self.outcome.mended[Mended.HEAD] += 1
-        if found.topic is not None and found.queue_id is not None:
-            self.queues.add((found.topic, found.queue_id))
-        return True
+        self.queues.update(queues)
+
+    def _moves_misled(self, lost: LostRecords, misled: Sequence[Misled]) -> bool:
+        """Set the heads of good records right that their neighbours contradict; whether there are any."""
+        moved = 0
+        with OpenFiles(self.drafted.view) as files:
+            log = Log(self.drafted, self._rules, files)
+            for each in misled:
+                was = read_record(log, each.physical_offset)
+                if was is None or lost.has_unit(was.topic, was.queue_id, was.queue_offset, each.physical_offset):
+                    continue
+                record = moved_record(log, each, record_crc=self._record_crc)
+                if record is not None:
+                    queues = [(was.topic, was.queue_id), (each.topic.decode("utf-8", "surrogateescape"), each.queue_id)]
+                    self._put_in_place(log, each.physical_offset, record, queues)
+                    moved += 1
+        return moved > 0
 
     # From donors
 
@@ -253,9 +279,8 @@ class _Salvage:
 
     def _mended(self, lost: LostRecords, damaged: DamagedRange) -> Iterator[DamagedRange]:
         """Keep the records that can be mended; the parts of the range that stay."""
-        [casualties] = lost.of([damaged], ())
         at = damaged.start
-        for record in casualties.placed:
+        for record in lost.heads_and_units(damaged):
             mended = self._kept(damaged, record)
             if mended is None:
                 continue
@@ -297,8 +322,12 @@ class _Salvage:
 
     def _bridge(self, lost: LostRecords, ranges: Sequence[DamagedRange]) -> None:
         around = self._look_around(ranges)
-        found = lost.of(ranges, around.missing)
+        if around.misled and self._moves_misled(lost, around.misled):
+            self._renew()
+            around = self._look_around(ranges)
         stand_in = StandIn(self._rules, self._record_crc)
+        found = lost.of(ranges, around)
+        add_further(ranges, found, around.missing, stand_in.least, self._rules.dispatch_keeps_out)
         for damaged, casualties, neighbours in zip(ranges, found, around.neighbours, strict=True):
             pieces = lay_out(damaged, casualties, stand_in.least)
             if pieces is None:
@@ -321,3 +350,8 @@ class _Salvage:
 
     def _look_around(self, ranges: Sequence[DamagedRange]) -> Surroundings:
         return look_around(self.drafted, ranges, self._dispatch, self._options.build.delays_ms)
+
+
+def _is_about_queues(found: Finding) -> bool:
+    """Whether a queue is not as the log says: perhaps it is the log's head of a record that is wrong."""
+    return found.id.startswith("consumequeue.") and found.severity is not Severity.NOTE

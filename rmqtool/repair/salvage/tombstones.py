@@ -104,4 +104,4 @@ class StandIn:
             prepared_transaction_offsets=[TOMBSTONE],
             with_record_crc=[self.record_crc],
         )
-        return encode_records(columns, piece.start)
+        return bytes(encode_records(columns, columns.sizes(), piece.start))

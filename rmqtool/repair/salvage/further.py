@@ -1,0 +1,78 @@
+"""The further queues that lost records stood in (multi-dispatch), where only the gaps in those queues tell of them.
+
+Which of the lost records named which queue nobody knows; it is enough that the order in each queue is that of the log.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from rmqtool.engine.further_queues import LMQ_PREFIX, is_kept_out
+from rmqtool.repair.salvage.damage import DamagedRange
+from rmqtool.repair.salvage.layout import Least
+from rmqtool.repair.salvage.lost import Casualties, LostRecord
+from rmqtool.repair.salvage.queue_order import MissingRun
+
+_Place = tuple[list[LostRecord], int]
+"""A record in one of the lists of its range."""
+
+
+def add_further(
+    ranges: Sequence[DamagedRange],
+    found: Sequence[Casualties],
+    missing: Iterable[MissingRun],
+    least: Least,
+    kept_out: Collection[str],
+) -> None:
+    """Let lost records stand in further queues in which offsets are missing.
+
+    Args:
+        found: the lost records of each range, which are replaced by such as name the further queues.
+        least: see `lay_out`.
+        kept_out: patterns of topics whose records name no further queues.
+    """
+    runs = [run for run in missing if run.is_further]
+    if not runs:
+        return
+    starts = [each.start for each in ranges]
+    known = {
+        each for casualties in found for record in (*casualties.placed, *casualties.unplaced) for each in record.further
+    }
+    room = [
+        each.length - sum(record.size or least(record) for record in (*casualties.placed, *casualties.unplaced))
+        for each, casualties in zip(ranges, found, strict=True)
+    ]
+    for run in runs:
+        topic = run.queue[0]
+        numbers = range(bisect_right(starts, run.behind), bisect_right(starts, run.before))
+        takers = _takers(found, numbers, run, kept_out)
+        for queue_offset in range(run.first, run.first + run.length):
+            if (topic, queue_offset) in known:
+                continue
+            for number, (records, at) in takers:
+                longer = replace(records[at], further=(*records[at].further, (topic, queue_offset)))
+                more = least(longer) - least(records[at])
+                if records[at].size is None and more > room[number]:
+                    continue
+                if (size := records[at].size) is not None and least(longer) > size:
+                    continue
+                if records[at].size is None:
+                    room[number] -= more
+                records[at] = longer
+                break
+
+
+def _takers(
+    found: Sequence[Casualties], numbers: Iterable[int], run: MissingRun, kept_out: Collection[str]
+) -> Iterator[tuple[int, _Place]]:
+    """Records in log order that may have named the queue of a run, each once: (number of the range, record)."""
+    topic, queue_id, _ = run.queue
+    for number in numbers:
+        for records in (found[number].placed, found[number].unplaced):
+            for at, record in enumerate(records):
+                is_known = record.head is not None or record.batch_size is not None
+                is_its_queue = topic.startswith(LMQ_PREFIX.encode()) or record.queue_id == queue_id
+                if not is_known and is_its_queue and not is_kept_out(record.topic_name, kept_out):
+                    yield number, (records, at)
