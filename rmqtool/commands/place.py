@@ -27,10 +27,6 @@ class StorePlace:
         """How it is shown, without credentials."""
         return shown(self.url) if self.url is not None else str(self.path)
 
-    def absolute(self) -> StorePlace:
-        """The same place as it is named from any directory."""
-        return self if self.path is None else StorePlace(self.path.absolute())
-
     def view(self) -> StoreView:
         """The view of the directory there.
 

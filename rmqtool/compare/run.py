@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,11 +15,12 @@ from rmqtool.compare.facts import Facts, config_differences, queue_differences
 from rmqtool.compare.join import Differences, Kind, find_reordered, join, partition_by_identity
 from rmqtool.compare.log_merge import Sink
 from rmqtool.compare.log_side import LogSide, StoreLog, Terms
-from rmqtool.compare.parts import Part, PartOutcome, compare_part, cut
+from rmqtool.compare.parts import Part, PartOutcome, PartWork, compare_part, cut
 from rmqtool.compare.ranges import Ranges
 from rmqtool.compare.result import Comparison, Divergence, Relation, Side
 from rmqtool.compare.rows import Array, LogTotals, QueueNumbers
 from rmqtool.compare.spill import MEMORY_MAX, Spill
+from rmqtool.scan.runner import Runner
 
 PARTITION_BYTES: Final = 256 << 20
 PARTITIONS_MAX: Final = 4096
@@ -78,8 +79,12 @@ def compare(
     terms: Terms,
     options: Options,
     on_progress: Callable[[int, int], None] | None = None,
+    runner: Runner | None = None,
 ) -> Comparison:
     """Compare two sides; neither is changed.
+
+    Args:
+        runner: compares the parts; None is threads of this process. What is not at the same place comes back here.
 
     Raises:
         UnreadableError: a manifest turns out to be damaged.
@@ -110,7 +115,11 @@ def compare(
         sink: Sink = spill if has_rows else _Nowhere()
         whole = PartOutcome()
         done = 0
-        for part, outcome in _run(parts, lambda one: compare_part(one, sides, sink, numbers, terms), options.threads):
+        if runner is None:
+            outcomes = _by_threads(parts, lambda one: compare_part(one, sides, sink, numbers, terms), options.threads)
+        else:
+            outcomes = _elsewhere(parts, PartWork(sides, terms), runner, sink, numbers)
+        for part, outcome in outcomes:
             whole.merge(outcome)
             done += part.size
             if on_progress is not None:
@@ -122,7 +131,20 @@ def compare(
     return _comparison(a, b, terms, options, whole, numbers, messages)
 
 
-def _run(
+def _elsewhere(
+    parts: Sequence[Part], work: PartWork, runner: Runner, sink: Sink, numbers: QueueNumbers
+) -> Iterator[tuple[Part, PartOutcome]]:
+    """Outcomes in the order of the log, computed by a runner."""
+    for part, result in zip(parts, runner.map(work, parts), strict=True):
+        translation = numbers.translation(result.queues)
+        for side, rows in enumerate(result.rows):
+            if len(rows):
+                rows["queue"] = translation[rows["queue"]]
+                sink.take(side, rows)
+        yield part, result.outcome
+
+
+def _by_threads(
     parts: Iterable[Part], work: Callable[[Part], PartOutcome], threads: int
 ) -> Iterator[tuple[Part, PartOutcome]]:
     """Outcomes in the order of the log."""
