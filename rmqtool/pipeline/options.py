@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from rmqtool.errors import NotAStoreError, UsageError
+from rmqtool.pipeline.choices import TableName
 from rmqtool.pipeline.log_parts import PART_BYTES, Splitting
 from rmqtool.pipeline.search import Search, parse_search
 from rmqtool.pipeline.wanted import Wanted
@@ -18,7 +19,7 @@ from rmqtool.store.directory import Settings, Store, survey
 from rmqtool.store.remote import connect, is_url, open_remote
 from rmqtool.store.view import open_directory
 
-TABLES: Final = ("messages", "consumequeue", "index", "findings")
+TABLES: Final = tuple(name.value for name in TableName)
 MODES: Final = ("permissive", "dropmalformed", "failfast")
 KNOWN: Final = frozenset(
     {
