@@ -5,15 +5,12 @@ What a URL needs is imported once there is one.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from rmqtool.errors import UsageError
+from rmqtool.store.urls import is_url
 from rmqtool.store.view import StoreView, open_directory
-
-_URL: Final = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 @dataclass(frozen=True)
@@ -50,7 +47,7 @@ class StorePlace:
 
 def store_place(text: str) -> StorePlace:
     """The place that a word of a command line names."""
-    if not _URL.match(text):
+    if not is_url(text):
         return StorePlace(Path(text))
     from urllib.parse import unquote, urlsplit
 
@@ -66,7 +63,7 @@ def local_path(text: str) -> Path:
     Raises:
         UsageError: it is a URL.
     """
-    if _URL.match(text):
+    if is_url(text):
         raise UsageError(f"{_shown(text)}: this command writes, and a store elsewhere is only read; copy it to a disk")
     return Path(text)
 
