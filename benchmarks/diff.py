@@ -41,8 +41,7 @@ def compared(a: Path, b: Path, threads: int = 1) -> Comparison:
 
 
 def make_manifest(store: Path, path: Path) -> int:
-    made = write_manifest(path, "store", "benchmark", subject(store).log, Facts({}), Terms(), has_rows=True)
-    return made.totals.messages
+    return write_manifest(path, subject(store), "benchmark", Terms(), has_rows=True).totals.messages
 
 
 def with_manifest(store: Path, path: Path) -> Comparison:

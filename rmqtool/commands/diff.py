@@ -23,6 +23,7 @@ from rmqtool.commands.options import (
 )
 from rmqtool.commands.place import StorePlace, store_place
 from rmqtool.commands.screen import screen
+from rmqtool.commands.spark import ConfOption, MasterOption, runner
 from rmqtool.compare.facts import read_facts
 from rmqtool.compare.log_side import StoreLog, Terms
 from rmqtool.compare.manifest import Description, ManifestLog
@@ -34,6 +35,8 @@ from rmqtool.report.diff_screen import diff_lines
 from rmqtool.report.progress import ByteProgress
 from rmqtool.report.summary_screen import size_text
 from rmqtool.report.writers import json_text, row_writer
+from rmqtool.store.directory import Store
+from rmqtool.store.kinds import FileKind
 
 EXIT_DIFFERENT: Final = 3
 EXIT_UNREADABLE: Final = 4
@@ -41,6 +44,16 @@ FIELDS: Final = (
     "type", "topic", "queue_id", "queue_offset", "physical_offset", "size", "other_queue_id", "other_queue_offset",
     "other_physical_offset", "reason", "file", "table", "entry", "a", "b", "a_min", "a_max", "b_min", "b_max",
 )  # fmt: skip
+
+
+_Threads = Annotated[int | None, typer.Option(metavar="N", min=1, max=256, help="Threads; one a core if left out.")]
+_WorkDir = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="For temporary files, if messages are too many for memory.")
+]
+_LogOf = Annotated[
+    list[Path] | None,
+    typer.Option(metavar="DIR", help="Where the log lies, if not in STORE (a) or STORE_B (b); repeatable."),
+]
 
 
 class Compared(StrEnum):
@@ -85,18 +98,12 @@ def diff(
         Identity | None, typer.Option(help="What tells a message from others; unique-key if left out.")
     ] = None,
     limit: Annotated[int, typer.Option(metavar="N", min=0, max=100_000, help="Differences listed of each kind.")] = 20,
-    threads: Annotated[
-        int | None, typer.Option(metavar="N", min=1, max=256, help="Threads; one a core if left out.")
-    ] = None,
-    work_dir: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="For temporary files, if messages are too many for memory.")
-    ] = None,
-    commitlog_a: Annotated[
-        list[Path] | None, typer.Option(metavar="DIR", help="Where the log of STORE lies if not in it; repeatable.")
-    ] = None,
-    commitlog_b: Annotated[
-        list[Path] | None, typer.Option(metavar="DIR", help="Where the log of STORE_B lies; repeatable.")
-    ] = None,
+    threads: _Threads = None,
+    work_dir: _WorkDir = None,
+    commitlog_a: _LogOf = None,
+    commitlog_b: _LogOf = None,
+    master: MasterOption = None,
+    conf: ConfOption = None,
     output: FormatOption = OutputFormat.TABLE,
 ) -> None:
     """Two stores or replicas held against each other: where their logs part, and which messages differ.
@@ -108,6 +115,8 @@ def diff(
     """
     messages = messages_of(context)
     _check(other, manifest, make_manifest, commitlog_b)
+    if make_manifest is not None and master is not None:
+        raise UsageError("--master says nothing beside --make-manifest, which reads one log in its order")
     opened = _open(store, commitlog_a, messages)
     if make_manifest is not None:
         terms = Terms(by_content=identity is Identity.CONTENT)
@@ -125,8 +134,8 @@ def diff(
         threads=threads or os.cpu_count() or 1,
         folder=work_dir,
     )
-    with ByteProgress("diff", quiet=messages.quiet) as progress:
-        found = compare(_subject(opened), far, terms, options, progress.show)
+    with runner(master, conf, messages) as chosen, ByteProgress("diff", quiet=messages.quiet) as progress:
+        found = compare(_subject(opened), far, terms, options, progress.show, chosen)
     _write(found, output, messages)
     for problem in found.problems:
         messages.error(problem)
@@ -163,9 +172,14 @@ def _subject(opened: OpenedStore) -> Subject:
         kind="store",
         log=log,
         facts=read_facts(store, opened.rules),
-        not_compared=tuple(log.left_out),
+        not_compared=(*log.left_out, *_in_databases(store)),
         problems=(*log.problems, *store.problems),
     )
+
+
+def _in_databases(store: Store) -> Iterator[str]:
+    if store.files.get(FileKind.CONFIG_ROCKSDB):
+        yield "settings that are kept in RocksDB"
 
 
 def _from_manifest(path: Path, identity: Identity | None) -> tuple[Subject, Terms]:
@@ -192,14 +206,11 @@ def _make(
 ) -> None:
     refuse_inside_store(path, "a manifest", store, opened.store.settings.commitlog_directories)
     subject = _subject(opened)
-    assert isinstance(subject.log, StoreLog)
     with ByteProgress("manifest", quiet=messages.quiet) as progress:
         made = write_manifest(
             path,
-            subject.label,
+            subject,
             f"rmqtool {rmqtool.__version__}",
-            subject.log,
-            subject.facts,
             terms,
             has_rows=detail is Detail.MESSAGES,
             on_progress=progress.show,

@@ -1,14 +1,19 @@
-"""Where a store lies, as a person names it: a directory of this machine, or a URL of a file system elsewhere."""
+"""Where a store lies, as a person names it: a directory of this machine, or a URL of a file system elsewhere.
+
+What a URL needs is imported once there is one.
+"""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from typing import Final
 
 from rmqtool.errors import UsageError
-from rmqtool.store.remote import connect, is_url, open_remote, shown
 from rmqtool.store.view import StoreView, open_directory
+
+_URL: Final = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 @dataclass(frozen=True)
@@ -25,11 +30,7 @@ class StorePlace:
 
     def __str__(self) -> str:
         """How it is shown, without credentials."""
-        return shown(self.url) if self.url is not None else str(self.path)
-
-    def absolute(self) -> StorePlace:
-        """The same place as it is named from any directory."""
-        return self if self.path is None else StorePlace(self.path.absolute())
+        return _shown(self.url) if self.url is not None else str(self.path)
 
     def view(self) -> StoreView:
         """The view of the directory there.
@@ -40,6 +41,8 @@ class StorePlace:
             UnsupportedError: a library for the URL is not there.
         """
         if self.url is not None:
+            from rmqtool.store.remote import connect, open_remote
+
             return open_remote(connect(self.url))
         assert self.path is not None
         return open_directory(self.path)
@@ -47,8 +50,10 @@ class StorePlace:
 
 def store_place(text: str) -> StorePlace:
     """The place that a word of a command line names."""
-    if not is_url(text):
+    if not _URL.match(text):
         return StorePlace(Path(text))
+    from urllib.parse import unquote, urlsplit
+
     split = urlsplit(text)
     if split.scheme.lower() == "file":
         return StorePlace(Path(unquote(split.path)))
@@ -61,6 +66,12 @@ def local_path(text: str) -> Path:
     Raises:
         UsageError: it is a URL.
     """
-    if is_url(text):
-        raise UsageError(f"{shown(text)}: this command writes, and a store elsewhere is only read; copy it to a disk")
+    if _URL.match(text):
+        raise UsageError(f"{_shown(text)}: this command writes, and a store elsewhere is only read; copy it to a disk")
     return Path(text)
+
+
+def _shown(url: str) -> str:
+    from rmqtool.store.remote import shown
+
+    return shown(url)

@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -258,13 +259,15 @@ def _plan(wish: Wish, opened: OpenedStore, made: Made, before: str, messages: Me
     after = survey(plan.view_over(opened.store.view), settings) if plan.steps else opened.store
     versions = dict.fromkeys((*EXAMINED, opened.rules.version))
     whole = sum(segment.entry.allocated_bytes for segment in after.commitlog) <= COUNTED_WHOLE_MAX
-    found = {
-        version: _forecast(
-            opened, after, rules_for(version), messages, whole=whole or version == opened.rules.version,
-            begin=made.begin,
-        )
-        for version in versions
-    }  # fmt: skip
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        forecasts = pool.map(
+            lambda version: _forecast(
+                opened, after, rules_for(version), messages, whole=whole or version == opened.rules.version,
+                begin=made.begin,
+            ),
+            versions,
+        )  # fmt: skip
+        found = dict(zip(versions, forecasts, strict=True))
     said = {version: each for version, each in found.items() if each is not None}
     own = said.get(opened.rules.version)
     lacking = [f"what a broker {version} would do afterwards" for version in versions if version not in said]

@@ -115,7 +115,14 @@ def _entries(path: str, value: Mapping[Any, Any]) -> dict[ConfigKey, str]:
 
 
 def _text(value: Any) -> str:
-    text = json.dumps(value, sort_keys=True, default=str)
+    text = json.dumps(_with_text_keys(value), sort_keys=True)
     if len(text) <= VALUE_MAX:
         return text
     return json.dumps("sha256:" + hashlib.sha256(text.encode()).hexdigest())
+
+
+def _with_text_keys(value: Any) -> Any:
+    """The value with all keys as text: brokers write some of them as bare numbers."""
+    if isinstance(value, dict):
+        return {str(key): _with_text_keys(part) for key, part in value.items()}
+    return [_with_text_keys(part) for part in value] if isinstance(value, list) else value

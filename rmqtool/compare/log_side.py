@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from rmqtool.compare.log_blocks import FileBlocks, topic_totals, unreadable_bytes
@@ -22,10 +23,9 @@ from rmqtool.scan.log import (
 )
 from rmqtool.scan.piece import Piece, whole_file
 from rmqtool.scan.rules import Verdict
-from rmqtool.scan.walk import Reader, Walk
+from rmqtool.scan.walk import Walk
 from rmqtool.store.directory import Store
 from rmqtool.store.kinds import FileKind
-from rmqtool.store.source import ByteSource
 
 
 class Span(NamedTuple):
@@ -76,7 +76,7 @@ class LogSide(Protocol):
 
 
 class StoreLog:
-    """The log of a store. See `LogSide`.
+    """The log of a store. See `LogSide`; it pickles, if the store's view does.
 
     Attributes:
         problems: files that could not be opened, as sentences.
@@ -101,11 +101,11 @@ class StoreLog:
             except UnreadableError as error:
                 self.problems.append(str(error))
                 continue
-            files.append(LogFile(_opener(store, segment.path), segment.start))
+            files.append(LogFile(partial(store.view.open, segment.path), segment.start))
             end = segment.end
         self._plan: LogPlan = plan_log(files)
         self.record_crc = carries_record_crc(self._plan.pieces)
-        self._make_reader: Callable[[], Reader] = reader_for(self._plan.data_bytes, compiled)
+        self._compiled = compiled
         self.files = tuple(Span(piece.physical_offset, piece.source.size) for piece in self._plan.pieces)
 
     def piece(self, number: int) -> Piece:
@@ -114,7 +114,9 @@ class StoreLog:
 
     def walk(self, piece: Piece) -> Walk:
         """The walk of a piece of this log."""
-        return walk_piece(piece, self._make_reader(), ScanOptions(record_crc=self.record_crc))
+        # Chosen where the walk is made, which may be another machine than the one that planned it.
+        make_reader = reader_for(self._plan.data_bytes, self._compiled)
+        return walk_piece(piece, make_reader(), ScanOptions(record_crc=self.record_crc))
 
     def stream(self, number: int, numbers: QueueNumbers, terms: Terms) -> FileBlocks:
         return FileBlocks(
@@ -186,7 +188,3 @@ def _end_damage(totals: LogTotals, held: int) -> None:
     totals.bad_ranges += held
     totals.bad_bytes += totals.tail_bytes
     totals.tail_bytes = 0
-
-
-def _opener(store: Store, path: str) -> Callable[[], ByteSource]:
-    return lambda: store.view.open(path)

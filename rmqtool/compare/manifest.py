@@ -128,6 +128,8 @@ _TOTALS: Final = ("begin", "end", "bad_ranges", "bad_bytes", "tail_bytes", "unre
 class ManifestLog:
     """The log as a manifest has it. See `LogSide`; a file is opened for each part, so that threads may share it.
 
+    It pickles, for tasks that find the file at the same absolute path.
+
     Raises:
         UnreadableError: the file is no manifest, was cut off or damaged.
         UnsupportedError: it is one of another version.
@@ -135,6 +137,7 @@ class ManifestLog:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._place = path.absolute()  # a task runs in another directory
         self.description, self._table = self._guarded(self._read)
         self.files = self.description.files
         self.has_rows = self.description.has_rows
@@ -146,7 +149,7 @@ class ManifestLog:
         translation = numbers.translation(self.description.queues)
 
         def blocks() -> Iterator[Block]:
-            with self._guarded(lambda: self._path.open("rb")) as file:
+            with self._guarded(lambda: self._place.open("rb")) as file:
                 for said in self._table[first:last]:
                     yield self._guarded(partial(self._block, file, said, translation))
 

@@ -14,7 +14,6 @@ from zlib import crc32
 import numpy as np
 import zstandard
 
-from rmqtool.compare.facts import Facts
 from rmqtool.compare.log_side import StoreLog, Terms
 from rmqtool.compare.manifest import (
     BLOCK,
@@ -27,6 +26,7 @@ from rmqtool.compare.manifest import (
     packed_rows,
 )
 from rmqtool.compare.rows import LogTotals, QueueNumbers
+from rmqtool.compare.run import Subject
 from rmqtool.errors import WriteError
 from rmqtool.store.source import reason
 
@@ -36,10 +36,8 @@ _LEVEL: Final = 1
 
 def write_manifest(
     path: Path,
-    label: str,
+    subject: Subject,
     made_by: str,
-    log: StoreLog,
-    facts: Facts,
     terms: Terms,
     *,
     has_rows: bool,
@@ -48,11 +46,14 @@ def write_manifest(
     """Write a manifest; a file that is there is replaced once the new one is whole.
 
     Args:
+        subject: whose log is that of a store.
         has_rows: keep a digest of each message, and not of blocks only.
 
     Raises:
         WriteError: the file cannot be written.
     """
+    log = subject.log
+    assert isinstance(log, StoreLog)
     with _whole_file(path) as file:
         file.write(FIRST_LINE + b"%d\n" % VERSION)
         numbers = QueueNumbers()
@@ -72,15 +73,15 @@ def write_manifest(
             if on_progress is not None:
                 on_progress(span.end - log.files[0].start, total)
         description = Description(
-            label,
+            subject.label,
             made_by,
             terms,
             has_rows,
             log.files,
             tuple(numbers.keys) if has_rows else (),
             totals,
-            facts,
-            tuple(log.left_out),
+            subject.facts,
+            subject.not_compared,
         )
         table_at = _put(file, np.array(table, BLOCK).tobytes())
         description_at = _put(file, json.dumps(description.as_json()).encode("ascii"))

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
 
 from rmqtool.compare.log_merge import LogMerge, Sink
 from rmqtool.compare.log_side import BlockStream, LogSide, Span, StoreLog, Terms
 from rmqtool.compare.ranges import Ranges
-from rmqtool.compare.rows import Block, LogTotals, QueueNumbers
+from rmqtool.compare.rows import ROW, Array, Block, LogTotals, QueueKey, QueueNumbers
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,49 @@ class PartOutcome:
             mine.merge(others)
         self.differing.merge(other.differing)
         self.unresolved_blocks += other.unresolved_blocks
+
+
+class PartResult(NamedTuple):
+    """What a part gives where it is compared on another machine: rows with numbers of its own queues beside it."""
+
+    outcome: PartOutcome
+    rows: tuple[Array, Array]
+    queues: list[QueueKey]
+
+
+@dataclass(frozen=True)
+class PartWork:
+    """Compares parts on whatever machine, and keeps what goes to the sink; it pickles if the sides do."""
+
+    sides: tuple[LogSide, LogSide]
+    terms: Terms
+    keeps_rows: bool = True
+
+    def __call__(self, part: Part) -> PartResult:
+        numbers = QueueNumbers()
+        kept = _Kept()
+        outcome = compare_part(part, self.sides, kept if self.keeps_rows else Nowhere(), numbers, self.terms)
+        return PartResult(outcome, kept.rows(), numbers.keys)
+
+
+class Nowhere:
+    """A sink where the other side has digests of blocks only: no message can be looked for in it."""
+
+    def take(self, side: int, rows: Array) -> None:
+        """Forget them."""
+
+
+class _Kept:
+    """A sink that keeps rows."""
+
+    def __init__(self) -> None:
+        self._parts: tuple[list[Array], list[Array]] = [np.empty(0, ROW)], [np.empty(0, ROW)]
+
+    def take(self, side: int, rows: Array) -> None:
+        self._parts[side].append(rows)
+
+    def rows(self) -> tuple[Array, Array]:
+        return np.concatenate(self._parts[0]), np.concatenate(self._parts[1])
 
 
 def cut(here: Sequence[Span], there: Sequence[Span]) -> list[Part]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -15,11 +13,12 @@ from rmqtool.compare.facts import Facts, config_differences, queue_differences
 from rmqtool.compare.join import Differences, Kind, find_reordered, join, partition_by_identity
 from rmqtool.compare.log_merge import Sink
 from rmqtool.compare.log_side import LogSide, StoreLog, Terms
-from rmqtool.compare.parts import Part, PartOutcome, compare_part, cut
+from rmqtool.compare.parts import Nowhere, Part, PartOutcome, PartWork, compare_part, cut
 from rmqtool.compare.ranges import Ranges
 from rmqtool.compare.result import Comparison, Divergence, Relation, Side
 from rmqtool.compare.rows import Array, LogTotals, QueueNumbers
 from rmqtool.compare.spill import MEMORY_MAX, Spill
+from rmqtool.scan.runner import Runner, ThreadRunner
 
 PARTITION_BYTES: Final = 256 << 20
 PARTITIONS_MAX: Final = 4096
@@ -65,21 +64,18 @@ class Options:
     partition_bytes: int = PARTITION_BYTES
 
 
-class _Nowhere:
-    """Where the other side has digests of blocks only, no message can be looked for in it."""
-
-    def take(self, side: int, rows: Array) -> None:
-        """Forget them."""
-
-
 def compare(
     a: Subject,
     b: Subject,
     terms: Terms,
     options: Options,
     on_progress: Callable[[int, int], None] | None = None,
+    runner: Runner | None = None,
 ) -> Comparison:
     """Compare two sides; neither is changed.
+
+    Args:
+        runner: compares the parts; None is threads of this process. What is not at the same place comes back here.
 
     Raises:
         UnreadableError: a manifest turns out to be damaged.
@@ -107,10 +103,15 @@ def compare(
         Spill(count, by_identity, options.folder, options.memory_max) as spill,
         Spill(count, by_place, options.folder, options.memory_max) as pairs,
     ):
-        sink: Sink = spill if has_rows else _Nowhere()
+        sink: Sink = spill if has_rows else Nowhere()
         whole = PartOutcome()
         done = 0
-        for part, outcome in _run(parts, lambda one: compare_part(one, sides, sink, numbers, terms), options.threads):
+        if runner is None:
+            threads = ThreadRunner(options.threads)
+            outcomes = threads.map(lambda part: compare_part(part, sides, sink, numbers, terms), parts)
+        else:
+            outcomes = _elsewhere(parts, PartWork(sides, terms, keeps_rows=has_rows), runner, sink, numbers)
+        for part, outcome in zip(parts, outcomes, strict=True):
             whole.merge(outcome)
             done += part.size
             if on_progress is not None:
@@ -122,27 +123,17 @@ def compare(
     return _comparison(a, b, terms, options, whole, numbers, messages)
 
 
-def _run(
-    parts: Iterable[Part], work: Callable[[Part], PartOutcome], threads: int
-) -> Iterator[tuple[Part, PartOutcome]]:
-    """Outcomes in the order of the log."""
-    if threads == 1:
-        yield from ((part, work(part)) for part in parts)
-        return
-    waiting: deque[tuple[Part, Future[PartOutcome]]] = deque()
-    with ThreadPoolExecutor(threads) as pool:
-        try:
-            for part in parts:
-                waiting.append((part, pool.submit(work, part)))
-                if len(waiting) > 2 * threads:
-                    first, future = waiting.popleft()
-                    yield first, future.result()
-            while waiting:
-                first, future = waiting.popleft()
-                yield first, future.result()
-        finally:
-            for _, future in waiting:
-                future.cancel()
+def _elsewhere(
+    parts: Sequence[Part], work: PartWork, runner: Runner, sink: Sink, numbers: QueueNumbers
+) -> Iterator[PartOutcome]:
+    """Outcomes in the order of the log, computed by a runner."""
+    for result in runner.map(work, parts):
+        translation = numbers.translation(result.queues)
+        for side, rows in enumerate(result.rows):
+            if len(rows):
+                rows["queue"] = translation[rows["queue"]]
+                sink.take(side, rows)
+        yield result.outcome
 
 
 def _comparison(

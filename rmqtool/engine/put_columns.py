@@ -12,16 +12,19 @@ from typing import Final
 
 import numpy as np
 
-from rmqtool.engine.encoder import Int64s, Integers, RecordColumns, encode_records, host_flags, lengths_of
+from rmqtool.engine.encoder import HOST_BITS, Int64s, Integers, RecordColumns, encode_records, host_flags, lengths_of
 from rmqtool.engine.log_writer import LogWriter
 from rmqtool.engine.message import DEFAULT_BORN_HOST, DEFAULT_STORE_HOST, Message
 from rmqtool.engine.preparation import is_plain_text, sent_text
 from rmqtool.engine.put_checks import refusal
 from rmqtool.engine.versions import BrokerRules
 from rmqtool.engine.writer_config import WriterConfig
+from rmqtool.formats import system_flag
 from rmqtool.formats.commitlog import BLANK_SIZE_MIN, PROPERTIES_LENGTH_MAX
 
 _PROBE: Final = b""
+_ODD_FLAGS: Final = system_flag.TRANSACTION_MASK | system_flag.INNER_BATCH
+"""Bits of a message whose queue offset follows rules of its own."""
 
 
 @dataclass(slots=True)
@@ -91,7 +94,9 @@ def columns_of(messages: Sequence[Message], rules: BrokerRules, now_ms: int) -> 
 
 def are_plain(columns: MessageColumns, rules: BrokerRules, config: WriterConfig) -> bool:
     """Whether every message of the columns is stored as it is, in its own queue, and refused by no rule."""
-    if config.record_crc or any(columns.sys_flags or ()) or not is_plain_text(columns.properties_texts):
+    if config.record_crc or not is_plain_text(columns.properties_texts):
+        return False
+    if columns.sys_flags is not None and (np.asarray(columns.sys_flags, np.int64) & _ODD_FLAGS).any():
         return False
     if max(map(len, columns.bodies), default=0) > config.message_size_max:
         return False
@@ -107,26 +112,45 @@ def place_columns(
     topic_part: Callable[[str], bytes],
     queue_offsets: list[int],
     now_ms: int,
+    wanted: Sequence[int] | None = None,
 ) -> PutColumns | None:
-    """Encode plain messages into the log, file after file; None, and nothing written, where one fits into no file."""
-    count = len(columns)
+    """Encode plain messages into the log, file after file.
+
+    Args:
+        wanted: physical offsets at which they have to come to lie; None for any.
+
+    Returns:
+        None, and nothing is written, where one would lie elsewhere, or fits into no file.
+    """
     records = _records(columns, topic_part, queue_offsets, now_ms)
     sizes = records.sizes()
     if int(sizes.max(initial=0)) + BLANK_SIZE_MIN > log.file_size:
         return None
-    ends = np.cumsum(sizes)
-    places = np.empty(count, np.int64)
-    at = 0
-    while at < count:
-        before = int(ends[at] - sizes[at])
-        stop = int(np.searchsorted(ends, before + log.room() - BLANK_SIZE_MIN, "right"))
-        if stop <= at:
+    places, runs = _places(sizes, log)
+    if wanted is not None and places.tolist() != list(wanted):
+        return None
+    for number, (start, stop) in enumerate(runs):
+        if number:
             log.roll()
-            continue
-        places[at:stop] = log.end + (ends[at:stop] - sizes[at:stop]) - before
-        log.append(encode_records(records.part(at, stop), sizes[at:stop], log.end))
-        at = stop
+        if start < stop:
+            log.append(encode_records(records.part(start, stop), sizes[start:stop], log.end))
     return PutColumns(places, sizes, queue_offsets, np.asarray(records.store_timestamps_ms, np.int64))
+
+
+def _places(sizes: Int64s, log: LogWriter) -> tuple[Int64s, list[tuple[int, int]]]:
+    """Where records come to lie, each of which fits into a file, and those of each file, from the current one on."""
+    ends = np.cumsum(sizes)
+    places = ends - sizes
+    runs: list[tuple[int, int]] = []
+    at, begin, room = 0, log.end, log.room()
+    while True:
+        before = int(ends[at - 1]) if at else 0
+        stop = int(np.searchsorted(ends, before + room - BLANK_SIZE_MIN, "right"))
+        places[at:stop] += begin - before
+        runs.append((at, stop))
+        if stop == sizes.size:
+            return places, runs
+        at, begin, room = stop, begin + room, log.file_size
 
 
 def _records(
@@ -140,6 +164,7 @@ def _records(
 
     born_hosts = columns.born_hosts or [DEFAULT_BORN_HOST] * count
     store_hosts = columns.store_hosts or [DEFAULT_STORE_HOST] * count
+    host_bits = host_flags(lengths_of(born_hosts), lengths_of(store_hosts))
     return RecordColumns(
         topics=[parts[topic] for topic in columns.topics],
         bodies=columns.bodies,
@@ -147,7 +172,7 @@ def _records(
         queue_ids=columns.queue_ids,
         flags=filled(columns.flags),
         queue_offsets=queue_offsets,
-        sys_flags=host_flags(lengths_of(born_hosts), lengths_of(store_hosts)),
+        sys_flags=np.asarray(filled(columns.sys_flags), np.int64) & ~HOST_BITS | host_bits,
         born_timestamps_ms=filled(columns.born_timestamps_ms),
         born_hosts=born_hosts,
         store_timestamps_ms=filled(columns.store_timestamps_ms, now_ms),

@@ -43,6 +43,8 @@ ROLLS_IN_STEP: Final = 4
 PLAIN_FROM: Final = 16
 """Messages from which columns are worth making."""
 _Queue = tuple[str, int]
+_DumpedAt = tuple[int, int]
+"""Physical offset and queue offset."""
 
 
 def clock_ms() -> int:
@@ -95,29 +97,31 @@ class Putter:
 
     def put_columns(self, columns: MessageColumns) -> PutColumns | None:
         """Put plain messages as columns; None, and nothing written, where one of them is not plain."""
-        if not are_plain(columns, self._rules, self._config):
-            return None
-        next_offsets = _NextOffsets(self._queue_offset)
-        queues = zip(columns.topics, columns.queue_ids, strict=True)
+        return self._put_columns(columns) if are_plain(columns, self._rules, self._config) else None
+
+    def _put_columns(self, columns: MessageColumns, dumped_at: Sequence[_DumpedAt] | None = None) -> PutColumns | None:
+        """Put plain messages, those of a dumped log only where they were."""
+        queues = list(zip(columns.topics, columns.queue_ids, strict=True))
+        wanted, begins = None, self._queue_offsets
+        if dumped_at is not None:
+            wanted, offsets = zip(*dumped_at, strict=True)
+            begins = dict(zip(reversed(queues), reversed(offsets), strict=True)) | self._queue_offsets
+        next_offsets = _NextOffsets(lambda queue: begins[queue] if queue in begins else self._queue_offset(queue))
         queue_offsets = list(map(next, map(next_offsets.__getitem__, queues)))
-        put = place_columns(columns, self._log, self._topic_part, queue_offsets, self._clock())
+        put = place_columns(columns, self._log, self._topic_part, queue_offsets, self._clock(), wanted)
         if put is not None:
             self._queue_offsets.update((queue, next(offsets)) for queue, offsets in next_offsets.items())
         return put
 
     def put_all(self, messages: Sequence[Message | MessageBatch]) -> list[PutResult]:
         """Put messages in order; all of them are in the log's hands when this returns."""
-        return (None if self._in_step else self._put_plain(messages)) or self._put_each(messages)
+        return self._put_plain(messages) or self._put_each(messages)
 
     def _put_in_step(self, message: Message) -> PutResult:
         """Put a message of a dumped log at the place at which it was, if that is where the log is now."""
         assert message.dumped_at is not None
         place, queue_offset = message.dumped_at
-        for _ in range(ROLLS_IN_STEP):
-            # A batch that did not fit as a whole, or a message that fits into no file, ended a file early.
-            if self._end < place and place % self._log.file_size == 0:
-                self._encode()
-                self._log.roll()
+        self._roll_to(place)
         queue = message.topic, message.queue_id
         if queue not in self._queue_offsets and system_flag.takes_queue_entry(message.sys_flag):
             self._queue_offsets[queue] = queue_offset
@@ -125,15 +129,29 @@ class Putter:
         self._in_step = result.physical_offset == place
         return result
 
+    def _roll_to(self, place: int) -> None:
+        """End files early where the dumped log did: at a batch that did not fit, or a message that fits into none."""
+        for _ in range(ROLLS_IN_STEP):
+            if self._end < place and place % self._log.file_size == 0:
+                self._encode()
+                self._log.roll()
+
     def _put_plain(self, messages: Sequence[Message | MessageBatch]) -> list[PutResult] | None:
-        """Several plain messages by way of columns; None where one of them is not plain."""
+        """Several plain messages by way of columns; None where one of them is not plain, or not where it was."""
         if len(messages) < PLAIN_FROM:
             return None
         plain = [message for message in messages if isinstance(message, Message)]
-        if (
-            len(plain) < len(messages)
-            or (put := self.put_columns(columns_of(plain, self._rules, self._clock()))) is None
-        ):
+        columns = columns_of(plain, self._rules, self._clock())
+        if len(plain) < len(messages) or not are_plain(columns, self._rules, self._config):
+            return None
+        dumped_at = None
+        if self._in_step:
+            dumped_at = [message.dumped_at for message in plain if message.dumped_at is not None]
+            if len(dumped_at) < len(plain):
+                return None
+            self._roll_to(dumped_at[0][0])
+        put = self._put_columns(columns, dumped_at)
+        if put is None:
             return None
         return [
             PutResult(PutStatus.PUT_OK, AppendStatus.PUT_OK, *placed, offset_message_id(message.store_host, placed[0]))

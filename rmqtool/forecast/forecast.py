@@ -11,7 +11,7 @@ from rmqtool.forecast.options import COUNT_WHOLE_LOG_UP_TO, ForecastOptions
 from rmqtool.forecast.queue_state import KnownBatchQueue
 from rmqtool.forecast.result import Forecast, QueueForecast, StopsAt
 from rmqtool.forecast.simulate import Simulation
-from rmqtool.scan.log import ScanOptions
+from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, ScanOptions
 from rmqtool.store.directory import Segment, Store
 
 
@@ -113,7 +113,8 @@ def _toll(simulation: Simulation, segments: tuple[Segment, ...]) -> Toll:
         log.end,
         options.damage_max,
     )
-    count.count(simulation.store.view, segments, ScanOptions(options.delays_ms, options.record_crc))
+    scan = ScanOptions(options.delays_ms, options.record_crc, block_size=DISPATCH_BLOCK_SIZE)
+    count.count(simulation.store.view, segments, scan)
     return count.toll
 
 

@@ -25,8 +25,6 @@ from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.scan.walk import Batch, Walk
 
 PART_BYTES: Final = 16 << 20
-BLOCK_SIZE: Final = 4 << 20
-"""Bytes of a window: dispatch costs less for many rows at once."""
 
 Bad = tuple[int, int, str]
 """Something that is no record: physical offset, length, finding."""
@@ -127,8 +125,8 @@ class LogReading:
         """The rows of a file from a file position on, read from a record before it; whether the log ends in it."""
         if start >= piece.source.size:
             return False
-        rest = replace(piece, start=start)
-        walk = self._walk(rest)
+        reader = reader_for(self.plan.data_bytes, self.options.compiled)()
+        walk = walk_piece(replace(piece, start=start), reader, self.options)
         try:
             for rows, bad in self._batches(walk, piece.physical_offset + position):
                 if rows is not None:
@@ -143,12 +141,7 @@ class LogReading:
     def _is_at_end(self, found: ReadRows) -> bool:
         return self.log_end is not None and found.log_end >= self.log_end
 
-    def _walk(self, piece: Piece) -> Walk:
-        reader = reader_for(self.plan.data_bytes, self.options.compiled)()
-        return replace(walk_piece(piece, reader, self.options), block_size=BLOCK_SIZE)
-
     def _read_part(self, walk: Walk) -> _ReadPart:
-        walk = replace(walk, block_size=BLOCK_SIZE)
         found: list[ReadRows] = []
         for rows, bad in self._batches(walk, 0):
             if rows is not None:

@@ -29,7 +29,7 @@ from rmqtool.repair.log_reading import PART_BYTES, LogReading, ReadRows
 from rmqtool.repair.piece_dispatch import PieceDispatch, rows_of
 from rmqtool.repair.queue_building_writer import LogPlaces, PlacedQueueWriter
 from rmqtool.repair.queue_heads import QueueHeads
-from rmqtool.scan.log import LogFile, LogPlan, ScanOptions, carries_record_crc, plan_log
+from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, LogFile, LogPlan, ScanOptions, carries_record_crc, plan_log
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.scan.runner import Runner
 from rmqtool.store.config_json import TOPICS, read_config, topics
@@ -219,7 +219,9 @@ class _Build:
     def _read(self, segments: Sequence[Segment], dispatching: Dispatching | None = None) -> Iterator[ReadRows]:
         """Rows up to the first thing that is no record, or to the wanted end; what is built notes them."""
         plan = plan_log([LogFile(partial(self._store.view.open, found.path), found.start) for found in segments])
-        options = ScanOptions(self._options.delays_ms, carries_record_crc(plan.pieces), self._options.compiled)
+        options = ScanOptions(
+            self._options.delays_ms, carries_record_crc(plan.pieces), self._options.compiled, DISPATCH_BLOCK_SIZE
+        )
         if self._runner is None or dispatching is None:
             rows = self._read_here(plan, options, dispatching)
         else:

@@ -80,7 +80,7 @@ class RecoverOptions:
     threads: int = 2
     forecast: ForecastOptions = field(default_factory=ForecastOptions)
     built_anew: AbstractSet[tuple[str, int]] = frozenset()
-    tolerated: AbstractSet[tuple[str, int | None]] = frozenset()
+    tolerates: Callable[[Finding], bool] = lambda _found: False
 
 
 @dataclass(frozen=True)
@@ -195,11 +195,7 @@ class _Recover:
         self._stays = abort_reason(store, rules) if store.has_abort else None
 
     def run(self) -> Recovery:
-        damage = tuple(
-            found
-            for found in damage_in(self._wrong)
-            if (found.id, found.physical_offset) not in self._options.tolerated
-        )
+        damage = tuple(found for found in damage_in(self._wrong) if not self._options.tolerates(found))
         if not self._store.commitlog:
             if self._store.files.get(FileKind.DLEDGER):
                 require_log(self._store)

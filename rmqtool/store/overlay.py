@@ -7,14 +7,19 @@ not happened yet.
 from __future__ import annotations
 
 import time
-from bisect import bisect_right
+from bisect import bisect_right, insort
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import Final
 
 from rmqtool.errors import UnreadableError
 from rmqtool.store.content import Content
 from rmqtool.store.source import ByteSource
 from rmqtool.store.view import Entry, EntryKind, StoreView
+
+OPEN_MAX: Final = 16
+"""Ranges of one file whose sources are open at a time: a file may have more of them than a process may hold."""
 
 
 @dataclass
@@ -54,8 +59,7 @@ class PlannedView:
             if entry is None or not entry.is_file:
                 raise UnreadableError(f"{path}: no such file")
             laid = self._laid[path] = _Laid(entry.size, entry.mtime_ns, entry.size)
-        laid.ranges.append((file_position, content))
-        laid.ranges.sort(key=lambda found: found[0])
+        insort(laid.ranges, (file_position, content), key=itemgetter(0))
         laid.size = max(laid.size, file_position + content.length)
 
     def replace(self, path: str, content: Content) -> None:
@@ -181,9 +185,13 @@ class _PiecedSource:
         return len(buffer) if count == known else count
 
     def _range(self, number: int) -> ByteSource:
-        if number not in self._opened:
-            self._opened[number] = self._laid.ranges[number][1].open()
-        return self._opened[number]
+        """The source of a range; one that was used long ago may have been closed for others."""
+        found = self._opened.get(number)
+        if found is None:
+            if len(self._opened) >= OPEN_MAX:
+                self._opened.pop(next(iter(self._opened))).close()
+            found = self._opened[number] = self._laid.ranges[number][1].open()
+        return found
 
     def _pieces(self, start: int, end: int) -> Iterator[tuple[int, int, int | None]]:
         """The parts of [start, end): from, to, and the number of the range it lies in, None in the store's own file."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Final
 
 from rmqtool.scan.log import ScanOptions, reader_for, walk_piece
 from rmqtool.scan.parts import PART_BYTES, parts_of
@@ -17,9 +16,6 @@ from rmqtool.scan.walk import Walk
 from rmqtool.verify.piece import PartResult, check_part, check_piece, join_parts
 from rmqtool.verify.result import PieceResult
 from rmqtool.verify.scope import Context
-
-BLOCK_SIZE: Final = 4 << 20
-"""Bytes of a window: dispatch costs less for many rows at once."""
 
 PieceAt = tuple[Piece, str]
 """A piece, and the path of its file."""
@@ -66,7 +62,7 @@ class PieceCheck:
     def walk(self, piece: Piece) -> Walk:
         """A walk over a piece, not begun."""
         reader = reader_for(self.data_bytes, self.scan.compiled)()
-        return replace(walk_piece(piece, reader, self.scan), block_size=BLOCK_SIZE)
+        return walk_piece(piece, reader, self.scan)
 
     def _is_late(self) -> bool:
         return self.until is not None and time.time() >= self.until

@@ -18,7 +18,7 @@ from rmqtool.engine.versions import BrokerRules
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.checkpoint import FIELDS_SIZE, Checkpoint, parse_checkpoint
 from rmqtool.scan.blocks import last_data_end
-from rmqtool.scan.log import LogFile, LogPlan, ScanOptions, carries_record_crc, plan_log
+from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, LogFile, LogPlan, ScanOptions, carries_record_crc, plan_log
 from rmqtool.scan.runner import Runner, ThreadRunner
 from rmqtool.store.config_json import TOPICS, ConfigFile, topics
 from rmqtool.store.directory import Segment, Store
@@ -282,7 +282,11 @@ class _Run:
 
     def _pieces(self, context: Context, state: State, plan: LogPlan, segments: list[Segment]) -> Iterator[PieceResult]:
         """Results of the chosen pieces in the order of the log; findings are said as they come."""
-        scan = ScanOptions(record_crc=carries_record_crc(plan.pieces), compiled=self.options.compiled)
+        scan = ScanOptions(
+            record_crc=carries_record_crc(plan.pieces),
+            compiled=self.options.compiled,
+            block_size=DISPATCH_BLOCK_SIZE,
+        )
         numbers = self._chosen(len(plan.pieces))
         done_bytes, total = 0, sum(plan.pieces[number].source.size for number in numbers)
         limit = self.options.duration_max_s

@@ -145,6 +145,14 @@ def test_a_log_on_another_disk(golden: Unpacked, golden_copy: Unpacked, tmp_path
     assert diff(path, golden(BASE)).code == 3
 
 
+def test_settings_with_bare_numbers_beside_texts_are_compared(golden: Unpacked, golden_copy: Unpacked) -> None:
+    path = golden_copy(BASE)
+    (path / "config").mkdir(exist_ok=True)
+    (path / "config" / "delayOffset.json").write_text('{"offsetTable": {"a": {1: 5, "x": [{2: 3, "y": 4}]}}}', "utf-8")
+    (row,) = json.loads(diff(golden(BASE), path, "--format", "json").out)["config"]
+    assert row["b"] == {"1": 5, "x": [{"2": 3, "y": 4}]}
+
+
 def test_settings_and_queues_that_differ(golden: Unpacked, golden_copy: Unpacked) -> None:
     path = golden_copy(BASE)
     (path / "config").mkdir(exist_ok=True)

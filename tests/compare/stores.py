@@ -95,7 +95,7 @@ def through_manifest(
 ) -> Comparison:
     """The first store compared with a manifest of the second."""
     near = subject(b)
-    write_manifest(path, "store", "test", near.log, near.facts, terms or Terms(), has_rows=has_rows)
+    write_manifest(path, near, "test", terms or Terms(), has_rows=has_rows)
     log = ManifestLog(path)
     said = log.description
     far = Subject(said.label, "store", log, said.facts, said.totals)

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.logs import write_log
 from rmqtool.compare.join import Kind
-from rmqtool.compare.log_side import StoreLog, Terms
+from rmqtool.compare.log_side import Terms
 from rmqtool.compare.manifest_writer import write_manifest
 from rmqtool.compare.run import Options, compare
 from rmqtool.errors import WriteError
@@ -56,10 +56,9 @@ def test_rows_beyond_a_bound_go_to_files(logs: tuple[Path, Path], tmp_path: Path
 
 def test_a_manifest_is_written_block_by_block(logs: tuple[Path, Path], tmp_path: Path) -> None:
     side = subject(survey(open_directory(logs[0])), facts=False)
-    assert isinstance(side.log, StoreLog)
     tracemalloc.start()
     try:
-        write_manifest(tmp_path / "m", "s", "test", side.log, side.facts, Terms(block_size=1 << 20), has_rows=True)
+        write_manifest(tmp_path / "m", side, "test", Terms(block_size=1 << 20), has_rows=True)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

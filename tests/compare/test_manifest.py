@@ -26,7 +26,7 @@ MESSAGES = numbered([Message("T", number % 3, 0, f"KEY{number}", bytes(number % 
 
 def written(path: Path, *, has_rows: bool = True) -> bytes:
     near = subject(store_of(laid_out(MESSAGES)))
-    write_manifest(path, "s", "test", near.log, near.facts, Terms(block_size=2048), has_rows=has_rows)
+    write_manifest(path, near, "test", Terms(block_size=2048), has_rows=has_rows)
     return path.read_bytes()
 
 

@@ -52,6 +52,8 @@ def add_further(
             if (topic, queue_offset) in known:
                 continue
             for number, (records, at) in takers:
+                if any(name == topic for name, _ in records[at].further):
+                    continue
                 longer = replace(records[at], further=(*records[at].further, (topic, queue_offset)))
                 more = least(longer) - least(records[at])
                 if records[at].size is None and more > room[number]:

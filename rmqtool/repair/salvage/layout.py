@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from heapq import heapify, heappop, heappush
 from typing import Final
 
 from rmqtool.formats.commitlog import BLANK_SIZE_MIN, RECORD_SIZE_MIN
@@ -17,7 +19,7 @@ Least = Callable[[LostRecord | None], int]
 """Bytes that the record in the place of a lost one takes at least; None asks for a bridge."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Piece:
     """Physical offsets [start, end), and what comes there: the stand-in of a lost record, a bridge, or a blank."""
 
@@ -45,7 +47,7 @@ class _Layout:
 
     def __init__(self, damaged: DamagedRange, casualties: Casualties, least: Least) -> None:
         self._damaged, self._casualties, self._least = damaged, casualties, least
-        self._waiting = list(casualties.unplaced)
+        self._waiting = _Waiting(casualties.unplaced)
         self._pieces: list[Piece] = []
         self._at = damaged.start
 
@@ -57,9 +59,9 @@ class _Layout:
             start, stop = lost.place
             is_inside = self._at <= start and stop <= (file_end - BLANK_SIZE_MIN if damaged.is_last else limit)
             if is_inside and stop - start >= self._least(lost):
-                self._fill(start, self._earlier(lost, start - self._at), to_end=True)
+                self._fill(start, before=lost, to_end=True)
                 self._add(stop, lost)
-        self._fill(max(self._at, limit), self._waiting, to_end=damaged.end < file_end and not damaged.is_last)
+        self._fill(max(self._at, limit), to_end=damaged.end < file_end and not damaged.is_last)
         if damaged.reaches_file_end:
             self._pieces.append(Piece(self._at, damaged.end, is_blank=True))
         return self._joined()
@@ -68,32 +70,17 @@ class _Layout:
         self._pieces.append(Piece(self._at, end, lost))
         self._at = end
 
-    def _earlier(self, lost: LostRecord, room: int) -> list[LostRecord]:
-        """Records without a place that come before this one: of its queue the lower offsets, of other queues all."""
-        if room < RECORD_SIZE_MIN:
-            return []
-        queue = (lost.topic, lost.queue_id)
-        return [
-            each
-            for each in self._waiting
-            if (each.topic, each.queue_id) != queue or each.queue_offset < lost.queue_offset
-        ]
+    def _fill(self, end: int, *, before: LostRecord | None = None, to_end: bool) -> None:
+        """Pack records that have no place of their own; the last one, or a bridge, takes the rest.
 
-    def _fill(self, end: int, candidates: list[LostRecord], *, to_end: bool) -> None:
-        """Pack records that have no place of their own; the last one, or a bridge, takes the rest."""
-        taken: list[LostRecord] = []
-        at = self._at
-        for lost in candidates:
-            if at + self._least(lost) > end:
-                break
-            at += self._least(lost)
-            taken.append(lost)
-        for number, lost in enumerate(taken):
-            is_last = to_end and number == len(taken) - 1 and end - self._at <= BRIDGE_MAX
-            self._add(end if is_last else self._at + self._least(lost), lost)
-        if taken:
-            gone = set(map(id, taken))
-            self._waiting = [each for each in self._waiting if id(each) not in gone]
+        Args:
+            before: the record that comes behind: of its queue only lower queue offsets go in front of it.
+        """
+        if end - self._at >= RECORD_SIZE_MIN:
+            taken = list(self._waiting.take(before, self._at, end, self._least))
+            for number, (lost, stop) in enumerate(taken):
+                is_last = to_end and number == len(taken) - 1 and end - self._at <= BRIDGE_MAX
+                self._add(end if is_last else stop, lost)
         while to_end and self._at < end:
             self._add(end if end - self._at <= BRIDGE_MAX else self._at + BRIDGE_MAX // 2)
 
@@ -111,3 +98,39 @@ class _Layout:
             else:
                 short = each
         return None if short is not None else found
+
+
+class _Waiting:
+    """Records without a place, by their queues; the first ones come first."""
+
+    def __init__(self, records: Sequence[LostRecord]) -> None:
+        self._queues: defaultdict[tuple[bytes, int], deque[tuple[int, LostRecord]]] = defaultdict(deque)
+        for number, record in enumerate(records):
+            self._queues[record.topic, record.queue_id].append((number, record))
+        self._first = [(found[0][0], queue) for queue, found in self._queues.items()]
+        heapify(self._first)
+
+    def take(self, before: LostRecord | None, start: int, end: int, least: Least) -> Iterator[tuple[LostRecord, int]]:
+        """Take records for as long as they fit into [start, end), each with the place where it may end.
+
+        Args:
+            before: the record that comes behind: of its queue only lower queue offsets go in front of it.
+        """
+        held: list[tuple[int, tuple[bytes, int]]] = []
+        while self._first:
+            number, queue = heappop(self._first)
+            record = self._queues[queue][0][1]
+            is_own = before is not None and queue == (before.topic, before.queue_id)
+            if is_own and before is not None and record.queue_offset >= before.queue_offset:
+                held.append((number, queue))
+                continue
+            start += least(record)
+            if start > end:
+                held.append((number, queue))
+                break
+            self._queues[queue].popleft()
+            if self._queues[queue]:
+                heappush(self._first, (self._queues[queue][0][0], queue))
+            yield record, start
+        for each in held:
+            heappush(self._first, each)

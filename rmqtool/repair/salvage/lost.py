@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Final
+
+import numpy as np
 
 from rmqtool.engine.further_queues import LMQ_PREFIX
 from rmqtool.engine.log import Log
@@ -20,6 +23,7 @@ from rmqtool.repair.salvage.damage import DamagedRange
 from rmqtool.repair.salvage.frames import restored
 from rmqtool.repair.salvage.queue_order import MissingRun
 from rmqtool.repair.salvage.surroundings import Surroundings
+from rmqtool.repair.salvage.units import Unit, UnitsInRanges
 from rmqtool.store.directory import QueueFiles, Store
 from rmqtool.verify.account import Account
 from rmqtool.verify.queue_map import QueueMap
@@ -28,7 +32,7 @@ from rmqtool.verify.queue_pass import QueuePass
 _LMQ: Final = LMQ_PREFIX.encode()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class LostRecord:
     """A record of a damaged range, as far as it is known.
 
@@ -94,10 +98,11 @@ class Casualties:
 class LostRecords:
     """Finds the records of damaged ranges in one store."""
 
-    def __init__(self, store: Store, log: Log, *, record_crc: bool) -> None:
+    def __init__(self, store: Store, log: Log, ranges: Sequence[DamagedRange], *, record_crc: bool) -> None:
         """Reads all queues.
 
         Args:
+            ranges: all damage; what is asked for later lies in it.
             record_crc: whether the store writes whole-record CRCs.
 
         Raises:
@@ -109,6 +114,7 @@ class LostRecords:
             *self._mapped(store.queues.values(), store.consumequeue_file_size, minimum, is_batch=False),
             *self._mapped(store.batch_queues.values(), store.batch_file_size, minimum, is_batch=True),
         ]
+        self._units = UnitsInRanges(self._queues, store.view.open, ranges)
 
     def heads_and_units(self, damaged: DamagedRange) -> list[LostRecord]:
         """The records of a range whose places are known, in order."""
@@ -118,13 +124,8 @@ class LostRecords:
         """The records of each range, in order."""
         believed = _Believed(around)
         found = [Casualties([each for each in self._placed(one) if believed(each, one)]) for one in ranges]
-        known = {
-            (record.topic, record.queue_id, record.queue_offset + number)
-            for each in found
-            for record in each.placed
-            for number in range(record.messages)
-        }
-        self._place_missing(ranges, found, around.missing, known)
+        if around.missing:
+            self._place_missing(ranges, found, around.missing)
         return found
 
     def has_unit(self, topic: str, queue_id: int, queue_offset: int, physical_offset: int) -> bool:
@@ -154,7 +155,7 @@ class LostRecords:
             if start < end:
                 continue
             following: int | None = start
-            while following is not None and following not in by_unit.keys() - {start}:
+            while following is not None and (following == start or following not in by_unit):
                 record = self._at(each, following, by_unit.get(following))
                 if record is None:
                     break
@@ -196,12 +197,10 @@ class LostRecords:
         """Records by their physical offset; one that several queues point to is one record."""
         limit = each.file_start + each.file_size if each.is_last else each.end
         claims: defaultdict[int, list[tuple[QueueMap, LostRecord]]] = defaultdict(list)
-        for queue in self._queues:
-            places, units = queue.pointing_into(self._store.view.open, each.start, limit)
-            for place, unit in zip(places.tolist(), units, strict=True):
-                start, size = int(unit["physical_offset"]), int(unit["record_size"])
-                if size >= RECORD_SIZE_MIN and start + size <= limit:
-                    claims[start].append((queue, _of_unit(queue, place, unit)))
+        for queue, place, unit in self._units.between(each.start, limit):
+            start, size = unit[0], unit[1]
+            if size >= RECORD_SIZE_MIN and start + size <= limit:
+                claims[start].append((queue, _of_unit(queue, place, unit)))
         found: dict[int, LostRecord] = {}
         end = each.start
         for start in sorted(claims):
@@ -213,11 +212,7 @@ class LostRecords:
     # What the gaps say
 
     def _place_missing(
-        self,
-        ranges: Sequence[DamagedRange],
-        found: list[Casualties],
-        missing: Iterable[MissingRun],
-        known: set[tuple[bytes, int, int]],
+        self, ranges: Sequence[DamagedRange], found: list[Casualties], missing: Iterable[MissingRun]
     ) -> None:
         """Give each missing queue offset to the first range between its neighbours that has room for it."""
         starts = [each.start for each in ranges]
@@ -225,18 +220,55 @@ class LostRecords:
             each.length - sum(record.size or 0 for record in lost.placed)
             for each, lost in zip(ranges, found, strict=True)
         ]
+        following = list(range(len(ranges) + 1))
+        """The first range from a number on that has room for any record."""
+
+        def with_room(number: int) -> int:
+            last = number
+            while last < len(ranges) and (following[last] != last or room[last] < RECORD_SIZE_MIN):
+                last = following[last] if following[last] != last else last + 1
+            while number < last:
+                following[number], number = last, max(following[number], number + 1)
+            return last
+
+        known = _Placed(found)
         for run in missing:
             if run.is_further:
                 continue
-            number = bisect_right(starts, run.behind)
-            for lost in _of_run(run, known):
+            number = with_room(bisect_right(starts, run.behind))
+            for lost in known.others(run):
                 least = RECORD_SIZE_MIN + len(lost.topic)
                 while number < len(ranges) and ranges[number].end <= run.before and room[number] < least:
-                    number += 1
+                    number = with_room(number + 1)
                 if number >= len(ranges) or ranges[number].end > run.before:
                     break
                 found[number].unplaced.append(lost)
                 room[number] -= least
+
+
+class _Placed:
+    """The queue offsets of records whose places are known."""
+
+    def __init__(self, found: Iterable[Casualties]) -> None:
+        offsets: defaultdict[tuple[bytes, int], array[int]] = defaultdict(lambda: array("q"))
+        for casualties in found:
+            for record in casualties.placed:
+                of_queue = offsets[record.topic, record.queue_id]
+                of_queue.extend(range(record.queue_offset, record.queue_offset + record.messages))
+        self._offsets = {queue: np.unique(np.frombuffer(found, np.int64)) for queue, found in offsets.items() if found}
+
+    def others(self, run: MissingRun) -> Iterator[LostRecord]:
+        """Records of a run that are none of those."""
+        topic, queue_id, is_batch = run.queue
+        known = self._offsets.get((topic, queue_id), np.empty(0, np.int64))
+        low, high = np.searchsorted(known, (run.first, run.first + run.length)).tolist()
+        if is_batch:
+            # How the missing messages were spread over records nobody knows; one record keeps the queue's offsets too.
+            if low == high or known[low] != run.first:
+                yield LostRecord(topic, queue_id, run.first, batch_size=run.length)
+            return
+        for queue_offset in np.setdiff1d(np.arange(run.first, run.first + run.length), known[low:high]).tolist():
+            yield LostRecord(topic, queue_id, queue_offset)
 
 
 class _Believed:
@@ -248,9 +280,9 @@ class _Believed:
 
     def __init__(self, around: Surroundings) -> None:
         self._ends = around.ends
-        self._runs: defaultdict[tuple[bytes, int], list[MissingRun]] = defaultdict(list)
-        for run in around.missing:
-            self._runs[run.queue[:2]].append(run)
+        self._runs: defaultdict[tuple[bytes, int], list[tuple[int, int]]] = defaultdict(list)
+        for run in sorted(around.missing, key=lambda run: run.first):
+            self._runs[run.queue[:2]].append((run.first, run.first + run.length))
         own = sorted((run.behind, run.before) for run in around.missing if not run.is_further)
         self._behind = [behind for behind, _ in own]
         self._before = list(accumulate((before for _, before in own), max))
@@ -260,7 +292,9 @@ class _Believed:
         if record.head is None or record.has_unit:
             return True
         queue, first = (record.topic, record.queue_id), record.queue_offset
-        if any(run.first <= first < run.first + run.length for run in self._runs.get(queue, ())):
+        runs = self._runs.get(queue, [])
+        at = bisect_right(runs, first, key=lambda run: run[0]) - 1
+        if at >= 0 and first < runs[at][1]:
             return True
         end = self._ends.get((*queue, record.batch_size is not None))
         if end is not None and end <= first <= end + damaged.length // RECORD_SIZE_MIN:
@@ -299,14 +333,15 @@ def _of_head(head: Record, restored: bytes | None) -> LostRecord | None:
     )
 
 
-def _of_unit(queue: QueueMap, place: int, unit: Mapping[str, int]) -> LostRecord:
+def _of_unit(queue: QueueMap, place: int, unit: Unit) -> LostRecord:
+    physical_offset, size, base, count = unit
     return LostRecord(
         queue.topic.encode("utf-8", "surrogateescape"),
         queue.queue_id,
-        int(unit["base_queue_offset"]) if queue.is_batch else place,
-        batch_size=int(unit["batch_size"]) if queue.is_batch else None,
-        physical_offset=int(unit["physical_offset"]),
-        size=int(unit["record_size"]),
+        base if queue.is_batch else place,
+        batch_size=count if queue.is_batch else None,
+        physical_offset=physical_offset,
+        size=size,
         has_unit=True,
     )
 
@@ -318,15 +353,3 @@ def _one_of(claims: list[tuple[QueueMap, LostRecord]]) -> LostRecord | None:
         return None
     further = tuple((record.topic, record.queue_offset) for _, record in claims if record is not own[0])
     return replace(own[0], further=further)
-
-
-def _of_run(run: MissingRun, known: set[tuple[bytes, int, int]]) -> Iterator[LostRecord]:
-    topic, queue_id, is_batch = run.queue
-    if is_batch:
-        # How the missing messages were spread over records nobody knows; one record keeps the queue's offsets as well.
-        if (topic, queue_id, run.first) not in known:
-            yield LostRecord(topic, queue_id, run.first, batch_size=run.length)
-        return
-    for queue_offset in range(run.first, run.first + run.length):
-        if (topic, queue_id, queue_offset) not in known:
-            yield LostRecord(topic, queue_id, queue_offset)

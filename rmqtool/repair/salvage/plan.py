@@ -6,11 +6,11 @@ it is used first, in this order; only the rest is given up, and each message of 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from rmqtool.engine.dispatch import DispatchSettings
 from rmqtool.engine.log import Log
@@ -28,11 +28,13 @@ from rmqtool.repair.salvage.headers import DOUBTFUL, corrected_record, moved_rec
 from rmqtool.repair.salvage.layout import Piece, lay_out
 from rmqtool.repair.salvage.lost import Casualties, LostRecord, LostRecords
 from rmqtool.repair.salvage.mending import NEEDS_CONSENT, Mended, ways_to_mend
+from rmqtool.repair.salvage.outcome import Outcome
 from rmqtool.repair.salvage.queue_order import Misled
 from rmqtool.repair.salvage.surroundings import Neighbour, Surroundings, look_around
 from rmqtool.repair.salvage.tombstones import StandIn
 from rmqtool.repair.steps import Step
 from rmqtool.scan.log import LogFile, carries_record_crc, plan_log
+from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.store.directory import Store, survey
 from rmqtool.store.source import read_range
 from rmqtool.verify.finding import Finding, Severity
@@ -40,6 +42,14 @@ from rmqtool.verify.run import verify_store
 from rmqtool.verify.scope import Options
 
 WHY = "stands in the place of what cannot be read"
+UNREADABLE: Final = FINDING_IDS[Verdict.UNREADABLE_RANGE]
+PIECES_MAX: Final = 10_000
+WRITTEN_MAX: Final = 16 << 20
+"""Bytes of records that are written together."""
+NAMED_MAX: Final = 20
+"""Heads that are left and named one by one."""
+ROUNDS_MAX: Final = 4
+"""How often heads that turn out to be wrong only once what lies around them is mended are set right."""
 
 
 @dataclass(frozen=True)
@@ -58,32 +68,6 @@ class SalvageOptions:
     mending: frozenset[Mended] = frozenset()
     show_lost: bool = False
     threads: int = 2
-
-
-@dataclass
-class Outcome:
-    """What became of the damage.
-
-    Attributes:
-        lost: records that are given up for good.
-        mended: how many records were kept, by how.
-        mendable: how many of the lost ones could be kept if a person agreed to it.
-        donated_bytes: bytes that came from donors.
-        unknown_bytes: damaged bytes of which nobody knows what they held.
-        ranges: the damage, as it was found.
-    """
-
-    lost: list[LostRecord] = field(default_factory=list)
-    mended: Counter[Mended] = field(default_factory=Counter)
-    mendable: Counter[Mended] = field(default_factory=Counter)
-    donated_bytes: int = 0
-    unknown_bytes: int = 0
-    ranges: tuple[DamagedRange, ...] = ()
-
-    @property
-    def lost_messages(self) -> int:
-        """Messages that are lost for good, as far as anything tells of them."""
-        return sum(record.messages for record in self.lost)
 
 
 @dataclass(frozen=True)
@@ -124,15 +108,20 @@ def plan_salvage(
     with LogDraft(store.view, shape, staging, store.commitlog_file_size or 0) as draft:
         run = _Salvage(store, rules, options, draft)
         before = run.drafted
-        tolerated = run.mend_log(on_progress)
+        run.mend_log(on_progress)
         build = replace(options.build, shows_tombstones=options.show_lost)
-        recovery = plan_recover(
-            run.drafted,
-            rules,
-            staging,
-            RecoverOptions(build, full=True, threads=options.threads, built_anew=run.queues, tolerated=tolerated),
-            on_progress,
-        )
+        for round_number in range(ROUNDS_MAX + 1):
+            recovery = plan_recover(
+                run.drafted,
+                rules,
+                staging,
+                RecoverOptions(
+                    build, full=True, threads=options.threads, built_anew=run.queues, tolerates=run.tolerates
+                ),
+                on_progress,
+            )
+            if not recovery.damage or not run.mend_heads(recovery.damage, is_last=round_number >= ROUNDS_MAX - 1):
+                break
         # A bridge that does not carry all the way is no use.
         steps: tuple[Step, ...] = ()
         if not recovery.damage:
@@ -154,29 +143,50 @@ class _Salvage:
         self.notes: list[str] = []
         self.queues: set[tuple[str, int]] = set()
         """Queues that lost a message, which are built anew in any case."""
+        self._left: set[int | None] = set()
+        """Physical offsets of records whose heads are wrong, and stay as they are."""
+        self._tolerates_all = False
 
-    def mend_log(self, on_progress: OnProgress | None) -> frozenset[tuple[str, int | None]]:
-        """Draft the log; findings (id, physical offset) that stay and do not matter to whoever walks over the log."""
+    def tolerates(self, found: Finding) -> bool:
+        """Whether damage stays that does not matter to whoever walks over the log."""
+        return found.id == DOUBTFUL and (self._tolerates_all or found.physical_offset in self._left)
+
+    def mend_heads(self, damage: Sequence[Finding], *, is_last: bool) -> bool:
+        """Set heads right that were found to be wrong behind all else; whether there is nothing else, so that it helps.
+
+        Args:
+            is_last: let be what else turns up.
+        """
+        if any(found.id != DOUBTFUL for found in damage):
+            return False
+        with OpenFiles(self.drafted.view) as files:
+            self._correct_all(Log(self.drafted, self._rules, files), damage)
+        self._renew()
+        self._tolerates_all = is_last
+        return True
+
+    def mend_log(self, on_progress: OnProgress | None) -> None:
+        """Draft the log."""
         findings: list[Finding] = []
         checked = Options(threads=self._options.threads, compiled=self._options.build.compiled)
         verify_store(self.drafted, self._rules, checked, findings.append, on_progress)
         damage = damage_in(findings)
         ranges = damaged_ranges(self.drafted, findings)
         self.outcome.ranges = ranges
+        self._note_unreadable(findings)
         doubtful = [found for found in damage if found.id == DOUBTFUL]
         if not ranges and not doubtful and not any(map(_is_about_queues, findings)):
-            return frozenset()
+            return
         self._record_crc = self._finds_record_crc()
         with OpenFiles(self.drafted.view) as files:
             log = Log(self.drafted, self._rules, files)
-            left = [found for found in doubtful if not self._corrects(log, found)]
-            lost = LostRecords(self.drafted, log, record_crc=self._record_crc)
+            self._correct_all(log, doubtful)
+            lost = LostRecords(self.drafted, log, ranges, record_crc=self._record_crc)
             rest = self._from_donors(ranges)
             rest = [part for each in rest for part in self._mended(lost, each)]
             self._renew()
             self._bridge(lost, rest)
         self._renew()
-        return frozenset((found.id, found.physical_offset) for found in left)
 
     def _renew(self) -> None:
         """Look at the draft as it is now."""
@@ -190,15 +200,29 @@ class _Salvage:
         finally:
             plan.close()
 
-    def _corrects(self, log: Log, found: Finding) -> bool:
-        """Set a doubtful head right, if it is known what is right."""
-        record = corrected_record(log, found, record_crc=self._record_crc)
-        if record is None or found.physical_offset is None:
-            self.notes.append(f"{found.message}: left as it is, for nothing tells what is right")
-            return False
-        queues = [(found.topic, found.queue_id)] if found.topic is not None and found.queue_id is not None else []
-        self._put_in_place(log, found.physical_offset, record, queues)
-        return True
+    def _note_unreadable(self, findings: Sequence[Finding]) -> None:
+        count = sum(found.length or 0 for found in findings if found.id == UNREADABLE)
+        if count:
+            self.notes.append(
+                f"the disk does not give all of {count} bytes of the log: undo has zeros for what it does not"
+            )
+
+    def _correct_all(self, log: Log, doubtful: Sequence[Finding]) -> None:
+        """Set doubtful heads right where it is known what is right."""
+        unknown = 0
+        for found in doubtful:
+            record = corrected_record(log, found, record_crc=self._record_crc)
+            if record is not None and found.physical_offset is not None:
+                is_named = found.topic is not None and found.queue_id is not None
+                queues = [(found.topic or "", found.queue_id or 0)] if is_named else []
+                self._put_in_place(log, found.physical_offset, record, queues)
+                continue
+            unknown += 1
+            self._left.add(found.physical_offset)
+            if unknown <= NAMED_MAX:
+                self.notes.append(f"{found.message}: left as it is, for nothing tells what is right")
+        if unknown > NAMED_MAX:
+            self.notes.append(f"{unknown - NAMED_MAX} more records with heads that nothing puts right are left")
 
     def _put_in_place(self, log: Log, physical_offset: int, record: bytes, queues: Sequence[tuple[str, int]]) -> None:
         """Draft a record with another head."""
@@ -337,8 +361,8 @@ class _Salvage:
             time_ms = near.store_timestamp_ms if near is not None else 1
             if pieces:
                 self._draft.claim(damaged, pieces[-1].end)
-            for piece in pieces:
-                self._draft.write(damaged, piece.start, stand_in.record(piece, time_ms), time_ms)
+            for part in _parts(pieces):
+                self._draft.write(damaged, part[0].start, stand_in.records(part, time_ms), time_ms)
             self._note_lost(casualties, pieces)
 
     def _note_lost(self, casualties: Casualties, pieces: Sequence[Piece]) -> None:
@@ -355,3 +379,13 @@ class _Salvage:
 def _is_about_queues(found: Finding) -> bool:
     """Whether a queue is not as the log says: perhaps it is the log's head of a record that is wrong."""
     return found.id.startswith("consumequeue.") and found.severity is not Severity.NOTE
+
+
+def _parts(pieces: Sequence[Piece]) -> Iterator[Sequence[Piece]]:
+    """Pieces that are encoded and written together; their bodies are held in memory."""
+    first = 0
+    for number in range(1, len(pieces) + 1):
+        is_end = number == len(pieces)
+        if is_end or number - first >= PIECES_MAX or pieces[number].end - pieces[first].start > WRITTEN_MAX:
+            yield pieces[first:number]
+            first = number

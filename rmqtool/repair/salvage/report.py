@@ -11,7 +11,7 @@ from typing import Any, Final
 from rmqtool.errors import WriteError
 from rmqtool.repair.salvage.damage import DamagedRange
 from rmqtool.repair.salvage.lost import LostRecord
-from rmqtool.repair.salvage.plan import Outcome
+from rmqtool.repair.salvage.outcome import Outcome
 from rmqtool.store.directory import Store
 from rmqtool.store.source import read_salvaging, reason
 

@@ -6,6 +6,7 @@ keys; a bridge, over what nobody can attribute, is a ROLLBACK record, which stan
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,8 +21,10 @@ from rmqtool.repair.salvage.lost import LostRecord
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 RESENT: Final = frozenset({properties.SCHEDULE_TOPIC, HALF_TOPIC})
 """Topics whose messages the broker itself sends on to `REAL_TOPIC`, and is stuck at one that does not name it."""
+_RESENT: Final = frozenset(map(str.encode, RESENT))
 _HOST: Final = bytes([127, 0, 0, 1]) + (10911).to_bytes(4, "big")
 _SHORT_TOPIC: Final = b"-"
+_TAG: Final = f"{properties.TAGS}\x01{TOMBSTONE_TAG}".encode()
 
 
 @dataclass(frozen=True)
@@ -41,22 +44,48 @@ class StandIn:
             return self._size(_SHORT_TOPIC, b"")
         return self._size(lost.topic, self._required(lost))
 
-    def record(self, piece: Piece, store_timestamp_ms: int) -> bytes:
-        """The bytes of a piece; of a blank those that count, behind which zeros follow."""
-        if piece.is_blank:
-            return encode_blank(piece.length)
-        lost = piece.lost
-        if lost is None:
+    def records(self, pieces: Sequence[Piece], store_timestamp_ms: int) -> bytes:
+        """The bytes of pieces that lie side by side; of a blank, the last one, those that count."""
+        blank = pieces[-1] if pieces[-1].is_blank else None
+        stand_ins = [piece for piece in pieces if not piece.is_blank]
+        found = self._encoded(stand_ins, store_timestamp_ms) if stand_ins else b""
+        return found if blank is None else found + encode_blank(blank.length)
+
+    def _encoded(self, pieces: Sequence[Piece], time_ms: int) -> bytes:
+        texts = [self._texts(piece) for piece in pieces]
+        lost = [piece.lost for piece in pieces]
+        times = [time_ms] * len(pieces)
+        columns = RecordColumns(
+            topics=[topic_part(topic, writes_v2=self.rules.reads_v2) for topic, _ in texts],
+            bodies=[bytes(piece.length - self._size(*text)) for piece, text in zip(pieces, texts, strict=True)],
+            properties=[block for _, block in texts],
+            queue_ids=[each.queue_id if each is not None else 0 for each in lost],
+            flags=[0] * len(pieces),
+            queue_offsets=[each.queue_offset if each is not None else 0 for each in lost],
+            sys_flags=[0 if each is not None else system_flag.TRANSACTION_ROLLBACK for each in lost],
+            born_timestamps_ms=times,
+            born_hosts=[_HOST] * len(pieces),
+            store_timestamps_ms=times,
+            store_hosts=[_HOST] * len(pieces),
+            reconsume_times=[0] * len(pieces),
+            prepared_transaction_offsets=[TOMBSTONE] * len(pieces),
+            with_record_crc=[self.record_crc] * len(pieces),
+        )
+        return bytes(encode_records(columns, columns.sizes(), pieces[0].start))
+
+    def _texts(self, piece: Piece) -> tuple[bytes, bytes]:
+        """Topic and properties of the record for a piece, the tag among them where there is room."""
+        if piece.lost is None:
             topic = TOMBSTONE_TOPIC.encode()
-            topic = topic if self._size(topic, b"") <= piece.length else _SHORT_TOPIC
-            return self._encoded(piece, topic, b"", 0, 0, system_flag.TRANSACTION_ROLLBACK, store_timestamp_ms)
-        block = self._joined(f"{properties.TAGS}\x01{TOMBSTONE_TAG}".encode(), self._required(lost))
-        if self._size(lost.topic, block) > piece.length:
-            block = self._required(lost)
-        return self._encoded(piece, lost.topic, block, lost.queue_id, lost.queue_offset, 0, store_timestamp_ms)
+            return (topic if self._size(topic, b"") <= piece.length else _SHORT_TOPIC), b""
+        topic, required = piece.lost.topic, self._required(piece.lost)
+        block = self._joined(_TAG, required)
+        return topic, block if self._size(topic, block) <= piece.length else required
 
     def _required(self, lost: LostRecord) -> bytes:
         """The properties that the record cannot do without."""
+        if not lost.further and lost.batch_size is None and lost.topic not in _RESENT:
+            return b""
         named: dict[str, str] = {}
         topic = lost.topic.decode("utf-8", "surrogateescape")
         if topic in RESENT:
@@ -84,24 +113,3 @@ class StandIn:
         part = topic_part(topic, writes_v2=self.rules.reads_v2)
         crc = PROPERTY_SIZE if self.record_crc else 0
         return record_size(len(part), 0, len(block) + crc, 2 * len(_HOST))
-
-    def _encoded(
-        self, piece: Piece, topic: bytes, block: bytes, queue_id: int, queue_offset: int, sys_flag: int, time_ms: int
-    ) -> bytes:
-        columns = RecordColumns(
-            topics=[topic_part(topic, writes_v2=self.rules.reads_v2)],
-            bodies=[bytes(piece.length - self._size(topic, block))],
-            properties=[block],
-            queue_ids=[queue_id],
-            flags=[0],
-            queue_offsets=[queue_offset],
-            sys_flags=[sys_flag],
-            born_timestamps_ms=[time_ms],
-            born_hosts=[_HOST],
-            store_timestamps_ms=[time_ms],
-            store_hosts=[_HOST],
-            reconsume_times=[0],
-            prepared_transaction_offsets=[TOMBSTONE],
-            with_record_crc=[self.record_crc],
-        )
-        return bytes(encode_records(columns, columns.sizes(), piece.start))

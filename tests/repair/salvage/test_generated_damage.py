@@ -12,6 +12,7 @@ import pytest
 from rmqtool.engine.versions import rules_for
 from rmqtool.fixtures.recipe import Recipe, Run
 from rmqtool.fixtures.recipes import RECIPES
+from rmqtool.fixtures.samples import Samples
 from tests.repair.salvage.trial import (
     Files,
     Healthy,
@@ -201,8 +202,8 @@ def test_more_than_a_record(tmp_path: Path, name: str, *, has_queues: bool, is_c
     assert found.made.outcome.lost or "long" in name or "end" in name
 
 
-def _megabytes(samples: object) -> list[Run]:
-    return [Run([samples.message("orders", n % 3, body=bytes([n % 251]) * 7000) for n in range(600)])]  # type: ignore[attr-defined]
+def _megabytes(samples: Samples) -> list[Run]:
+    return [Run([samples.message("orders", n % 3, body=bytes([n % 251]) * 7000) for n in range(600)])]
 
 
 @pytest.mark.parametrize("has_queues", [True, False], ids=["", "no-queues"])
