@@ -16,7 +16,7 @@ from rmqtool.pipeline.search import Search, parse_search
 from rmqtool.pipeline.wanted import Wanted
 from rmqtool.scan.seam import PROOF_BYTES
 from rmqtool.store.directory import Settings, Store, survey
-from rmqtool.store.remote import connect, is_url, open_remote
+from rmqtool.store.remote import connect, open_remote
 from rmqtool.store.view import open_directory
 
 TABLES: Final = tuple(name.value for name in TableName)
@@ -130,10 +130,10 @@ class SourceOptions:
         """
         found: dict[str, Store] = {}
         for path in self.paths:
-            is_pattern = glob.has_magic(path) and not is_url(path)
+            is_pattern = glob.has_magic(path) and not _is_url(path)
             for each in sorted(glob.glob(path)) if is_pattern else [path]:  # noqa: PTH207 - absolute patterns
                 try:
-                    view = open_remote(connect(each)) if is_url(each) else open_directory(Path(each))
+                    view = open_remote(connect(each)) if _is_url(each) else open_directory(Path(each))
                     found.setdefault(each, survey(view, self.settings))
                 except NotAStoreError:
                     if not is_pattern:
@@ -150,7 +150,11 @@ def _paths(said: Mapping[str, str]) -> tuple[str, ...]:
     if not named:
         raise UsageError("no path: load(path) names a store")
     local = (path.removeprefix("file://") for path in named)
-    return tuple(path if is_url(path) else str(Path(path).absolute()) for path in local)
+    return tuple(path if _is_url(path) else str(Path(path).absolute()) for path in local)
+
+
+def _is_url(path: str) -> bool:
+    return "://" in path
 
 
 def _words(said: Mapping[str, str], name: str) -> tuple[str, ...]:
