@@ -106,6 +106,7 @@ def compare(
         sink: Sink = spill if has_rows else Nowhere()
         whole = PartOutcome()
         done = 0
+        outcomes: Iterator[PartOutcome]
         if runner is None:
             threads = ThreadRunner(options.threads)
             outcomes = threads.map(lambda part: compare_part(part, sides, sink, numbers, terms), parts)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.record_crc import record_crc_matches
@@ -16,11 +15,9 @@ from rmqtool.scan.judge import MESSAGE_MAGICS, judge_frame
 from rmqtool.scan.piece import Piece, whole_file
 from rmqtool.scan.plain import PlainReader
 from rmqtool.scan.rules import Verdict
+from rmqtool.scan.runner import ThreadRunner
 from rmqtool.scan.walk import FRAME_SIZE, Batch, Reader, Walk
 from rmqtool.store.source import ByteSource, read_range
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
 
 COMPILED_FROM_BYTES: Final = 24 << 20
 """Log bytes from which loading the compiled reader pays (0.4 s, 3 s the very first time, against 4 µs a record)."""
@@ -104,12 +101,7 @@ def scan_log(plan: LogPlan, options: ScanOptions | None = None) -> Iterator[Batc
 def map_pieces(
     plan: LogPlan, work: Callable[[Walk], T], options: ScanOptions | None = None, threads: int = 2
 ) -> Generator[T, None, None]:
-    """Results of `work` over the walk of each piece, in log order, computed by several threads.
-
-    At most `threads` results wait for whoever asks for them.
-    """
-    from concurrent.futures import ThreadPoolExecutor  # 10 ms that a first row need not wait for
-
+    """Results of `work` over the walk of each piece, in log order, computed by several threads."""
     options = options or ScanOptions()
     make_reader = reader_for(plan.data_bytes, options.compiled)
 
@@ -119,18 +111,7 @@ def map_pieces(
         finally:
             piece.source.close()
 
-    waiting: deque[Future[T]] = deque()
-    with ThreadPoolExecutor(threads) as pool:
-        try:
-            for piece in plan.pieces:
-                waiting.append(pool.submit(run, piece))
-                if len(waiting) > 2 * threads:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        finally:
-            for each in waiting:
-                each.cancel()
+    yield from ThreadRunner(threads).map(run, plan.pieces)
 
 
 def walk_piece(piece: Piece, reader: Reader, options: ScanOptions) -> Walk:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -23,13 +26,28 @@ class Runner(Protocol):
 
 @dataclass(frozen=True)
 class ThreadRunner:
-    """Threads of this process; one, or a single item, runs in the caller's."""
+    """Threads of this process; one, or a single item, runs in the caller's.
+
+    Little is begun ahead of whoever takes the results, so that little is left to wait for where nobody takes them.
+    """
 
     threads: int
 
-    def map(self, work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+    def map(self, work: Callable[[Item], Result], items: Sequence[Item]) -> Generator[Result, None, None]:
         if self.threads == 1 or len(items) < 2:
             yield from map(work, items)
             return
+        from concurrent.futures import ThreadPoolExecutor  # 10 ms that one thread need not wait for
+
+        waiting: deque[Future[Result]] = deque()
         with ThreadPoolExecutor(self.threads) as pool:
-            yield from pool.map(work, items)
+            try:
+                for item in items:
+                    waiting.append(pool.submit(work, item))
+                    if len(waiting) > 2 * self.threads:
+                        yield waiting.popleft().result()
+                while waiting:
+                    yield waiting.popleft().result()
+            finally:
+                for each in waiting:
+                    each.cancel()
