@@ -24,14 +24,14 @@ check-python:
 	@command -v tar >/dev/null && command -v xz >/dev/null || \
 	  { echo "missing: tar and xz, to unpack the stores that the tests and the demo read" >&2; exit 1; }
 
-# The tests marked `broker` ask a real broker. Without Java they are left out, visibly; in CI that is an error.
+# The tests marked `broker` ask a real broker, those marked `spark` start Spark. Without Java they are left out, visibly; in CI that is an error.
 check-broker:
 	@missing=""; \
 	java -version 2>&1 | grep -Eq 'version "(1[7-9]|[2-9][0-9])' || missing="Java 17"; \
 	mvn -v >/dev/null 2>&1 || missing="$${missing:+$$missing and }Maven"; \
 	if [ -n "$$missing" ]; then \
-	  if [ "$$CI" = true ]; then echo "missing: $$missing, for the tests that run a real broker" >&2; exit 1; fi; \
-	  echo "note: $$missing not found, so the tests that run a real broker are skipped"; \
+	  if [ "$$CI" = true ]; then echo "missing: $$missing, for the tests that run a real broker or Spark" >&2; exit 1; fi; \
+	  echo "note: $$missing not found, so the tests that run a real broker or Spark are skipped"; \
 	fi
 
 $(STAMP): pyproject.toml

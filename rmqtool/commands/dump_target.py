@@ -16,7 +16,6 @@ from rmqtool.formats.commitlog import MAGIC_BYTES
 from rmqtool.store.broker_conf import read_broker_conf
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.kinds import FileKind, is_broker_directory, is_segment_name, kind_of
-from rmqtool.store.remote import connect, open_remote
 from rmqtool.store.sizes import infer_file_size
 from rmqtool.store.source import FileSource, read_range, reason
 from rmqtool.store.view import DirectoryView, Entry, EntryKind, StoreView, open_directory
@@ -117,6 +116,8 @@ def find_target(place: StorePlace, options: TargetOptions) -> Target:
 
 def _elsewhere(place: StorePlace, options: TargetOptions) -> Target:
     """What a URL names: a file or directory with a broker's name, or a store."""
+    from rmqtool.store.remote import connect, open_remote
+
     assert place.url is not None
     here = connect(place.url)
     kind = here.kind()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,41 +12,16 @@ from rmqtool.commands.messages import messages_of
 from rmqtool.commands.options import CommitlogOption
 from rmqtool.commands.spark import DEFAULT_MASTER, AlwaysMasterOption, ConfOption, spark
 from rmqtool.commands.spark_tables import FromTimeOption, StorePaths, TopicOption, ToTimeOption, source_options
+from rmqtool.pipeline.choices import Form, Profile, TableName
 from rmqtool.report.writers import json_text
-
-
-class Table(StrEnum):
-    """What is written."""
-
-    MESSAGES = "messages"
-    CONSUMEQUEUE = "consumequeue"
-    INDEX = "index"
-    FINDINGS = "findings"
-
-
-class FileForm(StrEnum):
-    """How it is written."""
-
-    PARQUET = "parquet"
-    JSON = "json"
-    CSV = "csv"
-    AVRO = "avro"
-
-
-class Profile(StrEnum):
-    """Which columns messages have."""
-
-    HEADERS = "headers"
-    PROPERTIES = "properties"
-    FULL = "full"
 
 
 def export(
     context: typer.Context,
     stores: StorePaths,
     to: Annotated[Path, typer.Option("--to", metavar="DIR", help="The directory, not in a store; made whole.")],
-    table: Annotated[Table, typer.Option("--table", help="Which table.")] = Table.MESSAGES,
-    form: Annotated[FileForm, typer.Option("--format", help="How rows are written.")] = FileForm.PARQUET,
+    table: Annotated[TableName, typer.Option("--table", help="Which table.")] = TableName.MESSAGES,
+    form: Annotated[Form, typer.Option("--format", help="How rows are written.")] = Form.PARQUET,
     partition_by: Annotated[
         str | None, typer.Option(metavar="A,B", help="Columns that make directories; also day and hour.")
     ] = None,
@@ -69,7 +43,7 @@ def export(
     messages = messages_of(context)
     options = source_options(stores, commitlog, topic, from_time, to_time)
     options["table"] = table.value
-    if table is Table.MESSAGES:
+    if table is TableName.MESSAGES:
         options["profile"] = profile.value
     if columns is not None:
         options["columns"] = columns
@@ -84,7 +58,7 @@ def _exported(
     context: typer.Context,
     options: dict[str, str],
     target: Path,
-    form: FileForm,
+    form: Form,
     partition_by: str | None,
     master: str,
     conf: list[str] | None,
@@ -92,12 +66,12 @@ def _exported(
     from rmqtool.pipeline.session import require_pyspark
 
     require_pyspark()  # before what needs it is imported
-    from rmqtool.pipeline.export import Export, Form, refuse_inside
+    from rmqtool.pipeline.export import Export, refuse_inside
     from rmqtool.pipeline.frames import table_frame
     from rmqtool.pipeline.options import SourceOptions
 
     names = tuple(name.strip() for name in (partition_by or "").split(",") if name.strip())
-    wanted = Export(target, Form(form.value), options, names)
+    wanted = Export(target, form, options, names)
     parsed = SourceOptions.parse(options)
     parsed.check_table()
     refuse_inside(target, parsed.stores())
@@ -106,5 +80,8 @@ def _exported(
     if before is not None:
         messages_of(context).note("the same export is there already")
         return before
-    with spark(master, conf, messages_of(context), "export") as session:
-        return wanted.write(table_frame(session, options), request)
+    try:
+        with spark(master, conf, messages_of(context), "export") as session:
+            return wanted.write(table_frame(session, options), request)
+    finally:
+        wanted.discard_partial()  # now that no task can write into it any more

@@ -22,8 +22,7 @@ from rmqtool.store.broker_conf import BrokerConf, read_broker_conf
 from rmqtool.store.directory import Settings, Store, relative_to_store, survey, with_settings
 from rmqtool.store.kinds import is_broker_directory
 from rmqtool.store.lock import LOCK_NAME, Lock, LockReport, LockStatus, lock_report
-from rmqtool.store.remote import RemoteView
-from rmqtool.store.view import open_directory
+from rmqtool.store.view import DirectoryView, open_directory
 
 TIMESTAMP_MAX: Final = (1 << 63) - 1
 
@@ -211,7 +210,7 @@ def refuse_inside_store(target: Path, what: str, place: StorePlace, log_director
 
 def foreign_owner(store: Store) -> str | None:
     """A warning where the store belongs to another user, whose broker could not read what this one writes."""
-    if isinstance(store.view, RemoteView):
+    if not isinstance(store.view, DirectoryView):
         return None
     own = os.geteuid()
     others = sorted(owner for owner in store.owner_ids if owner != own)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -13,25 +12,18 @@ from rmqtool.commands.options import CommitlogOption, FormatOption, OutputFormat
 from rmqtool.commands.screen import screen
 from rmqtool.commands.spark import DEFAULT_MASTER, AlwaysMasterOption, ConfOption, spark
 from rmqtool.commands.spark_tables import FromTimeOption, StorePaths, TopicOption, ToTimeOption, source_options
+from rmqtool.pipeline.choices import Where
 from rmqtool.report.writers import row_writer
 
 EXIT_FOUND = 3
 _IN_TABLE = ("physical_offset", "size", "store_timestamp_ms", "topic", "queue_id", "queue_offset", "tags", "keys")
 
 
-class In(StrEnum):
-    """What is searched."""
-
-    BODY = "body"
-    KEYS = "keys"
-    PROPERTIES = "properties"
-
-
 def search(
     context: typer.Context,
     stores: StorePaths,
     pattern: Annotated[str, typer.Argument(metavar="PATTERN", help="A regular expression, as RE2 has them.")],
-    where: Annotated[In, typer.Option("--in", help="What is searched; properties are lines NAME=value.")] = In.BODY,
+    where: Annotated[Where, typer.Option("--in", help="What is searched; properties are NAME=value.")] = Where.BODY,
     topic: TopicOption = None,
     from_time: FromTimeOption = None,
     to_time: ToTimeOption = None,

@@ -13,7 +13,7 @@ from rmqtool.errors import UsageError
 from rmqtool.store.directory import relative_to_store
 
 StorePaths = Annotated[
-    list[Path], typer.Argument(metavar="STORE...", help="Store roots, or patterns of them in quotes.")
+    list[str], typer.Argument(metavar="STORE...", help="Store roots, patterns of them in quotes, or URLs.")
 ]
 TopicOption = Annotated[
     list[str] | None, typer.Option("--topic", metavar="T", help="Messages of this topic only (a pattern); repeatable.")
@@ -23,7 +23,7 @@ ToTimeOption = Annotated[str | None, typer.Option("--to-time", metavar="TIME", h
 
 
 def source_options(
-    stores: list[Path],
+    stores: list[str],
     commitlog: list[Path] | None,
     topic: list[str] | None = None,
     from_time: str | None = None,
@@ -34,7 +34,7 @@ def source_options(
     Raises:
         UsageError: a time does not parse, a topic has a comma, or a log is named for several stores.
     """
-    found = {"paths": json.dumps([str(store) for store in stores])}
+    found = {"paths": json.dumps(stores)}
     if topic:
         if any("," in name for name in topic):
             raise UsageError("--topic: a comma is in no topic's name")
@@ -46,5 +46,5 @@ def source_options(
     if commitlog:
         if len(stores) > 1:
             raise UsageError("--commitlog: says where the log of one store lies, and there are several")
-        found["commitlog"] = ",".join(relative_to_store(named, stores[0]) for named in commitlog)
+        found["commitlog"] = ",".join(relative_to_store(named, Path(stores[0])) for named in commitlog)
     return found

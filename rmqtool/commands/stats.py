@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -13,20 +12,10 @@ from rmqtool.commands.options import CommitlogOption, FormatOption, OutputFormat
 from rmqtool.commands.screen import screen
 from rmqtool.commands.spark import DEFAULT_MASTER, AlwaysMasterOption, ConfOption, spark
 from rmqtool.commands.spark_tables import FromTimeOption, StorePaths, TopicOption, ToTimeOption, source_options
+from rmqtool.pipeline.choices import By
 from rmqtool.report.writers import row_writer
 
 EXIT_FOUND = 3
-
-
-class By(StrEnum):
-    """What messages are counted by."""
-
-    TOPIC = "topic"
-    QUEUE = "queue"
-    TAG = "tag"
-    HOUR = "hour"
-    PRODUCER = "producer"
-    SIZE = "size"
 
 
 def stats(
@@ -55,14 +44,13 @@ def stats(
     from rmqtool.pipeline import stats as figures_of
     from rmqtool.pipeline.frames import table_frame
 
-    chosen = figures_of.By(by.value)
-    fields = figures_of.fields(chosen)
-    options["columns"] = ",".join(figures_of.columns(chosen))
+    fields = figures_of.fields(by)
+    options["columns"] = ",".join(figures_of.columns(by))
     bad = None
     shown = screen()
     with spark(master, conf, messages, "stats") as session:
         frame = table_frame(session, options)
-        rows = list(figures_of.figures(frame, chosen))
+        rows = list(figures_of.figures(frame, by))
     asked = fields if output is OutputFormat.TABLE else None
     writer = row_writer(output.value, sys.stdout, fields, asked, width=shown.width, colour=shown.colour)
     for row in rows:

@@ -58,16 +58,18 @@ def write_manifest(
         file.write(FIRST_LINE + b"%d\n" % VERSION)
         numbers = QueueNumbers()
         totals = LogTotals()
-        table: list[tuple[int, int, int, int, int]] = []
+        tables = [np.empty(0, BLOCK)]
         total = sum(span.size for span in log.files)
         for number, span in enumerate(log.files):
             stream = log.stream(number, numbers, terms)
+            table: list[tuple[int, int, int, int, int]] = []
             for block in stream.blocks():
                 assert block.rows is not None
                 place = _put(file, packed_rows(block.rows)) if has_rows else 0
                 table.append((block.begin, block.end, block.digest, place, len(block.rows)))
                 if on_progress is not None:
                     on_progress(block.end - log.files[0].start, total)
+            tables.append(np.array(table, BLOCK))
             totals.merge(stream.totals)
             log.close(number)
             if on_progress is not None:
@@ -83,7 +85,7 @@ def write_manifest(
             subject.facts,
             subject.not_compared,
         )
-        table_at = _put(file, np.array(table, BLOCK).tobytes())
+        table_at = _put(file, np.concatenate(tables).tobytes())
         description_at = _put(file, json.dumps(description.as_json()).encode("ascii"))
         file.write(TRAILER.pack(table_at, description_at, TRAILER_MARK))
         return description

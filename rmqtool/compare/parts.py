@@ -61,12 +61,20 @@ class PartWork:
 
     sides: tuple[LogSide, LogSide]
     terms: Terms
+    keeps_rows: bool = True
 
     def __call__(self, part: Part) -> PartResult:
         numbers = QueueNumbers()
         kept = _Kept()
-        outcome = compare_part(part, self.sides, kept, numbers, self.terms)
+        outcome = compare_part(part, self.sides, kept if self.keeps_rows else Nowhere(), numbers, self.terms)
         return PartResult(outcome, kept.rows(), numbers.keys)
+
+
+class Nowhere:
+    """A sink where the other side has digests of blocks only: no message can be looked for in it."""
+
+    def take(self, side: int, rows: Array) -> None:
+        """Forget them."""
 
 
 class _Kept:

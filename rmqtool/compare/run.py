@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -15,12 +13,12 @@ from rmqtool.compare.facts import Facts, config_differences, queue_differences
 from rmqtool.compare.join import Differences, Kind, find_reordered, join, partition_by_identity
 from rmqtool.compare.log_merge import Sink
 from rmqtool.compare.log_side import LogSide, StoreLog, Terms
-from rmqtool.compare.parts import Part, PartOutcome, PartWork, compare_part, cut
+from rmqtool.compare.parts import Nowhere, Part, PartOutcome, PartWork, compare_part, cut
 from rmqtool.compare.ranges import Ranges
 from rmqtool.compare.result import Comparison, Divergence, Relation, Side
 from rmqtool.compare.rows import Array, LogTotals, QueueNumbers
 from rmqtool.compare.spill import MEMORY_MAX, Spill
-from rmqtool.scan.runner import Runner
+from rmqtool.scan.runner import Runner, ThreadRunner
 
 PARTITION_BYTES: Final = 256 << 20
 PARTITIONS_MAX: Final = 4096
@@ -66,13 +64,6 @@ class Options:
     partition_bytes: int = PARTITION_BYTES
 
 
-class _Nowhere:
-    """Where the other side has digests of blocks only, no message can be looked for in it."""
-
-    def take(self, side: int, rows: Array) -> None:
-        """Forget them."""
-
-
 def compare(
     a: Subject,
     b: Subject,
@@ -112,14 +103,15 @@ def compare(
         Spill(count, by_identity, options.folder, options.memory_max) as spill,
         Spill(count, by_place, options.folder, options.memory_max) as pairs,
     ):
-        sink: Sink = spill if has_rows else _Nowhere()
+        sink: Sink = spill if has_rows else Nowhere()
         whole = PartOutcome()
         done = 0
         if runner is None:
-            outcomes = _by_threads(parts, lambda one: compare_part(one, sides, sink, numbers, terms), options.threads)
+            threads = ThreadRunner(options.threads)
+            outcomes = threads.map(lambda part: compare_part(part, sides, sink, numbers, terms), parts)
         else:
-            outcomes = _elsewhere(parts, PartWork(sides, terms), runner, sink, numbers)
-        for part, outcome in outcomes:
+            outcomes = _elsewhere(parts, PartWork(sides, terms, keeps_rows=has_rows), runner, sink, numbers)
+        for part, outcome in zip(parts, outcomes, strict=True):
             whole.merge(outcome)
             done += part.size
             if on_progress is not None:
@@ -133,38 +125,15 @@ def compare(
 
 def _elsewhere(
     parts: Sequence[Part], work: PartWork, runner: Runner, sink: Sink, numbers: QueueNumbers
-) -> Iterator[tuple[Part, PartOutcome]]:
+) -> Iterator[PartOutcome]:
     """Outcomes in the order of the log, computed by a runner."""
-    for part, result in zip(parts, runner.map(work, parts), strict=True):
+    for result in runner.map(work, parts):
         translation = numbers.translation(result.queues)
         for side, rows in enumerate(result.rows):
             if len(rows):
                 rows["queue"] = translation[rows["queue"]]
                 sink.take(side, rows)
-        yield part, result.outcome
-
-
-def _by_threads(
-    parts: Iterable[Part], work: Callable[[Part], PartOutcome], threads: int
-) -> Iterator[tuple[Part, PartOutcome]]:
-    """Outcomes in the order of the log."""
-    if threads == 1:
-        yield from ((part, work(part)) for part in parts)
-        return
-    waiting: deque[tuple[Part, Future[PartOutcome]]] = deque()
-    with ThreadPoolExecutor(threads) as pool:
-        try:
-            for part in parts:
-                waiting.append((part, pool.submit(work, part)))
-                if len(waiting) > 2 * threads:
-                    first, future = waiting.popleft()
-                    yield first, future.result()
-            while waiting:
-                first, future = waiting.popleft()
-                yield first, future.result()
-        finally:
-            for _, future in waiting:
-                future.cancel()
+        yield result.outcome
 
 
 def _comparison(

@@ -11,12 +11,12 @@ import json
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import rmqtool
 from rmqtool.errors import RefusedError, UnsupportedError, UsageError, WriteError
+from rmqtool.pipeline.choices import Form
 from rmqtool.pipeline.options import SourceOptions
 from rmqtool.store.directory import Store
 from rmqtool.store.source import reason
@@ -30,15 +30,6 @@ MANIFEST_FORMAT: Final = 1
 DERIVED: Final = ("day", "hour")
 """What rows can be partitioned by beside their columns: the date of the store time in UTC, and its hour."""
 _HASH_BLOCK: Final = 1 << 20
-
-
-class Form(StrEnum):
-    """How rows are written."""
-
-    PARQUET = "parquet"
-    JSON = "json"
-    CSV = "csv"
-    AVRO = "avro"
 
 
 @dataclass(frozen=True)
@@ -88,7 +79,7 @@ class Export:
         return manifest if all(_is_there(self.target, file) for file in manifest["files"]) else None
 
     def write(self, table: DataFrame, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Write the table; the manifest.
+        """Write the table; the manifest. Where it fails, `discard_partial` has to be called.
 
         Raises:
             UsageError: no such column to partition by.
@@ -108,11 +99,12 @@ class Export:
             partial.rename(self.target)
         except OSError as error:
             raise WriteError(f"{self.target}: {reason(error)}") from error
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
-            if self.target.exists():
-                shutil.rmtree(old, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
         return manifest
+
+    def discard_partial(self) -> None:
+        """Remove what an export that did not end well has left; its tasks must have ended."""
+        shutil.rmtree(self._beside("partial"), ignore_errors=True)
 
     def _beside(self, what: str) -> Path:
         return self.target.with_name(f".{self.target.name}.rmqtool-{what}")

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 
@@ -85,8 +85,9 @@ def log_parts(store: Store, wanted: Sequence[Wanted], splitting: Splitting) -> l
     scan = ScanOptions(record_crc=carries_record_crc(plan.pieces))
     plan.close()
     with_data = {segment.path for segment in opened[: len(plan.pieces)]}
-    last = max((at for at, segment in enumerate(store.commitlog) if segment.path in with_data), default=-1)
-    last = max(last, max((at for at, found in enumerate(store.commitlog) if found.path not in readable), default=-1))
+    # Zero files behind the log are only preallocated; one that cannot be read may hold anything.
+    told = [at for at, found in enumerate(store.commitlog) if found.path in with_data or found.path not in readable]
+    last = max(told, default=-1)
     segments = store.commitlog[: last + 1]
     kept = _in_time(store.view, segments, wanted)
     parts: list[LogPart] = []
@@ -211,8 +212,3 @@ def _opens(view: StoreView, segment: Segment) -> bool:
     except UnreadableError:
         return False
     return True
-
-
-def part_rows(parts: Sequence[LogPart], schema: pa.Schema, wanted: Sequence[Wanted]) -> list[dict[str, Any]]:
-    """All rows of some parts in this process, as dictionaries: for few of them."""
-    return [row for part in parts for batch in read_part(part, schema, wanted) for row in batch.to_pylist()]

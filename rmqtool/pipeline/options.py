@@ -10,14 +10,17 @@ from pathlib import Path
 from typing import Final
 
 from rmqtool.errors import NotAStoreError, UsageError
+from rmqtool.pipeline.choices import TableName
 from rmqtool.pipeline.log_parts import PART_BYTES, Splitting
 from rmqtool.pipeline.search import Search, parse_search
 from rmqtool.pipeline.wanted import Wanted
 from rmqtool.scan.seam import PROOF_BYTES
 from rmqtool.store.directory import Settings, Store, survey
+from rmqtool.store.remote import connect, open_remote
+from rmqtool.store.urls import is_url
 from rmqtool.store.view import open_directory
 
-TABLES: Final = ("messages", "consumequeue", "index", "findings")
+TABLES: Final = tuple(name.value for name in TableName)
 MODES: Final = ("permissive", "dropmalformed", "failfast")
 KNOWN: Final = frozenset(
     {
@@ -33,7 +36,7 @@ class SourceOptions:
     """What a person asks of the data source; names of options are those of the attributes or of `Wanted`.
 
     Attributes:
-        paths: of stores, absolute; a pattern names several.
+        paths: of stores, absolute, a pattern names several; or URLs.
         columns: of the table; empty: all that the profile has.
         mode: what becomes of what is no sound row: a row, nothing, or the end of the job.
         pushdown: whether a query's filters are asked for, which needs `spark.sql.python.filterPushdown.enabled`.
@@ -128,11 +131,13 @@ class SourceOptions:
         """
         found: dict[str, Store] = {}
         for path in self.paths:
-            for each in sorted(glob.glob(path)) if glob.has_magic(path) else [path]:  # noqa: PTH207 - absolute patterns
+            is_pattern = glob.has_magic(path) and not is_url(path)
+            for each in sorted(glob.glob(path)) if is_pattern else [path]:  # noqa: PTH207 - absolute patterns
                 try:
-                    found.setdefault(each, survey(open_directory(Path(each)), self.settings))
+                    view = open_remote(connect(each)) if is_url(each) else open_directory(Path(each))
+                    found.setdefault(each, survey(view, self.settings))
                 except NotAStoreError:
-                    if not glob.has_magic(path):
+                    if not is_pattern:
                         raise
         if not found:
             raise NotAStoreError(f"no RocketMQ store at {', '.join(self.paths) or 'no path'}")
@@ -145,7 +150,8 @@ def _paths(said: Mapping[str, str]) -> tuple[str, ...]:
     named = [*([said["path"]] if said.get("path") else []), *paths]
     if not named:
         raise UsageError("no path: load(path) names a store")
-    return tuple(str(Path(path.removeprefix("file://")).absolute()) for path in named)
+    local = (path.removeprefix("file://") for path in named)
+    return tuple(path if is_url(path) else str(Path(path).absolute()) for path in local)
 
 
 def _words(said: Mapping[str, str], name: str) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from rmqtool.scan.runner import Item, Result
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-WAVES: Final = 8
+WAVES: Final = 32
 """Items for each core of the cluster that one job has: few, so that results come while the rest still runs."""
 
 

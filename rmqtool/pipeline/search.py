@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, Final
 
 import numpy as np
@@ -14,6 +13,7 @@ import pyarrow.compute as pc
 from rmqtool.errors import UsageError
 from rmqtool.formats import system_flag
 from rmqtool.formats.compression import decompress
+from rmqtool.pipeline.choices import Where
 from rmqtool.pipeline.message_schema import message_schema
 
 CONTENT_MAX: Final = 16 << 20
@@ -23,14 +23,6 @@ SHOWN: Final = (
     *("tags", "keys", "unique_key", "message_id", "finding"),
 )
 """Columns of a message that was found."""
-
-
-class Where(StrEnum):
-    """What is searched."""
-
-    BODY = "body"
-    KEYS = "keys"
-    PROPERTIES = "properties"
 
 
 _READ: Final = {

@@ -135,11 +135,11 @@ def _errors_told(log: Path) -> Iterator[None]:
 
     try:
         yield
-    except RmqtoolError:
-        log.unlink(missing_ok=True)
-        raise
     except (PySparkException, Py4JError) as error:
         raise SparkError(f"{told(str(error))} (Spark's log: {log})") from error
+    except BaseException:
+        log.unlink(missing_ok=True)
+        raise
 
 
 def told(text: str) -> str:

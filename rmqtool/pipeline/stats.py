@@ -4,24 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
+
+from rmqtool.pipeline.choices import By
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 HOUR_MS: Final = 3_600_000
-
-
-class By(StrEnum):
-    """What messages are counted by."""
-
-    TOPIC = "topic"
-    QUEUE = "queue"
-    TAG = "tag"
-    HOUR = "hour"
-    PRODUCER = "producer"
-    SIZE = "size"
 
 
 KEYS: Final[Mapping[By, tuple[str, ...]]] = {

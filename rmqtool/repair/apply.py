@@ -106,7 +106,7 @@ def demand_unchanged(plan: Plan, places: Places) -> None:
             continue
         with FileSource.open(places.file(step.path), step.path) as source:
             end = min(source.size, step.file_position + step.length) if isinstance(step, WriteRange) else source.size
-            if digest_of(source, step.file_position, end) != step.before:
+            if digest_of(source, step.file_position, end, salvaging=True) != step.before:
                 raise RefusedError(f"{step.path}: changed since it was planned; plan anew")
 
 

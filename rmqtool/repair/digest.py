@@ -11,19 +11,23 @@ from typing import Final
 
 from rmqtool.errors import UnreadableError
 from rmqtool.store.content import Content
-from rmqtool.store.source import ByteSource, reason
+from rmqtool.store.source import ByteSource, read_salvaging, reason
 
 BLOCK: Final = 64 << 10
 _READ: Final = 16 * BLOCK
 _ZEROS: Final = bytes(BLOCK)
 
 
-def digest_of(source: ByteSource, start: int, end: int) -> str:
+def digest_of(source: ByteSource, start: int, end: int, *, salvaging: bool = False) -> str:
     """Digest of a range of a file, which depends on its bytes and not on where it lies; as `sparse-sha256:<hex>`.
+
+    Args:
+        salvaging: take what the disk does not give for zeros, as a copy of it has them.
 
     Raises:
         UnreadableError: the disk does not give the bytes, or the file has become shorter.
     """
+    read = read_salvaging if salvaging else _read
     start = min(start, end)
     digest = hashlib.sha256((end - start).to_bytes(8, "big"))
     buffer = memoryview(bytearray(_READ))
@@ -34,7 +38,7 @@ def digest_of(source: ByteSource, start: int, end: int) -> str:
         data_end = min(end, start + -(-(found_end - start) // BLOCK) * BLOCK)
         while at < data_end:
             part = buffer[: min(_READ, data_end - at)]
-            _read(source, at, part)
+            read(source, at, part)
             for block in range(0, len(part), BLOCK):
                 piece = part[block : block + BLOCK]
                 if piece != _ZEROS[: len(piece)]:

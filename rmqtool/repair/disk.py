@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Final
 
 from rmqtool.errors import UnreadableError, WriteError
-from rmqtool.store.content import Content, FilePart
-from rmqtool.store.source import FileSource, reason
+from rmqtool.store.content import Content, FilePart, PartSource
+from rmqtool.store.source import FileSource, read_salvaging, reason
 
 BLOCK: Final = 1 << 20
 _ZEROS: Final = bytes(BLOCK)
@@ -119,9 +119,16 @@ class Disk:
         finally:
             os.close(descriptor)
 
-    def write(self, place: Path, position: int, content: Content) -> None:
-        """Write content into a file that exists; what is zero there already stays untouched, holes too."""
+    def write(self, place: Path, position: int, content: Content, *, salvaging: bool = False) -> None:
+        """Write content into a file that exists; what is zero there already stays untouched, holes too.
+
+        Args:
+            salvaging: write zeros where the disk does not give the content, a part of a file.
+        """
         source = content.open()
+        # Of the file itself, for a bad sector begins where the file's sectors do.
+        begin = content.position if isinstance(content, FilePart) else 0
+        whole = source.base if isinstance(source, PartSource) else source
         try:
             with _opened(place) as descriptor:
                 if os.fstat(descriptor).st_size < position + content.length:
@@ -133,7 +140,10 @@ class Disk:
                     buffer = memoryview(bytearray(min(BLOCK, end - start)))
                     for here in range(start, end, BLOCK):
                         part = buffer[: min(BLOCK, end - here)]
-                        _read_all(source.name, source.read_into, here, part)
+                        if salvaging:
+                            read_salvaging(whole, begin + here, part)
+                        else:
+                            _read_all(source.name, source.read_into, here, part)
                         with self._change("write", place):
                             _write_all(descriptor, position + here, part)
                     at = end
@@ -141,8 +151,12 @@ class Disk:
         finally:
             source.close()
 
-    def copy(self, source: Path, target: Path) -> None:
-        """Make a copy that shares the blocks of a file where the file system can, and has its holes where it cannot."""
+    def copy(self, source: Path, target: Path, *, salvaging: bool = False) -> None:
+        """Make a copy that shares the blocks of a file where the file system can, and has its holes where it cannot.
+
+        Args:
+            salvaging: let zeros stand where the disk does not give the bytes.
+        """
         self.create(target, 0)
         with FileSource.open(source) as found, _opened(target) as descriptor:
             try:
@@ -153,7 +167,7 @@ class Disk:
                     raise
             else:
                 return
-        self.write(target, 0, FilePart.whole(source))
+        self.write(target, 0, FilePart.whole(source), salvaging=salvaging)
 
     def truncate(self, place: Path, size: int) -> None:
         """Cut or lengthen a file."""
@@ -231,8 +245,8 @@ class Disk:
         for data_start, data_end in source.extents(start, end):
             for here in range(data_start, data_end, BLOCK):
                 part = buffer[: min(BLOCK, data_end - here)]
-                _read_all(str(place), source.read_into, here, part)
-                if part != _ZEROS[: len(part)]:
+                # A sector that cannot be read is not zero; writing it is what makes a disk replace it.
+                if read_salvaging(source, here, part) or part != _ZEROS[: len(part)]:
                     with self._change("write", place):
                         _write_all(descriptor, here, memoryview(_ZEROS)[: len(part)])
 

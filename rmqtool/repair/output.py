@@ -5,6 +5,7 @@ The copy shares blocks with the store where the file system can, keeps its holes
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -56,7 +57,7 @@ def apply_to_copy(plan: Plan, places: Places, output: Path, disk: Disk | None = 
     is_new = not output.exists()
     with held_interrupts() as interrupt:
         try:
-            _copy(places, copy, disk, interrupt)
+            _copy(places, copy, disk, interrupt, {step.path for step in plan.steps})
             _demand_still_unchanged(plan, places)
             _repair_copy(_moved(plan, places, copy), copy, disk, interrupt)
         except BaseException:
@@ -93,8 +94,12 @@ def _log_directories(places: Places) -> tuple[str, ...]:
     return DEFAULT_LOG
 
 
-def _copy(places: Places, copy: Places, disk: Disk, interrupt: Interrupt) -> None:
-    """Directories first, then the fences, then files, then the times of the directories."""
+def _copy(places: Places, copy: Places, disk: Disk, interrupt: Interrupt, mended: AbstractSet[str]) -> None:
+    """Directories first, then the fences, then files, then the times of the directories.
+
+    Args:
+        mended: paths of files in which the plan answers what the disk does not give; others have to be readable.
+    """
     root = copy.root
     disk.make_directory(root, places.root)
     directories = {
@@ -112,7 +117,7 @@ def _copy(places: Places, copy: Places, disk: Disk, interrupt: Interrupt) -> Non
     for path in file_states(places):
         source, target = places.root / path, root / _copied_path(path, places)
         if source.is_file() and target.parent.is_dir() and not target.exists():
-            disk.copy(source, target)
+            disk.copy(source, target, salvaging=path in mended)
             disk.give_metadata(target, Metadata.of(source.resolve()))
             disk.sync(target)
             interrupt.demand_none()

@@ -201,10 +201,11 @@ def _save(change: Change, disk: Disk) -> None:
         if not saved.saved_ranges.exists():
             disk.create(saved.saved_ranges, 0)
         for part in saved.ranges:
-            disk.write(saved.saved_ranges, part.saved_position, FilePart(change.place, part.file_position, part.length))
+            content = FilePart(change.place, part.file_position, part.length)
+            disk.write(saved.saved_ranges, part.saved_position, content, salvaging=True)
     elif saved.metadata is not None and not saved.is_moved:
         disk.create(saved.saved, saved.metadata.size)
-        disk.write(saved.saved, 0, FilePart(change.place, 0, saved.metadata.size))
+        disk.write(saved.saved, 0, FilePart(change.place, 0, saved.metadata.size), salvaging=True)
         disk.sync(saved.saved)
 
 

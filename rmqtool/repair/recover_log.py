@@ -20,7 +20,7 @@ from rmqtool.store.content import FilePart, Zeros
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.kinds import FileKind
 from rmqtool.store.sink import DirectorySink
-from rmqtool.store.source import read_range
+from rmqtool.store.source import read_salvaging
 from rmqtool.verify.finding import Finding, Severity
 
 SHAPE: Final = frozenset(
@@ -146,7 +146,9 @@ def _copied(store: Store, segment: Segment, size: int, staging: Path) -> Path:
             sink.create(path, size)
             for start, end in source.extents(0, size):
                 for at in range(start, end, _COPY):
-                    sink.write_at(path, at, read_range(source, at, min(_COPY, end - at)))
+                    buffer = bytearray(min(_COPY, end - at))
+                    read_salvaging(source, at, memoryview(buffer))  # what is missing is a finding of the log
+                    sink.write_at(path, at, memoryview(buffer))
     finally:
         source.close()
     return staging / path

@@ -126,7 +126,8 @@ def _restore_ranges(saved: SavedFile, place: Path, disk: Disk) -> None:
     disk.sync(place)
     with FileSource.open(place) as source:
         for part in saved.ranges:
-            if digest_of(source, part.file_position, part.file_position + part.length) != part.digest:
+            end = part.file_position + part.length
+            if digest_of(source, part.file_position, end, salvaging=True) != part.digest:
                 raise UnreadableError(f"{saved.path}: restored bytes are not what they were; the journal is damaged")
 
 
@@ -155,7 +156,8 @@ def _is_as_before(saved: SavedFile, place: Path, metadata: Metadata) -> bool:
     if not place.exists():
         return False
     with FileSource.open(place) as source:
-        return source.size == metadata.size and digest_of(source, 0, source.size) == saved.digest
+        is_whole = source.size == metadata.size
+        return is_whole and digest_of(source, 0, source.size, salvaging=True) == saved.digest
 
 
 def _known(saved: SavedFile) -> Metadata:

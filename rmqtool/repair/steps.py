@@ -2,6 +2,7 @@
 
 A path is that of the store view: relative to the store, absolute only for a commitlog that lies elsewhere. A step holds
 the digests of what is there before and afterwards, so a plan can be saved without its bytes and checked when applied.
+What the disk does not give of what is there before counts as zeros, which is what the journal keeps of it.
 """
 
 from __future__ import annotations
@@ -101,7 +102,8 @@ def write_range(view: StoreView, path: str, file_position: int, content: Content
     """
     source = view.open(path)
     try:
-        before = digest_of(source, file_position, min(source.size, file_position + content.length))
+        end = min(source.size, file_position + content.length)
+        before = digest_of(source, file_position, end, salvaging=True)
     finally:
         source.close()
     return WriteRange(path, file_position, content, before, digest_of_content(content), why)
@@ -154,6 +156,6 @@ def step_json(step: Step) -> dict[str, Any]:
 def _whole(view: StoreView, path: str) -> tuple[str, int]:
     source = view.open(path)
     try:
-        return digest_of(source, 0, source.size), source.size
+        return digest_of(source, 0, source.size, salvaging=True), source.size
     finally:
         source.close()

@@ -6,7 +6,6 @@ machine's disks, so both are imported here only.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -16,7 +15,6 @@ from rmqtool.store.kinds import is_broker_directory
 from rmqtool.store.ranged_source import Health, RangedSource, one_line
 from rmqtool.store.view import Entry, EntryKind
 
-URL: Final = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://")
 CONNECT_TIMEOUT_S: Final = 5.0
 REQUEST_TIMEOUT_S: Final = 10.0
 """Without a byte."""
@@ -25,11 +23,6 @@ RETRY_LIMIT_S: Final = 30
 ARROW_SCHEMES: Final = frozenset({"hdfs", "viewfs", "gs", "gcs"})
 """Schemes besides s3 that Arrow opens by itself."""
 S3_OPTIONS: Final = frozenset({"region", "scheme", "endpoint_override", "anonymous"})
-
-
-def is_url(text: str) -> bool:
-    """Whether a person names a place elsewhere."""
-    return URL.match(text) is not None
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmqtool.engine.log_writer import LogWriter
@@ -61,6 +61,7 @@ class Log:
 
 
 @pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
+@settings(deadline=None)  # a busy machine
 @given(messages=st.lists(plain, max_size=60))
 def test_many_at_once_are_the_same_as_one_by_one(version: str, messages: list[Message]) -> None:
     together, alone = Log(version), Log(version)
@@ -72,6 +73,7 @@ TOO_LARGE = Message(topic="T", body=b"x" * 5000)
 """Fits into no file, so that two files end early."""
 
 
+@settings(deadline=None)  # a busy machine
 @given(
     messages=st.lists(plain, min_size=40, max_size=80),
     early=st.sets(st.sampled_from([16, 17, 30, 34]), max_size=2),

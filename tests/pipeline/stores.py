@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow
+
+from rmqtool.pipeline.log_parts import LogPart, read_part
 from rmqtool.pipeline.message_schema import HEADERS, PROPERTIES
+from rmqtool.pipeline.wanted import Wanted
 from tests.commands.transcripts import rmqtool
 
 Rows = list[dict[str, Any]]
@@ -22,6 +27,11 @@ def dump_rows(store: Path, *options: str) -> Rows:
     assert ran.code in (0, 3, 4), ran.err
     rows = [json.loads(line) for line in ran.out.splitlines()]
     return [{name: row.get(name) for name in COLUMNS} for row in rows]
+
+
+def part_rows(parts: Sequence[LogPart], schema: pyarrow.Schema, wanted: Sequence[Wanted]) -> Rows:
+    """All rows of some parts of a log, read in this process."""
+    return [row for part in parts for batch in read_part(part, schema, wanted) for row in batch.to_pylist()]
 
 
 def as_dumped(rows: Rows) -> Rows:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +14,7 @@ import pytest
 
 from tests.commands.transcripts import Ran, rmqtool
 from tests.conftest import Unpacked
-from tests.pipeline.cluster import DEADLINE_S, Cluster, cluster_in, family, kill, until
+from tests.pipeline.cluster import DEADLINE_S, ROOT, Cluster, bare_python, cluster_in, family, kill, until
 from tests.store_state import assert_store_unchanged
 
 pytestmark = pytest.mark.spark
@@ -41,6 +44,28 @@ def test_a_job_ends_right_though_a_worker_dies(tmp_path: Path, golden: Unpacked)
         found = ended(job)
     assert found.out == rmqtool("verify", path, "--format", "jsonl").out
     assert found.code == 0, found.err
+
+
+def test_an_interrupt_ends_the_job_and_leaves_nothing(tmp_path: Path, golden: Unpacked) -> None:
+    python = bare_python(tmp_path, delay_s=3)
+    target = tmp_path / "archive" / "out"
+    target.parent.mkdir()
+    options = ["--to", target, "--master", "local[2]", "--conf", f"spark.pyspark.python={python}"]
+    job = subprocess.Popen(
+        [sys.executable, "-m", "rmqtool", "export", golden(STORE), *options],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    until(lambda: any(target.parent.iterdir()) or job.poll() is not None)
+    processes = family(job.pid)
+    job.send_signal(signal.SIGINT)
+    found = ended(job)
+    assert (found.code, found.out) == (130, ""), found.err
+    assert list(target.parent.iterdir()) == []
+    assert list(tmp_path.glob("rmqtool-*")) == []
+    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in processes))
 
 
 @pytest.fixture(scope="module")

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from rmqtool.pipeline.log_parts import SEAM, Splitting, log_parts, part_rows
+from rmqtool.pipeline.log_parts import SEAM, Splitting, log_parts
 from rmqtool.pipeline.message_schema import message_schema
 from rmqtool.pipeline.wanted import Wanted
 from rmqtool.store.directory import Settings, Store, survey
 from rmqtool.store.view import DirectoryView
 from tests.conftest import Unpacked
 from tests.golden_stores import broker_names, names
-from tests.pipeline.stores import Rows, as_dumped, dump_rows
+from tests.pipeline.stores import Rows, as_dumped, dump_rows, part_rows
 from tests.scan.logs import log_bytes, numbered
 from tests.scan.test_seam import body_of_records
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +35,7 @@ FILTERS = [
 ]
 
 
-def loaded(spark: SparkSession, stores: list[Path], **options: Any) -> DataFrame:
+def loaded(spark: SparkSession, stores: Sequence[Path | str], **options: Any) -> DataFrame:
     reader = spark.read.format("rocketmq-store")
     for name, value in options.items():
         reader = reader.option(name, str(value).lower() if isinstance(value, bool) else str(value))
@@ -143,6 +144,12 @@ def test_a_pattern_names_several_stores_and_passes_over_the_rest(spark: SparkSes
     found = loaded(spark, [folder / "5.5.0-clean-*"], columns="store").distinct().collect()
     (folder / "5.5.0-clean-no-store").rmdir()
     assert {Path(row["store"]).name for row in found} >= {"5.5.0-clean-basic", "5.5.0-clean-single"}
+
+
+def test_a_store_at_a_url_is_read(spark: SparkSession, golden: Unpacked) -> None:
+    path = golden("5.5.0-clean-basic")
+    there, here = (loaded(spark, [place], columns="topic,tags,size") for place in (f"local://{path}", path))
+    assert sorted(map(str, there.collect())) == sorted(map(str, here.collect()))
 
 
 @pytest.mark.parametrize(

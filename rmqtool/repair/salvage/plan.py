@@ -34,6 +34,7 @@ from rmqtool.repair.salvage.surroundings import Neighbour, Surroundings, look_ar
 from rmqtool.repair.salvage.tombstones import StandIn
 from rmqtool.repair.steps import Step
 from rmqtool.scan.log import LogFile, carries_record_crc, plan_log
+from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.store.directory import Store, survey
 from rmqtool.store.source import read_range
 from rmqtool.verify.finding import Finding, Severity
@@ -41,6 +42,7 @@ from rmqtool.verify.run import verify_store
 from rmqtool.verify.scope import Options
 
 WHY = "stands in the place of what cannot be read"
+UNREADABLE: Final = FINDING_IDS[Verdict.UNREADABLE_RANGE]
 PIECES_MAX: Final = 10_000
 WRITTEN_MAX: Final = 16 << 20
 """Bytes of records that are written together."""
@@ -171,6 +173,7 @@ class _Salvage:
         damage = damage_in(findings)
         ranges = damaged_ranges(self.drafted, findings)
         self.outcome.ranges = ranges
+        self._note_unreadable(findings)
         doubtful = [found for found in damage if found.id == DOUBTFUL]
         if not ranges and not doubtful and not any(map(_is_about_queues, findings)):
             return
@@ -196,6 +199,13 @@ class _Salvage:
             return carries_record_crc(plan.pieces)
         finally:
             plan.close()
+
+    def _note_unreadable(self, findings: Sequence[Finding]) -> None:
+        count = sum(found.length or 0 for found in findings if found.id == UNREADABLE)
+        if count:
+            self.notes.append(
+                f"the disk does not give all of {count} bytes of the log: undo has zeros for what it does not"
+            )
 
     def _correct_all(self, log: Log, doubtful: Sequence[Finding]) -> None:
         """Set doubtful heads right where it is known what is right."""
