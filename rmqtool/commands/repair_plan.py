@@ -22,7 +22,7 @@ from rmqtool.commands.options import OpenedStore, OutputFormat, foreign_owner, o
 from rmqtool.commands.screen import screen
 from rmqtool.engine.versions import NEWEST, BrokerRules, rules_for
 from rmqtool.errors import RefusedError, RmqtoolError, UsageError, WriteError
-from rmqtool.forecast.forecast import forecast_store, scan_begin
+from rmqtool.forecast.forecast import SharedTolls, forecast_store, scan_begin
 from rmqtool.forecast.options import COUNT_WHOLE_LOG_UP_TO
 from rmqtool.formats.tags import parse_delay_levels
 from rmqtool.repair.apply import apply_plan
@@ -259,11 +259,12 @@ def _plan(wish: Wish, opened: OpenedStore, made: Made, before: str, messages: Me
     after = survey(plan.view_over(opened.store.view), settings) if plan.steps else opened.store
     versions = dict.fromkeys((*EXAMINED, opened.rules.version))
     whole = sum(segment.entry.allocated_bytes for segment in after.commitlog) <= COUNTED_WHOLE_MAX
+    shared = SharedTolls()
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         forecasts = pool.map(
             lambda version: _forecast(
                 opened, after, rules_for(version), messages, whole=whole or version == opened.rules.version,
-                begin=made.begin,
+                begin=made.begin, shared=shared,
             ),
             versions,
         )  # fmt: skip
@@ -287,6 +288,7 @@ def _forecast(
     *,
     whole: bool = True,
     begin: int | None = None,
+    shared: SharedTolls | None = None,
 ) -> ForecastAfter | None:
     """The forecast of a version; None where it cannot be made, or would read much more than was looked at.
 
@@ -301,7 +303,7 @@ def _forecast(
             if sum(segment.entry.allocated_bytes for segment in read) > COUNT_WHOLE_LOG_UP_TO:
                 messages.note(f"no forecast for {rules.version}: it would read the log from {starts_at} on")
                 return None
-        found = forecast_store(store, rules, options)
+        found = forecast_store(store, rules, options, shared)
     except RmqtoolError as error:
         messages.note(f"no forecast for {rules.version}: {error}")
         return None

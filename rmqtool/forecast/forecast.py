@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from dataclasses import replace
+from threading import Lock
 
 from rmqtool.engine.versions import BrokerRules
 from rmqtool.errors import UnsupportedError
@@ -15,12 +17,30 @@ from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, ScanOptions
 from rmqtool.store.directory import Segment, Store
 
 
-def forecast_store(store: Store, rules: BrokerRules, options: ForecastOptions | None = None) -> Forecast:
+class SharedTolls:
+    """What starts of several versions on one store cost, counted once for all that leave the same behind."""
+
+    def __init__(self) -> None:
+        self._tolls: dict[Hashable, Toll] = {}
+        self._lock = Lock()
+
+    def toll(self, key: Hashable, count: Callable[[], Toll]) -> Toll:
+        """The toll of a key, counted if it is the first of its kind."""
+        with self._lock:
+            if key not in self._tolls:
+                self._tolls[key] = count()
+            return self._tolls[key]
+
+
+def forecast_store(
+    store: Store, rules: BrokerRules, options: ForecastOptions | None = None, shared: SharedTolls | None = None
+) -> Forecast:
     """What a broker would do at its next start. The store is read, and nothing in it changes.
 
     Args:
         rules: the broker version.
         options: what the broker's configuration says.
+        shared: with forecasts of other versions for the same store; what they count need not be counted again.
 
     Raises:
         UnsupportedError: the store is of a kind that is not simulated.
@@ -30,7 +50,7 @@ def forecast_store(store: Store, rules: BrokerRules, options: ForecastOptions | 
     options = options or ForecastOptions()
     with Simulation(store, rules, options) as simulation:
         simulation.run()
-        return forecast_of(simulation)
+        return forecast_of(simulation, shared)
 
 
 def scan_begin(store: Store, rules: BrokerRules, options: ForecastOptions | None = None) -> int | None:
@@ -51,8 +71,8 @@ def scan_begin(store: Store, rules: BrokerRules, options: ForecastOptions | None
             return None
 
 
-def forecast_of(simulation: Simulation) -> Forecast:
-    """What a simulation that has run says.
+def forecast_of(simulation: Simulation, shared: SharedTolls | None = None) -> Forecast:
+    """What a simulation that has run says; see `forecast_store`.
 
     Raises:
         UnreadableError: a file that is needed to count what is lost cannot be read.
@@ -75,7 +95,11 @@ def forecast_of(simulation: Simulation) -> Forecast:
     if simulation.why_not is not None or simulation.log is None or scanned is None:
         return found
     segments = _counted_segments(simulation)
-    toll = _toll(simulation, segments)
+    key = _what_is_left(simulation, segments) if shared is not None else None
+    if shared is None or key is None:
+        toll = _toll(simulation, segments)
+    else:
+        toll = shared.toll(key, lambda: _toll(simulation, segments))
     return replace(
         found,
         lost=toll.lost,
@@ -99,6 +123,31 @@ def _counted_segments(simulation: Simulation) -> tuple[Segment, ...]:
         whole = sum(segment.entry.allocated_bytes for segment in segments) <= COUNT_WHOLE_LOG_UP_TO
     assert simulation.scanned is not None
     return tuple(segment for segment in segments if whole or segment.start >= simulation.scanned.begin)
+
+
+def _what_is_left(simulation: Simulation, segments: tuple[Segment, ...]) -> Hashable:
+    """All that a toll depends on, for one store; None where the start wrote into a queue, whose content counts too."""
+    log, options, overlay = simulation.log, simulation.options, simulation.overlay
+    assert log is not None
+    queues = []
+    for name, state in sorted(simulation.queues.items()):
+        for segment in state.segments:
+            if overlay.changes_of(segment.path) is not None:
+                return None
+        files = tuple((segment.path, segment.start, segment.size) for segment in state.segments)
+        queues.append((name, state.is_batch, state.minimum, state.end, files))
+    settings = simulation.settings
+    return (
+        tuple(segment.path for segment in segments),
+        tuple(segment.path for segment in log.segments),
+        log.end,
+        tuple(queues),
+        simulation.index.covered.key() if options.index_enabled else None,
+        settings.batch_topics if settings.rules.batch_queues else frozenset(),
+        tuple(options.delays_ms),
+        options.record_crc,
+        options.damage_max,
+    )
 
 
 def _toll(simulation: Simulation, segments: tuple[Segment, ...]) -> Toll:

@@ -53,6 +53,10 @@ class Ranges:
         self._starts[at:behind] = [first]
         self._ends[at:behind] = [last]
 
+    def key(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """All ranges, to be compared with those of another."""
+        return tuple(self._starts), tuple(self._ends)
+
     def contain(self, physical_offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
         """For each offset whether a range holds it."""
         if not self._starts:
