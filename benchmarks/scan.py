@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from benchmarks.logs import log_files, write_log
 from benchmarks.results import machine, table, write_section
@@ -110,18 +111,33 @@ import os, sys, time
 start = time.perf_counter()
 pid = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ, file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull, 1, 0)])
 _, status, used = os.wait4(pid, 0)
-print(time.perf_counter() - start, used.ru_maxrss >> 10, os.waitstatus_to_exitcode(status))
+seconds = time.perf_counter() - start
+print(seconds, used.ru_utime + used.ru_stime, used.ru_maxrss >> 10, os.waitstatus_to_exitcode(status))
 """
 """Starts a process from a small one: a process begins with the peak memory of the one that started it."""
 
 
-def run_python(*arguments: str, exit_code: int = 0) -> tuple[float, int]:
-    """Seconds and peak memory in MiB of a Python process of its own, which ends with this code."""
+class Ran(NamedTuple):
+    """Seconds by the clock and on processors, and peak memory in MiB, of a process."""
+
+    seconds: float
+    processor_seconds: float
+    peak: int
+
+
+def run_process(*arguments: str, exit_code: int = 0) -> Ran:
+    """What a Python process of its own took, which ends with this code."""
     command = [sys.executable, "-I", "-S", "-c", MIDDLE, sys.executable, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    seconds, memory, code = done.stdout.split()
+    seconds, processor_seconds, memory, code = done.stdout.split()
     assert int(code) == exit_code, (arguments, code, done.stderr)
-    return float(seconds), int(memory)
+    return Ran(float(seconds), float(processor_seconds), int(memory))
+
+
+def run_python(*arguments: str, exit_code: int = 0) -> tuple[float, int]:
+    """Seconds and peak memory in MiB of a Python process of its own, which ends with this code."""
+    ran = run_process(*arguments, exit_code=exit_code)
+    return ran.seconds, ran.peak
 
 
 def fastest(*arguments: str) -> tuple[float, int]:

@@ -1,9 +1,15 @@
-"""A store shaped like a terabyte: a thousand sparse log files of 1 GiB, and four hundred queues."""
+"""Stores shaped like a terabyte: a thousand sparse log files of 1 GiB, with four hundred queues or with a torn end."""
 
 from __future__ import annotations
 
 import struct
+import subprocess
+import sys
 from pathlib import Path
+
+from benchmarks.logs import STORE_TIMESTAMP_MS, write_log
+from rmqtool.engine.versions import NEWEST
+from rmqtool.formats.checkpoint import Checkpoint, build_checkpoint
 
 FULL_TOPICS = 5
 
@@ -39,3 +45,26 @@ def terabyte_store(root: Path, segments: int = 1000, topics: int = 100, queues: 
     with (root / "index" / "20240101000000000").open("wb") as file:
         file.truncate(420_000_040)
     (root / "checkpoint").write_bytes(bytes(4096))
+
+
+def torn_terabyte(root: Path, segments: int = 1000, records_per_file: int = 100) -> None:
+    """1000 sparse files of 1 GiB with queues and index, of a broker that was killed while it wrote a record.
+
+    Each file holds some records of 1 KiB and an end mark; all but the torn one are dispatched, and the checkpoint is
+    that of the last file's first record.
+    """
+    count = write_log(root / "commitlog", segments, 1 << 30, 1 << 10, records_per_file=records_per_file)
+    command = (sys.executable, "-m", "rmqtool", "rebuild", str(root), "--yes", "--broker-version", NEWEST, "--quiet")
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run((sys.executable, "-m", "rmqtool", "undo", str(root), "--discard", "--yes"), check=True)
+    last = max((root / "commitlog").iterdir())
+    head = last.read_bytes()[: 4 << 20]
+    end = head.rindex(b"CLUSTER") - 500
+    with last.open("r+b") as file:
+        file.truncate(end)
+        file.truncate(1 << 30)
+    time_ms = STORE_TIMESTAMP_MS + count - records_per_file
+    (root / "checkpoint").write_bytes(
+        build_checkpoint(Checkpoint(time_ms, time_ms, time_ms, 0, 0, (segments - 1) << 30))
+    )
+    (root / "abort").write_bytes(b"4711")

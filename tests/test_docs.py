@@ -166,7 +166,7 @@ def test_links_between_pages_lead_somewhere() -> None:
 def test_the_readme_shows_the_tool_at_work(tmp_path: Path) -> None:
     """Its transcripts are what the commands print today, on the stores that they name."""
     shown = transcripts(README)
-    assert any(command.startswith("rmqtool info") for command, _ in shown)
+    assert any(command.startswith("rmqtool salvage") for command, _ in shown)
     for command, output in shown:
         (words,) = invocations(command)
         for packed in GOLDEN.glob("*.tar.xz"):

@@ -35,6 +35,10 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "rmqtool.commands.forecast:forecast",
         "What a broker would do with the store at its next start, and what that would cost.",
     ),
+    "diff": (
+        "rmqtool.commands.diff:diff",
+        "Two stores or replicas held against each other: where their logs part, and which messages differ.",
+    ),
     "recover": (
         "rmqtool.commands.recover:recover",
         "Mend a store after a crash, before a broker is started on it.",
@@ -54,6 +58,18 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "append": (
         "rmqtool.commands.append:append",
         "Test messages through the full writer, into a store that no broker uses.",
+    ),
+    "export": (
+        "rmqtool.commands.export:export",
+        "A table of one or more stores as files, with a manifest of their counts and hashes.",
+    ),
+    "stats": (
+        "rmqtool.commands.stats:stats",
+        "How many messages the log of one or more stores holds, how large and since when, by what is asked for.",
+    ),
+    "search": (
+        "rmqtool.commands.search:search",
+        "The messages of one or more stores in which a pattern is found; compressed bodies are decompressed.",
     ),
     "fixture": ("rmqtool.commands.fixture:ACTIONS", "Generated stores to try the tool on, healthy or damaged."),
     "formats": ("rmqtool.commands.formats:formats", "The declared layouts of every file, field by field."),

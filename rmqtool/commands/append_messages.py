@@ -22,6 +22,7 @@ from rmqtool.store.source import reason
 
 BODY_FILE_MAX: Final = 64 << 20
 LINE_MAX: Final = 128 << 20
+READ_AT_ONCE: Final = 1 << 20
 _TRANSACTIONS: Final = {name: value for value, name in system_flag.TRANSACTION_NAMES.items()}
 
 
@@ -77,20 +78,24 @@ def messages_from(path: Path) -> Iterator[Message]:
         UsageError: a line is no message.
     """
     name = "standard input" if str(path) == "-" else str(path)
+    number = 0
     with ExitStack() as stack:
         try:
-            lines = sys.stdin.buffer if str(path) == "-" else stack.enter_context(path.open("rb"))
-            number = 0
+            lines = sys.stdin.buffer if str(path) == "-" else stack.enter_context(path.open("rb", READ_AT_ONCE))
             while line := lines.readline(LINE_MAX + 1):
                 number += 1
-                if len(line) > LINE_MAX:
-                    raise UsageError(f"{name}, line {number}: longer than {LINE_MAX} bytes")
-                if line.strip():
-                    found = message_of_line(line.decode("utf-8", "replace"), f"{name}, line {number}")
-                    if found is not None:
-                        yield found
+                if (found := _message(line)) is not None:
+                    yield found
+        except UsageError as error:
+            raise UsageError(f"{name}, line {number}: {error}") from error
         except OSError as error:
             raise UnreadableError(f"{name}: {reason(error)}") from error
+
+
+def _message(line: bytes) -> Message | None:
+    if len(line) > LINE_MAX:
+        raise UsageError(f"longer than {LINE_MAX} bytes")
+    return None if line.isspace() else message_of_line(line)
 
 
 def _body(wanted: Wanted) -> bytes:

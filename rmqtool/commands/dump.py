@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from itertools import islice
-from pathlib import Path
 from typing import Annotated, Final
 
 import typer
@@ -23,8 +22,10 @@ from rmqtool.commands.options import (
     RawOption,
     timestamp_ms,
 )
+from rmqtool.commands.place import StorePlace, store_place
 from rmqtool.commands.screen import screen
 from rmqtool.engine.versions import NEWEST
+from rmqtool.errors import UsageError
 from rmqtool.report.bodies import BODY_LIMIT, BodyChoice, BodyForm
 from rmqtool.report.writers import row_writer
 
@@ -41,7 +42,12 @@ _Version = Annotated[
 
 def dump(
     context: typer.Context,
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="A store, one of its directories, or a file.")],
+    path: Annotated[
+        StorePlace,
+        typer.Argument(
+            metavar="PATH", help="A store, one of its directories, or a file; or a URL of one.", parser=store_place
+        ),
+    ],
     kind: Annotated[DumpKind | None, typer.Option("--type", help="What to show of a store; what a file is.")] = None,
     topic: Annotated[list[str] | None, typer.Option(metavar="GLOB", help="Topic; repeatable.")] = None,
     queue_id: Annotated[int | None, typer.Option(metavar="N", help="Queue.")] = None,
@@ -78,6 +84,8 @@ def dump(
 
     Example: rmqtool dump /home/rocketmq/store --topic 'orders*' --body text --limit 10
     """
+    if follow and path.url is not None:
+        raise UsageError("--follow: a store elsewhere is listed once, so nothing is ever seen to come")
     ask = Request(
         topics=tuple(topic or ()), queue_id=queue_id, from_offset=from_offset, to_offset=to_offset,
         from_ms=_time(from_time, "--from-time"), to_ms=_time(to_time, "--to-time"), key=key, tag=tag,

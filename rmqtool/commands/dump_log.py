@@ -11,8 +11,8 @@ from typing import Any, Final, cast
 
 from rmqtool.commands.dump_filter import LogFilter
 from rmqtool.commands.dump_target import Target
-from rmqtool.engine.log import Log, Place
-from rmqtool.engine.record import Record, decode_record
+from rmqtool.engine.log import Place
+from rmqtool.engine.record import Record, SingleRecord, decode_record
 from rmqtool.engine.versions import BrokerRules
 from rmqtool.errors import UnreadableError
 from rmqtool.formats import commitlog
@@ -95,9 +95,8 @@ class LogDump:
 
     def record(self, found: Found) -> Record | None:
         """The decoded record of a message row; None where a broker of these rules cannot decode it."""
-        # Nothing but `read` and `rules` of a log is asked for, and those a row has without a whole store around it.
-        log = cast(Log, _RecordBytes(self.rules, found.read))
-        return decode_record(log, Place(found.row.physical_offset, found.path, found.file_position, found.row.size))
+        place = Place(found.row.physical_offset, found.path, found.file_position, found.row.size)
+        return decode_record(SingleRecord(self.rules, found.read), place)
 
     def scanned(self, entry: Entry, position: int, *, more_follows: bool) -> Iterator[tuple[Row, Found | None]]:
         """Every row of a file from a record's begin on, with what is wanted of it."""
@@ -262,17 +261,6 @@ class LogDump:
                 finally:
                     source.close()
         return ScanOptions(compiled=self.compiled)
-
-
-@dataclass(frozen=True)
-class _RecordBytes:
-    """One record's bytes, in the place of a log."""
-
-    rules: BrokerRules
-    read_record: Callable[[int, int], bytes]
-
-    def read(self, _place: Place, start: int, length: int) -> bytes:
-        return self.read_record(start, length) if length > 0 else b""
 
 
 def _found(row: Row, path: str, file_position: int, read: Callable[[int, int], bytes]) -> Found:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from rmqtool.commands.options import survey_store
+from rmqtool.commands.place import StorePlace
 from rmqtool.errors import NotAStoreError, UnreadableError, UnsupportedError
 from rmqtool.formats.commitlog import MAGIC_BYTES
 from rmqtool.store.broker_conf import read_broker_conf
@@ -17,7 +18,7 @@ from rmqtool.store.directory import Segment, Store
 from rmqtool.store.kinds import FileKind, is_broker_directory, is_segment_name, kind_of
 from rmqtool.store.sizes import infer_file_size
 from rmqtool.store.source import FileSource, read_range, reason
-from rmqtool.store.view import DirectoryView, Entry, StoreView, open_directory
+from rmqtool.store.view import DirectoryView, Entry, EntryKind, StoreView, open_directory
 
 
 class DumpKind(StrEnum):
@@ -84,7 +85,7 @@ class TargetOptions:
     broker_conf: Path | None = None
 
 
-def find_target(path: Path, options: TargetOptions) -> Target:
+def find_target(place: StorePlace, options: TargetOptions) -> Target:
     """What there is at a path.
 
     Raises:
@@ -92,6 +93,9 @@ def find_target(path: Path, options: TargetOptions) -> Target:
         UnreadableError: it may not be read.
         UnsupportedError: it is recognised, and not decoded.
     """
+    path = place.path
+    if path is None:
+        return _elsewhere(place, options)
     try:
         is_directory = stat.S_ISDIR(path.stat().st_mode)
     except (FileNotFoundError, NotADirectoryError, ValueError) as error:
@@ -103,16 +107,39 @@ def find_target(path: Path, options: TargetOptions) -> Target:
     if not options.commitlog:
         part = _place(path, directory=True)
         if part is not None:
-            return _part_of_store(*part, options)
-    return _store(path, options)
+            root, prefix = part
+            view = open_directory(root)
+            open_directory(path)  # a directory that may not be read must not look empty
+            return _part_of_store(view, prefix, str(root / prefix), options)
+    return _store(place, options)
 
 
-def _store(path: Path, options: TargetOptions) -> Target:
+def _elsewhere(place: StorePlace, options: TargetOptions) -> Target:
+    """What a URL names: a file or directory with a broker's name, or a store."""
+    from rmqtool.store.remote import connect, open_remote
+
+    assert place.url is not None
+    here = connect(place.url)
+    kind = here.kind()
+    if kind is None:
+        raise NotAStoreError(f"{place}: no such file or directory")
+    counts = range(1, min(_DEPTH, here.depth()) + 1)
+    names = [here.split(count) for count in (reversed(counts) if kind is EntryKind.DIRECTORY else counts)]
+    if kind is not EntryKind.DIRECTORY:
+        root, name = next((found for found in names if kind_of(found[1]) not in _STRAYS), names[0])
+        return _entry(open_remote(root), name, str(place), options)
+    part = next((found for found in names if is_broker_directory(found[1])), None)
+    if part is None or options.commitlog or _holds_store(open_remote(here)):
+        return _store(place, options)
+    return _part_of_store(open_remote(part[0]), part[1], str(place), options)
+
+
+def _store(place: StorePlace, options: TargetOptions) -> Target:
     conf = read_broker_conf(options.broker_conf) if options.broker_conf is not None else None
     try:
-        store = survey_store(path, options.commitlog, options.index_slots, conf)
+        store = survey_store(place, options.commitlog, options.index_slots, conf)
     except NotAStoreError:
-        loose = _loose_files(path, options)
+        loose = _loose_files(place.view(), options)
         if loose is None:
             raise
         return loose
@@ -121,7 +148,7 @@ def _store(path: Path, options: TargetOptions) -> Target:
     if kind is DumpKind.COMMITLOG:
         entries = tuple(segment.entry for segment in store.commitlog)
     if not entries:
-        _explain_absence(path, kind, set(store.files))
+        _explain_absence(str(place), kind, set(store.files))
     slots = store.index_slot_count if kind is DumpKind.INDEX else None
     unread = tuple(problem for problem in store.problems if _concerns(problem, kind, store))
     return Target(kind, store.view, entries, store.commitlog_file_size, slots, store.problems, unread)
@@ -136,7 +163,7 @@ def _concerns(problem: str, kind: DumpKind, store: Store) -> bool:
     return is_broker_directory(place) and (top.startswith(kind) if kind is DumpKind.COMMITLOG else top == kind)
 
 
-def _explain_absence(path: Path, kind: DumpKind, found: set[FileKind]) -> None:
+def _explain_absence(label: str, kind: DumpKind, found: set[FileKind]) -> None:
     """Say so where what is asked for is kept in a way that is not decoded."""
     elsewhere = {
         DumpKind.COMMITLOG: FileKind.DLEDGER,
@@ -145,19 +172,17 @@ def _explain_absence(path: Path, kind: DumpKind, found: set[FileKind]) -> None:
         DumpKind.INDEX: FileKind.ROCKSDB,
     }.get(kind)
     if elsewhere in found:
-        raise _unsupported(path, elsewhere)
+        raise _unsupported(label, elsewhere)
 
 
-def _unsupported(path: Path, kind: FileKind) -> UnsupportedError:
+def _unsupported(label: str, kind: FileKind) -> UnsupportedError:
     if kind is FileKind.LOCK:
-        return UnsupportedError(f"{path}: the broker's lock file, which holds nothing; `rmqtool info` shows the lock")
-    return UnsupportedError(f"{path}: {kind.value}, recognised and not decoded")
+        return UnsupportedError(f"{label}: the broker's lock file, which holds nothing; `rmqtool info` shows the lock")
+    return UnsupportedError(f"{label}: {kind.value}, recognised and not decoded")
 
 
-def _part_of_store(root: Path, prefix: str, options: TargetOptions) -> Target:
+def _part_of_store(view: StoreView, prefix: str, label: str, options: TargetOptions) -> Target:
     """A directory that has a place in a store, whether the rest of the store is there or not."""
-    view = open_directory(root)
-    open_directory(root / prefix)  # a directory that may not be read must not look empty
     problems: list[str] = []
     by_kind: dict[FileKind, list[Entry]] = {}
     for entry in _files_below(view, prefix, problems):
@@ -168,17 +193,16 @@ def _part_of_store(root: Path, prefix: str, options: TargetOptions) -> Target:
     kind = options.kind or min(known, key=list(DumpKind).index, default=None)
     undecoded = next((found for found in by_kind if found not in KINDS and found not in _STRAYS), None)
     if kind is None and undecoded is not None:
-        raise _unsupported(root / prefix, undecoded)
+        raise _unsupported(label, undecoded)
     if kind is None or not known[kind]:
         if problems:
             raise UnreadableError(problems[0])
-        raise NotAStoreError(f"{root / prefix}: no file of a broker in it")
+        raise NotAStoreError(f"{label}: no file of a broker in it")
     return _target(kind, view, known[kind], options.index_slots, tuple(problems))
 
 
-def _loose_files(path: Path, options: TargetOptions) -> Target | None:
-    """A directory elsewhere with a broker's segments in it; None if there are none."""
-    view = open_directory(path)
+def _loose_files(view: StoreView, options: TargetOptions) -> Target | None:
+    """A directory anywhere with a broker's segments in it; None if there are none."""
     files = [entry for entry in view.list("") if entry.is_file]
     if options.kind is None:
         files = [entry for entry in files if is_segment_name(entry.name)]
@@ -191,21 +215,26 @@ def _loose_files(path: Path, options: TargetOptions) -> Target | None:
 def _file(path: Path, options: TargetOptions) -> Target:
     found = _place(path, directory=False)
     root, name = found if found is not None else (path.parent, path.name)
-    view = DirectoryView(root)
-    entry = view.stat(name)
     FileSource.open(path).close()  # no FIFO, nothing that may not be read
-    assert entry is not None
+    return _entry(DirectoryView(root), name, str(path), options)
+
+
+def _entry(view: StoreView, name: str, label: str, options: TargetOptions) -> Target:
+    """A file, told by its place if it has one, else by its content."""
+    entry = view.stat(name)
+    if entry is None:
+        raise NotAStoreError(f"{label}: no such file")
     if options.kind is not None:
         return _target(options.kind, view, [entry], options.index_slots)
     place = kind_of(entry.path)
     if place in KINDS:
         return _target(KINDS[place], view, [entry], options.index_slots)
     if place not in _STRAYS:
-        raise _unsupported(path, place)
+        raise _unsupported(label, place)
     kind = _by_content(view, entry)
     if kind is None:
         what = "an empty file" if entry.size == 0 else "neither name nor content tell what it is"
-        raise NotAStoreError(f"{path}: {what}; --type says what to take it for")
+        raise NotAStoreError(f"{label}: {what}; --type says what to take it for")
     return _target(kind, view, [entry], options.index_slots)
 
 
@@ -240,6 +269,10 @@ def _place(path: Path, *, directory: bool) -> tuple[Path, str] | None:
 def _is_store_itself(path: Path) -> bool:
     """Whether a directory with a broker's name is a whole store that happens to be called so."""
     return any((path / name).is_dir() for name in ("commitlog", "consumequeue"))
+
+
+def _holds_store(view: StoreView) -> bool:
+    return any(view.stat(name) is not None for name in ("commitlog", "consumequeue"))
 
 
 def _files_below(view: StoreView, prefix: str, problems: list[str]) -> list[Entry]:

@@ -16,7 +16,7 @@ from rmqtool.commands.options import (
     FormatOption,
     IndexSlotsOption,
     OutputFormat,
-    StorePath,
+    ReadStore,
     open_store,
 )
 from rmqtool.commands.screen import screen
@@ -38,7 +38,7 @@ EXAMINED: Final = ("4.4.0", "4.9.8", "5.1.4", "5.3.3", "5.3.4", "5.4.0", "5.5.1"
 
 def forecast(
     context: typer.Context,
-    store: StorePath,
+    store: ReadStore,
     commitlog: CommitlogOption = None,
     index_slots: IndexSlotsOption = None,
     broker_conf: BrokerConfOption = None,

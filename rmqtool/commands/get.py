@@ -21,7 +21,7 @@ from rmqtool.commands.options import (
     IndexSlotsOption,
     OutputFormat,
     RawOption,
-    StorePath,
+    ReadStore,
     foreign_owner,
     open_store,
     timestamp_ms,
@@ -62,7 +62,7 @@ class Question:
 
 def get(
     context: typer.Context,
-    store: StorePath,
+    store: ReadStore,
     topic: Annotated[str | None, typer.Option(metavar="T", help="Topic.")] = None,
     queue_id: Annotated[int | None, typer.Option(metavar="N", min=0, help="Queue.")] = None,
     queue_offset: Annotated[int | None, typer.Option(metavar="M", help="Pull from this queue offset on.")] = None,

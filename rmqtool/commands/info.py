@@ -19,11 +19,13 @@ from rmqtool.commands.options import (
     IndexSlotsOption,
     OpenedStore,
     OutputFormat,
-    StorePath,
+    ReadStore,
     foreign_owner,
+    lock_of,
     open_store,
     user_name,
 )
+from rmqtool.commands.place import StorePlace
 from rmqtool.commands.screen import screen
 from rmqtool.engine.summary import Shutdown, StoreSummary, summarize
 from rmqtool.errors import UsageError
@@ -31,12 +33,12 @@ from rmqtool.report.summary_screen import summary_lines
 from rmqtool.report.writers import json_text
 from rmqtool.store.directory import Store
 from rmqtool.store.kinds import FileKind
-from rmqtool.store.lock import LockReport, lock_report
+from rmqtool.store.lock import LockReport
 
 
 def info(
     context: typer.Context,
-    store: StorePath,
+    store: ReadStore,
     commitlog: CommitlogOption = None,
     index_slots: IndexSlotsOption = None,
     broker_conf: BrokerConfOption = None,
@@ -56,7 +58,7 @@ def info(
     opened.tell(messages)
     if (warning := foreign_owner(opened.store)) is not None:
         messages.warn(warning)
-    lock = lock_report(store, [store / named for named in opened.store.settings.commitlog_directories])
+    lock = lock_of(store, opened.store)
     found = info_object(store, opened, summarize(opened.store, opened.rules), lock)
     if output is OutputFormat.TABLE:
         here = screen()
@@ -66,12 +68,12 @@ def info(
         sys.stdout.write(json_text(found, indent=2 if output is OutputFormat.JSON else None) + "\n")
 
 
-def info_object(path: Path, opened: OpenedStore, summary: StoreSummary, lock: LockReport) -> dict[str, Any]:
+def info_object(place: StorePlace, opened: OpenedStore, summary: StoreSummary, lock: LockReport) -> dict[str, Any]:
     """What `--format json` writes."""
     store = opened.store
     lock_problems = [found.problem for found in (lock.lock, *lock.databases) if found.problem is not None]
     return {
-        "store": str(path),
+        "store": str(place),
         "shutdown": str(summary.shutdown),
         "lock": lock.lock.status.value,
         "lock_owner_pid": lock.lock.owner_pid,
@@ -84,8 +86,8 @@ def info_object(path: Path, opened: OpenedStore, summary: StoreSummary, lock: Lo
             "rules": opened.rules.version,
             "chosen": opened.chosen,
         },
-        "owner": ", ".join(map(user_name, sorted(store.owner_ids))) or None,
-        "free_bytes": _free_bytes(path),
+        "owner": ", ".join(map(user_name, sorted(store.owner_ids))) or None if place.path is not None else None,
+        "free_bytes": _free_bytes(place.path) if place.path is not None else None,
         "commitlog": _log_object(store, summary),
         "consumequeue": _queue_object(store, summary),
         "index": _index_object(store, summary),
@@ -93,13 +95,20 @@ def info_object(path: Path, opened: OpenedStore, summary: StoreSummary, lock: Lo
         "other_files": [{"kind": kind.value, "file_count": count} for kind, count in summary.undecoded.items()],
         "unknown_files": list(summary.unknown_files),
         "problems": [*summary.problems, *lock_problems],
-        "next_step": dict(zip(("command", "reason"), next_step(path, store, summary, lock), strict=True)),
+        "next_step": dict(zip(("command", "reason"), next_step(place, store, summary, lock), strict=True)),
     }
 
 
-def next_step(path: Path, store: Store, summary: StoreSummary, lock: LockReport) -> tuple[str | None, str]:
-    """A command to type, if one helps, and why; what matters most comes first."""
-    name = shlex.quote(str(path))
+def next_step(place: StorePlace, store: Store, summary: StoreSummary, lock: LockReport) -> tuple[str | None, str]:
+    """A command to type, if one helps, and why; a store elsewhere has to be copied before a command can write."""
+    command, why = _next_step(shlex.quote(str(place)), store, summary, lock)
+    if place.path is None and command is not None and command.split()[1] in ("undo", "rebuild"):
+        return None, f"{why.rpartition('; ')[0]}; copy the store to a disk, where `rmqtool {command.split()[1]}` helps"
+    return command, why
+
+
+def _next_step(name: str, store: Store, summary: StoreSummary, lock: LockReport) -> tuple[str | None, str]:
+    """What matters most comes first."""
     if lock.is_in_use:
         return None, "reading is safe; stop the broker before the store is copied or anything in it is changed"
     if summary.has_unfinished_repair:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,13 +14,15 @@ from typing import Annotated, Final
 import typer
 
 from rmqtool.commands.messages import Messages
+from rmqtool.commands.place import StorePlace, local_path, store_place
 from rmqtool.engine.versions import NEWEST, BrokerRules, rules_for
-from rmqtool.errors import NotAStoreError, RmqtoolError, UsageError
+from rmqtool.errors import NotAStoreError, RefusedError, RmqtoolError, UsageError
 from rmqtool.report.bodies import BodyForm
 from rmqtool.store.broker_conf import BrokerConf, read_broker_conf
 from rmqtool.store.directory import Settings, Store, relative_to_store, survey, with_settings
 from rmqtool.store.kinds import is_broker_directory
-from rmqtool.store.view import open_directory
+from rmqtool.store.lock import LOCK_NAME, Lock, LockReport, LockStatus, lock_report
+from rmqtool.store.view import DirectoryView, open_directory
 
 TIMESTAMP_MAX: Final = (1 << 63) - 1
 
@@ -33,8 +36,11 @@ class OutputFormat(StrEnum):
     CSV = "csv"
 
 
-StorePath = Annotated[
-    Path, typer.Argument(metavar="STORE", help="The broker's store root: the directory that holds commitlog/.")
+_STORE_HELP: Final = "The broker's store root: the directory that holds commitlog/"
+StorePath = Annotated[Path, typer.Argument(metavar="STORE", help=f"{_STORE_HELP}.", parser=local_path)]
+ReadStore = Annotated[
+    StorePlace,
+    typer.Argument(metavar="STORE", help=f"{_STORE_HELP}; or a URL: s3://, hdfs://, ...", parser=store_place),
 ]
 CommitlogOption = Annotated[
     list[Path] | None,
@@ -85,7 +91,7 @@ class OpenedStore:
 
 
 def open_store(
-    path: Path,
+    place: Path | StorePlace,
     commitlog: list[Path] | None = None,
     index_slots: int | None = None,
     broker_conf: Path | None = None,
@@ -100,7 +106,7 @@ def open_store(
     """
     rules = rules_for(broker_version) if broker_version is not None else None
     conf = read_broker_conf(broker_conf) if broker_conf is not None else None
-    store = survey_store(path, commitlog, index_slots, conf)
+    store = survey_store(place, commitlog, index_slots, conf)
     if rules is not None:
         return OpenedStore(store, rules, None, (), "chosen with --broker-version", conf)
     from rmqtool.engine.version_evidence import infer_version
@@ -113,14 +119,21 @@ def open_store(
 
 
 def survey_store(
-    path: Path, commitlog: list[Path] | None = None, index_slots: int | None = None, conf: BrokerConf | None = None
+    place: Path | StorePlace,
+    commitlog: list[Path] | None = None,
+    index_slots: int | None = None,
+    conf: BrokerConf | None = None,
 ) -> Store:
     """The store at a path; what a person says goes before what the broker's properties file says.
 
     Raises:
         NotAStoreError: there is none; the text says where one is, if it lies next door.
         UnreadableError: it may not be read.
+        UsageError: the log of a store elsewhere is said to lie outside of it.
     """
+    path = place if isinstance(place, Path) else place.path
+    if path is None:
+        return _survey_elsewhere(place, commitlog, index_slots, conf)
     settings = with_settings(
         conf.settings() if conf is not None else Settings(),
         commitlog_directories=tuple(relative_to_store(named, path) for named in commitlog) if commitlog else None,
@@ -136,6 +149,29 @@ def survey_store(
         if neighbour is None:
             raise
         raise NotAStoreError(f"{path}: not a RocketMQ store, but {neighbour} is one") from error
+
+
+def _survey_elsewhere(
+    place: Path | StorePlace, commitlog: list[Path] | None, index_slots: int | None, conf: BrokerConf | None
+) -> Store:
+    """The store that a URL names, whose log is named relative to it."""
+    assert isinstance(place, StorePlace)
+    outside = [named for named in commitlog or () if named.is_absolute() or ".." in named.parts or ":" in str(named)]
+    if outside:
+        raise UsageError(f"--commitlog {outside[0]}: of a store elsewhere this is a directory inside it")
+    settings = with_settings(
+        conf.settings() if conf is not None else Settings(),
+        commitlog_directories=tuple(map(str, commitlog)) if commitlog else None,
+        index_slot_count=index_slots,
+    )
+    return survey(place.view(), settings)
+
+
+def lock_of(place: StorePlace, store: Store) -> LockReport:
+    """Whether a broker uses a store; of one elsewhere that cannot be known."""
+    if place.path is None:
+        return LockReport(Lock(LOCK_NAME, LockStatus.UNKNOWN), (), ())
+    return lock_report(place.path, [place.path / named for named in store.settings.commitlog_directories])
 
 
 def timestamp_ms(text: str, option: str) -> int:
@@ -159,8 +195,23 @@ def timestamp_ms(text: str, option: str) -> int:
     return (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000
 
 
+def refuse_inside_store(target: Path, what: str, place: StorePlace, log_directories: Iterable[str] = ()) -> None:
+    """Refuse to write a file into a store that is only read: it would stop a broker's start.
+
+    Raises:
+        RefusedError: it would lie in the store, or in a directory of its log.
+    """
+    if place.path is None:
+        return
+    roots = (place.path, *(place.path / named for named in log_directories))
+    if any(Path(os.path.realpath(target)).is_relative_to(os.path.realpath(root)) for root in roots):
+        raise RefusedError(f"{target}: {what} may not lie in the store, which is never written")
+
+
 def foreign_owner(store: Store) -> str | None:
     """A warning where the store belongs to another user, whose broker could not read what this one writes."""
+    if not isinstance(store.view, DirectoryView):
+        return None
     own = os.geteuid()
     others = sorted(owner for owner in store.owner_ids if owner != own)
     if not others:

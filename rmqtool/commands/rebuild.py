@@ -9,6 +9,7 @@ import typer
 
 from rmqtool.commands.repair_command import repair_command
 from rmqtool.commands.repair_plan import Made, Planner, Repair
+from rmqtool.commands.spark import ConfOption, MasterOption, runner
 from rmqtool.repair.queue_building import OnProgress
 from rmqtool.repair.rebuild import RebuildChoice, plan_rebuild
 from rmqtool.store.directory import Store
@@ -23,6 +24,8 @@ def rebuild(
     topic: Annotated[
         list[str] | None, typer.Option("--topic", metavar="T", help="Queues of this topic only; repeatable.")
     ] = None,
+    master: MasterOption = None,
+    conf: ConfOption = None,
 ) -> Planner:
     """Consume queues, index and checkpoint anew from the log: all of them, or what is named.
 
@@ -34,7 +37,9 @@ def rebuild(
     choice = RebuildChoice(queues, index, checkpoint, frozenset(topic) if topic else None)
 
     def plan(found: Store, staging: Path, on_progress: OnProgress) -> Made:
-        made = plan_rebuild(found, repair.opened.rules, choice, staging, repair.build_options, on_progress)
+        options = repair.build_options
+        with runner(master, conf, repair.messages) as pieces:
+            made = plan_rebuild(found, repair.opened.rules, choice, staging, options, on_progress, pieces)
         return Made(made.steps, notes=made.notes, abort_stays=made.abort_stays)
 
     return plan

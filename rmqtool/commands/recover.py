@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from rmqtool.commands.forecast import forecast_options
 from rmqtool.commands.repair_command import repair_command
 from rmqtool.commands.repair_plan import Made, Planner, Repair
 from rmqtool.repair.queue_building import OnProgress
@@ -27,21 +28,30 @@ def recover(
     clamp_offsets: Annotated[
         bool, typer.Option("--clamp-offsets", help="Set consumers that are beyond a queue's end back to it.")
     ] = False,
-    full: Annotated[bool, typer.Option("--full", help="Check the whole log. It is checked whole in any case.")] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="Look at all of the store, not only at what a broker's start would read.")
+    ] = False,
 ) -> Planner:
     """Mend a store after a crash, before a broker is started on it.
 
-    No message that can be read is lost. The plan is shown first, with what each broker version would do on the store
+    No message that can be read is lost. What the broker would read is looked at, and the log from the lowest incomplete
+    queue on; the plan says what was not. It is shown first, with what each broker version would do on the store
     afterwards. Damage inside the log is named and left. The exit code of --dry-run is 3 where there is something to do;
     it is 3 in any case where damage is left.
 
     Example: rmqtool recover /home/rocketmq/store --dry-run
     """
-    del full
-    options = RecoverOptions(repair.build_options, cut_at_damage, clamp_offsets, os.cpu_count() or 1)
+    options = RecoverOptions(
+        repair.build_options,
+        cut_at_damage,
+        clamp_offsets,
+        full,
+        os.cpu_count() or 1,
+        forecast_options(repair.opened.conf),
+    )
 
     def plan(found: Store, staging: Path, on_progress: OnProgress) -> Made:
         made = plan_recover(found, repair.opened.rules, staging, options, on_progress)
-        return Made(made.steps, made.loss, made.notes, made.damage, made.abort_stays)
+        return Made(made.steps, made.loss, made.notes, made.damage, made.abort_stays, made.begin)
 
     return plan

@@ -6,7 +6,9 @@ import os
 import shutil
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,7 +22,8 @@ from rmqtool.commands.options import OpenedStore, OutputFormat, foreign_owner, o
 from rmqtool.commands.screen import screen
 from rmqtool.engine.versions import NEWEST, BrokerRules, rules_for
 from rmqtool.errors import RefusedError, RmqtoolError, UsageError, WriteError
-from rmqtool.forecast.forecast import forecast_store
+from rmqtool.forecast.forecast import forecast_store, scan_begin
+from rmqtool.forecast.options import COUNT_WHOLE_LOG_UP_TO
 from rmqtool.formats.tags import parse_delay_levels
 from rmqtool.repair.apply import apply_plan
 from rmqtool.repair.fingerprint import fingerprint
@@ -30,6 +33,7 @@ from rmqtool.repair.plan import ForecastAfter, Loss, Plan, demand_same, read_sav
 from rmqtool.repair.queue_building import BuildOptions, OnProgress
 from rmqtool.repair.steps import Step
 from rmqtool.repair.undo import is_unsettled, settle
+from rmqtool.repair.window import window_of
 from rmqtool.report.plan_screen import plan_lines
 from rmqtool.report.progress import ByteProgress
 from rmqtool.report.writers import json_text
@@ -83,13 +87,14 @@ class Wish:
 
 @dataclass(frozen=True)
 class Made:
-    """What a planner came to."""
+    """What a planner came to; `begin` is the physical offset from which on it looked, None where it looked at all."""
 
     steps: tuple[Step, ...]
     loss: Loss = Loss()  # noqa: RUF009 - Loss is frozen
     notes: tuple[str, ...] = ()
     damage: tuple[Finding, ...] = ()
     abort_stays: str | None = None
+    begin: int | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
     """What only this command says of its plan, beside what every plan has."""
     keep: Callable[[Path], None] | None = None
@@ -110,11 +115,12 @@ class Repair:
 
     @property
     def build_options(self) -> BuildOptions:
-        """What the broker's properties file says of dispatch."""
-        conf = self.opened.conf
+        """What the broker's properties file says of dispatch; a thread for each core."""
+        conf, threads = self.opened.conf, os.cpu_count() or 1
         if conf is None:
-            return BuildOptions()
+            return BuildOptions(threads=threads)
         return BuildOptions(
+            threads=threads,
             delays_ms=tuple(parse_delay_levels(conf.delay_levels)) if conf.delay_levels else BuildOptions().delays_ms,
             multi_dispatch=conf.has_multi_dispatch is not False,
             lmq=conf.has_light_queues is not False,
@@ -195,6 +201,8 @@ def carry_out(repair: Repair, planner: Planner) -> None:
             made.keep(places.own)
         applied = apply_plan(plan, places, undo_directory=wish.undo_dir)
     store = survey(opened.store.view, opened.store.settings)
+    if made.begin is not None:
+        store = window_of(store, made.begin).store
     checked = verify_store(store, opened.rules, Options(depth=Depth.STRUCTURE)).as_json()
     if wish.output is OutputFormat.TABLE:
         sys.stdout.write(f"\nDone. Taken back with: rmqtool undo {wish.store} (kept in {applied.undo})\n")
@@ -242,41 +250,72 @@ def _staging(places: Places, *, in_store: bool) -> Iterator[Path]:
 
 
 def _plan(wish: Wish, opened: OpenedStore, made: Made, before: str, messages: Messages) -> Plan:
-    plan = Plan(wish.command, before, opened.rules.version, made.steps, made.loss, 0, made.notes, {}, made.abort_stays)
+    plan = Plan(wish.command, before, opened.rules.version, made.steps, made.loss, {}, made.notes, {}, made.abort_stays)
     plan.check(places_of(wish.store, opened.store).log_directories)
     if plan.is_empty and not made.damage:
         return plan
-    now = _forecast(opened, opened.store, opened.rules, messages)
+    now = _forecast(opened, opened.store, opened.rules, messages, begin=made.begin)
     settings = opened.store.settings
     after = survey(plan.view_over(opened.store.view), settings) if plan.steps else opened.store
     versions = dict.fromkeys((*EXAMINED, opened.rules.version))
     whole = sum(segment.entry.allocated_bytes for segment in after.commitlog) <= COUNTED_WHOLE_MAX
-    found = {
-        version: _forecast(opened, after, rules_for(version), messages, whole=whole or version == opened.rules.version)
-        for version in versions
-    }
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        forecasts = pool.map(
+            lambda version: _forecast(
+                opened, after, rules_for(version), messages, whole=whole or version == opened.rules.version,
+                begin=made.begin,
+            ),
+            versions,
+        )  # fmt: skip
+        found = dict(zip(versions, forecasts, strict=True))
     said = {version: each for version, each in found.items() if each is not None}
     own = said.get(opened.rules.version)
-    kept = max(0, now.lost - own.lost - made.loss.messages) if now is not None and own is not None else 0
     lacking = [f"what a broker {version} would do afterwards" for version in versions if version not in said]
-    if not whole:
+    if not whole and made.begin is None:
         lacking.append("what other versions would lose of the files that their start does not read")
     return Plan(
-        wish.command, before, opened.rules.version, made.steps, made.loss, kept,
+        wish.command, before, opened.rules.version, made.steps, made.loss, _kept(now, own, made.loss),
         (*made.notes, *lacking), said, made.abort_stays,
     )  # fmt: skip
 
 
 def _forecast(
-    opened: OpenedStore, store: Store, rules: BrokerRules, messages: Messages, *, whole: bool = True
+    opened: OpenedStore,
+    store: Store,
+    rules: BrokerRules,
+    messages: Messages,
+    *,
+    whole: bool = True,
+    begin: int | None = None,
 ) -> ForecastAfter | None:
-    options = replace(forecast_options(opened.conf), count_whole_log=None if whole else False)
+    """The forecast of a version; None where it cannot be made, or would read much more than was looked at.
+
+    Args:
+        begin: physical offset from which on the store was looked at; losses are counted from there. None: all of it.
+    """
+    options = replace(forecast_options(opened.conf), count_whole_log=None if whole else False, count_from=begin)
     try:
+        if begin is not None and rules.version != opened.rules.version:
+            starts_at = scan_begin(store, rules, options)
+            read = (segment for segment in store.commitlog if starts_at is not None and starts_at <= segment.start)
+            if sum(segment.entry.allocated_bytes for segment in read) > COUNT_WHOLE_LOG_UP_TO:
+                messages.note(f"no forecast for {rules.version}: it would read the log from {starts_at} on")
+                return None
         found = forecast_store(store, rules, options)
     except RmqtoolError as error:
         messages.note(f"no forecast for {rules.version}: {error}")
         return None
-    return ForecastAfter(found.starts, found.lost.messages)
+    return ForecastAfter(found.starts, found.lost.messages, found.lost.by_topic)
+
+
+def _kept(now: ForecastAfter | None, after: ForecastAfter | None, loss: Loss) -> dict[str, int]:
+    """Messages by topic that a start now would lose, and that are served after the repair."""
+    if now is None or after is None:
+        return {}
+    kept = Counter(now.lost_by_topic)
+    kept.subtract(after.lost_by_topic)
+    kept.subtract(loss.by_topic)
+    return {topic: count for topic, count in sorted(kept.items()) if count > 0}
 
 
 def _said(plan: Plan, made: Made) -> dict[str, Any]:

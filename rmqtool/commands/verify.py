@@ -21,17 +21,21 @@ from rmqtool.commands.options import (
     IndexSlotsOption,
     OpenedStore,
     OutputFormat,
-    StorePath,
+    ReadStore,
+    lock_of,
     open_store,
+    refuse_inside_store,
 )
+from rmqtool.commands.place import StorePlace
 from rmqtool.commands.screen import screen
-from rmqtool.errors import RefusedError, UsageError, WriteError
+from rmqtool.commands.spark import ConfOption, MasterOption, runner
+from rmqtool.errors import UsageError, WriteError
 from rmqtool.report.findings_screen import findings_lines
 from rmqtool.report.junit import junit_text
 from rmqtool.report.progress import ByteProgress
 from rmqtool.report.sarif import sarif_text
 from rmqtool.report.writers import json_text, row_writer
-from rmqtool.store.lock import lock_report
+from rmqtool.scan.runner import Runner
 from rmqtool.store.source import reason
 from rmqtool.verify.catalog import CATALOG
 from rmqtool.verify.finding import Finding
@@ -51,7 +55,7 @@ _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 def verify(
     context: typer.Context,
-    store: StorePath,
+    store: ReadStore,
     depth: Annotated[Depth, typer.Option("--depth", help="How deep to look.")] = Depth.FULL,
     max_duration: Annotated[
         str | None, typer.Option(metavar="TIME", help="Begin no part of the log after this long: 90s, 20m, 2h.")
@@ -75,6 +79,8 @@ def verify(
     broker_conf: BrokerConfOption = None,
     broker_version: BrokerVersionOption = None,
     output: FormatOption = OutputFormat.TABLE,
+    master: MasterOption = None,
+    conf: ConfOption = None,
 ) -> None:
     """Every check of a store: the log, its queues and index against each other, and the small files.
 
@@ -86,7 +92,6 @@ def verify(
     opened = open_store(store, commitlog, index_slots, broker_conf, broker_version)
     opened.tell(messages)
     number, count = _slice(part)
-    log_directories = [store / named for named in opened.store.settings.commitlog_directories]
     options = Options(
         depth=depth,
         threads=threads or os.cpu_count() or 1,
@@ -95,13 +100,17 @@ def verify(
         sample=sample,
         duration_max_s=_duration(max_duration),
         state_file=state,
-        broker_runs=lock_report(store, log_directories).is_in_use,
+        broker_runs=lock_of(store, opened.store).is_in_use,
     )
     for report in (junit, sarif):
-        _refuse_inside(report, store, log_directories)
+        if report is not None:
+            refuse_inside_store(report, "a report", store, opened.store.settings.commitlog_directories)
     run = _Run(opened, store, output, messages, keeps_rows=junit is not None or sarif is not None)
-    summary = run.verify(options)
+    with runner(master, conf, messages) as found:
+        summary = run.verify(options, found)
     run.report(summary, junit, sarif)
+    if opened.store.index_files and not opened.store.index_slot_count and not summary.complete:
+        messages.warn("the index was not checked: nothing in it tells its slot count; say it with --index-slots")
     for problem in opened.store.problems:
         messages.error(problem)
     if opened.store.problems or any(summary.findings[kind] for kind in UNREADABLE):
@@ -114,10 +123,10 @@ class _Run:
     """One run: findings go out as they come where lines are asked for, else at the end."""
 
     def __init__(
-        self, opened: OpenedStore, path: Path, output: OutputFormat, messages: Messages, *, keeps_rows: bool
+        self, opened: OpenedStore, place: StorePlace, output: OutputFormat, messages: Messages, *, keeps_rows: bool
     ) -> None:
         self._opened = opened
-        self._path = path
+        self._place = place
         self._output = output
         self._messages = messages
         self._rows: list[dict[str, Any]] = []
@@ -128,9 +137,9 @@ class _Run:
         # A badly damaged store has more findings than memory should hold where they have gone out already.
         self._keeps_rows = keeps_rows or self._writer is None
 
-    def verify(self, options: Options) -> Summary:
+    def verify(self, options: Options, runner: Runner | None) -> Summary:
         with ByteProgress("verify", quiet=self._messages.quiet) as progress:
-            return verify_store(self._opened.store, self._opened.rules, options, self._take, progress.show)
+            return verify_store(self._opened.store, self._opened.rules, options, self._take, progress.show, runner)
 
     def report(self, summary: Summary, junit: Path | None, sarif: Path | None) -> None:
         rows = sorted(self._rows, key=_place)
@@ -155,14 +164,14 @@ class _Run:
         # Last, so that a report that cannot be written costs nobody what was found.
         if junit is not None:
             files = [entry.path for found in self._opened.store.files.values() for entry in found]
-            _write(junit, junit_text(str(self._path), rows, files))
+            _write(junit, junit_text(str(self._place), rows, files))
         if sarif is not None:
             rules = ((entry.id, entry.severity.value, entry.meaning) for entry in CATALOG)
             _write(sarif, sarif_text(rmqtool.__version__, rules, rows))
 
     def _take(self, found: Finding) -> None:
         row = {"type": "finding", **found.as_json()}
-        row["repair"] = repair_command(found.repair, self._path)
+        row["repair"] = repair_command(found.repair, self._place)
         if self._writer is not None:
             self._writer.write(row)
             sys.stdout.flush()
@@ -170,13 +179,13 @@ class _Run:
             self._rows.append(row)
 
 
-def repair_command(repair: str | None, store: Path) -> str | None:
+def repair_command(repair: str | None, place: StorePlace) -> str | None:
     """The command line that mends a finding; None where there is none."""
     from rmqtool.commands.app import COMMANDS  # the list knows this module by name
 
-    if repair is None or repair.split()[0] not in COMMANDS:
+    if repair is None or place.path is None or repair.split()[0] not in COMMANDS:
         return None
-    return f"rmqtool {repair} {shlex.quote(str(store))}"
+    return f"rmqtool {repair} {shlex.quote(str(place))}"
 
 
 def _commands(rows: list[dict[str, Any]]) -> Iterator[str]:
@@ -210,15 +219,6 @@ def _place(row: dict[str, Any]) -> tuple[str, int]:
 def _carries_unicode() -> bool:
     """Whether standard output carries every character; else JSON has to escape what is not ASCII."""
     return (sys.stdout.encoding or "utf-8").lower().startswith("utf")
-
-
-def _refuse_inside(report: Path | None, store: Path, log_directories: list[Path]) -> None:
-    """A report in the store would be a file that stops a broker's start."""
-    if report is None:
-        return
-    place = Path(os.path.realpath(report))
-    if any(place.is_relative_to(os.path.realpath(root)) for root in (store, *log_directories)):
-        raise RefusedError(f"{report}: a report may not lie in the store, which is never written")
 
 
 def _write(path: Path, text: str) -> None:

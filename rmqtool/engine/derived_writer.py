@@ -15,7 +15,7 @@ import numpy as np
 from rmqtool.engine.batch_queue_writer import BatchQueueWriter
 from rmqtool.engine.dispatch import DispatchSettings, QueueEntries, RecordBytes, Rows, queue_entries
 from rmqtool.engine.extension_writer import ExtensionEnd, ExtensionWriter
-from rmqtool.engine.index_keys import index_entries
+from rmqtool.engine.index_keys import IndexEntries, index_entries
 from rmqtool.engine.index_writer import IndexWriter
 from rmqtool.engine.queue_writer import QueueEnd, QueueWriter
 from rmqtool.errors import WriteError
@@ -46,6 +46,29 @@ class QueueEnds:
     extension: ExtensionEnd = field(default_factory=ExtensionEnd)
 
 
+@dataclass(frozen=True)
+class DerivedEntries:
+    """What some rows of the log put into queues and index; `index` is None where none is written."""
+
+    queues: list[QueueEntries]
+    index: IndexEntries | None
+    row_count: int
+
+
+@dataclass(frozen=True)
+class Dispatching:
+    """Tells what rows of the log put into queues and index. It keeps nothing, so any thread or machine may ask."""
+
+    settings: DispatchSettings
+    with_queues: bool = True
+    with_index: bool = True
+
+    def __call__(self, rows: Rows, topics: Sequence[bytes], texts: RecordBytes) -> DerivedEntries:
+        queues = queue_entries(rows, topics, texts, self.settings) if self.with_queues else []
+        index = index_entries(rows, topics, texts, self.settings.rules) if self.with_index else None
+        return DerivedEntries(queues, index, rows.size)
+
+
 QueueEndOf = Callable[[str, int, bool], QueueEnds]
 """The ends of a queue by (topic, queue id, whether it is a batch queue)."""
 
@@ -65,6 +88,7 @@ class DerivedWriter:
     """The derived files of one store.
 
     Attributes:
+        dispatching: what `put_entries` is given comes from it.
         refused: why nothing is written for a queue, by (topic, queue id): its name leads out of the store.
     """
 
@@ -91,9 +115,9 @@ class DerivedWriter:
         self._sink = sink
         self._sizes = sizes
         self._settings = settings
+        self.dispatching = Dispatching(settings, with_queues, index is not None)
         self._index = index
         self._ends = ends
-        self._with_queues = with_queues
         self._wants = wants
         self._make_queue = make_queue
         self._queues: dict[tuple[bytes, int], _Queue] = {}
@@ -119,15 +143,19 @@ class DerivedWriter:
         Raises:
             WriteError: the sink does not take it.
         """
-        if self._with_queues:
-            for entries in queue_entries(rows, topics, texts, self._settings):
-                if self._wants is None or self._wants(decode_java_utf8(entries.topic), entries.queue_id):
-                    self._held.setdefault((entries.topic, entries.queue_id, entries.is_batch), []).append(entries)
-            self._held_rows += rows.size
-            if self._held_rows >= HELD_ROWS_MAX:
-                self._flush_queues()
-        if self._index is not None:
-            self._index.put(index_entries(rows, topics, texts, self._settings.rules))
+        self.put_entries(self.dispatching(rows, topics, texts))
+
+    def put_entries(self, entries: DerivedEntries) -> None:
+        """Enter what `dispatching` told, in the order of the log; see `put`."""
+        for found in entries.queues:
+            if self._wants is not None and not self._wants(decode_java_utf8(found.topic), found.queue_id):
+                continue
+            self._held.setdefault((found.topic, found.queue_id, found.is_batch), []).append(found)
+        self._held_rows += entries.row_count
+        if self._held_rows >= HELD_ROWS_MAX:
+            self._flush_queues()
+        if self._index is not None and entries.index is not None:
+            self._index.put(entries.index)
 
     def flush(self) -> None:
         """Write everything that was put, the index's current file whole.

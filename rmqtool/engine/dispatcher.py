@@ -5,10 +5,8 @@ Broker: `DefaultMessageStore.ReputMessageService#doReput`.
 
 from __future__ import annotations
 
-import numpy as np
-
 from rmqtool.engine.derived_writer import DerivedSizes, DerivedWriter, QueueEnds
-from rmqtool.engine.dispatch import DispatchSettings, RecordBytes, Rows, message_rows
+from rmqtool.engine.dispatch import DispatchSettings, Rows, batch_bytes, message_rows
 from rmqtool.engine.extension_writer import ExtensionEnd
 from rmqtool.engine.index_writer import IndexWriter
 from rmqtool.engine.queue_writer import QueueEnd, queue_end
@@ -17,9 +15,12 @@ from rmqtool.engine.writer_config import WriterConfig
 from rmqtool.errors import RefusedError, RmqtoolError
 from rmqtool.formats import system_flag
 from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, extension_position, is_extension_address
+from rmqtool.scan import walk
+from rmqtool.scan.blocks import Window
+from rmqtool.scan.judge import TopicTable
 from rmqtool.scan.log import COMPILED_FROM_BYTES, reader_for
 from rmqtool.scan.piece import Piece
-from rmqtool.scan.walk import Walk
+from rmqtool.scan.plain import PlainReader
 from rmqtool.store.sink import FileSink, TrackingSink
 from rmqtool.store.source import BytesSource
 
@@ -50,6 +51,8 @@ class Dispatcher:
         self._rules = settings.rules
         self._existing = existing
         self._dispatched_bytes = 0
+        self._topics = TopicTable()
+        self._judges: walk.Reader = PlainReader()
         self.last_store_timestamp_ms = 0
         self.last_physical_offset = 0
 
@@ -58,25 +61,32 @@ class Dispatcher:
         """Last store time in the latest index file that became full; None before."""
         return self._derived.index.full_timestamp_ms if self._derived.index is not None else None
 
-    def dispatch(self, physical_offset: int, block: bytes) -> None:
+    def dispatch(self, physical_offset: int, block: bytearray) -> None:
         """Dispatch a run of whole records that lies at a physical offset.
 
         Raises:
             WriteError: the sink does not take it.
             RmqtoolError: the block is not a run of good records.
         """
+        if self._dispatched_bytes < COMPILED_FROM_BYTES <= self._dispatched_bytes + len(block):
+            self._judges = reader_for(COMPILED_FROM_BYTES)()
         self._dispatched_bytes += len(block)
-        is_much = self._dispatched_bytes >= COMPILED_FROM_BYTES
-        reader = reader_for(self._dispatched_bytes, None if is_much else False)()
-        piece = Piece(BytesSource("block", block), 0, len(block), physical_offset)
-        walk = Walk(piece, reader, self._config.delays_ms, block_size=len(block))
-        texts = RecordBytes(np.frombuffer(block, np.uint8), physical_offset)
+        source = BytesSource("block", block)
+        # Topics and reader go from block to block: a reader leaves the first record of each topic to the slow judge.
+        found = walk.Walk(
+            Piece(source, 0, len(block), physical_offset),
+            self._judges,
+            self._config.delays_ms,
+            block_size=len(block),
+            topics=self._topics,
+            at_hand=Window.over(source, block),
+        )
         covered = 0
-        for batch in walk.batches():
+        for batch in found.batches():
             rows = message_rows(batch.as_array())
             if rows.size:
                 covered += int(rows["size"].sum())
-                self._derived.put(rows, batch.topics, texts)
+                self._derived.put(rows, batch.topics, batch_bytes(batch))
                 self._note_last(rows)
         if covered != len(block):
             raise RmqtoolError(f"a block at {physical_offset} holds more than good records: it was dispatched in part")

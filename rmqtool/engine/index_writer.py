@@ -198,7 +198,7 @@ class IndexWriter:
         """Append entries for which the file has room."""
         header, count = file.header, hashes.size
         numbers = np.arange(header.next_entry_number, header.next_entry_number + count)
-        previous, newly_used = _chain(file, hashes, numbers)
+        previous, newly_used = chain(file, hashes, numbers)
         begins = np.full(count, header.begin_timestamp_ms, np.int64)
         if header.next_entry_number <= 1:
             # The first entry is still measured from what the file before left, all others from the first one.
@@ -236,7 +236,7 @@ class IndexWriter:
         self._sink.write_at(file.path, 0, HEADER.struct.build(said))
 
 
-def _chain(file: OpenIndexFile, hashes: Int32s, numbers: Int64s) -> tuple[Int64s, int]:
+def chain(file: OpenIndexFile, hashes: Int32s, numbers: Int64s) -> tuple[Int64s, int]:
     """Enter entries into the slots: the entry before each in its chain, and how many found theirs empty."""
     slots = hashes % np.int32(file.slots.size)
     order = np.argsort(slots, kind="stable")

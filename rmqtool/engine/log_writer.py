@@ -32,7 +32,7 @@ class LogWriter:
         sink: FileSink,
         directories: tuple[str, ...],
         file_size: int,
-        on_written: Callable[[int, bytes], None],
+        on_written: Callable[[int, bytearray], None],
         end: int | None = None,
     ) -> None:
         """An end of None is that of a log without any file; else its file exists, unless it begins exactly there.
@@ -45,7 +45,7 @@ class LogWriter:
         self.file_size = file_size
         self._file: str | None = None
         self._file_start = 0
-        self._pending: list[bytes] = []
+        self._pending: list[bytearray] = []
         self._pending_size = 0
         self._preallocated: str | None = None
         self.end = end or 0
@@ -62,13 +62,13 @@ class LogWriter:
         """Whether so many bytes and the smallest blank behind them go into the current file."""
         return length + BLANK_SIZE_MIN <= self.room()
 
-    def append(self, record: bytes) -> None:
-        """Take one record, which fits and was encoded for `end`."""
+    def append(self, records: bytearray) -> None:
+        """Take records, which fit and were encoded for `end`."""
         if self._file is None:
             self._open_file()
-        self._pending.append(record)
-        self._pending_size += len(record)
-        self.end += len(record)
+        self._pending.append(records)
+        self._pending_size += len(records)
+        self.end += len(records)
         if self._pending_size >= BLOCK_SIZE:
             self.write_out()
 
@@ -76,7 +76,7 @@ class LogWriter:
         """End the current file with a blank; the next record begins a new one."""
         if self._file is None:
             self._open_file()
-        self._pending.append(encode_blank(self.room()))
+        self._pending.append(bytearray(encode_blank(self.room())))
         self.write_out()
         self._close_file()
 
@@ -88,14 +88,14 @@ class LogWriter:
         """
         if not self._pending or self._file is None:
             return
-        block = b"".join(self._pending)
+        block = self._pending[0] if len(self._pending) == 1 else bytearray().join(self._pending)
         start = self.written_end
-        self._sink.write_at(self._file, start - self._file_start, block)
+        self._sink.write_at(self._file, start - self._file_start, memoryview(block))
         self.written_end = self.end
         self._pending.clear()
         self._pending_size = 0
         if self.end > start:
-            self._on_written(start, block[: self.end - start])
+            self._on_written(start, block if len(block) == self.end - start else block[: self.end - start])
         if self.end == self._file_start + self.file_size:
             self._close_file()
 

@@ -2,133 +2,173 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Annotated, Any, Final
+
+import msgspec
 
 from rmqtool.engine.message import DEFAULT_BORN_HOST, DEFAULT_STORE_HOST, Message
 from rmqtool.errors import UsageError
 from rmqtool.formats.message_id import host_bytes
 
-NOT_MESSAGES: Final = frozenset({"blank", "bad"})
-_INT: Final = (-(1 << 31), (1 << 31) - 1)
-_LONG: Final = (-(1 << 63), (1 << 63) - 1)
+_MESSAGES: Final = frozenset({"message", "stale"})
+_NO_MESSAGES: Final = frozenset({"blank", "bad"})
+"""Rows of a log's dump that are passed over."""
 _TRANSACTIONS: Final = {"none": 0, "prepared": 4, "commit": 8, "rollback": 12}
+_INT_MAX: Final = (1 << 31) - 1
+_LONG_MAX: Final = (1 << 63) - 1
+
+Int = Annotated[int, msgspec.Meta(ge=-_INT_MAX - 1, le=_INT_MAX)]
+Long = Annotated[int, msgspec.Meta(ge=-_LONG_MAX - 1, le=_LONG_MAX)]
+Place = Annotated[int, msgspec.Meta(ge=0, le=_LONG_MAX)]
 
 
-def message_of_line(line: str, where: str) -> Message | None:
+_NO_BODY: Final = msgspec.Raw(b"null")
+
+
+class _Row(msgspec.Struct):
+    """What counts of a row; everything may be left out but the topic."""
+
+    type: str = "message"
+    topic: str | None = None
+    body: msgspec.Raw = _NO_BODY
+    """As JSON: what it means is said by another field."""
+    body_encoding: str = "text"
+    body_truncated: bool = False
+    body_length: int = 0
+    queue_id: Int = 0
+    properties: dict[str, str] | None = None
+    properties_raw: str | None = None
+    flag: Int = 0
+    sys_flag: Int | None = None
+    transaction: str = "none"
+    born_timestamp_ms: Long = 0
+    born_host: str | None = None
+    store_timestamp_ms: Long | None = None
+    store_host: str | None = None
+    reconsume_times: Int = 0
+    prepared_transaction_offset: Long = 0
+    physical_offset: Place | None = None
+    queue_offset: Place | None = None
+
+
+_ROW: Final = msgspec.json.Decoder(_Row)
+
+
+def message_of_line(line: bytes) -> Message | None:
     """The message of one line of JSON; None for a row that is no message.
-
-    Raises:
-        UsageError: it is no such row; the text begins with `where`.
-    """
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{where}: not JSON ({error})") from error
-    if not isinstance(row, dict):
-        raise UsageError(f"{where}: not a JSON object")
-    try:
-        return message_of_row(row)
-    except UsageError as error:
-        raise UsageError(f"{where}: {error}") from error
-
-
-def message_of_row(row: Mapping[str, Any]) -> Message | None:
-    """The message of a row; None for one that is no message.
 
     A row with `properties_raw` was dumped whole, and is stored as it is. One without may leave out everything but the
     topic; what a broker does with a message that is sent is then done with it.
 
     Raises:
-        UsageError: a field is missing or of a wrong kind.
+        UsageError: it is no such row.
     """
-    if row.get("type") in NOT_MESSAGES:
+    return _message(_row(line))
+
+
+def _row(line: bytes) -> _Row:
+    try:
+        try:
+            return _ROW.decode(line)
+        except msgspec.ValidationError:
+            raise
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            # Bytes that are not UTF-8, or half a surrogate pair: Python's reader, though slower, takes both.
+            return _converted(json.loads(line.decode("utf-8", "replace")))
+    except msgspec.ValidationError as error:
+        raise UsageError(_in_words(str(error))) from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"not JSON ({error})") from error
+
+
+def _converted(row: Any) -> _Row:
+    if isinstance(row, dict) and "body" in row:
+        row["body"] = msgspec.Raw(json.dumps(row["body"]).encode("ascii"))
+    return msgspec.convert(row, _Row)
+
+
+def _in_words(said: str) -> str:
+    """A reason with the field's name in front, which the library puts behind it as a path."""
+    reason, _, path = said.partition(" - at ")
+    reason = reason[:1].lower() + reason[1:]
+    return f"{path.strip('`').removeprefix('$.')}: {reason}" if path else reason
+
+
+def _message(row: _Row) -> Message | None:
+    if row.type in _NO_MESSAGES:
         return None
-    topic = row.get("topic")
-    if not isinstance(topic, str):
+    if row.type not in _MESSAGES:
+        raise UsageError(f"a row of type {row.type!r} is no message")
+    if row.topic is None:
         raise UsageError("no topic")
-    raw = row.get("properties_raw")
-    if raw is not None and not isinstance(raw, str):
-        raise UsageError("properties_raw is not a text")
+    raw = row.properties_raw
     return Message(
-        topic=topic,
+        topic=row.topic,
         body=_body(row),
-        queue_id=_integer(row, "queue_id", *_INT),
-        properties=_properties(row),
+        queue_id=row.queue_id,
+        properties=row.properties or {},
         properties_text=raw.encode("utf-8", "surrogateescape") if raw is not None else None,
-        flag=_integer(row, "flag", *_INT),
-        sys_flag=_sys_flag(row),
-        born_timestamp_ms=_integer(row, "born_timestamp_ms", *_LONG),
-        born_host=_host(row, "born_host", DEFAULT_BORN_HOST),
-        store_timestamp_ms=_integer(row, "store_timestamp_ms", *_LONG) if "store_timestamp_ms" in row else None,
-        store_host=_host(row, "store_host", DEFAULT_STORE_HOST),
-        reconsume_times=_integer(row, "reconsume_times", *_INT),
-        prepared_transaction_offset=_integer(row, "prepared_transaction_offset", *_LONG),
-        dumped_at=_dumped_at(row) if raw is not None else None,
+        flag=row.flag,
+        sys_flag=row.sys_flag if row.sys_flag is not None else _transaction(row.transaction),
+        born_timestamp_ms=row.born_timestamp_ms,
+        born_host=_host("born_host", row.born_host) if row.born_host is not None else DEFAULT_BORN_HOST,
+        store_timestamp_ms=row.store_timestamp_ms,
+        store_host=_host("store_host", row.store_host) if row.store_host is not None else DEFAULT_STORE_HOST,
+        reconsume_times=row.reconsume_times,
+        prepared_transaction_offset=row.prepared_transaction_offset,
+        dumped_at=_dumped_at(row),
         is_final=raw is not None,
     )
 
 
-def _body(row: Mapping[str, Any]) -> bytes:
-    body = row.get("body")
-    if body is None:
-        if row.get("body_length"):
+def _dumped_at(row: _Row) -> tuple[int, int] | None:
+    if row.properties_raw is None or row.physical_offset is None or row.queue_offset is None:
+        return None
+    return row.physical_offset, row.queue_offset
+
+
+def _body(row: _Row) -> bytes:
+    encoding = row.body_encoding
+    if row.body == _NO_BODY:
+        if row.body_length:
             raise UsageError("the body is not in the row (dump with --raw --body base64)")
         return b""
-    if row.get("body_truncated"):
+    if row.body_truncated:
         raise UsageError("the body was cut when it was dumped (dump with a larger --body-limit)")
-    if not isinstance(body, str):
-        raise UsageError("the body is not a text")
-    encoding = row.get("body_encoding", "text")
-    try:
-        if encoding == "base64":
-            return base64.b64decode(body, validate=True)
-        if encoding == "hex":
-            return bytes.fromhex(body)
-    except (ValueError, binascii.Error) as error:
-        raise UsageError(f"the body is not {encoding}") from error
-    if encoding != "text":
+    if encoding not in _BODY_DECODERS:
         raise UsageError(f"bodies shown as {encoding!r} cannot be put again (dump with --body base64)")
-    return body.encode("utf-8", "surrogatepass")
-
-
-def _properties(row: Mapping[str, Any]) -> dict[str, str]:
-    found = row.get("properties") or {}
-    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
-        raise UsageError("properties are not names with texts")
-    return dict(found)
-
-
-def _dumped_at(row: Mapping[str, Any]) -> tuple[int, int] | None:
-    if "physical_offset" not in row or "queue_offset" not in row:
-        return None
-    return _integer(row, "physical_offset", 0, _LONG[1]), _integer(row, "queue_offset", 0, _LONG[1])
-
-
-def _sys_flag(row: Mapping[str, Any]) -> int:
-    if "sys_flag" in row:
-        return _integer(row, "sys_flag", *_INT)
-    transaction = row.get("transaction", "none")
-    if transaction not in _TRANSACTIONS:
-        raise UsageError(f"transaction is {transaction!r}, not one of {', '.join(_TRANSACTIONS)}")
-    return _TRANSACTIONS[transaction]
-
-
-def _integer(row: Mapping[str, Any], name: str, least: int, most: int) -> int:
-    value = row.get(name, 0)
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise UsageError(f"{name} is {value!r}, which is no number from {least} to {most}")
-    return value
-
-
-def _host(row: Mapping[str, Any], name: str, default: bytes) -> bytes:
-    value = row.get(name)
-    if value is None:
-        return default
     try:
-        return host_bytes(value)
-    except (ValueError, AttributeError, TypeError) as error:
-        raise UsageError(f"{name} is {value!r}, which is no ip:port") from error
+        return _BODY_DECODERS[encoding](row.body)
+    except (ValueError, msgspec.ValidationError) as error:
+        raise UsageError(f"the body is not {encoding}") from error
+
+
+def _text(body: msgspec.Raw) -> str:
+    text = json.loads(bytes(body).decode("utf-8", "replace"))
+    if not isinstance(text, str):
+        raise UsageError("the body is not a text")
+    return text
+
+
+_BODY_DECODERS: Final[dict[str, Callable[[msgspec.Raw], bytes]]] = {
+    "base64": msgspec.json.Decoder(bytes).decode,
+    "hex": lambda body: bytes.fromhex(_text(body)),
+    "text": lambda body: _text(body).encode("utf-8", "surrogatepass"),
+}
+
+
+def _transaction(name: str) -> int:
+    if name not in _TRANSACTIONS:
+        raise UsageError(f"transaction is {name!r}, not one of {', '.join(_TRANSACTIONS)}")
+    return _TRANSACTIONS[name]
+
+
+@lru_cache(maxsize=1024)
+def _host(name: str, text: str) -> bytes:
+    try:
+        return host_bytes(text)
+    except ValueError as error:
+        raise UsageError(f"{name} is {text!r}, which is no ip:port") from error

@@ -26,6 +26,8 @@ from rmqtool.formats.properties import encode_properties
 CLIENT_MAP_CAPACITY: Final = 16
 _SPECIAL: Final = re.compile(rb"(?:\A|\x02)(?:DELAY|WAIT|INNER_[A-Z_]+|__CRC32#)\x01")
 """Names that make the broker look into the properties; text without any of them is stored as it came."""
+_SPECIAL_PARTS: Final = (b"DELAY\x01", b"WAIT\x01", b"INNER_", b"__CRC32#\x01")
+"""One of these is in each such name; looking for them is many times faster."""
 
 
 @dataclass(slots=True)
@@ -49,7 +51,8 @@ def sent_text(properties: Mapping[str, str], rules: BrokerRules) -> bytes:
 
 def is_plain_text(texts: Iterable[bytes]) -> bool:
     """Whether none of these property texts makes the broker look into it."""
-    return not _SPECIAL.search(b"\x02".join(texts))
+    joined = b"\x02".join(texts)
+    return not any(part in joined for part in _SPECIAL_PARTS) or not _SPECIAL.search(joined)
 
 
 def prepare(message: Message, rules: BrokerRules, config: WriterConfig) -> Prepared:

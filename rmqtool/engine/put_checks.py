@@ -110,12 +110,15 @@ def _no_directory(topic: str) -> str | None:
 
 
 def _too_long(topic: str, rules: BrokerRules) -> str | None:
-    raw = len(topic.encode("utf-8", "surrogatepass"))
+    size, characters = len(topic.encode("utf-8", "surrogatepass")), java_length(topic)
     if rules.topic_limit_in_bytes:
-        if raw > TOPIC_LENGTH_MAX and not topic.startswith(RETRY_PREFIX):
+        if size > TOPIC_LENGTH_MAX and not topic.startswith(RETRY_PREFIX):
             return f"a topic of more than {TOPIC_LENGTH_MAX} bytes"
-    elif java_length(topic) > TOPIC_LENGTH_MAX:
+    elif characters > TOPIC_LENGTH_MAX:
         return f"a topic of more than {TOPIC_LENGTH_MAX} characters"
-    if raw > rules.topic_length_max:
+    if rules.topic_length_max is not None and size > rules.topic_length_max:
         return f"a topic of more than {rules.topic_length_max} bytes"
+    if size > TOPIC_LENGTH_MAX and not (rules.reads_v2 and characters > TOPIC_LENGTH_MAX):
+        # Its length is written into one byte: dispatch passes over the record, a start cuts the log there.
+        return f"a topic of {size} bytes in {characters} characters, which a broker takes and cannot read again"
     return None

@@ -8,22 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import repeat
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
-from rmqtool.engine.encoder import FIXED_SIZE, RecordColumns, encode_records, host_flags
+from rmqtool.engine.encoder import HOST_BITS, Int64s, Integers, RecordColumns, encode_records, host_flags, lengths_of
 from rmqtool.engine.log_writer import LogWriter
 from rmqtool.engine.message import DEFAULT_BORN_HOST, DEFAULT_STORE_HOST, Message
 from rmqtool.engine.preparation import is_plain_text, sent_text
 from rmqtool.engine.put_checks import refusal
 from rmqtool.engine.versions import BrokerRules
 from rmqtool.engine.writer_config import WriterConfig
+from rmqtool.formats import system_flag
 from rmqtool.formats.commitlog import BLANK_SIZE_MIN, PROPERTIES_LENGTH_MAX
 
 _PROBE: Final = b""
-Int64s = np.ndarray[Any, np.dtype[np.int64]]
+_ODD_FLAGS: Final = system_flag.TRANSACTION_MASK | system_flag.INNER_BATCH
+"""Bits of a message whose queue offset follows rules of its own."""
 
 
 @dataclass(slots=True)
@@ -59,16 +60,18 @@ class PutColumns:
     physical_offsets: Int64s
     sizes: Int64s
     queue_offsets: list[int]
-    store_timestamps_ms: list[int]
+    store_timestamps_ms: Int64s
 
     def rows(self) -> Iterator[tuple[int, int, int, int]]:
         """(physical offset, size, queue offset, store time) of each message."""
-        places, sizes = self.physical_offsets.tolist(), self.sizes.tolist()
-        return zip(places, sizes, self.queue_offsets, self.store_timestamps_ms, strict=True)
+        places, sizes, times = (
+            column.tolist() for column in (self.physical_offsets, self.sizes, self.store_timestamps_ms)
+        )
+        return zip(places, sizes, self.queue_offsets, times, strict=True)
 
 
-def columns_of(messages: Sequence[Message], rules: BrokerRules) -> MessageColumns:
-    """The columns of messages; times are those that the messages bring, if they all do."""
+def columns_of(messages: Sequence[Message], rules: BrokerRules, now_ms: int) -> MessageColumns:
+    """The columns of messages; those that bring no store time get this one."""
     times = [message.store_timestamp_ms for message in messages]
     return MessageColumns(
         topics=[message.topic for message in messages],
@@ -82,7 +85,7 @@ def columns_of(messages: Sequence[Message], rules: BrokerRules) -> MessageColumn
         sys_flags=[message.sys_flag for message in messages],
         born_timestamps_ms=[message.born_timestamp_ms for message in messages],
         born_hosts=[message.born_host for message in messages],
-        store_timestamps_ms=None if None in times else [time for time in times if time is not None],
+        store_timestamps_ms=[now_ms if time is None else time for time in times],
         store_hosts=[message.store_host for message in messages],
         reconsume_times=[message.reconsume_times for message in messages],
         prepared_transaction_offsets=[message.prepared_transaction_offset for message in messages],
@@ -91,7 +94,9 @@ def columns_of(messages: Sequence[Message], rules: BrokerRules) -> MessageColumn
 
 def are_plain(columns: MessageColumns, rules: BrokerRules, config: WriterConfig) -> bool:
     """Whether every message of the columns is stored as it is, in its own queue, and refused by no rule."""
-    if config.record_crc or any(columns.sys_flags or ()) or not is_plain_text(columns.properties_texts):
+    if config.record_crc or not is_plain_text(columns.properties_texts):
+        return False
+    if columns.sys_flags is not None and (np.asarray(columns.sys_flags, np.int64) & _ODD_FLAGS).any():
         return False
     if max(map(len, columns.bodies), default=0) > config.message_size_max:
         return False
@@ -107,56 +112,72 @@ def place_columns(
     topic_part: Callable[[str], bytes],
     queue_offsets: list[int],
     now_ms: int,
+    wanted: Sequence[int] | None = None,
 ) -> PutColumns | None:
-    """Encode plain messages into the log, file after file; None, and nothing written, where one fits into no file."""
-    count = len(columns)
+    """Encode plain messages into the log, file after file.
+
+    Args:
+        wanted: physical offsets at which they have to come to lie; None for any.
+
+    Returns:
+        None, and nothing is written, where one would lie elsewhere, or fits into no file.
+    """
     records = _records(columns, topic_part, queue_offsets, now_ms)
-    lengths = (
-        np.fromiter(map(len, texts), np.int64, count)
-        for texts in (records.topics, records.bodies, records.properties, records.born_hosts, records.store_hosts)
-    )
-    sizes: Int64s = FIXED_SIZE + np.sum(list(lengths), axis=0)
+    sizes = records.sizes()
     if int(sizes.max(initial=0)) + BLANK_SIZE_MIN > log.file_size:
         return None
-    ends = np.cumsum(sizes)
-    places = np.empty(count, np.int64)
-    at = 0
-    while at < count:
-        before = int(ends[at] - sizes[at])
-        stop = int(np.searchsorted(ends, before + log.room() - BLANK_SIZE_MIN, "right"))
-        if stop <= at:
+    places, runs = _places(sizes, log)
+    if wanted is not None and places.tolist() != list(wanted):
+        return None
+    for number, (start, stop) in enumerate(runs):
+        if number:
             log.roll()
-            continue
-        places[at:stop] = log.end + (ends[at:stop] - sizes[at:stop]) - before
-        log.append(encode_records(records.part(at, stop), log.end))
-        at = stop
-    return PutColumns(places, sizes, queue_offsets, records.store_timestamps_ms)
+        if start < stop:
+            log.append(encode_records(records.part(start, stop), sizes[start:stop], log.end))
+    return PutColumns(places, sizes, queue_offsets, np.asarray(records.store_timestamps_ms, np.int64))
+
+
+def _places(sizes: Int64s, log: LogWriter) -> tuple[Int64s, list[tuple[int, int]]]:
+    """Where records come to lie, each of which fits into a file, and those of each file, from the current one on."""
+    ends = np.cumsum(sizes)
+    places = ends - sizes
+    runs: list[tuple[int, int]] = []
+    at, begin, room = 0, log.end, log.room()
+    while True:
+        before = int(ends[at - 1]) if at else 0
+        stop = int(np.searchsorted(ends, before + room - BLANK_SIZE_MIN, "right"))
+        places[at:stop] += begin - before
+        runs.append((at, stop))
+        if stop == sizes.size:
+            return places, runs
+        at, begin, room = stop, begin + room, log.file_size
 
 
 def _records(
     columns: MessageColumns, topic_part: Callable[[str], bytes], queue_offsets: list[int], now_ms: int
 ) -> RecordColumns:
     count = len(columns)
+    parts = {topic: topic_part(topic) for topic in set(columns.topics)}
 
-    def filled(values: Sequence[Any] | None, default: Any) -> list[Any]:
-        return list(values) if values is not None else list(repeat(default, count))
+    def filled(values: Sequence[int] | None, default: int = 0) -> Integers:
+        return values if values is not None else np.full(count, default)
 
-    born_hosts = filled(columns.born_hosts, DEFAULT_BORN_HOST)
-    store_hosts = filled(columns.store_hosts, DEFAULT_STORE_HOST)
-    flags_of = {hosts: host_flags(*hosts) for hosts in set(zip(born_hosts, store_hosts, strict=True))}
+    born_hosts = columns.born_hosts or [DEFAULT_BORN_HOST] * count
+    store_hosts = columns.store_hosts or [DEFAULT_STORE_HOST] * count
+    host_bits = host_flags(lengths_of(born_hosts), lengths_of(store_hosts))
     return RecordColumns(
-        topics=[topic_part(topic) for topic in columns.topics],
-        bodies=list(columns.bodies),
-        properties=list(columns.properties_texts),
-        queue_ids=list(columns.queue_ids),
-        flags=filled(columns.flags, 0),
+        topics=[parts[topic] for topic in columns.topics],
+        bodies=columns.bodies,
+        properties=columns.properties_texts,
+        queue_ids=columns.queue_ids,
+        flags=filled(columns.flags),
         queue_offsets=queue_offsets,
-        sys_flags=[flags_of[hosts] for hosts in zip(born_hosts, store_hosts, strict=True)],
-        born_timestamps_ms=filled(columns.born_timestamps_ms, 0),
+        sys_flags=np.asarray(filled(columns.sys_flags), np.int64) & ~HOST_BITS | host_bits,
+        born_timestamps_ms=filled(columns.born_timestamps_ms),
         born_hosts=born_hosts,
         store_timestamps_ms=filled(columns.store_timestamps_ms, now_ms),
         store_hosts=store_hosts,
-        reconsume_times=filled(columns.reconsume_times, 0),
-        prepared_transaction_offsets=filled(columns.prepared_transaction_offsets, 0),
-        with_record_crc=filled(None, False),
+        reconsume_times=filled(columns.reconsume_times),
+        prepared_transaction_offsets=filled(columns.prepared_transaction_offsets),
+        with_record_crc=np.zeros(count, np.bool_),
     )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import Enum
-from typing import Final
+from enum import StrEnum
+from typing import Final, NamedTuple
 
 from rmqtool.engine.versions import BrokerRules
 
 
-class PutStatus(Enum):
+class PutStatus(StrEnum):
     """`PutMessageStatus`, by the names of 5.x; `name_in` gives those of an older broker."""
 
     PUT_OK = "PUT_OK"
@@ -30,10 +29,10 @@ class PutStatus(Enum):
 
     def name_in(self, rules: BrokerRules) -> str:
         """The status as the brokers of a version spell it."""
-        return _OLD_NAMES.get(self, self.value) if rules.old_status_names else self.value
+        return _OLD_NAMES.get(self, self) if rules.old_status_names else self
 
 
-class AppendStatus(Enum):
+class AppendStatus(StrEnum):
     """`AppendMessageStatus`."""
 
     PUT_OK = "PUT_OK"
@@ -64,8 +63,7 @@ NEEDS_CLUSTER: Final = frozenset(
 """Statuses that tell of a running broker's load, replicas or timer: an offline writer never gives them."""
 
 
-@dataclass(frozen=True, slots=True)
-class PutResult:
+class PutResult(NamedTuple):
     """What became of one put. Without an append status nothing was written.
 
     Attributes:

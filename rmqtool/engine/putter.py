@@ -8,10 +8,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import count
 from typing import Final
 
 from rmqtool.engine.algorithms import BatchProperties
-from rmqtool.engine.encoder import RecordColumns, encode_records, host_flags, record_size, topic_part
+from rmqtool.engine.encoder import (
+    HOST_BITS,
+    Record,
+    RecordColumns,
+    encode_records,
+    host_flags,
+    record_size,
+    topic_part,
+)
 from rmqtool.engine.log_writer import LogWriter
 from rmqtool.engine.message import Message, MessageBatch
 from rmqtool.engine.preparation import Prepared, further_queues, prepare, sent_text, with_further_offsets
@@ -29,17 +38,30 @@ from rmqtool.formats.message_id import offset_message_id
 from rmqtool.formats.record_crc import PROPERTY_SIZE
 
 INNER_BATCH_FLAGS: Final = system_flag.INNER_BATCH | system_flag.NEED_UNWRAP
-HOST_BITS: Final = system_flag.BORN_HOST_V6 | system_flag.STORE_HOST_V6
 ENCODED_AT_ONCE: Final = 2048
 ROLLS_IN_STEP: Final = 4
 PLAIN_FROM: Final = 16
 """Messages from which columns are worth making."""
 _Queue = tuple[str, int]
+_DumpedAt = tuple[int, int]
+"""Physical offset and queue offset."""
 
 
 def clock_ms() -> int:
     """Now, in ms since the epoch."""
     return time.time_ns() // 1_000_000
+
+
+class _NextOffsets(dict[_Queue, "count[int]"]):
+    """The offsets of each queue from its next one on."""
+
+    def __init__(self, next_queue_offset: Callable[[_Queue], int]) -> None:
+        super().__init__()
+        self._next_queue_offset = next_queue_offset
+
+    def __missing__(self, queue: _Queue) -> count[int]:
+        found = self[queue] = count(self._next_queue_offset(queue))
+        return found
 
 
 class Putter:
@@ -70,37 +92,36 @@ class Putter:
         self._clock = clock
         self._queue_offsets: dict[_Queue, int] = {}
         self._topic_parts: dict[str, bytes] = {}
-        self._columns = RecordColumns()
+        self._waiting: list[Record] = []
         self._waiting_size = 0
 
     def put_columns(self, columns: MessageColumns) -> PutColumns | None:
         """Put plain messages as columns; None, and nothing written, where one of them is not plain."""
-        if not are_plain(columns, self._rules, self._config):
-            return None
-        queue_offsets = []
-        next_offsets: dict[_Queue, int] = {}
-        for queue in zip(columns.topics, columns.queue_ids, strict=True):
-            queue_offset = next_offsets[queue] if queue in next_offsets else self._queue_offset(queue)
-            next_offsets[queue] = queue_offset + 1
-            queue_offsets.append(queue_offset)
-        put = place_columns(columns, self._log, self._topic_part, queue_offsets, self._clock())
+        return self._put_columns(columns) if are_plain(columns, self._rules, self._config) else None
+
+    def _put_columns(self, columns: MessageColumns, dumped_at: Sequence[_DumpedAt] | None = None) -> PutColumns | None:
+        """Put plain messages, those of a dumped log only where they were."""
+        queues = list(zip(columns.topics, columns.queue_ids, strict=True))
+        wanted, begins = None, self._queue_offsets
+        if dumped_at is not None:
+            wanted, offsets = zip(*dumped_at, strict=True)
+            begins = dict(zip(reversed(queues), reversed(offsets), strict=True)) | self._queue_offsets
+        next_offsets = _NextOffsets(lambda queue: begins[queue] if queue in begins else self._queue_offset(queue))
+        queue_offsets = list(map(next, map(next_offsets.__getitem__, queues)))
+        put = place_columns(columns, self._log, self._topic_part, queue_offsets, self._clock(), wanted)
         if put is not None:
-            self._queue_offsets.update(next_offsets)
+            self._queue_offsets.update((queue, next(offsets)) for queue, offsets in next_offsets.items())
         return put
 
     def put_all(self, messages: Sequence[Message | MessageBatch]) -> list[PutResult]:
         """Put messages in order; all of them are in the log's hands when this returns."""
-        return (None if self._in_step else self._put_plain(messages)) or self._put_each(messages)
+        return self._put_plain(messages) or self._put_each(messages)
 
     def _put_in_step(self, message: Message) -> PutResult:
         """Put a message of a dumped log at the place at which it was, if that is where the log is now."""
         assert message.dumped_at is not None
         place, queue_offset = message.dumped_at
-        for _ in range(ROLLS_IN_STEP):
-            # A batch that did not fit as a whole, or a message that fits into no file, ended a file early.
-            if self._end < place and place % self._log.file_size == 0:
-                self._encode()
-                self._log.roll()
+        self._roll_to(place)
         queue = message.topic, message.queue_id
         if queue not in self._queue_offsets and system_flag.takes_queue_entry(message.sys_flag):
             self._queue_offsets[queue] = queue_offset
@@ -108,12 +129,29 @@ class Putter:
         self._in_step = result.physical_offset == place
         return result
 
+    def _roll_to(self, place: int) -> None:
+        """End files early where the dumped log did: at a batch that did not fit, or a message that fits into none."""
+        for _ in range(ROLLS_IN_STEP):
+            if self._end < place and place % self._log.file_size == 0:
+                self._encode()
+                self._log.roll()
+
     def _put_plain(self, messages: Sequence[Message | MessageBatch]) -> list[PutResult] | None:
-        """Several plain messages by way of columns; None where one of them is not plain."""
+        """Several plain messages by way of columns; None where one of them is not plain, or not where it was."""
         if len(messages) < PLAIN_FROM:
             return None
         plain = [message for message in messages if isinstance(message, Message)]
-        if len(plain) < len(messages) or (put := self.put_columns(columns_of(plain, self._rules))) is None:
+        columns = columns_of(plain, self._rules, self._clock())
+        if len(plain) < len(messages) or not are_plain(columns, self._rules, self._config):
+            return None
+        dumped_at = None
+        if self._in_step:
+            dumped_at = [message.dumped_at for message in plain if message.dumped_at is not None]
+            if len(dumped_at) < len(plain):
+                return None
+            self._roll_to(dumped_at[0][0])
+        put = self._put_columns(columns, dumped_at)
+        if put is None:
             return None
         return [
             PutResult(PutStatus.PUT_OK, AppendStatus.PUT_OK, *placed, offset_message_id(message.store_host, placed[0]))
@@ -233,32 +271,37 @@ class Putter:
         prepared_transaction_offset: int,
     ) -> None:
         """Give one record its place behind those that wait to be encoded."""
-        columns = self._columns
-        columns.topics.append(self._topic_part(prepared.topic))
-        columns.bodies.append(body)
-        columns.properties.append(prepared.text)
-        columns.queue_ids.append(prepared.queue_id)
-        columns.flags.append(flag)
-        columns.queue_offsets.append(queue_offset)
-        columns.sys_flags.append(message.sys_flag & ~HOST_BITS | host_flags(message.born_host, message.store_host))
-        columns.born_timestamps_ms.append(message.born_timestamp_ms)
-        columns.born_hosts.append(message.born_host)
-        columns.store_timestamps_ms.append(store_timestamp_ms)
-        columns.store_hosts.append(message.store_host)
-        columns.reconsume_times.append(message.reconsume_times)
-        columns.prepared_transaction_offsets.append(prepared_transaction_offset)
-        columns.with_record_crc.append(self._config.record_crc and not message.is_final)
+        host_bits = host_flags(len(message.born_host), len(message.store_host))
+        self._waiting.append(
+            Record(
+                self._topic_part(prepared.topic),
+                body,
+                prepared.text,
+                prepared.queue_id,
+                flag,
+                queue_offset,
+                message.sys_flag & ~HOST_BITS | host_bits,
+                message.born_timestamp_ms,
+                message.born_host,
+                store_timestamp_ms,
+                message.store_host,
+                message.reconsume_times,
+                prepared_transaction_offset,
+                self._config.record_crc and not message.is_final,
+            )
+        )
         self._waiting_size += size
-        if len(columns) >= ENCODED_AT_ONCE:
+        if len(self._waiting) >= ENCODED_AT_ONCE:
             self._encode()
 
     def _encode(self) -> None:
         """Encode what waits, and hand it to the log."""
-        if not len(self._columns):
+        if not self._waiting:
             return
-        block = encode_records(self._columns, self._log.end)
+        columns = RecordColumns.of(self._waiting)
+        block = encode_records(columns, columns.sizes(), self._log.end)
         assert len(block) == self._waiting_size, (len(block), self._waiting_size)
-        self._columns = RecordColumns()
+        self._waiting = []
         self._waiting_size = 0
         self._log.append(block)
 

@@ -60,35 +60,32 @@ def queue_end(loaded: LoadedFiles, rules: BrokerRules) -> QueueEnd:
     return QueueEnd(last.start, loaded.end, physical_offset)
 
 
-class QueueWriter:
-    """One queue of 20-byte units.
+class UnitWriter:
+    """A queue of either kind on its way: units of one size in files that follow one another.
 
     Attributes:
         ignored: entries that were left out, as the broker does with what it takes for a repetition.
-        misplaced: entries that stand at another queue offset than their record says.
+        first_queue_offset: that of the first record that was put; None before it.
     """
 
-    def __init__(
-        self, sink: FileSink, directory: str, file_size: int, rules: BrokerRules, end: QueueEnd | None = None
-    ) -> None:
+    def __init__(self, sink: FileSink, directory: str, file_size: int, unit_size: int, end: QueueEnd | None) -> None:
         """Go on at an end, or begin a queue; no file is made before the first entry.
 
         Args:
             directory: path of the queue in the store.
-            file_size: bytes of a full file, a multiple of 20.
+            file_size: bytes of a full file, a multiple of the unit's.
         """
         assert file_size > 0, file_size
-        assert file_size % UNIT_SIZE == 0, file_size
+        assert file_size % unit_size == 0, file_size
         end = end or QueueEnd()
         self._sink = sink
         self._directory = directory
         self._file_size = file_size
-        self._ends_at_start = rules.queue_end_is_record_start
         self._last_start = end.last_start
         self._end = end.end
         self._physical_offset = end.physical_offset
         self.ignored = 0
-        self.misplaced = 0
+        self.first_queue_offset: int | None = None
 
     @property
     def end(self) -> QueueEnd:
@@ -99,6 +96,40 @@ class QueueWriter:
     def last_path(self) -> str | None:
         """The file that is written to; None before the first one is made."""
         return None if self._last_start is None else self._path(self._last_start)
+
+    def _file_for(self, first: int) -> int:
+        """Start of the last file, a new one where there is none with room; the first of all holds position `first`."""
+        if self._last_start is None:
+            self._last_start, self._end = first - first % self._file_size, first
+        elif self._end >= self._last_start + self._file_size:
+            self._last_start = self._end = self._last_start + self._file_size
+        else:
+            return self._last_start
+        self._sink.create(self._path(self._last_start), self._file_size)
+        return self._last_start
+
+    def _write(self, stream_position: int, units: NDArray[Any]) -> None:
+        assert self._last_start is not None
+        self._sink.write_at(self._path(self._last_start), stream_position - self._last_start, units.tobytes())
+
+    def _path(self, start: int) -> str:
+        return f"{self._directory}/{segment_name(start)}"
+
+
+class QueueWriter(UnitWriter):
+    """One queue of 20-byte units.
+
+    Attributes:
+        misplaced: entries that stand at another queue offset than their record says.
+    """
+
+    def __init__(
+        self, sink: FileSink, directory: str, file_size: int, rules: BrokerRules, end: QueueEnd | None = None
+    ) -> None:
+        """See `UnitWriter`."""
+        super().__init__(sink, directory, file_size, UNIT_SIZE, end)
+        self._ends_at_start = rules.queue_end_is_record_start
+        self.misplaced = 0
 
     def put(self, entries: QueueEntries, tags_codes: Int64s | None = None) -> None:
         """Enter records.
@@ -118,6 +149,8 @@ class QueueWriter:
         if not self._ends_at_start:
             ends = ends + entries.record_sizes
         queue_offsets = entries.queue_offsets
+        if self.first_queue_offset is None and ends.size:
+            self.first_queue_offset = int(queue_offsets[0])
         if ends.size > 1 and not (ends[1:] > ends[:-1]).all():
             # Not the order of a log: what an entry raises may hide the next one, so they go one by one.
             for index in range(ends.size):
@@ -163,24 +196,10 @@ class QueueWriter:
             at += entered
             self._physical_offset = int(ends[at - 1])
 
-    def _file_for(self, expected: int) -> int:
-        """Start of the last file, a new one if there is none with room; the first of all begins with filler."""
-        if self._last_start is None:
-            self._last_start = expected - expected % self._file_size
-            self._end = expected
-            self._sink.create(self._path(self._last_start), self._file_size)
-            if expected != self._last_start:
-                filler = np.array([FILLER_UNIT], _UNIT).repeat((expected - self._last_start) // UNIT_SIZE)
-                self._write(self._last_start, filler)
-        elif self._end >= self._last_start + self._file_size:
-            self._last_start += self._file_size
-            self._end = self._last_start
-            self._sink.create(self._path(self._last_start), self._file_size)
-        return self._last_start
-
-    def _write(self, stream_position: int, units: NDArray[Any]) -> None:
-        assert self._last_start is not None
-        self._sink.write_at(self._path(self._last_start), stream_position - self._last_start, units.tobytes())
-
-    def _path(self, start: int) -> str:
-        return f"{self._directory}/{segment_name(start)}"
+    def _file_for(self, first: int) -> int:
+        """See `UnitWriter`; the queue's first file begins with filler."""
+        is_first = self._last_start is None
+        start = super()._file_for(first)
+        if is_first and first != start:
+            self._write(start, np.array([FILLER_UNIT], _UNIT).repeat((first - start) // UNIT_SIZE))
+        return start

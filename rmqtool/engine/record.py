@@ -6,11 +6,11 @@ Broker: `MessageDecoder#decode`.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from struct import Struct
-from typing import Final
+from typing import Final, Protocol
 
 from rmqtool.engine.algorithms import PropertyDecoder
 from rmqtool.engine.log import Log, Place
@@ -27,6 +27,33 @@ CRC_BLOCK: Final = 1 << 20
 _HOST_BITS: Final = system_flag.BORN_HOST_V6 | system_flag.STORE_HOST_V6
 _SYS_FLAG_AT: Final = commitlog.MESSAGE_V1.position("sys_flag")
 _HEAD_SIZE_MAX: Final = commitlog.HEAD_SIZE + 2 * commitlog.V6_EXTRA
+
+
+class RecordBytes(Protocol):
+    """What a record is decoded from: a log, or the bytes of one record alone."""
+
+    @property
+    def rules(self) -> BrokerRules:
+        """Of the brokers that shall decode it."""
+
+    def read(self, place: Place, start: int, length: int) -> bytes:
+        """Bytes from `start` behind a place on.
+
+        Raises:
+            UnreadableError: the disk does not give them.
+        """
+
+
+@dataclass(frozen=True)
+class SingleRecord:
+    """The bytes of one record; `read_at` gives (position in it, length)."""
+
+    rules: BrokerRules
+    read_at: Callable[[int, int], bytes]
+
+    def read(self, place: Place, start: int, length: int) -> bytes:
+        del place
+        return self.read_at(start, length) if length > 0 else b""
 
 
 @dataclass(frozen=True)
@@ -58,7 +85,7 @@ class Record:
     properties: Mapping[str, str]
     message_id: str
     """The broker's id: store host and the physical offset that the record says of itself."""
-    _log: Log = field(repr=False, compare=False)
+    _log: RecordBytes = field(repr=False, compare=False)
 
     @property
     def tags(self) -> str | None:
@@ -137,7 +164,7 @@ def read_record(log: Log, physical_offset: int) -> Record | None:
     return None if place is None else decode_record(log, place)
 
 
-def decode_record(log: Log, place: Place) -> Record | None:
+def decode_record(log: RecordBytes, place: Place) -> Record | None:
     """The record that begins at a place; None where none can be decoded.
 
     Raises:

@@ -33,7 +33,7 @@ def dispatch_from(store: Store, dispatcher: Dispatcher, begin: int, end: int) ->
         start, behind = rows[0].physical_offset, rows[-1].physical_offset + rows[-1].size
         with closing(store.view.open(segment.path)) as source:
             block = read_range(source, start - segment.start, behind - start)
-        dispatcher.dispatch(start, block)
+        dispatcher.dispatch(start, bytearray(block))
 
 
 def _records(store: Store, begin: int, end: int) -> Iterator[tuple[Segment, list[Row]]]:

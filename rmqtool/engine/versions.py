@@ -58,7 +58,8 @@ class BrokerRules:
     inner_batch: bool = False
     reads_v2: bool = False
     """Records with a topic length of two bytes are known; to others they are the end of the log."""
-    topic_length_max: int = 127
+    topic_length_max: int | None = None
+    """Bytes of a topic that a put takes; None for any number, as far as its characters are few enough."""
     record_crc: bool = False
     record_crc_zero_valid: bool = True
     property_decoder: PropertyDecoder = PropertyDecoder.STRICT_PAIRS
@@ -160,8 +161,7 @@ class BrokerRules:
     # Other stores
     timer: bool = False
     compaction: bool = False
-    compaction_leftover_stops_load: bool = False
-    """The left-over `*.delete` file of a compaction is parsed as an offset and fails the load."""
+    """Compacted topics; the left-over `*.delete` file of a compaction is parsed as an offset and fails the load."""
     tiered_store: bool = False
     writes_without_map: bool = False
     writes_padded_pages: bool = False
@@ -203,6 +203,7 @@ _CHANGES: Final = (
         inner_batch=True,
         old_status_names=False,
         topic_limit_in_bytes=True,
+        topic_length_max=127,
         properties_limit_in_characters=False,
         long_retry_topics=True,
         strips_wait=False,
@@ -277,7 +278,6 @@ _CHANGES: Final = (
         dispatched_end=DispatchedEnd.QUEUES_OR_CHECKPOINT,
         accelerated_recovery=AcceleratedRecovery.AFTER_CRASH,
         rocksdb_queue_directories=("consumequeue", "consumequeue_rocksdb"),
-        compaction_leftover_stops_load=True,
         writes_padded_pages=True,
         lite_topics=True,
     ),

@@ -106,8 +106,8 @@ class StoreWriter:
             WriteError: the disk does not take it; the store is left as a crashed one.
         """
         put = self._putter.put_columns(columns)
-        if put is not None and put.store_timestamps_ms:
-            self._last_store_timestamp_ms = put.store_timestamps_ms[-1]
+        if put is not None and put.store_timestamps_ms.size:
+            self._last_store_timestamp_ms = int(put.store_timestamps_ms[-1])
             if self._config.synchronous_flush:
                 self._log.sync()
         return put
@@ -163,7 +163,7 @@ class StoreWriter:
                 self._sink.create(ABORT_BACKUP, 0)
         self._sink.sync_directory("")
 
-    def _written(self, physical_offset: int, block: bytes) -> None:
+    def _written(self, physical_offset: int, block: bytearray) -> None:
         if self._dispatches:
             self._dispatcher.dispatch(physical_offset, block)
 

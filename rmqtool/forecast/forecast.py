@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rmqtool.engine.versions import BrokerRules
+from rmqtool.errors import UnsupportedError
 from rmqtool.forecast.losses import LossCount, Toll
 from rmqtool.forecast.options import COUNT_WHOLE_LOG_UP_TO, ForecastOptions
 from rmqtool.forecast.queue_state import KnownBatchQueue
 from rmqtool.forecast.result import Forecast, QueueForecast, StopsAt
 from rmqtool.forecast.simulate import Simulation
-from rmqtool.scan.log import ScanOptions
+from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, ScanOptions
 from rmqtool.store.directory import Segment, Store
 
 
@@ -30,6 +31,24 @@ def forecast_store(store: Store, rules: BrokerRules, options: ForecastOptions | 
     with Simulation(store, rules, options) as simulation:
         simulation.run()
         return forecast_of(simulation)
+
+
+def scan_begin(store: Store, rules: BrokerRules, options: ForecastOptions | None = None) -> int | None:
+    """Physical offset of the file in which a broker's recovery begins to read the log at its next start.
+
+    Where a queue keeps it from loading, the file in which it would begin without that queue.
+
+    Returns:
+        None where the store is of a kind whose start is not simulated, or has no log.
+
+    Raises:
+        UnreadableError: a file that the broker reads first cannot be read.
+    """
+    with Simulation(store, rules, options or ForecastOptions()) as simulation:
+        try:
+            return simulation.find_scan_begin()
+        except UnsupportedError:
+            return None
 
 
 def forecast_of(simulation: Simulation) -> Forecast:
@@ -72,6 +91,9 @@ def forecast_of(simulation: Simulation) -> Forecast:
 def _counted_segments(simulation: Simulation) -> tuple[Segment, ...]:
     """The files of the log that losses are counted over."""
     segments = simulation.store.commitlog
+    begin = simulation.options.count_from
+    if begin is not None:
+        return tuple(segment for segment in segments if segment.start >= begin)
     whole = simulation.options.count_whole_log
     if whole is None:
         whole = sum(segment.entry.allocated_bytes for segment in segments) <= COUNT_WHOLE_LOG_UP_TO
@@ -91,7 +113,8 @@ def _toll(simulation: Simulation, segments: tuple[Segment, ...]) -> Toll:
         log.end,
         options.damage_max,
     )
-    count.count(simulation.store.view, segments, ScanOptions(options.delays_ms, options.record_crc))
+    scan = ScanOptions(options.delays_ms, options.record_crc, block_size=DISPATCH_BLOCK_SIZE)
+    count.count(simulation.store.view, segments, scan)
     return count.toll
 
 

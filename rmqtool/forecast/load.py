@@ -7,7 +7,7 @@ Broker: `MappedFileQueue#load`, `#doLoad`, `MultiPathMappedFileQueue#load`, `Con
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -71,8 +71,8 @@ def load_files(overlay: Overlay, directories: Sequence[str], file_size: int, rul
 
 def load_queues(
     overlay: Overlay, file_size: int, batch_file_size: int, rules: BrokerRules, batch_topics: frozenset[str]
-) -> list[LoadedQueue]:
-    """All queues that load makes, with and without files.
+) -> Iterator[LoadedQueue]:
+    """All queues that load makes, with and without files, in its order.
 
     Args:
         file_size, batch_file_size: bytes of a full file of 20-byte and of batch queues.
@@ -82,7 +82,6 @@ def load_queues(
         LoadFailure: the broker does not load this.
         UnreadableError: a directory may not be listed.
     """
-    found: list[LoadedQueue] = []
     kinds = [(CONSUMEQUEUE, file_size, False)]
     if rules.batch_queues:
         kinds.append((BATCH_CONSUMEQUEUE, batch_file_size, True))
@@ -95,8 +94,7 @@ def load_queues(
                 if rules.batch_queues and (topic.name in batch_topics) != is_batch:
                     raise LoadFailure(f"{queue.path}: another kind of queue than the topic's queue.type says")
                 segments = load_files(overlay, (queue.path,), size, rules)
-                found.append(LoadedQueue(topic.name, queue_id, queue.path, is_batch, segments))
-    return found
+                yield LoadedQueue(topic.name, queue_id, queue.path, is_batch, segments)
 
 
 def _directories(overlay: Overlay, path: str) -> list[Entry]:

@@ -18,7 +18,7 @@ from rmqtool.forecast.record_check import RecordCheck, first_record
 from rmqtool.forecast.start_file import FirstRecord
 from rmqtool.formats import commitlog, system_flag
 from rmqtool.scan.deferred import DeferredSource
-from rmqtool.scan.log import ScanOptions, reader_for
+from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, ScanOptions, reader_for
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.scan.walk import FRAME_SIZE, Reader
 from rmqtool.store.directory import Segment
@@ -174,4 +174,4 @@ class LogState:
         delays = () if self._rules.schedule_loaded_after_recovery and not lenient else self._options.delays_ms
         record_crc = self._options.record_crc and self._rules.record_crc and not lenient
         checker = RecordCheck(self._rules, self._options, lenient=lenient)
-        return FileScan(checker, ScanOptions(delays, record_crc), self._make_reader)
+        return FileScan(checker, ScanOptions(delays, record_crc, block_size=DISPATCH_BLOCK_SIZE), self._make_reader)

@@ -35,6 +35,7 @@ class ForecastOptions:
         heap_bytes: memory of the broker; a size field that asks for more ends versions that do not check it.
         count_whole_log: count lost messages over the whole log; None does so where it has at most 8 GiB of data, and
             else from the file on in which the broker's scan begins.
+        count_from: count lost messages from this physical offset on, whatever `count_whole_log` says.
         damage_max: damaged places that are listed; more are counted only.
     """
 
@@ -50,4 +51,5 @@ class ForecastOptions:
     is_slave: bool = False
     heap_bytes: int = ARRAY_MAX
     count_whole_log: bool | None = None
+    count_from: int | None = None
     damage_max: int = 1000

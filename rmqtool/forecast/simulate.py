@@ -6,6 +6,7 @@ Broker: `DefaultMessageStore#load`, `#recover`, `#start`.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Final, Self
 
 import numpy as np
@@ -89,6 +90,27 @@ class Simulation:
             self.why_not = str(failure)
         self.index.flush()
 
+    def find_scan_begin(self) -> int | None:
+        """Physical offset at which recovery begins to read the log; the simulation cannot be run any more.
+
+        Returns:
+            None where there is no log that loads.
+
+        Raises:
+            UnsupportedError, UnreadableError: see `run`.
+        """
+        self._refuse_other_kinds()
+        with suppress(LoadFailure):  # what is wrong with a queue says nothing of the log
+            self._load()
+        if self.log is None or not self.log.segments:
+            return None
+        for queue in self.queues.values():
+            queue.recover(self.files)
+        try:
+            return self.log.segments[self._first_file(self.log, self._start_choice(self.log))].start
+        except LoadFailure:
+            return None
+
     def empty_queue(self, topic: str, queue_id: int, *, is_batch: bool = False) -> QueueState:
         """A queue without files."""
         root = load.BATCH_CONSUMEQUEUE if is_batch else load.CONSUMEQUEUE
@@ -125,14 +147,14 @@ class Simulation:
         log_file_size = store.commitlog_file_size or DEFAULT_COMMITLOG_FILE_SIZE
         segments = load.load_files(self.overlay, directories, log_file_size, rules)
         data_bytes = sum(segment.entry.allocated_bytes for segment in segments)
+        self.checkpoint = self._read_checkpoint()
         self.log = LogState(segments, self.overlay, rules, self.options, data_bytes=data_bytes)
         found = load.load_queues(self.overlay, self._file_size, self._batch_file_size, rules, self._batch_topics())
         for queue in found:
             self.queues[queue.topic, queue.queue_id] = self._state(queue)
-        if rules.compaction_leftover_stops_load:
+        if rules.compaction:
             for entry in store.files.get(FileKind.COMPACTION_LEFTOVER, ()):
                 raise LoadFailure(f"{entry.path}: the name is no number")
-        self.checkpoint = self._read_checkpoint()
         self.index.load(self.files, crashed=self.crashed, index_timestamp_ms=self.checkpoint.index_timestamp_ms)
 
     def _recover(self) -> None:
@@ -149,16 +171,18 @@ class Simulation:
             self._recover_log(self.log)
         self._fill_queue_table()
 
+    def _start_choice(self, log: LogState) -> StartChoice:
+        end = self._queues_end()
+        return StartChoice(self.rules, self.options, self.checkpoint, log.first_record, end, self._dispatched_end(end))
+
+    def _first_file(self, log: LogState, choice: StartChoice) -> int:
+        return choice.abnormal(log.segments) if self.crashed else choice.normal(log.segments)
+
     def _recover_log(self, log: LogState) -> None:
-        rules = self.rules
-        queues_end = self._queues_end()
-        choice = StartChoice(
-            rules, self.options, self.checkpoint, log.first_record, queues_end, self._dispatched_end(queues_end)
-        )
-        first = choice.abnormal(log.segments) if self.crashed else choice.normal(log.segments)
-        self.scanned = self._dispatch_scanned(log, first, choice)
+        choice = self._start_choice(log)
+        self.scanned = self._dispatch_scanned(log, self._first_file(log, choice), choice)
         log.truncate(self.scanned.end)
-        known = self._queues_end() if rules.queues_maximum_read_again else queues_end
+        known = self._queues_end() if self.rules.queues_maximum_read_again else choice.queues_end
         if known >= self.scanned.end:
             for queue in self.queues.values():
                 queue.truncate(self.files, self.scanned.end)

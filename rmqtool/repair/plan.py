@@ -45,6 +45,7 @@ class ForecastAfter:
     starts: bool
     lost: int
     """Messages."""
+    lost_by_topic: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -57,8 +58,8 @@ class Plan:
     broker_version: str
     steps: tuple[Step, ...]
     loss: Loss = Loss()
-    kept_beyond_broker: int = 0
-    """Messages that are served afterwards and would have been lost by the broker's own start."""
+    kept_beyond_broker: Mapping[str, int] = field(default_factory=dict)
+    """Messages, by topic, that are served afterwards and would have been lost by the broker's own start."""
     not_looked_at: tuple[str, ...] = ()
     forecast_after: Mapping[str, ForecastAfter] = field(default_factory=dict)
     abort_stays: str | None = None
@@ -133,7 +134,10 @@ class Plan:
                 "bytes": self.loss.bytes,
                 "by_topic": dict(self.loss.by_topic),
             },
-            "kept_beyond_broker": {"messages": self.kept_beyond_broker},
+            "kept_beyond_broker": {
+                "messages": sum(self.kept_beyond_broker.values()),
+                "by_topic": dict(self.kept_beyond_broker),
+            },
             "not_looked_at": list(self.not_looked_at),
             "forecast_after": {
                 version: {"starts": after.starts, "lost": after.lost} for version, after in self.forecast_after.items()

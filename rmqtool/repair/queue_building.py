@@ -1,8 +1,8 @@
 """Builds queues, extensions and index anew from the log, into a directory from which a plan takes them whole.
 
-Broker: `DefaultMessageStore#doDispatch` over the whole log. Memory stays bounded: the log is read block by block, and
-each queue's units go to its file. Where the log's head has expired, what an existing queue has in front of the log's
-first record stays: from there its queue offsets are continued.
+Broker: `DefaultMessageStore#doDispatch` over the whole log. Memory stays bounded: the log is read part by part, by
+several threads, and each queue's units go to its file. Where the log's head has expired, what an existing queue has in
+front of the log's first record stays: from there its queue offsets are continued.
 
 Where two records claim one place in a queue, the first one in the log keeps it, as in the broker's own dispatch: it is
 the one that consumers were given first. The other one is counted.
@@ -10,45 +10,37 @@ the one that consumers were given first. The other one is counted.
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import numpy as np
-from numpy.typing import NDArray
-
-from rmqtool.engine.derived_writer import (
-    QUEUES,
-    DerivedSizes,
-    DerivedWriter,
-    QueueEnds,
-)
-from rmqtool.engine.dispatch import DispatchSettings, Rows, batch_bytes
+from rmqtool.engine.derived_writer import QUEUES, DerivedSizes, DerivedWriter, Dispatching
+from rmqtool.engine.dispatch import DispatchSettings
 from rmqtool.engine.index_writer import IndexWriter
-from rmqtool.engine.queue_writer import QueueEnd
 from rmqtool.engine.versions import BrokerRules
-from rmqtool.formats.consumequeue import BATCH_UNIT, BATCH_UNIT_SIZE, FILLER_UNIT, UNIT, UNIT_SIZE
+from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, UNIT_SIZE
 from rmqtool.formats.index import DEFAULT_ENTRY_COUNT, DEFAULT_SLOT_COUNT
 from rmqtool.formats.tags import parse_delay_levels
-from rmqtool.formats.tombstone import DEAD_BEFORE, DEAD_SIZE, TOMBSTONE
+from rmqtool.repair.index_head import IndexHead, copied_head
+from rmqtool.repair.log_reading import PART_BYTES, LogReading, ReadRows
+from rmqtool.repair.piece_dispatch import PieceDispatch, rows_of
 from rmqtool.repair.queue_building_writer import LogPlaces, PlacedQueueWriter
-from rmqtool.scan.log import LogFile, LogPlan, ScanOptions, carries_record_crc, plan_log, scan_log
+from rmqtool.repair.queue_heads import QueueHeads
+from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, LogFile, LogPlan, ScanOptions, carries_record_crc, plan_log
 from rmqtool.scan.rules import FINDING_IDS, Verdict
-from rmqtool.scan.walk import Batch
+from rmqtool.scan.runner import Runner
 from rmqtool.store.config_json import TOPICS, read_config, topics
-from rmqtool.store.directory import QueueFiles, Segment, Store
+from rmqtool.store.directory import Segment, Store
 from rmqtool.store.kinds import segment_name
 from rmqtool.store.sink import DirectorySink, FileSink, TrackingSink
-from rmqtool.store.source import read_range
 
 TAIL: Final = frozenset({Verdict.TORN_RECORD, Verdict.STALE})
 """What may lie behind the log's end without being damage inside it."""
 TAIL_FINDINGS: Final = frozenset(FINDING_IDS[verdict] for verdict in TAIL)
 DEFAULT_UNITS: Final = 300_000
-_BLOCK_UNITS: Final = 50_000
-_READ_UNITS: Final = _BLOCK_UNITS * UNIT_SIZE
 OnProgress = Callable[[int, int], None]
 
 
@@ -61,6 +53,8 @@ class BuildOptions:
         multi_dispatch, lmq: the broker's `enableMultiDispatch` and `enableLmq`.
         extension: whether queues have extensions; None looks at the store.
         compiled: which reader scans; None leaves it to the size of the log.
+        threads: that read the log; whatever their number, the same is built.
+        part_bytes: of a file of the log that a thread reads at a time.
         shows_tombstones: leave the units of tombstones as any others, for consumers to see that messages are lost.
     """
 
@@ -69,6 +63,8 @@ class BuildOptions:
     lmq: bool = True
     extension: bool | None = None
     compiled: bool | None = None
+    threads: int = 2
+    part_bytes: int = PART_BYTES
     shows_tombstones: bool = False
 
 
@@ -79,11 +75,14 @@ class Wanted:
     Attributes:
         queue: tells by (topic, queue id) which queues; None builds no queue at all.
         log_end: records from here on do not count; None reads to the end of the log.
+        earlier: where files of the log begin that lie in front of the store's, if it is a window of a larger one: what
+            queues and index have there stays as it is, and must reach up to the first record here.
     """
 
     queue: Callable[[str, int], bool] | None
     index: bool
     log_end: int | None = None
+    earlier: tuple[int, ...] = ()
 
 
 @dataclass
@@ -99,6 +98,8 @@ class Built:
         gap_units: units in the place of messages that the log does not have.
         file_times_ms: store time of the last record in a queue file, by path.
         refused: why a queue is not written, as sentences.
+        needs: of a window, physical offset to which it would have to reach: what a queue or the index has below it
+            does not reach up to it. None where nothing is missing.
     """
 
     directory: Path
@@ -111,6 +112,7 @@ class Built:
     gap_units: int = 0
     file_times_ms: dict[str, int] = field(default_factory=dict)
     refused: tuple[str, ...] = ()
+    needs: int | None = None
 
 
 def build(
@@ -120,14 +122,18 @@ def build(
     directory: Path,
     options: BuildOptions | None = None,
     on_progress: OnProgress | None = None,
+    runner: Runner | None = None,
 ) -> Built:
     """Build into a directory, which must exist and be empty. The store is read only.
+
+    Args:
+        runner: what reads and dispatches the files of the log; None: threads of this process.
 
     Raises:
         UnreadableError: a file of the log, or the head of a queue, may not be read.
         WriteError: the directory does not take it.
     """
-    return _Build(store, rules, wanted, directory, options or BuildOptions(), on_progress).run()
+    return _Build(store, rules, wanted, directory, options or BuildOptions(), on_progress, runner).run()
 
 
 def sizes_of(store: Store, options: BuildOptions) -> DerivedSizes:
@@ -163,15 +169,17 @@ class _Build:
         directory: Path,
         options: BuildOptions,
         on_progress: OnProgress | None,
+        runner: Runner | None,
     ) -> None:
         self._store, self._rules, self._wanted, self._options = store, rules, wanted, options
-        self._on_progress = on_progress
+        self._on_progress, self._runner = on_progress, runner
         self._built = Built(directory, store.commitlog[0].start if store.commitlog else 0)
         self._sizes = sizes_of(store, options)
+        self._log = LogPlaces([*wanted.earlier, *(segment.start for segment in store.commitlog)])
         self._minimum = self._built.log_end
-        self._log = LogPlaces([segment.start for segment in store.commitlog])
-        self._now_ms = 0
-        self._opened: set[tuple[str, int, bool]] = set()
+        self._heads = QueueHeads(store, self._sizes, self._minimum, is_window=bool(wanted.earlier))
+        self._index_head = IndexHead()
+        self._first_ms = 0
 
     def run(self) -> Built:
         if self._wanted.queue is None and not self._wanted.index:
@@ -184,17 +192,17 @@ class _Build:
                 self._sizes,
                 dispatch_settings(self._store, self._rules, self._options),
                 self._index(sink) if self._wanted.index else None,
-                partial(self._ends, sink),
+                partial(self._heads.ends, sink),
                 with_queues=self._wanted.queue is not None,
                 wants=self._wanted.queue,
                 make_queue=partial(PlacedQueueWriter, log=self._log),
             )
-            for batch, rows in self._good_rows(self._store.commitlog):
-                self._note(rows)
-                writer.put(rows, batch.topics, batch_bytes(batch))
+            for found in self._read(self._store.commitlog, writer.dispatching):
+                assert found.entries is not None
+                writer.put_entries(found.entries)
             writer.finish(clean=True)
             if self._wanted.queue is not None:
-                self._keep_other_heads(sink)
+                self._heads.keep_others(sink, self._wanted.queue)
         self._sum_up(writer)
         return self._built
 
@@ -202,125 +210,77 @@ class _Build:
         """Nothing is written, so only the last record has to be known: files are read from the last one on."""
         segments, count = self._store.commitlog, 1
         while self._built.last_record is None:
-            for _, rows in self._good_rows(segments[-count:]):
-                self._note(rows)
+            for _ in self._read(segments[-count:]):
+                pass
             if count >= len(segments):
                 return
             count *= 2
 
-    def _good_rows(self, segments: Sequence[Segment]) -> Iterator[tuple[Batch, Rows]]:
-        """Rows up to the first thing that is no record, or to the wanted end."""
+    def _read(self, segments: Sequence[Segment], dispatching: Dispatching | None = None) -> Iterator[ReadRows]:
+        """Rows up to the first thing that is no record, or to the wanted end; what is built notes them."""
         plan = plan_log([LogFile(partial(self._store.view.open, found.path), found.start) for found in segments])
+        options = ScanOptions(
+            self._options.delays_ms, carries_record_crc(plan.pieces), self._options.compiled, DISPATCH_BLOCK_SIZE
+        )
+        if self._runner is None or dispatching is None:
+            rows = self._read_here(plan, options, dispatching)
+        else:
+            rows = self._read_by(self._runner, plan, options, dispatching)
+        done = 0
         try:
-            yield from self._rows_of(plan)
+            for found in rows:
+                self._note(found)
+                yield found
+                done += found.size
+                if self._on_progress is not None:
+                    self._on_progress(done, plan.data_bytes)
         finally:
             plan.close()
 
-    def _rows_of(self, plan: LogPlan) -> Iterator[tuple[Batch, Rows]]:
-        options = ScanOptions(self._options.delays_ms, carries_record_crc(plan.pieces), self._options.compiled)
-        limit = self._wanted.log_end
-        done = 0
-        for batch in scan_log(plan, options):
-            rows = batch.as_array()
-            if limit is not None:
-                rows = rows[rows["physical_offset"] < limit]
-            bad = np.flatnonzero(rows["verdict"] != Verdict.GOOD)
-            if bad.size:
-                row = rows[int(bad[0])]
-                verdict = Verdict(int(row["verdict"]))
-                self._built.bad = int(row["physical_offset"]), int(row["size"]), FINDING_IDS[verdict]
-                rows = rows[: int(bad[0])]
-            if rows.size:
-                yield batch, rows
-                done += int(rows["size"].sum())
-                if self._on_progress is not None:
-                    self._on_progress(done, plan.data_bytes)
-            if bad.size or (limit is not None and self._built.log_end >= limit):
-                return
+    def _read_here(self, plan: LogPlan, options: ScanOptions, dispatching: Dispatching | None) -> Iterator[ReadRows]:
+        reading = LogReading(
+            plan, options, self._wanted.log_end, dispatching, self._options.threads, self._options.part_bytes
+        )
+        yield from reading.rows()
+        self._built.bad = reading.bad
 
-    def _note(self, rows: Rows) -> None:
+    def _read_by(
+        self, runner: Runner, plan: LogPlan, options: ScanOptions, dispatching: Dispatching
+    ) -> Iterator[ReadRows]:
+        limit = self._wanted.log_end
+        pieces = [piece for piece in plan.pieces if limit is None or piece.physical_offset < limit]
+        with tempfile.TemporaryDirectory(prefix=".pieces-", dir=self._built.directory) as folder:
+            work = PieceDispatch(dispatching, options, plan.data_bytes, limit, Path(folder).absolute())
+            for done in runner.map(work, pieces):
+                yield from rows_of(done)
+                self._built.bad = done.bad
+                if done.bad is not None:
+                    return
+
+    def _note(self, found: ReadRows) -> None:
         built = self._built
-        built.log_end = int(rows["physical_offset"][-1]) + int(rows["size"][-1])
-        messages = rows[rows["topic_length"] > 0]
-        if not messages.size:
+        built.log_end = found.log_end
+        if found.last_record is None:
             return
-        built.record_count += messages.size
-        built.last_record = int(messages["physical_offset"][-1]), int(messages["store_timestamp_ms"][-1])
-        built.newest_ms = max(built.newest_ms, int(messages["store_timestamp_ms"].max()))
+        built.record_count += found.record_count
+        built.last_record = found.last_record
+        built.newest_ms = max(built.newest_ms, found.newest_ms)
         if not self._options.shows_tombstones:
-            marked = messages[messages["prepared_transaction_offset"] == TOMBSTONE]
-            self._log.tombstones.update(marked["physical_offset"].tolist())
-        self._now_ms = int(messages["store_timestamp_ms"][0])
+            self._log.tombstones.update(found.tombstones)
+        self._first_ms = self._first_ms or found.first_ms
 
     def _index(self, sink: FileSink) -> IndexWriter:
+        if self._wanted.earlier:
+            self._index_head = copied_head(sink, self._store, self._minimum, self._rules)
         slots = self._store.index_slot_count or DEFAULT_SLOT_COUNT
         entries = self._store.index_entry_count or DEFAULT_ENTRY_COUNT
         # Named by the log's time, not by the clock: the same log gives the same files.
-        return IndexWriter(sink, slots, entries, self._rules, lambda: self._now_ms)
+        writer = IndexWriter(sink, slots, entries, self._rules, lambda: self._name_ms(writer), self._index_head.file)
+        return writer
 
-    # What lies in front of the log's first record
-
-    def _ends(self, sink: FileSink, topic: str, queue_id: int, is_batch: bool) -> QueueEnds:
-        self._opened.add((topic, queue_id, is_batch))
-        queues = self._store.batch_queues if is_batch else self._store.queues
-        found = queues.get((topic, queue_id))
-        if found is None or self._minimum == 0:
-            return QueueEnds(QueueEnd())
-        return QueueEnds(self._copied_head(sink, found, is_batch=is_batch))
-
-    def _copied_head(self, sink: FileSink, queue: QueueFiles, *, is_batch: bool) -> QueueEnd:
-        """Copy the units that point below the log; where they end. Filler alone tells nothing, and is left out."""
-        size = self._sizes.batch if is_batch else self._sizes.queue
-        unit_size = BATCH_UNIT_SIZE if is_batch else UNIT_SIZE
-        end, copied, is_known = QueueEnd(), list[str](), False
-        for segment in queue.segments:
-            if end.last_start is not None and segment.start != end.last_start + size:
-                break  # files are missing in between: what is in front of the gap is no use
-            head, has_messages = self._head_of(segment, size, unit_size)
-            if not head:
-                break
-            is_known |= has_messages
-            path = f"{queue.directory}/{segment_name(segment.start)}"
-            sink.create(path, size)
-            sink.write_at(path, 0, head)
-            copied.append(path)
-            end = QueueEnd(segment.start, segment.start + len(head))
-            if len(head) < size:
-                break
-        if is_known:
-            return end
-        for path in copied:
-            sink.remove(path)
-        return QueueEnd()
-
-    def _head_of(self, segment: Segment, size: int, unit_size: int) -> tuple[bytes, bool]:
-        """Units below the log that a file begins with, and whether any is a message's; filler becomes such a unit."""
-        source = self._store.view.open(segment.path)
-        try:
-            raw = read_range(source, 0, min(size, segment.size) // unit_size * unit_size)
-        finally:
-            source.close()
-        units: NDArray[Any] = np.frombuffer(raw, (BATCH_UNIT if unit_size == BATCH_UNIT_SIZE else UNIT).dtype).copy()
-        below = (
-            (units["physical_offset"] >= 0) & (units["physical_offset"] < self._minimum) & (units["record_size"] > 0)
-        )
-        rest = np.flatnonzero(~below)
-        units = units[: int(rest[0])] if rest.size else units
-        if unit_size != UNIT_SIZE:
-            return units.tobytes(), bool(units.size)
-        filler = units == np.array([FILLER_UNIT], UNIT.dtype)
-        units[filler] = (self._minimum - DEAD_BEFORE, DEAD_SIZE, 0)
-        return units.tobytes(), not filler.all()
-
-    def _keep_other_heads(self, sink: FileSink) -> None:
-        """Queues of which the log has no record any more keep their units, and with them their next queue offset."""
-        assert self._wanted.queue is not None
-        if self._minimum == 0:
-            return
-        for is_batch, queues in ((False, self._store.queues), (True, self._store.batch_queues)):
-            for (topic, queue_id), found in queues.items():
-                if (topic, queue_id, is_batch) not in self._opened and self._wanted.queue(topic, queue_id):
-                    self._copied_head(sink, found, is_batch=is_batch)
+    def _name_ms(self, writer: IndexWriter) -> int:
+        """Time in the name of a new index file: that up to which the file before reaches."""
+        return writer.current.header.end_timestamp_ms if writer.current is not None else self._first_ms
 
     def _sum_up(self, writer: DerivedWriter) -> None:
         built = self._built
@@ -331,3 +291,7 @@ class _Build:
                 for start, time_ms in queue.file_times_ms.items():
                     built.file_times_ms[f"{QUEUES}/{topic}/{queue_id}/{segment_name(start)}"] = time_ms
         built.refused = tuple(sorted(writer.refused.values()))
+        needs = [self._heads.needs(writer)] if self._wanted.earlier else []
+        if writer.index is not None:
+            needs.append(self._index_head.needs(writer.index))
+        built.needs = min((found for found in needs if found is not None), default=None)

@@ -12,6 +12,7 @@ from rmqtool.repair.handoff import abort_reason, abort_steps, checkpoint_steps
 from rmqtool.repair.queue_building import TAIL_FINDINGS, BuildOptions, Built, OnProgress, Wanted, build
 from rmqtool.repair.rebuild_steps import index_steps, queue_steps
 from rmqtool.repair.steps import Step
+from rmqtool.scan.runner import Runner
 from rmqtool.store.directory import Store
 from rmqtool.store.kinds import FileKind
 
@@ -72,11 +73,13 @@ def plan_rebuild(
     staging: Path,
     options: BuildOptions | None = None,
     on_progress: OnProgress | None = None,
+    runner: Runner | None = None,
 ) -> Rebuild:
     """Build into the staging directory, and find the steps that bring it into the store.
 
     Args:
         staging: an empty directory, which must stay until the plan is applied.
+        runner: what scans and dispatches the pieces of the log; None: this thread.
 
     Raises:
         UnsupportedError: the log is damaged, or of a kind that is not read; nothing can be built from it.
@@ -93,7 +96,7 @@ def plan_rebuild(
             "a start with `abort` (mqadmin checkRocksdbCqWriteProgress compares them with queue files)"
         )
     wanted = _chosen(choice) if with_queues else None
-    built = build(store, rules, Wanted(wanted, choice.includes("index")), staging, options, on_progress)
+    built = build(store, rules, Wanted(wanted, choice.includes("index")), staging, options, on_progress, runner)
     require_intact(built)
     if wanted is not None:
         parts.steps += queue_steps(store, built, wanted, WHY)

@@ -2,17 +2,23 @@
 
 What is wrong is found by `verify`; each finding is answered, and nothing else is touched. Damage inside the log is not
 mended here: it is named, and the log stays as it is unless a person agrees to cut it there as the broker would.
+
+Unless all is asked for, a window of the store is looked at: what the broker would read at its start, and below it what
+a queue or the index lacks. It grows until nothing incomplete begins before it; nothing that it leaves out is changed.
 """
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from typing import Final
 
 from rmqtool.engine.versions import BrokerRules
+from rmqtool.forecast.options import ForecastOptions
 from rmqtool.repair.config_rescue import rescue_steps
 from rmqtool.repair.handoff import abort_reason, abort_steps, checkpoint_steps
 from rmqtool.repair.plan import Loss, Plan
@@ -27,10 +33,21 @@ from rmqtool.repair.recover_log import (
     tail_begin,
     tail_steps,
 )
+from rmqtool.repair.recover_window import (
+    WindowTooSmall,
+    demand_index_head,
+    first_window,
+    index_reaches,
+    larger_window,
+    queues_reaching,
+    whole_window,
+)
 from rmqtool.repair.steps import Step, WriteRange, remove_file
+from rmqtool.repair.window import Window
 from rmqtool.store.directory import Store, survey
 from rmqtool.store.kinds import FileKind
 from rmqtool.verify.finding import Finding, Severity
+from rmqtool.verify.log_files import log_file_findings
 from rmqtool.verify.run import verify_store
 from rmqtool.verify.scope import Options
 
@@ -49,7 +66,9 @@ class RecoverOptions:
     Attributes:
         cut_at_damage: end the log at the first damage, as a broker would.
         clamp_offsets: set consumer offsets that lie beyond a queue's end to that end.
+        full: look at all of the store.
         threads: of the check.
+        forecast: what the broker's configuration says of its start.
         built_anew: (topic, queue id) of queues that are built anew whatever the check says of them.
         tolerated: (id, physical offset) of damage that is left and keeps nothing else from being mended.
     """
@@ -57,7 +76,9 @@ class RecoverOptions:
     build: BuildOptions = field(default_factory=BuildOptions)
     cut_at_damage: bool = False
     clamp_offsets: bool = False
+    full: bool = False
     threads: int = 2
+    forecast: ForecastOptions = field(default_factory=ForecastOptions)
     built_anew: AbstractSet[tuple[str, int]] = frozenset()
     tolerates: Callable[[Finding], bool] = lambda _found: False
 
@@ -72,6 +93,7 @@ class Recovery:
         loss: messages that are given up.
         notes: sentences about what was left alone, or decided.
         abort_stays: why `abort` is left; None where it is removed or not there.
+        begin: physical offset from which on the store was looked at; None where all of it was.
     """
 
     steps: tuple[Step, ...]
@@ -80,6 +102,7 @@ class Recovery:
     loss: Loss = field(default_factory=Loss)
     notes: tuple[str, ...] = ()
     abort_stays: str | None = None
+    begin: int | None = None
 
 
 def plan_recover(
@@ -99,15 +122,53 @@ def plan_recover(
         UnreadableError, WriteError: a file of the store, or the staging directory, fails.
     """
     options = options or RecoverOptions()
-    findings: list[Finding] = []
     # A file of the wrong length changes what every record in it seems to be, so the rest is judged as if it were right.
     shape = tuple(shape_steps(store, staging))
     if shape:
         settings = replace(store.settings, commitlog_file_size=store.commitlog_file_size)
         store = survey(Plan("recover", "", rules.version, shape).view_over(store.view), settings)
+    if options.full or not store.commitlog:
+        window = whole_window(store)
+    else:
+        window = first_window(store, rules, options.forecast, [step.path for step in shape])
+    for attempt in count():
+        place = staging / f"attempt-{attempt}"
+        place.mkdir()
+        try:
+            return _planned(store, window, rules, place, options, shape, on_progress)
+        except WindowTooSmall as found:
+            window = larger_window(store, window, found.physical_offset)
+            shutil.rmtree(place)
+    raise AssertionError  # the largest window is the whole store, which is never too small
+
+
+def _planned(
+    store: Store,
+    window: Window,
+    rules: BrokerRules,
+    staging: Path,
+    options: RecoverOptions,
+    shape: tuple[Step, ...],
+    on_progress: OnProgress | None,
+) -> Recovery:
+    """The plan for what lies in a window.
+
+    Raises:
+        WindowTooSmall: something that is incomplete in it began before it.
+    """
+    findings: list[Finding] = []
     checked = Options(threads=options.threads, compiled=options.build.compiled)
-    verify_store(store, rules, checked, findings.append, on_progress)
-    return _Recover(store, rules, staging, options, tuple(findings), shape, on_progress).run()
+    verify_store(window.store, rules, checked, findings.append, on_progress)
+    if not window.is_whole:
+        findings = [found for found in findings if found.id != "consumequeue.below-log"]
+        findings += [found for found in log_file_findings(store, None) if (found.physical_offset or 0) < window.begin]
+    demand_index_head(window, findings)
+    made = _Recover(window, rules, staging, options, tuple(findings), shape, on_progress).run()
+    left_out = {entry.path for entry in window.left_out}
+    if any(step.path in left_out for step in made.steps):
+        raise WindowTooSmall(0)
+    begin = None if window.is_whole else window.begin
+    return replace(made, notes=(*made.notes, *window.notes()), begin=begin)
 
 
 class _Recover:
@@ -115,7 +176,7 @@ class _Recover:
 
     def __init__(
         self,
-        store: Store,
+        window: Window,
         rules: BrokerRules,
         staging: Path,
         options: RecoverOptions,
@@ -123,6 +184,8 @@ class _Recover:
         shape: tuple[Step, ...],
         on_progress: OnProgress | None,
     ) -> None:
+        store = window.store
+        self._window = window
         self._store, self._rules, self._staging, self._options = store, rules, staging, options
         self._findings = findings
         self._wrong = tuple(found for found in findings if found.severity is not Severity.NOTE)
@@ -157,6 +220,7 @@ class _Recover:
         log_end = min([*places, *([] if tail is None else [tail])], default=None)
         if log_end is None:
             return None, Loss()
+        self._demand_larger_than(log_end)
         loss = loss_behind(self._store, log_end, self._options.build.delays_ms)
         if loss.messages and not self._options.cut_at_damage:
             # Cut inside its properties: brokers do not notice, enter and serve it.
@@ -166,6 +230,11 @@ class _Recover:
             )
             return None, Loss()
         return log_end, loss
+
+    def _demand_larger_than(self, log_end: int) -> None:
+        """Refuse a window in which the log has no record: what comes before its end must be known."""
+        if not self._window.is_whole and log_end <= self._window.begin:
+            raise WindowTooSmall(self._window.begin - 1)
 
     def _why_abort_stays(self, damage: tuple[Finding, ...]) -> str | None:
         if not self._store.has_abort:
@@ -211,22 +280,34 @@ class _Recover:
         queues = [found for found in about if found.id.startswith("consumequeue.")]
         with_index = any(found.id.startswith("index.") for found in about)
         checkpoint = any(found.id.startswith("checkpoint.") for found in about)
-        wanted = _chosen(queues, self._options.built_anew)
+        names = _names(queues, self._options.built_anew)
         if log_end is not None and self._stays is None:
-            wanted, with_index = _all, with_index or bool(self._store.index_files)
+            names = names | queues_reaching(self._store, log_end) if names is not None else None
+            with_index = with_index or index_reaches(self._store, log_end)
+        wanted = _chosen(names)
         ends_clean = self._store.has_abort and self._stays is None
         if not (queues or wanted or with_index or checkpoint or ends_clean or log_end is not None):
             return None
         if self._store.queue_kind == "rocksdb":
             wanted = None
+        if wanted is not None and self._store.extensions and not self._window.is_whole:
+            raise WindowTooSmall(0)  # the addresses of an extension's units count from its first one
         built = build(
-            self._store, self._rules, Wanted(wanted, with_index, log_end), self._staging, self._options.build,
-            self._on_progress,
+            self._store, self._rules, Wanted(wanted, with_index, log_end, self._window.earlier), self._staging,
+            self._options.build, self._on_progress,
         )  # fmt: skip
+        self._demand_larger_than(built.log_end)
+        if built.needs is not None:
+            raise WindowTooSmall(built.needs)
         if wanted is not None:
             self._steps += queue_steps(self._store, built, wanted, _why(queues, "it was not as the log says"))
         if with_index:
             self._steps += index_steps(self._store, built, "the index was not as the log says")
+            if not self._store.index_files and not self._window.is_whole:
+                self._notes.append(
+                    f"there is no index: keys are entered from physical offset {self._window.begin} on, where a broker "
+                    "would begin too; rmqtool rebuild --index enters all"
+                )
         self._notes += building_notes(self._store, built)
         return built
 
@@ -239,18 +320,21 @@ class _Recover:
         self._steps += abort_steps(self._store)
 
 
-def _all(_topic: str, _queue_id: int) -> bool:
-    return True
+def _names(queues: list[Finding], built_anew: AbstractSet[tuple[str, int]]) -> set[tuple[str, int]] | None:
+    """The queues that findings are about, and those named beside them, by topic and queue id; None for all."""
+    names = set(built_anew)
+    for found in queues:
+        if found.topic is None or found.queue_id is None:
+            return None
+        names.add((found.topic, found.queue_id))
+    return names
 
 
-def _chosen(queues: list[Finding], built_anew: AbstractSet[tuple[str, int]]) -> Callable[[str, int], bool] | None:
-    """The queues that findings are about, and those named beside them; None where there are neither."""
-    if not queues and not built_anew:
-        return None
-    if any(found.topic is None or found.queue_id is None for found in queues):
-        return _all
-    names = {*built_anew, *((found.topic, found.queue_id) for found in queues)}
-    return lambda topic, queue_id: (topic, queue_id) in names
+def _chosen(names: set[tuple[str, int]] | None) -> Callable[[str, int], bool] | None:
+    """Tells which queues are built; None where none is."""
+    if names is None:
+        return lambda _topic, _queue_id: True
+    return (lambda topic, queue_id: (topic, queue_id) in names) if names else None
 
 
 def _why(queues: list[Finding], otherwise: str) -> str:

@@ -7,11 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from rmqtool.report.summary_screen import size_text
-from rmqtool.report.text import cropped, escaped, padded
+from rmqtool.report.text import cropped, escaped, labelled, padded
 
 Found = Mapping[str, Any]
 LISTED_MAX: Final = 8
-_LABEL: Final = 16
 _STYLES: Final = {"bad": "\x1b[1;31m", "good": "\x1b[1;32m"}
 _PLAIN: Final = "\x1b[0m"
 _COLUMNS: Final = ("Version", "Starts", "Lost", "Repeats", "Damage", "Unindexed", "Deletes", "Log end")
@@ -30,27 +29,25 @@ def forecast_lines(found: Found, width: int, *, colour: bool = False, all_rows: 
     for line in textwrap.wrap(text, width):
         yield f"{_STYLES[style]}{line}{_PLAIN}" if colour else line
     yield ""
-    yield from _labelled("Start", _start(found), width)
+    yield from labelled("Start", _start(found), width)
     if found["why_not"] is not None:
-        yield from _labelled("Why not", str(found["why_not"]), width)
+        yield from labelled("Why not", str(found["why_not"]), width)
     for label, key in (("Unlinks", "deleted_files"), ("Drops index", "dropped_index_files")):
-        yield from _labelled(label, _listed(found[key], rows_max), width)
+        yield from labelled(label, _listed(found[key], rows_max), width)
     lost = found["lost"]
     if lost["messages"]:
         topics = [f"{topic} {count}" for topic, count in sorted(lost["by_topic"].items(), key=lambda item: -item[1])]
-        yield from _labelled("Lost", f"{counted(lost['messages'], 'message')}, {size_text(lost['bytes'])}", width)
-        yield from _labelled("  by topic", _listed(topics, rows_max), width)
-    yield from _labelled("Served damaged", _damage(found, rows_max), width)
-    yield from _labelled("Index", _index(found), width)
+        yield from labelled("Lost", f"{counted(lost['messages'], 'message')}, {size_text(lost['bytes'])}", width)
+        yield from labelled("  by topic", _listed(topics, rows_max), width)
+    yield from labelled("Served damaged", _damage(found, rows_max), width)
+    yield from labelled("Index", _index(found), width)
     if found["filler_units"]:
-        yield from _labelled(
-            "Filler units", f"{found['filler_units']}, in front of the first message of a queue", width
-        )
+        yield from labelled("Filler units", f"{found['filler_units']}, in front of the first message of a queue", width)
     repeats = [queue for queue in found["queues"] if queue["offsets_repeat"]]
-    yield from _labelled("Offsets repeat", _listed([_queue(queue) for queue in repeats], rows_max), width)
+    yield from labelled("Offsets repeat", _listed([_queue(queue) for queue in repeats], rows_max), width)
     if found["counted_from"]:
-        yield from _labelled("Counted from", f"physical offset {found['counted_from']}", width)
-    yield from _labelled("Not simulated", "; ".join(found["not_simulated"]), width)
+        yield from labelled("Counted from", f"physical offset {found['counted_from']}", width)
+    yield from labelled("Not simulated", "; ".join(found["not_simulated"]), width)
 
 
 def comparison_lines(found: Sequence[Found], width: int) -> Iterator[str]:
@@ -143,14 +140,6 @@ def _listed(texts: Sequence[str], rows_max: int | None) -> str:
     shown = texts if rows_max is None else texts[:rows_max]
     rest = len(texts) - len(shown)
     return ", ".join(shown) + (f" and {rest} more (--verbose shows all)" if rest else "")
-
-
-def _labelled(label: str, text: str, width: int) -> Iterator[str]:
-    """Nothing where there is nothing to say."""
-    if text:
-        lines = textwrap.wrap(escaped(text), width - _LABEL, break_on_hyphens=False)
-        for number, line in enumerate(lines):
-            yield f"{label if number == 0 else '':<{_LABEL}}{line}"
 
 
 def _wrapped(text: str, width: int) -> list[str]:

@@ -8,10 +8,9 @@ from typing import Any, Final
 
 from rmqtool.report.forecast_screen import counted
 from rmqtool.report.summary_screen import size_text
-from rmqtool.report.text import escaped
+from rmqtool.report.text import escaped, labelled
 
 Said = Mapping[str, Any]
-_LABEL: Final = 16
 _STYLES: Final = {"bad": "\x1b[1;31m", "good": "\x1b[1;32m"}
 _PLAIN: Final = "\x1b[0m"
 _ACTIONS: Final = {"write": "write", "replace": "replace", "create": "create", "remove": "remove"}
@@ -39,25 +38,26 @@ def plan_lines(said: Said, store: str, chosen: str, width: int, *, colour: bool 
     for line in textwrap.wrap(text, width):
         yield f"{_STYLES[style]}{line}{_PLAIN}" if colour else line
     yield ""
-    yield from _labelled("Store", store, width)
-    yield from _labelled("Broker rules", f"{said['broker_version']}, {chosen}", width)
+    yield from labelled("Store", store, width)
+    yield from labelled("Broker rules", f"{said['broker_version']}, {chosen}", width)
     for found in said["damage"]:
         place = found["physical_offset"]
         where = found["file"] if place is None else f"{found['file']}, physical offset {place}"
-        yield from _labelled("Damage", f"{found['id']}: {found['message']} ({where})", width)
+        yield from labelled("Damage", f"{found['id']}: {found['message']} ({where})", width)
     yield from _steps(said, width)
-    yield from _labelled("Gives up", _loss(said["loss"]), width)
+    yield from labelled("Gives up", _loss(said["loss"]), width)
     yield from _salvaged(said, width)
     if said["kept_beyond_broker"]["messages"]:
-        text = f"{counted(said['kept_beyond_broker']['messages'], 'message')} that the broker's own start would lose"
-        yield from _labelled("Keeps", text, width)
+        kept = said["kept_beyond_broker"]
+        text = f"{counted(kept['messages'], 'message')} that the broker's own start would lose"
+        yield from labelled("Keeps", f"{text}: {_topics(kept['by_topic'])}", width)
     for note in said["not_looked_at"]:
-        yield from _labelled("Note", note, width)
+        yield from labelled("Note", note, width)
     if said["abort_stays"] is not None:
-        yield from _labelled("abort stays", said["abort_stays"], width)
-    yield from _labelled("Afterwards" if said["steps"] else "A start now", _afterwards(said), width)
+        yield from labelled("abort stays", said["abort_stays"], width)
+    yield from labelled("Afterwards" if said["steps"] else "A start now", _afterwards(said), width)
     if said["steps"]:
-        yield from _labelled("Disk needed", f"at most {size_text(said['disk_needed_bytes'])}", width)
+        yield from labelled("Disk needed", f"at most {size_text(said['disk_needed_bytes'])}", width)
 
 
 def _verdict(said: Said) -> tuple[str, str]:
@@ -102,27 +102,32 @@ def _salvaged(said: Said, width: int) -> Iterator[str]:
     for run in lost["queues"][:RUNS_MAX]:
         last = run["queue_offset"] + run["count"] - 1
         offsets = f"queue offset {run['queue_offset']}" if run["count"] == 1 else f"{run['queue_offset']} to {last}"
-        yield from _labelled("Lost for good", f"{run['topic']}/{run['queue_id']} {offsets}", width)
+        yield from labelled("Lost for good", f"{run['topic']}/{run['queue_id']} {offsets}", width)
     if len(lost["queues"]) > RUNS_MAX:
         text = f"and {len(lost['queues']) - RUNS_MAX} more such runs; --format json tells them all"
-        yield from _labelled("Lost for good", text, width)
+        yield from labelled("Lost for good", text, width)
     if said["unknown_bytes"]:
-        yield from _labelled("Lost for good", f"{size_text(said['unknown_bytes'])} that nothing tells of", width)
+        yield from labelled("Lost for good", f"{size_text(said['unknown_bytes'])} that nothing tells of", width)
     if said["donated_bytes"]:
-        yield from _labelled("From donors", size_text(said["donated_bytes"]), width)
+        yield from labelled("From donors", size_text(said["donated_bytes"]), width)
     for how, count in said["mended"].items():
-        yield from _labelled("Mended", f"{counted(count, 'record')}: {_MENDED[how]}", width)
+        yield from labelled("Mended", f"{counted(count, 'record')}: {_MENDED[how]}", width)
     for how, count in said["mendable"].items():
-        yield from _labelled("Could be kept", f"{counted(count, 'record')}: {_MENDED[how]} ({_CONSENT[how]})", width)
+        yield from labelled("Could be kept", f"{counted(count, 'record')}: {_MENDED[how]} ({_CONSENT[how]})", width)
 
 
 def _loss(loss: Said) -> str:
     if not loss["messages"]:
         return ""
-    topics = sorted(loss["by_topic"].items(), key=lambda item: -item[1])
+    return f"{counted(loss['messages'], 'message')}, {size_text(loss['bytes'])}: {_topics(loss['by_topic'])}"
+
+
+def _topics(by_topic: Mapping[str, int]) -> str:
+    """The topics with the most messages, and how many."""
+    topics = sorted(by_topic.items(), key=lambda item: -item[1])
     named = ", ".join(f"{topic} {count}" for topic, count in topics[:TOPICS_MAX])
     rest = f" and {len(topics) - TOPICS_MAX} more topics" if len(topics) > TOPICS_MAX else ""
-    return f"{counted(loss['messages'], 'message')}, {size_text(loss['bytes'])}: {named}{rest}"
+    return f"{named}{rest}"
 
 
 def _afterwards(said: Said) -> str:
@@ -137,10 +142,3 @@ def _ending(after: Said) -> str:
     if not after["starts"]:
         return "does not start"
     return f"loses {counted(after['lost'], 'message')}" if after["lost"] else "starts and loses nothing"
-
-
-def _labelled(label: str, text: str, width: int) -> Iterator[str]:
-    if text:
-        lines = textwrap.wrap(escaped(text), width - _LABEL, break_on_hyphens=False)
-        for number, line in enumerate(lines):
-            yield f"{label if number == 0 else '':<{_LABEL}}{line}"

@@ -7,28 +7,33 @@ from types import TracebackType
 from typing import Self
 
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
 
 
-class ByteProgress:
-    """A bar over bytes; nothing at all where standard error is no terminal, or the run is a quiet one."""
+class _Bar:
+    """A bar; nothing at all where standard error is no terminal, or the run is a quiet one."""
+
+    columns: tuple[ProgressColumn, ...]
+    """What stands beside the bar."""
 
     def __init__(self, what: str, *, quiet: bool) -> None:
-        self._what = what
         self._progress: Progress | None = None
         if not quiet and sys.stderr.isatty():
-            columns = (
-                TextColumn("{task.description}"),
-                BarColumn(),
-                DownloadColumn(binary_units=True),
-                TransferSpeedColumn(),
-                TimeRemainingColumn(),
-            )
+            columns = (TextColumn("{task.description}"), BarColumn(), *self.columns, TimeRemainingColumn())
             self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
         self._task = self._progress.add_task(what, total=None) if self._progress is not None else None
 
     def show(self, done: int, total: int) -> None:
-        """Bytes done and in all."""
+        """How much is done, and how much there is in all."""
         if self._progress is not None and self._task is not None:
             self._progress.update(self._task, completed=done, total=total)
 
@@ -42,3 +47,15 @@ class ByteProgress:
     ) -> None:
         if self._progress is not None:
             self._progress.stop()
+
+
+class ByteProgress(_Bar):
+    """A bar over bytes."""
+
+    columns = (DownloadColumn(binary_units=True), TransferSpeedColumn())
+
+
+class TaskProgress(_Bar):
+    """A bar over the tasks of a Spark job."""
+
+    columns = (MofNCompleteColumn(),)

@@ -7,7 +7,9 @@ zero-width characters, half surrogates, unassigned ones. Spaces other than the p
 from __future__ import annotations
 
 import re
+import textwrap
 import unicodedata
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -50,6 +52,14 @@ def padded(text: str, width: int, *, right: bool = False) -> str:
     """The text filled up with spaces to `width` columns."""
     fill = " " * (width - columns_of(text))
     return fill + text if right else text + fill
+
+
+def labelled(label: str, text: str, width: int, label_width: int = 16) -> Iterator[str]:
+    """Text beside its label, wrapped; nothing where there is no text."""
+    if text:
+        lines = textwrap.wrap(escaped(text), width - label_width, break_on_hyphens=False)
+        for number, line in enumerate(lines):
+            yield f"{label if number == 0 else '':<{label_width}}{line}"
 
 
 def time_text(timestamp_ms: int) -> str:

@@ -129,16 +129,13 @@ def _encoder(unicode: bool, indent: int | None) -> json.JSONEncoder:
     return json.JSONEncoder(ensure_ascii=not unicode, indent=indent)
 
 
-def _csv_cell(value: Any) -> str:
-    if value is None:
-        return ""
+def _csv_cell(value: Any) -> str | int | None:
+    if isinstance(value, str):
+        return value if value.isprintable() else escaped(value)
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, int):
-        return str(value)
-    if isinstance(value, str):
-        return escaped(value)
-    return json_text(value)
+    # Numbers, and nothing for None, csv writes by itself.
+    return value if value is None or isinstance(value, int) else json_text(value)
 
 
 def _is_unicode(stream: TextIO) -> bool:

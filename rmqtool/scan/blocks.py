@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from typing import Final
 
-from rmqtool.store.source import ByteSource, read_salvaging
+from rmqtool.store.source import ByteSource, BytesSource, read_salvaging
 
 BLOCK_SIZE: Final = 512 << 10
 """Bytes of a window: with the rows made of it, about what a core keeps in its cache."""
@@ -29,6 +29,15 @@ class Window:
         self.start = 0
         self.end = 0
         self.unreadable: list[tuple[int, int]] = []
+
+    @classmethod
+    def over(cls, source: BytesSource, content: bytearray) -> Window:
+        """The window that is all of a source in memory, whose content is not copied."""
+        window = cls(source, 0)
+        window.block_size = window.end = len(content)
+        window.storage = content
+        window.buffer = memoryview(content)
+        return window
 
     def fill(self, position: int) -> None:
         """Make `position` the window's start and read as much as fits; bytes that are there already are kept."""

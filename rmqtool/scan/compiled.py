@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import os
 import stat
 import tempfile
@@ -40,8 +41,8 @@ def is_available() -> bool:
 
 
 @functools.cache
-def load_kernel() -> ModuleType:
-    """The kernel module, its symbol registered and its cache folder chosen."""
+def load_kernel(name: str = "rmqtool.scan.kernel") -> ModuleType:
+    """A kernel module by its full name, its symbol registered and its cache folder chosen."""
     import numba
 
     from rmqtool.scan import crc_symbol
@@ -51,10 +52,9 @@ def load_kernel() -> ModuleType:
     before = config.CACHE_DIR
     config.CACHE_DIR = str(cache_folder())
     try:
-        from rmqtool.scan import kernel
+        return importlib.import_module(name)
     finally:
         config.CACHE_DIR = before  # of the whole process, which may have kernels of its own
-    return kernel
 
 
 def cache_folder() -> Path:

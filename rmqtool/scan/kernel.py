@@ -351,3 +351,15 @@ def key_entries(buffer, base, rows, chosen, key_prefixes, tag_prefixes, with_tag
             of_rows[count], hashes[count] = number, key_hash_of(value)
             count += 1
     return -1 if seen >= 0x80 else count
+
+
+@compiled
+def entry_chains(slots, first_number, latest, expected):
+    """Numbers of the entries that index entries lead to: the newest older one of each one's slot, which it replaces.
+
+    `latest` holds the newest entry of every slot, `expected` takes a number for each entry.
+    """
+    for index in range(slots.size):
+        slot = slots[index]
+        expected[index] = latest[slot]
+        latest[slot] = first_number + index

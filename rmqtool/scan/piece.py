@@ -1,16 +1,9 @@
-"""A piece of the log: what one worker scans, and how the results of a piece's parts are joined.
-
-A part that begins in the middle of a body may take a record inside that body for the log's own, if that record's own
-offset is right by construction. The part before it knows better, for it comes from the record around.
-"""
+"""A piece of the log: what one worker scans, and what is known when it is done."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from rmqtool.scan.columns import Row
-from rmqtool.scan.rules import Verdict
 from rmqtool.store.source import ByteSource
 
 
@@ -57,49 +50,10 @@ def whole_file(source: ByteSource, physical_offset: int, *, more_follows: bool) 
 
 
 def split_piece(piece: Piece, count: int) -> list[Piece]:
-    """Cut a piece into parts of about equal length, which find their own first record; `join_rows` joins them."""
+    """Cut a piece into parts of about equal length, which find their own first record; see `parts`."""
     length = piece.end - piece.start
     cuts = sorted({piece.start + length * number // count for number in range(count)} | {piece.start})
     return [
         replace(piece, start=start, end=end, anchor=piece.anchor or start > piece.start)
         for start, end in zip(cuts, [*cuts[1:], piece.end], strict=True)
     ]
-
-
-@dataclass(frozen=True)
-class Part:
-    """What came out of one part of a piece."""
-
-    piece: Piece
-    rows: Sequence[Row]
-    outcome: Outcome
-
-
-def join_rows(parts: Iterable[Part]) -> tuple[list[Row], int | None]:
-    """Join the rows of a piece's parts, given in order.
-
-    Returns:
-        The rows, and the physical offset from which the piece must be scanned again: a part finds its own first good
-        record, so one that begins with a damaged record does not begin where the rows before it end. None, as a rule.
-    """
-    joined: list[Row] = []
-    stale = ended = False
-    end: int | None = None
-    for part in parts:
-        if end is None and not part.piece.anchor:
-            end = part.piece.physical_offset + part.piece.start
-        rows = [row for row in part.rows if end is None or row.physical_offset >= end]
-        if rows and end is not None and rows[0].physical_offset != end:
-            return joined, end
-        joined += (_mark_stale(row) if stale else row for row in rows)
-        if rows:
-            end = rows[-1].physical_offset + rows[-1].size
-        stale = stale or part.outcome.stale
-        ended = ended or part.outcome.ended
-        if not ended and end is not None and end < part.piece.physical_offset + part.piece.end:
-            return joined, end
-    return joined, None
-
-
-def _mark_stale(row: Row) -> Row:
-    return row if row.verdict == Verdict.UNREADABLE_RANGE else row._replace(verdict=Verdict.STALE)

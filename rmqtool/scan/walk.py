@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from rmqtool.formats import commitlog
@@ -96,9 +96,11 @@ class Walk:
     block_size: int = BLOCK_SIZE
     topics: TopicTable = field(default_factory=TopicTable)
     outcome: Outcome = field(default_factory=Outcome)
+    at_hand: InitVar[Window | None] = None
+    """A window that shows the piece already; else one of `block_size` is moved over it."""
 
-    def __post_init__(self) -> None:
-        self.window = Window(self.piece.source, self.block_size)
+    def __post_init__(self, at_hand: Window | None) -> None:
+        self.window = at_hand or Window(self.piece.source, self.block_size)
         self._work_left = WORK_BASE + WORK_PER_BYTE * self.piece.source.size
         self._work_done = 0
         self._judged: tuple[int, Row] | None = None

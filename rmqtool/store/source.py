@@ -117,7 +117,7 @@ class BytesSource:
     """Bytes in memory: an overlay's new content, a record under test."""
 
     name: str
-    content: bytes
+    content: bytes | bytearray
 
     @property
     def size(self) -> int:

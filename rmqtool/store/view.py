@@ -120,6 +120,10 @@ class DirectoryView:
     def _place(self, path: str) -> Path:
         return self.root / path
 
+    def __reduce__(self) -> tuple[type[DirectoryView], tuple[Path]]:
+        """Sent elsewhere, it means the same place, whatever directory the work there runs in."""
+        return DirectoryView, (self.root.absolute(),)
+
 
 def open_directory(path: Path) -> DirectoryView:
     """The view of a directory that a person named.

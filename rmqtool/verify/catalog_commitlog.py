@@ -165,11 +165,12 @@ ENTRIES: Final[tuple[Entry, ...]] = (
     ),
     warning(
         "commitlog.store-time-regress",
-        "A record is older than the one before it by more than clocks are set back: the clock stepped, the field was "
-        "damaged, or an old record came back.",
+        "A record is older than the one before it by more than clocks are set back, or the first one of its file has "
+        "the time 0: the clock stepped, the field was damaged, or an old record came back.",
         (
             (ALL, "not noticed; lookup by time and expiry go by it"),
-            ("up to 5.3.3", "a store time of 0 in a file's first record keeps recovery from beginning there"),
+            (ALL, "a store time of 0 in a file's first record keeps recovery after a crash from beginning there"),
+            ("5.3.4 and later", "after a clean stop as well"),
         ),
         "looked at by a person; a record that came back is cut off",
     ),

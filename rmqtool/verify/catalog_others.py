@@ -84,7 +84,7 @@ ENTRIES: Final[tuple[Entry, ...]] = (
     error(
         "compaction.leftover-file",
         "A file `*.delete` was left in a compaction log.",
-        (("5.5.0 and later", "its name is parsed as an offset, and the store does not load"),),
+        (("5.1.0 and later", "its name is parsed as an offset, and the store does not load"),),
         "the file is removed: it is the predecessor of a compacted one",
         RECOVER,
     ),

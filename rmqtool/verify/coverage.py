@@ -77,7 +77,7 @@ def index_findings(context: Context, log: PieceResult, checkpoint: Checkpoint | 
             )
         return
     newest = max((file.end_physical_offset for file in context.index), default=-1)
-    if not context.index and log.keyed_count:
+    if not context.index and log.keyed_count and context.is_index_known:
         yield finding(
             "index.missing-key", "index", f"{log.keyed_count} keys, and no entry at all", count=log.keyed_count
         )

@@ -13,11 +13,11 @@ from rmqtool.verify.finding import Finding
 OFFSET_MAX: Final = (1 << 63) - 1
 
 
-def log_file_findings(store: Store, units_into: Callable[[int, int], int]) -> Iterator[Finding]:
+def log_file_findings(store: Store, units_into: Callable[[int, int], int] | None) -> Iterator[Finding]:
     """Findings about the files as such.
 
     Args:
-        units_into: how many units of the queues point into [begin, end) of the log.
+        units_into: how many units of the queues point into [begin, end) of the log; None where nobody has looked.
     """
     size = store.commitlog_file_size
     segments = store.commitlog
@@ -39,7 +39,8 @@ def log_file_findings(store: Store, units_into: Callable[[int, int], int]) -> It
             continue
         following = before.start + size
         if segment.start > following:
-            yield _missing(before.path, following, segment.start, size, units_into(following, segment.start))
+            lost = units_into(following, segment.start) if units_into is not None else None
+            yield _missing(before.path, following, segment.start, size, lost)
         elif segment.start < following:
             yield finding(
                 "commitlog.stray-file",
@@ -63,14 +64,14 @@ def missing_end(store: Store, log_end: int, units_into: Callable[[int, int], int
         yield _missing(segments[-1].path if segments else "commitlog/", behind, None, store.commitlog_file_size, lost)
 
 
-def _missing(neighbour: str, begin: int, end: int | None, size: int, lost: int) -> Finding:
+def _missing(neighbour: str, begin: int, end: int | None, size: int, lost: int | None) -> Finding:
     """A file, or several, that are missing from `begin` on."""
     count = max(1, (end - begin) // size) if end is not None and size else 1
     text = "the file is missing" if count == 1 else f"{count} files are missing from this one on"
     return finding(
         "commitlog.missing-file",
         neighbour.rpartition("/")[0] + "/" + segment_name(begin),
-        f"{text}; {lost} units of the queues point there",
+        text if lost is None else f"{text}; {lost} units of the queues point there",
         physical_offset=begin,
         length=None if end is None else end - begin,
         count=count,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -9,13 +11,15 @@ import numpy as np
 from rmqtool.errors import UnreadableError
 from rmqtool.formats import commitlog, system_flag
 from rmqtool.formats.tombstone import TOMBSTONE
+from rmqtool.scan.parts import joined_outcome
+from rmqtool.scan.piece import Outcome
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.walk import Walk
 from rmqtool.verify.catalog import finding
 from rmqtool.verify.index_match import IndexMatch
 from rmqtool.verify.log_part import LogPart
 from rmqtool.verify.queue_match import QueueMatch
-from rmqtool.verify.result import PieceResult, append_keys
+from rmqtool.verify.result import PieceResult, append_keys, merge
 from rmqtool.verify.row_findings import batch_offset_findings, row_findings, time_findings
 from rmqtool.verify.rows_lookup import RowsLookup
 from rmqtool.verify.scope import Context
@@ -23,11 +27,31 @@ from rmqtool.verify.scope import Context
 PROPERTIES_READ_MAX: Final = commitlog.PROPERTIES_LENGTH_MAX
 
 
+@dataclass
+class PartResult:
+    """What the check of one part of a file yields, and what tells whether it fits to its neighbours."""
+
+    outcome: Outcome
+    result: PieceResult
+
+
 def check_piece(walk: Walk, context: Context, path: str) -> PieceResult:
     """Scan a piece and compare it, stretch by stretch.
 
     Args:
         walk: of a whole file, not begun.
+        path: the file's, relative to the store.
+    """
+    result = check_part(walk, context, path).result
+    _settle(walk, context, result)
+    return result
+
+
+def check_part(walk: Walk, context: Context, path: str) -> PartResult:
+    """Scan a part of a piece and compare it; `join_parts` makes a file's result of all its parts.
+
+    Args:
+        walk: of the part, not begun.
         path: the file's, relative to the store.
     """
     piece = walk.piece
@@ -43,13 +67,48 @@ def check_piece(walk: Walk, context: Context, path: str) -> PieceResult:
     data_end = piece.physical_offset + walk.outcome.data_end
     result.scanned_end = max(result.scanned_end, data_end)
     result.tail_bytes = walk.outcome.tail_bytes
-    if not piece.more_follows:
+    return PartResult(walk.outcome, result)
+
+
+def join_parts(parts: Sequence[PartResult], walk: Walk, context: Context) -> PieceResult | None:
+    """The result of a file that was checked in parts, in order.
+
+    Args:
+        walk: of the whole file, not begun.
+
+    Returns:
+        None where a part has met anything but good records that agree with queues and index, or the parts do not fit
+        together: what a finding says may depend on what lies around, so the file is to be checked in one piece.
+    """
+    times_ms = [0]
+    for part in parts:
+        if part.result.findings or part.result.reported_bytes:
+            return None
+        last = part.result.last_record
+        if last is not None:
+            times_ms += (part.result.first_timestamp_ms, last[1])
+    if any(second < first for first, second in zip(times_ms[::2], times_ms[1::2], strict=False)):
+        return None  # a time that falls from one part to the next
+    outcome = joined_outcome(walk.piece, [part.outcome for part in parts])
+    if outcome is None:
+        return None
+    walk.outcome = outcome
+    first = parts[0].result
+    result = merge(part.result for part in parts)
+    result.path, result.file_size = first.path, first.file_size
+    result.tail_bytes = outcome.tail_bytes
+    _settle(walk, context, result)
+    return None if result.findings else result
+
+
+def _settle(walk: Walk, context: Context, result: PieceResult) -> None:
+    """What only the end of a file tells: whether its last record is whole, and what is untouched behind it."""
+    if not walk.piece.more_follows:
         _check_last(walk, context, result)
     rest = result.file_size - result.checked_bytes - result.reported_bytes - result.tail_bytes
     if walk.outcome.tail_bytes == 0 and rest > 0 and not result.left_out_bytes:
         # Nothing but zeros, or a file that ends with its last record.
         result.tail_bytes = rest if not result.record_count and not result.reported_bytes else 0
-    return result
 
 
 def _check_part(walk: Walk, context: Context, part: LogPart, result: PieceResult) -> None:
@@ -91,6 +150,8 @@ def _count(lookup: RowsLookup, result: PieceResult) -> None:
     result.reported_bytes += reported
     result.record_count += len(messages)
     if len(messages):
+        if result.last_record is None:
+            result.first_timestamp_ms = int(rows["store_timestamp_ms"][messages[0]])
         last = rows[messages[-1]]
         result.last_record = int(last["physical_offset"]), int(last["store_timestamp_ms"])
         result.newest_ms = max(result.newest_ms, int(rows["store_timestamp_ms"][messages].max()))

@@ -23,6 +23,7 @@ class PieceResult:
         begin, end: physical offsets of the first record, and behind the last record or bad range; records of an older
             log, which lie behind the end, are in front of `scanned_end`.
         last_record: physical offset and store time of the last good record; None without one.
+        first_timestamp_ms: store time of the first good record; 0 without one.
         last_unseen: physical offset of the last good record of which no unit tells; -1 without one.
     """
 
@@ -31,6 +32,7 @@ class PieceResult:
     begin: int = 0
     end: int = 0
     last_record: tuple[int, int] | None = None
+    first_timestamp_ms: int = 0
     last_unseen: int = -1
     newest_ms: int = 0
     scanned_end: int = 0
@@ -50,14 +52,16 @@ def merge(results: Iterable[PieceResult]) -> PieceResult:
     """All results as one, in the order of the log."""
     merged = PieceResult()
     ordered = sorted(results, key=lambda found: found.physical_offset)
+    last_runs: dict[tuple[bytes, int, bool], int] = {}
     for found in ordered:
         merged.findings += found.findings
         for run in found.missing:
-            _append(merged.missing, run)
+            _append(merged.missing, run, last_runs)
         for keys in found.missing_keys:
             append_keys(merged.missing_keys, keys)
         merged.record_count += found.record_count
         merged.keyed_count += found.keyed_count
+        merged.first_timestamp_ms = merged.first_timestamp_ms or found.first_timestamp_ms
         merged.last_record = found.last_record or merged.last_record
         merged.last_unseen = max(merged.last_unseen, found.last_unseen)
         merged.newest_ms = max(merged.newest_ms, found.newest_ms)
@@ -73,11 +77,18 @@ def merge(results: Iterable[PieceResult]) -> PieceResult:
     return merged
 
 
-def _append(runs: list[Missing], run: Missing) -> None:
-    if runs and runs[-1][:3] == run[:3] and runs[-1][3] + runs[-1][4] == run[3]:
-        last = runs[-1]
-        runs[-1] = (*last[:4], last[4] + run[4], last[5], run[6])
+def _append(runs: list[Missing], run: Missing, last_runs: dict[tuple[bytes, int, bool], int]) -> None:
+    """Add a run, or lengthen the queue's last one: however the log was cut, the runs are the same.
+
+    Args:
+        last_runs: number of each queue's last run.
+    """
+    number = last_runs.get(run[:3])
+    if number is not None and runs[number][3] + runs[number][4] == run[3]:
+        last = runs[number]
+        runs[number] = (*last[:4], last[4] + run[4], last[5], run[6])
     else:
+        last_runs[run[:3]] = len(runs)
         runs.append(run)
 
 

@@ -111,6 +111,10 @@ def time_findings(context: Context, lookup: RowsLookup, before_ms: int) -> list[
         return []
     around = np.concatenate([[before_ms or times[0]], times])
     found = []
+    first = lookup.rows[lookup.messages[0]]
+    if times[0] == 0 and first["physical_offset"] == context.log_start(int(first["physical_offset"])):
+        text = "stored at 0, as the first record of its file: recovery does not begin there"
+        found.append(_at(context, "commitlog.store-time-regress", first, text, found="0"))
     for index in np.flatnonzero(np.diff(around) < -REGRESS_MARGIN_MS).tolist():
         before = int(around[index])
         # One record may be too new as well as the next too old; whoever does not fit to what lies around is meant.

@@ -8,7 +8,7 @@ they dispatch (about 60 MB), and the units and entries of the same stretch.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -17,13 +17,14 @@ from rmqtool.engine.dispatch import DispatchSettings
 from rmqtool.engine.versions import BrokerRules
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.checkpoint import FIELDS_SIZE, Checkpoint, parse_checkpoint
-from rmqtool.scan.log import LogFile, LogPlan, ScanOptions, carries_record_crc, plan_log, reader_for, walk_piece
-from rmqtool.scan.piece import Piece
+from rmqtool.scan.blocks import last_data_end
+from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, LogFile, LogPlan, ScanOptions, carries_record_crc, plan_log
 from rmqtool.scan.runner import Runner, ThreadRunner
 from rmqtool.store.config_json import TOPICS, ConfigFile, topics
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.kinds import FileKind
 from rmqtool.store.source import read_range
+from rmqtool.store.view import Entry
 from rmqtool.verify.account import Account
 from rmqtool.verify.catalog import finding
 from rmqtool.verify.config_files import config_findings, read_configs
@@ -32,7 +33,7 @@ from rmqtool.verify.finding import Finding
 from rmqtool.verify.index_map import IndexMap, IndexPass
 from rmqtool.verify.log_files import log_file_findings, missing_end
 from rmqtool.verify.missing import missing_findings
-from rmqtool.verify.piece import check_piece
+from rmqtool.verify.piece_check import PieceAt, PieceCheck, checked_in_parts
 from rmqtool.verify.queue_map import QueueMap
 from rmqtool.verify.queue_pass import QueuePass
 from rmqtool.verify.result import PieceResult, merge
@@ -45,8 +46,6 @@ OnFinding = Callable[[Finding], None]
 OnProgress = Callable[[int, int], None]
 """Called with bytes of the log done and in all."""
 
-BLOCK_SIZE: Final = 4 << 20
-"""Bytes of a window: dispatch costs less for many rows at once."""
 _BATCH: Final = "BatchCQ"
 _COMPACTION: Final = "COMPACTION"
 
@@ -72,31 +71,6 @@ def verify_store(
     options = options or Options()
     threads = ThreadRunner(options.threads)
     return _Run(store, rules, options, on_finding, on_progress, threads, runner or threads).run()
-
-
-@dataclass(frozen=True)
-class _Check:
-    """The check of any piece of the log, with all that it needs, so that a runner may send it elsewhere.
-
-    Attributes:
-        until: seconds since 1970 from which on no piece is begun.
-    """
-
-    context: Context
-    data_bytes: int
-    scan: ScanOptions
-    until: float | None
-
-    def __call__(self, piece: tuple[Piece, str]) -> PieceResult | None:
-        """The result of a piece in the file of a path; None where the time was up before it was begun."""
-        if self.until is not None and time.time() >= self.until:
-            return None
-        reader = reader_for(self.data_bytes, self.scan.compiled)()
-        walk = replace(walk_piece(piece[0], reader, self.scan), block_size=BLOCK_SIZE)
-        try:
-            return check_piece(walk, self.context, piece[1])
-        finally:
-            piece[0].source.close()
 
 
 @dataclass
@@ -126,6 +100,7 @@ class _Run:
         self._on_finding, self._on_progress = on_finding, on_progress
         self._account = Account()
         self._summary = Summary()
+        self._is_index_known = True
         self._begun = time.monotonic()
 
     def run(self) -> Summary:
@@ -182,6 +157,7 @@ class _Run:
             self._index_maps(),
             unchecked_topics=frozenset(unchecked),
         )
+        context = replace(context, is_index_known=self._is_index_known)
         place, newest, owner = _newest_unit(context)
         context = replace(context, newest_unit=newest, dispatched_end=self._dispatched_end(context, newest))
         if self.options.broker_runs:
@@ -221,7 +197,7 @@ class _Run:
         maps = []
         for entry in self.store.index_files:
             if not slots or not room:
-                self._account.file(entry.path, entry.size).zero_tail = entry.size
+                self._leave_out_index(entry)
                 continue
             each = IndexPass(entry, slots, room, self._account)
             found = each.run(self.store.view.open)
@@ -230,6 +206,23 @@ class _Run:
                 self._summary.entry_count += found.count
                 maps.append(found)
         return tuple(maps)
+
+    def _leave_out_index(self, entry: Entry) -> None:
+        """An index file whose slot count nobody knows: one that is empty needs none, any other is not checked."""
+        account = self._account.file(entry.path, entry.size)
+        try:
+            source = self.store.view.open(entry.path)
+            try:
+                is_empty = last_data_end(source, 0, entry.size) == 0
+            finally:
+                source.close()
+        except UnreadableError:
+            is_empty = False
+        if is_empty:
+            account.zero_tail = entry.size
+        else:
+            account.left_out = entry.size
+            self._summary.complete = self._is_index_known = False
 
     # The log
 
@@ -289,14 +282,18 @@ class _Run:
 
     def _pieces(self, context: Context, state: State, plan: LogPlan, segments: list[Segment]) -> Iterator[PieceResult]:
         """Results of the chosen pieces in the order of the log; findings are said as they come."""
-        scan = ScanOptions(record_crc=carries_record_crc(plan.pieces), compiled=self.options.compiled)
+        scan = ScanOptions(
+            record_crc=carries_record_crc(plan.pieces),
+            compiled=self.options.compiled,
+            block_size=DISPATCH_BLOCK_SIZE,
+        )
         numbers = self._chosen(len(plan.pieces))
         done_bytes, total = 0, sum(plan.pieces[number].source.size for number in numbers)
         limit = self.options.duration_max_s
         until = None if limit is None else time.time() + limit - (time.monotonic() - self._begun)
         known = {number: state.result(segments[number]) for number in numbers}
         fresh = [(plan.pieces[number], segments[number].path) for number in numbers if known[number] is None]
-        results = self._runner.map(_Check(context, plan.data_bytes, scan, until), fresh)
+        results = self._checked(PieceCheck(context, plan.data_bytes, scan, until), fresh)
         for number in numbers:
             result = known.pop(number) or next(results)
             if result is None:
@@ -308,6 +305,12 @@ class _Run:
             if self._on_progress is not None:
                 self._on_progress(done_bytes, total)
             yield result
+
+    def _checked(self, check: PieceCheck, pieces: Sequence[PieceAt]) -> Iterator[PieceResult | None]:
+        """Results of pieces, in order; threads of this process share a large one, other runners get it whole."""
+        if self._runner is not self._threads:
+            return self._runner.map(check, pieces)
+        return checked_in_parts(check, pieces, self._threads, self.options.parts)
 
     def _chosen(self, count: int) -> list[int]:
         """Numbers of the pieces that slice and sample leave."""

@@ -43,6 +43,7 @@ class Options:
         state_file: remembers the pieces that are done; never in the store.
         broker_runs: a broker holds the lock.
         compiled: which reader scans; None leaves it to the size of the log.
+        parts: in how many parts threads check each file of the log; None leaves it to its size.
     """
 
     depth: Depth = Depth.FULL
@@ -54,6 +55,7 @@ class Options:
     state_file: Path | None = None
     broker_runs: bool = False
     compiled: bool | None = None
+    parts: int | None = None
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,7 @@ class Context:
         dispatched_end: behind the begin of the last record that was dispatched, as far as queues and index show it.
         live_end: behind the last record that is judged while a broker is running; None without one.
         unchecked_topics: topics whose messages need not be in a queue of their own.
+        is_index_known: whether every index file with an entry can be read; not where nobody knows the slot count.
     """
 
     store: Store
@@ -78,6 +81,7 @@ class Context:
     dispatched_end: int = 0
     live_end: int | None = None
     unchecked_topics: frozenset[bytes] = frozenset()
+    is_index_known: bool = True
 
     @property
     def open_file(self) -> Callable[[str], ByteSource]:

@@ -1,16 +1,24 @@
 """Every kind of damage before a real broker: what it makes of the store is what the catalogue says."""
 
+import re
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from _pytest.mark import ParameterSet
 
 from rmqtool.engine.versions import rules_for
-from rmqtool.fixtures.damage import Harm
+from rmqtool.engine.writer import CHECKPOINT
+from rmqtool.fixtures.damage import Harm, damage_store
 from rmqtool.fixtures.damages import DAMAGES
+from rmqtool.fixtures.recipe import make_store
 from rmqtool.fixtures.recipes import RECIPES
+from rmqtool.forecast.forecast import forecast_store
+from rmqtool.formats.checkpoint import build_checkpoint, parse_checkpoint
+from rmqtool.store.directory import survey
+from rmqtool.store.view import open_directory
 from tests.broker.broker import Judge
 from tests.broker.files import copy_store
 from tests.broker.harm import HealthyStores, damaged, examined, harm_seen, messages
@@ -63,3 +71,31 @@ def test_a_healthy_store_comes_to_no_harm(
     assert len(messages(healthy["served"])) == 900
     again = examined(recipe, copy_store(path, tmp_path / "store"), judge_of(version))
     assert harm_seen(healthy, again) is Harm.NOTHING
+
+
+@pytest.mark.parametrize("version", ROUTINE)
+def test_recovery_begins_in_front_of_a_file_whose_first_record_has_no_store_time(
+    judge_of: JudgeOf, tmp_path: Path, version: str
+) -> None:
+    judge, recipe = judge_of(version), RECIPES["many-files"]
+    make_store(recipe, tmp_path / "store", version)
+    checkpoint = tmp_path / "store" / CHECKPOINT
+    said = parse_checkpoint(checkpoint.read_bytes())
+    late = said.consumequeue_timestamp_ms + 10_000  # so that by its time each file would do
+    checkpoint.write_bytes(
+        build_checkpoint(replace(said, commitlog_timestamp_ms=late, consumequeue_timestamp_ms=late)).ljust(4096, b"\0")
+    )
+    (tmp_path / "store/abort").touch()
+    begins = []
+    for harmed in (False, True):
+        directory = copy_store(tmp_path / "store", tmp_path / f"copy-{harmed}")
+        if harmed:
+            damage_store(DAMAGES["log-first-time-zero"], directory, settings=recipe.conf.settings())
+        store = survey(open_directory(directory), recipe.conf.settings())
+        examined(recipe, copy_store(directory, tmp_path / f"read-{harmed}"), judge)
+        log = judge.program.log.read_text(errors="replace")
+        begins.append(re.findall(r"recover from this mapped file \S+/commitlog/(\d{20})", log)[-1])
+        assert forecast_store(store, rules_for(version)).scan_start_offset == int(begins[-1])
+    files = sorted(path.name for path in (tmp_path / "store/commitlog").iterdir())
+    used = [name for name in files if any((tmp_path / "store/commitlog" / name).read_bytes()[:4])]
+    assert begins == [used[-1], used[-2]]

@@ -11,8 +11,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from rmqtool.engine.message import Message, MessageBatch
+from rmqtool.engine.open_writer import new_store
 from rmqtool.engine.reader import Reader, open_reader
 from rmqtool.engine.versions import BrokerRules, rules_for
+from rmqtool.engine.writer_config import WriterConfig
 from rmqtool.fixtures.recipe import SMALL, Run
 from rmqtool.fixtures.recipes import RECIPES
 from rmqtool.formats.batch import BatchPart
@@ -105,7 +107,7 @@ def puts(draw: st.DrawFn, rules: BrokerRules) -> Put:
     return MessageBatch(shared=message, parts=parts, is_inner=kind == "inner")
 
 
-FEATURES = (
+FEATURES: tuple[dict[str, str], ...] = (
     {},
     {"enabledAppendPropCRC": "true"},
     {"enableLmq": "true", "enableMultiDispatch": "true"},
@@ -186,13 +188,28 @@ def test_what_a_real_store_refuses_is_refused(judge_of: JudgeOf, tmp_path: Path,
     rules = rules_for(version)
     refused = dict(REFUSED)
     if not rules.topic_limit_in_bytes:
-        # Brokers of 4.x take it and write a length that no reader can make sense of; here it is refused.
-        del refused["topic of 200 bytes in 100 characters"]
+        del refused["topic of 200 bytes in 100 characters"]  # see the test below
     runs = [Run(list(refused.values()))]
     both = put_into_both(judge_of(version), runs, tmp_path / "real", tmp_path / "ours", SMALL, {})
     assert list(answers_differ(both, rules)) == []
     assert len({result.status for result in both.ours}) > 1
     assert list(differences(tmp_path / "real", tmp_path / "ours")) == []
+
+
+@pytest.mark.parametrize("version", ROUTINE)
+def test_a_topic_that_a_broker_cannot_read_again_is_refused(judge_of: JudgeOf, tmp_path: Path, version: str) -> None:
+    """Brokers take it and write its length into one byte, and a start of theirs cuts the log there."""
+    rules, judge = rules_for(version), judge_of(version)
+    topic = "%RETRY%" + "é" * 100 if rules.topic_limit_in_bytes else "é" * 100
+    with judge.open(tmp_path / "real", SMALL) as store:
+        one, odd, last = store.put(*({"topic": name, "queueId": 0, "body": b"x"} for name in ("T", topic, "T")))
+        assert (one["status"], odd["status"], last["status"]) == ("PUT_OK",) * 3
+    report = judge.examine(tmp_path / "real", SMALL)
+    assert report["served"]["offsets"]["max"] == odd["physicalOffset"]
+    with new_store(tmp_path / "ours", rules, WriterConfig(commitlog_file_size=65536)) as writer:
+        results = writer.put_all([Message(topic=name, body=b"x") for name in ("T", topic, "T")])
+    assert [result.is_written for result in results] == [True, False, True]
+    assert "which a broker takes and cannot read again" in str(results[1].reason)
 
 
 @pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])

@@ -47,9 +47,9 @@ class WholeBroker:
             self.program.close()
             raise
 
-    def consume(self, topic: str) -> list[Answer]:
-        """Per queue `{"queueId", "min", "max", "messages"}`, pulled by a real client from min on."""
-        queues: list[Answer] = self.program.ask("consume", 120, topic=topic)["queues"]
+    def consume(self, topic: str, count: int = 32) -> list[Answer]:
+        """Per queue `{"queueId", "min", "max", "messages"}`, pulled by a real client from min on, `count` at a time."""
+        queues: list[Answer] = self.program.ask("consume", 120, topic=topic, count=count)["queues"]
         for queue in queues:
             queue["messages"] = [_decoded(message) for message in queue["messages"]]
         return queues

@@ -185,8 +185,8 @@ def _difference(name: str, real: Path, ours: Path) -> Iterator[str]:
 def answers_differ(both: Both, rules: BrokerRules) -> Iterator[str]:
     """Puts whose status, place, queue offset or id differ."""
     for number, (real, ours) in enumerate(zip(both.real, both.ours, strict=True)):
-        theirs = (real["status"], real.get("appendStatus") if real.get("appendStatus") == "PUT_OK" else None)
-        mine = (ours.status.name_in(rules), "PUT_OK" if ours.is_written else None)
+        theirs: tuple[Any, ...] = real["status"], "PUT_OK" if real.get("appendStatus") == "PUT_OK" else None
+        mine: tuple[Any, ...] = ours.status.name_in(rules), "PUT_OK" if ours.is_written else None
         if ours.is_written and theirs == mine:
             theirs += tuple(real[name] for name in ("physicalOffset", "size", "queueOffset", "messageId"))
             mine += (ours.physical_offset, ours.size, ours.queue_offset, ours.message_id)

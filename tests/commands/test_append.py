@@ -131,16 +131,22 @@ def test_batch_topics_are_told_or_known(tmp_path: Path) -> None:
 
 BAD_LINES = {
     "not JSON": "{",
-    "not a JSON object": "[1]",
+    "not JSON (maximum recursion depth exceeded": '{"topic": "t", "body": ' + "[" * 100_000 + "]" * 100_000 + "}",
+    "expected `object`, got `array`": "[1]",
     "no topic": "{}",
+    "topic: expected `str | null`, got `int`": '{"topic": 1}',
+    "a row of type 'unit' is no message": '{"type": "unit", "topic": "t"}',
     "the body is not in the row": '{"topic": "t", "body_length": 3}',
     "the body was cut": '{"topic": "t", "body": "x", "body_truncated": true}',
+    "the body is not a text": '{"topic": "t", "body": {"a": 1}}',
     "the body is not base64": '{"topic": "t", "body": "%", "body_encoding": "base64"}',
     "the body is not hex": '{"topic": "t", "body": "xy", "body_encoding": "hex"}',
-    "cannot be put again": '{"topic": "t", "body": {}, "body_encoding": "json"}'.replace("{}", '"1"'),
-    "queue_id is": '{"topic": "t", "queue_id": 99999999999}',
-    "flag is": '{"topic": "t", "flag": true}',
-    "properties are not": '{"topic": "t", "properties": {"a": 1}}',
+    "bodies shown as 'json' cannot be put again": '{"topic": "t", "body": {}, "body_encoding": "json"}',
+    "queue_id: expected `int` <= 2147483647": '{"topic": "t", "queue_id": 99999999999}',
+    "store_timestamp_ms: expected `int": '{"topic": "t", "store_timestamp_ms": 9223372036854775808}',
+    "physical_offset: expected `int` >= 0": '{"topic": "t", "physical_offset": -1}',
+    "flag: expected `int`, got `bool`": '{"topic": "t", "flag": true}',
+    "properties[...]: expected `str`, got `int`": '{"topic": "t", "properties": {"a": 1}}',
     "born_host is": '{"topic": "t", "born_host": "nowhere"}',
     "transaction is": '{"topic": "t", "transaction": "perhaps"}',
 }
@@ -154,6 +160,25 @@ def test_a_bad_line_is_named(tmp_path: Path, reason: str) -> None:
     assert reason in ran.err
     assert "line 2" in ran.err
     assert "Traceback" not in ran.err
+
+
+@pytest.mark.parametrize(
+    ("line", "body"),
+    [
+        (rb'{"topic": "orders", "body": "caf\u00e9 \ud83d\ude00"}', "café \U0001f600".encode()),
+        (rb'{"topic": "orders", "body": "half \ud83d"}', b"half \xed\xa0\xbd"),
+        (b'{"topic": "orders", "body": "not UTF-8: \xff"}', "not UTF-8: \ufffd".encode()),
+        (b'{"topic": "orders", "body": null}', b""),
+        (b'{"topic": "orders", "body": "AP8=", "body_encoding": "base64", "tags": [1], "finding": null}', b"\x00\xff"),
+        (b'{"topic": "orders", "body": "\\u0041P8=", "body_encoding": "base64"}\r', b"\x00\xff"),
+        (b'{"topic": "orders", "body": "00FF", "body_encoding": "hex"}', b"\x00\xff"),
+    ],
+)
+def test_a_body_arrives_as_its_line_says(tmp_path: Path, line: bytes, body: bytes) -> None:
+    (tmp_path / "rows").write_bytes(line + b"\n")
+    append(tmp_path / "s", "--create", *SMALL, "--from", tmp_path / "rows")
+    [row] = rows(rmqtool("dump", tmp_path / "s", "--format", "jsonl", "--body", "hex"))
+    assert bytes.fromhex(row["body"]) == body
 
 
 def test_a_huge_line_is_refused_before_it_is_read_whole(tmp_path: Path) -> None:

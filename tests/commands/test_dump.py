@@ -16,6 +16,7 @@ from rmqtool.commands.dump_filter import LogFilter
 from rmqtool.commands.dump_follow import Follower
 from rmqtool.commands.dump_log import LogDump
 from rmqtool.commands.dump_target import TargetOptions, find_target
+from rmqtool.commands.place import StorePlace
 from rmqtool.engine.versions import NEWEST, rules_for
 from rmqtool.report.rows import MESSAGE_FIELDS
 from tests.commands.schema_check import schema_errors
@@ -74,7 +75,7 @@ def test_filters_keep_what_the_whole_dump_shows(golden: Unpacked, everything: li
 
 
 def test_both_readers_filter_alike(golden: Unpacked, everything: list[dict[str, Any]]) -> None:
-    target = find_target(golden(STORE), TargetOptions())
+    target = find_target(StorePlace(golden(STORE)), TargetOptions())
     some = everything[70]
     for wanted in (
         LogFilter(),
@@ -286,7 +287,9 @@ def test_following_gives_each_record_once_and_waits_for_the_end_of_one(tmp_path:
     first = record(b"one")
     second = record(b"two", at=len(first))
     path.write_bytes(first + bytes(1000))
-    follower = Follower(LogDump(find_target(tmp_path, TargetOptions()), LogFilter(), rules_for(NEWEST)), poll_seconds=0)
+    follower = Follower(
+        LogDump(find_target(StorePlace(tmp_path), TargetOptions()), LogFilter(), rules_for(NEWEST)), poll_seconds=0
+    )
     rows = follower.rows()
 
     def new() -> list[int]:

@@ -88,6 +88,18 @@ def test_damage_is_left_and_told(golden_copy: Unpacked) -> None:
     assert plan["forecast_after"]["4.9.8"]["lost"] == 34
 
 
+def test_damage_far_from_the_end_is_seen_in_full_only(golden_copy: Unpacked) -> None:
+    path = golden_copy("5.5.0-damage-zero-hole")
+    with assert_store_unchanged(path):
+        code, plan = said("recover", path, "--dry-run")
+        assert (code, plan["damage"]) == (0, [])
+        assert any("--full looks at all of it" in note for note in plan["not_looked_at"])
+        code, plan = said("recover", path, "--dry-run", "--full")
+        assert code == 3
+        assert [found["id"] for found in plan["damage"]] == ["commitlog.hole"]
+        assert not any("--full" in note for note in plan["not_looked_at"])
+
+
 def test_a_saved_plan_is_applied_to_the_same_store_only(golden_copy: Unpacked, tmp_path: Path) -> None:
     path, saved = golden_copy(CRASHED), tmp_path / "plan.json"
     with assert_store_unchanged(path):

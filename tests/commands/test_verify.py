@@ -14,6 +14,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 import rmqtool
+from rmqtool.commands.place import StorePlace
 from rmqtool.commands.verify import FIELDS, repair_command
 from rmqtool.report.findings_screen import findings_lines
 from rmqtool.report.sarif import sarif_text
@@ -247,11 +248,12 @@ def test_a_report_that_cannot_be_written_costs_no_finding(golden: Unpacked, tmp_
 
 
 def test_what_to_run_fits_a_shell() -> None:
-    assert repair_command("verify --depth full", Path("/a store/it's")) == (
+    assert repair_command("verify --depth full", StorePlace(Path("/a store/it's"))) == (
         "rmqtool verify --depth full '/a store/it'\"'\"'s'"
     )
-    assert repair_command("no-such-command", Path("/x")) is None
-    assert repair_command(None, Path("/x")) is None
+    assert repair_command("no-such-command", StorePlace(Path("/x"))) is None
+    assert repair_command(None, StorePlace(Path("/x"))) is None
+    assert repair_command("verify", StorePlace(None, "s3://bucket/x")) is None
 
 
 @pytest.mark.parametrize("width", [60, 80, 200])

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmqtool.engine import derived_writer
@@ -264,6 +264,7 @@ _MESSAGES = st.lists(
 )
 
 
+@settings(deadline=None)  # the first example reads versions and tables that later ones find in memory
 @given(messages=_MESSAGES, version=st.sampled_from(["4.9.7", "5.5.0"]), outside=st.booleans())
 def test_key_hashes_are_those_of_a_record_at_a_time(messages: list[Message], version: str, *, outside: bool) -> None:
     if not messages:

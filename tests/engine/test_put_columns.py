@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmqtool.engine.log_writer import LogWriter
 from rmqtool.engine.message import Message, MessageBatch
+from rmqtool.engine.preparation import sent_text
 from rmqtool.engine.put_columns import MessageColumns
 from rmqtool.engine.put_status import AppendStatus, PutResult, PutStatus
 from rmqtool.engine.putter import Putter
@@ -29,10 +31,11 @@ plain = st.builds(
     queue_id=st.integers(0, 2),
     properties=st.dictionaries(st.sampled_from(["KEYS", "TAGS", "UNIQ_KEY", "own"]), st.text(min_size=1, max_size=9)),
     flag=st.integers(-5, 5),
+    sys_flag=st.sampled_from([0, 0, 1, 0x101, 2]),
     born_timestamp_ms=st.integers(0, 2**40),
     born_host=st.sampled_from(HOSTS),
     store_host=st.sampled_from(HOSTS),
-    store_timestamp_ms=st.just(1_700_000_000_000),
+    store_timestamp_ms=st.sampled_from([1_700_000_000_000, None]),
     reconsume_times=st.integers(0, 3),
 )
 
@@ -40,11 +43,14 @@ plain = st.builds(
 class Log:
     """A log in memory and a putter for it."""
 
-    def __init__(self, version: str = "5.5.0", **config: object) -> None:
+    def __init__(self, version: str = "5.5.0", *, first_queue_offset: int = 0, from_dump: bool = False) -> None:
         self.sink = MemorySink()
         self.writer = LogWriter(self.sink, ("commitlog",), FILE_SIZE, lambda _place, _block: None)
-        settings = WriterConfig(commitlog_file_size=FILE_SIZE, **config)  # type: ignore[arg-type]
-        self.putter = Putter(self.writer, rules_for(version), settings, lambda _topic, _queue_id: 0, lambda: 7)
+        config = WriterConfig(commitlog_file_size=FILE_SIZE)
+        rules = rules_for(version)
+        self.putter = Putter(
+            self.writer, rules, config, lambda _topic, _queue_id: first_queue_offset, lambda: 7, from_dump=from_dump
+        )
 
     def put(self, messages: Sequence[Message | MessageBatch], at_once: int) -> list[PutResult]:
         results: list[PutResult] = []
@@ -55,11 +61,53 @@ class Log:
 
 
 @pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
+@settings(deadline=None)  # a busy machine
 @given(messages=st.lists(plain, max_size=60))
 def test_many_at_once_are_the_same_as_one_by_one(version: str, messages: list[Message]) -> None:
     together, alone = Log(version), Log(version)
     assert together.put(messages, 60) == alone.put(messages, 1)
     assert together.sink.files == alone.sink.files
+
+
+TOO_LARGE = Message(topic="T", body=b"x" * 5000)
+"""Fits into no file, so that two files end early."""
+
+
+@settings(deadline=None)  # a busy machine
+@given(
+    messages=st.lists(plain, min_size=40, max_size=80),
+    early=st.sets(st.sampled_from([16, 17, 30, 34]), max_size=2),
+    lost=st.sampled_from([None, 0, 20, 39]),
+    at_once=st.sampled_from([17, 80]),
+)
+def test_a_dumped_log_is_put_again_where_it_was(
+    messages: list[Message], early: set[int], lost: int | None, at_once: int
+) -> None:
+    for place in early:
+        messages.insert(place, TOO_LARGE)
+    original = Log(first_queue_offset=5)
+    results = original.put(messages, 1)
+    dumped = [
+        replace(
+            message,
+            properties_text=sent_text(message.properties, rules_for("5.5.0")),
+            is_final=True,
+            store_timestamp_ms=result.store_timestamp_ms,
+            dumped_at=(result.physical_offset, result.queue_offset),
+        )
+        for message, result in zip(messages, results, strict=True)
+        if result.is_written
+    ]
+    if lost is not None:
+        del dumped[lost : lost + 1]
+    together, alone = Log(from_dump=True), Log(from_dump=True)
+    again = together.put(dumped, at_once)
+    assert again == alone.put(dumped, 1)
+    assert together.sink.files == alone.sink.files
+    if lost is None:
+        assert [(result.physical_offset, result.queue_offset) for result in again] == [
+            message.dumped_at for message in dumped
+        ]
 
 
 def test_columns_tell_where_each_message_went() -> None:
@@ -69,7 +117,7 @@ def test_columns_tell_where_each_message_went() -> None:
     assert put is not None
     assert put.queue_offsets == [0, 0, 1]
     assert put.physical_offsets.tolist() == [0, 102, FILE_SIZE]
-    assert put.store_timestamps_ms == [7, 7, 7]
+    assert put.store_timestamps_ms.tolist() == [7, 7, 7]
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def test_each_range_differs_from_the_one_before() -> None:
         ("index_tags", (("5.4.0", "5.5.1"),)),
         ("abort_holds_process_id", (("5.0.0", "5.5.1"),)),
         ("queue_end_is_record_start", (("4.4.0", "4.4.0"),)),
-        ("compaction_leftover_stops_load", (("5.5.0", "5.5.1"),)),
+        ("compaction", (("5.1.0", "5.5.1"),)),
     ],
 )
 def test_a_switch_is_on_in_exactly_these_releases(switch: str, releases: tuple[tuple[str, str], ...]) -> None:

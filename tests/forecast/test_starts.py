@@ -102,6 +102,16 @@ def test_an_empty_last_file(version: str, starts: bool) -> None:
         assert path in found.why_not
 
 
+@pytest.mark.parametrize(("version", "starts"), [("5.0.0", True), ("5.1.0", False), ("5.3.3", False), ("5.5.1", False)])
+def test_the_left_over_file_of_a_compaction(version: str, starts: bool) -> None:
+    path = f"compaction/compactionLog/T/0/{segment_name(FILE)}.delete"
+    found = forecast(healthy() | {path: b""}, version)
+    assert found.starts is starts
+    if not starts:
+        assert found.why_not is not None
+        assert path in found.why_not
+
+
 @pytest.mark.parametrize(("version", "end"), [("5.0.0", 1), ("5.1.0", 3)])
 def test_the_second_magic_is_the_end_of_the_log_for_old_versions(version: str, end: int) -> None:
     first = record(0)

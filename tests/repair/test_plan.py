@@ -45,7 +45,7 @@ def test_the_json_has_the_names_of_the_contract(places: Places, tmp_path: Path) 
     plan = replace(
         recovery(places, tmp_path),
         loss=Loss(2, 300, {"TopicA": 2}),
-        kept_beyond_broker=5,
+        kept_beyond_broker={"TopicA": 3, "TopicB": 2},
         forecast_after={"5.5.0": ForecastAfter(starts=True, lost=0)},
     )
     said = plan.to_json()
@@ -55,7 +55,7 @@ def test_the_json_has_the_names_of_the_contract(places: Places, tmp_path: Path) 
     }
     assert {step["action"] for step in said["steps"]} == {"write", "replace", "create", "remove"}
     assert said["loss"] == {"messages": 2, "bytes": 300, "by_topic": {"TopicA": 2}}
-    assert said["kept_beyond_broker"] == {"messages": 5}
+    assert said["kept_beyond_broker"] == {"messages": 5, "by_topic": {"TopicA": 3, "TopicB": 2}}
     assert said["forecast_after"] == {"5.5.0": {"starts": True, "lost": 0}}
     assert json.loads(json.dumps(said)) == said
 

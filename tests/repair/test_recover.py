@@ -12,6 +12,7 @@ from _pytest.mark import ParameterSet
 from rmqtool.errors import UnreadableError, UnsupportedError
 from rmqtool.repair.recover import RecoverOptions, Recovery, plan_recover
 from rmqtool.repair.steps import Create, Remove, Replace, WriteRange
+from rmqtool.repair.window import window_of
 from rmqtool.store.config_json import CONSUMER_OFFSETS, consumer_offsets, read_config
 from rmqtool.store.directory import Store
 from rmqtool.store.source import read_range
@@ -44,6 +45,7 @@ STAYS = {
     "commitlog.stray-file": "a directory is no file, and is not removed",
 }
 """Findings that no repair answers."""
+BELOW = "the log below physical offset"
 ABORT_STAYS = ("5.5.0-rocksdb-cq-crashed",)
 
 
@@ -69,18 +71,22 @@ def _recovered(place: Path | Store, name: str, staging: Path, **options: bool) -
 
 
 @pytest.mark.parametrize("name", _edited())
-def test_recovered_store_has_nothing_wrong(golden: Unpacked, tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("full", [True, False])
+def test_recovered_store_has_nothing_wrong(golden: Unpacked, tmp_path: Path, name: str, *, full: bool) -> None:
     path = golden(name)
     with assert_store_unchanged(path):
-        made = _recovered(path, name, tmp_path / "staging")
+        made = _recovered(path, name, tmp_path / "staging", full=full)
         ours = planned_store(path, name, made.steps)
-        left = above_note(verified(ours, rules_of(name).version)[1])
-        again = _recovered(ours, name, tmp_path / "again")
+        window = window_of(ours, made.begin or 0)
+        left = above_note(verified(window.store, rules_of(name).version)[1])
+        again = _recovered(ours, name, tmp_path / "again", full=full)
     assert set(left) <= {*STAYS, *(["commitlog.torn-record"] if damage_of(name) == "slave-middle" else [])}
     assert made.damage == ()
     assert made.loss.messages == 0
     assert again.steps == ()
     assert not ours.has_abort
+    assert not (full and made.begin is not None)
+    assert any(BELOW in note for note in made.notes) == (made.begin is not None)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +138,7 @@ def test_torn_tail_is_zeroed(golden: Unpacked, tmp_path: Path, name: str) -> Non
 
 @pytest.mark.parametrize("name", ["4.9.7-damage-flip-body-middle-file-abort", "5.5.0-damage-zero-hole"])
 def test_damage_in_the_log_is_named_and_left(golden: Unpacked, tmp_path: Path, name: str) -> None:
-    made = _recovered(golden(name), name, tmp_path / "staging")
+    made = _recovered(golden(name), name, tmp_path / "staging", full=True)
     assert made.steps == ()
     assert [found.severity.value for found in made.damage] == ["error"]
     assert (made.abort_stays is not None) == name.endswith("-abort")
@@ -147,7 +153,7 @@ def test_damage_in_the_log_is_named_and_left(golden: Unpacked, tmp_path: Path, n
     ],
 )
 def test_cut_at_damage_gives_up_what_lies_behind(golden: Unpacked, tmp_path: Path, name: str) -> None:
-    made = _recovered(golden(name), name, tmp_path / "staging", cut_at_damage=True)
+    made = _recovered(golden(name), name, tmp_path / "staging", cut_at_damage=True, full=True)
     ours = planned_store(golden(name), name, made.steps)
     place = min(found.physical_offset or 0 for found in made.findings if found.severity.value == "error")
     intact = [
@@ -287,7 +293,7 @@ def test_a_lost_extension_is_built_with_its_queue(
     path = golden_copy(name)
     extension = next(iter(store_of(path, name).extensions.values()))
     (path / extension.segments[0].path).write_bytes(bytes(extension.segments[0].size))
-    made = _recovered(path, name, tmp_path / "staging")
+    made = _recovered(path, name, tmp_path / "staging", full=True)
     assert {step.path for step in made.steps} <= {*(found.path for found in extension.segments), "checkpoint"}
     ours = planned_store(path, name, made.steps)
     assert list(derived_differences(store_of(golden(name), name), ours)) == []

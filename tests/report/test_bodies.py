@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmqtool.errors import UnreadableError
-from rmqtool.report.bodies import BodyChoice, BodyForm, body_fields, decompress
+from rmqtool.formats.compression import decompress
+from rmqtool.report.bodies import BodyChoice, BodyForm, body_fields
 
 COMPRESSORS = {"zlib": zlib.compress, "lz4": lz4.frame.compress, "zstd": zstandard.ZstdCompressor().compress}
 

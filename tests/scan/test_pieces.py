@@ -15,17 +15,16 @@ from rmqtool.formats.commitlog import HEAD_SIZE, MAGIC_BLANK
 from rmqtool.scan.columns import Row
 from rmqtool.scan.compiled import CompiledReader
 from rmqtool.scan.log import LogFile, ScanOptions, carries_record_crc, map_pieces, plan_log, reader_for, scan_log
-from rmqtool.scan.piece import Outcome, Part, Piece, join_rows, split_piece, whole_file
+from rmqtool.scan.parts import joined_outcome
+from rmqtool.scan.piece import Outcome, Piece, split_piece, whole_file
 from rmqtool.scan.plain import PlainReader
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.walk import Walk
 from rmqtool.store.source import ByteSource, BytesSource, FileSource
 from tests.scan.logs import (
-    FIRST_STORE_TIMESTAMP_MS,
     LogBytes,
     MakeReader,
     Message,
-    Scanned,
     log_bytes,
     numbered,
     scan,
@@ -34,21 +33,22 @@ from tests.scan.logs import (
 from tests.scan.strategies import Damaged, damaged_logs
 
 
-def _joined(pieces: list[Piece], parts: list[Scanned]) -> tuple[list[Row], int | None]:
-    return join_rows(Part(piece, part.rows, part.outcome) for piece, part in zip(pieces, parts, strict=True))
+def _rows_of_parts(piece: Piece, pieces: list[Piece], make_reader: MakeReader) -> list[Row] | None:
+    """Rows of all parts; None where they do not make up the whole."""
+    parts = [scan_piece(part, make_reader) for part in pieces]
+    rows = [row._replace(topic_number=0) for part in parts for row in part.rows]  # topic numbers are local to a part
+    sound = all(row.verdict == Verdict.GOOD for row in rows)
+    return rows if sound and joined_outcome(piece, [part.outcome for part in parts]) is not None else None
 
 
 def _assert_parts_agree(log: LogBytes, count: int, make_reader: MakeReader, *, more_follows: bool = False) -> None:
     whole = scan(log, make_reader, more_follows=more_follows)
     piece = whole_file(BytesSource("log", log.content), log.physical_offset, more_follows=more_follows)
     pieces = split_piece(piece, count)
-    parts = [scan_piece(part, make_reader) for part in pieces]
-    joined, again_from = _joined(pieces, parts)
-    assert again_from is None
-    # Numbers of topics are local to a part.
-    assert [row._replace(topic_number=0) for row in joined] == [row._replace(topic_number=0) for row in whole.rows]
-    names = {part.topics[row.topic_number] for part in parts for row in part.rows if row.topic_length}
-    assert {whole.topics[row.topic_number] for row in whole.rows if row.topic_length} <= names
+    assert _rows_of_parts(piece, pieces, make_reader) == [row._replace(topic_number=0) for row in whole.rows]
+    joined = joined_outcome(piece, [scan_piece(part, make_reader).outcome for part in pieces])
+    assert joined is not None
+    assert (joined.data_end, joined.tail_bytes) == (whole.outcome.data_end, whole.outcome.tail_bytes)
 
 
 @pytest.mark.parametrize("count", [1, 2, 7])
@@ -59,40 +59,37 @@ def test_parts_join_to_the_whole(reader: MakeReader, count: int, *, more_follows
 
 
 @pytest.mark.parametrize("count", [2, 7])
-def test_parts_that_begin_inside_one_big_record_join(reader: MakeReader, count: int) -> None:
+def test_a_record_inside_a_body_makes_no_whole(reader: MakeReader, count: int) -> None:
     first = Message().record(0)
     inner = Message(body=b"inner").record(len(first) + HEAD_SIZE + 3000)
     body = b"x" * 3000 + inner + b"y" * 3000
-    _assert_parts_agree(log_bytes([Message(), Message(body=body), *numbered(3)]), count, reader)
+    log = log_bytes([Message(), Message(body=body), *numbered(3)])
+    piece = whole_file(BytesSource("log", log.content), 0, more_follows=False)
+    expected = [row._replace(topic_number=0) for row in scan(log, reader).rows]
+    assert _rows_of_parts(piece, split_piece(piece, count), reader) in (None, expected)
 
 
 @settings(deadline=None, max_examples=150)
 @given(damaged=damaged_logs(), count=st.sampled_from((1, 2, 3, 7)))
-def test_parts_of_a_damaged_log_join(damaged: Damaged, count: int) -> None:
-    rows = scan(damaged.log, PlainReader).rows
-    if any(row.verdict == Verdict.STALE for row in rows):
-        return  # the part before the cut need not have seen a time to compare with
+def test_parts_of_a_damaged_log_are_no_whole_or_its_rows(damaged: Damaged, count: int) -> None:
+    rows = [row._replace(topic_number=0) for row in scan(damaged.log, PlainReader).rows]
     piece = whole_file(BytesSource("log", damaged.log.content), damaged.log.physical_offset, more_follows=False)
-    pieces = split_piece(piece, count)
-    joined, again_from = _joined(pieces, [scan_piece(part, CompiledReader) for part in pieces])
-    kept = [row._replace(topic_number=0) for row in rows if again_from is None or row.physical_offset < again_from]
-    assert [row._replace(topic_number=0) for row in joined] == kept
+    joined = _rows_of_parts(piece, split_piece(piece, count), CompiledReader)
+    assert joined in (None, rows)
+    if any(row.verdict != Verdict.GOOD for row in rows):
+        assert joined is None
 
 
-def test_what_is_stale_is_known_to_all_later_parts(reader: MakeReader) -> None:
-    old = log_bytes(numbered(40), tail=500, blank=False)
-    fresh = Message(body=b"fresh", store_timestamp_ms=FIRST_STORE_TIMESTAMP_MS + 60_000).record(0)
-    _assert_parts_agree(old.patched(0, fresh), 7, reader)
-
-
-def test_a_seam_that_does_not_fit_is_named() -> None:
+def test_parts_that_leave_a_gap_or_overlap_are_no_whole() -> None:
     log = log_bytes(numbered(5))
-    first, second = split_piece(whole_file(BytesSource("log", log.content), 0, more_follows=False), 2)
+    piece = whole_file(BytesSource("log", log.content), 0, more_follows=False)
     rows = scan(log, PlainReader).rows
-    joined = join_rows([Part(first, rows[:3], Outcome()), Part(second, rows[4:], Outcome())])
-    assert joined == (rows[:3], rows[3].physical_offset)
-    joined = join_rows([Part(first, rows[:3], Outcome()), Part(second, [], Outcome())])
-    assert joined == (rows[:3], rows[3].physical_offset)
+    seam = rows[3].physical_offset
+    size = len(log.content)
+    assert joined_outcome(piece, [Outcome(seam, 0), Outcome(size, seam, ended=True)]) is not None
+    assert joined_outcome(piece, [Outcome(seam, 0), Outcome(size, rows[4].physical_offset, ended=True)]) is None
+    assert joined_outcome(piece, [Outcome(rows[4].physical_offset, 0), Outcome(size, seam, ended=True)]) is None
+    assert joined_outcome(piece, [Outcome(seam, 0), Outcome()]) is None
 
 
 def _write_log(folder: Path, count: int, *, last_zero: int = 0) -> list[LogFile]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
 
 from rmqtool.engine.log import Log, Place
-from rmqtool.engine.record import Record, decode_record
-from rmqtool.engine.versions import BrokerRules
+from rmqtool.engine.record import Record, SingleRecord, decode_record
 from rmqtool.errors import UnreadableError
 from rmqtool.formats import commitlog, system_flag
 from rmqtool.repair.salvage.mending import MENDED_MAX
@@ -39,7 +38,7 @@ def restored(
         row = judge_record(memoryview(raw), place.physical_offset, TopicTable(), (), record_crc)
         is_whole = row.verdict == Verdict.GOOD and row.topic_length > 0 and row.body_length > 0
         if is_whole and (size in (limit, known_size) or _begins_at(log, place, size)):
-            record = decode_record(_Restored(log.rules, raw), place)  # type: ignore[arg-type]
+            record = decode_record(SingleRecord(log.rules, _reader(raw)), place)
             return None if record is None else (record, raw)
     return None
 
@@ -73,13 +72,5 @@ def _size_by_lengths(log: Log, place: Place, limit: int, topic_width: int) -> in
     return at if commitlog.RECORD_SIZE_MIN <= at <= min(limit, MENDED_MAX) else None
 
 
-@dataclass(frozen=True)
-class _Restored:
-    """One record in memory, read as if it were the log."""
-
-    rules: BrokerRules
-    raw: bytes
-
-    def read(self, place: Place, start: int, length: int) -> bytes:
-        del place
-        return self.raw[start : start + length]
+def _reader(raw: bytes) -> Callable[[int, int], bytes]:
+    return lambda start, length: raw[start : start + length]

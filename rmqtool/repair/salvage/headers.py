@@ -8,7 +8,7 @@ from typing import Final
 from rmqtool.engine.log import Log
 from rmqtool.engine.record import Record, read_record
 from rmqtool.errors import UnreadableError
-from rmqtool.formats.properties import INNER_BASE
+from rmqtool.formats.properties import INNER_BASE, MULTI_DISPATCH
 from rmqtool.formats.record_crc import stored_record_crc
 from rmqtool.repair.salvage.mending import MENDED_MAX, with_fields, with_record_crc
 from rmqtool.repair.salvage.queue_order import Misled
@@ -39,6 +39,8 @@ def moved_record(log: Log, misled: Misled, *, record_crc: bool) -> bytes | None:
     """A record whose head says the topic, queue and queue offset that it must have; None where that cannot be."""
 
     def by_queue(raw: bytes, record: Record) -> bytes | None:
+        if MULTI_DISPATCH in record.properties:  # which of its queues contradicts it, and in which field, is open
+            return None
         old = record.topic.encode("utf-8", "surrogateescape")
         topic_end = record.size - 2 - len(record.properties_raw)
         if len(old) != len(misled.topic) or raw[topic_end - len(old) : topic_end] != old:

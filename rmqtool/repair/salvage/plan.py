@@ -115,7 +115,9 @@ def plan_salvage(
                 run.drafted,
                 rules,
                 staging,
-                RecoverOptions(build, threads=options.threads, built_anew=run.queues, tolerates=run.tolerates),
+                RecoverOptions(
+                    build, full=True, threads=options.threads, built_anew=run.queues, tolerates=run.tolerates
+                ),
                 on_progress,
             )
             if not recovery.damage or not run.mend_heads(recovery.damage, is_last=round_number >= ROUNDS_MAX - 1):

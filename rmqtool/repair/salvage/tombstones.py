@@ -47,36 +47,40 @@ class StandIn:
     def records(self, pieces: Sequence[Piece], store_timestamp_ms: int) -> bytes:
         """The bytes of pieces that lie side by side; of a blank, the last one, those that count."""
         blank = pieces[-1] if pieces[-1].is_blank else None
-        columns = RecordColumns()
-        for piece in pieces:
-            if not piece.is_blank:
-                self._add(columns, piece, store_timestamp_ms)
-        found = encode_records(columns, pieces[0].start) if len(columns) else b""
+        stand_ins = [piece for piece in pieces if not piece.is_blank]
+        found = self._encoded(stand_ins, store_timestamp_ms) if stand_ins else b""
         return found if blank is None else found + encode_blank(blank.length)
 
-    def _add(self, columns: RecordColumns, piece: Piece, time_ms: int) -> None:
-        lost = piece.lost
-        if lost is None:
-            topic, block = TOMBSTONE_TOPIC.encode(), b""
-            topic = topic if self._size(topic, b"") <= piece.length else _SHORT_TOPIC
-        else:
-            topic, required = lost.topic, self._required(lost)
-            block = self._joined(_TAG, required)
-            block = block if self._size(topic, block) <= piece.length else required
-        columns.topics.append(topic_part(topic, writes_v2=self.rules.reads_v2))
-        columns.bodies.append(bytes(piece.length - self._size(topic, block)))
-        columns.properties.append(block)
-        columns.queue_ids.append(lost.queue_id if lost is not None else 0)
-        columns.flags.append(0)
-        columns.queue_offsets.append(lost.queue_offset if lost is not None else 0)
-        columns.sys_flags.append(0 if lost is not None else system_flag.TRANSACTION_ROLLBACK)
-        columns.born_timestamps_ms.append(time_ms)
-        columns.born_hosts.append(_HOST)
-        columns.store_timestamps_ms.append(time_ms)
-        columns.store_hosts.append(_HOST)
-        columns.reconsume_times.append(0)
-        columns.prepared_transaction_offsets.append(TOMBSTONE)
-        columns.with_record_crc.append(self.record_crc)
+    def _encoded(self, pieces: Sequence[Piece], time_ms: int) -> bytes:
+        texts = [self._texts(piece) for piece in pieces]
+        lost = [piece.lost for piece in pieces]
+        times = [time_ms] * len(pieces)
+        columns = RecordColumns(
+            topics=[topic_part(topic, writes_v2=self.rules.reads_v2) for topic, _ in texts],
+            bodies=[bytes(piece.length - self._size(*text)) for piece, text in zip(pieces, texts, strict=True)],
+            properties=[block for _, block in texts],
+            queue_ids=[each.queue_id if each is not None else 0 for each in lost],
+            flags=[0] * len(pieces),
+            queue_offsets=[each.queue_offset if each is not None else 0 for each in lost],
+            sys_flags=[0 if each is not None else system_flag.TRANSACTION_ROLLBACK for each in lost],
+            born_timestamps_ms=times,
+            born_hosts=[_HOST] * len(pieces),
+            store_timestamps_ms=times,
+            store_hosts=[_HOST] * len(pieces),
+            reconsume_times=[0] * len(pieces),
+            prepared_transaction_offsets=[TOMBSTONE] * len(pieces),
+            with_record_crc=[self.record_crc] * len(pieces),
+        )
+        return bytes(encode_records(columns, columns.sizes(), pieces[0].start))
+
+    def _texts(self, piece: Piece) -> tuple[bytes, bytes]:
+        """Topic and properties of the record for a piece, the tag among them where there is room."""
+        if piece.lost is None:
+            topic = TOMBSTONE_TOPIC.encode()
+            return (topic if self._size(topic, b"") <= piece.length else _SHORT_TOPIC), b""
+        topic, required = piece.lost.topic, self._required(piece.lost)
+        block = self._joined(_TAG, required)
+        return topic, block if self._size(topic, block) <= piece.length else required
 
     def _required(self, lost: LostRecord) -> bytes:
         """The properties that the record cannot do without."""

@@ -51,7 +51,7 @@ public final class WholeBroker {
             case "start":
                 return start(request);
             case "consume":
-                return consume(request.get("topic").getAsString());
+                return consume(request.get("topic").getAsString(), (int) Json.number(request, "count", PULL));
             case "view":
                 return one(consumer.viewMessage(
                     request.get("topic").getAsString(), request.get("messageId").getAsString()));
@@ -115,7 +115,7 @@ public final class WholeBroker {
     }
 
     /** Each queue from its minimum to its maximum, as a client that follows nextBeginOffset gets it. */
-    private JsonObject consume(String topic) throws Exception {
+    private JsonObject consume(String topic, int count) throws Exception {
         JsonArray queues = new JsonArray();
         for (MessageQueue queue : route(topic)) {
             JsonObject row = new JsonObject();
@@ -126,7 +126,7 @@ public final class WholeBroker {
             row.addProperty("max", max);
             JsonArray messages = new JsonArray();
             while (at < max) {
-                PullResult pulled = consumer.pull(queue, "*", at, PULL);
+                PullResult pulled = consumer.pull(queue, "*", at, count);
                 if (pulled.getPullStatus() == PullStatus.FOUND) {
                     pulled.getMsgFoundList().forEach(message -> messages.add(described(message)));
                 }

@@ -1,0 +1,205 @@
+"""How fast a log is read on Spark, next to the same work in one thread of a process, and to binaryFile with a UDF.
+
+Run `python -m benchmarks.spark`; `--folder` says where 4.3 GB may lie for its time. The bytes come from the page cache.
+Spark's start and a first run of each job are left out, for they cost the same however long a log is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.logs import write_log
+from benchmarks.results import machine, table, write_section
+from rmqtool.commands.messages import Messages
+from rmqtool.commands.spark import spark
+from rmqtool.pipeline.frames import table_frame
+from rmqtool.pipeline.options import SourceOptions
+from rmqtool.pipeline.runner import SparkRunner
+from rmqtool.pipeline.table import table_of
+from rmqtool.scan.compiled import CompiledReader
+from rmqtool.scan.log import LogFile, ScanOptions, plan_log, walk_piece
+from rmqtool.scan.piece import Piece
+from rmqtool.scan.runner import Runner, ThreadRunner
+from rmqtool.store.directory import Store, survey
+from rmqtool.store.view import DirectoryView
+
+COMMAND = "python -m benchmarks.spark"
+FILE_COUNT, FILE_SIZE, BODY_LENGTH = 32, 128 << 20, 1 << 10
+REPEATS = 3
+HERE = "here"
+FEW = "topic,size"
+CONF = ["spark.sql.shuffle.partitions=2", "spark.sql.files.maxPartitionBytes=134217728"]
+HEAP = {"udf": "8g"}
+"""Of the JVM, where Spark's default of 1 GiB is not enough: binaryFile makes a row of a whole file."""
+
+JOBS = {
+    "walk": "walk, all columns, rows counted",
+    "few": "table `messages`, two columns, sizes summed by topic",
+    "headers": "table `messages`, profile headers, rows counted",
+    "udf": "binaryFile + Python UDF, rows counted",
+}
+
+
+def opened(folder: Path) -> Store:
+    return survey(DirectoryView(folder))
+
+
+def count_rows(piece: Piece) -> int:
+    try:
+        return sum(len(batch.rows) for batch in walk_piece(piece, CompiledReader(), ScanOptions()).batches())
+    finally:
+        piece.source.close()
+
+
+def walk(folder: Path, runner: Runner) -> int:
+    """All pieces of the log, by whoever runs them."""
+    store = opened(folder)
+    plan = plan_log([LogFile(OpenIn(store, found.path), found.start) for found in store.commitlog])
+    return sum(runner.map(count_rows, plan.pieces))
+
+
+class OpenIn:
+    """Opens a file of a store, here or elsewhere."""
+
+    def __init__(self, store: Store, path: str) -> None:
+        self.view, self.path = store.view, path
+
+    def __call__(self) -> Any:
+        return self.view.open(self.path)
+
+
+def read_table(folder: Path, **options: str) -> int:
+    """Every record batch of the table, made in this thread; its rows."""
+    messages = table_of(SourceOptions.parse({"path": str(folder), **options}))
+    return sum(batch.num_rows for part in messages.parts([]) for batch in messages.read(part, []))
+
+
+def count_in_python(content: bytes) -> int:
+    """The records of a file, as a UDF without a library finds them; nothing is checked."""
+    at = count = 0
+    head = struct.Struct(">ii")
+    while at + 8 <= len(content):
+        size, magic = head.unpack_from(content, at)
+        if size <= 0:
+            break
+        count += 1
+        at += size
+        if magic == -875286124:
+            break
+    return count
+
+
+def job_on(session: Any, folder: Path, name: str) -> Callable[[], int]:
+    """A job on Spark; its rows."""
+    from pyspark.sql import functions as f
+
+    def few() -> int:
+        frame = table_frame(session, {"path": str(folder), "columns": FEW})
+        return sum(row["n"] for row in frame.groupBy("topic").agg(f.sum("size"), f.count("*").alias("n")).collect())
+
+    def udf() -> int:
+        counted = f.udf(count_in_python, "long", useArrow=False)
+        frame = session.read.format("binaryFile").load(str(folder / "commitlog"))
+        return int(frame.select(counted("content").alias("n")).agg(f.sum("n")).collect()[0][0])
+
+    jobs = {
+        "walk": lambda: walk(folder, SparkRunner(session)),
+        "few": few,
+        "headers": lambda: table_frame(session, {"path": str(folder)}).count(),
+        "udf": udf,
+    }
+    return jobs[name]
+
+
+def job_here(folder: Path, name: str) -> Callable[[], int]:
+    """The same work in one thread of this process."""
+    jobs = {
+        "walk": lambda: walk(folder, ThreadRunner(1)),
+        "few": lambda: read_table(folder, columns=FEW),
+        "headers": lambda: read_table(folder),
+    }
+    return jobs[name]
+
+
+def seconds_of(job: Callable[[], int], rows: int, repeats: int = REPEATS) -> float:
+    """Seconds of the fastest run of a job; the first one is that only if there is no other."""
+    times = []
+    for _ in range(1 + repeats):
+        start = time.perf_counter()
+        assert job() == rows
+        times.append(time.perf_counter() - start)
+    return min(times[1:] or times)
+
+
+def measured(folder: Path, master: str, rows: int) -> dict[str, float]:
+    """Seconds of each job, each in a process of its own: on Spark, or `here` in one thread."""
+    found = {}
+    for name in JOBS:
+        if master == HERE and name == "udf":
+            continue
+        options = ["--measure", master, "--job", name, "--folder", str(folder), "--rows", str(rows)]
+        command = [sys.executable, "-m", "benchmarks.spark", *options]
+        ran = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+        found[name] = float(ran.stdout.split()[-1])
+        print(master, name, f"{found[name]:.2f}", file=sys.stderr)
+    return found
+
+
+def measure(folder: Path, master: str, name: str, rows: int) -> float:
+    """Seconds of one job."""
+    if master == HERE:
+        return seconds_of(job_here(folder, name), rows)
+    conf = [*CONF, f"spark.driver.memory={HEAP.get(name, '1g')}"]
+    with spark(master, conf, Messages(quiet=True)) as session:
+        return seconds_of(job_on(session, folder, name), rows, REPEATS if name != "udf" else 0)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--folder", type=Path, help="where the log may lie; a temporary one if left out")
+    parser.add_argument("--measure", help="run one job on one master only, for the benchmark itself")
+    parser.add_argument("--job", choices=JOBS)
+    parser.add_argument("--rows", type=int, default=0)
+    parser.add_argument("--files", type=int, default=FILE_COUNT, help="files of 128 MiB")
+    chosen = parser.parse_args()
+    if chosen.measure:
+        print(measure(chosen.folder, chosen.measure, chosen.job, chosen.rows))
+        return
+    facts = machine("pyspark", "pyarrow", "numba", "numpy")
+    with tempfile.TemporaryDirectory(dir=chosen.folder) as name:
+        folder = Path(name)
+        rows = write_log(folder / "commitlog", chosen.files, FILE_SIZE, BODY_LENGTH) + chosen.files
+        here, one, two = (measured(folder, master, rows) for master in (HERE, "local[1]", "local[2]"))
+    lines = [
+        {
+            "job": text,
+            "local[1] ÷ one thread": f"{one[job] / here[job]:.2f}" if job in here else "",
+            "local[2]: times faster": f"{one[job] / two[job]:.2f}",
+            "one thread s": f"{here[job]:.2f}" if job in here else "",
+            "local[1] s": f"{one[job]:.2f}",
+            "local[2] s": f"{two[job]:.2f}",
+            "local[2] million records/s": f"{rows / two[job] / 1e6:.2f}",
+        }
+        for job, text in JOBS.items()
+    ]
+    size = chosen.files * FILE_SIZE / 1e9
+    text = f"""{chosen.files} files of 128 MiB, {size:.1f} GB, {rows:,} rows, bodies of 1 KiB.
+Goals: local[1] at most 1.5 times one thread, local[2] at least 1.7 times as fast as local[1]. The table makes Arrow
+columns, which go through a socket into the JVM; one thread makes the same columns and drops them. The UDF looks at
+sizes only, and checks nothing; it runs once, with a heap of 8 GB, for with 4 GB it ends out of memory.
+
+{table(lines)}"""
+    write_section("spark", COMMAND, facts, text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

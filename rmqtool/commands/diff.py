@@ -1,0 +1,269 @@
+"""`rmqtool diff`: two stores, or a store and a manifest of another. What differs is found in `compare`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+import rmqtool
+from rmqtool.commands.messages import Messages, messages_of
+from rmqtool.commands.options import (
+    FormatOption,
+    OpenedStore,
+    OutputFormat,
+    ReadStore,
+    open_store,
+    refuse_inside_store,
+)
+from rmqtool.commands.place import StorePlace, store_place
+from rmqtool.commands.screen import screen
+from rmqtool.commands.spark import ConfOption, MasterOption, runner
+from rmqtool.compare.facts import read_facts
+from rmqtool.compare.log_side import StoreLog, Terms
+from rmqtool.compare.manifest import Description, ManifestLog
+from rmqtool.compare.manifest_writer import write_manifest
+from rmqtool.compare.result import Comparison
+from rmqtool.compare.run import Options, Subject, compare
+from rmqtool.errors import UsageError
+from rmqtool.report.diff_screen import diff_lines
+from rmqtool.report.progress import ByteProgress
+from rmqtool.report.summary_screen import size_text
+from rmqtool.report.writers import json_text, row_writer
+from rmqtool.store.directory import Store
+from rmqtool.store.kinds import FileKind
+
+EXIT_DIFFERENT: Final = 3
+EXIT_UNREADABLE: Final = 4
+FIELDS: Final = (
+    "type", "topic", "queue_id", "queue_offset", "physical_offset", "size", "other_queue_id", "other_queue_offset",
+    "other_physical_offset", "reason", "file", "table", "entry", "a", "b", "a_min", "a_max", "b_min", "b_max",
+)  # fmt: skip
+
+
+_Threads = Annotated[int | None, typer.Option(metavar="N", min=1, max=256, help="Threads; one a core if left out.")]
+_WorkDir = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="For temporary files, if messages are too many for memory.")
+]
+_LogOf = Annotated[
+    list[Path] | None,
+    typer.Option(metavar="DIR", help="Where the log lies, if not in STORE (a) or STORE_B (b); repeatable."),
+]
+
+
+class Compared(StrEnum):
+    """What must be the same."""
+
+    REPLICAS = "replicas"
+    MESSAGES = "messages"
+
+
+class Identity(StrEnum):
+    """What tells a message from others."""
+
+    UNIQUE_KEY = "unique-key"
+    CONTENT = "content"
+
+
+class Detail(StrEnum):
+    """What a manifest has digests of."""
+
+    MESSAGES = "messages"
+    BLOCKS = "blocks"
+
+
+def diff(
+    context: typer.Context,
+    store: ReadStore,
+    other: Annotated[
+        StorePlace | None,
+        typer.Argument(metavar="[STORE_B]", help="The store to compare it with.", parser=store_place),
+    ] = None,
+    manifest: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Compare with the store that this manifest was made of.")
+    ] = None,
+    make_manifest: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a manifest of STORE, to compare it elsewhere.")
+    ] = None,
+    detail: Annotated[Detail, typer.Option(help="What a new manifest has digests of.")] = Detail.MESSAGES,
+    compared: Annotated[
+        Compared, typer.Option("--as", help="Copies of one log, or the same messages wherever they lie.")
+    ] = Compared.REPLICAS,
+    identity: Annotated[
+        Identity | None, typer.Option(help="What tells a message from others; unique-key if left out.")
+    ] = None,
+    limit: Annotated[int, typer.Option(metavar="N", min=0, max=100_000, help="Differences listed of each kind.")] = 20,
+    threads: _Threads = None,
+    work_dir: _WorkDir = None,
+    commitlog_a: _LogOf = None,
+    commitlog_b: _LogOf = None,
+    master: MasterOption = None,
+    conf: ConfOption = None,
+    output: FormatOption = OutputFormat.TABLE,
+) -> None:
+    """Two stores or replicas held against each other: where their logs part, and which messages differ.
+
+    Neither is changed. With a manifest, made on one machine, the other store is compared on its own machine. The exit
+    code is 3 where something differs, 4 where parts cannot be read.
+
+    Example: rmqtool diff /data/master/store /data/slave/store
+    """
+    messages = messages_of(context)
+    _check(other, manifest, make_manifest, commitlog_b)
+    if make_manifest is not None and master is not None:
+        raise UsageError("--master says nothing beside --make-manifest, which reads one log in its order")
+    opened = _open(store, commitlog_a, messages)
+    if make_manifest is not None:
+        terms = Terms(by_content=identity is Identity.CONTENT)
+        _make(opened, store, make_manifest, terms, detail, output, messages)
+        return
+    if manifest is not None:
+        far, terms = _from_manifest(manifest, identity)
+    else:
+        assert other is not None
+        terms = Terms(by_content=identity is Identity.CONTENT)
+        far = _subject(_open(other, commitlog_b, messages))
+    options = Options(
+        by_messages=compared is Compared.MESSAGES,
+        limit=limit,
+        threads=threads or os.cpu_count() or 1,
+        folder=work_dir,
+    )
+    with runner(master, conf, messages) as chosen, ByteProgress("diff", quiet=messages.quiet) as progress:
+        found = compare(_subject(opened), far, terms, options, progress.show, chosen)
+    _write(found, output, messages)
+    for problem in found.problems:
+        messages.error(problem)
+    if found.problems:
+        raise typer.Exit(EXIT_UNREADABLE)
+    if not found.is_equal:
+        raise typer.Exit(EXIT_DIFFERENT)
+
+
+def _check(
+    other: StorePlace | None, manifest: Path | None, make_manifest: Path | None, commitlog_b: list[Path] | None
+) -> None:
+    given = {"STORE_B": other, "--manifest": manifest, "--make-manifest": make_manifest}
+    named = [name for name, value in given.items() if value is not None]
+    if not named:
+        raise UsageError("nothing to compare with: STORE_B or --manifest; or --make-manifest")
+    if len(named) > 1:
+        raise UsageError(f"{named[0]} and {named[1]} are two things to do; name one")
+    if commitlog_b and other is None:
+        raise UsageError("--commitlog-b says nothing without STORE_B")
+
+
+def _open(place: StorePlace, commitlog: list[Path] | None, messages: Messages) -> OpenedStore:
+    opened = open_store(place, commitlog)
+    opened.tell(messages)
+    return opened
+
+
+def _subject(opened: OpenedStore) -> Subject:
+    store = opened.store
+    log = StoreLog(store)
+    return Subject(
+        label=store.view.label,
+        kind="store",
+        log=log,
+        facts=read_facts(store, opened.rules),
+        not_compared=(*log.left_out, *_in_databases(store)),
+        problems=(*log.problems, *store.problems),
+    )
+
+
+def _in_databases(store: Store) -> Iterator[str]:
+    if store.files.get(FileKind.CONFIG_ROCKSDB):
+        yield "settings that are kept in RocksDB"
+
+
+def _from_manifest(path: Path, identity: Identity | None) -> tuple[Subject, Terms]:
+    log = ManifestLog(path)
+    said = log.description
+    made = Identity.CONTENT if said.terms.by_content else Identity.UNIQUE_KEY
+    if identity not in (None, made):
+        raise UsageError(f"--identity {identity}: the manifest was made with {made}")
+    subject = Subject(
+        said.label, "manifest", log, said.facts, totals=said.totals, not_compared=said.not_compared,
+        problems=(),
+    )  # fmt: skip
+    return subject, said.terms
+
+
+def _make(
+    opened: OpenedStore,
+    store: StorePlace,
+    path: Path,
+    terms: Terms,
+    detail: Detail,
+    output: OutputFormat,
+    messages: Messages,
+) -> None:
+    refuse_inside_store(path, "a manifest", store, opened.store.settings.commitlog_directories)
+    subject = _subject(opened)
+    with ByteProgress("manifest", quiet=messages.quiet) as progress:
+        made = write_manifest(
+            path,
+            subject,
+            f"rmqtool {rmqtool.__version__}",
+            terms,
+            has_rows=detail is Detail.MESSAGES,
+            on_progress=progress.show,
+        )
+    said = _made(path, made)
+    if output is OutputFormat.TABLE:
+        where = "no log" if made.totals.end is None else f"offsets {made.totals.begin} to {made.totals.end}"
+        text = f"{path}: {where}, {made.totals.messages} messages; {size_text(said['manifest_bytes'])}"
+        sys.stdout.write(f"{text}\n")
+    else:
+        writer = row_writer(output.value, sys.stdout, tuple(said))
+        writer.write(said)
+        writer.close()
+    for problem in subject.problems:
+        messages.error(problem)
+    if subject.problems:
+        raise typer.Exit(EXIT_UNREADABLE)
+
+
+def _made(path: Path, made: Description) -> dict[str, Any]:
+    return {
+        "type": "manifest",
+        "file": str(path),
+        "store": made.label,
+        "detail": (Detail.MESSAGES if made.has_rows else Detail.BLOCKS).value,
+        "identity": (Identity.CONTENT if made.terms.by_content else Identity.UNIQUE_KEY).value,
+        "min_offset": made.totals.begin,
+        "max_offset": made.totals.end,
+        "messages": made.totals.messages,
+        "bad_ranges": made.totals.bad_ranges,
+        "manifest_bytes": path.stat().st_size,
+    }
+
+
+def _write(found: Comparison, output: OutputFormat, messages: Messages) -> None:
+    said = found.as_json()
+    if output is OutputFormat.TABLE:
+        here = screen()
+        for line in diff_lines(said, here.width, colour=here.colour, all_rows=messages.verbose):
+            sys.stdout.write(f"{line}\n")
+    elif output is OutputFormat.JSON:
+        sys.stdout.write(json_text(said, indent=2) + "\n")
+    else:
+        writer = row_writer(output.value, sys.stdout, FIELDS)
+        for row in _rows(said):
+            writer.write(row)
+        if output is OutputFormat.JSONL:
+            listed = ("differences", "queues", "config")
+            writer.write({"type": "summary", **{name: value for name, value in said.items() if name not in listed}})
+        writer.close()
+
+
+def _rows(said: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield from said["differences"]
+    yield from ({"type": "queue", **queue} for queue in said["queues"])
+    yield from ({"type": "setting", **entry} for entry in said["config"])

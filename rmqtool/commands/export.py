@@ -1,0 +1,87 @@
+"""`rmqtool export`: a table of stores as Parquet, JSON, CSV or Avro, written by Spark."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rmqtool.commands.messages import messages_of
+from rmqtool.commands.options import CommitlogOption
+from rmqtool.commands.spark import DEFAULT_MASTER, AlwaysMasterOption, ConfOption, spark
+from rmqtool.commands.spark_tables import FromTimeOption, StorePaths, TopicOption, ToTimeOption, source_options
+from rmqtool.pipeline.choices import Form, Profile, TableName
+from rmqtool.report.writers import json_text
+
+
+def export(
+    context: typer.Context,
+    stores: StorePaths,
+    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="The directory, not in a store; made whole.")],
+    table: Annotated[TableName, typer.Option("--table", help="Which table.")] = TableName.MESSAGES,
+    form: Annotated[Form, typer.Option("--format", help="How rows are written.")] = Form.PARQUET,
+    partition_by: Annotated[
+        str | None, typer.Option(metavar="A,B", help="Columns that make directories; also day and hour.")
+    ] = None,
+    profile: Annotated[Profile, typer.Option("--profile", help="Which columns messages have.")] = Profile.HEADERS,
+    columns: Annotated[str | None, typer.Option(metavar="A,B", help="These columns only.")] = None,
+    topic: TopicOption = None,
+    from_time: FromTimeOption = None,
+    to_time: ToTimeOption = None,
+    commitlog: CommitlogOption = None,
+    master: AlwaysMasterOption = DEFAULT_MASTER,
+    conf: ConfOption = None,
+) -> None:
+    """A table of one or more stores as files, with a manifest of their counts and hashes.
+
+    Where the same files of the stores were exported to the same directory before, nothing is done.
+
+    Example: rmqtool export /home/rocketmq/store --table messages --to /archive/messages --partition-by topic,day
+    """
+    messages = messages_of(context)
+    options = source_options(stores, commitlog, topic, from_time, to_time)
+    options["table"] = table.value
+    if table is TableName.MESSAGES:
+        options["profile"] = profile.value
+    if columns is not None:
+        options["columns"] = columns
+    manifest = _exported(context, options, to.absolute(), form, partition_by, master, conf)
+    said = {"to": str(to), "rows": manifest["rows"], "files": len(manifest["files"])}
+    said["bytes"] = sum(file["bytes"] for file in manifest["files"])
+    sys.stdout.write(json_text(said) + "\n")
+    messages.note(f"{to}: {said['rows']} rows")
+
+
+def _exported(
+    context: typer.Context,
+    options: dict[str, str],
+    target: Path,
+    form: Form,
+    partition_by: str | None,
+    master: str,
+    conf: list[str] | None,
+) -> dict[str, Any]:
+    from rmqtool.pipeline.session import require_pyspark
+
+    require_pyspark()  # before what needs it is imported
+    from rmqtool.pipeline.export import Export, refuse_inside
+    from rmqtool.pipeline.frames import table_frame
+    from rmqtool.pipeline.options import SourceOptions
+
+    names = tuple(name.strip() for name in (partition_by or "").split(",") if name.strip())
+    wanted = Export(target, form, options, names)
+    parsed = SourceOptions.parse(options)
+    parsed.check_table()
+    refuse_inside(target, parsed.stores())
+    request = wanted.request()
+    before = wanted.done_before(request)
+    if before is not None:
+        messages_of(context).note("the same export is there already")
+        return before
+    try:
+        with spark(master, conf, messages_of(context), "export") as session:
+            return wanted.write(table_frame(session, options), request)
+    finally:
+        wanted.discard_partial()  # now that no task can write into it any more

@@ -1,0 +1,69 @@
+"""`rmqtool search`: the messages in which a pattern is found, looked for by Spark."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from rmqtool.commands.messages import messages_of
+from rmqtool.commands.options import CommitlogOption, FormatOption, OutputFormat
+from rmqtool.commands.screen import screen
+from rmqtool.commands.spark import DEFAULT_MASTER, AlwaysMasterOption, ConfOption, spark
+from rmqtool.commands.spark_tables import FromTimeOption, StorePaths, TopicOption, ToTimeOption, source_options
+from rmqtool.pipeline.choices import Where
+from rmqtool.report.writers import row_writer
+
+EXIT_FOUND = 3
+_IN_TABLE = ("physical_offset", "size", "store_timestamp_ms", "topic", "queue_id", "queue_offset", "tags", "keys")
+
+
+def search(
+    context: typer.Context,
+    stores: StorePaths,
+    pattern: Annotated[str, typer.Argument(metavar="PATTERN", help="A regular expression, as RE2 has them.")],
+    where: Annotated[Where, typer.Option("--in", help="What is searched; properties are NAME=value.")] = Where.BODY,
+    topic: TopicOption = None,
+    from_time: FromTimeOption = None,
+    to_time: ToTimeOption = None,
+    limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="At most so many messages.")] = None,
+    commitlog: CommitlogOption = None,
+    output: FormatOption = OutputFormat.TABLE,
+    master: AlwaysMasterOption = DEFAULT_MASTER,
+    conf: ConfOption = None,
+) -> None:
+    """The messages of one or more stores in which a pattern is found; compressed bodies are decompressed.
+
+    The exit code is 3 where bad ranges of a log could not be searched.
+
+    Example: rmqtool search /home/rocketmq/store "order-4711[0-9]" --in keys
+    """
+    messages = messages_of(context)
+    options = source_options(stores, commitlog, topic, from_time, to_time)
+    from rmqtool.pipeline.session import require_pyspark
+
+    require_pyspark()  # before what needs it is imported
+    from rmqtool.pipeline.frames import table_frame
+    from rmqtool.pipeline.search import SHOWN, parse_search
+
+    parse_search(pattern, where.value)
+    options |= {"pattern": pattern, "pattern_in": where.value, "columns": ",".join(SHOWN)}
+    shown = screen()
+    fields = _IN_TABLE if output is OutputFormat.TABLE else None
+    bad = count = 0
+    with spark(master, conf, messages, "search") as session:
+        frame = table_frame(session, options)
+        writer = row_writer(output.value, sys.stdout, SHOWN, fields, width=shown.width, colour=shown.colour)
+        for row in frame.toLocalIterator(prefetchPartitions=True):
+            if row["finding"] is not None:
+                bad += 1
+                continue
+            writer.write(row.asDict())
+            count += 1
+            if count == limit:
+                break
+        writer.close()
+    if bad:
+        messages.warn(f"bad ranges that were not searched: {bad}")
+        raise typer.Exit(EXIT_FOUND)

@@ -1,0 +1,50 @@
+"""What `export`, `stats` and `search` share: several stores, and the options of the data source that they mean."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rmqtool.commands.options import timestamp_ms
+from rmqtool.errors import UsageError
+from rmqtool.store.directory import relative_to_store
+
+StorePaths = Annotated[
+    list[str], typer.Argument(metavar="STORE...", help="Store roots, patterns of them in quotes, or URLs.")
+]
+TopicOption = Annotated[
+    list[str] | None, typer.Option("--topic", metavar="T", help="Messages of this topic only (a pattern); repeatable.")
+]
+FromTimeOption = Annotated[str | None, typer.Option("--from-time", metavar="TIME", help="Stored at or after.")]
+ToTimeOption = Annotated[str | None, typer.Option("--to-time", metavar="TIME", help="Stored before.")]
+
+
+def source_options(
+    stores: list[str],
+    commitlog: list[Path] | None,
+    topic: list[str] | None = None,
+    from_time: str | None = None,
+    to_time: str | None = None,
+) -> dict[str, str]:
+    """Options of the data source.
+
+    Raises:
+        UsageError: a time does not parse, a topic has a comma, or a log is named for several stores.
+    """
+    found = {"paths": json.dumps(stores)}
+    if topic:
+        if any("," in name for name in topic):
+            raise UsageError("--topic: a comma is in no topic's name")
+        found["topics"] = ",".join(topic)
+    if from_time is not None:
+        found["from_time_ms"] = str(timestamp_ms(from_time, "--from-time"))
+    if to_time is not None:
+        found["to_time_ms"] = str(timestamp_ms(to_time, "--to-time"))
+    if commitlog:
+        if len(stores) > 1:
+            raise UsageError("--commitlog: says where the log of one store lies, and there are several")
+        found["commitlog"] = ",".join(relative_to_store(named, Path(stores[0])) for named in commitlog)
+    return found

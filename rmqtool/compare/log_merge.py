@@ -1,0 +1,112 @@
+"""Two logs of the same physical offsets side by side: what is at the same place in both, and what is not.
+
+Blocks with equal digests are passed over. In others each record that stands at the same place in both with the same
+bytes is passed over; the messages that are left go to a sink, to be looked for elsewhere in the other log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, Protocol
+
+import numpy as np
+
+from rmqtool.compare.ranges import Ranges
+from rmqtool.compare.rows import Array, Block, block_of, is_message, low_bits, sum_of
+
+UNKNOWN: Final = -1
+"""In the place of a digest: of a part of a block."""
+
+
+class Sink(Protocol):
+    """Takes messages that are not at the same place in both logs."""
+
+    def take(self, side: int, rows: Array) -> None:
+        """Take rows of side 0 or 1."""
+
+
+class LogMerge:
+    """Merges one part of two logs.
+
+    Attributes:
+        differing: where they differ, or only one has something.
+        unresolved_blocks: blocks that differ and of which one side has digests only.
+    """
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self.differing = Ranges()
+        self.unresolved_blocks = 0
+
+    def run(self, one: Iterator[Block], other: Iterator[Block]) -> None:
+        """Merge the blocks of a part, each side's in the order of the log."""
+        here, there = next(one, None), next(other, None)
+        while here is not None or there is not None:
+            if there is None or (here is not None and here.end <= there.begin):
+                assert here is not None
+                self._alone(0, here)
+                here = next(one, None)
+            elif here is None or there.end <= here.begin:
+                self._alone(1, there)
+                there = next(other, None)
+            else:
+                if here.begin == there.begin and here.end == there.end and here.digest == there.digest:
+                    rests: tuple[Block | None, Block | None] = None, None
+                elif here.rows is None or there.rows is None:
+                    rests = self._by_digest(here, there)
+                else:
+                    rests = self._by_rows(here, there)
+                here = rests[0] if rests[0] is not None else next(one, None)
+                there = rests[1] if rests[1] is not None else next(other, None)
+
+    def _alone(self, side: int, block: Block) -> None:
+        self.differing.add(block.begin, block.end)
+        if block.rows is None:
+            self.unresolved_blocks += 1
+        else:
+            self._take(side, block.rows)
+
+    def _by_digest(self, here: Block, there: Block) -> tuple[Block | None, Block | None]:
+        """Of one block only the digest is known: the records of the other up to its end may give it."""
+        end = min(here.end, there.end)
+        rests = self._rest(here, end), self._rest(there, end)
+        for block, other in ((here, there), (there, here)):
+            if block.rows is not None and block.begin == other.begin and other.end == end:
+                within = block.rows["physical_offset"] < end
+                if sum_of(block.rows["whole"][within]) == other.digest:
+                    return rests
+        self.unresolved_blocks += 1
+        self.differing.add(min(here.begin, there.begin), end)
+        return rests
+
+    def _rest(self, block: Block, end: int) -> Block | None:
+        """What of a block lies behind a physical offset."""
+        if block.end <= end:
+            return None
+        if block.rows is None:
+            return block._replace(begin=end, digest=UNKNOWN)
+        rows = block.rows[block.rows["physical_offset"] >= end]
+        return block_of(rows, UNKNOWN) if len(rows) else None
+
+    def _by_rows(self, here: Block, there: Block) -> tuple[Block | None, Block | None]:
+        end = min(here.end, there.end)
+        rests = self._rest(here, end), self._rest(there, end)
+        parts = []
+        for block in (here, there):
+            assert block.rows is not None
+            parts.append(block.rows[block.rows["physical_offset"] < end])
+        _, left, right = np.intersect1d(
+            parts[0]["physical_offset"], parts[1]["physical_offset"], assume_unique=True, return_indices=True
+        )
+        same = parts[0][left]["size"] == parts[1][right]["size"]
+        same &= low_bits(parts[0][left]["whole"]) == low_bits(parts[1][right]["whole"])
+        unlike = [np.delete(rows, found[same]) for rows, found in zip(parts, (left, right), strict=True)]
+        self.differing.add_rows(*unlike)
+        for side, rows in enumerate(unlike):
+            self._take(side, rows)
+        return rests
+
+    def _take(self, side: int, rows: Array) -> None:
+        messages = rows[is_message(rows)]
+        if len(messages):
+            self._sink.take(side, messages)

@@ -1,0 +1,190 @@
+"""The log of a store as one side of a comparison, file by file; a manifest is the other kind of side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple, Protocol
+
+from rmqtool.compare.log_blocks import FileBlocks, topic_totals, unreadable_bytes
+from rmqtool.compare.mirror import MirroredSource, first_difference
+from rmqtool.compare.rows import BLOCK_SIZE, Block, LogTotals, QueueNumbers
+from rmqtool.errors import UnreadableError, UnsupportedError
+from rmqtool.scan.log import (
+    LogFile,
+    LogPlan,
+    ScanOptions,
+    carries_record_crc,
+    plan_log,
+    reader_for,
+    walk_piece,
+)
+from rmqtool.scan.piece import Piece, whole_file
+from rmqtool.scan.rules import Verdict
+from rmqtool.scan.walk import Walk
+from rmqtool.store.directory import Store
+from rmqtool.store.kinds import FileKind
+
+
+class Span(NamedTuple):
+    """Where a file of the log begins, as a physical offset, and its bytes."""
+
+    start: int
+    size: int
+
+    @property
+    def end(self) -> int:
+        return self.start + self.size
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What both sides must have in common for their digests to be comparable."""
+
+    by_content: bool = False
+    block_size: int = BLOCK_SIZE
+
+
+class BlockStream(Protocol):
+    """The blocks of a file; `totals` are those of the file once all were taken."""
+
+    totals: LogTotals
+
+    def blocks(self) -> Iterator[Block]: ...
+
+
+class LogSide(Protocol):
+    """A log that is compared.
+
+    Attributes:
+        files: in order, none inside another.
+        has_rows: whether blocks have rows.
+    """
+
+    @property
+    def files(self) -> Sequence[Span]: ...
+    @property
+    def has_rows(self) -> bool: ...
+
+    def stream(self, number: int, numbers: QueueNumbers, terms: Terms) -> BlockStream:
+        """The blocks of a file; `numbers` gives the rows their queue numbers."""
+
+    def close(self, number: int) -> None:
+        """Close a file that was read."""
+
+
+class StoreLog:
+    """The log of a store. See `LogSide`; it pickles, if the store's view does.
+
+    Attributes:
+        problems: files that could not be opened, as sentences.
+        left_out: files that are no part of the log, as sentences.
+    """
+
+    has_rows = True
+
+    def __init__(self, store: Store, *, compiled: bool | None = None) -> None:
+        if store.files.get(FileKind.DLEDGER) and not store.commitlog:
+            raise UnsupportedError(f"{store.view.label}: the log is kept by DLedger, which is recognised but not read")
+        self.problems: list[str] = []
+        self.left_out: list[str] = []
+        files: list[LogFile] = []
+        end = 0
+        for segment in store.commitlog:
+            if segment.start < end:
+                self.left_out.append(f"{segment.path}: begins inside the file before it")
+                continue
+            try:
+                store.view.open(segment.path).close()
+            except UnreadableError as error:
+                self.problems.append(str(error))
+                continue
+            files.append(LogFile(partial(store.view.open, segment.path), segment.start))
+            end = segment.end
+        self._plan: LogPlan = plan_log(files)
+        self.record_crc = carries_record_crc(self._plan.pieces)
+        self._compiled = compiled
+        self.files = tuple(Span(piece.physical_offset, piece.source.size) for piece in self._plan.pieces)
+
+    def piece(self, number: int) -> Piece:
+        """A file to walk."""
+        return self._plan.pieces[number]
+
+    def walk(self, piece: Piece) -> Walk:
+        """The walk of a piece of this log."""
+        # Chosen where the walk is made, which may be another machine than the one that planned it.
+        make_reader = reader_for(self._plan.data_bytes, self._compiled)
+        return walk_piece(piece, make_reader(), ScanOptions(record_crc=self.record_crc))
+
+    def stream(self, number: int, numbers: QueueNumbers, terms: Terms) -> FileBlocks:
+        return FileBlocks(
+            self.walk(self.piece(number)),
+            numbers,
+            terms.block_size,
+            by_content=terms.by_content,
+            record_crc=self.record_crc,
+        )
+
+    def close(self, number: int) -> None:
+        self.piece(number).source.close()
+
+    def equal_file(self, number: int, other: StoreLog, other_number: int) -> LogTotals | None:
+        """Totals of a file that is the same in another log, byte for byte; None where it is not.
+
+        The file is walked once, and no digest is made.
+        """
+        here, there = self.piece(number), other.piece(other_number)
+        if self.files[number] != other.files[other_number] or here.more_follows != there.more_follows:
+            return None
+        if self.record_crc != other.record_crc:
+            return None
+        mirror = MirroredSource(here.source, there.source)
+        walk = self.walk(whole_file(mirror, here.physical_offset, more_follows=here.more_follows))
+        totals = LogTotals(begin=here.physical_offset)
+        held = 0
+        for batch in walk.batches():
+            rows = batch.as_array()
+            if not mirror.is_equal:
+                return None
+            if rows[0]["verdict"] == Verdict.STALE or not rows[0]["size"]:
+                continue
+            if rows[0]["verdict"] != Verdict.GOOD:
+                held += 1
+                totals.unreadable_bytes += unreadable_bytes(rows)
+                totals.tail_bytes += int(rows["size"].sum())
+                continue
+            _end_damage(totals, held)
+            held = 0
+            totals.end = int(rows[-1]["physical_offset"] + rows[-1]["size"])
+            totals.add_topics(topic_totals(rows, batch.topics, None))
+        if here.more_follows and held:
+            _end_damage(totals, held)
+            totals.end = here.physical_offset + here.source.size
+        return totals if mirror.finish() else None
+
+    def difference_from(self, physical_offset: int, other: StoreLog) -> int | None:
+        """Physical offset of the first byte that differs in another log, from one that both have in a file on."""
+        numbers = [
+            next((at for at, span in enumerate(side.files) if span.start <= physical_offset < span.end), None)
+            for side in (self, other)
+        ]
+        if numbers[0] is None or numbers[1] is None:
+            return None
+        here, there = self.piece(numbers[0]), other.piece(numbers[1])
+        if here.physical_offset != there.physical_offset:
+            return None
+        try:
+            with closing(here.source), closing(there.source):
+                found = first_difference(here.source, there.source, physical_offset - here.physical_offset)
+        except OSError:
+            return None
+        return None if found is None else here.physical_offset + found
+
+
+def _end_damage(totals: LogTotals, held: int) -> None:
+    """A record stands behind bad ranges, so they lie inside the log."""
+    totals.bad_ranges += held
+    totals.bad_bytes += totals.tail_bytes
+    totals.tail_bytes = 0

@@ -1,0 +1,238 @@
+"""What a comparison found, as data and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from rmqtool.compare.facts import ConfigDifference, QueueDifference
+from rmqtool.compare.join import Differences, Kind
+from rmqtool.compare.ranges import Ranges
+from rmqtool.compare.rows import Array, LogTotals, QueueKey, TopicTotal
+
+SIDES: Final = ("a", "b")
+
+
+class Relation(StrEnum):
+    """How two logs lie to each other, from the later of both begins on."""
+
+    EQUAL = "equal"
+    A_IS_PREFIX = "a-is-prefix"
+    B_IS_PREFIX = "b-is-prefix"
+    DIVERGED = "diverged"
+    APART = "apart"
+    """There is no physical offset that both have."""
+
+
+class Reason(StrEnum):
+    """Why a message may be in one log only, where both are copies of one log."""
+
+    EXPIRED = "expired"
+    """The other log begins behind it."""
+    BEYOND_END = "beyond-end"
+    """The other log ends in front of it."""
+    INSIDE = "inside"
+    """The other log has something else at its place."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of both stores.
+
+    Attributes:
+        kind: store or manifest.
+    """
+
+    label: str
+    kind: str
+    totals: LogTotals
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """The first place where two logs of the same physical offsets differ.
+
+    Attributes:
+        precision: byte, record or block: what `physical_offset` is the place, or the begin, of.
+        record_offset: where the record, or the block, begins in which it lies.
+        end: physical offset behind the differing range.
+    """
+
+    physical_offset: int
+    record_offset: int
+    end: int
+    precision: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The outcome.
+
+    Attributes:
+        differing: ranges of the log in which both sides should be equal and are not.
+        messages: what differs by kind; None where one side has digests of blocks only.
+        queues: keys by the queue numbers in the rows.
+        topics_differ: topics whose messages differ, where no more is known than a digest of all; None elsewhere.
+        not_compared: what was left out, as sentences.
+    """
+
+    a: Side
+    b: Side
+    identity: str
+    relation: Relation
+    divergence: Divergence | None
+    differing: Ranges
+    unresolved_blocks: int
+    messages: Mapping[Kind, Differences] | None
+    queues: list[QueueKey]
+    topics_differ: frozenset[bytes] | None
+    queue_differences: list[QueueDifference]
+    config_differences: list[ConfigDifference]
+    not_compared: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    limit: int = 20
+    by_messages: bool = False
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether nothing differs; compared by messages, where they lie does not count, nor do queues and settings."""
+        if self.messages is not None and any(found.count for found in self.messages.values()):
+            return False
+        if self.topics_differ:
+            return False
+        return self.by_messages or (self.is_same_log and not self.queue_differences and not self.config_differences)
+
+    @property
+    def is_same_log(self) -> bool:
+        """Whether both logs have the same begin, end and records."""
+        same_begin = self.a.totals.begin == self.b.totals.begin
+        return same_begin and self.relation is Relation.EQUAL
+
+    def as_json(self) -> dict[str, Any]:
+        """The object of `diff --format json`."""
+        divergence = self.divergence
+        return {
+            "equal": self.is_equal,
+            "compared": "messages" if self.by_messages else "replicas",
+            "identity": self.identity,
+            "a": _side(self.a),
+            "b": _side(self.b),
+            "relation": self.relation.value,
+            "first_divergence": None if divergence is None else vars(divergence),
+            "differing_ranges": {
+                "count": self.differing.count,
+                "listed": [list(each) for each in self.differing.first[: self.limit]],
+            },
+            "unresolved_blocks": self.unresolved_blocks,
+            "messages": self._counts(),
+            "topics": list(self._topics()),
+            "differences": list(self.message_rows()),
+            "queue_difference_count": len(self.queue_differences),
+            "queues": [_queue(each) for each in self.queue_differences[: self.limit]],
+            "config_difference_count": len(self.config_differences),
+            "config": [_config(each) for each in self.config_differences[: self.limit]],
+            "not_compared": list(self.not_compared),
+            "problems": list(self.problems),
+        }
+
+    def message_rows(self) -> Iterable[dict[str, Any]]:
+        """The messages that differ, kind after kind, those of a kind in the order of the log."""
+        for kind, found in (self.messages or {}).items():
+            for row, other in found.listed:
+                yield self._message(kind, row, other)
+
+    def _message(self, kind: Kind, row: Array, other: Array | None) -> dict[str, Any]:
+        topic, queue_id = self.queues[int(row["queue"])]
+        said: dict[str, Any] = {
+            "type": kind.value,
+            "topic": text_of(topic),
+            "queue_id": queue_id,
+            "queue_offset": int(row["queue_offset"]),
+            "physical_offset": int(row["physical_offset"]),
+            "size": None if kind is Kind.REORDERED else int(row["size"]),
+            "other_queue_id": None,
+            "other_queue_offset": None,
+            "other_physical_offset": None,
+            "reason": None,
+        }
+        if other is not None:
+            said["other_queue_id"] = self.queues[int(other["queue"])][1]
+            said["other_queue_offset"] = int(other["queue_offset"])
+            said["other_physical_offset"] = int(other["physical_offset"])
+        elif kind is Kind.REORDERED:
+            said["other_queue_id"], said["other_queue_offset"] = queue_id, int(row["other_offset"])
+        else:
+            against = self.b if kind is Kind.ONLY_A else self.a
+            said["reason"] = reason(int(row["physical_offset"]), against.totals).value
+        return said
+
+    def _counts(self) -> dict[str, int] | None:
+        if self.messages is None:
+            return None
+        counts = {kind.value.replace("-", "_"): found.count for kind, found in self.messages.items()}
+        return {"in_both": self.a.totals.messages - self.messages[Kind.ONLY_A].count, **counts}
+
+    def _topics(self) -> Iterable[dict[str, Any]]:
+        none = TopicTotal()
+        by_topic: dict[bytes, Counter[Kind]] = defaultdict(Counter)
+        for kind, found in (self.messages or {}).items():
+            for queue, count in found.counts.items():
+                by_topic[self.queues[queue][0]][kind] += count
+        for topic in sorted(self.a.totals.topics.keys() | self.b.totals.topics.keys()):
+            a, b = (side.totals.topics.get(topic, none) for side in (self.a, self.b))
+            said = {"topic": text_of(topic), "a": a.messages, "b": b.messages, "a_bytes": a.bytes, "b_bytes": b.bytes}
+            counts = {
+                kind.value.replace("-", "_"): None if self.messages is None else by_topic[topic][kind] for kind in Kind
+            }
+            yield {**said, **counts, "differs": self._topic_differs(topic, a, b, counts)}
+
+    def _topic_differs(self, topic: bytes, a: TopicTotal, b: TopicTotal, counts: Mapping[str, Any]) -> bool | None:
+        if self.messages is not None:
+            return any(counts.values())
+        if self.topics_differ is not None:
+            return topic in self.topics_differ
+        return True if a.messages != b.messages else None
+
+
+def reason(physical_offset: int, other: LogTotals) -> Reason:
+    """Why the other log may lack what lies at a physical offset."""
+    if other.begin is None or other.end is None or physical_offset >= other.end:
+        return Reason.BEYOND_END
+    return Reason.EXPIRED if physical_offset < other.begin else Reason.INSIDE
+
+
+def text_of(name: bytes) -> str:
+    """A topic as text; what is no UTF-8 is kept as the file system keeps it."""
+    return name.decode("utf-8", "surrogateescape")
+
+
+def _side(side: Side) -> dict[str, Any]:
+    totals = side.totals
+    return {
+        "store": side.label,
+        "kind": side.kind,
+        "min_offset": totals.begin,
+        "max_offset": totals.end,
+        "messages": totals.messages,
+        "bytes": sum(total.bytes for total in totals.topics.values()),
+        "bad_ranges": totals.bad_ranges,
+        "bad_bytes": totals.bad_bytes,
+        "tail_bytes": totals.tail_bytes,
+        "unreadable_bytes": totals.unreadable_bytes,
+    }
+
+
+def _queue(found: QueueDifference) -> dict[str, Any]:
+    said: dict[str, Any] = {"topic": found.topic, "queue_id": found.queue_id}
+    for name, bounds in zip(SIDES, (found.a, found.b), strict=True):
+        said[f"{name}_min"], said[f"{name}_max"] = bounds or (None, None)
+    return said
+
+
+def _config(found: ConfigDifference) -> dict[str, Any]:
+    values = {name: None if text is None else json.loads(text) for name, text in zip(SIDES, found[3:], strict=True)}
+    return {"file": found.file, "table": found.table, "entry": found.entry, **values}

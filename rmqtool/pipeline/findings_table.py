@@ -1,0 +1,75 @@
+"""The table `findings`: what `verify` says of each store; a store is one task, for its parts are judged together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from rmqtool.engine.version_evidence import infer_version
+from rmqtool.engine.versions import NEWEST, BrokerRules, rules_for
+from rmqtool.pipeline.texts import LIST_TYPE
+from rmqtool.store.directory import Store
+from rmqtool.store.lock import lock_report
+from rmqtool.store.view import DirectoryView
+from rmqtool.verify.finding import Finding
+from rmqtool.verify.run import verify_store
+from rmqtool.verify.scope import Options
+
+SCHEMA: Final = pa.schema(
+    [
+        pa.field("store", pa.string(), nullable=False),
+        pa.field("id", pa.string(), nullable=False),
+        pa.field("severity", pa.string(), nullable=False),
+        pa.field("file", pa.string(), nullable=False),
+        pa.field("file_position", pa.int64()),
+        pa.field("physical_offset", pa.int64()),
+        pa.field("length", pa.int64()),
+        pa.field("topic", pa.string()),
+        pa.field("queue_id", pa.int32()),
+        pa.field("queue_offset", pa.int64()),
+        pa.field("count", pa.int64(), nullable=False),
+        pa.field("message", pa.string(), nullable=False),
+        pa.field("expected", pa.string()),
+        pa.field("found", pa.string()),
+        pa.field("candidate", pa.string()),
+        pa.field("repair", pa.string()),
+        pa.field("upstream", LIST_TYPE, nullable=False),
+    ]
+)
+"""Those of `verify`'s JSON; `repair` is the command without the store's path."""
+BATCH_ROWS: Final = 4096
+
+
+@dataclass(frozen=True)
+class StoreCheck:
+    """One store, and by whose rules it is judged."""
+
+    store: Store
+    rules: BrokerRules
+
+
+def store_check(store: Store, broker_version: str | None) -> StoreCheck:
+    """What is to be checked.
+
+    Raises:
+        UsageError: the version is none.
+    """
+    version = broker_version or infer_version(store).version or NEWEST
+    return StoreCheck(store, rules_for(version))
+
+
+def read_findings(check: StoreCheck) -> Iterator[pa.RecordBatch]:
+    """The record batches of all findings of a store, in the order of `verify`."""
+    found: list[Finding] = []
+    view, running = check.store.view, False
+    if isinstance(view, DirectoryView):
+        directories = [Path(view.label) / named for named in check.store.settings.commitlog_directories]
+        running = lock_report(Path(view.label), directories).is_in_use
+    verify_store(check.store, check.rules, Options(threads=1, broker_runs=running), found.append)
+    for first in range(0, len(found), BATCH_ROWS):
+        rows = [{"store": view.label, **one.as_json()} for one in found[first : first + BATCH_ROWS]]
+        yield pa.RecordBatch.from_pylist([{name: row[name] for name in SCHEMA.names} for row in rows], SCHEMA)

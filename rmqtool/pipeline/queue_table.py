@@ -1,0 +1,196 @@
+"""The table `consumequeue`: units of consume queues and batch queues, as `dump` has them, whole blocks at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from rmqtool.errors import UnreadableError
+from rmqtool.formats.consumequeue import (
+    BATCH_UNIT,
+    EXTENSION_ADDRESS_BASE,
+    EXTENSION_ADDRESS_MAX,
+    FILLER_UNIT,
+    UNIT,
+    UNIT_SIZE,
+)
+from rmqtool.pipeline.rows import PART_BYTES, batch_of, grouped_by_size
+from rmqtool.pipeline.wanted import Wanted
+from rmqtool.scan.blocks import last_data_end
+from rmqtool.store.directory import QueueFiles, Segment, Store
+from rmqtool.store.source import ByteSource, read_salvaging
+from rmqtool.store.view import StoreView
+
+SCHEMA: Final = pa.schema(
+    [
+        pa.field("store", pa.string(), nullable=False),
+        pa.field("file", pa.string(), nullable=False),
+        pa.field("file_position", pa.int64(), nullable=False),
+        pa.field("type", pa.string(), nullable=False),
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("queue_id", pa.int32(), nullable=False),
+        pa.field("queue_offset", pa.int64()),
+        pa.field("physical_offset", pa.int64()),
+        pa.field("record_size", pa.int32()),
+        pa.field("tags_code", pa.int64()),
+        pa.field("filler", pa.bool_()),
+        pa.field("extension_position", pa.int64()),
+        pa.field("store_timestamp_ms", pa.int64()),
+        pa.field("batch_size", pa.int16()),
+        pa.field("compacted_offset", pa.int32()),
+        pa.field("size", pa.int64(), nullable=False),
+        pa.field("finding", pa.string()),
+    ]
+)
+"""The last columns but two are those of batch units, which have no others of their own."""
+BLOCK_UNITS: Final = 1 << 16
+
+
+@dataclass(frozen=True)
+class QueueFile:
+    """One file of a queue; `is_last` for the last one that holds data, behind which all is preallocated."""
+
+    view: StoreView
+    store: str
+    topic: str
+    queue_id: int
+    segment: Segment
+    is_batch: bool
+    is_last: bool
+
+    @property
+    def size(self) -> int:
+        return self.segment.size
+
+
+def queue_parts(store: Store, wanted: Sequence[Wanted]) -> list[tuple[QueueFile, ...]]:
+    """The files of wanted queues, small ones together."""
+    files = [
+        found
+        for queues, is_batch in ((store.queues, False), (store.batch_queues, True))
+        for queue in queues.values()
+        if all(each.may_name(queue.topic) and each.may_number(queue.queue_id) for each in wanted)
+        for found in _files(store.view, queue, is_batch=is_batch)
+    ]
+    return grouped_by_size(files, PART_BYTES)
+
+
+def read_queue_files(files: Sequence[QueueFile]) -> Iterator[pa.RecordBatch]:
+    """The record batches of some files, with all columns."""
+    for file in files:
+        yield from _Units(file).batches()
+
+
+def _files(view: StoreView, queue: QueueFiles, *, is_batch: bool) -> list[QueueFile]:
+    last = next((at for at in range(len(queue.segments) - 1, -1, -1) if _has_data(view, queue.segments[at])), -1)
+    return [
+        QueueFile(view, view.label, queue.topic, queue.queue_id, segment, is_batch, at == last)
+        for at, segment in enumerate(queue.segments[: last + 1])
+    ]
+
+
+def _has_data(view: StoreView, segment: Segment) -> bool:
+    with suppress(UnreadableError):
+        source = view.open(segment.path)
+        try:
+            return last_data_end(source, 0, source.size) > 0
+        finally:
+            source.close()
+    return True  # to be told when its turn comes
+
+
+class _Units:
+    """The rows of one file."""
+
+    def __init__(self, file: QueueFile) -> None:
+        self._file = file
+        declared = BATCH_UNIT if file.is_batch else UNIT
+        self._dtype, self._unit_size = declared.dtype, declared.dtype.itemsize
+        self._unreadable: list[tuple[int, int]] = []
+        self._zeros_from: int | None = None
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        try:
+            source = self._file.view.open(self._file.segment.path)
+        except UnreadableError:
+            yield self._bad(0, self._file.size, "unreadable-range")
+            return
+        try:
+            yield from self._read(source)
+        finally:
+            source.close()
+
+    def _read(self, source: ByteSource) -> Iterator[pa.RecordBatch]:
+        size = self._unit_size
+        data_end = last_data_end(source, 0, source.size)
+        whole_end = source.size // size * size
+        end = min(whole_end, -(-data_end // size) * size) if self._file.is_last else whole_end
+        for begin in range(0, end, BLOCK_UNITS * size):
+            buffer = bytearray(min(BLOCK_UNITS * size, end - begin))
+            self._unreadable += read_salvaging(source, begin, memoryview(buffer))
+            raw = np.frombuffer(buffer, np.uint8).reshape(-1, size)
+            there = np.asarray(raw.any(axis=1))
+            bounds = [0, *(np.flatnonzero(there[1:] != there[:-1]) + 1).tolist(), len(there)]
+            for first, stop in pairwise(bounds):
+                position = begin + first * size
+                if not there[first]:
+                    self._zeros_from = position if self._zeros_from is None else self._zeros_from
+                    continue
+                yield from self._gap(position)
+                yield self._units(np.frombuffer(buffer, self._dtype)[first:stop], position)
+        yield from self._gap(end)
+        if data_end > whole_end:
+            yield self._bad(whole_end, data_end, "wrong-file-size")
+
+    def _gap(self, end: int) -> Iterator[pa.RecordBatch]:
+        """Zeros where units should be, if the units before ended earlier."""
+        start, self._zeros_from = self._zeros_from, None
+        if start is None:
+            return
+        if any(low < end and high > start for low, high in self._unreadable):
+            name = "unreadable-range"
+        else:
+            name = "zero-file" if start == 0 and end >= self._file.size else "gap"
+        yield self._bad(start, end, name)
+
+    def _units(self, units: NDArray[Any], position: int) -> pa.RecordBatch:
+        positions = position + np.arange(len(units)) * self._unit_size
+        columns: dict[str, Any] = {
+            "file_position": positions,
+            "physical_offset": _native(units, "physical_offset"),
+            "record_size": _native(units, "record_size"),
+            "tags_code": _native(units, "tags_code"),
+        }
+        if self._file.is_batch:
+            columns["queue_offset"] = _native(units, "base_queue_offset")
+            for name in ("store_timestamp_ms", "batch_size", "compacted_offset"):
+                columns[name] = _native(units, name)
+        else:
+            columns["queue_offset"] = (self._file.segment.start + positions) // UNIT_SIZE
+            columns["filler"] = units == np.array([FILLER_UNIT], UNIT.dtype)
+            codes = columns["tags_code"]
+            columns["extension_position"] = pa.array(codes - EXTENSION_ADDRESS_BASE, mask=codes > EXTENSION_ADDRESS_MAX)
+        columns["type"] = "batch-unit" if self._file.is_batch else "unit"
+        columns["size"] = self._unit_size
+        return batch_of(SCHEMA, len(units), self._where() | columns)
+
+    def _bad(self, start: int, end: int, name: str) -> pa.RecordBatch:
+        said = {"type": "bad", "file_position": start, "size": end - start, "finding": f"consumequeue.{name}"}
+        return batch_of(SCHEMA, 1, self._where() | said)
+
+    def _where(self) -> dict[str, Any]:
+        file = self._file
+        return {"store": file.store, "file": file.segment.path, "topic": file.topic, "queue_id": file.queue_id}
+
+
+def _native(units: NDArray[Any], name: str) -> NDArray[Any]:
+    """A column in this machine's byte order."""
+    column = units[name]
+    return np.ascontiguousarray(column, column.dtype.newbyteorder("="))

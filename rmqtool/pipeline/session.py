@@ -1,0 +1,197 @@
+"""Starts and ends Spark: quietly, with this package on every executor, and with its failures as one line.
+
+The JVM writes what it has to say into a log file; nothing of it reaches the terminal.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import threading
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import rmqtool
+from rmqtool.errors import RmqtoolError, UnsupportedError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OnProgress = Callable[[int, int], None]
+"""Called with tasks done and in all."""
+
+SHIM: Final = "pyspark_rocketmq.py"
+_POLL_S: Final = 0.5
+_DEFAULTS: Final = {
+    "spark.app.name": "rmqtool",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+}
+_LOCAL: Final = {"spark.driver.host": "localhost", "spark.driver.bindAddress": "127.0.0.1"}
+"""A driver without executors elsewhere needs no name that others can look up."""
+_OUR_ERROR: Final = re.compile(r"rmqtool\.[\w.]+Error: (.+)")
+_MISSING_MODULE: Final = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
+
+
+class SparkError(RmqtoolError):
+    """Spark could not be started, or a job of it failed."""
+
+
+@dataclass(frozen=True)
+class SparkSettings:
+    """Where jobs run.
+
+    Attributes:
+        conf: Spark's own settings, which go before ours.
+    """
+
+    master: str = "local[*]"
+    conf: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_local(self) -> bool:
+        return self.master.startswith("local")
+
+
+def require_pyspark() -> None:
+    """Say in one line what is missing.
+
+    Raises:
+        UnsupportedError: pyspark is not installed, or too old for data sources in Python.
+    """
+    if find_spec("pyspark") is None:
+        raise UnsupportedError("pyspark is not installed: pip install 'rmqtool[spark]'")
+    if find_spec("pyspark.sql.datasource") is None:
+        import pyspark
+
+        raise UnsupportedError(
+            f"pyspark {pyspark.__version__} is too old, 4.0 or newer is needed: pip install -U pyspark"
+        )
+    if find_spec("pyarrow") is None:
+        raise UnsupportedError("pyarrow is not installed: pip install 'rmqtool[spark]'")
+
+
+@contextmanager
+def spark_session(settings: SparkSettings, on_progress: OnProgress | None = None) -> Iterator[SparkSession]:
+    """A session that is stopped at the end, with whatever still runs in it.
+
+    Raises:
+        UnsupportedError: see `require_pyspark`.
+        SparkError: Spark could not be started, or failed; the text says where its log is.
+    """
+    require_pyspark()
+    descriptor, log = tempfile.mkstemp(prefix="rmqtool-spark-", suffix=".log")
+    with ExitStack() as stack:
+        stack.callback(os.close, descriptor)
+        with _errors_told(Path(log)):
+            session = _started(settings, descriptor)
+            stack.callback(session.stop)
+            session.sparkContext.setLogLevel("WARN")
+            if not settings.is_local:
+                _ship(session, stack)
+            if on_progress is not None:
+                stack.enter_context(_watched(session, on_progress))
+            yield session
+    Path(log).unlink(missing_ok=True)
+
+
+def _started(settings: SparkSettings, log_descriptor: int) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    chosen = {**_DEFAULTS, **(_LOCAL if settings.is_local else {}), **settings.conf}
+    builder = SparkSession.builder.master(settings.master)
+    for name, value in chosen.items():
+        builder = builder.config(name, value)
+    # The JVM keeps the standard error that it is started with.
+    with _standard_error_in(log_descriptor):
+        return builder.getOrCreate()
+
+
+@contextmanager
+def _standard_error_in(descriptor: int) -> Iterator[None]:
+    kept = os.dup(2)
+    os.dup2(descriptor, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+@contextmanager
+def _errors_told(log: Path) -> Iterator[None]:
+    """Failures of Spark as one line; what the log is about to be asked for stays."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        raise SparkError(f"{told(str(error))} (Spark's log: {log})") from error
+    except BaseException:
+        log.unlink(missing_ok=True)
+        raise
+
+
+def told(text: str) -> str:
+    """The one line of a failure of Spark that a person can act on."""
+    if ours := _OUR_ERROR.findall(text):
+        return str(ours[-1]).strip()
+    if missing := _MISSING_MODULE.findall(text):
+        return (
+            f"the Python of Spark's executors has no module {missing[-1]}: install rmqtool there, or ship an archive "
+            "with --conf spark.archives=... (docs/spark.md)"
+        )
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return f"Spark: {lines[0]}" if lines else "Spark failed"
+
+
+def _ship(session: SparkSession, stack: ExitStack) -> None:
+    """Give the executors this package, as it is here."""
+    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="rmqtool-ship-"))
+    archive = Path(folder) / f"rmqtool-{rmqtool.__version__}.zip"
+    write_package(archive)
+    session.sparkContext.addPyFile(str(archive))
+
+
+def write_package(archive: Path) -> None:
+    """Write this package and the shim into a zip, as `--py-files` takes it."""
+    package = Path(rmqtool.__file__).parent
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as target:
+        for path in sorted(package.rglob("*.py")):
+            target.write(path, path.relative_to(package.parent))
+        shim = package.parent / SHIM
+        if shim.exists():
+            target.write(shim, SHIM)
+
+
+@contextmanager
+def _watched(session: SparkSession, on_progress: OnProgress) -> Iterator[None]:
+    """Tell about the tasks of running jobs until the end."""
+    ended = threading.Event()
+    tracker: Any = session.sparkContext.statusTracker()
+
+    def watch() -> None:
+        while not ended.wait(_POLL_S):
+            with suppress(Exception):  # the session may be about to end, and nothing depends on a bar
+                stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
+                found = [stage for stage in stages if stage is not None]
+                if found:
+                    on_progress(sum(one.numCompletedTasks for one in found), sum(one.numTasks for one in found))
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()

@@ -1,0 +1,102 @@
+"""The data source `rocketmq-store`: what Spark asks, answered by a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StructType
+
+from rmqtool.errors import UnsupportedError, UsageError
+from rmqtool.pipeline.filters import pushed
+from rmqtool.pipeline.message_schema import chosen
+from rmqtool.pipeline.options import SourceOptions
+from rmqtool.pipeline.table import Table, in_mode, table_of
+from rmqtool.pipeline.wanted import Wanted
+
+NAME = "rocketmq-store"
+
+
+class RocketmqStoreSource(DataSource):
+    """Stores of RocketMQ brokers as tables; the options are those of `SourceOptions`.
+
+    Raises:
+        RmqtoolError: an option is wrong, or there is no store.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return NAME
+
+    def schema(self) -> StructType:
+        """The table's columns."""
+        return from_arrow_schema(table_of(self._options()).schema)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """What reads the table; filters are asked for only where Spark is set to hand them over."""
+        options = self._options()
+        return (FilteringReader if options.pushdown else TableReader)(table_of(options), schema, options.mode)
+
+    def streamReader(self, schema: StructType) -> Any:  # noqa: N802 - Spark's name
+        """What follows the log.
+
+        Raises:
+            UsageError: another table is asked for.
+            UnsupportedError: this pyspark cannot bound what a stream reads.
+        """
+        options = self._options()
+        if options.table != "messages":
+            raise UsageError(f"the table {options.table} is no stream, only messages is")
+        try:
+            from rmqtool.pipeline.stream import LogStream
+        except ImportError as error:
+            raise UnsupportedError("streams need pyspark 4.2 or newer") from error
+        return LogStream(options, asked_schema(table_of(options), schema))
+
+    def _options(self) -> SourceOptions:
+        return SourceOptions.parse(self.options)
+
+
+class TableReader(DataSourceReader):
+    """Reads a table, or those of its columns that a schema names."""
+
+    def __init__(self, table: Table, schema: StructType, mode: str) -> None:
+        self._table, self._mode = table, mode
+        self._schema = asked_schema(table, schema)
+        self._filters: tuple[Wanted, ...] = ()
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """One for each part; Spark makes one without a value where there is none."""
+        return [InputPartition(part) for part in self._table.parts(self._filters)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The record batches of one part."""
+        part: Any = partition.value
+        if part is None:
+            return iter(())
+        return in_mode(self._table.read(part, self._filters), self._schema, self._mode)
+
+
+class FilteringReader(TableReader):
+    """Also leaves out parts and rows that a query's filters rule out."""
+
+    def pushFilters(self, filters: list[Any]) -> list[Any]:  # noqa: N802 - Spark's name
+        """Take what filters rule out; Spark applies all of them again."""
+        self._filters = pushed(filters)
+        return filters
+
+
+def asked_schema(table: Table, schema: StructType) -> pa.Schema:
+    """The columns that a schema names, as Arrow has them.
+
+    Raises:
+        UsageError: the table has others.
+    """
+    asked = to_arrow_schema(schema)
+    if not chosen(table.schema, tuple(asked.names)).equals(asked):
+        raise UsageError(f"the schema has other types than the table: {table.schema}")
+    return asked

@@ -1,0 +1,93 @@
+"""Figures of the log by topic, queue, tag, hour, producer or size: how many messages, how large, since when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from rmqtool.pipeline.choices import By
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+HOUR_MS: Final = 3_600_000
+
+
+KEYS: Final[Mapping[By, tuple[str, ...]]] = {
+    By.TOPIC: ("topic",),
+    By.QUEUE: ("topic", "queue_id"),
+    By.TAG: ("topic", "tags"),
+    By.HOUR: ("hour_timestamp_ms",),
+    By.PRODUCER: ("producer",),
+    By.SIZE: ("size_least",),
+}
+"""The columns of the groups: an hour by its first millisecond, a producer by its address, a size by the largest power
+of two in it."""
+FIGURES: Final = ("messages", "bytes", "body_bytes", "first_store_timestamp_ms", "last_store_timestamp_ms")
+QUEUE_FIGURES: Final = ("min_queue_offset", "max_queue_offset")
+_READ: Final[Mapping[By, tuple[str, ...]]] = {By.HOUR: (), By.PRODUCER: ("born_host",), By.SIZE: ()}
+_ALWAYS_READ: Final = ("type", "size", "body_length", "store_timestamp_ms", "finding")
+
+
+@dataclass(frozen=True)
+class BadRanges:
+    """What could not be counted."""
+
+    count: int
+    size: int
+
+
+def fields(by: By) -> tuple[str, ...]:
+    """The fields of a row."""
+    return (*KEYS[by], *FIGURES, *(QUEUE_FIGURES if by is By.QUEUE else ()))
+
+
+def columns(by: By) -> tuple[str, ...]:
+    """The columns of `messages` that are needed: every other one would cross from Python to Spark for nothing."""
+    more = ("queue_offset",) if by is By.QUEUE else ()
+    return (*_ALWAYS_READ, *_READ.get(by, KEYS[by]), *more)
+
+
+def figures(messages: DataFrame, by: By) -> Iterator[dict[str, Any] | BadRanges]:
+    """A row for each group, in the order of the groups; before them what could not be counted, if there is anything."""
+    from pyspark.sql import functions as f
+
+    keyed = messages.filter("type <> 'blank'").withColumns(_derived(by))
+    measured: list[Column] = [
+        f.count("*").alias("messages"),
+        f.sum("size").alias("bytes"),
+        f.sum("body_length").alias("body_bytes"),
+        f.min("store_timestamp_ms").alias("first_store_timestamp_ms"),
+        f.max("store_timestamp_ms").alias("last_store_timestamp_ms"),
+    ]
+    if by is By.QUEUE:
+        measured += [f.min("queue_offset").alias("min_queue_offset"), f.max("queue_offset").alias("max_queue_offset")]
+    is_bad = f.col("finding").isNotNull().alias("is_bad")
+    grouped = keyed.groupBy(is_bad, *KEYS[by]).agg(*measured)
+    ordered = grouped.orderBy(f.col("is_bad").desc(), *(f.col(name).asc_nulls_first() for name in KEYS[by]))
+    bad = BadRanges(0, 0)
+    told = False
+    for row in ordered.toLocalIterator():
+        found = row.asDict()
+        if found.pop("is_bad"):
+            bad = BadRanges(bad.count + found["messages"], bad.size + found["bytes"])
+            continue
+        if not told and bad.count:
+            yield bad
+        told = True
+        yield found
+    if not told and bad.count:
+        yield bad
+
+
+def _derived(by: By) -> dict[str, Column]:
+    from pyspark.sql import functions as f
+
+    if by is By.HOUR:
+        return {"hour_timestamp_ms": f.col("store_timestamp_ms") - f.pmod("store_timestamp_ms", f.lit(HOUR_MS))}
+    if by is By.PRODUCER:
+        return {"producer": f.regexp_replace("born_host", ":-?\\d+$", "")}
+    if by is By.SIZE:
+        return {"size_least": f.expr("cast(pow(2, floor(log2(size))) as bigint)")}
+    return {}

@@ -1,0 +1,207 @@
+"""What `diff` shows a person: the verdict in a sentence, how the logs lie to each other, then what differs."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from rmqtool.report.forecast_screen import counted
+from rmqtool.report.summary_screen import size_text
+from rmqtool.report.text import cropped, escaped, labelled, padded
+
+Found = Mapping[str, Any]
+TOPICS_MAX: Final = 20
+RANGES_MAX: Final = 5
+_STYLES: Final = {"bad": "\x1b[1;31m", "good": "\x1b[1;32m"}
+_PLAIN: Final = "\x1b[0m"
+_COLUMNS: Final = ("Topic", "A", "B", "Only A", "Only B", "Changed", "Moved", "Reordered")
+_KINDS: Final = ("only_a", "only_b", "changed", "moved", "reordered")
+_HEADINGS: Final = {
+    "only-a": "Only in A",
+    "only-b": "Only in B",
+    "changed": "In both, with other content",
+    "moved": "In both, at another queue offset or in another queue",
+    "reordered": "In both, in another order",
+}
+_REASONS: Final = {
+    "expired": "expired there",
+    "beyond-end": "behind the end there",
+    "inside": "",
+}
+_RELATIONS: Final = {
+    "equal": "equal from {begin} to {end}",
+    "a-is-prefix": "equal from {begin} to {end}, where A ends; B goes on for {rest}",
+    "b-is-prefix": "equal from {begin} to {end}, where B ends; A goes on for {rest}",
+    "apart": "no physical offset is in both",
+}
+
+
+def diff_lines(found: Found, width: int, *, colour: bool = False, all_rows: bool = False) -> Iterator[str]:
+    """The lines of the screen.
+
+    Args:
+        found: the object of `diff --format json`.
+        all_rows: every topic, however many there are.
+    """
+    width = max(width, 60)
+    style, text = ("good", _equal(found)) if found["equal"] else ("bad", f"DIFFERENT: {_differs(found)}.")
+    for line in textwrap.wrap(text, width):
+        yield f"{_STYLES[style]}{line}{_PLAIN}" if colour else line
+    yield ""
+    for name in "ab":
+        yield from labelled(name.upper(), _side(found[name]), width)
+    yield from labelled("Log", _relation(found), width)
+    yield from labelled("Heads", _heads(found), width)
+    ranges = found["differing_ranges"]
+    shown = ", ".join(f"{begin}-{end}" for begin, end in ranges["listed"][:RANGES_MAX])
+    rest = ranges["count"] - min(len(ranges["listed"]), RANGES_MAX)
+    yield from labelled("Differing", shown + (f" and {rest} more" if rest else ""), width)
+    if found["unresolved_blocks"]:
+        blocks = counted(found["unresolved_blocks"], "block")
+        text = f"which messages differ in {blocks}: the manifest has no digests of messages"
+        yield from labelled("Not known", text, width)
+    for sentence in found["not_compared"]:
+        yield from labelled("Left out", sentence, width)
+    yield from _topics(found["topics"], width, all_rows=all_rows)
+    yield from _messages(found, width)
+    yield from _queues(found, width)
+    yield from _config(found, width)
+
+
+def _equal(found: Found) -> str:
+    if found["compared"] == "messages":
+        return "EQUAL: both have the same messages at the same queue offsets."
+    return "EQUAL: log, queues and settings."
+
+
+def _differs(found: Found) -> str:
+    messages = found["messages"] or {}
+    at = found["first_divergence"]
+    parts = [] if at is None else [f"the logs differ from physical offset {at['physical_offset']} on"]
+    parts += [
+        text.format(counted(messages[kind], "message"))
+        for kind, text in (
+            ("only_a", "{} only in A"), ("only_b", "{} only in B"), ("changed", "{} changed"),
+            ("moved", "{} at another queue offset"), ("reordered", "{} in another order"),
+        )
+        if messages.get(kind)
+    ]  # fmt: skip
+    for kind, noun in (("queue_difference_count", "queue"), ("config_difference_count", "setting")):
+        if found[kind]:
+            parts.append(f"{counted(found[kind], noun)} with other values")
+    return ", ".join(parts) or _relation(found)
+
+
+def _side(side: Found) -> str:
+    where = "no log" if side["max_offset"] is None else f"offsets {side['min_offset']} to {side['max_offset']}"
+    text = (
+        f"{side['kind']} {side['store']}: {where}, {counted(side['messages'], 'message')}, {size_text(side['bytes'])}"
+    )
+    if side["bad_ranges"]:
+        text += f"; damaged: {counted(side['bad_ranges'], 'range')}, {size_text(side['bad_bytes'])}"
+    return text + (f"; torn at its end: {size_text(side['tail_bytes'])}" if side["tail_bytes"] else "")
+
+
+def _relation(found: Found) -> str:
+    ends = [found[name]["max_offset"] or 0 for name in "ab"]
+    begin = max(found[name]["min_offset"] or 0 for name in "ab")
+    at = found["first_divergence"]
+    if at is None:
+        text = _RELATIONS[found["relation"]]
+        return text.format(begin=begin, end=min(ends), rest=size_text(abs(ends[0] - ends[1])))
+    what = {"byte": "first differing byte", "record": "first differing record", "block": "first differing block"}
+    text = f"{what[at['precision']]} at physical offset {at['physical_offset']}"
+    return text + (f", in the record at {at['record_offset']}" if at["precision"] == "byte" else "")
+
+
+def _heads(found: Found) -> str:
+    begins = {name: found[name]["min_offset"] for name in "ab"}
+    if None in begins.values() or begins["a"] == begins["b"]:
+        return ""
+    later = max(begins, key=lambda name: begins[name])
+    return (
+        f"{later.upper()} begins later, at {begins[later]}: {size_text(abs(begins['a'] - begins['b']))} expired there"
+    )
+
+
+def _topics(topics: Sequence[Found], width: int, *, all_rows: bool) -> Iterator[str]:
+    if not topics:
+        return
+    ordered = sorted(topics, key=lambda topic: not topic["differs"])
+    shown = ordered if all_rows else ordered[:TOPICS_MAX]
+    rows = [_COLUMNS, *(_topic(topic) for topic in shown)]
+    widths = [max(len(row[number]) for row in rows) for number in range(1, len(_COLUMNS))]
+    room = width - sum(widths) - 2 * len(widths)
+    names = [cropped(escaped(row[0]), max(room, 12)) for row in rows]
+    first = max(map(len, names))
+    yield ""
+    for name, row in zip(names, rows, strict=True):
+        cells = (padded(text, widths[at], right=True) for at, text in enumerate(row[1:]))
+        yield "  ".join([padded(name, first), *cells]).rstrip()
+    if len(ordered) > len(shown):
+        yield f"and {counted(len(ordered) - len(shown), 'topic')} more (--verbose shows all)"
+
+
+def _topic(topic: Found) -> tuple[str, ...]:
+    counts = ("-" if topic[kind] is None else str(topic[kind]) for kind in _KINDS)
+    return (topic["topic"], str(topic["a"]), str(topic["b"]), *counts)
+
+
+def _messages(found: Found, width: int) -> Iterator[str]:
+    for kind, heading in _HEADINGS.items():
+        rows = [row for row in found["differences"] if row["type"] == kind]
+        if not rows:
+            continue
+        count = found["messages"][kind.replace("-", "_")]
+        yield ""
+        yield f"{heading}: {counted(count, 'message')}" + (f", the first {len(rows)}" if len(rows) < count else "")
+        for row in rows:
+            place = f"{row['topic']}/{row['queue_id']} at queue offset {row['queue_offset']}"
+            text = f"  {place}, physical offset {row['physical_offset']}"
+            if row["other_queue_offset"] is not None and kind != "changed":
+                text += f"; in B {row['topic']}/{row['other_queue_id']} at {row['other_queue_offset']}"
+            elif row["reason"] is not None and _REASONS[row["reason"]]:
+                text += f"; {_REASONS[row['reason']]}"
+            yield from textwrap.wrap(escaped(text), width, subsequent_indent="    ", break_on_hyphens=False)
+
+
+def _queues(found: Found, width: int) -> Iterator[str]:
+    if not found["queue_difference_count"]:
+        return
+    yield ""
+    yield f"Queues that begin or end elsewhere: {found['queue_difference_count']}"
+    for queue in found["queues"]:
+        sides = (f"{name.upper()} {_bounds(queue, name)}" for name in "ab")
+        text = f"{queue['topic']}/{queue['queue_id']}: {', '.join(sides)}"
+        yield from textwrap.wrap(escaped(text), width, subsequent_indent="    ", initial_indent="  ")
+    yield from _rest(found["queue_difference_count"], found["queues"])
+
+
+def _bounds(queue: Found, name: str) -> str:
+    low, high = queue[f"{name}_min"], queue[f"{name}_max"]
+    return "none" if low is None and high is None else f"{low}-{high}"
+
+
+def _config(found: Found, width: int) -> Iterator[str]:
+    if not found["config_difference_count"]:
+        return
+    yield ""
+    yield f"Settings with other values: {found['config_difference_count']}"
+    for entry in found["config"]:
+        name = f"{entry['file']} {entry['table']} {entry['entry']}".rstrip()
+        sides = (f"{side.upper()} {_value(entry[side])}" for side in "ab")
+        yield from textwrap.wrap(
+            escaped(f"{name}: {', '.join(sides)}"), width, subsequent_indent="    ", initial_indent="  "
+        )
+    yield from _rest(found["config_difference_count"], found["config"])
+
+
+def _value(value: Any) -> str:
+    return "none" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def _rest(count: int, listed: Sequence[Any]) -> Iterator[str]:
+    if count > len(listed):
+        yield f"  and {count - len(listed)} more (--limit lists more)"

@@ -1,0 +1,60 @@
+"""One file of the log in several parts, for several threads: where to cut it, and whether what came out fits together.
+
+A part finds its own first record; in the middle of a body it may take a record inside that body for the log's own, if
+that record's own offset is right by construction. Where all parts hold nothing but good records, and each begins where
+the one before it ends, they are what one walk over the file gives. Else that walk has to be made: it alone knows what
+lies around damage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+from rmqtool.scan.blocks import last_data_end
+from rmqtool.scan.deferred import DeferredSource
+from rmqtool.scan.piece import Outcome, Piece, split_piece
+from rmqtool.store.source import ByteSource
+
+PART_BYTES: Final = 64 << 20
+"""Bytes of a part that are worth a thread's start and a first record's search."""
+
+
+def parts_of(piece: Piece, part_bytes: int = PART_BYTES, count: int | None = None) -> list[Piece]:
+    """Cut a whole file into parts of about equal length; the untouched rest of a last file belongs to the last one.
+
+    Args:
+        count: how many; None makes parts of about `part_bytes`.
+    """
+    data_end = piece.end if piece.more_follows else last_data_end(piece.source, piece.start, piece.end)
+    if count is None:
+        count = (data_end - piece.start) // part_bytes
+    if count < 2 or data_end - piece.start < count:
+        return [piece]
+    parts = split_piece(replace(piece, end=data_end), count)
+    parts[-1] = replace(parts[-1], end=piece.end)
+    # Each with a source of its own: threads that share one would close it under each other.
+    return [replace(part, source=_own(part)) for part in parts]
+
+
+def joined_outcome(piece: Piece, parts: Iterable[Outcome]) -> Outcome | None:
+    """What one walk over a file comes to whose parts, in order, hold good records only; None if they do not fit."""
+    position, ended = piece.start, False
+    size = piece.source.size
+    for found in parts:
+        if found.first_record is None:
+            continue  # the record of an earlier part reaches over it, or it is untouched
+        if ended or found.first_record != position:
+            return None
+        position, ended = found.data_end, found.ended
+        if found.tail_bytes:
+            return replace(found, first_record=piece.start)
+    if position < size and (piece.more_follows or last_data_end(piece.source, position, size) > position):
+        return None
+    return Outcome(position, piece.start, size - position, ended=ended)
+
+
+def _own(piece: Piece) -> ByteSource:
+    source = piece.source
+    return DeferredSource(source.name, source.size, source.open) if isinstance(source, DeferredSource) else source

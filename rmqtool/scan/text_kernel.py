@@ -1,0 +1,74 @@
+"""The compiled gathering of texts: ranges of a buffer one behind the other, and the properties of many records.
+
+Import this module only through `compiled`, which chooses where its compiled code is kept.
+"""
+
+# The compiler infers the types of what it compiles; annotations would say less, and not be checked against it.
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,misc"
+# ruff: noqa: ANN001, ANN201, SIM110
+from __future__ import annotations
+
+from pathlib import Path
+
+import numba
+from numpy import uint8, uint64
+
+NAME_END, VALUE_END = uint8(1), uint8(2)
+
+compiled = numba.njit(nogil=True, cache=Path(__file__).exists())
+
+
+@compiled
+def copy_ranges(source, starts, lengths, target):
+    """Copy ranges of `source` one behind the other; a length below 1 copies nothing."""
+    at = uint64(0)
+    for number in range(starts.size):
+        start = uint64(starts[number])
+        for k in range(lengths[number]):
+            target[at + uint64(k)] = source[start + uint64(k)]
+        at += uint64(max(0, lengths[number]))
+
+
+@compiled
+def equal_ranges(source, start, other, length):
+    """Whether two ranges of one length hold the same bytes."""
+    for k in range(length):
+        if source[uint64(start + k)] != source[uint64(other + k)]:
+            return False
+    return True
+
+
+@compiled
+def property_ranges(source, starts, lengths, ends, names, name_lengths, values, value_lengths):
+    """Places of the names and values that count in property blocks; of a repeated name the last value.
+
+    `ends[i]` becomes the number of properties in the blocks up to `i`. The arrays of places must have room for one
+    property in every 4 bytes of a block, and for one more.
+    """
+    count = 0
+    for number in range(starts.size):
+        first = count
+        at, end = starts[number], starts[number] + lengths[number]
+        while at < end:
+            name = at
+            while at < end and source[uint64(at)] != NAME_END and source[uint64(at)] != VALUE_END:
+                at += 1
+            if at >= end or source[uint64(at)] == VALUE_END:
+                at += 1
+                continue
+            length = at - name
+            at += 1
+            value = at
+            while at < end and source[uint64(at)] != VALUE_END:
+                at += 1
+            if length > 0 and at > value:
+                place = first
+                while place < count and not (
+                    name_lengths[place] == length and equal_ranges(source, names[place], name, length)
+                ):
+                    place += 1
+                names[place], name_lengths[place] = name, length
+                values[place], value_lengths[place] = value, at - value
+                count = max(count, place + 1)
+            at += 1
+        ends[number] = count

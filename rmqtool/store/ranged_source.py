@@ -1,0 +1,190 @@
+"""A file that is read in ranges over a network: few requests for a scan, and no waiting for what does not answer.
+
+What is read one range behind the other, forwards or backwards, is fetched in ranges that double each time; anything
+else in small ones. A range that is not given is not asked for again, nor a file that fails several times in a row, nor
+a file system that only keeps one waiting: whoever looks for good sectors in a bad range must not wait for each of them.
+"""
+
+from __future__ import annotations
+
+import errno
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+FETCH_MIN: Final = 128 << 10
+FETCH_MAX: Final = 8 << 20
+KEPT_MAX: Final = 2
+"""Ranges that a file keeps in memory."""
+FAILURES_MAX: Final = 3
+"""Requests that may fail in a row before a file is given up."""
+PATIENCE_S: Final = 60.0
+"""Seconds that may be spent on requests that fail, without one that works between them, before all is given up."""
+REASON_MAX: Final = 200
+
+
+class RangeFile(Protocol):
+    """An open file of a library."""
+
+    def size(self) -> int: ...
+    def read_at(self, nbytes: int, file_position: int, /) -> bytes: ...
+    def close(self) -> None: ...
+
+
+@dataclass
+class FileTrouble:
+    """What went wrong with one file: the ranges that it did not give, and how many requests failed in a row."""
+
+    bad: list[tuple[int, int]] = field(default_factory=list)
+    failures: int = 0
+
+
+class Health:
+    """What went wrong with a file system and its files, however often these are opened.
+
+    Args:
+        clock: seconds that only grow.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
+        self._wasted_s = 0.0
+        self._files: dict[str, FileTrouble] = {}
+
+    def file(self, name: str) -> FileTrouble:
+        """What is known of a file."""
+        return self._files.setdefault(name, FileTrouble())
+
+    def check(self) -> None:
+        """Raises OSError if the file system was given up."""
+        if self._wasted_s >= PATIENCE_S:
+            raise OSError(errno.EIO, "given up, for the file system does not answer any more")
+
+    def tell(self, seconds: float, *, worked: bool) -> None:
+        """A request was answered after this long, or was not."""
+        self._wasted_s = 0.0 if worked else self._wasted_s + seconds
+
+
+class RangedSource:
+    """See `ByteSource`; opened by the first read.
+
+    Args:
+        size: as the directory has it.
+    """
+
+    def __init__(self, name: str, size: int, opener: Callable[[], RangeFile], health: Health) -> None:
+        self.name = name
+        self.size = size
+        self._opener = opener
+        self._health = health
+        self._file: RangeFile | None = None
+        self._kept: list[tuple[int, bytes]] = []
+        self._trouble = health.file(name)
+        self._last = (-1, -1)
+        self._step = FETCH_MIN
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        wanted = min(len(buffer), self.size - position)
+        done = 0
+        while done < wanted:
+            start, content = self._range_with(position + done, wanted - done)
+            part = content[position + done - start :][: wanted - done]
+            if not part:
+                break  # the file is shorter than its directory says
+            buffer[done : done + len(part)] = part
+            done += len(part)
+        return done
+
+    def extents(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        if start < min(end, self.size):
+            yield start, min(end, self.size)
+
+    def close(self) -> None:
+        self._kept = []
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _range_with(self, position: int, wanted: int) -> tuple[int, bytes]:
+        for kept in reversed(self._kept):
+            if kept[0] <= position < kept[0] + len(kept[1]):
+                return kept
+        found = self._fetch(position, wanted)
+        self._kept = [*self._kept[1 - KEPT_MAX :], found]
+        self._last = found[0], found[0] + len(found[1])
+        return found
+
+    def _fetch(self, position: int, wanted: int) -> tuple[int, bytes]:
+        start, end = self._chosen(position, wanted)
+        # What is known to be bad is left out, so that its neighbours are still read.
+        for bad_start, bad_end in self._trouble.bad:
+            if bad_start <= position < bad_end:
+                raise OSError(errno.EIO, "a range that was not given before")
+            if position < bad_start:
+                end = min(end, bad_start)
+            else:
+                start = max(start, bad_end)
+        try:
+            return start, self._get(start, end)
+        except OSError:
+            if end - start <= FETCH_MIN or self._is_given_up:
+                self._note_bad(start, end)
+                raise
+        self._step = FETCH_MIN
+        start = max(start, position // FETCH_MIN * FETCH_MIN)
+        end = min(end, start + FETCH_MIN)
+        try:
+            return start, self._get(start, end)
+        except OSError:
+            self._note_bad(start, end)
+            raise
+
+    @property
+    def _is_given_up(self) -> bool:
+        return self._trouble.failures >= FAILURES_MAX
+
+    def _note_bad(self, start: int, end: int) -> None:
+        self._trouble.bad.append((0, self.size) if self._is_given_up else (start, end))
+
+    def _chosen(self, position: int, wanted: int) -> tuple[int, int]:
+        """The range to fetch for one that is asked for."""
+        forwards, backwards = position == self._last[1], position < self._last[0] <= position + wanted
+        self._step = min(FETCH_MAX, self._step * 2) if forwards or backwards else FETCH_MIN
+        length = min(FETCH_MAX, max(self._step, wanted))
+        if backwards:
+            return max(0, min(position, self._last[0] - length)), self._last[0]
+        start = position if forwards else position // FETCH_MIN * FETCH_MIN
+        return start, min(self.size, max(start + length, position + min(wanted, FETCH_MAX)))
+
+    def _get(self, start: int, end: int) -> bytes:
+        self._health.check()
+        begun = self._health.clock()
+        try:
+            if self._file is None:
+                self._file = self._opener()
+            content = _whole(self._file, start, end)
+        except FileNotFoundError as error:
+            self._trouble.failures = FAILURES_MAX
+            raise OSError(errno.ENOENT, "no such file") from error
+        except Exception as error:  # each library has errors of its own, and none is a reason to fall over
+            self._trouble.failures += 1
+            self._health.tell(self._health.clock() - begun, worked=False)
+            raise OSError(errno.EIO, one_line(error)) from error
+        self._trouble.failures = 0
+        self._health.tell(0, worked=True)
+        return content
+
+
+def _whole(file: RangeFile, start: int, end: int) -> bytes:
+    """A range of a file, shorter only where the file ends."""
+    content = bytes(file.read_at(end - start, start))
+    if len(content) < end - start and start + len(content) < file.size():
+        raise OSError(errno.EIO, "the connection was cut")
+    return content
+
+
+def one_line(error: BaseException) -> str:
+    """What a library says, in one line of bounded length."""
+    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return " ".join(str(text).split())[:REASON_MAX]

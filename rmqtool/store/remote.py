@@ -1,0 +1,226 @@
+"""A store on a file system elsewhere (`s3://`, `hdfs://` and others), listed once and read in ranges, never written.
+
+Arrow's file systems are asked first, fsspec's where Arrow has none for a scheme. Neither is needed for stores on this
+machine's disks, so both are imported here only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from rmqtool.errors import NotAStoreError, UnreadableError, UnsupportedError, UsageError
+from rmqtool.store.kinds import is_broker_directory
+from rmqtool.store.ranged_source import Health, RangedSource, one_line
+from rmqtool.store.view import Entry, EntryKind
+
+CONNECT_TIMEOUT_S: Final = 5.0
+REQUEST_TIMEOUT_S: Final = 10.0
+"""Without a byte."""
+ATTEMPTS: Final = 3
+RETRY_LIMIT_S: Final = 30
+ARROW_SCHEMES: Final = frozenset({"hdfs", "viewfs", "gs", "gcs"})
+"""Schemes besides s3 that Arrow opens by itself."""
+S3_OPTIONS: Final = frozenset({"region", "scheme", "endpoint_override", "anonymous"})
+
+
+@dataclass(frozen=True)
+class RemotePlace:
+    """A file or directory of a file system.
+
+    Attributes:
+        path: as the file system has it.
+        label: how it is shown, without credentials.
+    """
+
+    filesystem: Any
+    path: str
+    label: str
+
+    def kind(self) -> EntryKind | None:
+        """What is there; None where nothing is.
+
+        Raises:
+            UnreadableError: it cannot be asked for.
+        """
+        return _kind(_asked(self.label, lambda: self.filesystem.get_file_info([self.path])[0]))
+
+    def split(self, count: int) -> tuple[RemotePlace, str]:
+        """The place that many names further up, and the path from there to here."""
+        parts = self.path.split("/")
+        name = "/".join(parts[-count:])
+        return RemotePlace(self.filesystem, "/".join(parts[:-count]), self.label[: -len(name) - 1]), name
+
+    def depth(self) -> int:
+        """Names in the path, without that of a bucket or root."""
+        return len([part for part in self.path.split("/") if part]) - 1
+
+
+def connect(url: str) -> RemotePlace:
+    """What a URL names; nothing is asked for yet.
+
+    Raises:
+        UnsupportedError: the libraries for its scheme are not there.
+        UsageError: it is not put together rightly.
+        UnreadableError: its file system cannot be opened.
+    """
+    try:
+        from pyarrow import fs
+    except ImportError as error:
+        raise UnsupportedError(f"{shown(url)}: needs pyarrow: pip install 'rmqtool[remote]'") from error
+    split = urlsplit(url)
+    scheme = split.scheme.lower()
+    if scheme in ("s3", "s3a", "s3n"):
+        return RemotePlace(_s3(fs, url), unquote(f"{split.hostname}{split.path}").strip("/"), shown(url))
+    if scheme in ARROW_SCHEMES:
+        filesystem, path = _asked(shown(url), lambda: fs.FileSystem.from_uri(_with_limits(url, scheme)))
+        return RemotePlace(filesystem, path.rstrip("/"), shown(url))
+    try:
+        import fsspec
+    except ImportError as error:
+        raise UnsupportedError(f"{shown(url)}: needs fsspec: pip install 'rmqtool[remote]'") from error
+    try:
+        inner, path = fsspec.core.url_to_fs(url)
+    except (ValueError, ImportError) as error:  # a scheme that it does not know, or whose library is not there
+        raise UnsupportedError(f"{shown(url)}: {one_line(error)}") from error
+    return RemotePlace(fs.PyFileSystem(fs.FSSpecHandler(inner)), path.rstrip("/"), shown(url))
+
+
+def open_remote(place: RemotePlace) -> RemoteView:
+    """The view of a store elsewhere.
+
+    Raises:
+        NotAStoreError: nothing is there, or no directory.
+        UnreadableError: it cannot be asked for.
+    """
+    kind = place.kind()
+    if kind is not EntryKind.DIRECTORY:
+        what = "no such directory" if kind is None else "not a directory"
+        raise NotAStoreError(f"{place.label}: {what}")
+    return RemoteView(place)
+
+
+@dataclass(frozen=True)
+class RemoteView:
+    """See `StoreView`. What was listed once is not asked for again: a store elsewhere is an archive, not a broker's."""
+
+    place: RemotePlace
+    _listed: dict[str, list[Entry]] = field(default_factory=dict, repr=False)
+    _health: Health = field(default_factory=Health, repr=False)
+
+    @property
+    def label(self) -> str:
+        return self.place.label
+
+    def list(self, path: str) -> list[Entry]:
+        if path.startswith("/"):  # of the machine that the store is from
+            return []
+        if path not in self._listed:
+            self._load(path)
+        return list(self._listed.get(path, []))
+
+    def stat(self, path: str) -> Entry | None:
+        if not path:
+            return Entry("", EntryKind.DIRECTORY)
+        return next((entry for entry in self.list(path.rpartition("/")[0]) if entry.path == path), None)
+
+    def open(self, path: str) -> RangedSource:
+        entry = self.stat(path)
+        if entry is None:
+            raise UnreadableError(f"{path}: no such file")
+        if not entry.is_file:
+            raise UnreadableError(f"{path}: not a regular file")
+        whole = f"{self.place.path}/{path}"
+        return RangedSource(path, entry.size, lambda: self.place.filesystem.open_input_file(whole), self._health)
+
+    def _load(self, path: str) -> None:
+        """List a directory; of a broker's top directory all that is below it too, in as few requests as that takes."""
+        from pyarrow import fs
+
+        top = path.partition("/")[0]
+        is_broker = bool(path) and is_broker_directory(top)
+        base = top if is_broker else path
+        selector = fs.FileSelector(f"{self.place.path}/{base}".rstrip("/"), recursive=is_broker, allow_not_found=True)
+        said = f"{self.label}/{base}".rstrip("/")
+        listed = _asked(said, lambda: self.place.filesystem.get_file_info(selector))
+        found: dict[str, Entry] = {}
+        root = self.place.path.strip("/")
+        for info in listed:
+            name = info.path.strip("/").removeprefix(root).strip("/")
+            kind = _kind(info)
+            if kind is not None and name not in ("", base):
+                size = info.size or 0 if kind is EntryKind.FILE else 0
+                found[name] = Entry(name, kind, size, info.mtime_ns or 0, size)
+                # Some file systems list files only.
+                for parent in _parents(name, base):
+                    found.setdefault(parent, Entry(parent, EntryKind.DIRECTORY))
+        self._listed[base] = []
+        for entry in sorted(found.values(), key=lambda each: each.path):
+            self._listed.setdefault(entry.path.rpartition("/")[0], []).append(entry)
+            if is_broker and entry.is_directory:
+                self._listed.setdefault(entry.path, [])
+        self._listed.setdefault(path, [])
+
+
+def shown(url: str) -> str:
+    """A URL without what must not be shown: credentials and options."""
+    split = urlsplit(url)
+    host = split.netloc.rpartition("@")[2]
+    return f"{split.scheme}://{host}{split.path}".rstrip("/")
+
+
+def _s3(fs: Any, url: str) -> Any:
+    split = urlsplit(url)
+    said = dict(parse_qsl(split.query))
+    if unknown := sorted(said.keys() - S3_OPTIONS):
+        raise UsageError(f"{shown(url)}: unknown option {unknown[0]} (known: {', '.join(sorted(S3_OPTIONS))})")
+    options: dict[str, Any] = {key: said[key] for key in ("region", "scheme", "endpoint_override") if key in said}
+    if said.get("anonymous", "").lower() in ("true", "1"):
+        options["anonymous"] = True
+    if split.username is not None:
+        options["access_key"], options["secret_key"] = unquote(split.username), unquote(split.password or "")
+    if not split.hostname:
+        raise UsageError(f"{url}: no bucket")
+    return _asked(
+        shown(url),
+        lambda: fs.S3FileSystem(
+            connect_timeout=CONNECT_TIMEOUT_S,
+            request_timeout=REQUEST_TIMEOUT_S,
+            retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS),
+            **options,
+        ),
+    )
+
+
+def _with_limits(url: str, scheme: str) -> str:
+    """The URL with a bound on retries; Google's client would go on for a quarter of an hour."""
+    if scheme not in ("gs", "gcs") or "retry_limit_seconds" in url:
+        return url
+    return f"{url}{'&' if '?' in url else '?'}retry_limit_seconds={RETRY_LIMIT_S}"
+
+
+def _asked(label: str, ask: Any) -> Any:
+    """What a file system answers.
+
+    Raises:
+        UnreadableError: it does not, or says no.
+    """
+    try:
+        return ask()
+    except Exception as error:  # each library has errors of its own, and none is a reason to fall over
+        raise UnreadableError(f"{label}: {one_line(error)}") from error
+
+
+def _kind(info: Any) -> EntryKind | None:
+    from pyarrow import fs
+
+    kinds = {fs.FileType.File: EntryKind.FILE, fs.FileType.Directory: EntryKind.DIRECTORY}
+    return None if info.type is fs.FileType.NotFound else kinds.get(info.type, EntryKind.SPECIAL)
+
+
+def _parents(path: str, base: str) -> list[str]:
+    """The directories between a base and a path."""
+    parts = path.split("/")
+    first = base.count("/") + 1 if base else 0
+    return ["/".join(parts[:count]) for count in range(first + 1, len(parts))]

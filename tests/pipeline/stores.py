@@ -1,0 +1,35 @@
+"""What the tests of the pipeline share: the golden stores, rows as `dump` has them, and one local session."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from rmqtool.pipeline.message_schema import HEADERS, PROPERTIES
+from tests.commands.transcripts import rmqtool
+
+Rows = list[dict[str, Any]]
+
+WHERE = {"store", "file", "file_position", "verdict"}
+"""Columns that a dump row does not have."""
+COLUMNS = [column.name for column in (*HEADERS, *PROPERTIES) if column.name not in WHERE]
+
+
+def dump_rows(store: Path, *options: str) -> Rows:
+    """The rows of a dump, with all columns of the table; what a row does not have is None."""
+    ran = rmqtool("dump", store, "--format", "jsonl", *options)
+    assert ran.code in (0, 3, 4), ran.err
+    rows = [json.loads(line) for line in ran.out.splitlines()]
+    return [{name: row.get(name) for name in COLUMNS} for row in rows]
+
+
+def as_dumped(rows: Rows) -> Rows:
+    """Rows of the table as those of a dump."""
+    found = []
+    for row in rows:
+        kept: dict[str, Any] = {name: row[name] for name in COLUMNS}
+        if kept["properties"] is not None:
+            kept["properties"] = dict(kept["properties"])
+        found.append(kept)
+    return found

@@ -1,0 +1,232 @@
+"""`export`, `stats`, `search` and `verify --master` as a person runs them, compared with `dump` and the local runs."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet
+import pytest
+
+from rmqtool.pipeline import session as session_module
+from tests.commands.transcripts import Ran, rmqtool
+from tests.conftest import Unpacked
+from tests.pipeline.stores import dump_rows
+from tests.store_state import assert_store_unchanged
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+STORE = "5.5.0-damage-flip-body-middle-file"
+
+
+@pytest.fixture
+def run(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Runs a command line in the session that is there: one process has one, and a start takes seconds."""
+
+    @contextmanager
+    def shared(*_arguments: object) -> Iterator[SparkSession]:
+        yield spark
+
+    monkeypatch.setattr(session_module, "spark_session", shared)
+
+    def ran(*arguments: object) -> Ran:
+        return rmqtool(*arguments, "--master", "local[2]")
+
+    return ran
+
+
+def messages_of(store: Path) -> list[dict[str, Any]]:
+    return [row for row in dump_rows(store) if row["type"] == "message"]
+
+
+@pytest.mark.parametrize("by", ["topic", "queue", "tag", "hour", "producer", "size"])
+def test_figures_are_those_of_the_dump(run: Any, golden: Unpacked, by: str) -> None:
+    def key(row: dict[str, Any]) -> tuple[Any, ...]:
+        return {
+            "topic": (row["topic"],),
+            "queue": (row["topic"], row["queue_id"]),
+            "tag": (row["topic"], row["tags"]),
+            "hour": (row["store_timestamp_ms"] // 3_600_000 * 3_600_000,),
+            "producer": ((row["born_host"] or "").rpartition(":")[0],),
+            "size": (1 << row["size"].bit_length() - 1,),
+        }[by]
+
+    path = golden(STORE)
+    counts, sizes = Counter[tuple[Any, ...]](), Counter[tuple[Any, ...]]()
+    for row in messages_of(path):
+        counts[key(row)] += 1
+        sizes[key(row)] += row["size"]
+    with assert_store_unchanged(path):
+        ran = run("stats", path, "--by", by, "--format", "jsonl")
+    assert ran.code == 3
+    assert "bad ranges that were not counted: 1" in ran.err
+    found = [json.loads(line) for line in ran.out.splitlines()]
+    width = len(next(iter(counts)))
+    assert {tuple(row.values())[1 : 1 + width]: row["messages"] for row in found} == counts
+    assert {tuple(row.values())[1 : 1 + width]: row["bytes"] for row in found} == sizes
+
+
+def test_figures_as_a_table(run: Any, golden: Unpacked) -> None:
+    ran = run("stats", golden("5.5.0-clean-basic"), golden("5.5.0-clean-single"))
+    assert ran.code == 0
+    assert ran.out.splitlines()[0].split()[:3] == ["topic", "messages", "bytes"]
+
+
+def test_a_body_is_found_compressed_or_not(run: Any, golden: Unpacked) -> None:
+    path = golden("5.5.0-bodies")
+    shown = rmqtool("dump", path, "--format", "jsonl", "--body", "text", "--body-limit", str(1 << 24))
+    rows = [row for row in map(json.loads, shown.out.splitlines()) if row["type"] == "message"]
+    compressed = next(row for row in rows if row["compression"] is not None and row["body"])
+    word = "".join(character for character in compressed["body"][:12] if character.isalnum())
+    expected = [row["physical_offset"] for row in rows if row["body"] and word in row["body"]]
+    ran = run("search", path, word, "--format", "jsonl")
+    assert ran.code == 0
+    assert compressed["physical_offset"] in expected
+    assert sorted(json.loads(line)["physical_offset"] for line in ran.out.splitlines()) == expected
+
+
+@pytest.mark.parametrize("where", ["keys", "properties"])
+def test_a_key_is_found(run: Any, golden: Unpacked, where: str) -> None:
+    path = golden(STORE)
+    key = next(row["keys"][0] for row in messages_of(path) if row["keys"])
+    pattern = f"^{key}$" if where == "keys" else f"^KEYS=(.* )?{key}( .*)?$"
+    ran = run("search", path, pattern, "--in", where, "--format", "jsonl")
+    assert ran.code == 3  # the damaged record may have it too
+    assert "bad ranges that were not searched: 1" in ran.err
+    expected = [row["physical_offset"] for row in messages_of(path) if key in row["keys"]]
+    assert sorted(json.loads(line)["physical_offset"] for line in ran.out.splitlines()) == expected
+
+
+def test_a_limit_ends_a_search(run: Any, golden: Unpacked) -> None:
+    ran = run("search", golden("5.5.0-clean-basic"), ".", "--limit", "3", "--format", "jsonl")
+    assert (ran.code, len(ran.out.splitlines())) == (0, 3)
+
+
+def test_a_pattern_that_is_none_is_told(run: Any, golden: Unpacked) -> None:
+    ran = run("search", golden("5.5.0-clean-basic"), "(")
+    assert ran.code == 2
+    assert ran.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("form", ["parquet", "json", "csv"])
+def test_an_export_has_every_row_and_a_manifest(run: Any, golden: Unpacked, tmp_path: Path, form: str) -> None:
+    path, target = golden(STORE), tmp_path / "out"
+    command = ("export", path, "--to", target, "--format", form, "--profile", "full", "--partition-by", "topic,day")
+    with assert_store_unchanged(path):
+        ran = run(*command)
+    assert ran.code == 0, ran.err
+    manifest = json.loads((target / "_rmqtool-export.json").read_text())
+    files = {str(file.relative_to(target)) for file in target.rglob("part-*")}
+    assert {file["path"] for file in manifest["files"]} == files
+    assert all(
+        hashlib.sha256((target / file["path"]).read_bytes()).hexdigest() == file["sha256"] for file in manifest["files"]
+    )
+    expected = sorted(row["physical_offset"] for row in dump_rows(path))
+    assert manifest["rows"] == len(expected)
+    assert sorted(offsets_in(target, form)) == expected
+    assert any(name.startswith("topic=Audit/day=2026-11-21/") for name in files)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["out"]
+
+
+def offsets_in(folder: Path, form: str) -> Iterator[int]:
+    """The physical offsets of all rows that an export wrote."""
+    for path in folder.rglob("part-*"):
+        if form == "parquet":
+            yield from pyarrow.parquet.ParquetFile(path).read(["physical_offset"])["physical_offset"].to_pylist()
+        elif form == "json":
+            yield from (json.loads(line)["physical_offset"] for line in path.read_text().splitlines())
+        else:
+            with path.open(newline="") as file:
+                yield from (int(row["physical_offset"]) for row in csv.DictReader(file))
+
+
+def test_an_export_is_not_done_twice_and_done_anew_where_something_changed(
+    run: Any, golden_copy: Unpacked, tmp_path: Path
+) -> None:
+    path, target = golden_copy("5.5.0-clean-basic"), tmp_path / "out"
+    command = ("export", path, "--to", target, "--table", "consumequeue")
+    first = run(*command)
+    names = sorted(file.name for file in target.rglob("*"))
+    assert run(*command).out == first.out
+    assert sorted(file.name for file in target.rglob("*")) == names
+    next(target.rglob("part-*")).unlink()
+    assert run(*command).out == first.out
+    again = sorted(file.name for file in target.rglob("*"))
+    assert len(again) == len(names)
+    assert again != names
+    (path / "consumequeue").rename(tmp_path / "gone")
+    assert json.loads(run(*command).out)["rows"] == 0
+
+
+def test_an_export_replaces_nothing_that_it_did_not_write(run: Any, golden: Unpacked, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine").write_text("kept")
+    ran = run("export", golden("5.5.0-clean-basic"), "--to", tmp_path / "out")
+    assert (ran.code, ran.err.count("\n")) == (5, 1)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine"]
+    inside = golden("5.5.0-clean-basic") / "export"
+    assert run("export", golden("5.5.0-clean-basic"), "--to", inside).code == 5
+    assert not inside.exists()
+
+
+def test_a_form_that_spark_lacks_is_told(run: Any, golden: Unpacked, tmp_path: Path) -> None:
+    ran = run("export", golden("5.5.0-clean-basic"), "--to", tmp_path / "out", "--format", "avro")
+    assert ran.code == 4
+    assert "spark-avro" in ran.err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", [STORE, "5.5.0-many-files", "5.5.0-stale-tail", "5.5.0-damage-cq-ahead", "5.5.0-lmq"])
+@pytest.mark.parametrize("form", ["jsonl", "table"])
+def test_verify_on_spark_is_verify(run: Any, golden: Unpacked, name: str, form: str) -> None:
+    path = golden(name)
+    with assert_store_unchanged(path):
+        assert run("verify", path, "--format", form)[:2] == rmqtool("verify", path, "--format", form)[:2]
+
+
+def test_settings_without_spark_are_told(golden: Unpacked) -> None:
+    ran = rmqtool("verify", golden("5.5.0-clean-basic"), "--conf", "a=b")
+    assert (ran.code, "--master" in ran.err) == (2, True)
+
+
+def test_a_setting_that_is_none_is_told(golden: Unpacked) -> None:
+    ran = rmqtool("stats", golden("5.5.0-clean-basic"), "--conf", "nonsense")
+    assert (ran.code, "not K=V" in ran.err) == (2, True)
+
+
+REBUILT = ["5.5.0-many-no-queues", "5.5.0-lmq", "4.9.7-keys-index", "5.5.0-expired-head", "5.5.0-inner-batch"]
+
+
+@pytest.mark.parametrize("name", REBUILT)
+def test_rebuild_on_spark_is_rebuild(run: Any, golden_copy: Unpacked, tmp_path: Path, name: str) -> None:
+    store = golden_copy(name)
+    shutil.rmtree(store / "index", ignore_errors=True)
+    command = ("rebuild", store, "--yes", "--queues", "--index", "--output")
+    local, spark = rmqtool(*command, tmp_path / "local"), run(*command, tmp_path / "spark")
+    assert (local.code, spark.code) == (0, 0), spark.err
+    assert contents(tmp_path / "spark") == contents(tmp_path / "local")
+    assert any(path.startswith("consumequeue/") for path in contents(tmp_path / "spark"))
+
+
+def test_rebuild_on_spark_stops_at_damage_as_rebuild_does(run: Any, golden: Unpacked) -> None:
+    with assert_store_unchanged(golden(STORE)):
+        assert run("rebuild", golden(STORE), "--dry-run") == rmqtool("rebuild", golden(STORE), "--dry-run")
+
+
+def contents(folder: Path) -> dict[str, str]:
+    """The hash of each file of a store, of tool's own notes none."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.rglob("*")
+        if path.is_file() and ".rmqtool" not in path.parts
+    }

@@ -1,0 +1,170 @@
+"""The data source in a session: the table `messages` is the dump, however files are cut and whoever filters."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.conftest import Unpacked
+from tests.golden_stores import broker_names, names
+from tests.pipeline.stores import Rows, as_dumped, dump_rows
+from tests.pipeline.test_other_tables import table_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+STORES = [
+    *("5.5.0-damage-flip-body-middle-file", "5.5.0-damage-zero-hole", "5.5.0-damage-size-plausible"),
+    *("5.5.0-damage-log-middle-file-missing", "5.5.0-damage-torn-last-record", "5.5.0-damage-log-dir-missing"),
+    *("5.5.0-stale-tail", "5.5.0-clean-empty", "5.5.0-ipv6", "5.5.0-v2", "broker-4.9.7-transaction-killed"),
+]
+"""Some of each kind; all of them are looked at without Spark in test_log_parts.py, and with it where there is time."""
+FILTERS = [
+    "topic = 'Audit'",
+    "topic in ('Audit', 'OrderEvents') and queue_id = 0",
+    "physical_offset >= 65536 and physical_offset < 140000",
+    "store_timestamp_ms > 1795285225000 and topic like 'O%'",
+    "type = 'bad' or queue_id <> 1",
+    "topic is null",
+]
+
+
+def loaded(spark: SparkSession, stores: Sequence[Path | str], **options: Any) -> DataFrame:
+    reader = spark.read.format("rocketmq-store")
+    for name, value in options.items():
+        reader = reader.option(name, str(value).lower() if isinstance(value, bool) else str(value))
+    return reader.load([str(path) for path in stores])
+
+
+def by_store(frame: DataFrame) -> dict[str, Rows]:
+    """Rows of each store, in the order of the log."""
+    found: dict[str, Rows] = {}
+    for row in frame.orderBy("physical_offset").collect():
+        found.setdefault(Path(row["store"]).name, []).append(row.asDict(recursive=True))
+    return {name: as_dumped(rows) for name, rows in found.items()}
+
+
+def check_stores(spark: SparkSession, golden: Unpacked, stores: list[str], splits: int, *, pushdown: bool) -> None:
+    paths = [golden(name) for name in stores]
+    frame = loaded(spark, paths, profile="properties", stale=True, splits=splits, proof_bytes=4096, pushdown=pushdown)
+    found = by_store(frame)
+    for path in paths:
+        expected = sorted(dump_rows(path, "--stale"), key=lambda row: row["physical_offset"])
+        assert found.get(path.name, []) == expected, path.name
+
+
+@pytest.mark.parametrize(("splits", "pushdown"), [(1, True), (2, False), (7, True)])
+def test_the_table_is_the_dump(spark: SparkSession, golden: Unpacked, splits: int, *, pushdown: bool) -> None:
+    check_stores(spark, golden, STORES, splits, pushdown=pushdown)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("splits", [1, 2, 7])
+@pytest.mark.parametrize("pushdown", [False, True])
+def test_the_table_is_the_dump_of_every_store(
+    spark: SparkSession, golden: Unpacked, splits: int, *, pushdown: bool
+) -> None:
+    check_stores(spark, golden, [*names(), *broker_names()], splits, pushdown=pushdown)
+
+
+@pytest.mark.parametrize("condition", FILTERS)
+def test_a_filter_means_the_same_whoever_applies_it(spark: SparkSession, golden: Unpacked, condition: str) -> None:
+    paths = [golden("5.5.0-damage-flip-body-middle-file"), golden("5.5.0-many-files")]
+    everything = loaded(spark, paths).cache()
+    expected = sorted(map(str, everything.filter(condition).collect()))
+    assert expected
+    for pushdown in (False, True):
+        found = loaded(spark, paths, pushdown=pushdown, splits=2).filter(condition)
+        assert sorted(map(str, found.collect())) == expected
+    everything.unpersist()
+
+
+def test_a_filter_that_is_pushed_down_leaves_files_out(spark: SparkSession, golden: Unpacked) -> None:
+    frame = loaded(spark, [golden("5.5.0-many-files")], pushdown=True)
+    assert frame.rdd.getNumPartitions() > 4
+    assert frame.filter("physical_offset < 20000").rdd.getNumPartitions() == 2
+
+
+def test_chosen_columns_come_in_their_order(spark: SparkSession, golden: Unpacked) -> None:
+    frame = loaded(spark, [golden("5.5.0-clean-basic")], columns="size,topic,tags")
+    assert frame.columns == ["size", "topic", "tags"]
+    assert frame.count() == len(dump_rows(golden("5.5.0-clean-basic")))
+
+
+def test_the_full_profile_has_the_stored_bodies(spark: SparkSession, golden: Unpacked) -> None:
+    import base64
+
+    from tests.commands.transcripts import rmqtool
+
+    path = golden("5.5.0-bodies")
+    ran = rmqtool("dump", path, "--format", "jsonl", "--raw", "--body", "base64", "--body-limit", str(1 << 24))
+    expected = {
+        row["physical_offset"]: base64.b64decode(row["body"]) if row["body"] else b""
+        for row in map(json.loads, ran.out.splitlines())
+        if row["type"] == "message"
+    }
+    frame = loaded(spark, [path], profile="full").filter("type = 'message'")
+    assert {row["physical_offset"]: bytes(row["body"]) for row in frame.collect()} == expected
+
+
+def test_modes_keep_leave_out_or_fail(spark: SparkSession, golden: Unpacked) -> None:
+    from pyspark.errors import PySparkException
+
+    path = golden("5.5.0-damage-flip-body-middle-file")
+    everything = loaded(spark, [path]).collect()
+    bad = [row for row in everything if row["finding"] is not None]
+    assert [row["finding"] for row in bad] == ["commitlog.body-crc-mismatch"]
+    sound = loaded(spark, [path], mode="dropmalformed").collect()
+    assert sorted(map(str, sound)) == sorted(str(row) for row in everything if row["finding"] is None)
+    with pytest.raises(PySparkException, match="body-crc-mismatch"):
+        loaded(spark, [path], mode="failfast").collect()
+
+
+@pytest.mark.parametrize("table", ["consumequeue", "index", "findings"])
+def test_the_other_tables_are_what_their_parts_are(spark: SparkSession, golden: Unpacked, table: str) -> None:
+    """What the parts have is compared with `dump` and `verify` in test_other_tables.py."""
+    names_of = ["5.5.0-damage-cq-entry-zero-first-file", "broker-5.5.0-batchcq", "5.5.0-damage-flip-body-middle-file"]
+    paths = [golden(name) for name in names_of]
+    found = [row.asDict(recursive=True) for row in loaded(spark, paths, table=table).collect()]
+    expected = [row for path in paths for row in table_rows(path, table=table)]
+    assert sorted(map(str, found)) == sorted(map(str, expected))
+    assert len(found) > 2
+
+
+def test_a_pattern_names_several_stores_and_passes_over_the_rest(spark: SparkSession, golden: Unpacked) -> None:
+    folder = golden("5.5.0-clean-basic").parent
+    golden("5.5.0-clean-single")
+    (folder / "5.5.0-clean-no-store").mkdir(exist_ok=True)
+    found = loaded(spark, [folder / "5.5.0-clean-*"], columns="store").distinct().collect()
+    (folder / "5.5.0-clean-no-store").rmdir()
+    assert {Path(row["store"]).name for row in found} >= {"5.5.0-clean-basic", "5.5.0-clean-single"}
+
+
+def test_a_store_at_a_url_is_read(spark: SparkSession, golden: Unpacked) -> None:
+    path = golden("5.5.0-clean-basic")
+    there, here = (loaded(spark, [place], columns="topic,tags,size") for place in (f"local://{path}", path))
+    assert sorted(map(str, there.collect())) == sorted(map(str, here.collect()))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"table": "nonsense"}, "none of messages"),
+        ({"profile": "nonsense"}, "there are headers"),
+        ({"columns": "nonsense"}, "no column nonsense"),
+        ({"splits": "many"}, "is no number"),
+        ({"splits": "0"}, "less than 1"),
+        ({"nonsense": "1"}, "no option nonsense"),
+    ],
+)
+def test_a_wrong_option_is_told(spark: SparkSession, golden: Unpacked, options: dict[str, str], said: str) -> None:
+    from pyspark.errors import PySparkException
+
+    with pytest.raises(PySparkException, match=said):
+        loaded(spark, [golden("5.5.0-clean-basic")], **options)

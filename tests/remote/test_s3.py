@@ -1,0 +1,174 @@
+"""Stores on a real S3 server: the same answers as of a disk, few requests, and clear errors where the network fails."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmarks.logs import write_log
+from rmqtool.store import remote
+from rmqtool.store.ranged_source import FETCH_MAX
+from tests.commands.transcripts import rmqtool
+from tests.conftest import Unpacked
+from tests.golden_stores import unpack
+from tests.remote.s3_server import KEYS, Fault, Proxy, proxy_to, s3_server, upload
+
+pytestmark = pytest.mark.s3
+STORES = ("5.5.0-damage-base", "5.5.0-crashed", "4.9.7-damage-flip-body-middle-file")
+FILE = "00000000000000131072"
+LIMIT_SECONDS = 20
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    with s3_server() as port:
+        folder = tmp_path_factory.mktemp("uploaded")
+        for name in STORES:
+            upload(port, unpack(name, folder), name)
+        write_log(folder / "large" / "commitlog", 2, 32 << 20, 1 << 10)
+        upload(port, folder / "large", "large")
+        yield port
+
+
+@pytest.fixture
+def proxy(server: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+    for name, value in KEYS.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(remote, "ATTEMPTS", 1)
+    monkeypatch.setattr(remote, "REQUEST_TIMEOUT_S", 1.0)
+    with proxy_to(server) as running:
+        yield running
+
+
+@pytest.mark.parametrize("name", STORES)
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("verify", "--format", "json"),
+        ("forecast", "--format", "json"),
+        ("dump", "--format", "jsonl", "--body", "hex"),
+        ("get", "--format", "json", "--topic", "TopicTest", "--queue-id", "0", "--queue-offset", "0", "--count", "9"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_what_is_read_is_the_same(golden: Unpacked, proxy: Proxy, name: str, command: tuple[str, ...]) -> None:
+    here = rmqtool(command[0], golden(name), *command[1:])
+    there = rmqtool(command[0], proxy.url(name), *command[1:])
+    assert there.code == here.code
+    if command[0] == "verify":
+        said = [json.loads(ran.out) for ran in (here, there)]
+        for each in said:
+            for found in each["findings"]:
+                del found["repair"]
+        assert said[0] == said[1]
+    else:
+        assert there.out == here.out
+
+
+def test_info_and_diff(golden: Unpacked, proxy: Proxy) -> None:
+    name = "5.5.0-damage-base"
+    here, there = (
+        json.loads(rmqtool("info", place, "--format", "json").out) for place in (golden(name), proxy.url(name))
+    )
+    assert there["commitlog"] == here["commitlog"]
+    assert there["consumequeue"] == here["consumequeue"]
+    assert there["store"] == f"s3://archive/{name}"
+    assert rmqtool("diff", golden(name), proxy.url(name)).code == 0
+    assert rmqtool("diff", proxy.url(name), proxy.url("5.5.0-crashed")).code == 3
+
+
+def test_a_scan_asks_for_large_ranges(proxy: Proxy) -> None:
+    ran = rmqtool("verify", proxy.url("large"), "--depth", "records", "--threads", 1, "--format", "json")
+    assert json.loads(ran.out)["summary"]["checked"]["records"] > 40_000
+    reads = proxy.reads()
+    assert all(asked.startswith("bytes=") for _, asked in reads)
+    ramp_up = 8  # ranges that double to the largest, and single looks at each file
+    assert len(reads) <= (64 << 20) // FETCH_MAX + 2 * ramp_up
+    listings = [path for method, path, _ in proxy.asked if "list-type" in path]
+    assert len(listings) <= 6
+
+
+def test_one_look_asks_for_little(proxy: Proxy) -> None:
+    assert rmqtool("dump", f"{proxy.url('large')}", "--limit", 1).code == 0
+    asked = [tuple(map(int, ranged.removeprefix("bytes=").split("-"))) for _, ranged in proxy.reads()]
+    assert sum(end - start + 1 for start, end in asked) <= 8 << 20
+
+
+def lines_of(proxy: Proxy, name: str = "5.5.0-damage-base") -> tuple[int, list[dict[str, object]], str]:
+    """Exit code, findings and standard error of verify, in bounded time."""
+    begun = time.monotonic()
+    ran = rmqtool("verify", proxy.url(name), "--format", "jsonl")
+    assert time.monotonic() - begun < LIMIT_SECONDS
+    assert "Traceback" not in ran.err
+    assert "internal error" not in ran.err
+    return ran.code, [json.loads(line) for line in ran.out.splitlines()], ran.err
+
+
+@pytest.mark.parametrize("fault", [Fault.DENIED, Fault.MISSING, Fault.BROKEN, Fault.CUT, Fault.SILENT], ids=str)
+def test_a_file_that_is_not_given_is_an_unreadable_range(proxy: Proxy, fault: Fault) -> None:
+    proxy.faults[f"commitlog/{FILE}"] = fault
+    code, rows, _ = lines_of(proxy)
+    assert code == 4
+    unreadable = [row for row in rows if row.get("id") == "commitlog.unreadable-range"]
+    assert [(row["file"], row["file_position"], row["length"]) for row in unreadable] == [
+        (f"commitlog/{FILE}", 0, 65_536)
+    ]
+    summary = rows[-1]
+    assert summary["checked"]["records"] > 100  # type: ignore[index]
+    ran = rmqtool("dump", proxy.url("5.5.0-damage-base"), "--format", "jsonl")
+    assert ran.code == 3
+    assert [json.loads(line)["finding"] for line in ran.out.splitlines() if '"bad"' in line] == [
+        "commitlog.unreadable-range"
+    ]
+
+
+@pytest.mark.parametrize("fault", [Fault.DENIED, Fault.BROKEN, Fault.SILENT], ids=str)
+@pytest.mark.parametrize("command", ["info", "verify", "forecast", "dump"])
+def test_a_bucket_that_cannot_be_listed_is_one_line(proxy: Proxy, command: str, fault: Fault) -> None:
+    proxy.faults["archive"] = fault
+    begun = time.monotonic()
+    ran = rmqtool(command, proxy.url("5.5.0-crashed"))
+    assert time.monotonic() - begun < LIMIT_SECONDS
+    assert (ran.code, ran.out) == (4, "")
+    assert ran.err.startswith("rmqtool: s3://archive/5.5.0-crashed: ")
+    assert ran.err.count("\n") == 1
+
+
+def test_everything_silent_after_the_listing_ends_soon(proxy: Proxy) -> None:
+    for part in ("commitlog/0", "consumequeue/", "index/", "checkpoint", "config/"):
+        proxy.faults[f"archive/5.5.0-damage-base/{part}"] = Fault.SILENT
+    code, _, _ = lines_of(proxy)
+    assert code == 4
+
+
+def test_a_part_that_cannot_be_listed_is_said(proxy: Proxy) -> None:
+    proxy.faults["prefix=5.5.0-damage-base/consumequeue"] = Fault.DENIED
+    proxy.faults["prefix=5.5.0-damage-base%2Fconsumequeue"] = Fault.DENIED
+    code, _, err = lines_of(proxy)
+    assert code == 4
+    assert "consumequeue" in err
+
+
+def test_a_server_that_is_not_there_is_one_line(proxy: Proxy) -> None:
+    url = proxy.url("x").replace(str(proxy.port), "1")
+    begun = time.monotonic()
+    ran = rmqtool("info", url)
+    assert time.monotonic() - begun < LIMIT_SECONDS
+    assert ran.code == 4
+    assert ran.err.count("\n") == 1
+
+
+def test_keys_in_a_url_are_never_shown(proxy: Proxy, tmp_path: Path) -> None:
+    url = proxy.url("5.5.0-damage-base").replace("s3://", "s3://Name:Sesame@")
+    for command in (["info"], ["verify"], ["diff", "--make-manifest", str(tmp_path / "m")], ["dump", "--verbose"]):
+        ran = rmqtool(*command, url)
+        assert ran.code == 0
+        assert "Sesame" not in ran.out + ran.err
+    assert b"Sesame" not in (tmp_path / "m").read_bytes()
+    gone = rmqtool("info", url.replace("5.5.0", "gone"))
+    assert gone.code == 4
+    assert "Sesame" not in gone.err
