@@ -117,9 +117,10 @@ class _Run:
         self._summary.complete &= context.options.depth is Depth.FULL
         log = self._check_log(context, state) if context.options.depth is not Depth.STRUCTURE else None
         self._finish(context, configs, log)
+        unscanned = self._unscanned(log)
         for segment in self.store.commitlog:
             account = self._account.file(segment.path, segment.size)
-            account.left_out += max(0, account.open_bytes) if segment.path in self._unscanned(log) else 0
+            account.left_out += max(0, account.open_bytes) if segment.path in unscanned else 0
         self._account.settle()
         self._summary.checked_bytes = self._account.checked_bytes
         self._summary.left_out_bytes = sum(found.left_out for found in self._account.files.values())

@@ -7,7 +7,7 @@ from typing import Any
 _TYPES = {"string": str, "object": dict, "array": list, "boolean": bool, "null": type(None)}
 _KNOWN = {
     *("$schema", "$id", "title", "description", "type", "enum", "const", "oneOf", "items"),
-    *("properties", "required", "additionalProperties"),
+    *("properties", "required", "additionalProperties", "propertyNames"),
 }
 
 
@@ -30,6 +30,8 @@ def schema_errors(value: Any, schema: dict[str, Any], at: str = "") -> list[str]
         found += [f"{at}.{name}: missing" for name in schema["required"] if name not in value]
     if isinstance(value, dict):
         for name, part in value.items():
+            if "propertyNames" in schema:
+                found += schema_errors(name, schema["propertyNames"], f"{at}: the name")
             inner = schema.get("properties", {}).get(name, schema.get("additionalProperties", {}))
             found += (
                 [f"{at}.{name}: not in the schema"] if inner is False else schema_errors(part, inner, f"{at}.{name}")

@@ -16,7 +16,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import Final, TypeVar
 
-from tests.fuzz import records, whole_stores
+from tests.fuzz import records, salvaged_stores, whole_stores
 
 Result = TypeVar("Result")
 
@@ -49,6 +49,17 @@ def fuzz_stores(count: int, seed: int, tally: whole_stores.Tally | None = None) 
     return tally
 
 
+def fuzz_salvage(count: int, seed: int, tally: salvaged_stores.Tally | None = None) -> salvaged_stores.Tally:
+    """`count` small stores through forecast and the planning of salvage."""
+    tally = tally or salvaged_stores.Tally()
+    for turn in range(count):
+        try:
+            tally.add(_timed(lambda: salvaged_stores.check_store((seed << 32) + turn)))  # noqa: B023  called at once
+        except Exception as error:
+            raise AssertionError(f"salvaged_stores.check_store({(seed << 32) + turn}) fails") from error
+    return tally
+
+
 def peak_memory_mib() -> int:
     """Most memory that this process has taken."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
@@ -56,19 +67,28 @@ def peak_memory_mib() -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("records", "stores"))
+    parser.add_argument("what", choices=("records", "stores", "salvage"))
     parser.add_argument("count", type=int)
     parser.add_argument("--seed", type=int, default=1)
     chosen = parser.parse_args()
     start, used = time.monotonic(), time.process_time()
-    tally: records.Tally | whole_stores.Tally = records.Tally() if chosen.what == "records" else whole_stores.Tally()
+    tally: records.Tally | whole_stores.Tally | salvaged_stores.Tally
     with suppress(KeyboardInterrupt):  # what was done counts
-        if isinstance(tally, records.Tally):
-            fuzz_records(chosen.count, chosen.seed, tally)
-        else:
-            fuzz_stores(chosen.count, chosen.seed, tally)
+        match chosen.what:
+            case "records":
+                fuzz_records(chosen.count, chosen.seed, tally := records.Tally())
+            case "stores":
+                fuzz_stores(chosen.count, chosen.seed, tally := whole_stores.Tally())
+            case _:
+                fuzz_salvage(chosen.count, chosen.seed, tally := salvaged_stores.Tally())
     minutes, cpu = (time.monotonic() - start) / 60, (time.process_time() - used) / 60
-    counts: Counter[str] = tally.verdicts if isinstance(tally, records.Tally) else tally.findings + tally.errors
+    counts: Counter[str]
+    if isinstance(tally, records.Tally):
+        counts = tally.verdicts
+    elif isinstance(tally, whole_stores.Tally):
+        counts = tally.findings + tally.errors
+    else:
+        counts = tally.outcomes + tally.errors
     sys.stdout.write(f"{tally.inputs} {chosen.what}, seed {chosen.seed}: {minutes:.1f} minutes, {cpu:.1f} of them ")
     sys.stdout.write(f"on a processor; peak memory {peak_memory_mib()} MiB\n")
     if isinstance(tally, whole_stores.Tally):

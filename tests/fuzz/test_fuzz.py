@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fuzz import records
-from tests.fuzz.long_run import fuzz_records, fuzz_stores, peak_memory_mib
+from tests.fuzz import records, salvaged_stores
+from tests.fuzz.long_run import fuzz_records, fuzz_salvage, fuzz_stores, peak_memory_mib
 
 MEMORY_MIB_MAX = 600
 """Growth of a whole part; the compiled reader alone takes 150."""
@@ -20,6 +20,29 @@ def test_whole_stores_a_short_slice() -> None:
     tally = fuzz_stores(500, seed=0)
     assert len(tally.findings) >= 30, "the edits cause too few findings"
     assert tally.on_disk
+
+
+def test_salvage_of_whole_stores_a_short_slice() -> None:
+    tally = fuzz_salvage(300, seed=0)
+    assert tally.outcomes["mended"] > 150
+    assert tally.outcomes["nothing to do"] > 20
+
+
+def test_an_intact_record_that_is_given_up_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fuzzer itself: a plan that lets a record go ends the run."""
+    true_content = salvaged_stores.content_of
+    calls: list[int] = []
+
+    def forgetful(*arguments: object) -> object:
+        found = true_content(*arguments)  # type: ignore[arg-type]
+        calls.append(1)
+        if len(calls) % 2 == 0 and found.records:  # what is there afterwards
+            found.records.popitem()
+        return found
+
+    monkeypatch.setattr(salvaged_stores, "content_of", forgetful)
+    with pytest.raises(AssertionError, match="check_store"):
+        fuzz_salvage(50, seed=0)
 
 
 def test_a_lost_record_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,4 +73,12 @@ def test_records_ten_million(part: int) -> None:
 def test_whole_stores_a_hundred_thousand(part: int) -> None:
     before = peak_memory_mib()
     assert fuzz_stores(10_000, seed=1000 + part).inputs == 10_000
+    assert peak_memory_mib() - before < MEMORY_MIB_MAX
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(10))
+def test_salvage_of_a_hundred_thousand_stores(part: int) -> None:
+    before = peak_memory_mib()
+    assert fuzz_salvage(10_000, seed=2000 + part).inputs == 10_000
     assert peak_memory_mib() - before < MEMORY_MIB_MAX

@@ -16,6 +16,8 @@ from rmqtool.verify.finding import Finding
 RANGES: Final = frozenset(FINDING_IDS.values()) - TAIL
 """Findings about bytes in which no record can be read as it stands."""
 MISSING_FILE: Final = "commitlog.missing-file"
+MISSING_FILES_MAX: Final = 100
+"""Files side by side that are made anew."""
 
 
 @dataclass(frozen=True)
@@ -82,10 +84,17 @@ def _missing_files(store: Store, findings: Iterable[Finding]) -> Iterator[Damage
     for found in findings:
         if found.id != MISSING_FILE or not found.length or found.physical_offset is None or not size:
             continue
+        if is_too_far(found, size):
+            continue
         directory = found.file.rpartition("/")[0]
         for start in range(found.physical_offset, found.physical_offset + found.length, size):
             path = f"{directory}/{segment_name(start)}"
             yield DamagedRange(path, start, size, start, start + size, (start,), is_missing=True)
+
+
+def is_too_far(found: Finding, file_size: int) -> bool:
+    """Whether so many files are missing that the name of the next one is rather wrong; brokers pass over them."""
+    return found.id == MISSING_FILE and (found.length or 0) > MISSING_FILES_MAX * file_size
 
 
 def _good_end(store: Store, findings: Iterable[Finding]) -> int:

@@ -37,7 +37,7 @@ def lay_out(damaged: DamagedRange, casualties: Casualties, least: Least) -> list
     """Pieces that lie side by side and fill the range; behind the last piece of the log's last range nothing follows.
 
     Returns:
-        None where the range is too short for a record and no neighbour can be lengthened.
+        None where the range is too short for a record or a blank, and no neighbour can be lengthened.
     """
     return _Layout(damaged, casualties, least).run()
 
@@ -63,12 +63,16 @@ class _Layout:
                 self._add(stop, lost)
         self._fill(max(self._at, limit), to_end=damaged.end < file_end and not damaged.is_last)
         if damaged.reaches_file_end:
+            if damaged.end - self._at < BLANK_SIZE_MIN:
+                return None
             self._pieces.append(Piece(self._at, damaged.end, is_blank=True))
         return self._joined()
 
     def _add(self, end: int, lost: LostRecord | None = None) -> None:
         self._pieces.append(Piece(self._at, end, lost))
         self._at = end
+        if lost is not None:
+            self._waiting.note(lost)
 
     def _fill(self, end: int, *, before: LostRecord | None = None, to_end: bool) -> None:
         """Pack records that have no place of their own; the last one, or a bridge, takes the rest.
@@ -109,6 +113,11 @@ class _Waiting:
             self._queues[record.topic, record.queue_id].append((number, record))
         self._first = [(found[0][0], queue) for queue, found in self._queues.items()]
         heapify(self._first)
+        self._laid: dict[tuple[bytes, int], int] = {}
+
+    def note(self, laid: LostRecord) -> None:
+        """Remember what was laid: no record of its queue comes behind it with a lower queue offset."""
+        self._laid[laid.topic, laid.queue_id] = laid.queue_offset
 
     def take(self, before: LostRecord | None, start: int, end: int, least: Least) -> Iterator[tuple[LostRecord, int]]:
         """Take records for as long as they fit into [start, end), each with the place where it may end.
@@ -124,13 +133,14 @@ class _Waiting:
             if is_own and before is not None and record.queue_offset >= before.queue_offset:
                 held.append((number, queue))
                 continue
-            start += least(record)
-            if start > end:
-                held.append((number, queue))
-                break
+            if record.queue_offset >= self._laid.get(queue, 0):
+                start += least(record)
+                if start > end:
+                    held.append((number, queue))
+                    break
+                yield record, start
             self._queues[queue].popleft()
             if self._queues[queue]:
                 heappush(self._first, (self._queues[queue][0][0], queue))
-            yield record, start
         for each in held:
             heappush(self._first, each)

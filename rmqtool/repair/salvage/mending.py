@@ -90,7 +90,10 @@ def _with_another_body(raw: bytes, head: Record, *, has_crc: bool) -> Iterator[t
     body = raw[head.body_position : head.body_position + head.body_length]
     found = flipped_bits(head.body_crc & CRC_MASK, masked_crc(body), head.body_length)
     kept = with_fields(raw, {"body_crc": masked_crc(body)})
-    if len(found) == 1:
+    if head.body_crc & CRC_MASK == masked_crc(body):
+        # The top bit, which a broker never sets (`UtilAll#crc32`).
+        yield Mended.FLIPPED_BIT, kept
+    elif len(found) == 1:
         mended = bytearray(raw)
         if found[0].byte >= 0:
             mended[head.body_position + found[0].byte] ^= 1 << found[0].bit

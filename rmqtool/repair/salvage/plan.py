@@ -20,7 +20,7 @@ from rmqtool.engine.versions import BrokerRules
 from rmqtool.repair.queue_building import BuildOptions, OnProgress, dispatch_settings
 from rmqtool.repair.recover import RecoverOptions, Recovery, plan_recover
 from rmqtool.repair.recover_log import damage_in, shape_steps
-from rmqtool.repair.salvage.damage import DamagedRange, damaged_ranges
+from rmqtool.repair.salvage.damage import DamagedRange, damaged_ranges, is_too_far
 from rmqtool.repair.salvage.donor import Donor
 from rmqtool.repair.salvage.draft import LogDraft
 from rmqtool.repair.salvage.further import add_further
@@ -174,6 +174,11 @@ class _Salvage:
         ranges = damaged_ranges(self.drafted, findings)
         self.outcome.ranges = ranges
         self._note_unreadable(findings)
+        self.notes += [
+            f"{found.message}: too many to be made anew, the next file rather has a wrong name; brokers pass over them"
+            for found in findings
+            if is_too_far(found, self.drafted.commitlog_file_size or 1)
+        ]
         doubtful = [found for found in damage if found.id == DOUBTFUL]
         if not ranges and not doubtful and not any(map(_is_about_queues, findings)):
             return

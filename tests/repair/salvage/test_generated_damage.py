@@ -257,3 +257,14 @@ def test_two_damaged_stores_in_one_go_are_no_different(tmp_path: Path) -> None:
     plans = [salvaged(store.store(files), "5.5.0", tmp_path).made.steps for _ in range(2)]
     said = [[(step.path, step.action, step.file_position, step.before, step.after) for step in plan] for plan in plans]
     assert said[0] == said[1]
+
+
+@pytest.mark.parametrize("number", [5_000, 1 << 45], ids=["far", "absurd"])
+def test_a_file_with_a_name_far_ahead_is_not_reached_by_making_all_between(tmp_path: Path, number: int) -> None:
+    store = healthy("tiny", "5.5.0")
+    files = dict(store.files)
+    last = store.log_files[-1]
+    files[f"commitlog/{number * 4096:020d}"] = files.pop(last)
+    found = salvaged(store.store(files), "5.5.0", tmp_path)
+    assert len(found.made.steps) < 50
+    assert sum(step.action == "create" for step in found.made.steps) == 0

@@ -1,0 +1,148 @@
+"""However damage and lost records lie: the pieces fill the range, and whatever has a place is at it."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as some
+
+from rmqtool.formats.commitlog import BLANK_SIZE_MIN
+from rmqtool.repair.salvage.damage import DamagedRange
+from rmqtool.repair.salvage.layout import BRIDGE_MAX, Piece, lay_out
+from rmqtool.repair.salvage.lost import Casualties, LostRecord
+
+FILE_SIZE = 16 << 20
+FILE_START = 3 * FILE_SIZE
+LEAST = 91
+
+
+def least(lost: LostRecord | None) -> int:
+    return LEAST + (1 if lost is None else len(lost.topic) + 30 * len(lost.further))
+
+
+def damage(start: int, length: int, *, is_last: bool = False) -> DamagedRange:
+    begin = FILE_START + start
+    return DamagedRange("commitlog/x", FILE_START, FILE_SIZE, begin, begin + length, (begin,), is_last=is_last)
+
+
+def lost(number: int, place: int | None = None, size: int | None = None, topic: bytes = b"T") -> LostRecord:
+    return LostRecord(topic, 0, number, physical_offset=place, size=size)
+
+
+@some.composite
+def ranges(draw: some.DrawFn) -> tuple[DamagedRange, Casualties]:
+    length = draw(some.integers(1, 3000) | some.integers(1, 3 * BRIDGE_MAX))
+    where = draw(some.sampled_from(["begin", "middle", "end", "last"]))
+    start = {"begin": 0, "middle": 4096, "end": FILE_SIZE - length, "last": 4096}[where]
+    damaged = damage(start, length, is_last=where == "last")
+    placed, at = [], damaged.start
+    for number in range(draw(some.integers(0, 6))):
+        at += draw(some.integers(0, 400))
+        size = draw(some.integers(80, 600))
+        placed.append(lost(10 * number + 5, at, size))
+        at += size
+    unplaced = [
+        lost(draw(some.integers(0, 60)), topic=draw(some.sampled_from([b"T", b"Other", b"L" * 100])))
+        for _ in range(draw(some.integers(0, 12)))
+    ]
+    return damaged, Casualties(placed, unplaced)
+
+
+@given(ranges())
+def test_pieces_fill_the_range(case: tuple[DamagedRange, Casualties]) -> None:
+    damaged, casualties = case
+    pieces = lay_out(damaged, casualties, least)
+    if pieces is None:
+        assert damaged.length < LEAST + BLANK_SIZE_MIN + max(
+            map(least, (None, *casualties.placed, *casualties.unplaced))
+        )
+        return
+    assert all(one.end == two.start for one, two in pairwise(pieces))
+    assert not any(piece.is_blank for piece in pieces[:-1])
+    if pieces:
+        assert pieces[0].start == damaged.start
+    if not damaged.is_last:
+        assert (pieces[-1].end if pieces else damaged.start) == damaged.end
+        assert not damaged.reaches_file_end or pieces[-1].is_blank
+    for piece in pieces:
+        smallest = BLANK_SIZE_MIN if piece.is_blank else least(piece.lost)
+        assert piece.length >= smallest
+        assert piece.is_blank or piece.lost is not None or piece.length < BRIDGE_MAX + LEAST + BRIDGE_MAX // 2
+
+
+@given(ranges())
+def test_a_record_with_a_place_is_at_it_if_it_can_be(case: tuple[DamagedRange, Casualties]) -> None:
+    damaged, casualties = case
+    pieces = lay_out(damaged, casualties, least) or []
+    file_end = FILE_START + FILE_SIZE
+    limit = file_end - BLANK_SIZE_MIN if damaged.is_last or damaged.end == file_end else damaged.end
+    for record in casualties.placed:
+        start, end = record.place
+        (found,) = [piece for piece in pieces if piece.lost is record] or [None]
+        if end <= limit and end - start >= least(record) and pieces:
+            assert found is not None
+            # Bytes that are too few for a record of their own are a neighbour's.
+            assert start - least(None) < found.start <= start
+            assert end <= found.end < end + LEAST + BLANK_SIZE_MIN + 120
+        else:
+            assert found is None
+
+
+@given(ranges())
+def test_each_record_stands_once_and_in_the_order_of_its_queue(case: tuple[DamagedRange, Casualties]) -> None:
+    damaged, casualties = case
+    ordered = sorted(
+        {record.queue_offset: record for record in casualties.unplaced}.values(), key=lambda r: r.queue_offset
+    )
+    known = {(record.topic, record.queue_offset) for record in casualties.placed}
+    unplaced = [record for record in ordered if (record.topic, record.queue_offset) not in known]
+    pieces = lay_out(damaged, Casualties(casualties.placed, unplaced), least) or []
+    stand = [piece.lost for piece in pieces if piece.lost is not None]
+    assert len(set(map(id, stand))) == len(stand)
+    for topic in {record.topic for record in stand}:
+        offsets = [record.queue_offset for record in stand if record.topic == topic]
+        assert offsets == sorted(offsets)
+
+
+def test_exactly_where_they_lay() -> None:
+    damaged = damage(4096, 1000)
+    placed = [lost(number, damaged.start + 250 * number, 250) for number in range(4)]
+    assert lay_out(damaged, Casualties(placed), least) == [
+        Piece(record.place[0], record.place[1], record) for record in placed
+    ]
+
+
+def test_packed_where_nothing_tells_their_places() -> None:
+    damaged = damage(4096, 1000)
+    unplaced = [lost(number) for number in range(4)]
+    pieces = lay_out(damaged, Casualties([], unplaced), least) or []
+    assert [piece.lost for piece in pieces] == unplaced
+    assert [piece.length for piece in pieces] == [92, 92, 92, 1000 - 3 * 92]
+
+
+def test_nobody_can_bridge_less_than_a_record() -> None:
+    assert lay_out(damage(4096, 91), Casualties(), least) is None
+    assert lay_out(damage(4096, 92), Casualties(), least) == [Piece(FILE_START + 4096, FILE_START + 4188)]
+
+
+def test_the_end_of_a_file_is_a_blank() -> None:
+    assert lay_out(damage(FILE_SIZE - 8, 8), Casualties(), least) == [
+        Piece(FILE_START + FILE_SIZE - 8, FILE_START + FILE_SIZE, is_blank=True)
+    ]
+    assert lay_out(damage(0, FILE_SIZE), Casualties(), least) == [
+        Piece(FILE_START, FILE_START + FILE_SIZE, is_blank=True)
+    ]
+
+
+def test_long_damage_is_bridged_in_parts_that_every_broker_can_hold() -> None:
+    pieces = lay_out(damage(0, 15 << 20), Casualties(), least) or []
+    assert max(piece.length for piece in pieces) <= BRIDGE_MAX
+    assert sum(piece.length for piece in pieces) == 15 << 20
+
+
+def test_a_million_waiting_records_are_packed_in_no_time() -> None:
+    placed = [lost(number, FILE_START + 200 * number, 100, b"P") for number in range(50_000)]
+    unplaced = [lost(number) for number in range(50_000)]
+    pieces = lay_out(damage(0, 200 * 50_000), Casualties(placed, unplaced), least) or []
+    assert sum(piece.lost is not None for piece in pieces) == 100_000
