@@ -17,6 +17,7 @@ from rmqtool.engine.log import Log
 from rmqtool.engine.open_files import OpenFiles
 from rmqtool.engine.record import Record, read_record
 from rmqtool.engine.versions import BrokerRules
+from rmqtool.errors import WriteError
 from rmqtool.repair.queue_building import BuildOptions, OnProgress, dispatch_settings
 from rmqtool.repair.recover import RecoverOptions, Recovery, plan_recover
 from rmqtool.repair.recover_log import damage_in, shape_steps
@@ -36,7 +37,7 @@ from rmqtool.repair.steps import Step
 from rmqtool.scan.log import LogFile, carries_record_crc, plan_log
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.store.directory import Store, survey
-from rmqtool.store.source import read_range
+from rmqtool.store.source import read_range, reason
 from rmqtool.verify.finding import Finding, Severity
 from rmqtool.verify.run import verify_store
 from rmqtool.verify.scope import Options
@@ -114,7 +115,7 @@ def plan_salvage(
             recovery = plan_recover(
                 run.drafted,
                 rules,
-                staging,
+                _made(staging / f"round-{round_number}"),
                 RecoverOptions(
                     build, full=True, threads=options.threads, built_anew=run.queues, tolerates=run.tolerates
                 ),
@@ -379,6 +380,15 @@ class _Salvage:
 
     def _look_around(self, ranges: Sequence[DamagedRange]) -> Surroundings:
         return look_around(self.drafted, ranges, self._dispatch, self._options.build.delays_ms)
+
+
+def _made(place: Path) -> Path:
+    """A directory of its own for each round of planning."""
+    try:
+        place.mkdir()
+    except OSError as error:
+        raise WriteError(f"{place}: {reason(error)}") from error
+    return place
 
 
 def _is_about_queues(found: Finding) -> bool:
