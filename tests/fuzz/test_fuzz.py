@@ -28,6 +28,10 @@ def test_salvage_of_whole_stores_a_short_slice() -> None:
     assert tally.outcomes["nothing to do"] > 20
 
 
+def test_a_store_in_which_heads_are_found_wrong_only_in_a_second_round() -> None:
+    assert salvaged_stores.check_store(61_117).outcomes["mended"] == 1
+
+
 def test_an_intact_record_that_is_given_up_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The fuzzer itself: a plan that lets a record go ends the run."""
     true_content = salvaged_stores.content_of

@@ -15,6 +15,10 @@ from rmqtool.repair.salvage.lost import Casualties, LostRecord
 BRIDGE_MAX: Final = 4 << 20
 """Bytes of one record over what nobody can attribute: older brokers allocate the size of each that they check."""
 
+PIECES_MAX: Final = 10_000
+WRITTEN_MAX: Final = 16 << 20
+"""Bytes of records that are written together."""
+
 Least = Callable[[LostRecord | None], int]
 """Bytes that the record in the place of a lost one takes at least; None asks for a bridge."""
 
@@ -144,3 +148,13 @@ class _Waiting:
                 heappush(self._first, (self._queues[queue][0][0], queue))
         for each in held:
             heappush(self._first, each)
+
+
+def parts_of(pieces: Sequence[Piece]) -> Iterator[Sequence[Piece]]:
+    """Pieces that are encoded and written together; their bodies are held in memory."""
+    first = 0
+    for number in range(1, len(pieces) + 1):
+        is_end = number == len(pieces)
+        if is_end or number - first >= PIECES_MAX or pieces[number].end - pieces[first].start > WRITTEN_MAX:
+            yield pieces[first:number]
+            first = number

@@ -17,6 +17,7 @@ from rmqtool.engine.log import Log
 from rmqtool.engine.open_files import OpenFiles
 from rmqtool.engine.record import Record, read_record
 from rmqtool.engine.versions import BrokerRules
+from rmqtool.errors import WriteError
 from rmqtool.repair.queue_building import BuildOptions, OnProgress, dispatch_settings
 from rmqtool.repair.recover import RecoverOptions, Recovery, plan_recover
 from rmqtool.repair.recover_log import damage_in, shape_steps
@@ -25,7 +26,7 @@ from rmqtool.repair.salvage.donor import Donor
 from rmqtool.repair.salvage.draft import LogDraft
 from rmqtool.repair.salvage.further import add_further
 from rmqtool.repair.salvage.headers import DOUBTFUL, corrected_record, moved_record
-from rmqtool.repair.salvage.layout import Piece, lay_out
+from rmqtool.repair.salvage.layout import Piece, lay_out, parts_of
 from rmqtool.repair.salvage.lost import Casualties, LostRecord, LostRecords
 from rmqtool.repair.salvage.mending import NEEDS_CONSENT, Mended, ways_to_mend
 from rmqtool.repair.salvage.outcome import Outcome
@@ -36,16 +37,13 @@ from rmqtool.repair.steps import Step
 from rmqtool.scan.log import LogFile, carries_record_crc, plan_log
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.store.directory import Store, survey
-from rmqtool.store.source import read_range
+from rmqtool.store.source import read_range, reason
 from rmqtool.verify.finding import Finding, Severity
 from rmqtool.verify.run import verify_store
 from rmqtool.verify.scope import Options
 
 WHY = "stands in the place of what cannot be read"
 UNREADABLE: Final = FINDING_IDS[Verdict.UNREADABLE_RANGE]
-PIECES_MAX: Final = 10_000
-WRITTEN_MAX: Final = 16 << 20
-"""Bytes of records that are written together."""
 NAMED_MAX: Final = 20
 """Heads that are left and named one by one."""
 ROUNDS_MAX: Final = 4
@@ -114,7 +112,7 @@ def plan_salvage(
             recovery = plan_recover(
                 run.drafted,
                 rules,
-                staging,
+                _made(staging / f"round-{round_number}"),
                 RecoverOptions(
                     build, full=True, threads=options.threads, built_anew=run.queues, tolerates=run.tolerates
                 ),
@@ -366,7 +364,7 @@ class _Salvage:
             time_ms = near.store_timestamp_ms if near is not None else 1
             if pieces:
                 self._draft.claim(damaged, pieces[-1].end)
-            for part in _parts(pieces):
+            for part in parts_of(pieces):
                 self._draft.write(damaged, part[0].start, stand_in.records(part, time_ms), time_ms)
             self._note_lost(casualties, pieces)
 
@@ -381,16 +379,15 @@ class _Salvage:
         return look_around(self.drafted, ranges, self._dispatch, self._options.build.delays_ms)
 
 
+def _made(place: Path) -> Path:
+    """A directory of its own for each round of planning."""
+    try:
+        place.mkdir()
+    except OSError as error:
+        raise WriteError(f"{place}: {reason(error)}") from error
+    return place
+
+
 def _is_about_queues(found: Finding) -> bool:
     """Whether a queue is not as the log says: perhaps it is the log's head of a record that is wrong."""
     return found.id.startswith("consumequeue.") and found.severity is not Severity.NOTE
-
-
-def _parts(pieces: Sequence[Piece]) -> Iterator[Sequence[Piece]]:
-    """Pieces that are encoded and written together; their bodies are held in memory."""
-    first = 0
-    for number in range(1, len(pieces) + 1):
-        is_end = number == len(pieces)
-        if is_end or number - first >= PIECES_MAX or pieces[number].end - pieces[first].start > WRITTEN_MAX:
-            yield pieces[first:number]
-            first = number
