@@ -107,6 +107,11 @@ def _known(places: Places) -> dict[str, tuple[int, int, str]]:
     }
 
 
+def _of_the_store(places: Places) -> dict[str, FileState]:
+    """All but the tool's own directory, which may stay behind empty where all ended right after it was made."""
+    return {path: state for path, state in files_of(places.root).items() if not path.startswith(".rmqtool")}
+
+
 def test_the_plan_has_steps_of_many_kinds(quick_path: Path) -> None:
     trial = _Trial(quick_path)
     assert trial.kinds >= {WriteRange, Replace, Create, Remove}
@@ -118,12 +123,12 @@ def test_killed_anywhere_and_undone(quick_path: Path, every: int) -> None:
     trial = _Trial(quick_path)
     for number in range(1, trial.total + 2, every):
         places, plan = trial.fresh()
-        before = files_of(places.root)
+        before = _of_the_store(places)
         was_killed = killed_at(number, lambda disk, plan=plan, places=places: apply_plan(plan, places, disk=disk))
         assert was_killed == (number <= trial.total)
         assert is_fenced(places) or _known(places) in (trial.original, trial.repaired)
         undo_latest(places)
-        assert files_of(places.root) == before, trial.watch.changes[number - 1]
+        assert _of_the_store(places) == before, trial.watch.changes[number - 1]
         assert not journals(places)
 
 
