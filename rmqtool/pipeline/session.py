@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import tempfile
 import threading
 import zipfile
@@ -92,6 +93,9 @@ def spark_session(settings: SparkSettings, on_progress: OnProgress | None = None
     descriptor, log = tempfile.mkstemp(prefix="rmqtool-spark-", suffix=".log")
     with ExitStack() as stack:
         stack.callback(os.close, descriptor)
+        if threading.current_thread() is threading.main_thread():
+            # Spark takes over what ^C does, and keeps it.
+            stack.callback(signal.signal, signal.SIGINT, signal.getsignal(signal.SIGINT))
         with _errors_told(Path(log)):
             session = _started(settings, descriptor)
             stack.callback(session.stop)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING
@@ -42,5 +43,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """A session on two cores of this machine, as a command has it."""
+    before = signal.getsignal(signal.SIGINT)
     with spark_session("local[2]", CONF, Messages(quiet=True)) as session:
+        # Spark takes over what ^C does; the tests of other rooms run while this session lasts.
+        signal.signal(signal.SIGINT, before)
         yield session
