@@ -6,7 +6,7 @@ offset, and if the donor holds the same records next to the damage as this log d
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -97,7 +97,7 @@ class Donor:
             theirs = read_range(source, neighbour.physical_offset - file.start, neighbour.size)
         return theirs == ours if any(theirs) else None
 
-    def records(self, damaged: DamagedRange, *, record_crc: bool, delays_ms: Sequence[int]) -> Iterator[Donated]:
+    def records(self, damaged: DamagedRange, options: ScanOptions) -> Iterator[Donated]:
         """Runs of good records that lie in a damaged range, in order; an end-of-file blank counts where it fits.
 
         Raises:
@@ -109,7 +109,7 @@ class Donor:
         limit = damaged.file_start + damaged.file_size if damaged.is_last else damaged.end
         with FileSource.open(file.place) as source:
             run: tuple[int, int] | None = None
-            for start, end in self._good(source, file, damaged, ScanOptions(delays_ms, record_crc)):
+            for start, end in self._good(source, file, damaged, options):
                 if end > limit:
                     break
                 if run is not None and run[1] == start and end - run[0] <= RUN_MAX:
@@ -127,7 +127,7 @@ class Donor:
         piece = Piece(
             source, damaged.start - file.start, min(damaged.end, file.end) - file.start, file.start, more_follows=True
         )
-        for batch in walk_piece(piece, reader_for(damaged.length)(), options).batches():
+        for batch in walk_piece(piece, reader_for(damaged.length, options.compiled)(), options).batches():
             for row in batch.as_rows():
                 end = row.physical_offset + row.size
                 is_blank = row.magic == commitlog.MAGIC_BLANK

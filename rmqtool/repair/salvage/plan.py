@@ -34,7 +34,7 @@ from rmqtool.repair.salvage.queue_order import Misled
 from rmqtool.repair.salvage.surroundings import Neighbour, Surroundings, look_around
 from rmqtool.repair.salvage.tombstones import StandIn
 from rmqtool.repair.steps import Step
-from rmqtool.scan.log import LogFile, carries_record_crc, plan_log
+from rmqtool.scan.log import LogFile, ScanOptions, carries_record_crc, plan_log
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.store.directory import Store, survey
 from rmqtool.store.source import read_range, reason
@@ -291,7 +291,7 @@ class _Salvage:
     def _filled(self, donor: Donor, damaged: DamagedRange) -> Iterator[DamagedRange]:
         """Copy a donor's records into a range; the parts of it that stay."""
         at = damaged.start
-        found = donor.records(damaged, record_crc=self._record_crc, delays_ms=self._options.build.delays_ms)
+        found = donor.records(damaged, self._scan)
         for run in found:
             self._draft.claim(damaged, run.end)
             self._draft.write(damaged, run.start, run.read())
@@ -376,7 +376,13 @@ class _Salvage:
             self.queues.update(record.queues)
 
     def _look_around(self, ranges: Sequence[DamagedRange]) -> Surroundings:
-        return look_around(self.drafted, ranges, self._dispatch, self._options.build.delays_ms)
+        return look_around(self.drafted, ranges, self._dispatch, self._scan)
+
+    @property
+    def _scan(self) -> ScanOptions:
+        """How logs are scanned, a donor's too, now that it is known whether records carry a CRC of their own."""
+        build = self._options.build
+        return ScanOptions(build.delays_ms, self._record_crc, build.compiled)
 
 
 def _made(place: Path) -> Path:

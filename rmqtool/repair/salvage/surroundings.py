@@ -12,7 +12,7 @@ import numpy as np
 from rmqtool.engine.dispatch import DispatchSettings, QueueEntries, Rows, batch_bytes, message_rows, queue_entries
 from rmqtool.repair.salvage.damage import DamagedRange
 from rmqtool.repair.salvage.queue_order import Misled, MissingRun, QueueName, QueueOrder
-from rmqtool.scan.log import LogFile, ScanOptions, carries_record_crc, plan_log, scan_log
+from rmqtool.scan.log import LogFile, ScanOptions, plan_log, scan_log
 from rmqtool.scan.rules import Verdict
 from rmqtool.store.directory import Store
 
@@ -34,18 +34,16 @@ class Surroundings:
         missing: in log order.
         ends: the queue offset that comes next in each queue.
         misled: good records whose heads say that they stand where they cannot.
-        record_crc: whether the store writes whole-record CRCs.
     """
 
     neighbours: list[tuple[Neighbour | None, Neighbour | None]] = field(default_factory=list)
     missing: list[MissingRun] = field(default_factory=list)
     ends: dict[QueueName, int] = field(default_factory=dict)
     misled: list[Misled] = field(default_factory=list)
-    record_crc: bool = False
 
 
 def look_around(
-    store: Store, ranges: Sequence[DamagedRange], settings: DispatchSettings, delays_ms: Sequence[int]
+    store: Store, ranges: Sequence[DamagedRange], settings: DispatchSettings, options: ScanOptions
 ) -> Surroundings:
     """Scan the log once.
 
@@ -54,9 +52,8 @@ def look_around(
     """
     plan = plan_log([LogFile(partial(store.view.open, found.path), found.start) for found in store.commitlog])
     try:
-        look = _Look(ranges, settings, begins_at_zero=bool(store.commitlog) and store.commitlog[0].start == 0)
-        look.found.record_crc = carries_record_crc(plan.pieces)
-        for batch in scan_log(plan, ScanOptions(delays_ms, look.found.record_crc)):
+        look = _Look(ranges, begins_at_zero=bool(store.commitlog) and store.commitlog[0].start == 0)
+        for batch in scan_log(plan, options):
             rows = batch.as_array()
             if (rows["verdict"] == Verdict.STALE).any():
                 break
@@ -69,9 +66,8 @@ def look_around(
 
 
 class _Look:
-    def __init__(self, ranges: Sequence[DamagedRange], settings: DispatchSettings, *, begins_at_zero: bool) -> None:
+    def __init__(self, ranges: Sequence[DamagedRange], *, begins_at_zero: bool) -> None:
         self.found = Surroundings()
-        self._settings = settings
         self._ends = np.array([each.end for each in ranges], np.int64)
         self._starts = np.array([each.start for each in ranges], np.int64)
         self._sums = np.concatenate([[0], np.cumsum(self._ends - self._starts)])
