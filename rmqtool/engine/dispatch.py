@@ -58,9 +58,14 @@ class DispatchSettings:
     batch_topics: frozenset[bytes] = frozenset()
 
 
+def topic_bytes(name: str) -> bytes:
+    """A topic as records hold it, from the name of its directory."""
+    return name.encode("utf-8", "surrogateescape")
+
+
 def batch_topics_of(attributes: Mapping[str, Mapping[str, str]]) -> frozenset[bytes]:
     """The topics whose attributes (`config/topics.json`) give them batch queues."""
-    return frozenset(topic.encode() for topic, found in attributes.items() if found.get(QUEUE_TYPE) == BATCH_QUEUE)
+    return frozenset(topic_bytes(topic) for topic, found in attributes.items() if found.get(QUEUE_TYPE) == BATCH_QUEUE)
 
 
 @dataclass(frozen=True)

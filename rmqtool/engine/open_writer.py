@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
-from rmqtool.engine.dispatch import DispatchSettings
+from rmqtool.engine.dispatch import DispatchSettings, topic_bytes
 from rmqtool.engine.dispatcher import Dispatcher
 from rmqtool.engine.encoder import encode_blank
 from rmqtool.engine.index_writer import IndexWriter, OpenIndexFile, read_index_file
@@ -153,7 +153,7 @@ def config_of(store: Store, config: WriterConfig) -> WriterConfig:
 
 
 def _dispatch_settings(rules: BrokerRules, config: WriterConfig) -> DispatchSettings:
-    topics = frozenset(topic.encode() for topic in config.batch_topics)
+    topics = frozenset(map(topic_bytes, config.batch_topics))
     return DispatchSettings(rules, config.multi_dispatch, config.lmq, topics)
 
 

@@ -80,7 +80,9 @@ class Record:
     body_position: int
     """Bytes from the record's begin to its body."""
     body_length: int
+    topic_raw: bytes
     topic: str
+    """As brokers take it: what is no UTF-8 is replaced."""
     properties_raw: bytes
     properties: Mapping[str, str]
     message_id: str
@@ -206,6 +208,7 @@ def decode_record(log: RecordBytes, place: Place) -> Record | None:
         prepared_transaction_offset=head["prepared_transaction_offset"],
         body_position=form.struct.size,
         body_length=body_length,
+        topic_raw=parts[0],
         topic=decode_java_utf8(parts[0]),
         properties_raw=parts[1],
         properties=decoded_properties(parts[1], log.rules),

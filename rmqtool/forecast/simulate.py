@@ -12,7 +12,7 @@ from typing import Final, Self
 import numpy as np
 
 from rmqtool.engine.algorithms import DispatchedEnd, NormalDispatch, ReputStart
-from rmqtool.engine.dispatch import DispatchSettings, queue_entries
+from rmqtool.engine.dispatch import DispatchSettings, queue_entries, topic_bytes
 from rmqtool.engine.open_files import OpenFiles
 from rmqtool.engine.versions import BrokerRules
 from rmqtool.errors import UnsupportedError
@@ -71,7 +71,7 @@ class Simulation:
         self._file_size = _whole_units(store.consumequeue_file_size or DEFAULT_QUEUE_UNITS * UNIT_SIZE, UNIT_SIZE)
         self._batch_file_size = store.batch_file_size or DEFAULT_QUEUE_UNITS * BATCH_UNIT_SIZE
         self.settings = DispatchSettings(
-            rules, options.multi_dispatch, options.lmq, frozenset(name.encode() for name in self._batch_topics())
+            rules, options.multi_dispatch, options.lmq, frozenset(map(topic_bytes, self._batch_topics()))
         )
 
     def run(self) -> None:

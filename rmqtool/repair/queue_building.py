@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from rmqtool.engine.derived_writer import QUEUES, DerivedSizes, DerivedWriter, Dispatching
-from rmqtool.engine.dispatch import DispatchSettings
+from rmqtool.engine.dispatch import DispatchSettings, topic_bytes
 from rmqtool.engine.index_writer import IndexWriter
 from rmqtool.engine.versions import BrokerRules
 from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, UNIT_SIZE
@@ -96,6 +96,7 @@ class Built:
         bad: where a scan met something that is no record: (physical offset, length, finding).
         repeated: records that found their place in a queue taken.
         gap_units: units in the place of messages that the log does not have.
+        displaced: records at another queue offset than they say, by queue.
         file_times_ms: store time of the last record in a queue file, by path.
         refused: why a queue is not written, as sentences.
         needs: of a window, physical offset to which it would have to reach: what a queue or the index has below it
@@ -110,6 +111,7 @@ class Built:
     record_count: int = 0
     repeated: int = 0
     gap_units: int = 0
+    displaced: dict[str, int] = field(default_factory=dict)
     file_times_ms: dict[str, int] = field(default_factory=dict)
     refused: tuple[str, ...] = ()
     needs: int | None = None
@@ -154,7 +156,7 @@ def dispatch_settings(store: Store, rules: BrokerRules, options: BuildOptions) -
         rules,
         options.multi_dispatch,
         options.lmq,
-        frozenset(name.encode("utf-8", "surrogateescape") for name in batch),
+        frozenset(map(topic_bytes, batch)),
     )
 
 
@@ -288,6 +290,8 @@ class _Build:
             built.repeated += queue.ignored
             if isinstance(queue, PlacedQueueWriter):
                 built.gap_units += queue.gap_units
+                if queue.misplaced:
+                    built.displaced[f"{topic}/{queue_id}"] = queue.misplaced
                 for start, time_ms in queue.file_times_ms.items():
                     built.file_times_ms[f"{QUEUES}/{topic}/{queue_id}/{segment_name(start)}"] = time_ms
         built.refused = tuple(sorted(writer.refused.values()))

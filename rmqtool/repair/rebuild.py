@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from rmqtool.engine.versions import BrokerRules
 from rmqtool.errors import UnsupportedError
@@ -17,6 +18,8 @@ from rmqtool.store.directory import Store
 from rmqtool.store.kinds import FileKind
 
 WHY = "built anew from the log"
+NAMED_MAX: Final = 5
+"""Queues that a note names."""
 
 
 @dataclass(frozen=True)
@@ -147,6 +150,14 @@ def building_notes(store: Store, built: Built) -> list[str]:
         )
     if built.gap_units:
         notes.append(f"{built.gap_units} units stand for messages that the log does not have; consumers pass over them")
+    if built.displaced:
+        names = sorted(built.displaced)
+        more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
+        notes.append(
+            f"{sum(built.displaced.values())} records in {', '.join(names[:NAMED_MAX])}{more} stand at another queue "
+            "offset than they say, as in the broker's own dispatch: the log lacks messages in front of them, and its "
+            "first file cannot hold the place"
+        )
     if built.file_times_ms and not store.consumequeue_file_size:
         notes.append("no queue file tells the size of one: that of the broker's default, or of --broker-conf, is used")
     return notes

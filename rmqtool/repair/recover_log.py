@@ -36,9 +36,16 @@ def damage_in(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     found = [
         each
         for each in findings
-        if each.id.startswith("commitlog.") and each.severity is Severity.ERROR and each.id not in SHAPE | TAIL
+        if each.id.startswith("commitlog.")
+        and each.severity is Severity.ERROR
+        and (each.id not in SHAPE | TAIL or is_misnamed(each))
     ]
     return tuple(sorted(found, key=lambda each: each.physical_offset or 0))
+
+
+def is_misnamed(found: Finding) -> bool:
+    """Whether two files claim the same offsets of the log, so that one has a wrong name: a person decides which."""
+    return found.id == "commitlog.stray-file" and found.physical_offset is not None
 
 
 def tail_begin(findings: Iterable[Finding]) -> int | None:

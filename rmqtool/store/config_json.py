@@ -78,17 +78,18 @@ def read_config(view: StoreView, path: str) -> ConfigFile:
 def topics(config: ConfigFile) -> dict[str, TopicConfig]:
     """Topics by name (`TopicConfigSerializeWrapper`); entries of another shape are left out."""
     found: dict[str, TopicConfig] = {}
-    for name, said in _table(config, "topicConfigTable").items():
+    for key, said in _table(config, "topicConfigTable").items():
         if not isinstance(said, dict):
             continue
         attributes = said.get("attributes")
         attributes = attributes if isinstance(attributes, dict) else {}
-        found[str(name)] = TopicConfig(
-            str(name),
+        name = _text(key)
+        found[name] = TopicConfig(
+            name,
             _integer(said.get("readQueueNums")),
             _integer(said.get("writeQueueNums")),
-            str(attributes.get("queue.type", "SimpleCQ")),
-            str(attributes.get("cleanup.policy", "DELETE")),
+            _text(attributes.get("queue.type", "SimpleCQ")),
+            _text(attributes.get("cleanup.policy", "DELETE")),
         )
     return found
 
@@ -97,7 +98,7 @@ def consumer_offsets(config: ConfigFile) -> dict[tuple[str, str], dict[int, int]
     """Consumed queue offsets by (topic, group) and queue id (`ConsumerOffsetManager`, key `topic@group`)."""
     found: dict[tuple[str, str], dict[int, int]] = {}
     for key, queues in _table(config, "offsetTable").items():
-        topic, separator, group = str(key).partition("@")
+        topic, separator, group = _text(key).partition("@")
         if separator and isinstance(queues, dict):
             found[topic, group] = _integers(queues)
     return found
@@ -106,6 +107,11 @@ def consumer_offsets(config: ConfigFile) -> dict[tuple[str, str], dict[int, int]
 def delay_offsets(config: ConfigFile) -> dict[int, int]:
     """Delivered queue offsets by delay level (`DelayOffsetSerializeWrapper`); the queue is the level less one."""
     return _integers(_table(config, "offsetTable"))
+
+
+def _text(said: Any) -> str:
+    """As Java writes it: a file can name half of a surrogate pair, which no encoding has."""
+    return str(said).encode("utf-8", "replace").decode()
 
 
 def _read(view: StoreView, path: str) -> tuple[ConfigState, dict[Any, Any] | None, str | None]:

@@ -16,7 +16,8 @@ def infer_file_size(segments: Sequence[Segment], unit_size: int = 1) -> int:
 
     Every name is a multiple of the size, and every file has it as its length. Of the lengths that are there, and the
     distance of the names, the one which the most names and lengths agree with is taken, the larger if two are equal:
-    so a file that was cut short, grew, or has a wrong name is outvoted by the rest.
+    so a file that was cut short, grew, or has a wrong name is outvoted by the rest. Where no length holds whole units,
+    the one that is taken is rounded up, as brokers do with the size that they are told.
 
     Args:
         segments: files of one stream, or of several that have the same file size.
@@ -30,4 +31,5 @@ def infer_file_size(segments: Sequence[Segment], unit_size: int = 1) -> int:
     def votes(length: int) -> int:
         return lengths[length] + sum(count for start, count in starts.items() if start % length == 0)
 
-    return max(candidates, key=lambda length: (votes(length), length), default=0)
+    best = max(candidates, key=lambda length: (votes(length), length), default=0)
+    return -(-best // unit_size) * unit_size

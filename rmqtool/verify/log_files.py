@@ -45,7 +45,7 @@ def log_file_findings(store: Store, units_into: Callable[[int, int], int] | None
             yield finding(
                 "commitlog.stray-file",
                 segment.path,
-                f"it begins inside the file before it, which reaches to {following}",
+                f"by its name it begins inside the file before it, which reaches to {following}: the name is wrong",
                 physical_offset=segment.start,
             )
     yield from _strays(store)

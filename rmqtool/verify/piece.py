@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from rmqtool.errors import UnreadableError
-from rmqtool.formats import commitlog, system_flag
+from rmqtool.formats import system_flag
 from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.scan.parts import joined_outcome
 from rmqtool.scan.piece import Outcome
@@ -24,7 +24,8 @@ from rmqtool.verify.row_findings import batch_offset_findings, row_findings, tim
 from rmqtool.verify.rows_lookup import RowsLookup
 from rmqtool.verify.scope import Context
 
-PROPERTIES_READ_MAX: Final = commitlog.PROPERTIES_LENGTH_MAX
+SECTOR_BYTES: Final = 512
+"""The least that a disk writes as a whole."""
 
 
 @dataclass
@@ -168,6 +169,11 @@ def _count(lookup: RowsLookup, result: PieceResult) -> None:
         result.end = max(result.end, int(behind["physical_offset"] + behind["size"]))
 
 
+def _is_cut(properties: bytes) -> bool:
+    """Whether the end of them is missing, or a sector within them: a single zero byte may as well be a value's."""
+    return properties.endswith(b"\0") or bytes(SECTOR_BYTES) in properties
+
+
 def _check_last(walk: Walk, context: Context, result: PieceResult) -> None:
     """A last record that was cut inside its properties passes every check, with zeros in them (pitfall P20)."""
     if result.last_record is None or context.live_end is not None:
@@ -179,7 +185,7 @@ def _check_last(walk: Walk, context: Context, result: PieceResult) -> None:
         block = bytes(walk.window.bytes_at(position + row.size - length, length)) if length > 0 else b""
     except UnreadableError:
         return
-    if row.verdict == Verdict.GOOD and b"\0" in block and result.end == result.last_record[0] + row.size:
+    if row.verdict == Verdict.GOOD and _is_cut(block) and result.end == result.last_record[0] + row.size:
         zeros = block.index(b"\0")
         result.findings.append(
             finding(

@@ -104,3 +104,9 @@ def test_entries_of_another_shape_are_left_out() -> None:
     odd: list[dict[Any, Any]] = [{}, {"offsetTable": []}, {"topicConfigTable": 1}]
     for value in odd:
         assert (topics(given(value)), consumer_offsets(given(value)), delay_offsets(given(value))) == ({}, {}, {})
+
+
+def test_half_of_a_surrogate_pair_is_what_java_writes(tmp_path: Path) -> None:
+    half = b'"A\\ud800"'
+    config = read(tmp_path, own=b'{"topicConfigTable":{' + half + b':{"attributes":{"queue.type":' + half + b"}}}}")
+    assert [(name, said.queue_type) for name, said in topics(config).items()] == [("A?", "A?")]

@@ -160,6 +160,20 @@ def test_a_topic_that_leads_out_of_the_store() -> None:
     assert "consumequeue.unsafe-name" in above_note(found)
 
 
+@pytest.mark.parametrize(
+    ("value", "is_torn"),
+    [("a\0b", False), ("a\0\0\0\0\0b", False), ("a" + "\0" * 600 + "b", True), ("a" + "\0" * 9, True)],
+)
+def test_a_zero_byte_in_a_property_is_no_torn_record(value: str, *, is_torn: bool) -> None:
+    """What never arrived is the end of the record, or a whole sector."""
+    raw = record(0, properties={"name": value})
+    if value.endswith("\0"):
+        raw = raw[:-1] + b"\0"
+    store = made_store({"commitlog/00000000000000000000": log_file([raw], 4096)}, commitlog_file_size=4096)
+    found = above_note(verified(store, NEWEST)[1])
+    assert ("commitlog.torn-record" in found) == is_torn
+
+
 def test_a_queue_offset_given_twice() -> None:
     first = record(0, queue_offset=0)
     second = record(len(first), queue_offset=0, store_timestamp_ms=1_000_001)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from rmqtool.repair.recover_log import TAIL, tail_begin
+from rmqtool.repair.recover_log import TAIL, loss_behind, tail_begin
 from rmqtool.scan.blocks import last_data_end
 from rmqtool.scan.rules import FINDING_IDS
 from rmqtool.store.directory import Store
@@ -50,8 +50,11 @@ class DamagedRange:
         return self.end == self.file_start + self.file_size and not self.is_last
 
 
-def damaged_ranges(store: Store, findings: Iterable[Finding]) -> tuple[DamagedRange, ...]:
+def damaged_ranges(store: Store, findings: Iterable[Finding], delays_ms: tuple[int, ...]) -> tuple[DamagedRange, ...]:
     """The ranges in log order; those that touch each other in one file are one.
+
+    Args:
+        delays_ms: of the broker's delay levels.
 
     Raises:
         UnreadableError: a file cannot be opened.
@@ -65,7 +68,7 @@ def damaged_ranges(store: Store, findings: Iterable[Finding]) -> tuple[DamagedRa
             joined[-1] = replace(last, end=max(last.end, each.end), starts=(*last.starts, *each.starts))
         else:
             joined.append(each)
-    if joined and joined[-1].end >= _good_end(store, findings):
+    if joined and joined[-1].end >= _good_end(store, findings, delays_ms):
         joined[-1] = replace(joined[-1], is_last=True)
     return tuple(joined)
 
@@ -97,10 +100,10 @@ def is_too_far(found: Finding, file_size: int) -> bool:
     return found.id == MISSING_FILE and (found.length or 0) > MISSING_FILES_MAX * file_size
 
 
-def _good_end(store: Store, findings: Iterable[Finding]) -> int:
-    """Where the log's data ends, or where a tail begins that is to be cut anyway."""
+def _good_end(store: Store, findings: Iterable[Finding], delays_ms: tuple[int, ...]) -> int:
+    """Where the log's data ends, or where a tail begins that is cut anyway: what brokers serve of it is kept."""
     tail = tail_begin(findings)
-    if tail is not None:
+    if tail is not None and not loss_behind(store, tail, delays_ms).messages:
         return tail
     for segment in reversed(store.commitlog):
         source = store.view.open(segment.path)

@@ -46,24 +46,35 @@ def add_further(
     ]
     for run in runs:
         topic = run.queue[0]
+        wanted = [each for each in range(run.first, run.first + run.length) if (topic, each) not in known]
         numbers = range(bisect_right(starts, run.behind), bisect_right(starts, run.before))
-        takers = _takers(found, numbers, run, kept_out)
-        for queue_offset in range(run.first, run.first + run.length):
-            if (topic, queue_offset) in known:
+        given = list(_given(topic, wanted, _takers(found, numbers, run, kept_out), room.copy(), least))
+        if len(given) < len(wanted):
+            # A queue with a gap in it is displaced behind the gap; one that begins late is not.
+            continue
+        for number, (records, at), longer in given:
+            if records[at].size is None:
+                room[number] -= least(longer) - least(records[at])
+            records[at] = longer
+
+
+def _given(
+    topic: bytes, wanted: Iterable[int], takers: Iterator[tuple[int, _Place]], room: list[int], least: Least
+) -> Iterator[tuple[int, _Place, LostRecord]]:
+    """For each queue offset a record that can have named it, with all that it names: (number of the range, ...)."""
+    for queue_offset in wanted:
+        for number, (records, at) in takers:
+            lost = records[at]
+            if any(name == topic for name, _ in lost.further):
                 continue
-            for number, (records, at) in takers:
-                if any(name == topic for name, _ in records[at].further):
-                    continue
-                longer = replace(records[at], further=(*records[at].further, (topic, queue_offset)))
-                more = least(longer) - least(records[at])
-                if records[at].size is None and more > room[number]:
-                    continue
-                if (size := records[at].size) is not None and least(longer) > size:
-                    continue
-                if records[at].size is None:
-                    room[number] -= more
-                records[at] = longer
-                break
+            longer = replace(lost, further=(*lost.further, (topic, queue_offset)))
+            more = least(longer) - least(lost)
+            if (lost.size is None and more > room[number]) or (lost.size is not None and least(longer) > lost.size):
+                continue
+            if lost.size is None:
+                room[number] -= more
+            yield number, (records, at), longer
+            break
 
 
 def _takers(

@@ -41,11 +41,10 @@ def moved_record(log: Log, misled: Misled, *, record_crc: bool) -> bytes | None:
     def by_queue(raw: bytes, record: Record) -> bytes | None:
         if MULTI_DISPATCH in record.properties:  # which of its queues contradicts it, and in which field, is open
             return None
-        old = record.topic.encode("utf-8", "surrogateescape")
-        topic_end = record.size - 2 - len(record.properties_raw)
-        if len(old) != len(misled.topic) or raw[topic_end - len(old) : topic_end] != old:
+        if len(record.topic_raw) != len(misled.topic):
             return None
-        changed = raw[: topic_end - len(old)] + misled.topic + raw[topic_end:]
+        topic_end = record.size - 2 - len(record.properties_raw)
+        changed = raw[: topic_end - len(misled.topic)] + misled.topic + raw[topic_end:]
         return with_fields(changed, {"queue_id": misled.queue_id, "queue_offset": misled.queue_offset})
 
     return _changed(log, misled.physical_offset, by_queue, record_crc=record_crc)

@@ -321,7 +321,7 @@ def _of_head(head: Record, restored: bytes | None) -> LostRecord | None:
     base, count = said.get(INNER_BASE, ""), said.get(INNER_COUNT, "")
     is_batch = all(text.isascii() and text.isdigit() for text in (base, count))
     return LostRecord(
-        head.topic.encode("utf-8", "surrogateescape"),
+        head.topic_raw,
         head.queue_id,
         int(base) if is_batch else head.queue_offset,
         further,

@@ -20,7 +20,7 @@ from rmqtool.engine.versions import BrokerRules
 from rmqtool.errors import WriteError
 from rmqtool.repair.queue_building import BuildOptions, OnProgress, dispatch_settings
 from rmqtool.repair.recover import RecoverOptions, Recovery, plan_recover
-from rmqtool.repair.recover_log import damage_in, shape_steps
+from rmqtool.repair.recover_log import damage_in, is_misnamed, shape_steps
 from rmqtool.repair.salvage.damage import DamagedRange, damaged_ranges, is_too_far
 from rmqtool.repair.salvage.donor import Donor
 from rmqtool.repair.salvage.draft import LogDraft
@@ -169,7 +169,7 @@ class _Salvage:
         checked = Options(threads=self._options.threads, compiled=self._options.build.compiled)
         verify_store(self.drafted, self._rules, checked, findings.append, on_progress)
         damage = damage_in(findings)
-        ranges = damaged_ranges(self.drafted, findings)
+        ranges = damaged_ranges(self.drafted, findings, self._options.build.delays_ms)
         self.outcome.ranges = ranges
         self._note_unreadable(findings)
         self.notes += [
@@ -178,7 +178,8 @@ class _Salvage:
             if is_too_far(found, self.drafted.commitlog_file_size or 1)
         ]
         doubtful = [found for found in damage if found.id == DOUBTFUL]
-        if not ranges and not doubtful and not any(map(_is_about_queues, findings)):
+        is_content = not ranges and not doubtful and not any(map(_is_about_queues, findings))
+        if is_content or any(map(is_misnamed, findings)):  # without a right name nobody knows where bytes belong
             return
         self._record_crc = self._finds_record_crc()
         with OpenFiles(self.drafted.view) as files:

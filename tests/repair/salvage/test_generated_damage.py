@@ -268,3 +268,14 @@ def test_a_file_with_a_name_far_ahead_is_not_reached_by_making_all_between(tmp_p
     found = salvaged(store.store(files), "5.5.0", tmp_path)
     assert len(found.made.steps) < 50
     assert sum(step.action == "create" for step in found.made.steps) == 0
+
+
+@pytest.mark.parametrize("number", [140, 1800])
+def test_files_that_claim_the_same_offsets_are_left_to_a_person(tmp_path: Path, number: int) -> None:
+    """Bridging what a file under a wrong name holds would cut the file whose place it claims."""
+    store = healthy("tiny", "5.5.0")
+    files = dict(store.files)
+    files[f"commitlog/{number:020d}"] = files.pop(store.log_files[1])
+    found = salvaged(store.store(files), "5.5.0", tmp_path)
+    assert found.made.steps == ()
+    assert "commitlog.stray-file" in {each.id for each in found.made.recovery.damage}

@@ -167,20 +167,20 @@ def test_its_own_offset_is_where_it_lies(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("has_queues", [True, False], ids=["", "no-queues"])
-@pytest.mark.parametrize("field", ["queue_id", "queue_offset", "topic"])
+@pytest.mark.parametrize("field", ["queue_id", "queue_offset", "topic", "topic-no-utf8"])
 @pytest.mark.parametrize("name", ["plain", "ipv6"])
 def test_a_head_is_what_queue_or_neighbours_say(tmp_path: Path, name: str, field: str, *, has_queues: bool) -> None:
     store, at = _chosen(name)
     files = dict(store.files)
     path, position = store.file_of(at)
     raw = store.content.records[at]
-    if field == "topic":
+    if field.startswith("topic"):
         place = raw.index(
             b"orders" if b"orders" in raw else b"payments", _head_size(store, at) + _body_length(store, at)
         )
     else:
         place = commitlog.MESSAGE_V1.position(field) + (3 if field == "queue_id" else 6)
-    flip(files, path, 8 * (position + place) + 2)
+    flip(files, path, 8 * (position + place) + (7 if field == "topic-no-utf8" else 2))
     if not has_queues:
         without_queues(files)
     found = salvaged(store.store(files), store.version, tmp_path)
