@@ -15,6 +15,7 @@ from rmqtool.engine.dispatch import QueueEntries
 from rmqtool.engine.extension import QueueExtension
 from rmqtool.engine.open_files import OpenFiles
 from rmqtool.errors import UnreadableError
+from rmqtool.formats import system_flag
 from rmqtool.formats.consumequeue import EXTENSION_ADDRESS_MAX
 from rmqtool.formats.properties import SCHEDULE_TOPIC
 from rmqtool.scan.rules import Verdict
@@ -285,7 +286,7 @@ class QueueMatch:
             if at.size:
                 open_entries[at] = False
                 return True
-        return found.entry >= 0 or int(row["sys_flag"]) & 0xC in (4, 8)
+        return found.entry >= 0 or int(row["sys_flag"]) & system_flag.TRANSACTION_MASK != 0
 
     def _of_no_message(self, found: Mismatch, row: Any) -> Finding | None:
         """What is wrong with a unit that points to anything but the begin of a good message."""

@@ -8,6 +8,7 @@ from typing import Final
 from rmqtool.engine.log import Log
 from rmqtool.engine.record import Record, read_record
 from rmqtool.errors import UnreadableError
+from rmqtool.formats import system_flag
 from rmqtool.formats.properties import INNER_BASE, MULTI_DISPATCH
 from rmqtool.formats.record_crc import stored_record_crc
 from rmqtool.repair.salvage.mending import MENDED_MAX, with_fields, with_record_crc
@@ -45,9 +46,18 @@ def moved_record(log: Log, misled: Misled, *, record_crc: bool) -> bytes | None:
             return None
         topic_end = record.size - 2 - len(record.properties_raw)
         changed = raw[: topic_end - len(misled.topic)] + misled.topic + raw[topic_end:]
-        return with_fields(changed, {"queue_id": misled.queue_id, "queue_offset": misled.queue_offset})
+        fields = {"queue_id": misled.queue_id, "queue_offset": misled.queue_offset}
+        return with_fields(changed, {**fields, "sys_flag": _dispatched_flag(record)})
 
     return _changed(log, misled.physical_offset, by_queue, record_crc=record_crc)
+
+
+def _dispatched_flag(record: Record) -> int:
+    """The flags of a record that stands in a queue: it is neither a half message nor rolled back."""
+    if system_flag.takes_queue_entry(record.sys_flag):
+        return record.sys_flag
+    was = system_flag.TRANSACTION_COMMIT if record.prepared_transaction_offset else 0
+    return record.sys_flag & ~system_flag.TRANSACTION_MASK | was
 
 
 def _changed(

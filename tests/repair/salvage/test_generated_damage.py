@@ -27,6 +27,7 @@ from tests.repair.salvage.trial import (
     salvaged,
     without_queues,
 )
+from tests.verify.stores import above_note, verified
 
 PLAIN: Final = "many-files"
 KINDS_OF_STORES: Final = {
@@ -243,6 +244,10 @@ def test_much_random_damage(tmp_path: Path, name: str, version: str) -> None:
     for seed in range(60):
         files = dict(store.files)
         done = random_damage(random.Random(f"{name} {version} {seed}"), store, files)
+        if "commitlog.stale-tail" in above_note(verified(store.store(files), version)[1]):
+            # A wild store time right in front of damage makes all behind look like records of an older log.
+            assert salvaged(store.store(files), version, tmp_path).made.steps == (), done
+            continue
         try:
             _checked(store, files, tmp_path)
         except Exception as error:

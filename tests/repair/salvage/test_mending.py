@@ -187,3 +187,17 @@ def test_a_head_is_what_queue_or_neighbours_say(tmp_path: Path, name: str, field
     assert found.content.records[at] == raw
     assert found.made.outcome.mended == Counter({Mended.HEAD: 1})
     assert flaws(found, store.content, store.version, tmp_path, fits=store.readers) == []
+
+
+@pytest.mark.parametrize("bits", [0x4, 0xC], ids=["prepared", "rollback"])
+@pytest.mark.parametrize("name", ["plain", "ipv6"])
+def test_a_message_that_stands_in_its_queue_is_no_half_message(tmp_path: Path, name: str, bits: int) -> None:
+    store, at = _chosen(name)
+    files = dict(store.files)
+    path, position = store.file_of(at)
+    place = position + commitlog.MESSAGE_V1.position("sys_flag") + 3
+    files[path] = files[path][:place] + bytes([files[path][place] | bits]) + files[path][place + 1 :]
+    found = salvaged(store.store(files), store.version, tmp_path)
+    assert found.content.records[at] == store.content.records[at]
+    assert found.made.outcome.mended == Counter({Mended.HEAD: 1})
+    assert flaws(found, store.content, store.version, tmp_path, fits=store.readers) == []
