@@ -89,7 +89,7 @@ def infer_entry_count(files: Sequence[Entry], slot_count: int) -> int | None:
     The length that most files have decides, of two equally common ones the larger: short files are cut, not small.
     """
     rooms = Counter(entry.size - HEADER_SIZE - SLOT_SIZE * slot_count for entry in files)
-    whole = {room: files_count for room, files_count in rooms.items() if room > 0 and room % ENTRY_SIZE == 0}
+    whole = {room: files_count for room, files_count in rooms.items() if room > ENTRY_SIZE and room % ENTRY_SIZE == 0}
     if not whole:
         return None
     return max(whole, key=lambda room: (whole[room], room)) // ENTRY_SIZE
