@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from rmqtool.engine.dispatch import QueueEntries, batch_bytes, queue_entries
+from rmqtool.engine.dispatch import QueueEntries, RecordBytes, batch_bytes, queue_entries
 from rmqtool.engine.index_keys import index_entries
 from rmqtool.scan.columns import row_dtype
 from rmqtool.scan.walk import Batch
@@ -19,6 +19,8 @@ from rmqtool.verify.offset_runs import Array
 from rmqtool.verify.scope import Context, QueueKey
 
 ROWS_MAX: Final = 1 << 17
+NO_TEXTS: Final = RecordBytes(np.empty(0, np.uint8), 0)
+"""For rows whose queues are told by the rows alone."""
 
 
 class ExpectedIndex(NamedTuple):
@@ -41,6 +43,8 @@ class LogPart:
         self._context = context
         self._rows = np.empty(ROWS_MAX, row_dtype())
         self._queues: dict[tuple[bytes, int, bool], list[QueueEntries]] = {}
+        self._entered = 0
+        """Rows in front that are in `_queues`."""
         self._index: list[ExpectedIndex] = []
         self.topics: Sequence[bytes] = ()
         self.row_count = 0
@@ -61,11 +65,19 @@ class LogPart:
         if not self._context.crosses:
             return
         texts = batch_bytes(batch)
-        for found in queue_entries(rows, batch.topics, texts, self._context.dispatch):
-            self._queues.setdefault((found.topic, found.queue_id, found.is_batch), []).append(found)
+        if rows["features"].any():
+            self._enter(self.row_count - len(rows), NO_TEXTS)
+            self._enter(self.row_count, texts)
         keys = index_entries(rows, batch.topics, texts, self._context.dispatch.rules)
         if keys.key_hashes.size:
             self._index.append(ExpectedIndex(keys.key_hashes, keys.physical_offsets, keys.store_timestamps_ms))
+
+    def _enter(self, stop: int, texts: RecordBytes) -> None:
+        """Group the rows up to one of them by their queues: as many at once as need nothing but the rows themselves."""
+        rows = self._rows[self._entered : stop]
+        self._entered = stop
+        for found in queue_entries(rows, self.topics, texts, self._context.dispatch):
+            self._queues.setdefault((found.topic, found.queue_id, found.is_batch), []).append(found)
 
     def _before_edge(self, rows: Array) -> Array:
         """The rows in front of what a running broker may be writing."""
@@ -86,6 +98,8 @@ class LogPart:
 
     def queues(self) -> dict[tuple[QueueKey, bool], QueueEntries]:
         """The entries of each queue, by queue and whether it is a batch queue."""
+        if self._context.crosses:
+            self._enter(self.row_count, NO_TEXTS)
         return {(key[:2], key[2]): _joined(found) for key, found in self._queues.items()}
 
     def index(self) -> ExpectedIndex:
@@ -97,7 +111,7 @@ class LogPart:
 
     def clear(self) -> None:
         """Forget the stretch."""
-        self._queues, self._index, self.row_count = {}, [], 0
+        self._queues, self._index, self.row_count, self._entered = {}, [], 0, 0
 
 
 def _joined(parts: list[QueueEntries]) -> QueueEntries:

@@ -171,7 +171,15 @@ def test_a_file_that_went_away_is_passed_over(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("sizes", "count"),
-    [([4440], 200), ([4440, 4440, 840], 200), ([840, 4440], 200), ([4441], None), ([460], None), ([440], None), ([10], None)],
+    [
+        ([4440], 200),
+        ([4440, 4440, 840], 200),
+        ([840, 4440], 200),
+        ([4441], None),
+        ([460], None),
+        ([440], None),
+        ([10], None),
+    ],
 )
 def test_entries_come_from_the_length_that_most_files_have(sizes: list[int], count: int | None) -> None:
     assert infer_entry_count([Entry(str(i), EntryKind.FILE, size) for i, size in enumerate(sizes)], 100) == count
