@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from rmqtool.pipeline.log_parts import PART_BYTES
 from rmqtool.pipeline.options import SourceOptions
 from rmqtool.pipeline.source import NAME, RocketmqStoreSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+TASKS_PER_CORE: Final = 2
+"""Each task costs Spark as long as it takes to read some tens of megabytes."""
+SPLIT_BYTES_MAX: Final = 1 << 30
+
+
+def split_bytes(log_bytes: int, cores: int) -> int:
+    """Bytes of a file that one task reads: as many as leave work for all cores."""
+    return min(max(log_bytes // (TASKS_PER_CORE * cores), PART_BYTES), SPLIT_BYTES_MAX)
 
 
 def table_frame(session: SparkSession, options: Mapping[str, str]) -> DataFrame:
@@ -22,7 +33,9 @@ def table_frame(session: SparkSession, options: Mapping[str, str]) -> DataFrame:
     given = {"pushdown": "true", **options}
     parsed = SourceOptions.parse(given)  # here, where an error is still one line
     parsed.check_table()
-    parsed.stores()
+    log_bytes = sum(segment.size for store in parsed.stores() for segment in store.commitlog)
+    if not {"splits", "split_bytes"} & given.keys():
+        given["split_bytes"] = str(split_bytes(log_bytes, session.sparkContext.defaultParallelism))
     session.dataSource.register(RocketmqStoreSource)
     reader = session.read.format(NAME)
     for name, value in given.items():

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic
 
 from rmqtool.errors import RmqtoolError
+from rmqtool.pipeline.worker import keep_what_is_loaded
 from rmqtool.scan.runner import Item, Result
 
 if TYPE_CHECKING:
@@ -49,3 +50,5 @@ class _Guarded(Generic[Item, Result]):
             return self.work(item)
         except RmqtoolError as error:
             return error
+        finally:
+            keep_what_is_loaded()

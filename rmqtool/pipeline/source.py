@@ -16,6 +16,7 @@ from rmqtool.pipeline.message_schema import chosen
 from rmqtool.pipeline.options import SourceOptions
 from rmqtool.pipeline.table import Table, in_mode, table_of
 from rmqtool.pipeline.wanted import Wanted
+from rmqtool.pipeline.worker import keep_what_is_loaded
 
 NAME = "rocketmq-store"
 
@@ -76,9 +77,9 @@ class TableReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The record batches of one part."""
         part: Any = partition.value
-        if part is None:
-            return iter(())
-        return in_mode(self._table.read(part, self._filters), self._schema, self._mode)
+        if part is not None:
+            yield from in_mode(self._table.read(part, self._filters), self._schema, self._mode)
+            keep_what_is_loaded()
 
 
 class FilteringReader(TableReader):
