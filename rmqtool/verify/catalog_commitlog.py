@@ -176,13 +176,15 @@ ENTRIES: Final[tuple[Entry, ...]] = (
     ),
     error(
         "commitlog.stray-file",
-        "Something in the commitlog's directory that is no file of the log.",
+        "Something in the commitlog's directory that is no file of the log, or a file whose name makes it begin inside "
+        "the one before it.",
         (
             ("4.9.2", "the entry and all later ones are silently left out"),
             ("up to 5.0.0", "a file or directory stops the load"),
             ("5.1.0 and later", "a file stops the load, a directory is passed over"),
         ),
-        "it is moved away",
+        "it is moved away; two files that claim the same offsets are left to a person: `rmqtool dump` of the file "
+        "shows where its records say that they lie, and so its name",
         RECOVER,
         "apache/rocketmq#3257",
     ),

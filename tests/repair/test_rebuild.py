@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from rmqtool.engine.versions import rules_for
 from rmqtool.errors import UnsupportedError
 from rmqtool.formats.checkpoint import parse_checkpoint
 from rmqtool.formats.commitlog import MESSAGE_V1
@@ -17,6 +18,8 @@ from rmqtool.repair.rebuild import Rebuild, RebuildChoice, plan_rebuild
 from rmqtool.store.directory import Store
 from rmqtool.store.source import read_range
 from tests import golden_stores
+from tests.engine.memory_view import log_file, made_store
+from tests.engine.memory_view import record as record_bytes
 from tests.engine.test_dispatch_golden import (
     DISPATCHED_FROM,
     DISPATCHED_TWICE,
@@ -244,3 +247,14 @@ def test_a_queue_offset_far_ahead_fills_no_disk(golden_copy: Unpacked, tmp_path:
 
 def _same_queue(left: Record, right: Record) -> bool:
     return (left.topic, left.queue_id) == (right.topic, right.queue_id)
+
+
+def test_messages_that_close_a_gap_are_counted(tmp_path: Path) -> None:
+    """Nothing in the log's first file can stand for a message that is gone, so later ones move up, as brokers do it."""
+    raw = b""
+    for queue_offset in (0, 1, 3, 4):
+        raw += record_bytes(len(raw), queue_offset=queue_offset)
+    store = made_store({"commitlog/00000000000000000000": log_file([raw], 4096)}, commitlog_file_size=4096)
+    made = plan_rebuild(store, rules_for("5.5.0"), RebuildChoice(), tmp_path)
+    assert made.built.displaced == {"T/0": 2}
+    assert any("2 records in T/0 stand at another queue offset than they say" in note for note in made.notes)
