@@ -178,7 +178,7 @@ class QueueMatch:
             row = self.lookup.at(int(found.unit["physical_offset"]))
             if is_message(row) and row["physical_offset"] == found.unit["physical_offset"]:
                 alone = not any(
-                    other is not found and other.queue is queue and abs(other.place - found.place) == 1
+                    other.queue is queue and abs(other.place - found.place) == 1 and self._meets_message(other)
                     for _, other in mismatches[max(0, number - 1) : number + 2]
                 )
                 said = self._of_message(found, row, unmatched, alone=alone)
@@ -186,6 +186,10 @@ class QueueMatch:
                 said = self._of_no_message(found, row)
             if said is not None:
                 self._add(said)
+
+    def _meets_message(self, found: Mismatch) -> bool:
+        """Whether a unit's place in the log holds anything that can contradict it: damage cannot."""
+        return bool(is_message(self.lookup.at(int(found.unit["physical_offset"]))))
 
     def _add(self, said: Finding) -> None:
         """Add a finding; one about the next unit of the same queue goes on with the one before."""

@@ -125,7 +125,7 @@ class QueueOrder:
                     unexplained.add(run.before)
             strays += [(each.place, each.first, queue) for each in _strays(stretches, chain, unexplained)]
         missing.sort(key=lambda run: (run.before, run.first))
-        return missing, _misled(missing, set(impossible), sorted(strays))
+        return missing, _misled([*impossible, *missing], sorted(strays), damaged_between)
 
     def _runs(self, queue: QueueName, chain: Sequence[_Stretch], stretches: Sequence[_Stretch]) -> Iterator[MissingRun]:
         is_further = queue in self._further
@@ -186,32 +186,44 @@ def _strays(
 
 
 def _misled(
-    missing: Sequence[MissingRun], impossible: AbstractSet[MissingRun], strays: Sequence[tuple[int, int, QueueName]]
+    runs: Sequence[MissingRun], strays: Sequence[tuple[int, int, QueueName]], damaged_between: DamagedBetween
 ) -> list[Misled]:
     """Strays that lie where a missing message was written, and whose heads are off by a little.
 
-    Either the queue is another one, or, where nothing but that one message is missing and nothing is damaged, the queue
-    offset. A head in which both are wrong is not recognised.
+    Either the queue is another one, or the queue offset, where no damage stands between the stray and its neighbour. A
+    head in which both are wrong is not recognised.
     """
     found: list[Misled] = []
     places = [place for place, _, _ in strays]
-    for run in (*impossible, *missing):
+    for run in runs:
         if run.is_further or run.queue[2]:
             continue
         low, high = bisect_right(places, run.behind), bisect_right(places, run.before - 1)
         if high - low > CANDIDATES_MAX:
             continue
-        alone = run.length == 1 and run in impossible
         fitting = [
-            (place, run.first if queue == run.queue else queue_offset)
+            (place, fits)
             for place, queue_offset, queue in strays[low:high]
-            if (alone and queue == run.queue) or (run.has(queue_offset) and _is_near(queue, run.queue))
+            if (fits := _fits(run, place, queue_offset, queue, damaged_between)) is not None
         ]
         # Who is claimed twice, or claims what another one does, is left alone.
         if len({queue_offset for _, queue_offset in fitting}) == len(fitting):
             found += [Misled(place, *run.queue[:2], queue_offset) for place, queue_offset in fitting]
     claims = Counter(each.physical_offset for each in found)
     return [each for each in found if claims[each.physical_offset] == 1]
+
+
+def _fits(
+    run: MissingRun, place: int, queue_offset: int, queue: QueueName, damaged_between: DamagedBetween
+) -> int | None:
+    """The missing queue offset that a stray among the run's neighbours must have; None where that is none, or open."""
+    if queue != run.queue:
+        return queue_offset if run.has(queue_offset) and _is_near(queue, run.queue) else None
+    in_front, behind = damaged_between(run.behind, place) > 0, damaged_between(place, run.before) > 0
+    if in_front == behind:
+        return run.first if run.length == 1 and not behind else None
+    # What else is missing was lost on the side where the damage is.
+    return run.first + run.length - 1 if in_front else run.first
 
 
 def _is_near(queue: QueueName, other: QueueName) -> bool:

@@ -248,6 +248,8 @@ def test_much_random_damage(tmp_path: Path, name: str, version: str) -> None:
             # A wild store time right in front of damage makes all behind look like records of an older log.
             assert salvaged(store.store(files), version, tmp_path).made.steps == (), done
             continue
+        if not store.untouched(files).records:
+            continue  # nothing is left to keep
         try:
             _checked(store, files, tmp_path)
         except Exception as error:

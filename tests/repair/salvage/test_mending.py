@@ -201,3 +201,21 @@ def test_a_message_that_stands_in_its_queue_is_no_half_message(tmp_path: Path, n
     assert found.content.records[at] == store.content.records[at]
     assert found.made.outcome.mended == Counter({Mended.HEAD: 1})
     assert flaws(found, store.content, store.version, tmp_path, fits=store.readers) == []
+
+
+@pytest.mark.parametrize("has_queues", [True, False], ids=["", "no-queues"])
+def test_a_head_beside_damage_hides_nothing_behind_it(tmp_path: Path, *, has_queues: bool) -> None:
+    """Its message would stand far ahead, and all that follow would count as repeated."""
+    store, at = _chosen("plain")
+    files = dict(store.files)
+    path, position = store.file_of(at)
+    flip(files, path, 8 * (position + commitlog.MESSAGE_V1.position("queue_offset") + 6) + 2)
+    standing = next(each for each in store.content.standings if each.physical_offset == at)
+    (lost,) = (each for each in store.content.standings if each[:3] == (*standing[:2], standing.queue_offset + 1))
+    overwrite(files, *store.file_of(lost.physical_offset), lost.size)
+    if not has_queues:
+        without_queues(files)
+    found = salvaged(store.store(files), store.version, tmp_path)
+    intact = store.untouched(files)
+    assert found.content.records[at] == store.content.records[at]
+    assert flaws(found, intact, store.version, tmp_path, fits=store.readers) == []

@@ -83,6 +83,19 @@ def test_a_record_that_repeats_another_one_is_told_by_its_place() -> None:
     assert order(entries(straight(0, 1, 0, 3, 4))).judged(nowhere)[1] == [Misled(2 * SIZE, TOPIC, 0, 2)]
 
 
+@pytest.mark.parametrize(
+    ("damage", "queue_offset"),
+    [([4], 2), ([2], 4), ([2, 4], None), ([], None)],
+    ids=["behind", "in-front", "both", "no"],
+)
+def test_a_record_ahead_of_all_others_beside_damage(damage: list[int], queue_offset: int | None) -> None:
+    """Where something else is missing as well, it was lost where the damage is."""
+    found = order(entries([(0, 0), (1, 1), (1 << 40, 3), (5, 5), (6, 6)]))
+    between = [place * SIZE for place in damage]
+    misled = found.judged(lambda behind, before: 3 * 91 * sum(behind < place < before for place in between))[1]
+    assert misled == ([] if queue_offset is None else [Misled(3 * SIZE, TOPIC, 0, queue_offset)])
+
+
 def test_a_record_of_another_queue_is_told_by_the_hole_that_it_leaves() -> None:
     found = order(
         entries([(0, 0), (1, 1), (3, 3)]), entries([(2, 2)], queue_id=77), entries([(0, 4), (1, 5)], queue_id=1)
