@@ -32,6 +32,23 @@ def test_a_store_in_which_heads_are_found_wrong_only_in_a_second_round() -> None
     assert salvaged_stores.check_store(61_117).outcomes["mended"] == 1
 
 
+@pytest.mark.parametrize(
+    "seed",
+    [
+        pytest.param(30_069_066_040_426, id="part of a gap in a queue that is only named"),
+        pytest.param(30_069_066_047_488, id="zeros inside the last properties"),
+        pytest.param(30_073_361_007_542, id="a log file under a name inside the one before"),
+        pytest.param(30_073_361_019_658, id="a queue file of an odd length"),
+        pytest.param(30_077_655_976_626, id="a name that leaves a gap"),
+        pytest.param(30_077_656_013_750, id="an index file with room for nothing"),
+        pytest.param(30_081_950_957_261, id="a torn record that brokers serve"),
+        pytest.param(30_081_950_959_069, id="a batch queue under a name that is no UTF-8"),
+    ],
+)
+def test_a_store_that_once_failed(seed: int) -> None:
+    assert salvaged_stores.check_store(seed).inputs == 1
+
+
 def test_an_intact_record_that_is_given_up_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The fuzzer itself: a plan that lets a record go ends the run."""
     true_content = salvaged_stores.content_of
