@@ -115,7 +115,9 @@ def broker_conf(properties: Mapping[str, str], path: str = "broker.conf") -> Bro
             continue
         value = properties[key]
         number = int(value) if _JAVA_INTEGER.match(value) else 0
-        if 0 < number < 1 << 31:
+        if (key, number) == ("maxIndexNum", 1):
+            problems.append(f"{path}: {key}={value!r} leaves no room for an entry beside the unused first one; ignored")
+        elif 0 < number < 1 << 31:
             numbers[name] = number
         else:
             problems.append(f"{path}: {key}={value!r} is no size, the broker keeps its default")

@@ -89,6 +89,13 @@ def test_a_number_that_java_refuses_is_named_and_not_guessed(value: str) -> None
     assert "mappedFileSizeConsumeQueue" in conf.problems[0]
 
 
+def test_an_index_file_without_room_is_named_and_not_used() -> None:
+    conf = broker_conf({"maxIndexNum": "1", "maxHashSlotNum": "1"}, "b.conf")
+    assert conf.settings().index_entry_count is None
+    assert conf.settings().index_slot_count == 1
+    assert len(conf.problems) == 1
+
+
 @pytest.mark.parametrize(
     ("properties", "directories"),
     [
