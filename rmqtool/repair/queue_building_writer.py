@@ -25,6 +25,9 @@ from rmqtool.store.sink import FileSink
 GAP_UNITS_MAX: Final = 1 << 24
 """Units that are put into one gap; a record further ahead has a queue offset that nobody should believe."""
 
+GAP_FILES_MAX: Final = 1000
+"""Files that one gap may take, where they are small."""
+
 
 @dataclass
 class LogPlaces:
@@ -101,7 +104,8 @@ class PlacedQueueWriter(QueueWriter):
         expected = queue_offset * UNIT_SIZE
         begin = self._end if self._last_start is not None else expected - expected % self._file_size
         count = (expected - begin) // UNIT_SIZE
-        if queue_offset <= 0 or not 0 < count <= GAP_UNITS_MAX:
+        most = min(GAP_UNITS_MAX, GAP_FILES_MAX * self._file_size // UNIT_SIZE)
+        if queue_offset <= 0 or not 0 < count <= most:
             return
         unit = self._log.dead_unit(physical_offset, in_front=not self._has_record)
         if unit is None:

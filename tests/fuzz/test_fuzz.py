@@ -42,6 +42,7 @@ def test_a_store_in_which_heads_are_found_wrong_only_in_a_second_round() -> None
         pytest.param(30_077_655_976_626, id="a name that leaves a gap"),
         pytest.param(30_077_656_013_750, id="an index file with room for nothing"),
         pytest.param(30_081_950_957_261, id="a torn record that brokers serve"),
+        pytest.param(30_245_159_708_152, id="a queue offset far ahead of a queue of small files"),
         pytest.param(30_081_950_959_069, id="a batch queue under a name that is no UTF-8"),
     ],
 )
