@@ -199,7 +199,7 @@ def main() -> None:
 Goals: local[1] at most 1.5 times one thread, local[2] at least 1.7 times as fast as local[1]. What the job takes on a
 log of one message, Spark's planning and its Python processes, is taken off where seconds are compared. The table makes
 Arrow columns, which go through a socket into the JVM; one thread makes the same columns and drops them. On two cores
-local[1] keeps 1.3 to 1.6 of them busy, Python making what the JVM takes, and leaves local[2] little. The UDF looks
+local[1] keeps more than one of them busy, Python making what the JVM takes, and leaves local[2] little. The UDF looks
 at sizes only, and checks nothing; it has a heap of 8 GB, and {UDF_SECONDS_MAX} s.
 
 {table(lines)}"""

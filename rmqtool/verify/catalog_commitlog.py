@@ -176,8 +176,8 @@ ENTRIES: Final[tuple[Entry, ...]] = (
     ),
     error(
         "commitlog.stray-file",
-        "Something in the commitlog's directory that is no file of the log, or a file whose name makes it begin inside "
-        "the one before it.",
+        "Something in the commitlog's directory that is no file of the log, for which brokers are said below; or a "
+        "file whose name makes it begin inside the one before it, which no broker was shown yet.",
         (
             ("4.9.2", "the entry and all later ones are silently left out"),
             ("up to 5.0.0", "a file or directory stops the load"),
