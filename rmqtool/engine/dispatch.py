@@ -27,11 +27,13 @@ from rmqtool.formats.properties import (
     decode_properties,
 )
 from rmqtool.scan import columns
+from rmqtool.scan.row_columns import RowColumns
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.walk import Batch
 
 Rows = NDArray[Any]
 """A structured array of `scan.columns.row_dtype`."""
+AnyRows = Rows | RowColumns
 Int64s = NDArray[np.int64]
 Int32s = NDArray[np.int32]
 
@@ -125,14 +127,14 @@ class QueueEntries(NamedTuple):
     own: NDArray[np.bool_]
 
 
-def message_rows(rows: Rows) -> Rows:
+def message_rows(rows: AnyRows) -> Any:
     """The rows that are good messages, no blank and nothing bad."""
     good = (rows["verdict"] == Verdict.GOOD) & (rows["magic"] != commitlog.MAGIC_BLANK)
     return rows if good.all() else rows[good]
 
 
 def queue_entries(
-    rows: Rows, topics: Sequence[bytes], texts: RecordBytes, settings: DispatchSettings
+    rows: AnyRows, topics: Sequence[bytes], texts: RecordBytes, settings: DispatchSettings
 ) -> list[QueueEntries]:
     """The entries of all queues that the rows reach, each queue once.
 
@@ -190,7 +192,7 @@ class _Expanded(NamedTuple):
 
 
 def _expanded(
-    rows: Rows, topics: Sequence[bytes], texts: RecordBytes, settings: DispatchSettings, batch_numbers: set[int]
+    rows: AnyRows, topics: Sequence[bytes], texts: RecordBytes, settings: DispatchSettings, batch_numbers: set[int]
 ) -> _Expanded:
     """The entries of the rows: the own one of each, then those of the further queues that it names."""
     queue_offsets = np.array(rows["queue_offset"], np.int64)

@@ -18,11 +18,13 @@ from rmqtool.engine.versions import BrokerRules
 from rmqtool.formats import system_flag
 from rmqtool.formats.index import key_text, tag_text
 from rmqtool.formats.java_text import decode_java_utf8, java_hash, java_length
+from rmqtool.scan.compiled import is_worth, load_kernel
 
 COLUMNS_MAX: Final = 512
 """Bytes of a text up to which it is hashed together with the others, a byte of each at a time."""
 COMPILED_FROM_ROWS: Final = 2048
 """Rows from which the compiled kernel is asked; fewer at once come from a small log, for which it is not loaded."""
+KERNEL: Final = "rmqtool.engine.index_kernel"
 _BASE: Final = 31
 _SPACE: Final = 0x20
 _WORD: Final = 0xFFFFFFFF
@@ -56,21 +58,21 @@ def index_entries(rows: Rows, topics: Sequence[bytes], texts: RecordBytes, rules
     Args:
         topics: names by the rows' topic numbers.
     """
+    if is_worth(rows.size, COMPILED_FROM_ROWS):
+        compiled = _compiled_entries(rows, topics, texts, rules)
+        if compiled is not None:
+            return compiled
     rows = message_rows(rows)
     transaction = rows["sys_flag"] & system_flag.TRANSACTION_MASK
     entered = np.flatnonzero(transaction != system_flag.TRANSACTION_ROLLBACK)
     starts = rows["physical_offset"] + rows["size"] - rows["properties_length"] - texts.physical_offset
     inside = (starts >= 0) & (starts + rows["properties_length"] <= texts.buffer.size)
-    parts = []
-    if inside.all():
-        parts.append(_hashed(rows, entered, topics, texts.buffer, texts.physical_offset, rules))
-    else:
-        parts.append(_hashed(rows, entered[inside[entered]], topics, texts.buffer, texts.physical_offset, rules))
-        for index in entered[~inside[entered]]:
-            row = rows[index]
-            block = np.frombuffer(texts.properties(row), np.uint8)
-            first = int(row["physical_offset"]) + int(row["size"]) - block.size
-            parts.append(_hashed(rows, np.array([index]), topics, block, first, rules))
+    parts = [_hashed(rows, entered[inside[entered]], topics, texts.buffer, texts.physical_offset, rules)]
+    for index in entered[~inside[entered]]:
+        row = rows[index]
+        block = np.frombuffer(texts.properties(row), np.uint8)
+        first = int(row["physical_offset"]) + int(row["size"]) - block.size
+        parts.append(_hashed(rows, np.array([index]), topics, block, first, rules))
     of_rows = np.concatenate([found for found, _ in parts])
     hashes = np.concatenate([found for _, found in parts])
     if len(parts) > 1:
@@ -78,6 +80,25 @@ def index_entries(rows: Rows, topics: Sequence[bytes], texts: RecordBytes, rules
         of_rows, hashes = of_rows[order], hashes[order]
     ends_without = rows.size > 0 and (of_rows.size == 0 or int(of_rows[-1]) != rows.size - 1)
     return IndexEntries(hashes, rows["physical_offset"][of_rows], rows["store_timestamp_ms"][of_rows], ends_without)
+
+
+def _compiled_entries(
+    rows: Rows, topics: Sequence[bytes], texts: RecordBytes, rules: BrokerRules
+) -> IndexEntries | None:
+    """The same by the compiled kernel; None where a text is not ASCII or lies outside the buffer."""
+    buffer = texts.buffer
+    # Other kinds of arrays would each have to be compiled for.
+    if not (buffer.flags.writeable and buffer.flags.c_contiguous and rows.flags.c_contiguous and rows.flags.writeable):
+        return None
+    room = 2 * rows.size + int(((rows["keys_length"].clip(min=0) + 1) // 2).sum())
+    hashes, physical_offsets, times_ms = np.empty(room, np.int32), np.empty(room, np.int64), np.empty(room, np.int64)
+    count, ends_without = load_kernel(KERNEL).key_entries(
+        buffer, texts.physical_offset, rows, *_prefixes(rows, topics), rules.index_tags, hashes, physical_offsets,
+        times_ms,
+    )  # fmt: skip
+    if count < 0:
+        return None
+    return IndexEntries(hashes[:count], physical_offsets[:count], times_ms[:count], ends_without)
 
 
 def _hashed(
@@ -89,10 +110,6 @@ def _hashed(
     rules: BrokerRules,
 ) -> tuple[Int64s, Int32s]:
     """Row and key hash of each entry of the chosen rows, whose properties all lie in the buffer."""
-    if chosen.size >= COMPILED_FROM_ROWS:
-        compiled = _compiled_hashed(rows, chosen, topics, buffer, physical_offset, rules)
-        if compiled is not None:
-            return compiled
     unique = _texts_of("unique_key", rows, chosen, physical_offset)
     keys = _tokens(_texts_of("keys", rows, chosen, physical_offset), buffer)
     kinds = [unique, keys]
@@ -113,30 +130,6 @@ def _hashed(
     # Each kind is in order of the rows already; put together they stand kind after kind.
     order = np.argsort(of_rows.astype(np.uint16) if rows.size <= 1 << 16 else of_rows, kind="stable")
     return of_rows[order], whole.astype(np.int32)[order]
-
-
-def _compiled_hashed(
-    rows: Rows,
-    chosen: Int64s,
-    topics: Sequence[bytes],
-    buffer: NDArray[np.uint8],
-    physical_offset: int,
-    rules: BrokerRules,
-) -> tuple[Int64s, Int32s] | None:
-    """The same by the compiled kernel; None where there is none, or a text is not ASCII."""
-    from rmqtool.scan.compiled import is_available, load_kernel
-
-    # Other kinds of arrays would each have to be compiled for.
-    usual = buffer.flags.writeable and buffer.flags.c_contiguous and rows.flags.c_contiguous and rows.flags.writeable
-    if not (usual and is_available()):
-        return None
-    room = 2 * chosen.size + int(((rows["keys_length"][chosen].clip(min=0) + 1) // 2).sum())
-    of_rows, hashes = np.empty(room, np.int64), np.empty(room, np.int32)
-    key_prefixes, tag_prefixes = _prefixes(rows, topics)
-    count = load_kernel().key_entries(
-        buffer, physical_offset, rows, chosen, key_prefixes, tag_prefixes, rules.index_tags, of_rows, hashes
-    )
-    return (of_rows[:count], hashes[:count]) if count >= 0 else None
 
 
 def _texts_of(column: str, rows: Rows, chosen: Int64s, physical_offset: int) -> _Texts:
@@ -170,9 +163,12 @@ def _tokens(texts: _Texts, buffer: NDArray[np.uint8]) -> _Texts:
 
 
 def _prefixes(rows: Rows, topics: Sequence[bytes]) -> tuple[UInt32s, UInt32s]:
-    """Hashes of what stands before the key, and before the tags, by topic number; only those of topics that occur."""
+    """Hashes of what stands before the key, and before the tags, by topic number; only those of topics that occur.
+
+    A row that is no message says topic 0, which there may not be.
+    """
     keys, tags = np.zeros(len(topics), np.uint32), np.zeros(len(topics), np.uint32)
-    for number in np.flatnonzero(np.bincount(rows["topic_number"], minlength=1)).tolist():
+    for number in np.flatnonzero(np.bincount(rows["topic_number"])[: len(topics)]).tolist():
         keys[number], tags[number] = _prefix_hashes(topics[number])
     return keys, tags
 

@@ -57,6 +57,11 @@ def load_kernel(name: str = "rmqtool.scan.kernel") -> ModuleType:
         config.CACHE_DIR = before  # of the whole process, which may have kernels of its own
 
 
+def is_worth(count: int, least: int) -> bool:
+    """Whether a kernel is to do a job of so many items: one is loaded already, or they are enough to load it for."""
+    return (count >= least or load_kernel.cache_info().currsize > 0) and is_available()
+
+
 def cache_folder() -> Path:
     """Where compiled code is kept: beside the package, in the user's cache, else in a folder removed at exit."""
     candidates = [Path(__file__).parent / "__pycache__"]

@@ -39,8 +39,7 @@ AT_QUEUE_OFFSET, AT_OWN_OFFSET, AT_SYS_FLAG = _at("queue_offset"), _at("physical
 AT_BORN, AT_STORED, AT_RECONSUMED = _at("born_timestamp_ms"), _at("store_timestamp_ms"), _at("reconsume_times")
 AT_PREPARED, AT_BODY_LENGTH = _at("prepared_transaction_offset"), _at("body_length")
 
-NAME_END, VALUE_END, SPACE = uint8(1), uint8(2), uint8(0x20)
-INT_MIN = int32(-(1 << 31))
+NAME_END, VALUE_END = uint8(1), uint8(2)
 TAGS_NAME, KEYS_NAME = (numpy.frombuffer(name, uint8) for name in (b"TAGS", b"KEYS"))
 UNIQUE_NAME, INNER_PREFIX = (numpy.frombuffer(name, uint8) for name in (b"UNIQ_KEY", b"INNER_"))
 CRC_NAME = numpy.frombuffer(RECORD_CRC.encode() + b"\x01", uint8)
@@ -289,77 +288,3 @@ def record_crc_right(buffer, address, at, size):
             return True
         stored = stored * 10 + int64(digit - 48)
     return stored == int64(CRC(uint64(0), address + at, uint64(size - PROPERTY_SIZE)) & uint64(CRC_MASK))
-
-
-@inlined
-def java_hash_of(buffer, at, length, value):
-    """Java's hash of an ASCII text, gone on with from that of what stands before it; and all its bytes together."""
-    seen = uint8(0)
-    for k in range(length):
-        unit = buffer[at + uint64(k)]
-        seen |= unit
-        value = uint32(value * uint32(31) + uint32(unit))
-    return value, seen
-
-
-@inlined
-def key_hash_of(value):
-    """Java's abs of an int, where the smallest number counts as 0."""
-    number = int32(value)
-    if number >= 0:
-        return number
-    return int32(0) if number == INT_MIN else int32(-number)
-
-
-@compiled
-def key_entries(buffer, base, rows, chosen, key_prefixes, tag_prefixes, with_tags, of_rows, hashes):
-    """Row and key hash of each index entry of the chosen rows, in the broker's order: unique key, keys, tags.
-
-    The number of entries; -1 where a text is not ASCII. `base` is the physical offset of the buffer's first byte.
-    """
-    count, seen = 0, uint8(0)
-    for index in range(chosen.size):
-        number = chosen[index]
-        row = rows[number]
-        start = uint64(row.physical_offset - base)
-        prefix = key_prefixes[row.topic_number]
-        if row.unique_key_length > 0:
-            value, units = java_hash_of(buffer, start + uint64(row.unique_key_position), row.unique_key_length, prefix)
-            seen |= units
-            of_rows[count], hashes[count] = number, key_hash_of(value)
-            count += 1
-        at = start + uint64(row.keys_position)
-        value, length = prefix, 0
-        for k in range(max(0, row.keys_length)):
-            unit = buffer[at + uint64(k)]
-            if unit != SPACE:
-                seen |= unit
-                value = uint32(value * uint32(31) + uint32(unit))
-                length += 1
-            elif length:
-                of_rows[count], hashes[count] = number, key_hash_of(value)
-                count += 1
-                value, length = prefix, 0
-        if length:
-            of_rows[count], hashes[count] = number, key_hash_of(value)
-            count += 1
-        if with_tags and row.tags_length > 0:
-            value, units = java_hash_of(
-                buffer, start + uint64(row.tags_position), row.tags_length, tag_prefixes[row.topic_number]
-            )
-            seen |= units
-            of_rows[count], hashes[count] = number, key_hash_of(value)
-            count += 1
-    return -1 if seen >= 0x80 else count
-
-
-@compiled
-def entry_chains(slots, first_number, latest, expected):
-    """Numbers of the entries that index entries lead to: the newest older one of each one's slot, which it replaces.
-
-    `latest` holds the newest entry of every slot, `expected` takes a number for each entry.
-    """
-    for index in range(slots.size):
-        slot = slots[index]
-        expected[index] = latest[slot]
-        latest[slot] = first_number + index

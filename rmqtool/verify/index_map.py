@@ -7,14 +7,16 @@ Broker: `IndexFile#putKey`, `IndexHeader`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from rmqtool.engine.index_keys import KERNEL
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.index import ENTRY, ENTRY_SIZE, HEADER, HEADER_SIZE, SLOT_SIZE, entry_position
-from rmqtool.scan.compiled import is_available, load_kernel
+from rmqtool.scan.compiled import is_worth, load_kernel
 from rmqtool.store.source import ByteSource, read_salvaging
 from rmqtool.store.view import Entry
 from rmqtool.verify.account import Account
@@ -48,34 +50,32 @@ class IndexMap:
         """File position of an entry."""
         return entry_position(number, self.slot_count)
 
-    def pointing_into(self, open_file: Open, begin: int, end: int) -> tuple[Array, Array]:
-        """Numbers and entries, of those that point into [begin, end)."""
-        numbers, entries = [np.empty(0, np.int64)], [np.empty(0, _DTYPE)]
+    def ranges(self, open_file: Open, begin: int, end: int) -> Iterator[tuple[int, bytearray]]:
+        """First number and bytes of ranges of entries, which together hold all that point into [begin, end)."""
         ranges = self.entries.ranges(begin, end)
         if not ranges:
-            return numbers[0], entries[0]
+            return
         try:
             source = open_file(self.path)
         except UnreadableError:
-            return numbers[0], entries[0]
+            return
         try:
             for low, high in ranges:
                 buffer = bytearray((high - low) * ENTRY_SIZE)
                 read_salvaging(source, self.position(low), memoryview(buffer))
-                found = np.frombuffer(buffer, _DTYPE)
-                offsets = found["physical_offset"].astype(np.int64)
-                places = np.arange(low, high)
-                inside = self.entries.chosen(places, offsets, begin, end)
-                if inside.all():
-                    numbers.append(places)
-                    entries.append(found)
-                else:
-                    numbers.append(places[inside])
-                    entries.append(found[inside])
+                yield low, buffer
         finally:
             source.close()
-        if len(ranges) == 1:
-            return numbers[1], entries[1]
+
+    def pointing_into(self, open_file: Open, begin: int, end: int) -> tuple[Array, Array]:
+        """Numbers and entries, of those that point into [begin, end)."""
+        numbers, entries = [np.empty(0, np.int64)], [np.empty(0, _DTYPE)]
+        for low, buffer in self.ranges(open_file, begin, end):
+            found = np.frombuffer(buffer, _DTYPE)
+            places = np.arange(low, low + len(found))
+            inside = self.entries.chosen(places, found["physical_offset"].astype(np.int64), begin, end)
+            numbers.append(places[inside])
+            entries.append(found[inside])
         return np.concatenate(numbers), np.concatenate(entries)
 
 
@@ -177,30 +177,25 @@ class IndexPass:
         """Compare every entry's previous one with what the hashes say; the newest entry of each slot."""
         latest = np.zeros(self.slot_count, np.int32)
         runs = RunsBuilder(may_repeat=True)
-        chains = _compiled_chains if count >= COMPILED_FROM_ENTRIES and is_available() else _plain_chains
+        chains = _compiled_chains if is_worth(count, COMPILED_FROM_ENTRIES) else _plain_chains
         wrong = 0
         for low in range(1, count + 1, BLOCK_ENTRIES):
             high = min(low + BLOCK_ENTRIES, count + 1)
             raw = self._read(source, entry_position(low, self.slot_count), (high - low) * ENTRY_SIZE)
-            entries = np.frombuffer(raw, _DTYPE)
-            hashes = entries["key_hash"].astype(np.int64)
-            offsets = entries["physical_offset"].astype(np.int64)
-            runs.take(low, offsets)
-            expected = chains(hashes % self.slot_count, low, latest)
-            previous = entries["previous_entry"].astype(np.int64)
-            bad = np.flatnonzero((previous != expected) | (hashes < 0) | (entries["time_delta_seconds"] < 0))
-            for index in bad.tolist():
+            found = chains(raw, low, latest)
+            runs.take(low, found.physical_offsets)
+            for index in found.wrong.tolist():
                 wrong += 1
                 if wrong <= FINDINGS_MAX:
-                    self._chain(low + index, int(previous[index]), int(expected[index]), entries[index])
+                    self._chain(low + index, int(found.expected[index]), np.frombuffer(raw, _DTYPE)[index])
         if wrong > FINDINGS_MAX:
             self._say(
                 "index.wrong-slot", f"{wrong - FINDINGS_MAX} more entries in wrong chains", count=wrong - FINDINGS_MAX
             )
         return latest, runs.finish()
 
-    def _chain(self, number: int, previous: int, expected: int, entry: Any) -> None:
-        position = entry_position(number, self.slot_count)
+    def _chain(self, number: int, expected: int, entry: Any) -> None:
+        position, previous = entry_position(number, self.slot_count), int(entry["previous_entry"])
         details = {
             "file_position": position,
             "length": ENTRY_SIZE,
@@ -268,34 +263,54 @@ class IndexPass:
                 file_position=HEADER.position("begin_timestamp_ms"),
             )
 
-    def _read(self, source: ByteSource, position: int, length: int) -> bytes:
-        buffer = bytearray(max(0, min(length, source.size - position)))
-        for start, end in read_salvaging(source, position, memoryview(buffer)):
+    def _read(self, source: ByteSource, position: int, length: int) -> bytearray:
+        buffer = bytearray(length)
+        there = max(0, min(length, source.size - position))
+        for start, end in read_salvaging(source, position, memoryview(buffer)[:there]):
             self._say(
                 "store.unreadable", f"{end - start} bytes cannot be read", file_position=start, length=end - start
             )
-        return bytes(buffer.ljust(length, b"\0"))
+        return buffer
 
     def _say(self, kind: str, message: str, **details: Any) -> None:
         self.findings.append(finding(kind, self.entry.path, message, **details))
 
 
-def _plain_chains(slots: Array, first_number: int, latest: Array) -> Array:
-    """The entry that each entry leads to, the newest older one of its slot; `latest` is brought up to date."""
+class _Chains(NamedTuple):
+    """What a block of entries says, one number per entry: its record's place, and the entry that it should lead to.
+
+    `wrong` are the places in the block of those that lead elsewhere or hold a negative number.
+    """
+
+    physical_offsets: Array
+    expected: Array
+    wrong: Array
+
+
+def _plain_chains(raw: bytearray, first_number: int, latest: Array) -> _Chains:
+    """Follow the chains through a block; `latest`, the newest entry of every slot, is brought up to date."""
+    entries = np.frombuffer(raw, _DTYPE)
+    slots = entries["key_hash"].astype(np.int64) % len(latest)
     numbers = np.arange(first_number, first_number + len(slots), dtype=np.int64)
     order = np.argsort(slots, kind="stable")
     in_slot = slots[order]
     begins = np.concatenate([[True], in_slot[1:] != in_slot[:-1]])
-    expected = np.empty(len(slots), np.int64)
+    expected = np.empty(len(slots), np.int32)
     before = np.concatenate([[0], numbers[order][:-1]])
     expected[order] = np.where(begins, latest[in_slot], before)
     finishes = np.concatenate([begins[1:], [True]])
     latest[in_slot[finishes]] = numbers[order][finishes]
-    return expected
+    return _Chains(entries["physical_offset"].astype(np.int64), expected, _wrong(entries, expected))
 
 
-def _compiled_chains(slots: Array, first_number: int, latest: Array) -> Array:
+def _compiled_chains(raw: bytearray, first_number: int, latest: Array) -> _Chains:
     """The same; the sort is what takes most of the time for a full index file."""
-    expected = np.empty(len(slots), np.int64)
-    load_kernel().entry_chains(slots, first_number, latest, expected)
-    return expected
+    entries = np.frombuffer(raw, _DTYPE)
+    expected, offsets = np.empty(len(entries), np.int32), np.empty(len(entries), np.int64)
+    wrong = load_kernel(KERNEL).entry_chains(np.frombuffer(raw, np.uint8), first_number, latest, expected, offsets)
+    return _Chains(offsets, expected, _wrong(entries, expected) if wrong else np.empty(0, np.int64))
+
+
+def _wrong(entries: Array, expected: Array) -> Array:
+    negative = (entries["key_hash"] < 0) | (entries["time_delta_seconds"] < 0)
+    return np.flatnonzero((entries["previous_entry"] != expected) | negative)

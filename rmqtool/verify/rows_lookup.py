@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from rmqtool.formats import commitlog, system_flag
+from rmqtool.scan.row_columns import RowColumns
 from rmqtool.scan.rules import Verdict
-from rmqtool.verify.offset_runs import Array
 from rmqtool.verify.scope import text_of
 
 
@@ -21,7 +21,7 @@ class RowsLookup:
         messages: numbers of the rows that are good messages.
     """
 
-    def __init__(self, rows: Array, topics: Sequence[bytes]) -> None:
+    def __init__(self, rows: RowColumns, topics: Sequence[bytes]) -> None:
         self.rows = rows
         self.topics = topics
         self.begin = int(rows[0]["physical_offset"])

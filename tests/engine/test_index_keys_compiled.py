@@ -11,8 +11,10 @@ from rmqtool.engine import index_keys
 from rmqtool.engine.dispatch import RecordBytes
 from rmqtool.engine.versions import rules_for
 from rmqtool.formats import system_flag
-from rmqtool.scan.columns import row_dtype
+from rmqtool.formats.commitlog import MAGIC_BLANK
+from rmqtool.scan.columns import bare_row, row_dtype
 from rmqtool.scan.plain import PlainReader
+from rmqtool.scan.rules import Verdict
 from tests.scan.logs import Message, log_bytes, scan
 
 TEXTS = st.one_of(
@@ -44,7 +46,7 @@ def _entries(given_messages: list[tuple[str, int, dict[str, str]]], version: str
     found = scan(log, PlainReader)
     texts = RecordBytes(np.frombuffer(bytearray(log.content), np.uint8), 0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(index_keys, "COMPILED_FROM_ROWS", 1 if compiled else 1 << 30)
+        patch.setattr(index_keys, "is_worth", lambda _count, _least: compiled)
         entries = index_keys.index_entries(np.array(found.rows, row_dtype()), found.topics, texts, rules_for(version))
     return [column.tolist() for column in entries[:3]] + [[int(entries.ends_without)]]
 
@@ -64,15 +66,42 @@ def test_many_keys_fill_the_room_for_them() -> None:
 
 def test_the_kernel_does_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[bool] = []
-    true_hashed = index_keys._compiled_hashed
+    true_entries = index_keys._compiled_entries
 
     def watched(*arguments: object) -> object:
-        found = true_hashed(*arguments)  # type: ignore[arg-type]
+        found = true_entries(*arguments)  # type: ignore[arg-type]
         calls.append(found is not None)
         return found
 
-    monkeypatch.setattr(index_keys, "_compiled_hashed", watched)
+    monkeypatch.setattr(index_keys, "_compiled_entries", watched)
     _entries([("T", 0, {"KEYS": "a b"})], "5.5.0", compiled=True)
     _entries([("T", 0, {"KEYS": "é"})], "5.5.0", compiled=True)
     _entries([("T", 0, {"KEYS": "a b"})], "5.5.0", compiled=False)
     assert calls == [True, False]
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_blank_alone_has_no_entry(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_keys, "is_worth", lambda _count, _least: compiled)
+    rows = np.array([bare_row(0, 100, Verdict.GOOD, MAGIC_BLANK)], row_dtype())
+    texts = RecordBytes(np.zeros(100, np.uint8), 0)
+    entries = index_keys.index_entries(rows, [], texts, rules_for("5.5.0"))
+    assert not entries.key_hashes.size
+    assert not entries.ends_without
+
+
+@pytest.mark.parametrize("at", [-60, 60])
+def test_texts_outside_the_buffer_are_read(at: int) -> None:
+    """A record longer than a block lies in no window whole."""
+    log = log_bytes([Message(topic=b"T", properties=b"KEYS\x01a b\x02")])
+    rows = np.array(scan(log, PlainReader).rows[:1], row_dtype())
+    content = bytearray(log.content)
+    buffer = np.frombuffer(content, np.uint8)[max(at, 0) : len(content) + min(at, 0)].copy()
+    part = RecordBytes(buffer, max(at, 0), lambda start, length: bytes(content[start : start + length]))
+    whole = RecordBytes(np.frombuffer(content, np.uint8), 0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(index_keys, "is_worth", lambda _count, _least: True)
+        found = index_keys.index_entries(rows, [b"T"], part, rules_for("5.5.0"))
+    expected = index_keys.index_entries(rows, [b"T"], whole, rules_for("5.5.0"))
+    assert [column.tolist() for column in found[:3]] == [column.tolist() for column in expected[:3]]
+    assert found.key_hashes.size == 2

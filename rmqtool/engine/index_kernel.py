@@ -1,0 +1,164 @@
+"""The compiled passes over index entries: those that records should have, and those that lie in a file.
+
+Import this module only through `scan.compiled.load_kernel`, which chooses where compiled code is kept. All compiled
+functions that it calls stand in this one file, whose content is what a cache is checked by.
+"""
+
+# The compiler infers the types of what it compiles; annotations would say less, and not be checked against it.
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,misc"
+# ruff: noqa: ANN001, ANN201
+from __future__ import annotations
+
+from pathlib import Path
+
+import numba
+from numpy import int32, int64, uint8, uint32, uint64
+
+from rmqtool.formats import commitlog, system_flag
+from rmqtool.formats.index import ENTRY, ENTRY_SIZE
+from rmqtool.scan.rules import Verdict
+
+GOOD, BLANK = int(Verdict.GOOD), commitlog.MAGIC_BLANK
+TRANSACTION, ROLLBACK = system_flag.TRANSACTION_MASK, system_flag.TRANSACTION_ROLLBACK
+SPACE = uint8(0x20)
+INT_MIN, INT_MAX = int32(-(1 << 31)), int64((1 << 31) - 1)
+AT_HASH, AT_OFFSET = uint64(ENTRY.position("key_hash")), uint64(ENTRY.position("physical_offset"))
+AT_TIME, AT_PREVIOUS = uint64(ENTRY.position("time_delta_seconds")), uint64(ENTRY.position("previous_entry"))
+
+# A file inside a zip cannot be looked at for changes, so what is compiled from there is not kept.
+compiled = numba.njit(nogil=True, cache=Path(__file__).exists())
+inlined = numba.njit(inline="always")
+
+
+@inlined
+def word_at(raw, at):
+    """Four bytes as a number, high byte first."""
+    high = (uint32(raw[at]) << uint32(8)) | uint32(raw[at + uint64(1)])
+    return (high << uint32(16)) | (uint32(raw[at + uint64(2)]) << uint32(8)) | uint32(raw[at + uint64(3)])
+
+
+@inlined
+def offset_at(raw, at):
+    """A long, high byte first."""
+    return int64((uint64(word_at(raw, at)) << uint64(32)) | uint64(word_at(raw, at + uint64(4))))
+
+
+@inlined
+def java_hash_of(buffer, at, length, value):
+    """Java's hash of an ASCII text, gone on with from that of what stands before it; and all its bytes together."""
+    seen = uint8(0)
+    for k in range(length):
+        unit = buffer[at + uint64(k)]
+        seen |= unit
+        value = uint32(value * uint32(31) + uint32(unit))
+    return value, seen
+
+
+@inlined
+def key_hash_of(value):
+    """Java's abs of an int, where the smallest number counts as 0."""
+    number = int32(value)
+    if number >= 0:
+        return number
+    return int32(0) if number == INT_MIN else int32(-number)
+
+
+@compiled
+def key_entries(buffer, base, rows, key_prefixes, tag_prefixes, with_tags, hashes, physical_offsets, times):
+    """The index entries of all good messages among the rows, in the broker's order: unique key, keys, tags.
+
+    `base` is the physical offset of the buffer's first byte. The number of entries, and whether the last message has
+    none; -1 where a text is not ASCII, or properties do not lie in the buffer.
+    """
+    count, seen, ends_without = 0, uint8(0), False
+    for number in range(rows.size):
+        row = rows[number]
+        if row.verdict != GOOD or row.magic == BLANK:
+            continue
+        ends_without = True
+        if row.sys_flag & TRANSACTION == ROLLBACK:
+            continue
+        behind = row.physical_offset + row.size - base
+        if behind < row.properties_length or behind > buffer.size:
+            return -1, False
+        start = uint64(row.physical_offset - base)
+        prefix = key_prefixes[row.topic_number]
+        first = count
+        if row.unique_key_length > 0:
+            value, units = java_hash_of(buffer, start + uint64(row.unique_key_position), row.unique_key_length, prefix)
+            seen |= units
+            hashes[count] = key_hash_of(value)
+            count += 1
+        at = start + uint64(row.keys_position)
+        value, length = prefix, 0
+        for k in range(max(0, row.keys_length)):
+            unit = buffer[at + uint64(k)]
+            if unit != SPACE:
+                seen |= unit
+                value = uint32(value * uint32(31) + uint32(unit))
+                length += 1
+            elif length:
+                hashes[count] = key_hash_of(value)
+                count += 1
+                value, length = prefix, 0
+        if length:
+            hashes[count] = key_hash_of(value)
+            count += 1
+        if with_tags and row.tags_length > 0:
+            value, units = java_hash_of(
+                buffer, start + uint64(row.tags_position), row.tags_length, tag_prefixes[row.topic_number]
+            )
+            seen |= units
+            hashes[count] = key_hash_of(value)
+            count += 1
+        for entry in range(first, count):
+            physical_offsets[entry], times[entry] = row.physical_offset, row.store_timestamp_ms
+            ends_without = False
+    return (-1, False) if seen >= 0x80 else (count, ends_without)
+
+
+@compiled
+def entry_chains(raw, first_number, latest, expected, physical_offsets):
+    """Where the entries of a file that begin in `raw` lead to: to the newest older one of the same slot.
+
+    `latest` holds the newest entry of every slot, and is brought up to date; `expected` and `physical_offsets` take
+    where each entry should lead and its record's place. The number of entries that lead elsewhere or hold a negative
+    number.
+    """
+    wrong = 0
+    for index in range(expected.size):
+        entry = uint64(index * ENTRY_SIZE)
+        key_hash = int32(word_at(raw, entry + AT_HASH))
+        slot = key_hash % int32(latest.size)
+        previous = latest[slot]
+        latest[slot] = first_number + index
+        expected[index] = previous
+        physical_offsets[index] = offset_at(raw, entry + AT_OFFSET)
+        leads_elsewhere = previous != int32(word_at(raw, entry + AT_PREVIOUS))
+        if leads_elsewhere or key_hash < 0 or int32(word_at(raw, entry + AT_TIME)) < 0:
+            wrong += 1
+    return wrong
+
+
+@compiled
+def entries_met(raw, first_number, begin, end, begin_timestamp_ms, hashes, physical_offsets, times, at):
+    """Number behind the last expected entry that the entries in `raw` which point into [begin, end) meet in order.
+
+    They are met from `at` on; -1 where one is another than expected. `first_number` is that of the first in `raw`,
+    `begin_timestamp_ms` the file's; the time of a file's entry 1 goes by the file before, and is not compared.
+    """
+    for index in range(raw.size // ENTRY_SIZE):
+        entry = uint64(index * ENTRY_SIZE)
+        physical_offset = offset_at(raw, entry + AT_OFFSET)
+        if physical_offset < begin or physical_offset >= end:
+            continue
+        if at >= hashes.size or physical_offset != physical_offsets[at]:
+            return -1
+        if int32(word_at(raw, entry + AT_HASH)) != hashes[at]:
+            return -1
+        if first_number + index != 1:
+            delta = min(max(int64(0), (times[at] - begin_timestamp_ms) // 1000), INT_MAX)
+            if int64(int32(word_at(raw, entry + AT_TIME))) != delta:
+                return -1
+        at += 1
+    return at

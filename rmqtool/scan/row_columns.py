@@ -1,0 +1,75 @@
+"""Rows column by column: what looks at one column of very many rows passes over nothing else.
+
+A row has some 170 bytes, so that looking at one number of each in an array of rows reads a line of the cache a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rmqtool.scan.columns import row_dtype
+
+GROWTH: Final = 1 << 14
+"""Rows for which there is room beyond those that are taken, once there was too little."""
+
+
+class RowColumns:
+    """Some columns of rows, read like a structured array of `columns.row_dtype`."""
+
+    def __init__(self, columns: dict[str, NDArray[Any]]) -> None:
+        self._columns = columns
+        self.size = next(iter(columns.values())).size
+
+    def __len__(self) -> int:
+        return self.size
+
+    @overload
+    def __getitem__(self, key: str) -> NDArray[Any]: ...
+
+    @overload
+    def __getitem__(self, key: int | np.integer[Any]) -> dict[str, Any]: ...
+
+    @overload
+    def __getitem__(self, key: slice | NDArray[Any]) -> RowColumns: ...
+
+    def __getitem__(self, key: Any) -> Any:
+        """A column by its name, a row by its number, or the rows that a slice, mask or array of numbers chooses."""
+        if isinstance(key, str):
+            return self._columns[key]
+        chosen = {name: column[key] for name, column in self._columns.items()}
+        return chosen if isinstance(key, int | np.integer) else RowColumns(chosen)
+
+
+class RowColumnsBuilder:
+    """Gathers columns of rows; what was gathered is valid until the next rows are taken or it is cleared."""
+
+    def __init__(self, names: Sequence[str], room: int) -> None:
+        dtype = row_dtype()
+        self._columns = {name: np.empty(room, dtype[name]) for name in names}
+        self._room = room
+        self.count = 0
+
+    def take(self, rows: NDArray[Any]) -> None:
+        """Take rows, a structured array."""
+        stop = self.count + len(rows)
+        if stop > self._room:
+            self._room = stop + GROWTH
+            for name, column in self._columns.items():
+                self._columns[name] = np.empty(self._room, column.dtype)
+                self._columns[name][: self.count] = column[: self.count]
+        for name, column in self._columns.items():
+            column[self.count : stop] = rows[name]
+        self.count = stop
+
+    def rows(self, start: int = 0, stop: int | None = None) -> RowColumns:
+        """The rows taken, or those from one number up to another."""
+        part = slice(start, self.count if stop is None else stop)
+        return RowColumns({name: column[part] for name, column in self._columns.items()})
+
+    def clear(self) -> None:
+        """Forget the rows."""
+        self.count = 0
