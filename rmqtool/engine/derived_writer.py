@@ -10,10 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-import numpy as np
-
 from rmqtool.engine.batch_queue_writer import BatchQueueWriter
-from rmqtool.engine.dispatch import DispatchSettings, QueueEntries, RecordBytes, Rows, queue_entries
+from rmqtool.engine.dispatch import DispatchSettings, QueueEntries, RecordBytes, Rows, joined_entries, queue_entries
 from rmqtool.engine.extension_writer import ExtensionEnd, ExtensionWriter
 from rmqtool.engine.index_keys import IndexEntries, index_entries
 from rmqtool.engine.index_writer import IndexWriter
@@ -189,7 +187,7 @@ class DerivedWriter:
     def _flush_queues(self) -> None:
         held, self._held, self._held_rows = self._held, {}, 0
         for parts in held.values():
-            self._put_queue(parts[0] if len(parts) == 1 else _joined(parts))
+            self._put_queue(joined_entries(parts))
 
     def _put_queue(self, entries: QueueEntries) -> None:
         key = (entries.topic, entries.queue_id)
@@ -243,20 +241,3 @@ class DerivedWriter:
         except WriteError as error:
             self.refused[topic, key[1]] = str(error)
         return None
-
-
-def _joined(parts: list[QueueEntries]) -> QueueEntries:
-    """Entries of one queue from several calls."""
-    first = parts[0]
-    return QueueEntries(
-        first.topic,
-        first.queue_id,
-        first.is_batch,
-        np.concatenate([part.queue_offsets for part in parts]),
-        np.concatenate([part.physical_offsets for part in parts]),
-        np.concatenate([part.record_sizes for part in parts]),
-        np.concatenate([part.tags_codes for part in parts]),
-        np.concatenate([part.store_timestamps_ms for part in parts]),
-        np.concatenate([part.batch_sizes for part in parts]),
-        np.concatenate([part.own for part in parts]),
-    )

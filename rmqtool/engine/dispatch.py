@@ -27,7 +27,7 @@ from rmqtool.formats.properties import (
     decode_properties,
 )
 from rmqtool.scan import columns
-from rmqtool.scan.row_columns import RowColumns
+from rmqtool.scan.row_columns import RowColumns, kept_rows
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.walk import Batch
 
@@ -129,8 +129,7 @@ class QueueEntries(NamedTuple):
 
 def message_rows(rows: AnyRows) -> Any:
     """The rows that are good messages, no blank and nothing bad."""
-    good = (rows["verdict"] == Verdict.GOOD) & (rows["magic"] != commitlog.MAGIC_BLANK)
-    return rows if good.all() else rows[good]
+    return kept_rows(rows, (rows["verdict"] == Verdict.GOOD) & (rows["magic"] != commitlog.MAGIC_BLANK))
 
 
 def queue_entries(
@@ -144,9 +143,7 @@ def queue_entries(
     rows = message_rows(rows)
     transaction = rows["sys_flag"] & system_flag.TRANSACTION_MASK
     # PREPARED and ROLLBACK records have no place in a queue.
-    dispatched = (transaction == 0) | (transaction == system_flag.TRANSACTION_COMMIT)
-    if not dispatched.all():
-        rows = rows[dispatched]
+    rows = kept_rows(rows, (transaction == 0) | (transaction == system_flag.TRANSACTION_COMMIT))
     if not rows.size:
         return []
     batch_numbers: set[int] = set()
@@ -177,6 +174,14 @@ def queue_entries(
             )
         )
     return found
+
+
+def joined_entries(parts: Sequence[QueueEntries]) -> QueueEntries:
+    """Entries of one queue that were told in several parts, in the order of the log."""
+    if len(parts) == 1:
+        return parts[0]
+    columns = zip(*(part[3:] for part in parts), strict=True)
+    return QueueEntries(*parts[0][:3], *(np.concatenate(column) for column in columns))
 
 
 class _Expanded(NamedTuple):

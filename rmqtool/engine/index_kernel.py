@@ -118,6 +118,26 @@ def key_entries(buffer, base, rows, key_prefixes, tag_prefixes, with_tags, hashe
 
 
 @compiled
+def enter_chain(hashes, first_number, slots, page_slots, changed_pages, previous):
+    """Enter entries into the slots: `previous` takes the entry before each in its chain; how many found theirs empty.
+
+    A slot that names an entry which is not written yet is taken for empty.
+    """
+    newly_used = 0
+    for index in range(hashes.size):
+        slot = hashes[index] % int32(slots.size)
+        number = first_number + index
+        before = slots[slot]
+        if before <= 0 or before > number:
+            before = int32(0)
+            newly_used += 1
+        previous[index] = before
+        slots[slot] = number
+        changed_pages[slot // page_slots] = True
+    return newly_used
+
+
+@compiled
 def entry_chains(raw, first_number, latest, expected, physical_offsets):
     """Where the entries of a file that begin in `raw` lead to: to the newest older one of the same slot.
 

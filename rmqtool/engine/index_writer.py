@@ -14,17 +14,18 @@ from typing import Final
 import numpy as np
 
 from rmqtool.engine.dispatch import Int32s, Int64s
-from rmqtool.engine.index_keys import IndexEntries
+from rmqtool.engine.index_keys import COMPILED_FROM_ROWS, KERNEL, IndexEntries
 from rmqtool.engine.versions import BrokerRules
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.index import ENTRY, HEADER, HEADER_SIZE, SLOT_SIZE, entry_position, file_size, slot_position
+from rmqtool.scan.compiled import is_worth, load_kernel
 from rmqtool.store.sink import FileSink
 from rmqtool.store.source import ByteSource, read_range
 
 DIRECTORY: Final = "index"
 _ENTRY: Final = ENTRY.dtype
 _INT_MAX: Final = (1 << 31) - 1
-_PAGE_SLOTS: Final = 1024
+PAGE_SLOTS: Final = 1024
 """Slots that are written together; a page without any change stays a hole."""
 
 
@@ -51,7 +52,7 @@ class OpenIndexFile:
     """What stands in the file's header, which is 0 until the first entry, or a flush of the broker."""
 
     def __post_init__(self) -> None:
-        self.changed_pages = np.zeros(-(-self.slots.size // _PAGE_SLOTS), np.bool_)
+        self.changed_pages = np.zeros(-(-self.slots.size // PAGE_SLOTS), np.bool_)
 
 
 def read_index_file(path: str, source: ByteSource, slot_count: int) -> OpenIndexFile:
@@ -197,8 +198,7 @@ class IndexWriter:
     def _append(self, file: OpenIndexFile, hashes: Int32s, physical_offsets: Int64s, timestamps_ms: Int64s) -> None:
         """Append entries for which the file has room."""
         header, count = file.header, hashes.size
-        numbers = np.arange(header.next_entry_number, header.next_entry_number + count)
-        previous, newly_used = chain(file, hashes, numbers)
+        previous, newly_used = chain(file, hashes, header.next_entry_number)
         begins = np.full(count, header.begin_timestamp_ms, np.int64)
         if header.next_entry_number <= 1:
             # The first entry is still measured from what the file before left, all others from the first one.
@@ -227,7 +227,7 @@ class IndexWriter:
         """Write the pages of slots that have changed, neighbours together."""
         pages = np.flatnonzero(file.changed_pages)
         for run in np.split(pages, np.flatnonzero(np.diff(pages) != 1) + 1) if pages.size else ():
-            first, last = int(run[0]) * _PAGE_SLOTS, (int(run[-1]) + 1) * _PAGE_SLOTS
+            first, last = int(run[0]) * PAGE_SLOTS, (int(run[-1]) + 1) * PAGE_SLOTS
             self._sink.write_at(file.path, slot_position(first), file.slots[first:last].astype(">i4").tobytes())
         file.changed_pages[:] = False
 
@@ -236,21 +236,36 @@ class IndexWriter:
         self._sink.write_at(file.path, 0, HEADER.struct.build(said))
 
 
-def chain(file: OpenIndexFile, hashes: Int32s, numbers: Int64s) -> tuple[Int64s, int]:
+def chain(file: OpenIndexFile, hashes: Int32s, first_number: int) -> tuple[Int32s, int]:
     """Enter entries into the slots: the entry before each in its chain, and how many found theirs empty."""
+    enter = compiled_chain if is_worth(hashes.size, COMPILED_FROM_ROWS) else plain_chain
+    return enter(file, hashes, first_number)
+
+
+def plain_chain(file: OpenIndexFile, hashes: Int32s, first_number: int) -> tuple[Int32s, int]:
+    """See `chain`."""
     slots = hashes % np.int32(file.slots.size)
     order = np.argsort(slots, kind="stable")
-    in_order, numbers_in_order = slots[order], numbers[order]
+    in_order, numbers_in_order = slots[order], first_number + order
     follows = np.zeros(order.size, np.bool_)
     follows[1:] = in_order[1:] == in_order[:-1]
-    previous_in_order = file.slots[in_order].astype(np.int64)
+    previous_in_order = file.slots[in_order].astype(np.int32)
     # A slot that names an entry which is not written yet is taken for empty.
     previous_in_order[(previous_in_order <= 0) | (previous_in_order > numbers_in_order)] = 0
     previous_in_order[1:][follows[1:]] = numbers_in_order[:-1][follows[1:]]
     is_last = np.ones(order.size, np.bool_)
     is_last[:-1] = ~follows[1:]
     file.slots[in_order[is_last]] = numbers_in_order[is_last]
-    file.changed_pages[in_order[is_last] // _PAGE_SLOTS] = True
+    file.changed_pages[in_order[is_last] // PAGE_SLOTS] = True
     previous = np.empty_like(previous_in_order)
     previous[order] = previous_in_order
     return previous, int((previous_in_order == 0).sum())
+
+
+def compiled_chain(file: OpenIndexFile, hashes: Int32s, first_number: int) -> tuple[Int32s, int]:
+    """See `chain`; without the sort that takes most of the time."""
+    previous = np.empty(hashes.size, np.int32)
+    newly_used = load_kernel(KERNEL).enter_chain(
+        hashes, first_number, file.slots, PAGE_SLOTS, file.changed_pages, previous
+    )
+    return previous, int(newly_used)

@@ -7,15 +7,17 @@ minimum and maximum, points to it with room for it, and its bytes lie inside the
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rmqtool.engine.dispatch import DispatchSettings, QueueEntries, Rows, batch_bytes, message_rows, queue_entries
+from rmqtool.engine.dispatch import DispatchSettings, QueueEntries, batch_bytes, message_rows
+from rmqtool.engine.dispatch_stretch import DispatchStretch
 from rmqtool.engine.open_files import OpenFiles
 from rmqtool.forecast.index_state import IndexState
 from rmqtool.forecast.queue_state import KnownFiles, QueueState
@@ -24,7 +26,9 @@ from rmqtool.formats.consumequeue import BATCH_UNIT, UNIT
 from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.scan.log import LogFile, ScanOptions, plan_log, scan_log
+from rmqtool.scan.row_columns import kept_rows
 from rmqtool.scan.rules import FINDING_IDS, Verdict
+from rmqtool.scan.walk import Batch
 from rmqtool.store.directory import Segment
 from rmqtool.store.view import StoreView
 
@@ -174,19 +178,33 @@ class LossCount:
         plan = plan_log([LogFile(partial(view.open, segment.path), segment.start) for segment in segments])
         by_start = {segment.start: segment for segment in segments}
         try:
-            for batch in scan_log(plan, options):
-                rows = batch.as_array()
-                segment = by_start[batch.piece.physical_offset]
-                for row in rows[rows["verdict"] != Verdict.GOOD]:
-                    self._damage(segment.path, row)
-                good = _sent(message_rows(rows))
-                if good.size:
-                    for entries in queue_entries(good, batch.topics, batch_bytes(batch), self._settings):
-                        self._entries(entries, segment)
-                    self._unindexed(good, segment.path)
+            for start, batches in groupby(scan_log(plan, options), lambda batch: batch.piece.physical_offset):
+                self._count_file(by_start[start], batches)
             self._look_anywhere()
         finally:
             plan.close()
+
+    def _count_file(self, segment: Segment, batches: Iterable[Batch]) -> None:
+        stretch = DispatchStretch(self._settings)
+        for batch in batches:
+            rows = batch.as_array()
+            for row in rows[rows["verdict"] != Verdict.GOOD]:
+                self._damage(segment.path, row)
+            good = message_rows(rows)
+            # What a repair put in the place of a lost message is not missed.
+            sent = kept_rows(good, good["prepared_transaction_offset"] != TOMBSTONE)
+            if not sent.size:
+                continue
+            stretch.take(sent, batch.topics, batch_bytes(batch))
+            self._unindexed(sent, segment.path)
+            if stretch.is_full:
+                self._count_stretch(segment, stretch)
+        self._count_stretch(segment, stretch)
+
+    def _count_stretch(self, segment: Segment, stretch: DispatchStretch) -> None:
+        for entries in stretch.entries():
+            self._entries(entries, segment)
+        stretch.clear()
 
     def _entries(self, entries: QueueEntries, segment: Segment) -> None:
         if not entries.own.all():
@@ -239,12 +257,6 @@ class LossCount:
         self.toll.damage_count += 1
         if len(self.toll.damage) < self._damage_max:
             self.toll.damage.append(Damage(FINDING_IDS[Verdict(verdict)], path, physical_offset, length))
-
-
-def _sent(rows: Rows) -> Rows:
-    """The messages that somebody sent: what a repair put in the place of a lost one is not missed."""
-    tombstones = rows["prepared_transaction_offset"] == TOMBSTONE
-    return rows[~tombstones] if tombstones.any() else rows
 
 
 def _own_only(entries: QueueEntries) -> QueueEntries:

@@ -140,8 +140,7 @@ def _blocks(source: ByteSource, slot_count: int, count: int) -> Iterator[tuple[i
 def _copy(sink: FileSink, file: OpenIndexFile, entries: NDArray[Any], number: int) -> int:
     """Write entries with chains of their own; how many found their slot empty."""
     copied = entries.copy()
-    numbers = np.arange(number, number + len(entries))
-    previous, newly_used = chain(file, entries["key_hash"].astype(np.int32), numbers)
+    previous, newly_used = chain(file, entries["key_hash"].astype(np.int32), number)
     copied["previous_entry"] = previous
     sink.write_at(file.path, entry_position(number, file.slots.size), copied.tobytes())
     return newly_used

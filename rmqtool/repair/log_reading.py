@@ -21,6 +21,7 @@ from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.scan.log import LogPlan, ScanOptions, map_pieces, reader_for, walk_piece
 from rmqtool.scan.parts import parts_of
 from rmqtool.scan.piece import Outcome, Piece
+from rmqtool.scan.row_columns import kept_rows
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.scan.walk import Batch, Walk
 
@@ -154,9 +155,9 @@ class LogReading:
         """Good rows from a physical offset on, and at last what is none; nothing from the wanted end on."""
         for batch in walk.batches():
             rows = batch.as_array()
-            rows = rows[rows["physical_offset"] >= begin]
+            rows = kept_rows(rows, rows["physical_offset"] >= begin)
             if self.log_end is not None:
-                rows = rows[rows["physical_offset"] < self.log_end]
+                rows = kept_rows(rows, rows["physical_offset"] < self.log_end)
             bad: Bad | None = None
             wrong = np.flatnonzero(rows["verdict"] != Verdict.GOOD)
             if wrong.size:
@@ -173,12 +174,12 @@ class LogReading:
         found = ReadRows(last_begin, last_begin + int(rows["size"][-1]), int(rows["size"].sum()))
         if self.dispatching is not None:
             found.entries = self.dispatching(rows, batch.topics, batch_bytes(batch))
-        messages = rows[rows["topic_length"] > 0]
+        messages = kept_rows(rows, rows["topic_length"] > 0)
         if messages.size:
             times_ms = messages["store_timestamp_ms"]
             found.record_count = messages.size
             found.last_record = int(messages["physical_offset"][-1]), int(times_ms[-1])
             found.first_ms, found.newest_ms = int(times_ms[0]), int(times_ms.max())
-            marked = messages[messages["prepared_transaction_offset"] == TOMBSTONE]
-            found.tombstones = marked["physical_offset"].tolist()
+            marked = messages["prepared_transaction_offset"] == TOMBSTONE
+            found.tombstones = messages["physical_offset"][marked].tolist()
         return found

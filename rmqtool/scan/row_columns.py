@@ -44,6 +44,11 @@ class RowColumns:
         return chosen if isinstance(key, int | np.integer) else RowColumns(chosen)
 
 
+def kept_rows(rows: Any, kept: NDArray[np.bool_]) -> Any:
+    """The rows that a mask keeps, of either form; the same object where it keeps all, for copying rows takes long."""
+    return rows if kept.all() else rows[kept]
+
+
 class RowColumnsBuilder:
     """Gathers columns of rows; what was gathered is valid until the next rows are taken or it is cleared."""
 

@@ -113,10 +113,9 @@ def _settle(walk: Walk, context: Context, result: PieceResult) -> None:
 
 
 def _check_part(walk: Walk, context: Context, part: LogPart, result: PieceResult) -> None:
-    if not part.row_count:
+    if part.is_empty:
         return
-    rows = part.rows()
-    lookup = RowsLookup(rows, part.topics)
+    lookup = part.lookup()
     lost: dict[int, list[str]] = {}
     odd_times = time_findings(context, lookup, result.last_record[1] if result.last_record else 0)
     result.findings += odd_times
