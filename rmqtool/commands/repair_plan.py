@@ -22,7 +22,7 @@ from rmqtool.commands.options import OpenedStore, OutputFormat, foreign_owner, o
 from rmqtool.commands.screen import screen
 from rmqtool.engine.versions import NEWEST, BrokerRules, rules_for
 from rmqtool.errors import RefusedError, RmqtoolError, UsageError, WriteError
-from rmqtool.forecast.forecast import SharedTolls, forecast_store, scan_begin
+from rmqtool.forecast.forecast import SharedStarts, forecast_store, scan_begin
 from rmqtool.forecast.options import COUNT_WHOLE_LOG_UP_TO
 from rmqtool.formats.tags import parse_delay_levels
 from rmqtool.repair.apply import apply_plan
@@ -254,13 +254,13 @@ def _plan(wish: Wish, opened: OpenedStore, made: Made, before: str, messages: Me
     plan.check(places_of(wish.store, opened.store).log_directories)
     if plan.is_empty and not made.damage:
         return plan
-    now = _forecast(opened, opened.store, opened.rules, messages, begin=made.begin)
     settings = opened.store.settings
     after = survey(plan.view_over(opened.store.view), settings) if plan.steps else opened.store
     versions = dict.fromkeys((*EXAMINED, opened.rules.version))
     whole = sum(segment.entry.allocated_bytes for segment in after.commitlog) <= COUNTED_WHOLE_MAX
-    shared = SharedTolls()
+    shared = SharedStarts()
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        now = pool.submit(_forecast, opened, opened.store, opened.rules, messages, begin=made.begin)
         forecasts = pool.map(
             lambda version: _forecast(
                 opened, after, rules_for(version), messages, whole=whole or version == opened.rules.version,
@@ -275,7 +275,7 @@ def _plan(wish: Wish, opened: OpenedStore, made: Made, before: str, messages: Me
     if not whole and made.begin is None:
         lacking.append("what other versions would lose of the files that their start does not read")
     return Plan(
-        wish.command, before, opened.rules.version, made.steps, made.loss, _kept(now, own, made.loss),
+        wish.command, before, opened.rules.version, made.steps, made.loss, _kept(now.result(), own, made.loss),
         (*made.notes, *lacking), said, made.abort_stays,
     )  # fmt: skip
 
@@ -288,7 +288,7 @@ def _forecast(
     *,
     whole: bool = True,
     begin: int | None = None,
-    shared: SharedTolls | None = None,
+    shared: SharedStarts | None = None,
 ) -> ForecastAfter | None:
     """The forecast of a version; None where it cannot be made, or would read much more than was looked at.
 

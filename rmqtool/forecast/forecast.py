@@ -10,6 +10,7 @@ from rmqtool.engine.versions import BrokerRules
 from rmqtool.errors import UnsupportedError
 from rmqtool.forecast.losses import LossCount, Toll
 from rmqtool.forecast.options import COUNT_WHOLE_LOG_UP_TO, ForecastOptions
+from rmqtool.forecast.plain_records import PlainRecords
 from rmqtool.forecast.queue_state import KnownBatchQueue
 from rmqtool.forecast.result import Forecast, QueueForecast, StopsAt
 from rmqtool.forecast.simulate import Simulation
@@ -17,15 +18,20 @@ from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, ScanOptions
 from rmqtool.store.directory import Segment, Store
 
 
-class SharedTolls:
-    """What starts of several versions on one store cost, counted once for all that leave the same behind."""
+class SharedStarts:
+    """What starts of several versions on one store need not do each by itself.
+
+    Attributes:
+        plain: how far the log holds records that all of them take for good.
+    """
 
     def __init__(self) -> None:
+        self.plain = PlainRecords()
         self._tolls: dict[Hashable, Toll] = {}
         self._lock = Lock()
 
     def toll(self, key: Hashable, count: Callable[[], Toll]) -> Toll:
-        """The toll of a key, counted if it is the first of its kind."""
+        """What a start costs that leaves behind what the key says, counted if it is the first of its kind."""
         with self._lock:
             if key not in self._tolls:
                 self._tolls[key] = count()
@@ -33,7 +39,7 @@ class SharedTolls:
 
 
 def forecast_store(
-    store: Store, rules: BrokerRules, options: ForecastOptions | None = None, shared: SharedTolls | None = None
+    store: Store, rules: BrokerRules, options: ForecastOptions | None = None, shared: SharedStarts | None = None
 ) -> Forecast:
     """What a broker would do at its next start. The store is read, and nothing in it changes.
 
@@ -48,7 +54,7 @@ def forecast_store(
         WriteError: the temporary file for what the broker would write is full.
     """
     options = options or ForecastOptions()
-    with Simulation(store, rules, options) as simulation:
+    with Simulation(store, rules, options, plain=shared.plain if shared is not None else None) as simulation:
         simulation.run()
         return forecast_of(simulation, shared)
 
@@ -71,7 +77,7 @@ def scan_begin(store: Store, rules: BrokerRules, options: ForecastOptions | None
             return None
 
 
-def forecast_of(simulation: Simulation, shared: SharedTolls | None = None) -> Forecast:
+def forecast_of(simulation: Simulation, shared: SharedStarts | None = None) -> Forecast:
     """What a simulation that has run says; see `forecast_store`.
 
     Raises:

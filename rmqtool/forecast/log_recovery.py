@@ -14,6 +14,7 @@ from rmqtool.errors import UnreadableError
 from rmqtool.forecast.log_scan import FileEnd, FileScan, Records
 from rmqtool.forecast.options import ForecastOptions
 from rmqtool.forecast.overlay import Overlay
+from rmqtool.forecast.plain_records import PlainRecords
 from rmqtool.forecast.record_check import RecordCheck, first_record
 from rmqtool.forecast.start_file import FirstRecord
 from rmqtool.formats import commitlog, system_flag
@@ -60,12 +61,14 @@ class LogState:
         options: ForecastOptions,
         *,
         data_bytes: int,
+        plain: PlainRecords | None = None,
     ) -> None:
         self.segments: list[Segment] = list(segments)
         self.end = segments[-1].end if segments else 0
         self._overlay = overlay
         self._rules = rules
         self._options = options
+        self._plain = plain
         self._make_reader: Callable[[], Reader] = reader_for(data_bytes)
 
     @property
@@ -97,8 +100,11 @@ class LogState:
         finally:
             source.close()
 
-    def scan(self, first: int) -> Generator[Records, None, ScanResult]:
+    def scan(self, first: int, known: int = -1) -> Generator[Records, None, ScanResult]:
         """Good records from a file on, up to the end of the log; the result is the generator's value.
+
+        Args:
+            known: records up to this physical offset may be passed over.
 
         Raises:
             LoadFailure: the broker runs out of memory over a record.
@@ -108,7 +114,7 @@ class LogState:
         number = first
         while True:
             segment = self.segments[number]
-            end = yield from self._file(scan, segment, 0)
+            end = yield from self._file(scan, segment, 0, known)
             if not end.is_blank or number + 1 == len(self.segments):
                 verdict = end.verdict
                 if verdict in (None, Verdict.MISSING_END_BLANK):
@@ -156,10 +162,12 @@ class LogState:
                 begin = segment.end
         return None
 
-    def _file(self, scan: FileScan, segment: Segment, position: int) -> Generator[Records, None, FileEnd]:
+    def _file(
+        self, scan: FileScan, segment: Segment, position: int, known: int = -1
+    ) -> Generator[Records, None, FileEnd]:
         source = DeferredSource.look(lambda: self._opened(segment))
         try:
-            return (yield from scan.records(source, position, segment.start))
+            return (yield from scan.records(source, position, segment.start, known))
         finally:
             source.close()
 
@@ -174,4 +182,5 @@ class LogState:
         delays = () if self._rules.schedule_loaded_after_recovery and not lenient else self._options.delays_ms
         record_crc = self._options.record_crc and self._rules.record_crc and not lenient
         checker = RecordCheck(self._rules, self._options, lenient=lenient)
-        return FileScan(checker, ScanOptions(delays, record_crc, block_size=DISPATCH_BLOCK_SIZE), self._make_reader)
+        options = ScanOptions(delays, record_crc, block_size=DISPATCH_BLOCK_SIZE)
+        return FileScan(checker, options, self._make_reader, self._plain)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rmqtool.engine.dispatch import RecordBytes, Rows, batch_bytes
+from rmqtool.forecast.plain_records import PlainRecords, odd_rows
 from rmqtool.forecast.record_check import Checked, RecordCheck
 from rmqtool.formats import commitlog, system_flag
 from rmqtool.scan import columns
@@ -59,39 +60,65 @@ class FileScan:
 
     Args:
         make_reader: of the judge that suits the amount of data.
+        plain: what is known of the files already, by scans of other versions.
     """
 
-    def __init__(self, checker: RecordCheck, options: ScanOptions, make_reader: Callable[[], Reader]) -> None:
+    def __init__(
+        self,
+        checker: RecordCheck,
+        options: ScanOptions,
+        make_reader: Callable[[], Reader],
+        plain: PlainRecords | None = None,
+    ) -> None:
         self.checker = checker
         self._options = options
         self._make_reader = make_reader
+        self._plain = PlainRecords() if plain is None else plain
 
     def walk(self, source: ByteSource, position: int, file_start: int) -> Walk:
         """A walk over the rest of a file."""
         piece = Piece(source, position, source.size, file_start)
         return walk_piece(piece, self._make_reader(), self._options)
 
-    def records(self, source: ByteSource, position: int, file_start: int) -> Generator[Records, None, FileEnd]:
+    def records(
+        self, source: ByteSource, position: int, file_start: int, known: int = -1
+    ) -> Generator[Records, None, FileEnd]:
         """Records from a file position on; the end is the generator's value.
 
         Args:
             file_start: physical offset of the file's first byte.
+            known: records up to this physical offset may be passed over.
 
         Raises:
             LoadFailure: the broker runs out of memory over a record.
         """
+        from_begin = position == 0
+        last = self._plain.last(source.name, self._options)
+        if from_begin and file_start <= last <= known:
+            position = last - file_start  # the last of them is read again: its time is what a walk compares with
         while True:
-            end, position = yield from self._run(self.walk(source, position, file_start), position)
+            walk = self.walk(source, position, file_start)
+            end, position = yield from self._run(walk, position, notes=from_begin)
             if end is not None:
                 return end
+            from_begin = False
 
-    def _run(self, walk: Walk, position: int) -> Generator[Records, None, tuple[FileEnd | None, int]]:
-        """Follow one walk until it ends, or until the broker goes on elsewhere than the judge."""
+    def _run(self, walk: Walk, position: int, *, notes: bool) -> Generator[Records, None, tuple[FileEnd | None, int]]:
+        """Follow one walk until it ends, or until the broker goes on elsewhere than the judge.
+
+        Args:
+            notes: whether nothing but plain records lies in front of it.
+        """
         base = walk.piece.physical_offset
         for batch in walk.batches():
             rows = batch.as_array()
             taken = 0
-            for index in np.flatnonzero(self._doubtful(rows)).tolist():
+            odd = odd_rows(rows)
+            plain_count = int(odd[0]) if odd.size else rows.size
+            if notes and plain_count:
+                self._plain.note(walk.piece.source.name, self._options, int(rows["physical_offset"][plain_count - 1]))
+            notes = notes and not odd.size
+            for index in self._doubtful(rows, odd):
                 if index > taken:
                     yield _records(batch, rows[taken:index])
                 position = int(rows["physical_offset"][index]) - base
@@ -112,8 +139,11 @@ class FileScan:
         verdict = None if _is_untouched(walk, position) else found.verdict
         return FileEnd(position, is_blank=False, size=found.size, verdict=verdict), position
 
-    def _doubtful(self, rows: Rows) -> NDArray[np.bool_]:
-        """The rows at which the broker may see something else than a good record."""
+    def _doubtful(self, rows: Rows, odd: NDArray[np.intp]) -> list[int]:
+        """Numbers of the odd rows at which this broker may see something else than a good record."""
+        if not odd.size:
+            return []
+        rows = rows[odd]
         doubtful: NDArray[np.bool_] = (rows["verdict"] != Verdict.GOOD) | (rows["magic"] == commitlog.MAGIC_BLANK)
         rules = self.checker.rules
         if not rules.reads_v2:
@@ -122,7 +152,8 @@ class FileScan:
             doubtful |= (rows["sys_flag"] & _HOST_BITS) != 0
         if rules.checks_inner_batch_numbers:
             doubtful |= (rows["features"] & columns.INNER_BATCH_NUMBERS) != 0
-        return doubtful
+        numbers: list[int] = odd[doubtful].tolist()
+        return numbers
 
 
 def _records(batch: Batch, rows: Rows) -> Records:

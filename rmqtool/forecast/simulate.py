@@ -27,6 +27,7 @@ from rmqtool.forecast.options import (
     ForecastOptions,
 )
 from rmqtool.forecast.overlay import Overlay
+from rmqtool.forecast.plain_records import PlainRecords
 from rmqtool.forecast.queue_state import NOTHING_ENTERED, QueueState
 from rmqtool.forecast.start_file import StartChoice
 from rmqtool.formats.checkpoint import FIELDS_SIZE, Checkpoint, parse_checkpoint
@@ -37,6 +38,7 @@ from rmqtool.store.directory import Store
 from rmqtool.store.kinds import FileKind
 from rmqtool.store.source import read_range
 
+LONG_MAX: Final = (1 << 63) - 1
 TOPICS_PATH: Final = "config/topics.json"
 CHECKPOINT_FIELDS: Final = tuple(Checkpoint.__dataclass_fields__)
 
@@ -51,9 +53,19 @@ class Simulation:
     """
 
     def __init__(
-        self, store: Store, rules: BrokerRules, options: ForecastOptions, *, keeps_index: bool = False
+        self,
+        store: Store,
+        rules: BrokerRules,
+        options: ForecastOptions,
+        *,
+        keeps_index: bool = False,
+        plain: PlainRecords | None = None,
     ) -> None:
-        """`keeps_index` keeps new entries of the index, for asking the started broker by key."""
+        """`keeps_index` keeps new entries of the index, for asking the started broker by key.
+
+        Args:
+            plain: what starts of other versions on the same store have seen of the log.
+        """
         self.store = store
         self.rules = rules
         self.options = options
@@ -66,6 +78,7 @@ class Simulation:
         self.next_queue_offsets: dict[tuple[str, int], int] = {}
         self.index = IndexState(store, self.overlay, rules, options, keeps_content=keeps_index)
         self.log: LogState | None = None
+        self._plain = plain
         self.not_simulated: list[str] = []
         self._topics = topics(read_config(store.view, TOPICS_PATH))
         self._file_size = _whole_units(store.consumequeue_file_size or DEFAULT_QUEUE_UNITS * UNIT_SIZE, UNIT_SIZE)
@@ -148,7 +161,7 @@ class Simulation:
         segments = load.load_files(self.overlay, directories, log_file_size, rules)
         data_bytes = sum(segment.entry.allocated_bytes for segment in segments)
         self.checkpoint = self._read_checkpoint()
-        self.log = LogState(segments, self.overlay, rules, self.options, data_bytes=data_bytes)
+        self.log = LogState(segments, self.overlay, rules, self.options, data_bytes=data_bytes, plain=self._plain)
         found = load.load_queues(self.overlay, self._file_size, self._batch_file_size, rules, self._batch_topics())
         for queue in found:
             self.queues[queue.topic, queue.queue_id] = self._state(queue)
@@ -188,23 +201,29 @@ class Simulation:
                 queue.truncate(self.files, self.scanned.end)
 
     def _dispatch_scanned(self, log: LogState, first: int, choice: StartChoice) -> ScanResult:
-        scan = log.scan(first)
+        known = -1 if self.crashed else self._dispatched_before(choice)
+        scan = log.scan(first, known)
         while True:
             try:
                 records = next(scan)
             except StopIteration as stop:
                 result: ScanResult = stop.value
                 return result
-            if not self.crashed:
-                kind = self.rules.normal_dispatch
-                if kind is NormalDispatch.NONE:
-                    continue
-                known = choice.queues_end if kind is NormalDispatch.ABOVE_QUEUES else choice.dispatched_end
-                above = records.rows["own_offset"] > known
-                if not above.any():
-                    continue
-                records = records._replace(rows=records.rows[above])
-            self._dispatch(records)
+            above = records.rows["own_offset"] > known
+            if self.crashed or above.all():
+                self._dispatch(records)
+            elif above.any():
+                self._dispatch(records._replace(rows=records.rows[above]))
+
+    def _dispatched_before(self, choice: StartChoice) -> int:
+        """Physical offset up to which recovery after a clean stop dispatches nothing."""
+        match self.rules.normal_dispatch:
+            case NormalDispatch.NONE:
+                return LONG_MAX
+            case NormalDispatch.ABOVE_QUEUES:
+                return choice.queues_end
+            case _:
+                return choice.dispatched_end
 
     def _start(self) -> None:
         log, kind = self.log, self.rules.reput_start

@@ -45,13 +45,14 @@ def test_every_intact_message_is_served(
     judge_of: JudgeOf, golden_copy: Unpacked, tmp_path: Path, name: str, version: str
 ) -> None:
     path, found = golden_copy(name), manifest(name)
-    before = {record.at for record in intact(path, found)}
+    sent = manifest(found.base) if found.base else found  # readers of the damaged store may have met changed records
+    before = {record.at for record in intact(path, sent)}
     (tmp_path / "staging").mkdir()
     places, rules = Places(path), rules_of(name)
     print_before = fingerprint(places)
     made = plan_salvage(store_of(path, name), rules, tmp_path / "staging", SalvageOptions(options_of(name)))
     apply_plan(Plan("salvage", print_before, rules.version, made.steps), places)
-    kept = intact(path, found)
+    kept = intact(path, sent)
     assert before <= {record.at for record in kept}
     config = dict(found.config)
     topics = config.pop("topics", {})

@@ -7,7 +7,7 @@ import pytest
 from rmqtool.commands.forecast import EXAMINED
 from rmqtool.engine.versions import rules_for
 from rmqtool.forecast import forecast
-from rmqtool.forecast.forecast import SharedTolls, forecast_store
+from rmqtool.forecast.forecast import SharedStarts, forecast_store
 from tests import golden_stores
 from tests.conftest import Unpacked
 from tests.repair.golden_repairs import store_of
@@ -32,7 +32,7 @@ OFTEN = (
 )
 def test_sharing_changes_nothing(golden: Unpacked, name: str) -> None:
     store = store_of(golden(name), name)
-    shared = SharedTolls()
+    shared = SharedStarts()
     for version in EXAMINED:
         together = forecast_store(store, rules_for(version), shared=shared)
         assert together == forecast_store(store, rules_for(version))
@@ -43,7 +43,7 @@ def test_a_sound_store_is_counted_once(golden: Unpacked, monkeypatch: pytest.Mon
     count = forecast._toll
     monkeypatch.setattr(forecast, "_toll", lambda *arguments: counted.append(1) or count(*arguments))
     store = store_of(golden("5.5.0-clean-basic"), "5.5.0-clean-basic")
-    shared = SharedTolls()
+    shared = SharedStarts()
     for version in EXAMINED:
         forecast_store(store, rules_for(version), shared=shared)
     assert len(counted) < len(EXAMINED)
