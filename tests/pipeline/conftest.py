@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,6 +15,8 @@ from rmqtool.commands.messages import Messages
 from rmqtool.commands.spark import require_java
 from rmqtool.commands.spark import spark as spark_session
 from rmqtool.errors import UnsupportedError
+from rmqtool.pipeline import session as session_module
+from tests.commands.transcripts import Ran, rmqtool
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,3 +51,19 @@ def spark() -> Iterator[SparkSession]:
         # Spark takes over what ^C does; the tests of other rooms run while this session lasts.
         signal.signal(signal.SIGINT, before)
         yield session
+
+
+@pytest.fixture
+def run(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Runs a command line in the session that is there: one process has one, and a start takes seconds."""
+
+    @contextmanager
+    def shared(*_arguments: object) -> Iterator[SparkSession]:
+        yield spark
+
+    monkeypatch.setattr(session_module, "spark_session", shared)
+
+    def ran(*arguments: object) -> Ran:
+        return rmqtool(*arguments, "--master", "local[2]")
+
+    return ran

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -43,3 +44,12 @@ def as_dumped(rows: Rows) -> Rows:
             kept["properties"] = dict(kept["properties"])
         found.append(kept)
     return found
+
+
+def contents(folder: Path) -> dict[str, str]:
+    """The hash of each file of a store, of tool's own notes none."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.rglob("*")
+        if path.is_file() and ".rmqtool" not in path.parts
+    }

@@ -8,41 +8,23 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet
 import pytest
 
-from rmqtool.pipeline import session as session_module
-from tests.commands.transcripts import Ran, rmqtool
+from tests.commands.transcripts import rmqtool
 from tests.conftest import Unpacked
-from tests.pipeline.stores import dump_rows
+from tests.pipeline.stores import contents, dump_rows
 from tests.store_state import assert_store_unchanged
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 pytestmark = pytest.mark.spark
 
 STORE = "5.5.0-damage-flip-body-middle-file"
-
-
-@pytest.fixture
-def run(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Runs a command line in the session that is there: one process has one, and a start takes seconds."""
-
-    @contextmanager
-    def shared(*_arguments: object) -> Iterator[SparkSession]:
-        yield spark
-
-    monkeypatch.setattr(session_module, "spark_session", shared)
-
-    def ran(*arguments: object) -> Ran:
-        return rmqtool(*arguments, "--master", "local[2]")
-
-    return ran
 
 
 def messages_of(store: Path) -> list[dict[str, Any]]:
@@ -221,12 +203,3 @@ def test_rebuild_on_spark_is_rebuild(run: Any, golden_copy: Unpacked, tmp_path: 
 def test_rebuild_on_spark_stops_at_damage_as_rebuild_does(run: Any, golden: Unpacked) -> None:
     with assert_store_unchanged(golden(STORE)):
         assert run("rebuild", golden(STORE), "--dry-run") == rmqtool("rebuild", golden(STORE), "--dry-run")
-
-
-def contents(folder: Path) -> dict[str, str]:
-    """The hash of each file of a store, of tool's own notes none."""
-    return {
-        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in folder.rglob("*")
-        if path.is_file() and ".rmqtool" not in path.parts
-    }

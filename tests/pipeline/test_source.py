@@ -50,8 +50,7 @@ def by_store(frame: DataFrame) -> dict[str, Rows]:
     return {name: as_dumped(rows) for name, rows in found.items()}
 
 
-def check_stores(spark: SparkSession, golden: Unpacked, stores: list[str], splits: int, *, pushdown: bool) -> None:
-    paths = [golden(name) for name in stores]
+def rows_are_the_dump(spark: SparkSession, paths: Sequence[Path], splits: int, *, pushdown: bool) -> None:
     frame = loaded(spark, paths, profile="properties", stale=True, splits=splits, proof_bytes=4096, pushdown=pushdown)
     found = by_store(frame)
     for path in paths:
@@ -61,7 +60,7 @@ def check_stores(spark: SparkSession, golden: Unpacked, stores: list[str], split
 
 @pytest.mark.parametrize(("splits", "pushdown"), [(1, True), (2, False), (7, True)])
 def test_the_table_is_the_dump(spark: SparkSession, golden: Unpacked, splits: int, *, pushdown: bool) -> None:
-    check_stores(spark, golden, STORES, splits, pushdown=pushdown)
+    rows_are_the_dump(spark, [golden(name) for name in STORES], splits, pushdown=pushdown)
 
 
 @pytest.mark.slow
@@ -70,7 +69,7 @@ def test_the_table_is_the_dump(spark: SparkSession, golden: Unpacked, splits: in
 def test_the_table_is_the_dump_of_every_store(
     spark: SparkSession, golden: Unpacked, splits: int, *, pushdown: bool
 ) -> None:
-    check_stores(spark, golden, [*names(), *broker_names()], splits, pushdown=pushdown)
+    rows_are_the_dump(spark, [golden(name) for name in (*names(), *broker_names())], splits, pushdown=pushdown)
 
 
 @pytest.mark.parametrize("condition", FILTERS)
