@@ -30,7 +30,7 @@ def table_frame(session: SparkSession, options: Mapping[str, str]) -> DataFrame:
         UsageError: an option is wrong.
         NotAStoreError, UnreadableError: a path is no store, or may not be read.
     """
-    given = {"pushdown": "true", **options}
+    given = dict(options)
     parsed = SourceOptions.parse(given)  # here, where an error is still one line
     parsed.check_table()
     log_bytes = sum(segment.size for store in parsed.stores() for segment in store.commitlog)

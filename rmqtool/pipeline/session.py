@@ -34,7 +34,6 @@ _DEFAULTS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
 }
 _LOCAL: Final = {"spark.driver.host": "localhost", "spark.driver.bindAddress": "127.0.0.1"}

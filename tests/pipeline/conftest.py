@@ -21,7 +21,10 @@ from tests.commands.transcripts import Ran, rmqtool
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-CONF = ["spark.sql.shuffle.partitions=2", "spark.default.parallelism=2", "spark.driver.memory=1g"]
+CONF = [
+    *("spark.sql.shuffle.partitions=2", "spark.default.parallelism=2", "spark.driver.memory=1g"),
+    "spark.sql.python.filterPushdown.enabled=true",
+]
 
 
 @cache
