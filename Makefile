@@ -1,6 +1,6 @@
 # make demo       look into a real broker's crashed store with rmqtool
-# make test       lint, types, contracts and tests; twenty minutes at most
-# make test-full  the same and the slow tests; writes docs/test-full.md
+# make test       lint, types, contracts and tests; half an hour on two cores
+# make test-full  the same and the slow tests, some hours; writes docs/test-full.md. PARTS="tests/verify ..." runs these
 # make format     put the code into the house's form
 # make clean      remove what make made
 
@@ -10,6 +10,7 @@ VENV := .venv
 STAMP := $(VENV)/.installed
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
+PARTS ?=
 
 .PHONY: demo test test-full lint tests format clean check-python check-broker
 .NOTPARALLEL:
@@ -56,7 +57,7 @@ tests: check-python check-broker $(STAMP)
 test: check-python check-broker lint tests
 
 test-full: check-python check-broker lint
-	$(BIN)/python tests/full_run.py $(PYTEST_ARGS)
+	$(BIN)/python tests/full_run.py $(PARTS)
 
 format: check-python $(STAMP)
 	$(BIN)/ruff check --fix .
