@@ -22,6 +22,7 @@ from benchmarks.scan import over_blocks, run_python
 from benchmarks.stores import VERSION, write_store
 from rmqtool.engine.versions import rules_for
 from rmqtool.scan.checksum import crc32
+from rmqtool.scan.freed_memory import keep_freed_memory
 from rmqtool.store.directory import survey
 from rmqtool.store.view import open_directory
 from rmqtool.verify.run import verify_store
@@ -154,6 +155,7 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0, help="part of the messages; only 1 is written down")
     chosen = parser.parse_args()
     facts = machine("numba", "numpy", "isal")
+    keep_freed_memory()  # as the command does
     judge = Judge(VERSION)
     try:
         with tempfile.TemporaryDirectory(dir=chosen.folder) as name:

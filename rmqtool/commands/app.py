@@ -22,6 +22,7 @@ from typer.main import get_command
 import rmqtool
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.errors import RmqtoolError
+from rmqtool.scan.freed_memory import keep_freed_memory
 
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "info": ("rmqtool.commands.info:info", "One screen: what a store holds, how it stopped, what to do next."),
@@ -193,6 +194,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def main() -> None:
     """What the console script `rmqtool` runs."""
+    keep_freed_memory()
     sys.exit(run(sys.argv[1:]))
 
 

@@ -1,7 +1,7 @@
 """What a stretch of the log puts into its queues, gathered until there are enough rows to be worth grouping them.
 
 A batch of the scan holds a few thousand rows, so that each of many queues gets a few dozen of them at a time; what is
-done queue by queue is done many times as fast for a hundred thousand rows at once.
+done queue by queue is done many times as fast for tens of thousands at once.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from rmqtool.engine.dispatch import (
 )
 from rmqtool.scan.row_columns import RowColumns, RowColumnsBuilder
 
-ROWS_MAX: Final = 1 << 17
-"""Rows of a full stretch; they take 8 MB, their entries about 7 MB."""
+ROWS_MAX: Final = 1 << 16
+"""Rows of a full stretch; they take 4 MB, their entries about as much."""
 COLUMNS: Final = (
     "physical_offset",
     "size",

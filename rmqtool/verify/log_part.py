@@ -1,7 +1,7 @@
 """A stretch of the log that was scanned: its rows, and what its records put into queues and index.
 
 Batches are gathered until there are enough rows to be worth a comparison with the queues, then the stretch is compared
-and forgotten: so memory is bounded however long a piece is. 131,072 rows take 8 MB, their entries about 15 MB.
+and forgotten: so memory is bounded however long a piece is. 65,536 rows take 4 MB, their entries about 8 MB.
 """
 
 from __future__ import annotations
