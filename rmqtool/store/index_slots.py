@@ -107,9 +107,11 @@ def slot_count_of(source: ByteSource) -> int | None:
     said = HEADER.struct.parse(header)
     file = _IndexFile(source, said.begin_physical_offset, said.end_physical_offset, said.next_entry_number)
     if file.next_entry_number > 1:
-        for candidate in _candidates(file):
-            if _is_proven(file, candidate, file.next_entry_number - 1):
-                return candidate
+        candidates = list(_candidates(file))
+        for tells in (_is_proven, _has_named_ends):
+            for candidate in candidates:
+                if tells(file, candidate, file.next_entry_number - 1):
+                    return candidate
     return _without_counter(file)
 
 
@@ -171,6 +173,20 @@ def _is_proven(file: _IndexFile, slot_count: int, last_entry: int) -> bool:
         return False
     named = first[1] == file.begin_physical_offset and last[1] == file.end_physical_offset
     return named and agreeing == len(samples)
+
+
+def _has_named_ends(file: _IndexFile, slot_count: int, last_entry: int) -> bool:
+    """Whether the first and the last entry lie where a count says, by the header's records, and nothing behind them.
+
+    It needs no chain: where all slots were lost, nothing else tells the count. A place of 20 bytes beside the right one
+    has another entry behind it, any other one has no record's offset.
+    """
+    first, last = file.entry(1, slot_count), file.entry(last_entry, slot_count)
+    behind = file.entry(last_entry + 1, slot_count)
+    if first is None or last is None or file.end_physical_offset <= 0:
+        return False
+    named = first[1] == file.begin_physical_offset and last[1] == file.end_physical_offset
+    return named and min(first[0], last[0], last[2]) >= 0 and last[3] < last_entry and not any(behind or ())
 
 
 def _is_reached(file: _IndexFile, number: int, slot_count: int, last_entry: int) -> bool:

@@ -96,6 +96,20 @@ def test_damage_to_chains_does_not_hide_the_count() -> None:
     assert count_of(content + bytes(77)) == 100
 
 
+@pytest.mark.parametrize("slot_count", [7, 100, 5003])
+@pytest.mark.parametrize("used", [3, 40, 199])
+def test_where_all_slots_are_lost_the_ends_tell_the_count(slot_count: int, used: int) -> None:
+    for seed in range(20):
+        content = index_file(slot_count, 200, used, seed)
+        content[HEADER_SIZE : entry_position(0, slot_count)] = bytes(4 * slot_count)
+        assert count_of(content) == slot_count
+        for shift in (4, 20):  # as if there were slots more, or an entry
+            moved = content[:HEADER_SIZE] + bytes(shift) + content[HEADER_SIZE:-shift]
+            assert count_of(moved) in {slot_count + shift // 4, None}
+        content[entry_position(used, slot_count) + 11] ^= 1  # the last entry names another record
+        assert count_of(content) is None
+
+
 def test_where_nothing_proves_a_count_there_is_none() -> None:
     content = index_file(100, 200, 199)
     for sample in (b"", bytes(39), bytes(40), bytes(4440), content[:40], content[:300], index_file(100, 200, 0)):
