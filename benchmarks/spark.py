@@ -31,6 +31,7 @@ from rmqtool.scan.piece import Piece
 from rmqtool.scan.runner import Runner, ThreadRunner
 from rmqtool.store.directory import Store, survey
 from rmqtool.store.view import DirectoryView
+from tests.pipeline.cluster import cluster_in
 
 COMMAND = "python -m benchmarks.spark"
 FILE_COUNT, FILE_SIZE, BODY_LENGTH = 4, 1 << 30, 1 << 10
@@ -41,6 +42,8 @@ CONF = ["spark.sql.shuffle.partitions=2"]
 HEAP = {"udf": "8g"}
 """Of the JVM, where Spark's default of 1 GiB is not enough: binaryFile makes a row of a whole file."""
 UDF_SECONDS_MAX = 180
+ON_CLUSTER = ["spark.driver.host=127.0.0.1", "spark.executor.memory=768m", "spark.executor.cores=1"]
+WORKERS = 2
 LOG, ONE_MESSAGE = "log", "one-message"
 
 JOBS = {
@@ -146,7 +149,7 @@ def measured(folder: Path, master: str, rows: int) -> dict[str, tuple[float, flo
     """Seconds of each job, and those on a log of one message; each in a process of its own. What fails is left out."""
     found = {}
     for name in JOBS:
-        if master == HERE and name == "udf":
+        if name == "udf" and not master.startswith("local"):
             continue
         options = ["--measure", master, "--job", name, "--folder", str(folder), "--rows", str(rows)]
         command = [sys.executable, "-m", "benchmarks.spark", *options]
@@ -164,11 +167,21 @@ def measured(folder: Path, master: str, rows: int) -> dict[str, tuple[float, flo
     return found
 
 
+def measured_on_cluster(folder: Path, rows: int) -> dict[str, tuple[float, float]]:
+    """The same on a standalone cluster of its own."""
+    with tempfile.TemporaryDirectory() as place, cluster_in(Path(place)) as cluster:
+        for number in range(WORKERS):
+            cluster.start_worker(number)
+        return measured(folder, cluster.url, rows)
+
+
 def measure(folder: Path, master: str, name: str, rows: int) -> tuple[float, float]:
     """Seconds of one job on the log, and on a log of one message."""
     if master == HERE:
         return seconds_of(job_here(folder / LOG, name), rows), seconds_of(job_here(folder / ONE_MESSAGE, name), 1)
     conf = [*CONF, f"spark.driver.memory={HEAP.get(name, '1g')}"]
+    if not master.startswith("local"):
+        conf += [*ON_CLUSTER, f"spark.pyspark.python={sys.executable}"]
     with spark(master, conf, Messages(quiet=True)) as session:
         if name == "udf":
             return seconds_of(job_on(session, folder / LOG, name), rows, 0), 0.0
@@ -192,15 +205,17 @@ def main() -> None:
         folder = Path(name)
         rows = write_log(folder / LOG / "commitlog", chosen.files, FILE_SIZE, BODY_LENGTH) + chosen.files
         one_message(folder / ONE_MESSAGE / "commitlog")
-        here, one, two = (measured(folder, master, rows) for master in (HERE, "local[1]", "local[2]"))
-    lines = [line(text, *(found.get(job) for found in (here, one, two)), rows=rows) for job, text in JOBS.items()]
+        all_found = [measured(folder, master, rows) for master in (HERE, "local[1]", "local[2]")]
+        all_found.append(measured_on_cluster(folder, rows))
+    lines = [line(text, *(found.get(job) for found in all_found), rows=rows) for job, text in JOBS.items()]
     size = chosen.files * FILE_SIZE / 1e9
     text = f"""{chosen.files} files of 1 GiB, {size:.1f} GB, {rows:,} rows, bodies of 1 KiB.
 Goals: local[1] at most 1.5 times one thread, local[2] at least 1.7 times as fast as local[1]. What the job takes on a
 log of one message, Spark's planning and its Python processes, is taken off where seconds are compared. The table makes
 Arrow columns, which go through a socket into the JVM; one thread makes the same columns and drops them. On two cores
-local[1] keeps more than one of them busy, Python making what the JVM takes, and leaves local[2] little. The UDF looks
-at sizes only, and checks nothing; it has a heap of 8 GB, and {UDF_SECONDS_MAX} s.
+local[1] keeps more than one of them busy, Python making what the JVM takes, and leaves local[2] little. The cluster is
+a standalone master with {WORKERS} workers of one core, on the same two cores. The UDF looks at sizes only, and checks
+nothing; it has a heap of 8 GB, and {UDF_SECONDS_MAX} s.
 
 {table(lines)}"""
     write_section("spark", COMMAND, facts, text)
@@ -211,7 +226,15 @@ Seconds = tuple[float, float]
 """On the log, and on a log of one message."""
 
 
-def line(text: str, here: Seconds | None, one: Seconds | None, two: Seconds | None, *, rows: int) -> dict[str, str]:
+def line(
+    text: str,
+    here: Seconds | None,
+    one: Seconds | None,
+    two: Seconds | None,
+    cluster: Seconds | None,
+    *,
+    rows: int,
+) -> dict[str, str]:
     """What is said about a job."""
 
     def net(found: Seconds) -> float:
@@ -221,10 +244,11 @@ def line(text: str, here: Seconds | None, one: Seconds | None, two: Seconds | No
         "job": text,
         "local[1] ÷ one thread": f"{net(one) / net(here):.2f}" if one and here else "",
         "local[2]: times faster": f"{net(one) / net(two):.2f}" if one and two else "",
+        "cluster: times faster than local[1]": f"{net(one) / net(cluster):.2f}" if one and cluster else "",
         "one thread s": f"{here[0]:.2f}" if here else "",
         **{
             f"{master} s, on one message": f"{found[0]:.2f}, {found[1]:.2f}" if found else "fails, or takes longer"
-            for master, found in (("local[1]", one), ("local[2]", two))
+            for master, found in (("local[1]", one), ("local[2]", two), ("cluster", cluster))
         },
         "local[2] million records/s": f"{rows / net(two) / 1e6:.2f}" if two else "",
     }

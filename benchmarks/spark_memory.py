@@ -17,6 +17,7 @@ from pathlib import Path
 
 from benchmarks.logs import write_log
 from benchmarks.results import machine, table, write_section
+from tests.pipeline.cluster import family
 
 COMMAND = "python -m benchmarks.spark_memory"
 FILE_SIZE = 1 << 30
@@ -33,7 +34,8 @@ def peaks_of(command: list[str]) -> tuple[float, Counter[str]]:
     start = time.perf_counter()
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
         while process.poll() is None:
-            for name, peak in _below(process.pid):
+            for number in family(process.pid)[1:]:
+                name, peak = _peak(number)
                 peaks[name] = max(peaks[name], peak)
             time.sleep(POLL_S)
         seconds = time.perf_counter() - start
@@ -41,29 +43,14 @@ def peaks_of(command: list[str]) -> tuple[float, Counter[str]]:
     return seconds, peaks
 
 
-def _below(root: int) -> list[tuple[str, int]]:
-    """Name and peak MiB of the processes that descend from one."""
-    parents, found = {}, {}
-    for place in Path("/proc").iterdir():
-        if not place.name.isdigit():
-            continue
-        try:
-            said = dict(line.split(":", 1) for line in (place / "status").read_text("utf-8").splitlines())
-        except OSError:
-            continue  # it has ended meanwhile
-        number = int(place.name)
-        parents[number] = int(said["PPid"])
-        if "VmHWM" in said:
-            found[number] = said["Name"].strip(), int(said["VmHWM"].split()[0]) >> 10
-    return [found[number] for number in found if number != root and _descends(number, root, parents)]
-
-
-def _descends(number: int, root: int, parents: dict[int, int]) -> bool:
-    while number in parents:
-        number = parents[number]
-        if number == root:
-            return True
-    return False
+def _peak(number: int) -> tuple[str, int]:
+    """Name of a process and the most MiB that it took so far."""
+    try:
+        lines = Path(f"/proc/{number}/status").read_text("utf-8").splitlines()
+    except OSError:
+        return "", 0  # it has ended meanwhile
+    said = dict(line.split(":", 1) for line in lines)
+    return said["Name"].strip(), int(said.get("VmHWM", "0").split()[0]) >> 10
 
 
 def measured(store: Path, label: str, messages: int) -> dict[str, str]:
