@@ -12,7 +12,8 @@ from typing import Final, Self
 import numpy as np
 
 from rmqtool.engine.algorithms import DispatchedEnd, NormalDispatch, ReputStart
-from rmqtool.engine.dispatch import DispatchSettings, queue_entries, topic_bytes
+from rmqtool.engine.dispatch import DispatchSettings, QueueEntries, queue_entries, topic_bytes
+from rmqtool.engine.dispatch_stretch import DispatchStretch
 from rmqtool.engine.open_files import OpenFiles
 from rmqtool.engine.versions import BrokerRules
 from rmqtool.errors import UnsupportedError
@@ -86,6 +87,7 @@ class Simulation:
         self.settings = DispatchSettings(
             rules, options.multi_dispatch, options.lmq, frozenset(map(topic_bytes, self._batch_topics()))
         )
+        self._stretch = DispatchStretch(self.settings)
 
     def run(self) -> None:
         """Load, recover and start; afterwards the state is that of the running broker.
@@ -207,6 +209,7 @@ class Simulation:
             try:
                 records = next(scan)
             except StopIteration as stop:
+                self._dispatch_gathered()
                 result: ScanResult = stop.value
                 return result
             above = records.rows["own_offset"] > known
@@ -237,6 +240,7 @@ class Simulation:
             while True:
                 self._dispatch(next(reput))
         except StopIteration as stop:
+            self._dispatch_gathered()
             if stop.value is not None:
                 raise LoadFailure(
                     f"dispatch waits for ever at physical offset {stop.value}, where it finds no record"
@@ -244,14 +248,26 @@ class Simulation:
         self._fill_queue_table()
 
     def _dispatch(self, records: Records) -> None:
-        for entries in queue_entries(records.rows, records.topics, records.texts, self.settings):
-            queue = self._queue(decode_java_utf8(entries.topic), entries.queue_id, is_batch=entries.is_batch)
-            said = records.own_offset
-            if said is None:
-                queue.put(entries)
-            else:
-                queue.put(entries._replace(physical_offsets=np.full_like(entries.physical_offsets, said)))
+        """Enter records; those for queues once there are many, or `_dispatch_gathered` is called."""
         self.index.put(records)
+        said = records.own_offset
+        if said is not None or records.topics is not self._stretch.topics:
+            self._dispatch_gathered()
+        if said is None:
+            self._stretch.take(records.rows, records.topics, records.texts)
+            if self._stretch.is_full:
+                self._dispatch_gathered()
+            return
+        for entries in queue_entries(records.rows, records.topics, records.texts, self.settings):
+            self._put(entries._replace(physical_offsets=np.full_like(entries.physical_offsets, said)))
+
+    def _dispatch_gathered(self) -> None:
+        for entries in self._stretch.entries():
+            self._put(entries)
+        self._stretch.clear()
+
+    def _put(self, entries: QueueEntries) -> None:
+        self._queue(decode_java_utf8(entries.topic), entries.queue_id, is_batch=entries.is_batch).put(entries)
 
     def _queue(self, topic: str, queue_id: int, *, is_batch: bool) -> QueueState:
         found = self.queues.get((topic, queue_id))
