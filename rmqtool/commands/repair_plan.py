@@ -26,11 +26,12 @@ from rmqtool.forecast.forecast import SharedStarts, forecast_store, scan_begin
 from rmqtool.forecast.options import COUNT_WHOLE_LOG_UP_TO
 from rmqtool.formats.tags import parse_delay_levels
 from rmqtool.repair.apply import apply_plan
+from rmqtool.repair.built import BuildOptions
 from rmqtool.repair.fingerprint import fingerprint
 from rmqtool.repair.output import apply_to_copy
 from rmqtool.repair.places import Places
 from rmqtool.repair.plan import ForecastAfter, Loss, Plan, demand_same, read_saved
-from rmqtool.repair.queue_building import BuildOptions, OnProgress
+from rmqtool.repair.queue_building import OnProgress
 from rmqtool.repair.steps import Step
 from rmqtool.repair.undo import is_unsettled, settle
 from rmqtool.repair.window import window_of

@@ -76,6 +76,17 @@ def creation_name(timestamp_ms: int) -> str:
     return time.strftime("%Y%m%d%H%M%S", time.localtime(timestamp_ms // 1000)) + f"{timestamp_ms % 1000:03d}"
 
 
+def next_name_ms(time_ms: int, last_ms: int) -> int:
+    """Time in the name of a file that is made at a time: two files of one millisecond would be one file."""
+    return max(time_ms, last_ms + 1)
+
+
+def carried_header(full: IndexHeader) -> IndexHeader:
+    """The header with which a file takes over from a full one (`IndexFile#<init>`)."""
+    offset, time_ms = max(0, full.end_physical_offset), max(0, full.end_timestamp_ms)
+    return IndexHeader(time_ms, time_ms, offset, offset)
+
+
 class IndexWriter:
     """The index of a store. Memory: 4 bytes per slot, and the entries of one call."""
 
@@ -178,18 +189,8 @@ class IndexWriter:
             self.full_paths.append(file.path)
             last = file.header
             self._full_timestamp_ms = last.end_timestamp_ms
-            if last.end_physical_offset > 0:
-                carried = replace(
-                    carried,
-                    begin_physical_offset=last.end_physical_offset,
-                    end_physical_offset=last.end_physical_offset,
-                )
-            if last.end_timestamp_ms > 0:
-                carried = replace(
-                    carried, begin_timestamp_ms=last.end_timestamp_ms, end_timestamp_ms=last.end_timestamp_ms
-                )
-        # Two files of one millisecond would be one file.
-        self._last_name_ms = max(self._clock_ms(), self._last_name_ms + 1)
+            carried = carried_header(last)
+        self._last_name_ms = next_name_ms(self._clock_ms(), self._last_name_ms)
         path = f"{DIRECTORY}/{creation_name(self._last_name_ms)}"
         self._sink.create(path, file_size(self._slot_count, self._entry_count))
         self._current = OpenIndexFile(path, carried, np.zeros(self._slot_count, np.int32))

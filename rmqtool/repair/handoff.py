@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from rmqtool.engine.versions import BrokerRules
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.checkpoint import FIELDS_SIZE, FILE_SIZE, Checkpoint, build_checkpoint, parse_checkpoint
+from rmqtool.repair.built import Built
 from rmqtool.repair.plan import ABORT_NAME
-from rmqtool.repair.queue_building import Built
 from rmqtool.repair.steps import Step, create_file, remove_file, replace_file
 from rmqtool.store.config_json import TOPICS, read_config, topics
 from rmqtool.store.content import Literal

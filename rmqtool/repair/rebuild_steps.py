@@ -7,8 +7,8 @@ from pathlib import Path
 
 from rmqtool.engine.derived_writer import BATCH_QUEUES, EXTENSIONS, QUEUES
 from rmqtool.errors import UnreadableError
+from rmqtool.repair.built import Built
 from rmqtool.repair.digest import digest_of, digest_of_content
-from rmqtool.repair.queue_building import Built
 from rmqtool.repair.steps import Create, Remove, Replace, Step, remove_file
 from rmqtool.store.content import FilePart
 from rmqtool.store.directory import QueueFiles, Store

@@ -19,10 +19,11 @@ from typing import Final
 
 from rmqtool.engine.versions import BrokerRules
 from rmqtool.forecast.options import ForecastOptions
+from rmqtool.repair.built import BuildOptions, Built, Wanted
 from rmqtool.repair.config_rescue import rescue_steps
 from rmqtool.repair.handoff import abort_reason, abort_steps, checkpoint_steps
 from rmqtool.repair.plan import Loss, Plan
-from rmqtool.repair.queue_building import BuildOptions, Built, OnProgress, Wanted, build
+from rmqtool.repair.queue_building import OnProgress, build
 from rmqtool.repair.rebuild import building_notes, require_log
 from rmqtool.repair.rebuild_steps import index_steps, queue_steps
 from rmqtool.repair.recover_log import (

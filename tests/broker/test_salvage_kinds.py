@@ -12,10 +12,10 @@ from rmqtool.engine.versions import rules_for
 from rmqtool.fixtures.recipe import Recipe
 from rmqtool.fixtures.recipes import RECIPES
 from rmqtool.repair.apply import apply_plan
+from rmqtool.repair.built import BuildOptions
 from rmqtool.repair.fingerprint import fingerprint
 from rmqtool.repair.places import Places
 from rmqtool.repair.plan import Plan
-from rmqtool.repair.queue_building import BuildOptions
 from rmqtool.repair.salvage.plan import SalvageOptions, plan_salvage
 from rmqtool.store.directory import survey
 from rmqtool.store.view import open_directory

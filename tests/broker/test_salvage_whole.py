@@ -13,10 +13,10 @@ from rmqtool.engine.versions import rules_for
 from rmqtool.engine.writer_config import config_from
 from rmqtool.fixtures.recipe import SMALL, TopicSpec, write_topics
 from rmqtool.repair.apply import apply_plan
+from rmqtool.repair.built import BuildOptions
 from rmqtool.repair.fingerprint import fingerprint
 from rmqtool.repair.places import Places
 from rmqtool.repair.plan import Plan
-from rmqtool.repair.queue_building import BuildOptions
 from rmqtool.repair.salvage.plan import SalvageOptions, plan_salvage
 from rmqtool.scan.log import LogFile, plan_log, scan_log
 from rmqtool.store.broker_conf import broker_conf

@@ -16,8 +16,8 @@ from rmqtool.engine.versions import BrokerRules, rules_for
 from rmqtool.errors import RmqtoolError
 from rmqtool.forecast.forecast import forecast_store
 from rmqtool.forecast.options import ForecastOptions
+from rmqtool.repair.built import BuildOptions
 from rmqtool.repair.plan import Plan
-from rmqtool.repair.queue_building import BuildOptions
 from rmqtool.repair.salvage.mending import Mended
 from rmqtool.repair.salvage.plan import Salvage, SalvageOptions, plan_salvage
 from rmqtool.store.directory import Settings, Store, survey

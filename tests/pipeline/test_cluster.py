@@ -15,6 +15,7 @@ import pytest
 from tests.commands.transcripts import Ran, rmqtool
 from tests.conftest import Unpacked
 from tests.pipeline.cluster import DEADLINE_S, ROOT, Cluster, bare_python, cluster_in, family, kill, until
+from tests.pipeline.stores import contents
 from tests.store_state import assert_store_unchanged
 
 pytestmark = pytest.mark.spark
@@ -82,20 +83,21 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     "command",
     [
         ["verify", "--format", "jsonl"],
-        ["rebuild", "--queues", "--dry-run", "--format", "json"],
+        ["rebuild", "--dry-run", "--format", "json"],
+        ["diff", "--format", "json"],
         ["stats", "--by", "queue", "--format", "csv"],
         ["search", "[0-9]", "--in", "keys", "--format", "csv"],
     ],
     ids=lambda command: command[0],
 )
 def test_every_job_says_on_a_cluster_what_it_says_here(
-    cluster: Cluster, golden_copy: Unpacked, command: list[str]
+    cluster: Cluster, golden: Unpacked, golden_copy: Unpacked, command: list[str]
 ) -> None:
     name, *options = command
     path = golden_copy("5.5.0-many-no-queues" if name == "rebuild" else STORE)
-    words = [name, path, *options]
+    words = [name, path, *([golden("5.5.0-many-no-queues")] if name == "diff" else []), *options]
     found = ended(cluster.submit(*words))
-    local = rmqtool(*words) if name in ("verify", "rebuild") else rmqtool(*words, "--master", "local[1]")
+    local = rmqtool(*words) if name in ("verify", "rebuild", "diff") else rmqtool(*words, "--master", "local[1]")
     assert (found.code, sorted(found.out.splitlines())) == (local.code, sorted(local.out.splitlines())), found.err
 
 
@@ -105,3 +107,12 @@ def test_an_export_on_a_cluster_is_whole(cluster: Cluster, golden: Unpacked, tmp
     assert found.code == 0, found.err
     manifest = json.loads((tmp_path / "out" / "_rmqtool-export.json").read_text())
     assert manifest["rows"] == len(rmqtool("dump", golden(STORE), "--format", "jsonl").out.splitlines())
+
+
+@pytest.mark.slow
+def test_a_rebuild_on_a_cluster_is_the_one_here(cluster: Cluster, golden: Unpacked, tmp_path: Path) -> None:
+    path = golden("5.5.0-many-no-queues")
+    found = ended(cluster.submit("rebuild", path, "--yes", "--output", tmp_path / "cluster"))
+    assert found.code == 0, found.err
+    assert rmqtool("rebuild", path, "--yes", "--output", tmp_path / "here").code == 0
+    assert contents(tmp_path / "cluster") == contents(tmp_path / "here")

@@ -8,9 +8,9 @@ from typing import Any
 
 from rmqtool.engine.versions import BrokerRules, rules_for
 from rmqtool.formats.tags import DEFAULT_DELAY_LEVELS, parse_delay_levels
+from rmqtool.repair.built import BuildOptions
 from rmqtool.repair.digest import digest_of
 from rmqtool.repair.plan import Plan
-from rmqtool.repair.queue_building import BuildOptions
 from rmqtool.repair.steps import Step
 from rmqtool.store.directory import Settings, Store, survey
 from rmqtool.store.kinds import FileKind

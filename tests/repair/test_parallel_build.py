@@ -1,4 +1,4 @@
-"""Several threads that share the files of a log build what one builds: the same files, byte for byte, names too."""
+"""Threads that share the files of a log, or a runner, build what one thread builds: byte for byte, names too."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 from _pytest.mark import ParameterSet
 
-from rmqtool.repair.queue_building import Built, Wanted, build
+from rmqtool.repair.built import Built, Wanted
+from rmqtool.repair.queue_building import build
+from rmqtool.scan.runner import Runner
 from tests import golden_stores
 from tests.conftest import Unpacked
 from tests.repair.golden_repairs import options_of, rules_of, store_of
+from tests.repair.runners import PicklingRunner
 
 
 def _names() -> list[ParameterSet]:
@@ -23,9 +26,12 @@ def _names() -> list[ParameterSet]:
     ]
 
 
-def _built(path: Path, name: str, directory: Path, wanted: Wanted, **options: Any) -> tuple[Built, dict[str, bytes]]:
+def _built(
+    path: Path, name: str, directory: Path, wanted: Wanted, runner: Runner | None = None, **options: Any
+) -> tuple[Built, dict[str, bytes]]:
     directory.mkdir()
-    made = build(store_of(path, name), rules_of(name), wanted, directory, replace(options_of(name), **options))
+    chosen = replace(options_of(name), **options)
+    made = build(store_of(path, name), rules_of(name), wanted, directory, chosen, None, runner)
     files = {str(found.relative_to(directory)): found.read_bytes() for found in directory.rglob("*") if found.is_file()}
     return made, files
 
@@ -47,6 +53,9 @@ def test_threads_build_what_one_builds(golden: Unpacked, tmp_path: Path, name: s
         several, theirs = _built(path, name, tmp_path / str(part_bytes), wanted, threads=3, part_bytes=part_bytes)
         assert theirs == files
         assert _said(several) == _said(one)
+    spread, theirs = _built(path, name, tmp_path / "spread", wanted, PicklingRunner())
+    assert theirs == files
+    assert _said(spread) == _said(one)
 
 
 @pytest.mark.parametrize("name", ["4.9.7-large", "5.5.0-clean-basic"])
@@ -57,5 +66,6 @@ def test_threads_end_where_one_ends(golden: Unpacked, tmp_path: Path, name: str)
         wanted = Wanted(_all, index=True, log_end=record.at)
         one, files = _built(path, name, tmp_path / f"one-{number}", wanted, threads=1)
         several, theirs = _built(path, name, tmp_path / f"several-{number}", wanted, threads=3, part_bytes=700)
-        assert theirs == files
-        assert _said(several) == _said(one)
+        spread, files_spread = _built(path, name, tmp_path / f"spread-{number}", wanted, PicklingRunner())
+        assert theirs == files_spread == files
+        assert _said(several) == _said(spread) == _said(one)

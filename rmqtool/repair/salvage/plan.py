@@ -18,7 +18,9 @@ from rmqtool.engine.open_files import OpenFiles
 from rmqtool.engine.record import Record, read_record
 from rmqtool.engine.versions import BrokerRules
 from rmqtool.errors import WriteError
-from rmqtool.repair.queue_building import BuildOptions, OnProgress, dispatch_settings
+from rmqtool.repair.built import BuildOptions
+from rmqtool.repair.derived_building import dispatch_settings
+from rmqtool.repair.queue_building import OnProgress
 from rmqtool.repair.recover import RecoverOptions, Recovery, plan_recover
 from rmqtool.repair.recover_log import damage_in, is_misnamed, shape_steps
 from rmqtool.repair.salvage.damage import DamagedRange, damaged_ranges, is_too_far

@@ -18,8 +18,8 @@ from rmqtool.fixtures.recipe import Recipe, make_store
 from rmqtool.fixtures.recipes import RECIPES
 from rmqtool.forecast.forecast import forecast_store
 from rmqtool.forecast.options import ForecastOptions
+from rmqtool.repair.built import BuildOptions
 from rmqtool.repair.plan import Plan
-from rmqtool.repair.queue_building import BuildOptions
 from rmqtool.repair.salvage.plan import Salvage, SalvageOptions, plan_salvage
 from rmqtool.store.directory import Settings, Store, survey
 from rmqtool.verify.finding import Finding, Severity

@@ -1,0 +1,137 @@
+"""Queues, extensions and index on their way into a directory: what decides about them, and what comes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Final
+
+from rmqtool.engine.derived_writer import QUEUES, DerivedEntries, DerivedSizes, DerivedWriter, Dispatching
+from rmqtool.engine.dispatch import DispatchSettings, topic_bytes
+from rmqtool.engine.index_writer import IndexWriter
+from rmqtool.engine.versions import BrokerRules
+from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, UNIT_SIZE
+from rmqtool.formats.index import DEFAULT_ENTRY_COUNT, DEFAULT_SLOT_COUNT
+from rmqtool.repair.built import BuildOptions, BuiltQueues, Wanted
+from rmqtool.repair.queue_building_writer import LogPlaces, PlacedQueueWriter
+from rmqtool.repair.queue_heads import QueueHeads
+from rmqtool.store.config_json import TOPICS, read_config, topics
+from rmqtool.store.directory import Store
+from rmqtool.store.kinds import segment_name
+from rmqtool.store.sink import FileSink, TrackingSink
+
+DEFAULT_UNITS: Final = 300_000
+
+
+def sizes_of(store: Store, options: BuildOptions) -> DerivedSizes:
+    """Sizes of the derived files: those that are there tell, else the broker's defaults."""
+    extension = options.extension if options.extension is not None else bool(store.extensions)
+    return DerivedSizes(
+        store.consumequeue_file_size or DEFAULT_UNITS * UNIT_SIZE,
+        (store.batch_file_size or DEFAULT_UNITS * BATCH_UNIT_SIZE) // BATCH_UNIT_SIZE * BATCH_UNIT_SIZE,
+        (store.extension_file_size or 48 << 20) if extension else None,
+    )
+
+
+def dispatch_settings(store: Store, rules: BrokerRules, options: BuildOptions) -> DispatchSettings:
+    """How the store's broker dispatches: topics of batch queues by their configuration, or by the queues themselves."""
+    known = topics(read_config(store.view, TOPICS)).values()
+    batch = {topic.name for topic in known if topic.queue_type == "BatchCQ"} | {name for name, _ in store.batch_queues}
+    return DispatchSettings(
+        rules,
+        options.multi_dispatch,
+        options.lmq,
+        frozenset(map(topic_bytes, batch)),
+    )
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What decides, beside the records, about the files that are built."""
+
+    store: Store
+    rules: BrokerRules
+    wanted: Wanted
+    options: BuildOptions
+
+    @cached_property
+    def sizes(self) -> DerivedSizes:
+        return sizes_of(self.store, self.options)
+
+    @cached_property
+    def dispatching(self) -> Dispatching:
+        """What tells the entries that are wanted."""
+        settings = dispatch_settings(self.store, self.rules, self.options)
+        return Dispatching(settings, self.wanted.queue is not None, self.wanted.index)
+
+    @property
+    def log_starts(self) -> tuple[int, ...]:
+        """Physical offsets at which files of the log begin."""
+        return (*self.wanted.earlier, *(segment.start for segment in self.store.commitlog))
+
+    @property
+    def minimum(self) -> int:
+        """Physical offset at which the log, or the window of it, begins."""
+        return self.store.commitlog[0].start if self.store.commitlog else 0
+
+    @property
+    def index_shape(self) -> tuple[int, int]:
+        """Slots and entries of an index file."""
+        return self.store.index_slot_count or DEFAULT_SLOT_COUNT, self.store.index_entry_count or DEFAULT_ENTRY_COUNT
+
+
+class DerivedBuilding:
+    """Some queues of a store, and its index, that are being written."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        sink: FileSink,
+        log: LogPlaces,
+        wants: Callable[[str, int], bool] | None,
+        index: IndexWriter | None = None,
+    ) -> None:
+        """`wants` tells which queues; None writes the index only."""
+        self._sink = TrackingSink(sink)
+        self._wants = wants
+        self.heads = QueueHeads(setup.store, setup.sizes, setup.minimum, is_window=bool(setup.wanted.earlier))
+        self.writer = DerivedWriter(
+            self._sink,
+            setup.sizes,
+            setup.dispatching.settings,
+            index,
+            partial(self.heads.ends, self._sink),
+            with_queues=wants is not None,
+            wants=wants,
+            make_queue=partial(PlacedQueueWriter, log=log),
+        )
+
+    def put(self, entries: DerivedEntries) -> None:
+        """Enter what the next rows of the log say.
+
+        Raises:
+            UnreadableError: the head of a queue may not be read.
+            WriteError: the sink does not take it.
+        """
+        self.writer.put_entries(entries)
+
+    def finish(self) -> BuiltQueues:
+        """Write what is left, and queues of which the log has no record any more.
+
+        Raises:
+            UnreadableError, WriteError: see `put`.
+        """
+        self.writer.finish(clean=True)
+        if self._wants is not None:
+            self.heads.keep_others(self._sink, self._wants)
+        built = BuiltQueues(refused=tuple(sorted(self.writer.refused.values())))
+        for topic, queue_id, queue in self.writer.queues():
+            built.repeated += queue.ignored
+            if isinstance(queue, PlacedQueueWriter):
+                built.gap_units += queue.gap_units
+                if queue.misplaced:
+                    built.displaced[f"{topic}/{queue_id}"] = queue.misplaced
+                for start, time_ms in queue.file_times_ms.items():
+                    built.file_times_ms[f"{QUEUES}/{topic}/{queue_id}/{segment_name(start)}"] = time_ms
+        return built
