@@ -10,8 +10,8 @@ import typer
 from rmqtool.commands.repair_command import repair_command
 from rmqtool.commands.repair_plan import Made, Planner, Repair
 from rmqtool.commands.spark import ConfOption, MasterOption, runner
-from rmqtool.repair.queue_building import OnProgress
 from rmqtool.repair.rebuild import RebuildChoice, plan_rebuild
+from rmqtool.scan.runner import OnProgress
 from rmqtool.store.directory import Store
 
 

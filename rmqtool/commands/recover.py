@@ -11,8 +11,8 @@ import typer
 from rmqtool.commands.forecast import forecast_options
 from rmqtool.commands.repair_command import repair_command
 from rmqtool.commands.repair_plan import Made, Planner, Repair
-from rmqtool.repair.queue_building import OnProgress
 from rmqtool.repair.recover import RecoverOptions, plan_recover
+from rmqtool.scan.runner import OnProgress
 from rmqtool.store.directory import Store
 
 

@@ -31,13 +31,13 @@ from rmqtool.repair.fingerprint import fingerprint
 from rmqtool.repair.output import apply_to_copy
 from rmqtool.repair.places import Places
 from rmqtool.repair.plan import ForecastAfter, Loss, Plan, demand_same, read_saved
-from rmqtool.repair.queue_building import OnProgress
 from rmqtool.repair.steps import Step
 from rmqtool.repair.undo import is_unsettled, settle
 from rmqtool.repair.window import window_of
 from rmqtool.report.plan_screen import plan_lines
 from rmqtool.report.progress import ByteProgress
 from rmqtool.report.writers import json_text
+from rmqtool.scan.runner import OnProgress
 from rmqtool.store.directory import Store, survey
 from rmqtool.store.lock import lock_report
 from rmqtool.store.source import reason

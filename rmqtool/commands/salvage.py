@@ -13,11 +13,11 @@ from rmqtool.commands.repair_command import repair_command
 from rmqtool.commands.repair_plan import Made, Planner, Repair
 from rmqtool.commands.salvage_export import export_messages
 from rmqtool.errors import UsageError
-from rmqtool.repair.queue_building import OnProgress
 from rmqtool.repair.salvage.donor import Donor
 from rmqtool.repair.salvage.mending import Mended
 from rmqtool.repair.salvage.plan import SalvageOptions, plan_salvage
 from rmqtool.repair.salvage.report import outcome_json, write_lost_found
+from rmqtool.scan.runner import OnProgress
 from rmqtool.store.directory import Store
 
 

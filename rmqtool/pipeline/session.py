@@ -11,7 +11,7 @@ import signal
 import tempfile
 import threading
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -20,12 +20,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import rmqtool
 from rmqtool.errors import RmqtoolError, UnsupportedError
+from rmqtool.scan.runner import OnProgress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-OnProgress = Callable[[int, int], None]
-"""Called with tasks done and in all."""
 
 SHIM: Final = "pyspark_rocketmq.py"
 _POLL_S: Final = 0.5

@@ -11,7 +11,7 @@ the one that consumers were given first. The other one is counted.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -29,14 +29,13 @@ from rmqtool.repair.queue_building_writer import LogPlaces
 from rmqtool.repair.spread_building import spread_building
 from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, LogFile, LogPlan, ScanOptions, carries_record_crc, plan_log
 from rmqtool.scan.rules import FINDING_IDS, Verdict
-from rmqtool.scan.runner import Runner
+from rmqtool.scan.runner import OnProgress, Runner
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.sink import DirectorySink, FileSink
 
 TAIL: Final = frozenset({Verdict.TORN_RECORD, Verdict.STALE})
 """What may lie behind the log's end without being damage inside it."""
 TAIL_FINDINGS: Final = frozenset(FINDING_IDS[verdict] for verdict in TAIL)
-OnProgress = Callable[[int, int], None]
 
 
 def build(

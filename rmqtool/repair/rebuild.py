@@ -11,10 +11,10 @@ from rmqtool.engine.versions import BrokerRules
 from rmqtool.errors import UnsupportedError
 from rmqtool.repair.built import BuildOptions, Built, Wanted
 from rmqtool.repair.handoff import abort_reason, abort_steps, checkpoint_steps
-from rmqtool.repair.queue_building import TAIL_FINDINGS, OnProgress, build
+from rmqtool.repair.queue_building import TAIL_FINDINGS, build
 from rmqtool.repair.rebuild_steps import index_steps, queue_steps
 from rmqtool.repair.steps import Step
-from rmqtool.scan.runner import Runner
+from rmqtool.scan.runner import OnProgress, Runner
 from rmqtool.store.directory import Store
 from rmqtool.store.kinds import FileKind
 

@@ -23,7 +23,7 @@ from rmqtool.repair.built import BuildOptions, Built, Wanted
 from rmqtool.repair.config_rescue import rescue_steps
 from rmqtool.repair.handoff import abort_reason, abort_steps, checkpoint_steps
 from rmqtool.repair.plan import Loss, Plan
-from rmqtool.repair.queue_building import OnProgress, build
+from rmqtool.repair.queue_building import build
 from rmqtool.repair.rebuild import building_notes, require_log
 from rmqtool.repair.rebuild_steps import index_steps, queue_steps
 from rmqtool.repair.recover_log import (
@@ -45,6 +45,7 @@ from rmqtool.repair.recover_window import (
 )
 from rmqtool.repair.steps import Step, WriteRange, remove_file
 from rmqtool.repair.window import Window
+from rmqtool.scan.runner import OnProgress
 from rmqtool.store.directory import Store, survey
 from rmqtool.store.kinds import FileKind
 from rmqtool.verify.finding import Finding, Severity

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+OnProgress = Callable[[int, int], None]
+"""Is told how much is done, and of how much."""
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 

@@ -19,7 +19,7 @@ from rmqtool.errors import UnreadableError
 from rmqtool.formats.checkpoint import FIELDS_SIZE, Checkpoint, parse_checkpoint
 from rmqtool.scan.blocks import last_data_end
 from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, LogFile, LogPlan, ScanOptions, carries_record_crc, plan_log
-from rmqtool.scan.runner import Runner, ThreadRunner
+from rmqtool.scan.runner import OnProgress, Runner, ThreadRunner
 from rmqtool.store.config_json import TOPICS, ConfigFile, topics
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.kinds import FileKind
@@ -43,8 +43,6 @@ from rmqtool.verify.state import State
 from rmqtool.verify.summary import Summary
 
 OnFinding = Callable[[Finding], None]
-OnProgress = Callable[[int, int], None]
-"""Called with bytes of the log done and in all."""
 
 _BATCH: Final = "BatchCQ"
 _COMPACTION: Final = "COMPACTION"

@@ -49,6 +49,16 @@ class DamagedRange:
         """Whether a blank has to lead from it to the next file."""
         return self.end == self.file_start + self.file_size and not self.is_last
 
+    def without(self, kept: Iterable[tuple[int, int]]) -> Iterator[DamagedRange]:
+        """The parts that stay damaged where others, given as physical offsets [start, end) in order, are mended."""
+        at = self.start
+        for start, end in kept:
+            if start > at:
+                yield replace(self, start=at, end=start, starts=(at,), is_last=False)
+            at = end
+        if at < self.end:
+            yield replace(self, start=at, starts=(at, *(each for each in self.starts if each > at)))
+
 
 def damaged_ranges(store: Store, findings: Iterable[Finding], delays_ms: tuple[int, ...]) -> tuple[DamagedRange, ...]:
     """The ranges in log order; those that touch each other in one file are one.

@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from rmqtool.engine.dispatch import DispatchSettings
 from rmqtool.engine.log import Log
 from rmqtool.engine.open_files import OpenFiles
 from rmqtool.engine.record import Record, read_record
@@ -20,7 +19,6 @@ from rmqtool.engine.versions import BrokerRules
 from rmqtool.errors import WriteError
 from rmqtool.repair.built import BuildOptions
 from rmqtool.repair.derived_building import dispatch_settings
-from rmqtool.repair.queue_building import OnProgress
 from rmqtool.repair.recover import RecoverOptions, Recovery, plan_recover
 from rmqtool.repair.recover_log import damage_in, is_misnamed, shape_steps
 from rmqtool.repair.salvage.damage import DamagedRange, damaged_ranges, is_too_far
@@ -38,6 +36,7 @@ from rmqtool.repair.salvage.tombstones import StandIn
 from rmqtool.repair.steps import Step
 from rmqtool.scan.log import LogFile, ScanOptions, carries_record_crc, plan_log
 from rmqtool.scan.rules import FINDING_IDS, Verdict
+from rmqtool.scan.runner import OnProgress
 from rmqtool.store.directory import Store, survey
 from rmqtool.store.source import read_range, reason
 from rmqtool.verify.finding import Finding, Severity
@@ -136,7 +135,7 @@ class _Salvage:
     def __init__(self, store: Store, rules: BrokerRules, options: SalvageOptions, draft: LogDraft) -> None:
         self._rules, self._options, self._draft = rules, options, draft
         self._settings = replace(store.settings, commitlog_file_size=store.commitlog_file_size)
-        self._dispatch: DispatchSettings = dispatch_settings(store, rules, options.build)
+        self._dispatch = dispatch_settings(store, rules, options.build)
         self._record_crc = False
         self.drafted = survey(draft.view(), self._settings)
         self.outcome = Outcome()
@@ -189,7 +188,7 @@ class _Salvage:
             self._correct_all(log, doubtful)
             lost = LostRecords(self.drafted, log, ranges, record_crc=self._record_crc)
             rest = self._from_donors(ranges)
-            rest = [part for each in rest for part in self._mended(lost, each)]
+            rest = [part for each in rest for part in each.without(self._mended(lost, each))]
             self._renew()
             self._bridge(lost, rest)
         self._renew()
@@ -271,7 +270,7 @@ class _Salvage:
             parts = [each]
             for donor in self._options.donors:
                 if self._fits(donor, each, neighbours):
-                    parts = [part for one in parts for part in self._filled(donor, one)]
+                    parts = [part for one in parts for part in one.without(self._filled(donor, one))]
             rest += parts
         return rest
 
@@ -291,25 +290,18 @@ class _Salvage:
         finally:
             source.close()
 
-    def _filled(self, donor: Donor, damaged: DamagedRange) -> Iterator[DamagedRange]:
-        """Copy a donor's records into a range; the parts of it that stay."""
-        at = damaged.start
-        found = donor.records(damaged, self._scan)
-        for run in found:
+    def _filled(self, donor: Donor, damaged: DamagedRange) -> Iterator[tuple[int, int]]:
+        """Copy a donor's records into a range; the parts that are filled."""
+        for run in donor.records(damaged, self._scan):
             self._draft.claim(damaged, run.end)
             self._draft.write(damaged, run.start, run.read())
             self.outcome.donated_bytes += run.end - run.start
-            if run.start > at:
-                yield replace(damaged, start=at, end=run.start, starts=(at,), is_last=False)
-            at = run.end
-        if at < damaged.end:
-            yield replace(damaged, start=at, starts=(at, *(each for each in damaged.starts if each > at)))
+            yield run.start, run.end
 
     # By what the damaged bytes themselves say
 
-    def _mended(self, lost: LostRecords, damaged: DamagedRange) -> Iterator[DamagedRange]:
-        """Keep the records that can be mended; the parts of the range that stay."""
-        at = damaged.start
+    def _mended(self, lost: LostRecords, damaged: DamagedRange) -> Iterator[tuple[int, int]]:
+        """Keep the records of a range that can be mended; their places."""
         for record in lost.heads_and_units(damaged):
             mended = self._kept(damaged, record)
             if mended is None:
@@ -317,11 +309,7 @@ class _Salvage:
             start, end = record.place
             self._draft.claim(damaged, end)
             self._draft.write(damaged, start, mended)
-            if start > at:
-                yield replace(damaged, start=at, end=start, starts=(at,), is_last=False)
-            at = end
-        if at < damaged.end:
-            yield replace(damaged, start=at, starts=(at, *(each for each in damaged.starts if each > at)))
+            yield start, end
 
     def _kept(self, damaged: DamagedRange, record: LostRecord) -> bytes | None:
         """The record's bytes, if they tell what they were or a person agreed to keep them as they are."""
