@@ -296,9 +296,8 @@ def _forecast(
     Args:
         begin: physical offset from which on the store was looked at; losses are counted from there. None: all of it.
     """
-    # A plan says what is lost and whether a broker starts; neither depends on what enters the index.
     options = replace(
-        forecast_options(opened.conf), count_whole_log=None if whole else False, count_from=begin, index_enabled=False
+        forecast_options(opened.conf), count_whole_log=None if whole else False, count_from=begin, count_index=False
     )
     try:
         if begin is not None and rules.version != opened.rules.version:

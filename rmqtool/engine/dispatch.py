@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
@@ -19,6 +20,7 @@ from rmqtool.engine.algorithms import MultiDispatch
 from rmqtool.engine.further_queues import LMQ_PREFIX, is_kept_out
 from rmqtool.engine.versions import BrokerRules
 from rmqtool.formats import commitlog, system_flag
+from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.formats.properties import (
     INNER_BASE,
     INNER_COUNT,
@@ -111,6 +113,7 @@ def batch_bytes(batch: Batch) -> RecordBytes:
 class QueueEntries(NamedTuple):
     """What goes into one queue, in log order: one number per entry in each array.
 
+    Topics that are one string to a broker are one topic, whatever bytes are no UTF-8 in them.
     `own` is False where the record belongs to another topic and only names this queue; `batch_sizes` are the messages
     in a record, and count in batch queues only.
     """
@@ -146,10 +149,11 @@ def queue_entries(
     rows = kept_rows(rows, (transaction == 0) | (transaction == system_flag.TRANSACTION_COMMIT))
     if not rows.size:
         return []
+    topics, numbers = _topics_of_strings(topics, rows["topic_number"])
     batch_numbers: set[int] = set()
     if settings.rules.batch_queues and settings.batch_topics:
         batch_numbers = {number for number, name in enumerate(topics) if name in settings.batch_topics}
-    all_of = _expanded(rows, topics, texts, settings, batch_numbers)
+    all_of = _expanded(rows, numbers, topics, texts, settings, batch_numbers)
     order, bounds = _grouped(all_of.numbers, all_of.queue_ids)
     taken = all_of.rows[order]
     queue_offsets, own = all_of.queue_offsets[order], all_of.own[order]
@@ -176,6 +180,17 @@ def queue_entries(
     return found
 
 
+def _topics_of_strings(topics: Sequence[bytes], numbers: Int32s) -> tuple[Sequence[bytes], Int32s]:
+    """Topics by number, and the numbers of rows, where topics that are one string to a broker have one number."""
+    with suppress(UnicodeDecodeError):
+        b"\0".join(topics).decode("utf-8")
+        return topics, numbers
+    first: dict[bytes, int] = {}
+    strings = [decode_java_utf8(topic).encode("utf-8") for topic in topics]
+    shared = np.array([first.setdefault(name, number) for number, name in enumerate(strings)], np.int32)
+    return strings, shared[numbers]
+
+
 def joined_entries(parts: Sequence[QueueEntries]) -> QueueEntries:
     """Entries of one queue that were told in several parts, in the order of the log."""
     if len(parts) == 1:
@@ -197,15 +212,24 @@ class _Expanded(NamedTuple):
 
 
 def _expanded(
-    rows: AnyRows, topics: Sequence[bytes], texts: RecordBytes, settings: DispatchSettings, batch_numbers: set[int]
+    rows: AnyRows,
+    numbers: Int32s,
+    topics: Sequence[bytes],
+    texts: RecordBytes,
+    settings: DispatchSettings,
+    batch_numbers: set[int],
 ) -> _Expanded:
-    """The entries of the rows: the own one of each, then those of the further queues that it names."""
+    """The entries of the rows: the own one of each, then those of the further queues that it names.
+
+    Args:
+        numbers: the topic of each row.
+    """
     queue_offsets = np.array(rows["queue_offset"], np.int64)
     batch_sizes = np.ones(rows.size, np.int32)
     further = _Further(list(topics))
     for index in np.flatnonzero(rows["features"]).tolist():
         row = rows[index]
-        features, topic_number = int(row["features"]), int(row["topic_number"])
+        features, topic_number = int(row["features"]), int(numbers[index])
         if topic_number in batch_numbers:
             if features & columns.INNER_BATCH_NUMBERS:
                 queue_offsets[index], batch_sizes[index] = _inner_batch(row, texts)
@@ -214,7 +238,7 @@ def _expanded(
     found = _Expanded(
         further.names,
         np.arange(rows.size),
-        rows["topic_number"],
+        numbers,
         rows["queue_id"],
         queue_offsets,
         np.ones(rows.size, np.bool_),
@@ -248,7 +272,8 @@ class _Further:
         found = decode_properties(properties)
         for name, queue_offset in named_queues(found[MULTI_DISPATCH], found[MULTI_QUEUE_OFFSET]):
             if not self._numbers:
-                self._numbers = {known: number for number, known in enumerate(self.names)}
+                for known_number, known in enumerate(self.names):
+                    self._numbers.setdefault(known, known_number)
             topic = name.encode("utf-8", "replace")
             number = self._numbers.setdefault(topic, len(self.names))
             if number == len(self.names):

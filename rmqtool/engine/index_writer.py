@@ -76,9 +76,19 @@ def creation_name(timestamp_ms: int) -> str:
     return time.strftime("%Y%m%d%H%M%S", time.localtime(timestamp_ms // 1000)) + f"{timestamp_ms % 1000:03d}"
 
 
-def next_name_ms(time_ms: int, last_ms: int) -> int:
-    """Time in the name of a file that is made at a time: two files of one millisecond would be one file."""
-    return max(time_ms, last_ms + 1)
+def path_behind(last: str, timestamp_ms: int) -> str:
+    """Path of a file that is made at a time; where clocks went back, the number that follows the last one's name.
+
+    Two files of one millisecond would be one file, and a broker goes on with the one whose name is the last.
+    """
+    path = f"{DIRECTORY}/{creation_name(timestamp_ms)}"
+    return path if path > last else number_behind(last)
+
+
+def number_behind(last: str) -> str:
+    """Path of the file whose name is the next number."""
+    name = last.rpartition("/")[2]
+    return f"{DIRECTORY}/{int(name) + 1:0{len(name)}d}"
 
 
 def carried_header(full: IndexHeader) -> IndexHeader:
@@ -113,7 +123,6 @@ class IndexWriter:
         self._entry_count = entry_count
         self._rules = rules
         self._clock_ms = clock_ms
-        self._last_name_ms = 0
         self._current = current
         self._full_timestamp_ms: int | None = None
         self.full_paths: list[str] = []
@@ -190,8 +199,7 @@ class IndexWriter:
             last = file.header
             self._full_timestamp_ms = last.end_timestamp_ms
             carried = carried_header(last)
-        self._last_name_ms = next_name_ms(self._clock_ms(), self._last_name_ms)
-        path = f"{DIRECTORY}/{creation_name(self._last_name_ms)}"
+        path = path_behind(file.path if file is not None else "", self._clock_ms())
         self._sink.create(path, file_size(self._slot_count, self._entry_count))
         self._current = OpenIndexFile(path, carried, np.zeros(self._slot_count, np.int32))
         return self._current

@@ -66,6 +66,7 @@ class UnitWriter:
     Attributes:
         ignored: entries that were left out, as the broker does with what it takes for a repetition.
         first_queue_offset: that of the first record that was put; None before it.
+        begin: stream position of the first unit of a queue that began with this writer; None for one that was there.
     """
 
     def __init__(self, sink: FileSink, directory: str, file_size: int, unit_size: int, end: QueueEnd | None) -> None:
@@ -86,6 +87,7 @@ class UnitWriter:
         self._physical_offset = end.physical_offset
         self.ignored = 0
         self.first_queue_offset: int | None = None
+        self.begin: int | None = None
 
     @property
     def end(self) -> QueueEnd:
@@ -100,7 +102,7 @@ class UnitWriter:
     def _file_for(self, first: int) -> int:
         """Start of the last file, a new one where there is none with room; the first of all holds position `first`."""
         if self._last_start is None:
-            self._last_start, self._end = first - first % self._file_size, first
+            self._last_start, self._end, self.begin = first - first % self._file_size, first, first
         elif self._end >= self._last_start + self._file_size:
             self._last_start = self._end = self._last_start + self._file_size
         else:

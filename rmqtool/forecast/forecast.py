@@ -148,7 +148,7 @@ def _what_is_left(simulation: Simulation, segments: tuple[Segment, ...]) -> Hash
         tuple(segment.path for segment in log.segments),
         log.end,
         tuple(queues),
-        simulation.index.covered.key() if options.index_enabled else None,
+        simulation.index.covered.key() if options.enters_index else None,
         settings.batch_topics if settings.rules.batch_queues else frozenset(),
         tuple(options.delays_ms),
         options.record_crc,
@@ -161,7 +161,7 @@ def _toll(simulation: Simulation, segments: tuple[Segment, ...]) -> Toll:
     assert log is not None
     count = LossCount(
         simulation.queues,
-        simulation.index if options.index_enabled else None,
+        simulation.index if options.enters_index else None,
         simulation.files,
         simulation.settings,
         log.segments,

@@ -85,7 +85,7 @@ class IndexState:
         self._overlay = overlay
         self._sink: FileSink = overlay if keeps_content else Nowhere()
         self._rules = rules
-        self._enabled = options.index_enabled
+        self._enabled = options.enters_index
         self.slot_count: int = store.index_slot_count or DEFAULT_SLOT_COUNT
         self._entry_count: int = store.index_entry_count or DEFAULT_ENTRY_COUNT
         self.dropped: list[str] = []

@@ -25,6 +25,7 @@ class ForecastOptions:
         delays_ms: of the broker's delay levels.
         message_index_safe: `messageIndexSafe`.
         index_enabled: `messageIndexEnable` (and `indexFileWriteEnable`).
+        count_index: whether to tell what the index would get and lack; what else a start does, does not depend on it.
         recover_files_max: `commitLogRecoverMaxNum`, None for the version's default.
         check_physical_offset: `checkCommitLogOffsetOnRecover`.
         record_crc: `forceVerifyPropCRC`.
@@ -42,6 +43,7 @@ class ForecastOptions:
     delays_ms: Sequence[int] = field(default_factory=parse_delay_levels)
     message_index_safe: bool = False
     index_enabled: bool = True
+    count_index: bool = True
     recover_files_max: int | None = None
     check_physical_offset: bool = False
     record_crc: bool = False
@@ -53,3 +55,8 @@ class ForecastOptions:
     count_whole_log: bool | None = None
     count_from: int | None = None
     damage_max: int = 1000
+
+    @property
+    def enters_index(self) -> bool:
+        """Whether new entries of the index are looked at."""
+        return self.index_enabled and self.count_index

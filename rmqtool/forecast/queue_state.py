@@ -98,7 +98,8 @@ class QueueState:
         elif self.is_batch:
             start = 0
         else:
-            self.minimum = self._first_entered(entries, before.physical_offset) * UNIT_SIZE
+            assert writer.begin is not None, "it made the first file"
+            self.minimum = writer.begin
             start = self.minimum - self.minimum % self.file_size
         for first_byte in range(start, after.last_start + 1, self.file_size):
             path = f"{self._directory}/{segment_name(first_byte)}"
@@ -175,14 +176,6 @@ class QueueState:
                 continue
             return count + next(at for at in range(units) if block[at * UNIT_SIZE :][:UNIT_SIZE] != filler)
         return count
-
-    def _first_entered(self, entries: QueueEntries, known_end: int) -> int:
-        """Queue offset of the first record that was entered."""
-        ends = entries.physical_offsets
-        if not self._rules.queue_end_is_record_start:
-            ends = ends + entries.record_sizes
-        entered = (ends > known_end) & (entries.queue_offsets >= 0)
-        return int(entries.queue_offsets[entered][0])
 
     def _open_writer(self) -> QueueWriter | BatchQueueWriter:
         if self._writer is None:

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from rmqtool.engine.derived_writer import DerivedEntries, Dispatching
-from rmqtool.engine.dispatch import Rows, batch_bytes
+from rmqtool.engine.dispatch import Rows, batch_bytes, message_rows
 from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.scan.log import LogPlan, ScanOptions, map_pieces, reader_for, walk_piece
 from rmqtool.scan.parts import parts_of
@@ -39,7 +39,8 @@ class ReadRows:
         last_begin, log_end: physical offset of the last one, and behind it.
         size: their bytes.
         last_record: physical offset and store time of the last message; None without one.
-        first_ms, newest_ms: store time of the first message, and the latest of all.
+        first_ms: store time of the first message, one without a topic too; None without any.
+        newest_ms: the latest store time.
         tombstones: physical offsets of the records that stand in the place of lost ones.
         entries: what they put into queues and index; None where nobody asked.
     """
@@ -49,7 +50,7 @@ class ReadRows:
     size: int
     record_count: int = 0
     last_record: tuple[int, int] | None = None
-    first_ms: int = 0
+    first_ms: int | None = None
     newest_ms: int = 0
     tombstones: list[int] = field(default_factory=list)
     entries: DerivedEntries | None = None
@@ -174,12 +175,15 @@ class LogReading:
         found = ReadRows(last_begin, last_begin + int(rows["size"][-1]), int(rows["size"].sum()))
         if self.dispatching is not None:
             found.entries = self.dispatching(rows, batch.topics, batch_bytes(batch))
+        dispatched = message_rows(rows)
+        if dispatched.size:
+            found.first_ms = int(dispatched["store_timestamp_ms"][0])
         messages = kept_rows(rows, rows["topic_length"] > 0)
         if messages.size:
             times_ms = messages["store_timestamp_ms"]
             found.record_count = messages.size
             found.last_record = int(messages["physical_offset"][-1]), int(times_ms[-1])
-            found.first_ms, found.newest_ms = int(times_ms[0]), int(times_ms.max())
+            found.newest_ms = int(times_ms.max())
             marked = messages["prepared_transaction_offset"] == TOMBSTONE
             found.tombstones = messages["physical_offset"][marked].tolist()
         return found

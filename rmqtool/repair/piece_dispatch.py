@@ -8,20 +8,23 @@ entries of the index lie one behind the other, so that those of one index file c
 from __future__ import annotations
 
 import pickle
+import tempfile
 import zlib
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 import numpy as np
 
-from rmqtool.engine.derived_writer import HELD_ROWS_MAX, DerivedEntries, Dispatching
+from rmqtool.engine.derived_writer import HELD_ROWS_MAX, DerivedEntries
 from rmqtool.engine.dispatch import QueueEntries, joined_entries
 from rmqtool.engine.index_keys import IndexEntries
-from rmqtool.errors import WriteError
+from rmqtool.errors import UnreadableError, WriteError
 from rmqtool.formats.java_text import decode_java_utf8
+from rmqtool.repair.derived_building import Setup
 from rmqtool.repair.log_reading import Bad, LogReading, ReadRows
 from rmqtool.scan.log import LogPlan, ScanOptions
 from rmqtool.scan.piece import Piece
@@ -36,6 +39,16 @@ def bucket_of(topic: str, queue_id: int) -> int:
     return zlib.crc32(f"{topic}/{queue_id}".encode("utf-8", "surrogatepass")) % BUCKETS
 
 
+def own_folder(parent: Path, name: str) -> Path:
+    """A new folder for one attempt at some work: another one, given up for dead, may still write into its own.
+
+    Raises:
+        WriteError: it cannot be made.
+    """
+    with _reported(parent):
+        return Path(tempfile.mkdtemp(prefix=f"{name}-", dir=parent))
+
+
 @dataclass(frozen=True)
 class PieceDone:
     """Where the entries of a piece were written.
@@ -44,7 +57,7 @@ class PieceDone:
         folder: holds them.
         read: all that was read of the piece, without its entries; None where that is nothing.
         bad: what ended it early.
-        buckets: those with entries for queues.
+        buckets: how many lists of entries for queues each bucket has.
         index_count: entries for the index.
         ends_without: whether a record without such an entry follows the last one, or is all there is.
     """
@@ -52,22 +65,40 @@ class PieceDone:
     folder: Path
     read: ReadRows | None
     bad: Bad | None
-    buckets: frozenset[int]
+    buckets: dict[int, int]
     index_count: int
     ends_without: bool
 
     def queue_entries(self, bucket: int) -> Iterator[list[QueueEntries]]:
-        """Entries of a bucket's queues, in the order of the log."""
-        if bucket not in self.buckets:
+        """Entries of a bucket's queues, in the order of the log.
+
+        Raises:
+            UnreadableError: they are not what was written.
+        """
+        count = self.buckets.get(bucket, 0)
+        if not count:
             return
-        with _bucket_place(self.folder, bucket).open("rb") as file:
-            while file.peek(1):
-                yield pickle.load(file)  # noqa: S301 - written by this run
+        place = _bucket_place(self.folder, bucket)
+        try:
+            with place.open("rb") as file:
+                for _ in range(count):
+                    yield pickle.load(file)  # noqa: S301 - written by this run
+        except (OSError, EOFError, pickle.UnpicklingError) as error:
+            raise UnreadableError(f"{place}: {error}") from error
 
     def index_entries(self, first: int, count: int) -> IndexEntries:
-        """Some of the entries for the index."""
-        start = first * _INDEX_ROW.itemsize
-        found = np.fromfile(_index_place(self.folder), _INDEX_ROW, count, offset=start)
+        """Some of the entries for the index.
+
+        Raises:
+            UnreadableError: they are not what was written.
+        """
+        place = _index_place(self.folder)
+        try:
+            found = np.fromfile(place, _INDEX_ROW, count, offset=first * _INDEX_ROW.itemsize)
+        except OSError as error:
+            raise UnreadableError(f"{place}: {reason(error)}") from error
+        if found.size != count:
+            raise UnreadableError(f"{place}: shorter than it was written")
         hashes, offsets, times_ms = (np.ascontiguousarray(found[name]) for name in _INDEX_ROW.names or ())
         return IndexEntries(hashes, offsets, times_ms, ends_without=False)
 
@@ -78,14 +109,12 @@ class PieceDispatch:
 
     Attributes:
         data_bytes: of the whole log.
-        log_end: physical offset from which on records do not count.
         folder: where the folders lie, which whoever reads them sees too.
     """
 
-    dispatching: Dispatching
+    setup: Setup
     options: ScanOptions
     data_bytes: int
-    log_end: int | None
     folder: Path
 
     def __call__(self, piece: Piece) -> PieceDone:
@@ -94,28 +123,28 @@ class PieceDispatch:
         Raises:
             WriteError: the folder does not take the files.
         """
-        reading = LogReading(LogPlan((piece,), self.data_bytes), self.options, self.log_end, self.dispatching)
-        folder = self.folder / f"{piece.physical_offset:020d}"
-        read: ReadRows | None = None
-        try:
-            with _PieceFiles(folder) as files:
-                for rows in reading.rows():
-                    assert rows.entries is not None
-                    files.take(rows.entries)
-                    read = _joined(read, rows)
-        except OSError as error:
-            raise WriteError(f"{folder}: {reason(error)}") from error
-        return PieceDone(folder, read, reading.bad, frozenset(files.buckets), files.index_count, files.ends_without)
+        wanted, dispatching = self.setup.wanted, self.setup.dispatching
+        reading = LogReading(LogPlan((piece,), self.data_bytes), self.options, wanted.log_end, dispatching)
+        folder = own_folder(self.folder, f"{piece.physical_offset:020d}")
+        files, read = _PieceFiles(folder, wanted.queue), None
+        with _reported(folder):
+            for rows in reading.rows():
+                assert rows.entries is not None
+                files.take(rows.entries)
+                read = _joined(read, rows)
+            files.write_queues()
+        return PieceDone(folder, read, reading.bad, dict(files.buckets), files.index_count, files.ends_without)
 
 
 class _PieceFiles:
     """The files of one piece, while they are written."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, wants: Callable[[str, int], bool] | None) -> None:
         self._folder = folder
+        self._wants = wants
         self._held: dict[tuple[bytes, int, bool], list[QueueEntries]] = {}
         self._held_rows = 0
-        self.buckets: set[int] = set()
+        self.buckets = Counter[int]()
         self.index_count = 0
         self.ends_without = False
 
@@ -125,20 +154,21 @@ class _PieceFiles:
             self._held.setdefault((found.topic, found.queue_id, found.is_batch), []).append(found)
         self._held_rows += entries.row_count
         if self._held_rows >= HELD_ROWS_MAX:
-            self._write_queues()
+            self.write_queues()
         if entries.index is not None:
             self._write_index(entries.index)
 
-    def _write_queues(self) -> None:
+    def write_queues(self) -> None:
+        """Write the entries of queues that are held."""
         by_bucket: dict[int, list[QueueEntries]] = {}
-        for (topic, queue_id, _), parts in self._held.items():
-            bucket = bucket_of(decode_java_utf8(topic), queue_id)
-            by_bucket.setdefault(bucket, []).append(joined_entries(parts))
+        for (name, queue_id, _), parts in self._held.items():
+            topic = decode_java_utf8(name)
+            if self._wants is not None and self._wants(topic, queue_id):
+                by_bucket.setdefault(bucket_of(topic, queue_id), []).append(joined_entries(parts))
         for bucket, found in by_bucket.items():
-            # What a task left here that died is written over.
-            with _bucket_place(self._folder, bucket).open("ab" if bucket in self.buckets else "wb") as file:
+            with _bucket_place(self._folder, bucket).open("ab") as file:
                 pickle.dump(found, file)
-            self.buckets.add(bucket)
+            self.buckets[bucket] += 1
         self._held, self._held_rows = {}, 0
 
     def _write_index(self, entries: IndexEntries) -> None:
@@ -148,19 +178,17 @@ class _PieceFiles:
         rows["key_hash"] = entries.key_hashes
         rows["physical_offset"] = entries.physical_offsets
         rows["store_timestamp_ms"] = entries.store_timestamps_ms
-        with _index_place(self._folder).open("ab" if self.index_count else "wb") as file:
+        with _index_place(self._folder).open("ab") as file:
             file.write(rows.data)
         self.index_count += count
 
-    def __enter__(self) -> Self:
-        self._folder.mkdir(exist_ok=True)
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is None:
-            self._write_queues()
+@contextmanager
+def _reported(place: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise WriteError(f"{place}: {reason(error)}") from error
 
 
 def _bucket_place(folder: Path, bucket: int) -> Path:
@@ -182,7 +210,7 @@ def _joined(before: ReadRows | None, after: ReadRows) -> ReadRows:
         before.size + after.size,
         before.record_count + after.record_count,
         after.last_record or before.last_record,
-        before.first_ms if before.record_count else after.first_ms,
+        before.first_ms if before.first_ms is not None else after.first_ms,
         max(before.newest_ms, after.newest_ms),
         before.tombstones,
     )

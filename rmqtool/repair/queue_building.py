@@ -98,11 +98,14 @@ class _Build:
         limit = self._setup.wanted.log_end
         with (
             self._plan(self._setup.store.commitlog) as (plan, options),
-            tempfile.TemporaryDirectory(prefix=".pieces-", dir=self.built.directory) as name,
+            # A task that nobody waits for any more may still write.
+            tempfile.TemporaryDirectory(
+                prefix=".pieces-", dir=self.built.directory, ignore_cleanup_errors=True
+            ) as name,
         ):
             folder = Path(name).absolute()
             pieces = [piece for piece in plan.pieces if limit is None or piece.physical_offset < limit]
-            work = PieceDispatch(self._setup.dispatching, options, plan.data_bytes, limit, folder)
+            work = PieceDispatch(self._setup, options, plan.data_bytes, folder)
             dispatched = tuple(self._up_to_damage(runner.map(work, pieces), plan))
             self.built.add(spread_building(self._setup, self.built.directory, dispatched, self._log, runner, folder))
 
@@ -146,7 +149,7 @@ class _Build:
 
     def _up_to_damage(self, dispatched: Iterable[PieceDone], plan: LogPlan) -> Iterator[PieceDone]:
         """Pieces up to the one with the first thing that is no record; what is built notes them."""
-        done = 0
+        done, limit = 0, self._setup.wanted.log_end
         for found in dispatched:
             if found.read is not None:
                 self._note(found.read)
@@ -154,7 +157,7 @@ class _Build:
                 self._tell(done, plan)
             yield found
             self.built.bad = found.bad
-            if found.bad is not None:
+            if found.bad is not None or (limit is not None and self.built.log_end >= limit):
                 return
 
     def _tell(self, done: int, plan: LogPlan) -> None:
@@ -164,6 +167,8 @@ class _Build:
     def _note(self, found: ReadRows) -> None:
         built = self.built
         built.log_end = found.log_end
+        if self._first_ms is None:
+            self._first_ms = found.first_ms
         if found.last_record is None:
             return
         built.record_count += found.record_count
@@ -171,8 +176,6 @@ class _Build:
         built.newest_ms = max(built.newest_ms, found.newest_ms)
         if not self._setup.options.shows_tombstones:
             self._log.tombstones.update(found.tombstones)
-        if self._first_ms is None:
-            self._first_ms = found.first_ms
 
     def _index(self, sink: FileSink) -> IndexWriter:
         setup = self._setup

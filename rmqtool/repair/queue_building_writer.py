@@ -79,7 +79,8 @@ class PlacedQueueWriter(QueueWriter):
         """See `QueueWriter`."""
         super().__init__(sink, directory, file_size, rules, end)
         self._log = log
-        self._has_record = False
+        self._next_queue_offset: int | None = None
+        """Behind the last record that was put; None before the first one."""
         self.gap_units = 0
         self.file_times_ms: dict[int, int] = {}
 
@@ -91,11 +92,11 @@ class PlacedQueueWriter(QueueWriter):
         start = 0
         for stop in [*jumps.tolist(), queue_offsets.size]:
             part = _part(entries, start, stop)
-            self._fill_gap(int(queue_offsets[start]), int(part.physical_offsets[0]))
-            before = self._end
+            first = int(queue_offsets[start])
+            if self._next_queue_offset is None or first > self._next_queue_offset:
+                self._fill_gap(first, int(part.physical_offsets[0]))
             super().put(part, codes[start:stop])
-            self._has_record = True
-            self._bury(part, before)
+            self._next_queue_offset = int(queue_offsets[stop - 1]) + 1
             self._note_times(part)
             start = stop
 
@@ -107,11 +108,11 @@ class PlacedQueueWriter(QueueWriter):
         most = min(GAP_UNITS_MAX, GAP_FILES_MAX * self._file_size // UNIT_SIZE)
         if queue_offset <= 0 or not 0 < count <= most:
             return
-        unit = self._log.dead_unit(physical_offset, in_front=not self._has_record)
+        unit = self._log.dead_unit(physical_offset, in_front=self._next_queue_offset is None)
         if unit is None:
             return
         if self._last_start is None:
-            self._last_start = self._end = begin
+            self._last_start = self._end = self.begin = begin
             self._sink.create(self._path(begin), self._file_size)
         while self._end < expected:
             start = self._file_for(self._end)
@@ -120,18 +121,13 @@ class PlacedQueueWriter(QueueWriter):
             self._end += room * UNIT_SIZE
         self.gap_units += count
 
-    def _bury(self, entries: QueueEntries, before: int) -> None:
-        """Make the units of tombstones dead, so that nobody receives a message that nobody sent."""
-        if not self._log.tombstones:
-            return
-        for queue_offset, place in zip(entries.queue_offsets.tolist(), entries.physical_offsets.tolist(), strict=True):
-            position = queue_offset * UNIT_SIZE
-            if place not in self._log.tombstones or not before <= position < self._end:
-                continue
-            unit = self._log.dead_unit(place, in_front=False)
-            if unit is not None:
-                start = position - position % self._file_size
-                self._sink.write_at(self._path(start), position - start, unit.tobytes())
+    def _write(self, stream_position: int, units: NDArray[Any]) -> None:
+        """Write units, those of tombstones dead, so that nobody receives a message that nobody sent."""
+        for index, place in enumerate(units["physical_offset"].tolist()) if self._log.tombstones else ():
+            if place in self._log.tombstones:
+                unit = self._log.dead_unit(place, in_front=False)
+                units[index] = units[index] if unit is None else unit[0]
+        super()._write(stream_position, units)
 
     def _note_times(self, entries: QueueEntries) -> None:
         positions = entries.queue_offsets * UNIT_SIZE

@@ -83,7 +83,7 @@ def plan_rebuild(
 
     Args:
         staging: an empty directory, which must stay until the plan is applied.
-        runner: what scans and dispatches the pieces of the log; None: this thread.
+        runner: what reads the log, and writes queues and index; None: threads of this process.
 
     Raises:
         UnsupportedError: the log is damaged, or of a kind that is not read; nothing can be built from it.

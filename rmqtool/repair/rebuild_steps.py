@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from rmqtool.engine.derived_writer import BATCH_QUEUES, EXTENSIONS, QUEUES
+from rmqtool.engine.index_writer import DIRECTORY as INDEX
+from rmqtool.engine.index_writer import number_behind
 from rmqtool.errors import UnreadableError
 from rmqtool.repair.built import Built
 from rmqtool.repair.digest import digest_of, digest_of_content
@@ -14,7 +16,6 @@ from rmqtool.store.content import FilePart
 from rmqtool.store.directory import QueueFiles, Store
 from rmqtool.store.view import StoreView
 
-INDEX: str = "index"
 _NS_PER_MS = 1_000_000
 
 
@@ -56,7 +57,7 @@ def index_steps(store: Store, built: Built, why: str) -> Iterator[Step]:
             last = there[number]
             continue
         # A broker goes on with the file whose name is the last one.
-        path = name if name > last else _following(last)
+        path = name if name > last else number_behind(last)
         yield from file_step(store.view, path, made[name], why)
         last = path
     for path in there[len(made) :]:
@@ -96,9 +97,3 @@ def _staged(directory: Path, root: str) -> dict[str, Path]:
     """Files that were built, by their path in the store."""
     top = directory / root
     return {str(path.relative_to(directory)): path for path in top.rglob("*") if path.is_file()}
-
-
-def _following(path: str) -> str:
-    """A name that comes right behind that of an index file."""
-    name = path.rpartition("/")[2]
-    return f"{INDEX}/{int(name) + 1:0{len(name)}d}"

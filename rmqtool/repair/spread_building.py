@@ -21,14 +21,13 @@ from rmqtool.engine.index_writer import (
     IndexWriter,
     OpenIndexFile,
     carried_header,
-    creation_name,
-    next_name_ms,
+    path_behind,
 )
 from rmqtool.errors import WriteError
 from rmqtool.formats.index import file_size
 from rmqtool.repair.built import BuiltQueues
 from rmqtool.repair.derived_building import DerivedBuilding, Setup
-from rmqtool.repair.piece_dispatch import PieceDone, bucket_of
+from rmqtool.repair.piece_dispatch import PieceDone, bucket_of, own_folder
 from rmqtool.repair.queue_building_writer import LogPlaces
 from rmqtool.scan.runner import Runner
 from rmqtool.store.sink import DirectorySink
@@ -55,7 +54,7 @@ Share = QueueShare | IndexShare
 
 
 @dataclass(frozen=True)
-class _Stretch:
+class _PieceEntries:
     """Entries of one piece, from a number in it on, that follow those of the pieces before."""
 
     piece: PieceDone
@@ -67,55 +66,64 @@ class _Stretch:
 class IndexEntriesOfLog:
     """All entries for the index, in the order of the log."""
 
-    stretches: tuple[_Stretch, ...] = ()
+    of_pieces: tuple[_PieceEntries, ...] = ()
 
     @property
     def count(self) -> int:
-        return sum(found.count for found in self.stretches)
+        return sum(found.count for found in self.of_pieces)
 
     def between(self, first: int, stop: int) -> Iterator[IndexEntries]:
         """Entries from a number on, up to another, some at a time."""
         number = 0
-        for found in self.stretches:
+        for found in self.of_pieces:
             begin, end = max(first - number, 0), min(stop - number, found.count)
             for at in range(begin, end, BLOCK_ENTRIES):
                 yield found.piece.index_entries(found.skipped + at, min(BLOCK_ENTRIES, end - at))
             number += found.count
 
 
+class ShareDone(NamedTuple):
+    """A share that is built: the folder of its files, what came of its queues, up to where its index file reaches."""
+
+    folder: Path
+    queues: BuiltQueues
+    reached_ms: int = 0
+
+
 @dataclass(frozen=True)
 class BuildShare:
-    """Builds any share.
+    """Builds any share, in a folder of its own.
 
     Attributes:
-        directory: where queues go, which all machines see.
-        folder: where index files go, for only their order is known to a share.
+        folder: where the folders lie, which all machines see.
     """
 
     setup: Setup
-    directory: Path
     folder: Path
     pieces: tuple[PieceDone, ...]
     index: IndexEntriesOfLog
     log: LogPlaces
 
-    def __call__(self, share: Share) -> BuiltQueues | int:
-        """Build a share: what came of the queues, or the time up to which the index file reaches.
+    def __call__(self, share: Share) -> ShareDone:
+        """Build a share.
 
         Raises:
-            UnreadableError: the head of a queue may not be read.
-            WriteError: the directory does not take it.
+            UnreadableError: the head of a queue, or what was dispatched, may not be read.
+            WriteError: the folder does not take it.
         """
-        return self._queues(share.bucket) if isinstance(share, QueueShare) else self._index_file(share)
+        folder = own_folder(self.folder, "share")
+        if isinstance(share, QueueShare):
+            return ShareDone(folder, self._queues(share.bucket, folder))
+        return ShareDone(folder, BuiltQueues(), self._index_file(share, folder))
 
-    def _queues(self, bucket: int) -> BuiltQueues:
+    def _queues(self, bucket: int, folder: Path) -> BuiltQueues:
         wanted = self.setup.wanted.queue
         assert wanted is not None
 
         def wants(topic: str, queue_id: int) -> bool:
             return bucket_of(topic, queue_id) == bucket and wanted(topic, queue_id)
 
-        with DirectorySink(self.directory) as sink:
+        with DirectorySink(folder) as sink:
             building = DerivedBuilding(self.setup, sink, self.log, wants)
             for piece in self.pieces:
                 for found in piece.queue_entries(bucket):
@@ -123,15 +131,15 @@ class BuildShare:
                     building.put(DerivedEntries(found, None, rows))
             return building.finish()
 
-    def _index_file(self, share: IndexShare) -> int:
+    def _index_file(self, share: IndexShare, folder: Path) -> int:
         slots, entries = self.setup.index_shape
         header = IndexHeader()
         for before in self.index.between(max(0, share.first - 1), share.first):
             said = before.store_timestamps_ms, before.physical_offsets
             last_ms, last_offset = (int(column[-1]) for column in said)
             header = carried_header(replace(header, end_timestamp_ms=last_ms, end_physical_offset=last_offset))
-        with DirectorySink(self.folder) as sink:
-            file = OpenIndexFile(_built_path(share.number), header, np.zeros(slots, np.int32))
+        with DirectorySink(folder) as sink:
+            file = OpenIndexFile(f"{DIRECTORY}/{share.number}", header, np.zeros(slots, np.int32))
             sink.create(file.path, file_size(slots, entries))
             writer = IndexWriter(sink, slots, entries, self.setup.rules, lambda: 0, file)
             for some in self.index.between(share.first, share.stop):
@@ -147,24 +155,28 @@ def spread_building(
 
     Args:
         pieces: of the log, in its order.
-        folder: on the same file system; for what is not finished yet.
+        folder: on the same file system; for what is not finished yet. Whoever calls removes it.
 
     Raises:
-        UnreadableError: the head of a queue may not be read.
+        UnreadableError: the head of a queue, or what was dispatched, may not be read.
         WriteError: the directory does not take it.
     """
     index = _index_entries(pieces) if setup.wanted.index else IndexEntriesOfLog()
-    work = BuildShare(setup, directory.absolute(), folder, pieces, index, log)
+    work = BuildShare(setup, folder, tuple(replace(piece, read=None) for piece in pieces), index, log)
     queue_shares = [QueueShare(bucket) for bucket in sorted(_buckets(setup, pieces))]
     index_shares = _index_shares(setup, pieces, index) if setup.wanted.index else ()
     shares: list[Share] = [*index_shares, *queue_shares]  # files of the index first: they take longest
-    built, ends_ms = BuiltQueues(), list[int]()
-    for found in runner.map(work, shares):
-        if isinstance(found, BuiltQueues):
-            built.add(found)
+    built, last, began_ms = BuiltQueues(), "", _first_ms(pieces)
+    for share, done in zip(shares, runner.map(work, shares), strict=True):
+        built.add(done.queues)
+        if isinstance(share, QueueShare):
+            for place in [each for each in done.folder.rglob("*") if each.is_file()]:
+                _move(place, directory / place.relative_to(done.folder))
         else:
-            ends_ms.append(found)
-    _name_index_files(directory, folder, [_first_ms(pieces), *ends_ms][: len(ends_ms)])
+            # A file is named by the time up to which the one before reaches.
+            last = path_behind(last, began_ms)
+            _move(done.folder / DIRECTORY / str(share.number), directory / last)
+            began_ms = done.reached_ms
     return built
 
 
@@ -178,7 +190,7 @@ def _buckets(setup: Setup, pieces: Sequence[PieceDone]) -> set[int]:
 
 def _index_entries(pieces: Sequence[PieceDone]) -> IndexEntriesOfLog:
     """All entries. Where files of the log overlap, a broker leaves out the records below the last one it entered."""
-    stretches, highest = [], 0
+    of_pieces, highest = [], 0
     for piece in pieces:
         if not piece.index_count:
             continue
@@ -188,9 +200,9 @@ def _index_entries(pieces: Sequence[PieceDone]) -> IndexEntriesOfLog:
             offsets = piece.index_entries(0, piece.index_count).physical_offsets
             skipped = int(np.searchsorted(offsets, highest))
         if skipped < piece.index_count:
-            stretches.append(_Stretch(piece, skipped, piece.index_count - skipped))
+            of_pieces.append(_PieceEntries(piece, skipped, piece.index_count - skipped))
             highest = int(piece.index_entries(piece.index_count - 1, 1).physical_offsets[0])
-    return IndexEntriesOfLog(tuple(stretches))
+    return IndexEntriesOfLog(tuple(of_pieces))
 
 
 def _index_shares(setup: Setup, pieces: Sequence[PieceDone], index: IndexEntriesOfLog) -> Iterator[IndexShare]:
@@ -205,7 +217,7 @@ def _index_shares(setup: Setup, pieces: Sequence[PieceDone], index: IndexEntries
 
 def _ends_without(pieces: Sequence[PieceDone], index: IndexEntriesOfLog) -> bool:
     """Whether a record without an entry follows the last one that has some."""
-    entered = {found.piece.folder for found in index.stretches}
+    entered = {found.piece.folder for found in index.of_pieces}
     ends_without = False
     for piece in pieces:
         left_out = piece.index_count > 0 and piece.folder not in entered
@@ -215,21 +227,13 @@ def _ends_without(pieces: Sequence[PieceDone], index: IndexEntriesOfLog) -> bool
 
 def _first_ms(pieces: Sequence[PieceDone]) -> int:
     """Store time of the log's first message."""
-    return next((piece.read.first_ms for piece in pieces if piece.read is not None and piece.read.record_count), 0)
+    times_ms = (piece.read.first_ms for piece in pieces if piece.read is not None)
+    return next((time_ms for time_ms in times_ms if time_ms is not None), 0)
 
 
-def _name_index_files(directory: Path, folder: Path, reached_ms: Sequence[int]) -> None:
-    """Give index files their names: the time up to which the file before reaches."""
-    name_ms = 0
+def _move(place: Path, target: Path) -> None:
     try:
-        if reached_ms:
-            (directory / DIRECTORY).mkdir(exist_ok=True)
-        for number, time_ms in enumerate(reached_ms):
-            name_ms = next_name_ms(time_ms, name_ms)
-            (folder / _built_path(number)).rename(directory / DIRECTORY / creation_name(name_ms))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        place.rename(target)
     except OSError as error:
-        raise WriteError(f"{directory / DIRECTORY}: {reason(error)}") from error
-
-
-def _built_path(number: int) -> str:
-    return f"{DIRECTORY}/{number:017d}"
+        raise WriteError(f"{target}: {reason(error)}") from error

@@ -82,7 +82,7 @@ def record(
         "reconsume_times": 0,
         "prepared_transaction_offset": 0,
         "body": body,
-        "topic": topic.encode(),
+        "topic": topic.encode("utf-8", "surrogateescape"),
         "properties": encode_properties(properties or {}, trailing_separator=True),
     }
     form = commitlog.message_variant(magic, sys_flag)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmqtool.engine.index_keys import COLUMNS_MAX, IndexEntries, text_hashes
-from rmqtool.engine.index_writer import IndexWriter, creation_name, read_index_file
+from rmqtool.engine.index_writer import IndexWriter, creation_name, path_behind, read_index_file
 from rmqtool.engine.versions import rules_for
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.index import ENTRY, ENTRY_SIZE, HEADER, HEADER_SIZE, SLOT_SIZE, entry_position, slot_position
@@ -189,6 +189,13 @@ def test_names_are_times_of_seventeen_digits() -> None:
     assert len(name) == 17
     assert name.isdigit()
     assert name.endswith("007")
+
+
+def test_a_file_is_named_behind_the_one_before_though_clocks_go_back() -> None:
+    time_ms = 1_700_000_000_007
+    path = path_behind("", time_ms)
+    assert path_behind(path, time_ms + 1) == f"index/{creation_name(time_ms + 1)}"
+    assert path_behind(path, time_ms) == path_behind(path, time_ms - 3_600_000) == f"{path[:-1]}8"
 
 
 @given(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from rmqtool.commands.forecast import EXAMINED
 from rmqtool.engine.versions import rules_for
 from rmqtool.forecast import forecast
 from rmqtool.forecast.forecast import SharedStarts, forecast_store
+from rmqtool.forecast.options import ForecastOptions
 from tests import golden_stores
 from tests.conftest import Unpacked
 from tests.repair.golden_repairs import store_of
@@ -47,3 +50,14 @@ def test_a_sound_store_is_counted_once(golden: Unpacked, monkeypatch: pytest.Mon
     for version in EXAMINED:
         forecast_store(store, rules_for(version), shared=shared)
     assert len(counted) < len(EXAMINED)
+
+
+@pytest.mark.parametrize("name", OFTEN)
+@pytest.mark.parametrize("safe", [False, True])
+def test_whether_the_index_is_counted_changes_nothing_else(golden: Unpacked, name: str, *, safe: bool) -> None:
+    store = store_of(golden(name), name)
+    for version in EXAMINED:
+        options = ForecastOptions(message_index_safe=safe)
+        found = forecast_store(store, rules_for(version), options)
+        without = forecast_store(store, rules_for(version), replace(options, count_index=False))
+        assert without == replace(found, unindexed_messages=0, duplicate_index_entries=0)

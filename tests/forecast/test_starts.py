@@ -276,3 +276,20 @@ def test_the_json_has_the_names_of_the_contract() -> None:
         }
     ]
     assert found["stops_at"] == {"physical_offset": found["log_end_offset"], "finding": None}
+
+
+def test_a_record_that_no_queue_takes_is_not_where_the_queue_begins() -> None:
+    wild = record(0, queue_offset=(1 << 63) // 20 - 1)
+    made = [wild, *messages(3, start=len(wild), first=7)]
+    found = forecast({"abort": b"", f"commitlog/{segment_name(0)}": log_file(made, FILE)}, "4.9.8")
+    assert bounds(found) == [("T", 0, 0, 10)]  # filler stands in front
+
+
+def test_topics_that_are_one_string_are_one_queue_in_the_order_of_the_log() -> None:
+    made: list[bytes] = []
+    for number in range(6):
+        topic = "T\udcff" if number % 2 else "T\udcfe"
+        made.append(record(sum(map(len, made)), queue_offset=number, topic=topic))
+    found = forecast({"abort": b"", f"commitlog/{segment_name(0)}": log_file(made, FILE)}, "5.5.0")
+    assert bounds(found) == [("T\ufffd", 0, 0, 6)]
+    assert found.lost.messages == 0

@@ -8,11 +8,17 @@ from typing import Any
 
 
 class PicklingRunner:
-    """Sends work and items through a pickle, and does all of it twice, as Spark may where a machine dies."""
+    """Sends work and items through a pickle, and does each once more behind the attempt that counts.
+
+    So may a task of Spark that was given up for dead, and is not.
+    """
 
     def map(self, work: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
         for item in items:
-            for _ in range(2):
-                sent, what = pickle.loads(pickle.dumps((work, item)))  # noqa: S301 - our own
-                found = sent(what)
+            found, _ = (_away(work, item) for _ in range(2))
             yield found
+
+
+def _away(work: Callable[[Any], Any], item: Any) -> Any:
+    sent, what = pickle.loads(pickle.dumps((work, item)))  # noqa: S301 - our own
+    return pickle.loads(pickle.dumps(sent(what)))  # noqa: S301

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from _pytest.mark import ParameterSet
 
+from rmqtool.engine import derived_writer
 from rmqtool.repair.built import Built, Wanted
 from rmqtool.repair.queue_building import build
 from rmqtool.scan.runner import Runner
@@ -45,7 +46,9 @@ def _said(made: Built) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", _names())
-def test_threads_build_what_one_builds(golden: Unpacked, tmp_path: Path, name: str) -> None:
+def test_threads_build_what_one_builds(
+    golden: Unpacked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     path = golden(name)
     wanted = Wanted(_all, index=True)
     one, files = _built(path, name, tmp_path / "one", wanted, threads=1)
@@ -56,6 +59,10 @@ def test_threads_build_what_one_builds(golden: Unpacked, tmp_path: Path, name: s
     spread, theirs = _built(path, name, tmp_path / "spread", wanted, PicklingRunner())
     assert theirs == files
     assert _said(spread) == _said(one)
+    monkeypatch.setattr(derived_writer, "HELD_ROWS_MAX", 1)
+    few, theirs = _built(path, name, tmp_path / "few", wanted, threads=3, part_bytes=700)
+    assert theirs == files
+    assert _said(few) == _said(one)
 
 
 @pytest.mark.parametrize("name", ["4.9.7-large", "5.5.0-clean-basic"])

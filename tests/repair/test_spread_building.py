@@ -7,11 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from rmqtool.engine import derived_writer
 from rmqtool.engine.message import Message
 from rmqtool.engine.open_writer import new_store
 from rmqtool.engine.versions import rules_for
 from rmqtool.engine.writer_config import WriterConfig
-from rmqtool.formats.commitlog import MAGIC_BLANK
+from rmqtool.formats.commitlog import MAGIC_BLANK, MESSAGE_V1
+from rmqtool.formats.consumequeue import UNIT, UNIT_SIZE
+from rmqtool.formats.system_flag import TRANSACTION_ROLLBACK
+from rmqtool.repair import piece_dispatch
 from rmqtool.repair.built import Wanted
 from rmqtool.repair.queue_building import build
 from rmqtool.scan.runner import Runner
@@ -138,3 +142,47 @@ def test_damage_ends_the_build(tmp_path: Path) -> None:
     assert built(root, tmp_path / "spread", PicklingRunner()) == alone
     whole = built(root, tmp_path / "index", PicklingRunner(), queues=False)
     assert whole.keys() < alone.keys()
+
+
+def test_how_many_records_are_written_at_once_does_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = tmp_path / "store"
+    write(root, [1] * 120)
+    # Without a message, which no unit can stand for in the log's first file, its queue is out of place from there on.
+    turn_into_rollback(min((root / "commitlog").iterdir()), 4)
+    alone = built(root, tmp_path / "alone")
+    for number, module in enumerate((derived_writer, piece_dispatch)):
+        monkeypatch.setattr(module, "HELD_ROWS_MAX", 1)
+        assert built(root, tmp_path / f"here-{number}") == alone
+        assert built(root, tmp_path / f"spread-{number}", PicklingRunner()) == alone
+
+
+def turn_into_rollback(file: Path, number: int) -> None:
+    """Give a record the type of those that have no place in a queue."""
+    content = bytearray(file.read_bytes())
+    at = 0
+    for _ in range(number):
+        at += int.from_bytes(content[at : at + 4], "big")
+    place = at + MESSAGE_V1.position("sys_flag")
+    content[place : place + 4] = TRANSACTION_ROLLBACK.to_bytes(4, "big")
+    file.write_bytes(content)
+
+
+def test_topics_that_are_one_string_are_one_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = tmp_path / "store"
+    write(root, [1] * 60)
+    for number, file in enumerate(sorted((root / "commitlog").iterdir())):
+        content = file.read_bytes()
+        for name in (b"Topic0", b"Topic1"):
+            # Neither is UTF-8, and a broker reads both as T and a replacement character.
+            content = content.replace(name, name[:1] + bytes([0xFE + (name == b"Topic1")]) + name[2:-1] + b"0")
+        file.write_bytes(content)
+        assert number < 20
+    alone = built(root, tmp_path / "alone")
+    assert len([path for path in alone if path.startswith("consumequeue/T\ufffdpic0/")]) > 1
+    monkeypatch.setattr(derived_writer, "HELD_ROWS_MAX", 1)
+    assert built(root, tmp_path / "here") == alone
+    assert built(root, tmp_path / "spread", PicklingRunner()) == alone
+    # Each record in the order of the log, whichever of the two it says.
+    content = b"".join(alone[path] for path in sorted(alone) if path.startswith("consumequeue/T\ufffdpic0/"))
+    offsets = [UNIT.struct.parse(content[at : at + UNIT_SIZE]).physical_offset for at in range(0, 400, UNIT_SIZE)]
+    assert offsets == sorted(offsets)
