@@ -286,10 +286,9 @@ def test_a_record_that_no_queue_takes_is_not_where_the_queue_begins() -> None:
 
 
 def test_topics_that_are_one_string_are_one_queue_in_the_order_of_the_log() -> None:
-    made: list[bytes] = []
-    for number in range(6):
-        topic = "T\udcff" if number % 2 else "T\udcfe"
-        made.append(record(sum(map(len, made)), queue_offset=number, topic=topic))
+    size = len(record(0, topic="T\udcff"))
+    topics = ("T\udcff", "T\udcfe")
+    made = [record(size * number, queue_offset=number, topic=topics[number % 2]) for number in range(6)]
     found = forecast({"abort": b"", f"commitlog/{segment_name(0)}": log_file(made, FILE)}, "5.5.0")
     assert bounds(found) == [("T\ufffd", 0, 0, 6)]
     assert found.lost.messages == 0
