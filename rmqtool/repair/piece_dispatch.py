@@ -55,6 +55,7 @@ class PieceDone:
 
     Attributes:
         folder: holds them.
+        byte_count: of its files.
         read: all that was read of the piece, without its entries; None where that is nothing.
         bad: what ended it early.
         buckets: how many lists of entries for queues each bucket has.
@@ -63,6 +64,7 @@ class PieceDone:
     """
 
     folder: Path
+    byte_count: int
     read: ReadRows | None
     bad: Bad | None
     buckets: dict[int, int]
@@ -133,7 +135,15 @@ class PieceDispatch:
                 files.take(rows.entries)
                 read = _joined(read, rows)
             files.write_queues()
-        return PieceDone(folder, read, reading.bad, dict(files.buckets), files.index_count, files.ends_without)
+        return PieceDone(
+            folder,
+            files.byte_count,
+            read,
+            reading.bad,
+            dict(files.buckets),
+            files.index_count,
+            files.ends_without,
+        )
 
 
 class _PieceFiles:
@@ -144,6 +154,7 @@ class _PieceFiles:
         self._wants = wants
         self._held: dict[tuple[bytes, int, bool], list[QueueEntries]] = {}
         self._held_rows = 0
+        self.byte_count = 0
         self.buckets = Counter[int]()
         self.index_count = 0
         self.ends_without = False
@@ -166,8 +177,7 @@ class _PieceFiles:
             if self._wants is not None and self._wants(topic, queue_id):
                 by_bucket.setdefault(bucket_of(topic, queue_id), []).append(joined_entries(parts))
         for bucket, found in by_bucket.items():
-            with _bucket_place(self._folder, bucket).open("ab") as file:
-                pickle.dump(found, file)
+            self._append(_bucket_place(self._folder, bucket), pickle.dumps(found))
             self.buckets[bucket] += 1
         self._held, self._held_rows = {}, 0
 
@@ -178,9 +188,13 @@ class _PieceFiles:
         rows["key_hash"] = entries.key_hashes
         rows["physical_offset"] = entries.physical_offsets
         rows["store_timestamp_ms"] = entries.store_timestamps_ms
-        with _index_place(self._folder).open("ab") as file:
-            file.write(rows.data)
+        self._append(_index_place(self._folder), rows.tobytes())
         self.index_count += count
+
+    def _append(self, place: Path, data: bytes) -> None:
+        with place.open("ab") as file:
+            file.write(data)
+        self.byte_count += len(data)
 
 
 @contextmanager

@@ -107,7 +107,13 @@ class _Build:
             pieces = [piece for piece in plan.pieces if limit is None or piece.physical_offset < limit]
             work = PieceDispatch(self._setup, options, plan.data_bytes, folder)
             dispatched = tuple(self._up_to_damage(runner.map(work, pieces), plan))
-            self.built.add(spread_building(self._setup, self.built.directory, dispatched, self._log, runner, folder))
+            size = sum(found.byte_count for found in dispatched)
+
+            def tell(done: int, count: int) -> None:
+                self._tell(plan.data_bytes + size * done // count, plan.data_bytes + size)
+
+            directory = self.built.directory
+            self.built.add(spread_building(self._setup, directory, dispatched, self._log, runner, folder, tell))
 
     def look_at_end(self) -> None:
         """Nothing is written, so only the last record has to be known: files are read from the last one on."""
@@ -144,7 +150,7 @@ class _Build:
                 self._note(found)
                 yield found
                 done += found.size
-                self._tell(done, plan)
+                self._tell(done, plan.data_bytes)
             self.built.bad = reading.bad
 
     def _up_to_damage(self, dispatched: Iterable[PieceDone], plan: LogPlan) -> Iterator[PieceDone]:
@@ -154,15 +160,15 @@ class _Build:
             if found.read is not None:
                 self._note(found.read)
                 done += found.read.size
-                self._tell(done, plan)
+                self._tell(done, plan.data_bytes)
             yield found
             self.built.bad = found.bad
             if found.bad is not None or (limit is not None and self.built.log_end >= limit):
                 return
 
-    def _tell(self, done: int, plan: LogPlan) -> None:
+    def _tell(self, done: int, total: int) -> None:
         if self._on_progress is not None:
-            self._on_progress(done, plan.data_bytes)
+            self._on_progress(done, total)
 
     def _note(self, found: ReadRows) -> None:
         built = self.built

@@ -29,7 +29,7 @@ from rmqtool.repair.built import BuiltQueues
 from rmqtool.repair.derived_building import DerivedBuilding, Setup
 from rmqtool.repair.piece_dispatch import PieceDone, bucket_of, own_folder
 from rmqtool.repair.queue_building_writer import LogPlaces
-from rmqtool.scan.runner import Runner
+from rmqtool.scan.runner import OnProgress, Runner
 from rmqtool.store.sink import DirectorySink
 from rmqtool.store.source import reason
 
@@ -149,13 +149,20 @@ class BuildShare:
 
 
 def spread_building(
-    setup: Setup, directory: Path, pieces: tuple[PieceDone, ...], log: LogPlaces, runner: Runner, folder: Path
+    setup: Setup,
+    directory: Path,
+    pieces: tuple[PieceDone, ...],
+    log: LogPlaces,
+    runner: Runner,
+    folder: Path,
+    on_progress: OnProgress,
 ) -> BuiltQueues:
     """Write all that is wanted into a directory.
 
     Args:
         pieces: of the log, in its order.
         folder: on the same file system; for what is not finished yet. Whoever calls removes it.
+        on_progress: is told the shares that are done, and how many there are.
 
     Raises:
         UnreadableError: the head of a queue, or what was dispatched, may not be read.
@@ -167,7 +174,8 @@ def spread_building(
     index_shares = _index_shares(setup, pieces, index) if setup.wanted.index else ()
     shares: list[Share] = [*index_shares, *queue_shares]  # files of the index first: they take longest
     built, last, began_ms = BuiltQueues(), "", _first_ms(pieces)
-    for share, done in zip(shares, runner.map(work, shares), strict=True):
+    for number, (share, done) in enumerate(zip(shares, runner.map(work, shares), strict=True), 1):
+        on_progress(number, len(shares))
         built.add(done.queues)
         if isinstance(share, QueueShare):
             for place in [each for each in done.folder.rglob("*") if each.is_file()]:

@@ -186,3 +186,20 @@ def test_topics_that_are_one_string_are_one_queue(tmp_path: Path, monkeypatch: p
     content = b"".join(alone[path] for path in sorted(alone) if path.startswith("consumequeue/T\ufffdpic0/"))
     offsets = [UNIT.struct.parse(content[at : at + UNIT_SIZE]).physical_offset for at in range(0, 400, UNIT_SIZE)]
     assert offsets == sorted(offsets)
+
+
+def test_progress_goes_on_while_files_are_written(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    write(root, [3] * 60)
+    said: list[tuple[int, int]] = []
+    (tmp_path / "spread").mkdir()
+    build(
+        survey(open_directory(root), SETTINGS),
+        rules_for(VERSION),
+        Wanted(_all, index=True),
+        tmp_path / "spread",
+        on_progress=lambda done, total: said.append((done, total)),
+        runner=PicklingRunner(),
+    )
+    assert [done for done, _ in said] == sorted({done for done, _ in said})
+    assert said[-1][0] == said[-1][1] > said[0][1]
