@@ -227,7 +227,7 @@ def _repair_copy(wish: Wish, plan: Plan, made: Made, places: Places, opened: Ope
 def _staging(places: Places, *, in_store: bool) -> Iterator[Path]:
     """An empty directory; in the store, if its files are to be renamed into place, else a temporary one."""
     if not in_store:
-        with tempfile.TemporaryDirectory(prefix="rmqtool-") as name:
+        with tempfile.TemporaryDirectory(prefix="rmqtool-", ignore_cleanup_errors=True) as name:
             yield Path(name)
         return
     try:

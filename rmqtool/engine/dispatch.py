@@ -136,12 +136,18 @@ def message_rows(rows: AnyRows) -> Any:
 
 
 def queue_entries(
-    rows: AnyRows, topics: Sequence[bytes], texts: RecordBytes, settings: DispatchSettings
+    rows: AnyRows,
+    topics: Sequence[bytes],
+    texts: RecordBytes,
+    settings: DispatchSettings,
+    *,
+    by_bytes: bool = False,
 ) -> list[QueueEntries]:
     """The entries of all queues that the rows reach, each queue once.
 
     Args:
         topics: names by the rows' topic numbers.
+        by_bytes: keep topics apart whose bytes differ, though they are one string to a broker: one may be damaged.
     """
     rows = message_rows(rows)
     transaction = rows["sys_flag"] & system_flag.TRANSACTION_MASK
@@ -149,7 +155,9 @@ def queue_entries(
     rows = kept_rows(rows, (transaction == 0) | (transaction == system_flag.TRANSACTION_COMMIT))
     if not rows.size:
         return []
-    topics, numbers = _topics_of_strings(topics, rows["topic_number"])
+    numbers = rows["topic_number"]
+    if not by_bytes:
+        topics, numbers = _topics_of_strings(topics, numbers)
     batch_numbers: set[int] = set()
     if settings.rules.batch_queues and settings.batch_topics:
         batch_numbers = {number for number, name in enumerate(topics) if name in settings.batch_topics}

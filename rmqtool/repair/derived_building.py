@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import Final
+from functools import partial
+from typing import Final, Self
 
 from rmqtool.engine.derived_writer import QUEUES, DerivedEntries, DerivedSizes, DerivedWriter, Dispatching
 from rmqtool.engine.dispatch import DispatchSettings, topic_bytes
@@ -54,16 +54,16 @@ class Setup:
     rules: BrokerRules
     wanted: Wanted
     options: BuildOptions
+    sizes: DerivedSizes
+    dispatching: Dispatching
+    """What tells the entries that are wanted."""
 
-    @cached_property
-    def sizes(self) -> DerivedSizes:
-        return sizes_of(self.store, self.options)
-
-    @cached_property
-    def dispatching(self) -> Dispatching:
-        """What tells the entries that are wanted."""
-        settings = dispatch_settings(self.store, self.rules, self.options)
-        return Dispatching(settings, self.wanted.queue is not None, self.wanted.index)
+    @classmethod
+    def of(cls, store: Store, rules: BrokerRules, wanted: Wanted, options: BuildOptions) -> Self:
+        """Look at a store, once for whoever builds a part."""
+        settings = dispatch_settings(store, rules, options)
+        dispatching = Dispatching(settings, wanted.queue is not None, wanted.index)
+        return cls(store, rules, wanted, options, sizes_of(store, options), dispatching)
 
     @property
     def log_starts(self) -> tuple[int, ...]:

@@ -57,7 +57,7 @@ def build(
         UnreadableError: a file of the log, or the head of a queue, may not be read.
         WriteError: the directory does not take it.
     """
-    found = _Build(Setup(store, rules, wanted, options or BuildOptions()), directory, on_progress)
+    found = _Build(Setup.of(store, rules, wanted, options or BuildOptions()), directory, on_progress)
     if wanted.queue is None and not wanted.index:
         found.look_at_end()
     elif runner is None:

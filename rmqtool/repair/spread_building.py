@@ -168,12 +168,15 @@ def spread_building(
         UnreadableError: the head of a queue, or what was dispatched, may not be read.
         WriteError: the directory does not take it.
     """
+    began_ms = _first_ms(pieces)
+    pieces = tuple(replace(piece, read=None) for piece in pieces)  # what was read is no use to a share
     index = _index_entries(pieces) if setup.wanted.index else IndexEntriesOfLog()
-    work = BuildShare(setup, folder, tuple(replace(piece, read=None) for piece in pieces), index, log)
+    work = BuildShare(setup, folder, pieces, index, log)
     queue_shares = [QueueShare(bucket) for bucket in sorted(_buckets(setup, pieces))]
     index_shares = _index_shares(setup, pieces, index) if setup.wanted.index else ()
     shares: list[Share] = [*index_shares, *queue_shares]  # files of the index first: they take longest
-    built, last, began_ms = BuiltQueues(), "", _first_ms(pieces)
+    built, last = BuiltQueues(), ""
+    on_progress(0, len(shares) or 1)
     for number, (share, done) in enumerate(zip(shares, runner.map(work, shares), strict=True), 1):
         on_progress(number, len(shares))
         built.add(done.queues)

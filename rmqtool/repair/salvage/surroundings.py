@@ -59,7 +59,7 @@ def look_around(
                 break
             good = message_rows(rows)
             if good.size:
-                look.take(good, queue_entries(good, batch.topics, batch_bytes(batch), settings))
+                look.take(good, queue_entries(good, batch.topics, batch_bytes(batch), settings, by_bytes=True))
     finally:
         plan.close()
     return look.finish()
