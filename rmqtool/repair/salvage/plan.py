@@ -224,6 +224,9 @@ class _Salvage:
                 continue
             unknown += 1
             self._left.add(found.physical_offset)
+            said = read_record(log, found.physical_offset) if found.physical_offset is not None else None
+            if said is not None:
+                self.queues.add((said.topic, said.queue_id))  # there its message is served, if anywhere
             if unknown <= NAMED_MAX:
                 self.notes.append(f"{found.message}: left as it is, for nothing tells what is right")
         if unknown > NAMED_MAX:

@@ -180,9 +180,9 @@ def lost_standings(whole: Content, intact: Content) -> set[Standing]:
 
 
 def _matters(found: Finding, intact: Content) -> bool:
-    """Whether a finding should not remain; a topic that is none stands in a head that nothing contradicts."""
-    topics = {each.topic for each in intact.standings}
-    is_known = found.topic is None or found.topic in topics
+    """Whether a finding should not remain; a queue that is none stands in a head that nothing puts right."""
+    known = {each[:2] for each in intact.standings} | {(each.topic, None) for each in intact.standings}
+    is_known = found.topic is None or (found.topic, found.queue_id) in known
     return found.severity is not Severity.NOTE and found.id not in TOLERATED and is_known
 
 
