@@ -17,6 +17,7 @@ from typing import Final
 
 from rmqtool.errors import UnreadableError, WriteError
 from rmqtool.store.content import Content, FilePart, PartSource
+from rmqtool.store.sink import reported
 from rmqtool.store.source import FileSource, read_salvaging, reason
 
 BLOCK: Final = 1 << 20
@@ -82,7 +83,7 @@ class Disk:
         """Make a small file that is there either whole and on the disk, or not at all."""
         found = Metadata.of(like)
         directory = place.parent
-        with _reported(place):
+        with reported(place):
             try:
                 descriptor = os.open(directory, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o644)
             except OSError as error:
@@ -211,7 +212,7 @@ class Disk:
 
     def remove_tree(self, place: Path) -> None:
         """Remove a directory of the tool's own with all that is in it."""
-        with _reported(place):
+        with reported(place):
             entries = sorted(os.scandir(place), key=lambda entry: entry.name) if place.is_dir() else []
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
@@ -251,7 +252,7 @@ class Disk:
                         _write_all(descriptor, here, memoryview(_ZEROS)[: len(part)])
 
     def _give(self, place: Path, user_id: int, group_id: int, mode: int) -> None:
-        with _reported(place):
+        with reported(place):
             found = place.lstat()
         if (found.st_uid, found.st_gid) != (user_id, group_id):
             with self._change("chown", place):
@@ -265,7 +266,7 @@ class Disk:
                 place.chmod(mode)
 
     def _sync(self, place: Path, flags: int) -> None:
-        with _reported(place):
+        with reported(place):
             descriptor = os.open(place, flags)
         try:
             with self._change("fsync", place):
@@ -275,7 +276,7 @@ class Disk:
 
     @contextmanager
     def _change(self, change: str, place: Path) -> Iterator[None]:
-        with _reported(place):
+        with reported(place):
             self._watch(change, place)
             yield
 
@@ -287,20 +288,12 @@ def partial_place(place: Path) -> Path:
 
 @contextmanager
 def _opened(place: Path) -> Iterator[int]:
-    with _reported(place):
+    with reported(place):
         descriptor = os.open(place, _EXISTING)
     try:
         yield descriptor
     finally:
         os.close(descriptor)
-
-
-@contextmanager
-def _reported(place: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise WriteError(f"{place}: {reason(error)}") from error
 
 
 def _write_all(descriptor: int, position: int, data: memoryview) -> None:

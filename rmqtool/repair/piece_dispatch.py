@@ -12,7 +12,6 @@ import tempfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -22,12 +21,13 @@ import numpy as np
 from rmqtool.engine.derived_writer import HELD_ROWS_MAX, DerivedEntries
 from rmqtool.engine.dispatch import QueueEntries, joined_entries
 from rmqtool.engine.index_keys import IndexEntries
-from rmqtool.errors import UnreadableError, WriteError
+from rmqtool.errors import UnreadableError
 from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.repair.derived_building import Setup
 from rmqtool.repair.log_reading import Bad, LogReading, ReadRows
 from rmqtool.scan.log import LogPlan, ScanOptions
 from rmqtool.scan.piece import Piece
+from rmqtool.store.sink import reported
 from rmqtool.store.source import reason
 
 BUCKETS: Final = 32
@@ -45,7 +45,7 @@ def own_folder(parent: Path, name: str) -> Path:
     Raises:
         WriteError: it cannot be made.
     """
-    with _reported(parent):
+    with reported(parent):
         return Path(tempfile.mkdtemp(prefix=f"{name}-", dir=parent))
 
 
@@ -129,7 +129,7 @@ class PieceDispatch:
         reading = LogReading(LogPlan((piece,), self.data_bytes), self.options, wanted.log_end, dispatching)
         folder = own_folder(self.folder, f"{piece.physical_offset:020d}")
         files, read = _PieceFiles(folder, wanted.queue), None
-        with _reported(folder):
+        with reported(folder):
             for rows in reading.rows():
                 assert rows.entries is not None
                 files.take(rows.entries)
@@ -195,14 +195,6 @@ class _PieceFiles:
         with place.open("ab") as file:
             file.write(data)
         self.byte_count += len(data)
-
-
-@contextmanager
-def _reported(place: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise WriteError(f"{place}: {reason(error)}") from error
 
 
 def _bucket_place(folder: Path, bucket: int) -> Path:

@@ -23,15 +23,13 @@ from rmqtool.engine.index_writer import (
     carried_header,
     path_behind,
 )
-from rmqtool.errors import WriteError
 from rmqtool.formats.index import file_size
 from rmqtool.repair.built import BuiltQueues
 from rmqtool.repair.derived_building import DerivedBuilding, Setup
 from rmqtool.repair.piece_dispatch import PieceDone, bucket_of, own_folder
 from rmqtool.repair.queue_building_writer import LogPlaces
 from rmqtool.scan.runner import OnProgress, Runner
-from rmqtool.store.sink import DirectorySink
-from rmqtool.store.source import reason
+from rmqtool.store.sink import DirectorySink, reported
 
 BLOCK_ENTRIES: Final = 1 << 18
 
@@ -243,8 +241,6 @@ def _first_ms(pieces: Sequence[PieceDone]) -> int:
 
 
 def _move(place: Path, target: Path) -> None:
-    try:
+    with reported(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         place.rename(target)
-    except OSError as error:
-        raise WriteError(f"{target}: {reason(error)}") from error

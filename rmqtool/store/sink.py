@@ -80,7 +80,7 @@ class DirectorySink:
 
     def create(self, path: str, size: int) -> None:
         names = check_path(path)
-        with _reported(path):
+        with reported(path):
             directory = self._directory(names[:-1], make=True)
             try:
                 descriptor = os.open(names[-1], _WRITE_FLAGS | os.O_CREAT, 0o666, dir_fd=directory)
@@ -92,7 +92,7 @@ class DirectorySink:
 
     def write_at(self, path: str, position: int, data: bytes | memoryview) -> None:
         rest = memoryview(data).cast("B")
-        with _reported(path):
+        with reported(path):
             descriptor = self._descriptor(path)
             while rest:
                 count = os.pwrite(descriptor, rest, position)
@@ -102,12 +102,12 @@ class DirectorySink:
                 rest = rest[count:]
 
     def sync(self, path: str) -> None:
-        with _reported(path):
+        with reported(path):
             os.fsync(self._descriptor(path))
 
     def sync_directory(self, path: str) -> None:
         names = check_path(path) if path else ()
-        with _reported(path or str(self._root)):
+        with reported(path or str(self._root)):
             descriptor = self._directory(names, make=False)
             try:
                 os.fsync(descriptor)
@@ -116,7 +116,7 @@ class DirectorySink:
 
     def remove(self, path: str) -> None:
         names = check_path(path)
-        with _reported(path):
+        with reported(path):
             if (kept := self._open.pop(path, None)) is not None:
                 os.close(kept)
             directory = self._directory(names[:-1], make=False)
@@ -273,8 +273,13 @@ class TrackingSink:
 
 
 @contextmanager
-def _reported(path: str) -> Iterator[None]:
+def reported(place: str | Path) -> Iterator[None]:
+    """Tell what the system refuses as an error about a file or directory that is written.
+
+    Raises:
+        WriteError: it refused something.
+    """
     try:
         yield
     except OSError as error:
-        raise WriteError(f"{path}: {reason(error)}") from error
+        raise WriteError(f"{place}: {reason(error)}") from error
