@@ -1,0 +1,49 @@
+"""Topics whose bytes differ and are one string to Java: brokers have one queue for both, in the order of the log."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rmqtool.engine.versions import rules_for
+from rmqtool.forecast.forecast import forecast_store
+from rmqtool.store.directory import survey
+from rmqtool.store.view import open_directory
+from tests.broker.broker import Judge
+
+LOG_FILE_SIZE = 65536
+CONFIG = {"mappedFileSizeCommitLog": LOG_FILE_SIZE}
+TOPICS = {b"TopicX": b"Topic\xfe", b"TopicY": b"Topic\xff"}
+STRING = "Topic\ufffd"
+
+
+@pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
+def test_topics_that_are_one_string_are_one_queue(
+    judge_of: Callable[[str], Judge], tmp_path: Path, version: str
+) -> None:
+    judge = judge_of(version)
+    store = judge.open(tmp_path, CONFIG)
+    store.put(*({"topic": name.decode(), "body": bytes([number])} for number in range(6) for name in TOPICS))
+    store.wait_dispatched()
+    store.halt()
+    log = min((tmp_path / "commitlog").iterdir())  # the other one was made ahead
+    content = log.read_bytes()
+    for name, damaged in TOPICS.items():
+        content = content.replace(name, damaged)
+    log.write_bytes(content)
+    shutil.rmtree(tmp_path / "consumequeue")
+    shutil.rmtree(tmp_path / "index", ignore_errors=True)
+    (tmp_path / "checkpoint").unlink()
+    told = forecast_store(survey(open_directory(tmp_path)), rules_for(version))
+    report = judge.examine(tmp_path, CONFIG)
+    found = [queue for queue in report["served"]["queues"] if queue["topic"].startswith("Topic")]
+    assert [(queue["min"], queue["max"]) for queue in found] == [
+        (queue.min_queue_offset, queue.max_queue_offset) for queue in told.queues if queue.topic == STRING
+    ]
+    assert len(found) == 1
+    assert 6 <= found[0]["max"] < 12
+    places = [row[2] for row in found[0]["messages"]]
+    assert places == sorted(places)
