@@ -6,10 +6,14 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from rmqtool.engine.versions import rules_for
 from rmqtool.forecast.forecast import forecast_store
+from rmqtool.formats.consumequeue import UNIT
+from rmqtool.repair.built import Wanted
+from rmqtool.repair.queue_building import build
 from rmqtool.store.directory import survey
 from rmqtool.store.view import open_directory
 from tests.broker.broker import Judge
@@ -25,20 +29,26 @@ def test_topics_that_are_one_string_are_one_queue(
     judge_of: Callable[[str], Judge], tmp_path: Path, version: str
 ) -> None:
     judge = judge_of(version)
-    store = judge.open(tmp_path, CONFIG)
+    path = tmp_path / "store"
+    path.mkdir()
+    store = judge.open(path, CONFIG)
     store.put(*({"topic": name.decode(), "body": bytes([number])} for number in range(6) for name in TOPICS))
     store.wait_dispatched()
     store.halt()
-    log = min((tmp_path / "commitlog").iterdir())  # the other one was made ahead
+    log = min((path / "commitlog").iterdir())  # the other one was made ahead
     content = log.read_bytes()
     for name, damaged in TOPICS.items():
         content = content.replace(name, damaged)
     log.write_bytes(content)
-    shutil.rmtree(tmp_path / "consumequeue")
-    shutil.rmtree(tmp_path / "index", ignore_errors=True)
-    (tmp_path / "checkpoint").unlink()
-    told = forecast_store(survey(open_directory(tmp_path)), rules_for(version))
-    report = judge.examine(tmp_path, CONFIG)
+    shutil.rmtree(path / "consumequeue")
+    shutil.rmtree(path / "index", ignore_errors=True)
+    (path / "checkpoint").unlink()
+    before = survey(open_directory(path))
+    told = forecast_store(before, rules_for(version))
+    ours = tmp_path / "ours"
+    ours.mkdir()
+    build(before, rules_for(version), Wanted(lambda _topic, _queue_id: True, index=False), ours)
+    report = judge.examine(path, CONFIG)
     found = [queue for queue in report["served"]["queues"] if queue["topic"].startswith("Topic")]
     assert [(queue["min"], queue["max"]) for queue in found] == [
         (queue.min_queue_offset, queue.max_queue_offset) for queue in told.queues if queue.topic == STRING
@@ -47,3 +57,6 @@ def test_topics_that_are_one_string_are_one_queue(
     assert 6 <= found[0]["max"] < 12
     places = [row[2] for row in found[0]["messages"]]
     assert places == sorted(places)
+    (queue_file,) = (ours / "consumequeue" / STRING / "0").iterdir()
+    units = np.frombuffer(queue_file.read_bytes(), UNIT.dtype, len(places))
+    assert units["physical_offset"].tolist() == places
