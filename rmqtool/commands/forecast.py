@@ -20,7 +20,7 @@ from rmqtool.commands.options import (
     open_store,
 )
 from rmqtool.commands.screen import screen
-from rmqtool.engine.versions import rules_for
+from rmqtool.engine.versions import EXAMINED, rules_for
 from rmqtool.errors import UnsupportedError, UsageError
 from rmqtool.forecast.forecast import forecast_store
 from rmqtool.forecast.options import ForecastOptions
@@ -32,8 +32,6 @@ from rmqtool.store.broker_conf import BrokerConf
 
 EXIT_COSTS: Final = 3
 ALL: Final = "all"
-EXAMINED: Final = ("4.4.0", "4.9.8", "5.1.4", "5.3.3", "5.3.4", "5.4.0", "5.5.1")
-"""One version for each way in which a start differs."""
 
 
 def forecast(

@@ -73,7 +73,7 @@ class OpenedStore:
     store: Store
     rules: BrokerRules
     inferred: str | None
-    """The version that the store's files show; None where they show none."""
+    """The releases that fit the store's files, as "5.5.0 to 5.5.1"; None where nothing shows a version."""
     evidence: tuple[str, ...]
     """What they show, as sentences."""
     chosen: str
@@ -111,9 +111,10 @@ def open_store(
         return OpenedStore(store, rules, None, (), "chosen with --broker-version", conf)
     from rmqtool.engine.version_evidence import infer_version
 
-    guess = infer_version(store)
-    if guess.version is not None:
-        return OpenedStore(store, rules_for(guess.version), guess.version, guess.evidence, "inferred", conf)
+    releases = infer_version(store)
+    if releases is not None:
+        chosen = f"as the store fits {releases}"
+        return OpenedStore(store, rules_for(releases.rules), str(releases), releases.evidence, chosen, conf)
     chosen = f"nothing in the store shows a version, so the rules are those of {NEWEST}, the newest one known"
     return OpenedStore(store, rules_for(NEWEST), None, (), chosen, conf)
 

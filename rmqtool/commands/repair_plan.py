@@ -16,11 +16,11 @@ from typing import Any, Final
 
 import typer
 
-from rmqtool.commands.forecast import EXAMINED, forecast_options
+from rmqtool.commands.forecast import forecast_options
 from rmqtool.commands.messages import Messages
 from rmqtool.commands.options import OpenedStore, OutputFormat, foreign_owner, open_store
 from rmqtool.commands.screen import screen
-from rmqtool.engine.versions import NEWEST, BrokerRules, rules_for
+from rmqtool.engine.versions import EXAMINED, NEWEST, BrokerRules, rules_for
 from rmqtool.errors import RefusedError, RmqtoolError, UsageError, WriteError
 from rmqtool.forecast.forecast import SharedStarts, forecast_store, scan_begin
 from rmqtool.forecast.options import COUNT_WHOLE_LOG_UP_TO

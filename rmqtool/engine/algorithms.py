@@ -86,11 +86,3 @@ class ReputStart(Enum):
     LOG_END = "recovered end of the log"
     QUEUES = "the queues' maximum, waiting until it has caught up"
     CONFIRMED = "the confirm offset, normally the recovered end of the log"
-
-
-class AcceleratedRecovery(Enum):
-    """Where the option `enableAcceleratedRecovery` has an effect."""
-
-    NONE = "not there"
-    ROCKSDB_QUEUES = "RocksDB queues, both modes"
-    AFTER_CRASH = "any queues, after a crash only"

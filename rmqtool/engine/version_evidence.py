@@ -14,7 +14,7 @@ from rmqtool.engine.log import Log
 from rmqtool.engine.open_files import OpenFiles
 from rmqtool.engine.query import IndexFile
 from rmqtool.engine.record import Record, read_record
-from rmqtool.engine.versions import NEWEST, SUPPORTED, BrokerRules, rules_for
+from rmqtool.engine.versions import NEWEST, PRESUMED, SUPPORTED, BrokerRules, rules_for
 from rmqtool.errors import UnreadableError
 from rmqtool.formats import index, properties, system_flag
 from rmqtool.formats.abort import parse_abort
@@ -41,15 +41,24 @@ class Evidence(NamedTuple):
     is_certain: bool
 
 
-class VersionGuess(NamedTuple):
-    """The newest version that fits, and why; None where nothing was found to judge by."""
+class VersionRange(NamedTuple):
+    """The releases that fit what lies in a store."""
 
-    version: str | None
+    first: str
+    last: str
+    rules: str
+    """Whose rules apply. A release that is added later does not change it."""
     evidence: tuple[str, ...]
 
+    def __str__(self) -> str:
+        return self.first if self.first == self.last else f"{self.first} to {self.last}"
 
-def infer_version(store: Store) -> VersionGuess:
-    """Guess the broker version from what lies in a store; what cannot be read tells nothing."""
+
+def infer_version(store: Store) -> VersionRange | None:
+    """The broker releases that fit what lies in a store; None where nothing shows a version.
+
+    What cannot be read shows nothing.
+    """
     found: list[Evidence] = []
     with OpenFiles(store.view) as files:
         log = Log(store, rules_for(NEWEST), files)
@@ -58,8 +67,6 @@ def infer_version(store: Store) -> VersionGuess:
                 found += look(store, log, files)
             except UnreadableError:
                 continue
-    if not found:
-        return VersionGuess(None, ())
     fitting = [rules_for(version) for version in SUPPORTED]
     sentences: list[str] = []
     for evidence in sorted(found, key=lambda each: not each.is_certain):
@@ -68,9 +75,14 @@ def infer_version(store: Store) -> VersionGuess:
             sentences.append(evidence.sentence)
             fitting = left
     if not sentences:
-        return VersionGuess(None, ())
-    sentences.append(f"so it was last used by {fitting[0].version} to {fitting[-1].version}")
-    return VersionGuess(fitting[-1].version, tuple(sentences))
+        return None
+    releases = [rules.version for rules in fitting]
+    return VersionRange(releases[0], releases[-1], _whose_rules(releases), tuple(sentences))
+
+
+def _whose_rules(releases: list[str]) -> str:
+    """The newest release of the range, but none after the presumed one where that lies in the range."""
+    return PRESUMED if PRESUMED in releases else releases[-1]
 
 
 def _directories(store: Store, _log: Log, _files: OpenFiles) -> Iterator[Evidence]:

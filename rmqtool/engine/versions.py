@@ -12,7 +12,6 @@ from typing import Final
 
 from rmqtool.engine.algorithms import (
     AbnormalStart,
-    AcceleratedRecovery,
     BatchProperties,
     DispatchedEnd,
     MinOffsetSearch,
@@ -45,8 +44,6 @@ class BrokerRules:
     deletes_empty_last_file: bool = False
     """A last file of length 0 is deleted at load and does not count as one of the wrong size."""
     multiple_log_paths: bool = False
-    fails_without_index_load: bool = False
-    """Whether the result of loading the index counts; up to 5.0 it is ignored."""
     schedule_loaded_after_recovery: bool = False
     """Delay levels are unknown during recovery, so delayed records get their tag's hash as tags code."""
     dledger: bool = False
@@ -61,12 +58,9 @@ class BrokerRules:
     topic_length_max: int | None = None
     """Bytes of a topic that a put takes; None for any number, as far as its characters are few enough."""
     record_crc: bool = False
-    record_crc_zero_valid: bool = True
     property_decoder: PropertyDecoder = PropertyDecoder.STRICT_PAIRS
     trailing_separator: bool = True
     """The last property is written with a 0x02 behind it."""
-    null_properties_as_text: bool = True
-    """A property without a value is written as the text `null`; else it is left out."""
     batch_properties: BatchProperties = BatchProperties.DROPPED
     multi_dispatch: MultiDispatch = MultiDispatch.NONE
     further_offsets_always_advance: bool = False
@@ -92,8 +86,6 @@ class BrokerRules:
     checks_remaining_bytes: bool = False
     """A size that leads out of the file ends the check; else a huge one can end the broker for lack of memory."""
     refuses_negative_size: bool = False
-    reuses_scratch_buffer: bool = False
-    """Fields longer than the record may be read where an earlier record made the buffer large enough."""
     checks_inner_batch_numbers: bool = False
     log_offset_check_option: bool = False
     """`checkCommitLogOffsetOnRecover` exists."""
@@ -114,7 +106,6 @@ class BrokerRules:
     """Bytes of records a caller may get at once, beside the limits by count (`maxTotalMsgSize`)."""
     limits_before_skipping: bool = False
     """A pull is ended by a full batch even at a unit that it would pass over."""
-    queues_written_through_channel: bool = False
     rocksdb_queues: bool = False
     rocksdb_queue_directories: tuple[str, ...] = ()
     rocksdb_side_store: bool = False
@@ -126,12 +117,9 @@ class BrokerRules:
     index_tags: bool = False
     """Tags are entered beside keys, and can be looked up."""
     index_flushed_at_stop: bool = False
-    index_switches: bool = False
-    """`indexFileWriteEnable` and `indexFileReadEnable` exist."""
 
     # Checkpoint, abort
     checkpoint_field_count: int = 3
-    checkpoint_written_every_second: bool = False
     checkpoint_after_queue_flush: bool = False
     """The queues' time (and offset) are published only once the queues are on the disk."""
     abort_holds_process_id: bool = False
@@ -145,28 +133,18 @@ class BrokerRules:
     """At the latest this file from the end is where recovery begins, tested or not (`commitLogRecoverMaxNum`)."""
     index_safe_on_normal_start: bool = False
     """`messageIndexSafe` counts after a clean stop too, and its time is the index's alone."""
-    truncates_queues_first: bool = False
     queues_maximum_read_again: bool = False
     """Whether the queues must be truncated is judged after the records were dispatched, not before."""
     empty_log_destroys_queues_after_clean_stop: bool = False
     """Without any commitlog file all queue files are unlinked; 4.4.0 does so after a crash only."""
-    sets_confirm_offset: bool = False
-    accelerated_recovery: AcceleratedRecovery = AcceleratedRecovery.NONE
 
     # After start
     reput_start: ReputStart = ReputStart.LOG_END
-    reput_raised_to_log_minimum: bool = False
-    sync_flush_limits_reput: bool = False
 
     # Other stores
     timer: bool = False
     compaction: bool = False
     """Compacted topics; the left-over `*.delete` file of a compaction is parsed as an offset and fails the load."""
-    tiered_store: bool = False
-    writes_without_map: bool = False
-    writes_padded_pages: bool = False
-    """`writeWithoutMmap` pads each append to a page with old bytes, which may be whole records."""
-    lite_topics: bool = False
 
 
 def _since(first: str, **changes: object) -> tuple[str, dict[str, object]]:
@@ -181,10 +159,9 @@ _CHANGES: Final = (
         queue_end_is_record_start=False,
         empty_log_destroys_queues_after_clean_stop=True,
         reput_start=ReputStart.QUEUES,
-        reput_raised_to_log_minimum=True,
     ),
     _since("4.6.0", ipv6_hosts=True),
-    _since("4.7.1", null_properties_as_text=False, index_counts_used_slots=True),
+    _since("4.7.1", index_counts_used_slots=True),
     _since("4.8.0", batch_properties=BatchProperties.GLUED),
     _since("4.9.1", property_decoder=PropertyDecoder.FIRST_SEPARATOR, trailing_separator=False),
     _since(
@@ -217,20 +194,16 @@ _CHANGES: Final = (
         pull_bytes_max=128 << 20,
         index_flushed_at_stop=True,
         checkpoint_field_count=4,
-        checkpoint_written_every_second=True,
         abort_holds_process_id=True,
-        sets_confirm_offset=True,
         reput_start=ReputStart.CONFIRMED,
         timer=True,
     ),
     _since(
         "5.1.0",
         skips_directories=True,
-        fails_without_index_load=True,
         reads_v2=True,
         topic_length_max=255,
         compaction=True,
-        tiered_store=True,
     ),
     _since("5.1.1", checkpoint_field_count=5, time_lookup=TimeLookup.BOUNDARY),
     _since("5.1.3", deletes_empty_last_file=True),
@@ -238,19 +211,14 @@ _CHANGES: Final = (
         "5.2.0",
         trailing_separator=True,
         record_crc=True,
-        record_crc_zero_valid=False,
         put_keeps_out=("%RETRY%*", "rmq_sys_*", "SCHEDULE_TOPIC_XXXX"),
         dispatch_keeps_out=("%RETRY%*", "rmq_sys_*", "SCHEDULE_TOPIC_XXXX"),
         rocksdb_queues=True,
         rocksdb_queue_directories=("consumequeue",),
-        truncates_queues_first=True,
     ),
-    _since("5.3.0", sync_flush_limits_reput=True),
-    _since("5.3.1", queues_written_through_channel=True),
     _since(
         "5.3.2",
         checks_remaining_bytes=True,
-        record_crc_zero_valid=True,
         multi_dispatch=MultiDispatch.LMQ_ONLY,
         normal_start=NormalStart.START_BELOW_QUEUES,
         normal_dispatch=NormalDispatch.ABOVE_QUEUES,
@@ -263,10 +231,8 @@ _CHANGES: Final = (
         abnormal_start=AbnormalStart.CHECKED_AND_TIME,
         index_safe_on_normal_start=True,
         queues_maximum_read_again=True,
-        accelerated_recovery=AcceleratedRecovery.ROCKSDB_QUEUES,
-        writes_without_map=True,
     ),
-    _since("5.4.0", index_tags=True, index_switches=True, rocksdb_side_store=True, recover_files_max=10),
+    _since("5.4.0", index_tags=True, rocksdb_side_store=True, recover_files_max=10),
     _since(
         "5.5.0",
         put_keeps_out=("%RETRY%*", "%DLQ%*", "rmq_sys_*", "SCHEDULE_TOPIC_XXXX"),
@@ -276,12 +242,9 @@ _CHANGES: Final = (
         checkpoint_after_queue_flush=True,
         abnormal_start=AbnormalStart.CHECKED_AND_OFFSET,
         dispatched_end=DispatchedEnd.QUEUES_OR_CHECKPOINT,
-        accelerated_recovery=AcceleratedRecovery.AFTER_CRASH,
         rocksdb_queue_directories=("consumequeue", "consumequeue_rocksdb"),
-        writes_padded_pages=True,
-        lite_topics=True,
     ),
-    _since("5.5.1", refuses_negative_size=True, reuses_scratch_buffer=True, empty_queue_examined_again=True),
+    _since("5.5.1", refuses_negative_size=True, empty_queue_examined_again=True),
 )
 
 
@@ -304,6 +267,11 @@ SUPPORTED: Final = (
 # fmt: on
 """The releases whose behaviour the descriptions are made from."""
 NEWEST: Final = SUPPORTED[-1]
+EXAMINED: Final = ("4.4.0", "4.9.8", "5.1.4", "5.3.3", "5.3.4", "5.4.0", "5.5.1")
+"""One release for each way in which a start differs: forecasts compare these."""
+PRESUMED: Final = "5.5.1"
+"""Whose rules a store gets that fits this release and perhaps later ones. Adding a release does not move it: that would
+change how existing stores are judged."""
 
 
 def parse_version(text: str) -> tuple[int, int, int]:

@@ -58,7 +58,8 @@ def store_check(store: Store, broker_version: str | None) -> StoreCheck:
     Raises:
         UsageError: the version is none.
     """
-    version = broker_version or infer_version(store).version or NEWEST
+    releases = infer_version(store) if broker_version is None else None
+    version = broker_version or (releases.rules if releases is not None else NEWEST)
     return StoreCheck(store, rules_for(version))
 
 

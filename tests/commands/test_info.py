@@ -190,9 +190,7 @@ def unix_socket(path: Path) -> None:
         opened.bind(str(path))
 
 
-@pytest.mark.parametrize(
-    "make", [None, empty, plain_file, fifo, link_to_itself, other_product, kafka, unix_socket], ids=str
-)
+@pytest.mark.parametrize("make", [None, empty, plain_file, fifo, link_to_itself, other_product, kafka, unix_socket])
 @pytest.mark.parametrize("command", ["info", "get"])
 def test_what_is_no_store_is_one_clear_line(
     tmp_path: Path, make: Callable[[Path], None] | None, command: str, monkeypatch: pytest.MonkeyPatch

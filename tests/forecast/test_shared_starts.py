@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from rmqtool.commands.forecast import EXAMINED
-from rmqtool.engine.versions import rules_for
+from rmqtool.engine.versions import EXAMINED, rules_for
 from rmqtool.forecast import forecast
 from rmqtool.forecast.forecast import SharedStarts, forecast_store
 from rmqtool.forecast.options import ForecastOptions

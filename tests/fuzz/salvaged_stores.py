@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rmqtool.engine.versions import BrokerRules, rules_for
+from rmqtool.engine.versions import EXAMINED, BrokerRules, rules_for
 from rmqtool.errors import RmqtoolError
 from rmqtool.forecast.forecast import forecast_store
 from rmqtool.forecast.options import ForecastOptions
@@ -25,8 +25,6 @@ from tests.engine.memory_view import MemoryView
 from tests.fuzz.tiny_recipes import LOG_FILE_SIZE
 from tests.fuzz.whole_stores import mutated
 from tests.repair.salvage.standing import Content, Standing, content_of, units_of
-
-VERSIONS = ("4.4.0", "4.9.8", "5.1.4", "5.3.3", "5.4.0", "5.5.1")
 
 
 @dataclass
@@ -56,7 +54,7 @@ def check_store(seed: int) -> Tally:
     tally = Tally(1)
     try:
         store = survey(MemoryView(files), settings)
-        _forecast(store, chosen.choice(VERSIONS), tally)
+        _forecast(store, chosen.choice(EXAMINED), tally)
         with tempfile.TemporaryDirectory(dir=_MEMORY) as staging:
             _salvage(store, rules_for(version), Path(staging), chosen, tally)
     except RmqtoolError as error:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from _pytest.mark import ParameterSet
 
-from rmqtool.engine.versions import rules_for
+from rmqtool.engine.versions import EXAMINED, rules_for
 from rmqtool.errors import UnsupportedError
 from rmqtool.forecast.forecast import forecast_store
 from rmqtool.forecast.options import ForecastOptions
@@ -22,7 +22,7 @@ from tests import golden_stores
 from tests.conftest import Unpacked
 from tests.repair.golden_repairs import options_of, rules_of, store_of
 from tests.repair.salvage.standing import Standing, astray, content_of, gone
-from tests.repair.salvage.trial import VERSIONS, Salvaged, salvaged
+from tests.repair.salvage.trial import Salvaged, salvaged
 from tests.repair.small_stores import files_of
 from tests.store_state import assert_store_unchanged
 from tests.verify.test_golden import damage_of
@@ -37,7 +37,7 @@ REMAINS = {
 HAS_REMAINS = ("flip-store-timestamp", "log-stray-directory", "slave-middle", "stale-tail", "rocksdb-cq-crashed")
 """Stores that have such findings afterwards, by a part of the name."""
 NO_LOG = ("log-dir-empty", "log-dir-missing")
-READ_BY_ALL = frozenset(VERSIONS)
+READ_BY_ALL = frozenset(EXAMINED)
 OLD_BROKERS = {"ipv6": {"4.4.0"}, "inner-batch": {"4.4.0", "4.9.8"}, "v2": {"4.4.0", "4.9.8"}}
 """Stores that older brokers cannot read, damaged or not."""
 

@@ -13,7 +13,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Final
 
-from rmqtool.engine.versions import rules_for
+from rmqtool.engine.versions import EXAMINED, rules_for
 from rmqtool.fixtures.recipe import Recipe, make_store
 from rmqtool.fixtures.recipes import RECIPES
 from rmqtool.forecast.forecast import forecast_store
@@ -29,7 +29,6 @@ from tests.repair.salvage.standing import Content, Standing, astray, content_of,
 from tests.verify.stores import above_note, verified
 
 Files = dict[str, bytes]
-VERSIONS: Final = ("4.4.0", "4.9.8", "5.1.4", "5.3.3", "5.3.4", "5.4.0", "5.5.1")
 """Brokers that differ in what they do at a start."""
 KINDS: Final = (
     "flip",
@@ -71,7 +70,7 @@ class Healthy:
     @cached_property
     def readers(self) -> tuple[str, ...]:
         """Versions that serve all of it while it is healthy."""
-        forecasts = {each: forecast_store(self.store(), rules_for(each), _WHOLE) for each in VERSIONS}
+        forecasts = {each: forecast_store(self.store(), rules_for(each), _WHOLE) for each in EXAMINED}
         return tuple(each for each, found in forecasts.items() if found.starts and not found.lost.messages)
 
     def store(self, files: Files | None = None) -> Store:
@@ -149,7 +148,7 @@ def flaws(
     folder: Path,
     *,
     excused: frozenset[int] = frozenset(),
-    fits: Sequence[str] = VERSIONS,
+    fits: Sequence[str] = EXAMINED,
 ) -> list[str]:
     """Everything in which a salvage falls short of what it promises; see `Healthy.untouched` for `intact`."""
     said: list[str] = []
