@@ -20,9 +20,9 @@ Message = Mapping[str, Any]
 class Judge:
     """One process that serves the real stores of one version, one after another or several at a time."""
 
-    def __init__(self, version: str) -> None:
+    def __init__(self, version: str, heap: str = "1g") -> None:
         self.version = version
-        self.program = JavaProgram(version_named(version), "judge.Judge")
+        self.program = JavaProgram(version_named(version), "judge.Judge", heap)
         self._numbers = itertools.count()
         self._stuck = False
 
@@ -161,15 +161,16 @@ class OpenStore:
         """What is put from now on reaches no queue and no index."""
         self._ask("stopDispatch")
 
-    def read(self, keys: Iterable[Sequence[str]] = (), times: int = 3) -> Answer:
+    def read(self, keys: Iterable[Sequence[str]] = (), times: int = 3, *, brief: bool = False) -> Answer:
         """Everything the store serves.
 
         `offsets`; `commitLog` = [place, size] or [place, length, verdict]; `records` = [place, topic, queue id, queue
         offset, store timestamp, tags code]; `queues` with min, max, edges, pulls, messages, byTime; `keys` = [topic,
         key, [physical offsets], further], for all keys in the log and those given as (topic, key) or (topic, key,
         type). `times`: at how many store timestamps of each queue the offset by time is asked for.
+        `brief`: without edges, pulls, times and keys.
         """
-        return self._noted(self._ask("read", 300, keys=[list(key) for key in keys], times=times))
+        return self._noted(self._ask("read", 300, keys=[list(key) for key in keys], times=times, brief=brief))
 
     def get(
         self, topic: str, queue_id: int, queue_offsets: Iterable[int], *, count: int = 32, tags: str | None = None
@@ -201,6 +202,11 @@ class OpenStore:
         if answer["shutdownTrouble"] == "does not end":
             self._judge._was_stuck()
         return answer
+
+    def abandon(self) -> None:
+        """Let the broker stop in the background: what it still writes into the directory is of no interest."""
+        self.over = True
+        self._ask("abandon")
 
     def halt(self) -> None:
         """Kill the broker's process without any ending (Runtime.halt); the judge starts a new one when needed."""

@@ -52,6 +52,9 @@ public final class Judge {
             case "shutdown":
                 sessions.remove(name);
                 return session.shutdown(Json.flag(request, "patient", false));
+            case "abandon":
+                sessions.remove(name);
+                return session.abandon();
             default:
                 throw new IllegalArgumentException("unknown op " + op);
         }

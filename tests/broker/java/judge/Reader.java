@@ -46,23 +46,31 @@ final class Reader {
                 new Queue(store, record.getTopic(), record.getQueueId()));
         }
         long times = Json.number(request, "times", 3);
+        boolean brief = Json.flag(request, "brief", false);
         for (Map.Entry<String, Queue> entry : wanted.entrySet()) {
-            queues.add(queue(entry.getValue(), known.contains(entry.getKey()), walk.records, times));
+            queues.add(queue(entry.getValue(), known.contains(entry.getKey()), walk.records, times, brief));
         }
         answer.add("queues", queues);
         Lookup lookup = new Lookup(store);
-        answer.add("keys", lookup.all(walk.records, Json.array(request, "keys")));
+        if (!brief) {
+            answer.add("keys", lookup.all(walk.records, Json.array(request, "keys")));
+        }
         answer.addProperty("stuck", lookup.stuck);
         return answer;
     }
 
-    private JsonObject queue(Queue queue, boolean known, List<DispatchRequest> records, long times) throws Exception {
+    private JsonObject queue(Queue queue, boolean known, List<DispatchRequest> records, long times, boolean brief)
+        throws Exception {
         JsonObject answer = queue.named();
         long min = queue.min();
         long max = queue.max();
         answer.addProperty("known", known);
         answer.addProperty("min", min);
         answer.addProperty("max", max);
+        answer.add("messages", messages(queue, min, max));
+        if (brief) {
+            return answer;
+        }
         JsonObject edges = new JsonObject();
         edges.add("-1", row(queue, -1, 1, null));
         edges.add("min-1", row(queue, min - 1, 1, null));
@@ -72,7 +80,6 @@ final class Reader {
         edges.add("max+1", row(queue, max + 1, 1, null));
         answer.add("edges", edges);
         answer.add("pulls", pulls(queue, min, max));
-        answer.add("messages", messages(queue, min, max));
         answer.add("byTime", byTime(queue, records, times));
         return answer;
     }

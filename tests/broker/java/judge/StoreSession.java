@@ -140,6 +140,24 @@ final class StoreSession {
     JsonObject shutdown(boolean patient) throws Exception {
         JsonObject answer = new JsonObject();
         answer.add("shutdownTrouble", null);
+        long began = System.currentTimeMillis();
+        Thread closing = closing(patient, answer);
+        closing.join(SHUTDOWN_TIMEOUT_MS);
+        if (closing.isAlive()) {
+            answer.addProperty("shutdownTrouble", "does not end");
+        }
+        answer.addProperty("shutdownMs", System.currentTimeMillis() - began);
+        answer.addProperty("abortAfter", new File(factory.root, "abort").exists());
+        return answer;
+    }
+
+    /** Stops in the background, for a caller whom this directory does not interest any more. */
+    JsonObject abandon() {
+        closing(false, new JsonObject());
+        return new JsonObject();
+    }
+
+    private Thread closing(boolean patient, JsonObject answer) {
         Thread closing = new Thread(() -> {
             try {
                 if (!patient) {
@@ -152,15 +170,8 @@ final class StoreSession {
             }
         }, "judge-shutdown");
         closing.setDaemon(true);
-        long began = System.currentTimeMillis();
         closing.start();
-        closing.join(SHUTDOWN_TIMEOUT_MS);
-        if (closing.isAlive()) {
-            answer.addProperty("shutdownTrouble", "does not end");
-        }
-        answer.addProperty("shutdownMs", System.currentTimeMillis() - began);
-        answer.addProperty("abortAfter", new File(factory.root, "abort").exists());
-        return answer;
+        return closing;
     }
 
     private void endScheduledTasks() throws Exception {

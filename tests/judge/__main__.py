@@ -1,0 +1,109 @@
+"""Asks real brokers about random stores: `python -m tests.judge --stores 500 --seed 7`; see docs/judge.md."""
+
+import argparse
+import json
+import multiprocessing
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from tests.judge.bases import VERSIONS
+from tests.judge.kept import kept_base, parts_of
+from tests.judge.worker import CASES_A_BASE, Worker, run_cases, start
+
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - stores live for a second, and a disk would be the slowest part
+
+
+def main() -> int:
+    options = _options()
+    scratch = Path(tempfile.mkdtemp(prefix="rmqtool-judge-", dir=options.scratch))
+    try:
+        if options.case:
+            return _one(options, scratch)
+        return _many(options, scratch)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.judge", description=__doc__)
+    parser.add_argument("--stores", type=int, default=200, help="store × version cases")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--versions", nargs="+", default=list(VERSIONS), choices=VERSIONS, help="that write the bases")
+    parser.add_argument("--minutes", type=float, default=24 * 60.0, help="end after this time")
+    parser.add_argument("--keep", type=Path, help="folder for packed disagreements and results.jsonl")
+    parser.add_argument("--case", help="repeat this case alone: from --keep if it lies there, else by its seed")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--scratch", type=Path, default=SHARED_MEMORY if SHARED_MEMORY.is_dir() else None)
+    return parser.parse_args()
+
+
+def _one(options: argparse.Namespace, scratch: Path) -> int:
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    seed, writer, number, case, version = parts_of(options.case)
+    worker = Worker(scratch, None)
+    archive = options.keep and options.keep / f"{options.case}.tar.xz"
+    if archive and archive.exists():
+        base = kept_base(options.case, archive, scratch / "kept")
+    else:
+        base = worker.base(seed, writer, number)
+    outcome = worker.case(base, case, version)
+    worker.close()
+    _show(asdict(outcome))
+    return int(bool(outcome.disagreements))
+
+
+def _many(options: argparse.Namespace, scratch: Path) -> int:
+    until = time.time() + options.minutes * 60
+    began, total, groups = time.time(), 0, Counter[str]()
+    log = None
+    if options.keep:
+        options.keep.mkdir(parents=True, exist_ok=True)
+        log = (options.keep / "results.jsonl").open("a")
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(options.workers, context, start, (scratch, options.keep)) as pool:
+        jobs: list[Future[list[dict[str, Any]]]] = []
+        for number, count in enumerate(_shares(options.stores, len(options.versions))):
+            version = options.versions[number % len(options.versions)]
+            base = number // len(options.versions)
+            jobs.append(pool.submit(run_cases, options.seed, version, base, list(range(count)), until))
+        for job in as_completed(jobs):
+            for outcome in job.result():
+                total += 1
+                for signature in {row["signature"] for row in outcome["disagreements"]}:
+                    groups[signature] += 1
+                if outcome["disagreements"]:
+                    _show(outcome)
+                if log:
+                    log.write(json.dumps(outcome, ensure_ascii=False) + "\n")
+                    log.flush()
+            seconds = time.time() - began
+            sys.stdout.write(f"-- {total} cases, {groups.total()} disagreements, {total / seconds:.2f} cases/s\n")
+            sys.stdout.flush()
+    for signature, count in groups.most_common():
+        sys.stdout.write(f"{count:6}  {signature}\n")
+    return int(bool(groups))
+
+
+def _shares(stores: int, versions: int) -> list[int]:
+    """Cases of each base: few where few are wanted, so that every version writes one."""
+    most = max(1, min(CASES_A_BASE, -(-stores // versions)))
+    return [min(most, stores - at) for at in range(0, stores, most)]
+
+
+def _show(outcome: dict[str, Any]) -> None:
+    sys.stdout.write(f"{outcome['name']}: {'; '.join(outcome['faults']) or 'no fault'}\n")
+    for row in outcome["disagreements"]:
+        sys.stdout.write(f"    {row['signature']}\n        {row['text'][:400]}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

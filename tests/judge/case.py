@@ -1,0 +1,96 @@
+"""A case: a base, a version that is asked about it, and one to four faults that follow from its name."""
+
+import random
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.broker.broker import Judge
+from tests.broker.files import copy_store
+from tests.judge import faults_derived, faults_log, faults_small
+from tests.judge.bases import Base, Truth
+from tests.judge.intact import intact_records
+from tests.judge.target import Fault, Target
+from tests.judge.tool import Answer, rmqtool
+
+CHANGES = (*faults_log.CHANGES, *faults_derived.CHANGES, *faults_small.CHANGES)
+MOST_FAULTS = 4
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """What was expected, and what happened instead; the signature groups those of one cause."""
+
+    signature: str
+    text: str
+
+
+@dataclass
+class Case:
+    """A damaged store in a folder of its own, and all that is known of it.
+
+    Attributes:
+        name: seed, writer's version, base, number and the version asked, with dots: the name repeats the case.
+        store: the damaged store; no check changes it.
+        told: options with which rmqtool is told what it cannot know; more are added where it asks for them.
+    """
+
+    name: str
+    base: Base
+    truth: Truth
+    judge: Judge
+    folder: Path
+    store: Path
+    faults: list[Fault]
+    told: list[object] = field(default_factory=list)
+    disagreements: list[Disagreement] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.intact = intact_records(self.base, self.truth, self.store)
+        self.conf = self.folder / "broker.conf"
+        self.conf.write_text(self.base.plan.conf_text)
+
+    @property
+    def version(self) -> str:
+        return self.judge.version
+
+    def differs(self, signature: str, text: object) -> None:
+        self.disagreements.append(Disagreement(signature, str(text)[:1500]))
+
+    def ask(self, command: str, store: Path, *options: object) -> Answer:
+        """Run a command on a store; a traceback is a disagreement."""
+        answer = rmqtool(command, store, "--broker-version", self.version, *self.told, *options)
+        if answer.code == 1:
+            self.differs(f"{command}: traceback {answer.trouble}", answer.err)
+        return answer
+
+    @contextmanager
+    def copied(self, store: Path, name: str) -> Iterator[Path]:
+        """A copy of a store, for a broker or a repair."""
+        path = copy_store(store, self.folder / name)
+        try:
+            yield path
+        finally:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def make_case(base: Base, judge: Judge, number: int, folder: Path) -> Case:
+    """Copy the base and damage it."""
+    name = f"{base.plan.name}.{number}.{judge.version}"
+    draw = random.Random(f"faults {name}")
+    truth = base.truth(judge, folder)
+    store = copy_store(base.path, folder / "store")
+    target = Target(base, truth, store, draw)
+    faults: list[Fault] = []
+    wanted = 0 if number == 0 else draw.choice((1, 1, 1, 2, 2, 3, MOST_FAULTS))
+    while len(faults) < wanted:
+        fault = draw.choice(CHANGES)(target)
+        if fault is not None:
+            faults.append(fault)
+    case = Case(name, base, truth, judge, folder, store, faults)
+    needs_conf = {"paths", "light", "crc", "ext"} & base.plan.features
+    if needs_conf or draw.random() < 0.4:
+        case.told = ["--broker-conf", case.conf]
+    return case

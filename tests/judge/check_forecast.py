@@ -1,0 +1,88 @@
+"""Check A: what rmqtool forecasts is what the broker then did."""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from tests.broker.broker import JudgeError
+from tests.judge.bases import bounds_of, served_of
+from tests.judge.case import Case
+from tests.judge.messages import BATCHED
+
+OF_THE_STORE = ("consumequeue/", "batchconsumequeue/", "index/")
+
+
+def of_the_store(case: Case, paths: Iterable[str]) -> set[str]:
+    """Those of the files that belong to log, queues or index."""
+    folders = (*OF_THE_STORE, *(f"{name}/" for name in case.base.plan.log_directories))
+    return {path for path in paths if path.startswith(folders) and not path.endswith("/")}
+
+
+def check_forecast(case: Case) -> None:
+    """Forecast, let the broker start on a copy, and compare."""
+    answer = case.ask("forecast", case.store, "--format", "json")
+    forecast = answer.json
+    if forecast is not None and "forecasts" in forecast:
+        forecast = forecast["forecasts"][0]
+    if forecast is None or "starts" not in forecast:
+        if answer.code != 1:
+            case.differs(f"A no forecast: exit {answer.code} {answer.trouble}", answer.err or answer.out)
+        return
+    with case.copied(case.store, "started") as path:
+        try:
+            store = case.judge.open(path, case.base.plan.config, case.base.plan.topic_settings)
+            _compare(case, forecast, store.opened, store.read(brief=True) if store.serving else None)
+            store.abandon()
+        except JudgeError as trouble:
+            case.differs("A broker died", trouble)
+
+
+def _compare(case: Case, forecast: dict[str, Any], opened: dict[str, Any], read: dict[str, Any] | None) -> None:
+    starts = read is not None
+    if forecast["starts"] != starts:
+        trouble = opened.get("loadTrouble") or opened.get("startTrouble")
+        case.differs(f"A starts: forecast {forecast['starts']}", f"{forecast['why_not']}; the broker: {trouble}")
+        return
+    deleted = {*forecast["deleted_files"], *forecast["dropped_index_files"]}
+    removed = of_the_store(case, opened["files"]["removed"])
+    if of_the_store(case, deleted) != removed:
+        case.differs(
+            "A deleted files", f"forecast {sorted(deleted - removed)} too many, {sorted(removed - deleted)} too few"
+        )
+    if read is None:
+        return
+    end = opened["afterLoad"]["offsets"]["max"]
+    if forecast["log_end_offset"] != end:
+        case.differs("A log end", f"forecast {forecast['log_end_offset']}, the broker {end}")
+    _compare_queues(case, forecast, read)
+    _compare_lost(case, forecast, read)
+
+
+def _compare_queues(case: Case, forecast: dict[str, Any], read: dict[str, Any]) -> None:
+    theirs = bounds_of(read)
+    ours = {
+        (queue["topic"], queue["queue_id"]): (max(0, queue["min_queue_offset"]), queue["max_queue_offset"])
+        for queue in forecast["queues"]
+        if queue["max_queue_offset"] > 0
+    }
+    if ours != theirs:
+        names = sorted(name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name))
+        rows = [f"{name}: forecast {ours.get(name)}, the broker {theirs.get(name)}" for name in names]
+        case.differs("A queues", "; ".join(rows))
+
+
+def _compare_lost(case: Case, forecast: dict[str, Any], read: dict[str, Any]) -> None:
+    """Records that were changed may count as intact for rmqtool, where nothing that it could see is wrong with them."""
+    served = set(served_of(read).values())
+    counts = message_counts(case)
+    lost = counts.keys() & case.intact - served
+    changed = counts.keys() - case.intact - served
+    least = sum(counts[at] for at in lost)
+    if not least <= forecast["lost"]["messages"] <= least + sum(counts[at] for at in changed):
+        case.differs("A lost", f"forecast {forecast['lost']}, the broker {least}: {sorted(lost)[:20]}")
+
+
+def message_counts(case: Case) -> dict[int, int]:
+    """How many messages each record of a queue stands for: of an inner batch its parts, else one."""
+    parts = Counter(at for (topic, _, _), at in case.truth.served.items() if topic == BATCHED)
+    return {at: parts[at] or 1 for at in case.truth.served.values()}

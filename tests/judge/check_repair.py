@@ -1,0 +1,173 @@
+"""Check B: a repair leaves a store that the broker takes, serves and goes on with; and it can be undone exactly."""
+
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+from tests.broker.broker import JudgeError, OpenStore
+from tests.broker.files import changes, copy_store, snapshot
+from tests.judge.bases import served_of
+from tests.judge.case import Case
+from tests.judge.check_forecast import of_the_store
+from tests.judge.intact import intact_records
+from tests.judge.messages import Sender
+from tests.judge.tool import Answer, rmqtool
+from tests.store_state import store_state
+
+MOST_STEPS = 5
+NEW_A_QUEUE = 2
+KEYS_MAX = 32
+KILLED = 0.8
+"""How often the broker is killed before its restart; a clean stop takes it a second."""
+
+
+def check_repair(case: Case) -> Path | None:
+    """Repair a copy and judge it; the repaired store, if the repair went to its end."""
+    before = store_state(case.store)
+    path = copy_store(case.store, case.folder / "repaired")
+    steps = _repaired(case, path)
+    repaired = None
+    if steps and steps[-1].code == 0:
+        repaired = copy_store(path, case.folder / "result")
+        shutil.rmtree(repaired / ".rmqtool", ignore_errors=True)
+        lost = case.intact - intact_records(case.base, case.truth, path)
+        if lost:
+            case.differs("B intact records changed", sorted(lost)[:20])
+        _check_broker(case, repaired)
+    _check_undo(case, path, before)
+    shutil.rmtree(path)
+    return repaired
+
+
+def _repaired(case: Case, path: Path) -> list[Answer]:
+    """recover, then what its exit codes ask for; the commands that ran."""
+    command, options = "recover", ["--yes"]
+    steps: list[Answer] = []
+    while len(steps) < MOST_STEPS:
+        answer = case.ask(command, path, *options, "--format", "json")
+        steps.append(answer)
+        if answer.code == 0:
+            break
+        if answer.code == 3 and command == "recover" and (answer.json or {}).get("damage"):
+            command, options = "salvage", ["--yes"]
+        elif answer.code == 5 and "--accept-loss" in answer.err and "--accept-loss" not in options:
+            options = [*options, "--accept-loss"]
+        elif answer.code == 5 and "--broker-conf" in answer.err and "--broker-conf" not in case.told:
+            case.told = ["--broker-conf", case.conf]
+        else:
+            break
+    last = steps[-1]
+    if last.code not in (0, 1) and case.intact:
+        ids = sorted({row["id"] for row in (last.json or {}).get("damage", ())})
+        case.differs(f"B {last.arguments[0]} exit {last.code} {last.trouble or ids}",
+                     f"{[' '.join(step.arguments) for step in steps]} {last.err} {last.out[:800]}")  # fmt: skip
+    return steps
+
+
+def _check_undo(case: Case, path: Path, before: dict[str, Any]) -> None:
+    """Undo all, latest first."""
+    for _ in range(MOST_STEPS):
+        if not (path / ".rmqtool" / "undo").is_dir():
+            break
+        answer = rmqtool("undo", path, "--yes")
+        if answer.code != 0:
+            case.differs(f"B undo exit {answer.code} {answer.trouble}", answer.err)
+            return
+    after = store_state(path)
+    differ = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+    if differ == ["."]:
+        case.differs("B undo: the store root has another time", f"{before['.']} -> {after['.']}")
+    elif differ:
+        rows = [f"{name}: {before.get(name)} -> {after.get(name)}" for name in differ[:6]]
+        case.differs("B undo is not exact", "; ".join(rows))
+
+
+def _check_broker(case: Case, repaired: Path) -> None:
+    with case.copied(repaired, "served") as path:
+        try:
+            store = case.judge.open(path, case.base.plan.config, case.base.plan.topic_settings)
+            if not store.serving:
+                case.differs(
+                    "B does not start", f"{store.opened.get('loadTrouble')} {store.opened.get('startTrouble')}"
+                )
+                store.abandon()
+                return
+            removed = of_the_store(case, changes(store.before, snapshot(path))["removed"])
+            if removed:
+                case.differs("B start deletes files", sorted(removed))
+            read = store.read(times=1)
+            _check_served(case, read, "B")
+            _check_keys(case, read)
+            _check_goes_on(case, store, read)
+        except JudgeError as trouble:
+            case.differs("B broker died", trouble)
+
+
+def _check_served(case: Case, read: dict[str, Any], check: str) -> None:
+    served = served_of(read)
+    expected = {name: at for name, at in case.truth.served.items() if at in case.intact}
+    missing = {name: (at, served.get(name)) for name, at in expected.items() if served.get(name) != at}
+    if missing:
+        case.differs(
+            f"{check} intact messages not served", f"{len(missing)} of {len(expected)}: {list(missing.items())[:8]}"
+        )
+
+
+def _check_keys(case: Case, read: dict[str, Any]) -> None:
+    keys = {(row[0], row[1]): row for row in read["keys"] if not (len(row) > 3 and "type" in row[3])}
+    missing = []
+    for name, places in case.truth.keys.items():
+        expected = places & case.intact
+        row = keys.get(name)
+        if not expected or len(places) >= KEYS_MAX:
+            continue
+        if row is None or not expected <= set(row[2]):
+            missing.append((name, sorted(expected), row))
+    if missing:
+        case.differs("B keys not served", f"{len(missing)} of {len(case.truth.keys)}: {missing[:4]}")
+
+
+def _check_goes_on(case: Case, store: OpenStore, read: dict[str, Any]) -> None:
+    """New messages into each queue: they are served, after a restart too."""
+    draw = random.Random(f"new {case.name}")
+    sender = Sender(draw, frozenset(), ("T",), 1)
+    inner = "Packed"
+    queues = [(q["topic"], q["queueId"]) for q in read["queues"] if q["topic"] != inner and "%LMQ%" not in q["topic"]]
+    puts = [sender.plain(*queue) for queue in queues for _ in range(NEW_A_QUEUE)] or [sender.plain("T", 0)]
+    answers = store.put(*puts)
+    refused = [answer for answer in answers if answer.get("status") != "PUT_OK"]
+    if refused:
+        case.differs(f"B put refused {refused[0].get('status')} {refused[0].get('trouble')}", refused[:3])
+        store.abandon()
+        return
+    store.wait_dispatched()
+    new = {(a["topic"], a["queueId"], a["queueOffset"]): a["physicalOffset"] for a in answers}
+    _check_new(case, store, new, "B new messages not served")
+    path = store.directory
+    if draw.random() < KILLED:
+        again = copy_store(path, path.with_name("killed"))
+        store.abandon()
+    else:
+        store.shutdown()
+        again = path
+    restarted = case.judge.open(again, case.base.plan.config, case.base.plan.topic_settings)
+    if not restarted.serving:
+        case.differs("B does not start again", f"{restarted.opened.get('loadTrouble')}")
+    else:
+        _check_new(case, restarted, new, "B new messages lost by a restart")
+        _check_served(case, restarted.read(brief=True), "B after a restart:")
+    restarted.abandon()
+    shutil.rmtree(path.with_name("killed"), ignore_errors=True)
+
+
+def _check_new(case: Case, store: OpenStore, new: dict[tuple[str, int, int], int], signature: str) -> None:
+    missing = []
+    queues: dict[tuple[str, int], list[int]] = {}
+    for topic, queue_id, queue_offset in new:
+        queues.setdefault((topic, queue_id), []).append(queue_offset)
+    for name, queue_offsets in queues.items():
+        rows = store.get(*name, queue_offsets, count=1)["rows"]
+        missing += [(name, new[*name, row[0]], row) for row in rows if row[4] != [new[*name, row[0]]]]
+    if missing:
+        case.differs(signature, f"{len(missing)} of {len(new)}: {missing[:4]}")

@@ -1,0 +1,80 @@
+"""Faults in the small files: checkpoint, abort, lock and configuration."""
+
+import shutil
+from collections.abc import Callable
+
+from tests.judge.target import Fault, Target
+
+Change = Callable[[Target], Fault | None]
+
+
+def checkpoint(target: Target) -> Fault | None:
+    """The checkpoint is missing, cut, zeroed, noise or an old one; or one of its fields is changed."""
+    file = target.path / "checkpoint"
+    if not file.is_file():
+        return None
+    size = file.stat().st_size
+    way = target.draw.choice(("field", "field", "field", "missing", "cut", "longer", "zeroed", "noise", "old"))
+    what: str | None = ""
+    if way == "field":
+        what = target.change_number(file, 8 * target.draw.randrange(6), 8)
+    elif way == "missing":
+        file.unlink()
+    elif way in ("cut", "longer"):
+        new = target.draw.choice((0, 1, 8, 24, 4095)) if way == "cut" else size + target.draw.choice((1, 4096))
+        with file.open("r+b") as sink:
+            sink.truncate(new)
+    elif way == "old":
+        old = target.base.early and target.base.early / "checkpoint"
+        if old is None or not old.is_file() or old.read_bytes() == file.read_bytes():
+            return None
+        shutil.copy2(old, file)
+    else:
+        changed = target.write(file, 0, bytes(48) if way == "zeroed" else target.draw.randbytes(48))
+        what = "" if changed else None
+    return None if what is None else Fault(f"checkpoint.{way}", "checkpoint", "checkpoint", what)
+
+
+def abort(target: Target) -> Fault | None:
+    """`abort` is there or missing against the truth."""
+    file = target.path / "abort"
+    if file.is_file():
+        file.unlink()
+        return Fault("abort.missing", "store", "abort", "", silent=True)
+    file.write_bytes(b"")
+    return Fault("abort.there", "store", "abort", "")
+
+
+def lock(target: Target) -> Fault | None:
+    """`lock` is missing or holds something else; a broker makes it when it starts."""
+    file = target.path / "lock"
+    if not file.is_file():
+        return None
+    if target.draw.random() < 0.5:
+        file.unlink()
+    else:
+        file.write_bytes(b"busy")
+    return Fault("lock.other", "store", "lock", "", silent=True)
+
+
+def config(target: Target) -> Fault | None:
+    """A configuration file is cut, empty, missing or no JSON."""
+    files = sorted((target.path / "config").glob("*.json")) if (target.path / "config").is_dir() else []
+    file = target.pick(files, 2)
+    if file is None:
+        return None
+    way = target.draw.choice(("missing", "empty", "cut", "noise", "zeroed", "beyond"))
+    content = file.read_bytes()
+    if way == "missing":
+        file.unlink()
+    elif way == "beyond":
+        if b'"0": 1' not in content:
+            return None
+        file.write_bytes(content.replace(b'"0": 1', b'"0": 99999'))
+    else:
+        new = {"empty": b"", "cut": content[: len(content) // 2], "noise": target.draw.randbytes(40)}
+        file.write_bytes(new.get(way, bytes(len(content))))
+    return Fault(f"config.{way}", "config", target.relative(file), "")
+
+
+CHANGES: tuple[Change, ...] = (checkpoint, checkpoint, checkpoint, checkpoint, abort, lock, config)
