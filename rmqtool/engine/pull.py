@@ -77,7 +77,7 @@ def pull(
         UnreadableError: the disk does not give a queue's units.
     """
     minimum, maximum = queue.min_queue_offset, queue.max_queue_offset
-    refused = _outside(queue_offset, minimum, maximum, corrected)
+    refused = _outside(queue_offset, minimum, maximum, rules, corrected)
     if refused is not None:
         return GetMessageResult(*refused, minimum, maximum, ())
     batch = _Batch(log, rules, limits, max_count)
@@ -119,7 +119,7 @@ def pull(
 
 
 def _outside(
-    queue_offset: int, minimum: int, maximum: int, corrected: Callable[[int, int], int]
+    queue_offset: int, minimum: int, maximum: int, rules: BrokerRules, corrected: Callable[[int, int], int]
 ) -> tuple[GetMessageStatus, int] | None:
     """Status and next offset where there is nothing to look for at the offset."""
     if maximum == 0:
@@ -129,7 +129,8 @@ def _outside(
     if queue_offset == maximum:
         return GetMessageStatus.OFFSET_OVERFLOW_ONE, queue_offset
     if queue_offset > maximum:
-        return GetMessageStatus.OFFSET_OVERFLOW_BADLY, corrected(queue_offset, maximum)
+        restarts = rules.overflow_restarts_at_zero and minimum == 0
+        return GetMessageStatus.OFFSET_OVERFLOW_BADLY, corrected(queue_offset, 0 if restarts else maximum)
     return None
 
 

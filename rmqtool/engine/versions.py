@@ -104,6 +104,8 @@ class BrokerRules:
     """A pull that found nothing in one file may go on in the next (`travelCqFileNumWhenGetMessage`, default 1)."""
     pull_bytes_max: int | None = None
     """Bytes of records a caller may get at once, beside the limits by count (`maxTotalMsgSize`)."""
+    overflow_restarts_at_zero: bool = True
+    """A pull beyond the end of a queue that begins at 0 is told to go on at 0; else at the end."""
     limits_before_skipping: bool = False
     """A pull is ended by a full batch even at a unit that it would pass over."""
     rocksdb_queues: bool = False
@@ -173,7 +175,7 @@ _CHANGES: Final = (
         batch_properties=BatchProperties.SEPARATED,
         multi_dispatch=MultiDispatch.ANY_QUEUE,
     ),
-    _since("4.9.4", compression_types=True),
+    _since("4.9.4", compression_types=True, overflow_restarts_at_zero=False),
     _since(
         "5.0.0",
         schedule_loaded_after_recovery=False,

@@ -68,7 +68,9 @@ def test_every_status_outside_the_queue(version: str) -> None:
     with small_store(units_of(*range(5)), version=version) as reader:
         assert summary(reader.get_message("T", 0, -1)) == ("OFFSET_TOO_SMALL", 0, [])
         assert summary(reader.get_message("T", 0, 5)) == ("OFFSET_OVERFLOW_ONE", 5, [])
-        assert summary(reader.get_message("T", 0, 6)) == ("OFFSET_OVERFLOW_BADLY", 5, [])
+        # Up to 4.9.3 a consumer is sent back to the queue's first message, if that is the first of all.
+        following = 0 if rules_for(version).overflow_restarts_at_zero else 5
+        assert summary(reader.get_message("T", 0, 6)) == ("OFFSET_OVERFLOW_BADLY", following, [])
         assert summary(reader.get_message("T", 7, 3)) == ("NO_MESSAGE_IN_QUEUE", 0, [])
         assert summary(reader.get_message("other", 0, 0)) == ("NO_MESSAGE_IN_QUEUE", 0, [])
         assert summary(reader.get_message("T", 0, 3)) == ("FOUND", 5, [3 * SIZE, 4 * SIZE])
