@@ -18,6 +18,7 @@ from rmqtool.engine.index_keys import COMPILED_FROM_ROWS, KERNEL, IndexEntries
 from rmqtool.engine.versions import BrokerRules
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.index import ENTRY, HEADER, HEADER_SIZE, SLOT_SIZE, entry_position, file_size, slot_position
+from rmqtool.scan.blocks import last_data_end
 from rmqtool.scan.compiled import is_worth, load_kernel
 from rmqtool.store.sink import FileSink
 from rmqtool.store.source import ByteSource, read_range
@@ -69,6 +70,17 @@ def read_index_file(path: str, source: ByteSource, slot_count: int) -> OpenIndex
     stored = numbers["next_entry_number"]
     header = IndexHeader(**{**numbers, "next_entry_number": max(1, stored)})
     return OpenIndexFile(path, header, np.frombuffer(raw, ">i4", slot_count, HEADER_SIZE).astype(np.int32), stored)
+
+
+def holds_no_entry(source: ByteSource) -> bool:
+    """Whether a file is as it was made: a clean stop writes no more than the header, which counts from 1 on.
+
+    Raises:
+        UnreadableError: the disk does not give the header.
+    """
+    raw = read_range(source, 0, HEADER_SIZE).ljust(HEADER_SIZE, b"\0")
+    is_new = int(np.frombuffer(raw, HEADER.dtype)[0]["next_entry_number"]) in (0, 1)
+    return is_new and last_data_end(source, min(HEADER_SIZE, source.size), source.size) <= HEADER_SIZE
 
 
 def creation_name(timestamp_ms: int) -> str:

@@ -25,12 +25,11 @@ from rmqtool.forecast.overlay import Nowhere, Overlay
 from rmqtool.formats import system_flag
 from rmqtool.formats.index import ENTRY, ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE, entry_position, file_size
 from rmqtool.store.directory import Store
+from rmqtool.store.kinds import is_java_long
 from rmqtool.store.sink import FileSink
 from rmqtool.store.view import Entry
 
 _LAST_YEAR_MS: Final = 253_370_764_800_000
-_NAME_DIGITS_MAX: Final = 18
-"""Names up to this many digits fit a Java long in any case."""
 
 
 class Ranges:
@@ -103,7 +102,7 @@ class IndexState:
             UnreadableError: a header cannot be read.
         """
         for entry in self._overlay.list(DIRECTORY):
-            if not entry.is_file or not _is_number(entry.name):
+            if not entry.is_file or not is_java_long(entry.name):
                 continue
             file = IndexFile(entry.path, self.slot_count, files)
             header = file.header
@@ -148,7 +147,7 @@ class IndexState:
 
     def files(self) -> tuple[Entry, ...]:
         """All index files after the start, in the order of their names."""
-        return tuple(entry for entry in self._overlay.list(DIRECTORY) if entry.is_file and _is_number(entry.name))
+        return tuple(entry for entry in self._overlay.list(DIRECTORY) if entry.is_file and is_java_long(entry.name))
 
     def without_entry(self, rows: Rows) -> int:
         """How many messages have a key or unique key and are not in the index."""
@@ -230,7 +229,3 @@ def _clock_behind(name: str) -> Callable[[], int]:
     except (ValueError, OverflowError):
         behind_ms = _LAST_YEAR_MS if name else 0
     return lambda: behind_ms
-
-
-def _is_number(name: str) -> bool:
-    return name.isascii() and name.isdigit() and len(name) <= _NAME_DIGITS_MAX

@@ -55,8 +55,10 @@ from rmqtool.verify.scope import Options
 
 CATCHES_UP: Final = frozenset({"consumequeue.behind-log", "index.missing-key", "index.missing-file"})
 """What a start after a crash brings up to date by itself."""
-NOT_BUILT: Final = frozenset({"consumequeue.stray-file", "consumequeue.unsafe-name", "index.stray-file"})
-"""Findings about queues and index that building them anew does not answer."""
+NOT_BUILT: Final = frozenset(
+    {"consumequeue.stray-file", "consumequeue.unsafe-name", "index.misnamed-file", "index.zero-file"}
+)
+"""Findings about queues and index that are repaired without building them again, or not at all."""
 _QUEUE_DEPTH: Final = 4
 """Names in the path of a queue's file; a stray file there keeps a broker from starting."""
 
@@ -212,6 +214,7 @@ class _Recover:
         self._steps += rescue_steps(self._store, self._wrong, clamp=self._options.clamp_offsets)
         self._steps += self._removals()
         built = self._mend_derived(log_end)
+        self._steps += list(self._zero_index_files())
         self._hand_off(built)
         return Recovery(tuple(self._steps), self._findings, (), loss, tuple(self._notes), self._stays)
 
@@ -271,8 +274,15 @@ class _Recover:
             if entry.is_file and len(entry.path.split("/")) == _QUEUE_DEPTH:
                 yield remove_file(view, entry.path, "a file that is none of the queue stops a broker")
         for found in self._wrong:
-            if found.id in ("compaction.leftover-file", "index.stray-file"):
+            if found.id in ("compaction.leftover-file", "index.misnamed-file"):
                 yield remove_file(view, found.file, found.message)
+
+    def _zero_index_files(self) -> Iterable[Step]:
+        """Index files that never got an entry, unless the index is built again and they are part of it."""
+        changed = {step.path for step in self._steps}
+        for found in self._wrong:
+            if found.id == "index.zero-file" and found.file not in changed:
+                yield remove_file(self._store.view, found.file, found.message)
 
     def _mend_derived(self, log_end: int | None) -> Built | None:
         """Build what is wrong; None where nothing has to be known of the log."""

@@ -143,6 +143,13 @@ def is_segment_name(name: str, kind: FileKind = FileKind.COMMITLOG) -> bool:
     return name.isascii() and name.isdigit() and len(name) >= 20 and int(name) <= _LONG_MAX
 
 
+def is_java_long(name: str) -> bool:
+    """Whether a file name is a number of a Java long (`Long#parseLong`): to a broker that is a mapped file's name."""
+    digits = name.removeprefix("-") if name.startswith("-") else name.removeprefix("+")
+    # Leading zeros count for nothing, and no name of a file is long enough to be costly as a number.
+    return digits.isdecimal() and -_LONG_MAX - 1 <= int(name) <= _LONG_MAX
+
+
 def segment_name(start: int) -> str:
     """File name of the segment that begins at a byte of its stream (`UtilAll#offset2FileName`)."""
     return f"{start:020d}"

@@ -53,9 +53,8 @@ ENTRIES: Final[tuple[Entry, ...]] = (
     ),
     warning(
         "checkpoint.bad-time",
-        "A field of the checkpoint is no possible time or offset, all are zero in a "
-        "store with messages, or bytes that are "
-        "always zero are not.",
+        "A field of the checkpoint is no possible time or offset, a time is zero that a broker must have written, or "
+        "bytes that are always zero are not.",
         (
             (
                 ALL,
@@ -70,6 +69,16 @@ ENTRIES: Final[tuple[Entry, ...]] = (
         REBUILD_CHECKPOINT,
         "apache/rocketmq#1153",
         "apache/rocketmq#7233",
+    ),
+    note(
+        "checkpoint.zero-time",
+        "A time of the checkpoint is zero though the log has messages: a broker that ran for less than a minute leaves "
+        "it so, and so does a lost write.",
+        (
+            (ALL, "after a crash all index files are unlinked, and the log is scanned from its first file"),
+            ("5.4.0 and later", "only from the tenth file from the end, so older index entries are gone for good"),
+        ),
+        "nothing after a clean stop; after a crash recover writes the checkpoint",
     ),
     warning(
         "checkpoint.missing",
@@ -164,6 +173,21 @@ ENTRIES: Final[tuple[Entry, ...]] = (
         REBUILD_INDEX,
     ),
     warning(
+        "index.misnamed-file",
+        "A file in the index directory whose name is a number, but no time as brokers write it.",
+        (
+            (
+                ALL,
+                (
+                    "lengthened to the size of an index file and used as one; new keys go into it if its name is the "
+                    "last one, and lookups may stop at it"
+                ),
+            ),
+        ),
+        "the file is removed, and the index rebuilt if keys are missing",
+        RECOVER,
+    ),
+    warning(
         "index.missing-file",
         "There is no index file though messages have keys, or the files do not reach back to where they should begin.",
         ((ALL, "made anew only for records that a start after a crash scans"),),
@@ -182,7 +206,7 @@ ENTRIES: Final[tuple[Entry, ...]] = (
     ),
     note(
         "index.stray-file",
-        "A file in the index directory whose name is no time.",
+        "A file in the index directory whose name is no number.",
         ((ALL, "passed over"),),
         "nothing",
     ),
@@ -200,6 +224,13 @@ ENTRIES: Final[tuple[Entry, ...]] = (
         ((ALL, "lookups of keys in the slot miss messages"),),
         _INDEX_ANEW,
         REBUILD_INDEX,
+    ),
+    warning(
+        "index.zero-file",
+        "An index file of zeros beside others; a broker makes a further file only to put an entry into it.",
+        ((ALL, "a lookup with a start time that meets it stops: keys in older files are not found"),),
+        "the file is removed, and the index rebuilt if keys are missing",
+        RECOVER,
     ),
     warning(
         "rocksdb.ahead-of-log",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from rmqtool.formats.checkpoint import Checkpoint
@@ -98,6 +98,12 @@ def index_findings(context: Context, log: PieceResult, checkpoint: Checkpoint | 
             if file.end_timestamp_ms > until:
                 text = f"newer than the checkpoint's index time {until}: {file.count} entries would be dropped"
                 yield finding("index.would-be-dropped", file.path, text, count=max(1, file.count))
+
+
+def zero_files(paths: Iterable[str]) -> Iterator[Finding]:
+    """Index files of zeros where a broker would have made none."""
+    for path in paths:
+        yield finding("index.zero-file", path, "nothing but zeros, beside other index files")
 
 
 def newest_start(units: OffsetRuns, below: int) -> tuple[int, int]:

@@ -46,6 +46,11 @@ class IndexMap:
     end_physical_offset: int
     entries: OffsetRuns
 
+    @property
+    def is_zero(self) -> bool:
+        """Whether nothing was ever entered, and no file before handed anything on."""
+        return not (self.count or self.begin_timestamp_ms or self.end_timestamp_ms or self.end_physical_offset)
+
     def position(self, number: int) -> int:
         """File position of an entry."""
         return entry_position(number, self.slot_count)

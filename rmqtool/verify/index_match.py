@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from rmqtool.engine.index_keys import KERNEL
-from rmqtool.formats.index import ENTRY_SIZE
+from rmqtool.formats.index import ENTRY_SIZE, HEADER
 from rmqtool.scan.compiled import is_worth, load_kernel
 from rmqtool.scan.rules import Verdict
 from rmqtool.verify.catalog import finding
@@ -47,6 +47,7 @@ class IndexMatch:
 
     def run(self, expected: ExpectedIndex) -> None:
         """Compare all index files; runs of records without their entries become `missing`."""
+        self._headers(expected)
         if is_worth(len(expected.key_hashes), COMPILED_FROM_ENTRIES) and self._met_in_order(expected):
             self.entry_count += len(expected.key_hashes)
             return
@@ -67,6 +68,33 @@ class IndexMatch:
         without = np.sort(order[~met])
         without = without[~np.isin(expected.physical_offsets[without], self.doubtful)]
         self._note_missing(expected, without)
+
+    def _headers(self, expected: ExpectedIndex) -> None:
+        """Compare the times in a file's header with those of the records that it names, its first and its last one."""
+        for file in self.context.index:
+            begin_ms, end_ms = file.begin_timestamp_ms, file.end_timestamp_ms
+            if not 0 < begin_ms <= end_ms:
+                continue  # which the file alone shows
+            for name, physical_offset, time_ms in (
+                ("begin_timestamp_ms", file.begin_physical_offset, begin_ms),
+                ("end_timestamp_ms", file.end_physical_offset, end_ms),
+            ):
+                at = int(np.searchsorted(expected.physical_offsets, physical_offset))
+                is_there = at < len(expected.physical_offsets) and expected.physical_offsets[at] == physical_offset
+                stored_ms = int(expected.store_timestamps_ms[at]) if is_there else time_ms
+                if stored_ms != time_ms and physical_offset not in self.doubtful:
+                    self.findings.append(
+                        finding(
+                            "index.bad-header",
+                            file.path,
+                            f"{name} is {time_ms}, the record at {physical_offset} was stored at {stored_ms}",
+                            file_position=HEADER.position(name),
+                            length=8,
+                            physical_offset=physical_offset,
+                            expected=str(stored_ms),
+                            found=str(time_ms),
+                        )
+                    )
 
     def _met_in_order(self, expected: ExpectedIndex) -> bool:
         """Whether the entries are exactly those that are expected, in the order in which a broker puts them."""

@@ -14,10 +14,10 @@ from functools import partial
 from typing import Final
 
 from rmqtool.engine.dispatch import DispatchSettings
+from rmqtool.engine.index_writer import holds_no_entry
 from rmqtool.engine.versions import BrokerRules
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.checkpoint import FIELDS_SIZE, Checkpoint, parse_checkpoint
-from rmqtool.scan.blocks import last_data_end
 from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, LogFile, LogPlan, ScanOptions, carries_record_crc, plan_log
 from rmqtool.scan.runner import OnProgress, Runner, ThreadRunner
 from rmqtool.store.config_json import TOPICS, ConfigFile, topics
@@ -28,7 +28,14 @@ from rmqtool.store.view import Entry
 from rmqtool.verify.account import Account
 from rmqtool.verify.catalog import finding
 from rmqtool.verify.config_files import config_findings, read_configs
-from rmqtool.verify.coverage import entries_outside, index_findings, newest_start, units_ahead, units_below
+from rmqtool.verify.coverage import (
+    entries_outside,
+    index_findings,
+    newest_start,
+    units_ahead,
+    units_below,
+    zero_files,
+)
 from rmqtool.verify.finding import Finding
 from rmqtool.verify.index_map import IndexMap, IndexPass
 from rmqtool.verify.log_files import log_file_findings, missing_end
@@ -193,26 +200,33 @@ class _Run:
 
     def _index_maps(self) -> tuple[IndexMap, ...]:
         slots, room = self.store.index_slot_count, self.store.index_entry_count
-        maps = []
+        maps, empty = [], []
         for entry in self.store.index_files:
             if not slots or not room:
-                self._leave_out_index(entry)
+                empty += [entry.path] if self._leave_out_index(entry) else []
                 continue
             each = IndexPass(entry, slots, room, self._account)
             found = each.run(self.store.view.open)
             self._say(each.findings)
             if found is not None:
                 self._summary.entry_count += found.count
+                empty += [entry.path] if found.is_zero else []
                 maps.append(found)
+        # A broker makes the first file before it has any key for it.
+        self._say(zero_files(empty if len(empty) < len(self.store.index_files) else empty[1:]))
         return tuple(maps)
 
-    def _leave_out_index(self, entry: Entry) -> None:
-        """An index file whose slot count nobody knows: one that is empty needs none, any other is not checked."""
+    def _leave_out_index(self, entry: Entry) -> bool:
+        """An index file whose slot count nobody knows: one that is empty needs none, any other is not checked.
+
+        Returns:
+            whether it is empty.
+        """
         account = self._account.file(entry.path, entry.size)
         try:
             source = self.store.view.open(entry.path)
             try:
-                is_empty = last_data_end(source, 0, entry.size) == 0
+                is_empty = holds_no_entry(source)
             finally:
                 source.close()
         except UnreadableError:
@@ -222,6 +236,7 @@ class _Run:
         else:
             account.left_out = entry.size
             self._summary.complete = self._is_index_known = False
+        return is_empty
 
     # The log
 

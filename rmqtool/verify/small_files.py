@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.checkpoint import CHECKPOINT, FIELDS_SIZE, FILE_SIZE, parse_checkpoint
 from rmqtool.store.directory import Store
-from rmqtool.store.kinds import FileKind
+from rmqtool.store.kinds import FileKind, is_java_long
 from rmqtool.store.source import read_range
 from rmqtool.store.view import Entry
 from rmqtool.verify.account import Account
@@ -20,6 +20,10 @@ from rmqtool.verify.scope import Context
 
 CLOCK_MARGIN_MS: Final = 1000
 """A checkpoint may be written by another clock's tick than the record."""
+RUN_MS: Final = 3_600_000
+"""Messages over a longer time were not stored in one run of less than a minute, after which times may be zero."""
+_LOG_TIME: Final = "commitlog_timestamp_ms"
+_QUEUE_TIME: Final = "consumequeue_timestamp_ms"
 _DISPATCHED: Final = "consumequeue_physical_offset"
 
 
@@ -38,7 +42,11 @@ def state_findings(store: Store) -> Iterator[Finding]:
     for entry in store.files.get(FileKind.STRAY_QUEUE, ()):
         yield finding("consumequeue.stray-file", entry.path, "no file of a queue", length=entry.size)
     for entry in store.files.get(FileKind.STRAY_INDEX, ()):
-        yield finding("index.stray-file", entry.path, "its name is no time", length=entry.size)
+        if is_java_long(entry.name):
+            text = "its name is a number, so a broker takes it for an index file, but not one that a broker gives"
+            yield finding("index.misnamed-file", entry.path, text, length=entry.size)
+        else:
+            yield finding("index.stray-file", entry.path, "its name is no time", length=entry.size)
 
 
 def checkpoint_findings(context: Context, account: Account, log: PieceResult | None) -> Iterator[Finding]:
@@ -104,10 +112,8 @@ def _fields(context: Context, path: str, raw: bytes, log: PieceResult | None) ->
             yield _field(path, "checkpoint.bad-time", text, CHECKPOINT.position(name), 8)
     if log is None or not log.record_count or context.live_end is not None:
         return
-    if not any(values.values()) and len(context.index) > 1 and not context.store.has_abort:
-        text = "nothing but zeros, though a full index file has set at least one of its times"
-        yield _field(path, "checkpoint.bad-time", text, 0, 8)
-    for name in ("commitlog_timestamp_ms", "consumequeue_timestamp_ms", "index_timestamp_ms"):
+    yield from _zero_times(context, path, values, log)
+    for name in (_LOG_TIME, _QUEUE_TIME, "index_timestamp_ms"):
         if name not in flaws and values[name] > log.newest_ms + CLOCK_MARGIN_MS:
             text = f"{name} is {values[name]}, the newest message was stored at {log.newest_ms}"
             yield _field(path, "checkpoint.ahead-of-log", text, CHECKPOINT.position(name), 8)
@@ -122,6 +128,27 @@ def _fields(context: Context, path: str, raw: bytes, log: PieceResult | None) ->
             if name == "consumequeue_physical_offset" and not context.has_file_queues:
                 yield from _rocksdb(context, text)
     yield from _ahead_of_queues(context, path, values[_DISPATCHED] if _DISPATCHED not in flaws else 0, log)
+
+
+def _zero_times(context: Context, path: str, values: Mapping[str, int], log: PieceResult) -> Iterator[Finding]:
+    """Times that are zero though there are messages: a note, unless a broker must have written them."""
+    names = [_LOG_TIME]
+    if context.has_file_queues and context.newest_unit >= 0:
+        names.append(_QUEUE_TIME)
+    names = [name for name in names if not values[name]]
+    if not names:
+        return
+    is_clean, because = not context.store.has_abort, None
+    if log.newest_ms - log.first_timestamp_ms > RUN_MS:
+        because = "though the messages span more than an hour and a broker writes it every minute"
+    elif is_clean and not any(values.values()) and sum(not file.is_zero for file in context.index) > 1:
+        because = "though a full index file has set at least one of the times"
+    elif is_clean and _QUEUE_TIME in names and not context.rules.checkpoint_after_queue_flush:
+        names, because = [_QUEUE_TIME], "though a clean stop writes the time of the last message in a queue"
+    text = f"{' and '.join(names)} {'are' if len(names) > 1 else 'is'} 0"
+    kind = "checkpoint.bad-time" if because else "checkpoint.zero-time"
+    text += f", {because or 'as after a run of less than a minute'}"
+    yield _field(path, kind, text, CHECKPOINT.position(names[0]), 8)
 
 
 def _rocksdb(context: Context, text: str) -> Iterator[Finding]:
