@@ -31,6 +31,7 @@ from rmqtool.commands.options import (
 from rmqtool.commands.screen import screen
 from rmqtool.engine.message import Message, MessageBatch
 from rmqtool.engine.open_writer import config_of, existing_store, new_store
+from rmqtool.engine.put_checks import queue_refusal
 from rmqtool.engine.put_status import PutResult
 from rmqtool.engine.versions import NEWEST, BrokerRules, rules_for
 from rmqtool.engine.writer import StoreWriter
@@ -46,6 +47,8 @@ GROUP_BYTES: Final = 4 << 20
 """Messages, and bytes of bodies, that are put before their statuses are reported; all are in the files by then."""
 COLLECTED_FROM: Final = 100_000
 """Objects that are made before the interpreter looks for dead ones; its own 700 cost a quarter of the time."""
+
+QUEUE_ID_MAX: Final = (1 << 31) - 1
 
 BatchTopicOption = Annotated[
     list[str] | None,
@@ -81,6 +84,8 @@ class _Place:
     topic_rules: bool
     after_crash: bool
     batch_topics: frozenset[str]
+    is_one_queue: bool
+    """Whether options name the queue of all messages."""
 
     def config(self) -> WriterConfig:
         try:
@@ -94,7 +99,7 @@ def append(
     context: typer.Context,
     store: StorePath,
     topic: Annotated[str | None, typer.Option(metavar="T", help="Topic.")] = None,
-    queue_id: Annotated[int, typer.Option(metavar="N", help="Queue.")] = 0,
+    queue_id: Annotated[int, typer.Option(metavar="N", min=0, max=QUEUE_ID_MAX, help="Queue.")] = 0,
     body: Annotated[str | None, typer.Option(metavar="TEXT", help="Body, as UTF-8.")] = None,
     body_file: Annotated[Path | None, typer.Option(metavar="F", help="Body, from a file.")] = None,
     tags: Annotated[str | None, typer.Option("--tags", metavar="TAG", help="The tag.")] = None,
@@ -151,10 +156,12 @@ def append(
         )  # fmt: skip
     settled = _conf(conf, settings or [])
     batches = frozenset(batch_topics or ())
-    place = _Place(store, commitlog, index_slots, settled, broker_version, topic_rules, after_crash, batches)
+    place = _Place(
+        store, commitlog, index_slots, settled, broker_version, topic_rules, after_crash, batches, source is None
+    )
     messages = messages_of(context)
     first, wanted = _peeked(wanted)
-    with _rare_collections(), _create(place, first) if create else _open(place, messages) as writer:
+    with _rare_collections(), _create(place, first) if create else _open(place, first, messages) as writer:
         refused = _put_all(writer, wanted, output)
         writer.close(crash=end is End.CRASH)
     if refused:
@@ -256,7 +263,9 @@ def _create(place: _Place, first: Message | MessageBatch | None) -> AbstractCont
     return new_store(place.store, rules_for(place.broker_version or NEWEST), config, dumped_from=begin)
 
 
-def _open(place: _Place, messages: Messages) -> AbstractContextManager[StoreWriter]:
+def _open(
+    place: _Place, first: Message | MessageBatch | None, messages: Messages
+) -> AbstractContextManager[StoreWriter]:
     try:
         opened = open_store(place.store, place.commitlog, place.index_slots, None, place.broker_version)
     except NotAStoreError as error:
@@ -265,6 +274,10 @@ def _open(place: _Place, messages: Messages) -> AbstractContextManager[StoreWrit
     if (warning := foreign_owner(opened.store)) is not None:
         messages.warn(warning)
     config = config_of(opened.store, place.config())
+    shared = first.shared if isinstance(first, MessageBatch) else first
+    # Where options name the queue of all messages, nothing would be written.
+    if place.is_one_queue and shared is not None and (reason := queue_refusal(shared, config)):
+        raise UsageError(f"--queue-id: {reason}")
     return existing_store(
         place.store,
         lambda: survey_store(place.store, place.commitlog, place.index_slots, place.conf),

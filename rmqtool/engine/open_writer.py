@@ -10,7 +10,7 @@ from typing import Final
 from rmqtool.engine.dispatch import DispatchSettings, topic_bytes
 from rmqtool.engine.dispatcher import Dispatcher
 from rmqtool.engine.encoder import encode_blank
-from rmqtool.engine.index_writer import IndexWriter, OpenIndexFile, read_index_file
+from rmqtool.engine.index_writer import IndexWriter, OpenIndexFile, holds_no_entry, read_index_file
 from rmqtool.engine.log_end import find_log_end
 from rmqtool.engine.open_files import OpenFiles
 from rmqtool.engine.putter import clock_ms
@@ -22,6 +22,7 @@ from rmqtool.engine.writer_config import WriterConfig
 from rmqtool.errors import RefusedError, UnsupportedError, WriteError
 from rmqtool.formats.checkpoint import FIELDS_SIZE, Checkpoint, parse_checkpoint
 from rmqtool.formats.commitlog import BLANK_SIZE_MIN
+from rmqtool.formats.index import file_size
 from rmqtool.scan.blocks import last_data_end
 from rmqtool.store.config_json import TOPICS, read_config, topics
 from rmqtool.store.directory import Store
@@ -108,7 +109,7 @@ def existing_store(
         reader = stack.enter_context(open_reader(store, rules))
         files = stack.enter_context(OpenFiles(store.view))
         sink = stack.enter_context(DirectorySink(root))
-        current = _last_index_file(store)
+        current = _last_index_file(store, config, sink)
         index = _index(sink, rules, config, clock, current)
         dispatcher = Dispatcher(sink, _dispatch_settings(rules, config), config, index, reader)
         end = _log_end(store, reader, files, dispatcher, after_crash=after_crash)
@@ -148,7 +149,8 @@ def config_of(store: Store, config: WriterConfig) -> WriterConfig:
     known = topics(read_config(store.view, TOPICS))
     batch_topics = config.batch_topics | {topic for topic, _ in store.batch_queues}
     batch_topics |= {name for name, said in known.items() if said.queue_type == BATCH_QUEUE_TYPE}
-    found = replace(config, batch_topics=frozenset(batch_topics))
+    counts = {name: said.write_queue_count for name, said in known.items() if said.write_queue_count is not None}
+    found = replace(config, batch_topics=frozenset(batch_topics), queue_counts=counts)
     return replace(found, **{name: value for name, value in sizes.items() if value})  # type: ignore[arg-type]
 
 
@@ -215,13 +217,23 @@ def _log_end(
     return end.physical_offset
 
 
-def _last_index_file(store: Store) -> OpenIndexFile | None:
-    if not store.index_files or not store.index_slot_count:
+def _last_index_file(store: Store, config: WriterConfig, sink: DirectorySink) -> OpenIndexFile | None:
+    """The file that entries go into; one without any is to a broker a file of the size that it is set to."""
+    if not store.index_files or not config.index:
         return None
     last = store.index_files[-1]
+    if not store.index_slot_count:
+        source = store.view.open(last.path)
+        try:
+            if not holds_no_entry(source):
+                return None
+        finally:
+            source.close()
+    if last.size < (size := file_size(config.index_slot_count, config.index_entry_count)):
+        sink.create(last.path, size)
     source = store.view.open(last.path)
     try:
-        return read_index_file(last.path, source, store.index_slot_count)
+        return read_index_file(last.path, source, config.index_slot_count)
     finally:
         source.close()
 

@@ -7,6 +7,7 @@ Broker: `DefaultMessageStore#checkMessage` (4.x), `HookUtils#checkBeforePutMessa
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 from rmqtool.engine.message import Message, MessageBatch
@@ -20,6 +21,8 @@ RETRY_PREFIX: Final = "%RETRY%"
 DEAD_LETTER_PREFIX: Final = "%DLQ%"
 TOPIC_LENGTH_MAX: Final = 127
 RETRY_TOPIC_LENGTH_MAX: Final = 255
+DIRECTORY_NAME_MAX: Final = 255
+"""Bytes of a name that file systems take."""
 _TOPIC: Final = re.compile(r"[%|a-zA-Z0-9_-]+\Z", re.ASCII)
 _NOT_FOR_CLIENTS: Final = frozenset(
     {
@@ -43,7 +46,7 @@ def refusal(message: Message, text: bytes, rules: BrokerRules, config: WriterCon
     """
     if config.validates_topics and (reason := topic_refusal(message.topic, rules)):
         return reason
-    if reason := _no_directory(message.topic) or _too_long(message.topic, rules):
+    if reason := queue_refusal(message, config) or _no_directory(message.topic) or _too_long(message.topic, rules):
         return reason
     if rules.properties_limit_in_characters and java_length(text.decode("utf-8", "replace")) > 32767:
         return "properties of more than 32767 characters"
@@ -71,7 +74,26 @@ def batch_refusal(batch: MessageBatch, body_length: int, rules: BrokerRules, con
         return "a batch with a delay level"
     if body_length > config.message_size_max:
         return f"a batch of more than {config.message_size_max} bytes"
-    return _no_directory(shared.topic) or _too_long(shared.topic, rules)
+    return queue_refusal(shared, config) or _no_directory(shared.topic) or _too_long(shared.topic, rules)
+
+
+def queue_refusal(message: Message, config: WriterConfig) -> str | None:
+    """Why a broker's request processor does not take a queue id from a client; the store itself takes any number.
+
+    A record that was dumped may be in a queue that its topic had once; only a negative number is in no queue at all.
+    """
+    if message.queue_id < 0:
+        return f"queue id {message.queue_id}, which is negative"
+    queues = config.queue_counts.get(message.topic)
+    if queues is not None and message.queue_id >= queues and not message.is_final:
+        return f"queue id {message.queue_id} of a topic that has {queues} queues to write to (config/topics.json)"
+    return None
+
+
+def further_refusal(queues: Iterable[tuple[str, int] | None]) -> str | None:
+    """Why a message is refused for the further queues that it names."""
+    topics = [queue[0] for queue in queues if queue is not None]
+    return next((f"a further queue of {reason}" for reason in map(_no_directory, topics) if reason), None)
 
 
 def topic_refusal(topic: str, rules: BrokerRules) -> str | None:
@@ -106,6 +128,8 @@ def _no_directory(topic: str) -> str | None:
     """A store takes any topic; here none is taken whose queues would lie outside of the store, or nowhere."""
     if "/" in topic or "\0" in topic or topic in ("", ".", ".."):
         return "a topic that is no name of a directory"
+    if len(topic.encode("utf-8", "surrogatepass")) > DIRECTORY_NAME_MAX:
+        return f"a topic of more than {DIRECTORY_NAME_MAX} bytes, which is no name of a directory"
     return None
 
 

@@ -103,7 +103,9 @@ def are_plain(columns: MessageColumns, rules: BrokerRules, config: WriterConfig)
     if max(map(len, columns.properties_texts), default=0) > PROPERTIES_LENGTH_MAX:
         return False
     # A text of so many bytes has no more characters; the other limits are those of topics.
-    return not any(refusal(Message(topic=topic), _PROBE, rules, config) for topic in set(columns.topics))
+    queues = set(zip(columns.topics, columns.queue_ids, strict=True))
+    probes = (Message(topic=topic, queue_id=queue_id) for topic, queue_id in queues)
+    return not any(refusal(probe, _PROBE, rules, config) for probe in probes)
 
 
 def place_columns(

@@ -25,7 +25,7 @@ from rmqtool.engine.log_writer import LogWriter
 from rmqtool.engine.message import Message, MessageBatch
 from rmqtool.engine.preparation import Prepared, further_queues, prepare, sent_text, with_further_offsets
 from rmqtool.engine.properties_text import encode_map
-from rmqtool.engine.put_checks import batch_refusal, refusal, size_refusal
+from rmqtool.engine.put_checks import batch_refusal, further_refusal, refusal, size_refusal
 from rmqtool.engine.put_columns import MessageColumns, PutColumns, are_plain, columns_of, place_columns
 from rmqtool.engine.put_status import AppendStatus, PutResult, PutStatus
 from rmqtool.engine.versions import BrokerRules
@@ -182,6 +182,8 @@ class Putter:
         taken = 1
         if prepared.properties:
             further = [] if message.is_final else further_queues(prepared, rules, config)
+            if reason := further_refusal(further):
+                return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=reason)
             taken = self._finish_properties(message, prepared, queue_offset, further)
         result = self._place(message, prepared, message.flag, message.body, queue_offset)
         if result.is_written:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from rmqtool.errors import UnsupportedError
@@ -18,6 +18,7 @@ class WriterConfig:
     Attributes:
         commitlog_directories: where files of the log go, in turn (storePathCommitLog); relative to the store.
         batch_topics: topics with the attribute `queue.type=BatchCQ`.
+        queue_counts: how many queues a topic has to write to, where `topics.json` says it (`writeQueueNums`).
         validates_topics: whether the broker's topic rules apply; the store itself takes any topic.
         synchronous_flush: every put is on the disk before it is reported (flushDiskType).
     """
@@ -37,6 +38,7 @@ class WriterConfig:
     extension: bool = False
     index: bool = True
     batch_topics: frozenset[str] = frozenset()
+    queue_counts: Mapping[str, int] = field(default_factory=dict)
     validates_topics: bool = False
     synchronous_flush: bool = False
 
