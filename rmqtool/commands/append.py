@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NoReturn
 
 import typer
 
@@ -84,8 +84,8 @@ class _Place:
     topic_rules: bool
     after_crash: bool
     batch_topics: frozenset[str]
-    is_one_queue: bool
-    """Whether options name the queue of all messages."""
+    asked: Message | MessageBatch | None
+    """The message that options describe, which is to go into a queue that its topic has."""
 
     def config(self) -> WriterConfig:
         try:
@@ -154,19 +154,22 @@ def append(
                 born_host=born_host, store_host=store_host, count=count, is_batch=batch,
             )
         )  # fmt: skip
-    settled = _conf(conf, settings or [])
-    batches = frozenset(batch_topics or ())
-    place = _Place(
-        store, commitlog, index_slots, settled, broker_version, topic_rules, after_crash, batches, source is None
-    )
     messages = messages_of(context)
     first, wanted = _peeked(wanted)
-    with _rare_collections(), _create(place, first) if create else _open(place, first, messages) as writer:
+    place = _Place(
+        store, commitlog, index_slots, _conf(conf, settings or []), broker_version, topic_rules, after_crash,
+        frozenset(batch_topics or ()), first if source is None else None,
+    )  # fmt: skip
+    with _rare_collections(), _create(place, first) if create else _open(place, messages) as writer:
         refused = _put_all(writer, wanted, output)
         writer.close(crash=end is End.CRASH)
     if refused:
-        messages.warn(f"messages refused: {refused}")
-        raise typer.Exit(EXIT_REFUSED_MESSAGES)
+        _end_refused(refused, messages)
+
+
+def _end_refused(refused: int, messages: Messages) -> NoReturn:
+    messages.warn(f"messages refused: {refused}")
+    raise typer.Exit(EXIT_REFUSED_MESSAGES)
 
 
 def _peeked(
@@ -263,9 +266,7 @@ def _create(place: _Place, first: Message | MessageBatch | None) -> AbstractCont
     return new_store(place.store, rules_for(place.broker_version or NEWEST), config, dumped_from=begin)
 
 
-def _open(
-    place: _Place, first: Message | MessageBatch | None, messages: Messages
-) -> AbstractContextManager[StoreWriter]:
+def _open(place: _Place, messages: Messages) -> AbstractContextManager[StoreWriter]:
     try:
         opened = open_store(place.store, place.commitlog, place.index_slots, None, place.broker_version)
     except NotAStoreError as error:
@@ -274,9 +275,8 @@ def _open(
     if (warning := foreign_owner(opened.store)) is not None:
         messages.warn(warning)
     config = config_of(opened.store, place.config())
-    shared = first.shared if isinstance(first, MessageBatch) else first
-    # Where options name the queue of all messages, nothing would be written.
-    if place.is_one_queue and shared is not None and (reason := queue_refusal(shared, config)):
+    shared = place.asked.shared if isinstance(place.asked, MessageBatch) else place.asked
+    if shared is not None and (reason := queue_refusal(shared, config)):
         raise UsageError(f"--queue-id: {reason}")
     return existing_store(
         place.store,

@@ -7,6 +7,7 @@ register is a discrete logarithm, found by baby steps and giant steps in the squ
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import isqrt
 from typing import Final, NamedTuple
 
@@ -17,6 +18,9 @@ STORED_BITS: Final = 0x7FFFFFFF
 """A broker stores a CRC without its top bit, so two syndromes are possible."""
 LENGTH_MAX: Final = (1 << 29) - 1
 """Bytes in which a bit is found by its syndrome alone; behind that syndromes repeat."""
+
+STRIDES_KEPT: Final = 8
+"""Strides whose steps are kept; the longest, for bodies of 512 MiB, takes some 10 MB."""
 
 
 class FlippedBit(NamedTuple):
@@ -49,23 +53,30 @@ def _logarithms(registers: set[int], limit: int) -> list[int]:
     """After how many steps below the limit the register of a flip is one of these."""
     if limit <= 0:
         return []
-    stride = isqrt(limit - 1) + 1
-    baby: dict[int, int] = {}
-    register = _POLYNOMIAL
-    for step in range(stride):
-        baby[register] = step
-        register = _forward(register)
-    back = _strides_back(stride)
+    # A power of two, so that bodies of about one length share what is worked out for the stride.
+    stride = 1 << isqrt(limit - 1).bit_length()
+    baby, back = _baby_steps(stride), _strides_back(stride)
     found = []
     for start in registers:
         register = start
-        for giant in range(stride):
+        for giant in range(-(-limit // stride)):
             step = baby.get(register, -1)
             if step >= 0 and giant * stride + step < limit:
                 found.append(giant * stride + step)
                 break
             register = _apply(back, register)
     return found
+
+
+@lru_cache(maxsize=STRIDES_KEPT)
+def _baby_steps(stride: int) -> dict[int, int]:
+    """The registers that fewer steps than a stride lead to, with how many."""
+    steps: dict[int, int] = {}
+    register = _POLYNOMIAL
+    for step in range(stride):
+        steps[register] = step
+        register = _forward(register)
+    return steps
 
 
 def _forward(register: int) -> int:
@@ -76,6 +87,7 @@ def _backward(register: int) -> int:
     return ((register ^ _POLYNOMIAL) << 1 | 1) if register & _TOP else register << 1
 
 
+@lru_cache(maxsize=STRIDES_KEPT)
 def _strides_back(stride: int) -> list[list[int]]:
     """Tables for the four bytes of a register that take it `stride` steps back at once."""
     columns = []

@@ -23,6 +23,8 @@ from rmqtool.verify.rows_lookup import RowsLookup
 from rmqtool.verify.scope import REGRESS_MARGIN_MS, Context
 
 IMPLAUSIBLE_MAX: Final = 100
+FLIPS_MAX: Final = 100
+"""Bad bodies of a stretch in which the one flipped bit is looked for: each is read again, and takes a millisecond."""
 LOST_NAMED: Final = 5
 """Lost messages that a finding names."""
 
@@ -142,7 +144,7 @@ def _rises_from(times: Array, index: int) -> bool:
 def _damage(context: Context, walk: Walk, lookup: RowsLookup, lost: dict[int, list[str]]) -> list[Finding]:
     found: list[Finding] = []
     rows = lookup.rows
-    stale_until = -1
+    stale_until, flips_left = -1, FLIPS_MAX
     for number in np.flatnonzero(~lookup.good).tolist():
         row = rows[number]
         verdict = Verdict(int(row["verdict"]))
@@ -161,7 +163,8 @@ def _damage(context: Context, walk: Walk, lookup: RowsLookup, lost: dict[int, li
                 continue
             stale_until = int(row["physical_offset"] + row["size"])
         details: dict[str, Any] = {"count": max(1, len(names))}
-        if verdict == Verdict.BODY_CRC_MISMATCH:
+        if verdict == Verdict.BODY_CRC_MISMATCH and flips_left:
+            flips_left -= 1
             details |= _flip(walk, row)
         found.append(_at(context, FINDING_IDS[verdict], row, text, **details))
     return found
