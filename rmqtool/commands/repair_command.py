@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -25,6 +26,8 @@ from rmqtool.commands.options import (
 )
 from rmqtool.commands.repair_plan import Planner, Repair, Wish, carry_out, opened_for_repair
 
+_OF_THE_FRAME: Final = ("command", "stack")
+"""Parameters that no person says."""
 _IN_FRONT: Final = ("context", "store")
 """Parameters that stand before a command's own ones; the rest of the shared ones stand behind."""
 
@@ -40,18 +43,20 @@ def repair_command(function: Callable[..., Planner]) -> Callable[..., None]:
 
     @functools.wraps(function)
     def command(**options: Any) -> None:
-        said = {name: options.pop(name) for name in shared if name != "command"}
-        repair = _opened(function.__name__, **said)
-        carry_out(repair, function(repair, **options))
+        shared_options = {name: options.pop(name) for name in shared if name not in _OF_THE_FRAME}
+        with ExitStack() as stack:
+            repair = _opened(function.__name__, stack, **shared_options)
+            carry_out(repair, function(repair, **options))
 
     front = [shared[name] for name in _IN_FRONT]
-    behind = [shared[name] for name in shared if name not in ("command", *_IN_FRONT)]
+    behind = [shared[name] for name in shared if name not in (*_OF_THE_FRAME, *_IN_FRONT)]
     command.__signature__ = inspect.Signature([*front, *own, *behind])  # type: ignore[attr-defined]
     return command
 
 
 def _opened(
     command: str,
+    stack: ExitStack,
     context: typer.Context,
     store: StorePath,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and change nothing.")] = False,
@@ -83,6 +88,5 @@ def _opened(
     """What a person said with the shared options; their parameters are those of every repair command."""
     messages = messages_of(context)
     wish = Wish(command, store, dry_run, save, apply, yes, accept_loss, undo_dir, output, copy)
-    return Repair(
-        wish, opened_for_repair(wish, commitlog, index_slots, broker_conf, broker_version, messages), messages
-    )
+    opened, session = opened_for_repair(wish, commitlog, index_slots, broker_conf, broker_version, messages, stack)
+    return Repair(wish, opened, messages, session)

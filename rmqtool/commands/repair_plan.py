@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -29,8 +28,9 @@ from rmqtool.repair.apply import apply_plan
 from rmqtool.repair.built import BuildOptions
 from rmqtool.repair.fingerprint import fingerprint
 from rmqtool.repair.output import apply_to_copy
-from rmqtool.repair.places import Places
+from rmqtool.repair.places import DEFAULT_LOG, Places
 from rmqtool.repair.plan import ForecastAfter, Loss, Plan, demand_same, read_saved
+from rmqtool.repair.session import Session
 from rmqtool.repair.steps import Step
 from rmqtool.repair.undo import is_unsettled, settle
 from rmqtool.repair.window import window_of
@@ -38,9 +38,10 @@ from rmqtool.report.plan_screen import plan_lines
 from rmqtool.report.progress import ByteProgress
 from rmqtool.report.writers import json_text
 from rmqtool.scan.runner import OnProgress
-from rmqtool.store.directory import Store, survey
-from rmqtool.store.lock import lock_report
+from rmqtool.store.directory import Store, relative_to_store, survey
+from rmqtool.store.hold import demand_free
 from rmqtool.store.source import reason
+from rmqtool.store.view import open_directory
 from rmqtool.verify.finding import Finding
 from rmqtool.verify.run import verify_store
 from rmqtool.verify.scope import Depth, Options
@@ -113,6 +114,8 @@ class Repair:
     wish: Wish
     opened: OpenedStore
     messages: Messages
+    session: Session | None = None
+    """Holds the store; None where it is only read."""
 
     @property
     def build_options(self) -> BuildOptions:
@@ -136,39 +139,55 @@ def opened_for_repair(
     broker_conf: Path | None,
     broker_version: str | None,
     messages: Messages,
-) -> OpenedStore:
-    """The store, once nobody uses it and its version is known.
+    stack: ExitStack,
+) -> tuple[OpenedStore, Session | None]:
+    """The store, once nobody else uses it and its version is known, and what holds it; None where it is only read.
+
+    Args:
+        stack: closes the session at the end of the command.
 
     Raises:
-        RefusedError: a broker uses it, a repair is unfinished, or nothing tells its version.
+        RefusedError: a broker or another rmqtool uses it, a repair is unfinished, or nothing tells its version.
         UsageError, NotAStoreError, UnreadableError: see `open_store`.
     """
     wish.check()
+    open_directory(wish.store)
+    named = tuple(relative_to_store(directory, wish.store) for directory in commitlog or ())
+    session: Session | None = None
+    if not wish.only_looks and wish.copy is None:
+        # Before anything is looked at: what another run does until then is seen, and afterwards it is kept out.
+        session = stack.enter_context(Session(Places(wish.store, named or DEFAULT_LOG), makes_file=False))
     opened = open_store(wish.store, commitlog, index_slots, broker_conf, broker_version)
-    places = places_of(wish.store, opened.store)
-    if lock_report(wish.store, places.outer_logs).is_in_use:
-        raise RefusedError(f"{wish.store}: a broker uses the store; stop it first")
+    places = places_of(wish, opened.store)
+    if session is None:
+        demand_free(wish.store, places.outer_logs)
+    else:
+        session.lock.demand_unused(places.outer_logs)
     if is_unsettled(places):
-        if wish.only_looks:
-            raise RefusedError(f"{wish.store}: an earlier repair is unfinished; rmqtool undo takes it back")
-        settle(places)
-        messages.warn("an earlier repair was unfinished and has been taken back")
+        if session is None:
+            raise RefusedError(f"{wish.store}: an earlier repair is unfinished; rmqtool undo rolls it back")
+        session.places = places
+        settle(places, session=session)
+        messages.warn("an earlier repair was unfinished and has been rolled back")
         opened = open_store(wish.store, commitlog, index_slots, broker_conf, broker_version)
     if broker_version is None and opened.inferred is None:
         if wish.is_agreed or not sys.stdin.isatty():
             raise RefusedError(f"{wish.store}: nothing in it shows the broker's version; say it with --broker-version")
         asked = typer.prompt("The store does not show its broker's version. Which one is it", default=NEWEST, err=True)
         opened = open_store(wish.store, commitlog, index_slots, broker_conf, asked)
+    if session is not None:
+        session.places = places_of(wish, opened.store)
     opened.tell(messages)
     if wish.copy is None and (warning := foreign_owner(opened.store)) is not None:
         messages.warn(warning)
-    return opened
+    return opened, session
 
 
-def places_of(path: Path, store: Store) -> Places:
+def places_of(wish: Wish, store: Store) -> Places:
     """Where the store's files lie."""
     directories = tuple(dict.fromkeys(segment.path.rpartition("/")[0] for segment in store.commitlog))
-    return Places(path, store.settings.commitlog_directories or directories or ("commitlog",))
+    logs = store.settings.commitlog_directories or directories or DEFAULT_LOG
+    return Places(wish.store, logs, wish.undo_dir)
 
 
 def carry_out(repair: Repair, planner: Planner) -> None:
@@ -179,8 +198,9 @@ def carry_out(repair: Repair, planner: Planner) -> None:
         RmqtoolError: something fails; see `apply_plan`.
     """
     wish, opened, messages = repair.wish, repair.opened, repair.messages
-    places = places_of(wish.store, opened.store)
-    with _staging(places, in_store=not wish.only_looks and wish.copy is None) as staging:
+    session = repair.session
+    places = places_of(wish, opened.store) if session is None else session.places
+    with _staging(session) as staging:
         before = fingerprint(places)
         with ByteProgress(wish.command, quiet=messages.quiet) as progress:
             made = planner(opened.store, staging, progress.show)
@@ -198,15 +218,16 @@ def carry_out(repair: Repair, planner: Planner) -> None:
         if wish.copy is not None:
             _repair_copy(wish, plan, made, places, opened)
             raise typer.Exit(_exit_code(made, to_do=False))
+        assert session is not None, "a plan is carried out under the store's lock"
         if made.keep is not None:
-            made.keep(places.own)
-        applied = apply_plan(plan, places, undo_directory=wish.undo_dir)
+            session.keep(made.keep, staging)
+        applied = apply_plan(plan, places, session=session)
     store = survey(opened.store.view, opened.store.settings)
     if made.begin is not None:
         store = window_of(store, made.begin).store
     checked = verify_store(store, opened.rules, Options(depth=Depth.STRUCTURE)).as_json()
     if wish.output is OutputFormat.TABLE:
-        sys.stdout.write(f"\nDone. Taken back with: rmqtool undo {wish.store} (kept in {applied.undo})\n")
+        sys.stdout.write(f"\nDone. rmqtool undo {wish.store} rolls it back; the old files are kept in {applied.undo}\n")
     else:
         _show(wish, {**_said(plan, made), **applied.to_json(checked)}, opened)
     raise typer.Exit(_exit_code(made, to_do=False))
@@ -224,35 +245,19 @@ def _repair_copy(wish: Wish, plan: Plan, made: Made, places: Places, opened: Ope
 
 
 @contextmanager
-def _staging(places: Places, *, in_store: bool) -> Iterator[Path]:
+def _staging(session: Session | None) -> Iterator[Path]:
     """An empty directory; in the store, if its files are to be renamed into place, else a temporary one."""
-    if not in_store:
-        with tempfile.TemporaryDirectory(prefix="rmqtool-", ignore_cleanup_errors=True) as name:
-            yield Path(name)
+    if session is not None:
+        with session.staging() as staging:
+            yield staging
         return
-    try:
-        times_ns = {place: place.stat().st_mtime_ns for place in (places.root, places.own) if place.is_dir()}
-        journals = len(list(places.undo.iterdir())) if places.undo.is_dir() else 0
-        shutil.rmtree(places.staging, ignore_errors=True)
-        places.staging.mkdir(parents=True)
-    except OSError as error:
-        raise WriteError(f"{places.staging}: {reason(error)}") from error
-    try:
-        yield places.staging
-    finally:
-        shutil.rmtree(places.staging, ignore_errors=True)
-        with suppress(OSError):
-            if places.own not in times_ns:
-                places.own.rmdir()  # fails where a journal lies in it
-            if journals == (len(list(places.undo.iterdir())) if places.undo.is_dir() else 0):
-                # Nothing was changed, so nothing shall show.
-                for place, time_ns in times_ns.items():
-                    os.utime(place, ns=(place.stat().st_atime_ns, time_ns))
+    with tempfile.TemporaryDirectory(prefix="rmqtool-", ignore_cleanup_errors=True) as name:
+        yield Path(name)
 
 
 def _plan(wish: Wish, opened: OpenedStore, made: Made, before: str, messages: Messages) -> Plan:
     plan = Plan(wish.command, before, opened.rules.version, made.steps, made.loss, {}, made.notes, {}, made.abort_stays)
-    plan.check(places_of(wish.store, opened.store).log_directories)
+    plan.check(places_of(wish, opened.store).log_directories)
     if plan.is_empty and not made.damage:
         return plan
     settings = opened.store.settings

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
@@ -32,6 +33,10 @@ def undo(
     ] = False,
     is_agreed: Annotated[bool, typer.Option("--yes", help="Do it without asking.")] = False,
     commitlog: CommitlogOption = None,
+    undo_dir: Annotated[
+        Path | None,
+        typer.Option("--undo-dir", metavar="DIR", help="Where the repair kept replaced files, if not in the store."),
+    ] = None,
     output: FormatOption = OutputFormat.TABLE,
 ) -> None:
     """Make a store what it was before its latest repair, byte for byte.
@@ -44,7 +49,8 @@ def undo(
     if list_only and throw_away:
         raise UsageError("--list shows what --discard would remove; say one of them")
     open_directory(store)
-    places = recorded_places(store, tuple(relative_to_store(named, store) for named in commitlog or ()))
+    named = tuple(relative_to_store(directory, store) for directory in commitlog or ())
+    places = recorded_places(Places(store, named, undo_dir))
     found = repairs(places)
     if not found and not is_fenced(places):
         survey_store(store, commitlog)  # a directory that is no store has nothing to take back either: said as that

@@ -1,8 +1,9 @@
-"""Carries a plan out: lock, check, journal, fence, steps, read back, hand over. What fails half-way is taken back."""
+"""Carries a plan out: lock, check, journal, fence, steps, read back, hand over. What fails half-way is rolled back."""
 
 from __future__ import annotations
 
 import os
+import stat
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,13 +17,13 @@ from rmqtool.repair.fence import is_fenced, lower_fences
 from rmqtool.repair.fingerprint import file_states, fingerprint
 from rmqtool.repair.interrupt import Interrupt, held_interrupts
 from rmqtool.repair.journal import Journal, JournalState, done_record, journals
-from rmqtool.repair.places import Places
+from rmqtool.repair.places import Places, own_file_like
 from rmqtool.repair.plan import ABORT_NAME, Plan
-from rmqtool.repair.prepare import Change, Prepared, check_undo_directory, prepare
-from rmqtool.repair.restore import remove_empty, reopen, take_back
-from rmqtool.repair.steps import Create, Remove, Replace, WriteRange
-from rmqtool.store.hold import StoreLock
-from rmqtool.store.source import FileSource
+from rmqtool.repair.prepare import Change, Prepared, check_undo_directory, demand_own_kinds, prepare
+from rmqtool.repair.restore import reopen, take_back
+from rmqtool.repair.root import RootPath
+from rmqtool.repair.session import Session, remove_empty
+from rmqtool.repair.steps import Create, Remove, Replace, Step, WriteRange
 
 FILE_MODE: Final = 0o644
 """Of a new file that has no neighbour to be like."""
@@ -41,34 +42,43 @@ class Applied:
         return {**self.plan.to_json(), "applied": True, "undo": str(self.undo), "verify": verify}
 
 
-def apply_plan(plan: Plan, places: Places, *, disk: Disk | None = None, undo_directory: Path | None = None) -> Applied:
+def apply_plan(plan: Plan, places: Places, *, disk: Disk | None = None, session: Session | None = None) -> Applied:
     """Carry a plan out in place.
 
     Args:
         plan: not an empty one.
         places: the store it was made for.
         disk: makes the changes; another one in a test.
-        undo_directory: where saved files go, if not into the store itself.
+        session: of the run that made the plan, if it holds the store's lock already.
 
     Raises:
         RefusedError: a broker holds the store, it has changed since it was planned, or a repair is unfinished.
         UsageError: the plan contradicts itself.
         UnsupportedError: the store has no directory of the log.
-        WriteError: something cannot be written; all is taken back, or the text says that it is not.
+        WriteError: something cannot be written; all is rolled back, or the text says that it is not.
         UnreadableError: something cannot be read; likewise.
-        KeyboardInterrupt: asked for during a step; all is taken back.
+        KeyboardInterrupt: asked for during a step; all is rolled back.
     """
     plan.check(places.log_directories)
     if plan.is_empty:
         raise UsageError("the plan has no steps")
-    check_undo_directory(places, undo_directory)
+    check_undo_directory(places)
     demand_log(places)
-    disk = disk or Disk()
-    with StoreLock(places.root, places.outer_logs), held_interrupts() as interrupt:
+    demand_own_kinds(plan, places)
+    if session is not None:
+        return _applied(plan, session)
+    with Session(places, disk) as own_session:
+        return _applied(plan, own_session)
+
+
+def _applied(plan: Plan, session: Session) -> Applied:
+    places = session.places
+    with held_interrupts() as interrupt:
+        session.lock.complete()
         demand_settled(places)
         demand_unchanged(plan, places)
-        journal = carry_out(plan, places, disk, interrupt, undo_directory)
-    return Applied(plan, journal.folder)
+        journal = carry_out(plan, session, interrupt)
+    return Applied(plan, journal.folder.shown)
 
 
 def demand_settled(places: Places) -> None:
@@ -78,7 +88,7 @@ def demand_settled(places: Places) -> None:
         RefusedError: it was.
     """
     if is_fenced(places) or any(journal.state is not JournalState.DONE for journal in journals(places)):
-        raise RefusedError(f"{places.root}: an earlier repair is unfinished; take it back with rmqtool undo first")
+        raise RefusedError(f"{places.root}: an earlier repair is unfinished; roll it back with rmqtool undo first")
 
 
 def demand_log(places: Places) -> None:
@@ -87,9 +97,11 @@ def demand_log(places: Places) -> None:
     Raises:
         UnsupportedError: it is.
     """
-    for fence in places.fences:
-        if not fence.parent.is_dir():
-            raise UnsupportedError(f"{fence.parent}: no such directory, so brokers cannot be kept out of a repair")
+    for directory in places.log_directories:
+        if not (places.root / directory).is_dir():
+            raise UnsupportedError(
+                f"{places.root / directory}: no such directory, so brokers cannot be kept out of a repair"
+            )
 
 
 def demand_unchanged(plan: Plan, places: Places) -> None:
@@ -104,19 +116,18 @@ def demand_unchanged(plan: Plan, places: Places) -> None:
     for step in plan.steps:
         if step.before is None:
             continue
-        with FileSource.open(places.file(step.path), step.path) as source:
+        with places.file(step.path).source(step.path) as source:
             end = min(source.size, step.file_position + step.length) if isinstance(step, WriteRange) else source.size
             if digest_of(source, step.file_position, end, salvaging=True) != step.before:
                 raise RefusedError(f"{step.path}: changed since it was planned; plan anew")
 
 
-def carry_out(
-    plan: Plan, places: Places, disk: Disk, interrupt: Interrupt, undo_directory: Path | None = None
-) -> Journal:
-    """Journal, fence, steps, check and hand-over, under a lock that the caller holds."""
+def carry_out(plan: Plan, session: Session, interrupt: Interrupt) -> Journal:
+    """Journal, fence, steps, check and hand-over, under the lock that the session holds."""
+    places, disk = session.places, session.disk
     before = {journal.number for journal in journals(places)}
     try:
-        prepared = prepare(plan, places, disk, undo_directory)
+        prepared = prepare(plan, places, disk, session.root_times_ns)
         interrupt.demand_none()
         _change_all(prepared, places, disk, interrupt)
         _hand_over(prepared, places, disk, interrupt)
@@ -127,71 +138,73 @@ def carry_out(
         with suppress(RmqtoolError):
             remove_empty(places, disk)
         raise
-    with suppress(RmqtoolError):  # left-overs of planning are in nobody's way
-        disk.remove_tree(places.staging)
+    with suppress(RmqtoolError):  # what planners left is in nobody's way
+        remove_empty(places, disk)
     return prepared.journal
 
 
 def _change_all(prepared: Prepared, places: Places, disk: Disk, interrupt: Interrupt) -> None:
-    for directory in prepared.manifest.made_directories:
-        place = places.root / directory
-        disk.make_directory(place, place.parent)
+    new_directories = [places.directory(path) for path in prepared.manifest.made_directories]
+    for directory in new_directories:
+        disk.make_directory(directory, Metadata.of(directory.parent))
     for change in prepared.changes:
         if change.saved.path != ABORT_NAME or change.saved.action != "remove":
             _change(change, disk)
             interrupt.demand_none()
-    touched = {change.place.parent for change in prepared.changes}
-    for touched_directory in sorted(touched | {places.root / made for made in prepared.manifest.made_directories}):
-        disk.sync_directory(touched_directory)
-        disk.sync_directory(touched_directory.parent)
+    for directory in sorted({*(change.file.parent for change in prepared.changes), *new_directories}, key=str):
+        disk.sync_directory(directory)
+        disk.sync_directory(directory.parent)
 
 
 def _change(change: Change, disk: Disk) -> None:
     """Make one file what the plan says."""
-    first, place, saved = change.steps[0], change.place, change.saved
-    match first:
-        case WriteRange():
-            for step in change.steps:
-                if isinstance(step, WriteRange):
-                    disk.write(place, step.file_position, step.content)
-            if saved.metadata is not None:
-                disk.set_times(place, saved.metadata.atime_ns, saved.metadata.mtime_ns)
-            disk.sync(place)
-        case Replace() | Create():
-            _build(change, first, disk)
-            if saved.is_moved and isinstance(first, Replace):
-                disk.rename(place, saved.saved)
-                disk.sync_directory(saved.saved.parent)
-            disk.rename(change.staged, place)
-        case Remove():
-            if saved.is_moved:
-                disk.rename(place, saved.saved)
-                disk.sync_directory(saved.saved.parent)
-            else:
-                disk.remove(place)
+    first, file, kept, saved = change.steps[0], change.file, change.kept.kept, change.saved
+    if saved.action == "write":
+        for step in change.steps:
+            if isinstance(step, WriteRange):
+                disk.write(file, step.file_position, step.content)
+        if saved.metadata is not None:
+            disk.set_times(file, saved.metadata.atime_ns, saved.metadata.mtime_ns)
+        disk.sync(file)
+    elif isinstance(first, Remove):
+        if saved.is_moved:
+            disk.rename(file, kept)
+            disk.sync_directory(kept.parent)
+        else:
+            disk.remove(file)
+    else:
+        _build(change, disk)
+        if saved.is_moved and saved.action == "replace":
+            disk.rename(file, kept)
+            disk.sync_directory(kept.parent)
+        disk.rename(change.staged, file)
 
 
-def _build(change: Change, step: Replace | Create, disk: Disk) -> None:
+def _build(change: Change, disk: Disk) -> None:
     """The new file, whole and on the disk, in the place from which it is renamed."""
-    if not change.adopts:
-        disk.create(change.staged, step.length)
-        disk.write(change.staged, 0, step.content)
-    disk.give_metadata(change.staged, change.saved.metadata or _metadata_of_new(change.place, step))
+    first = change.steps[0]
+    if change.is_copied:
+        with change.file.source() as source:
+            disk.copy(source, change.staged, salvaging=True)
+        for step in change.steps:
+            if isinstance(step, WriteRange):
+                disk.write(change.staged, step.file_position, step.content)
+    elif isinstance(first, Replace | Create) and not change.adopts:
+        disk.create(change.staged, first.length)
+        disk.write(change.staged, 0, first.content)
+    disk.give_metadata(change.staged, change.saved.metadata or _metadata_of_new(change.file, first))
     disk.sync(change.staged)
 
 
-def _metadata_of_new(place: Path, step: Replace | Create) -> Metadata:
-    """Like its neighbours; its directory says whose it is."""
-    directory = Metadata.of(place.parent)
-    neighbour = next((entry for entry in sorted(place.parent.iterdir()) if _is_plain_file(entry)), None)
-    mode = Metadata.of(neighbour).mode if neighbour is not None else FILE_MODE
+def _metadata_of_new(file: RootPath, step: Step) -> Metadata:
+    """Like its neighbors; its directory says whose it is."""
+    directory = Metadata.of(file.parent)
+    neighbors = (file.with_name(name).lstat() for name in file.parent.names() if not name.startswith("."))
+    modes = (state.st_mode for state in neighbors if state is not None and stat.S_ISREG(state.st_mode))
+    mode = stat.S_IMODE(next(modes, FILE_MODE))
     mtime_ns = step.mtime_ns if isinstance(step, Create) else None
     now_ns = time.time_ns()
     return Metadata(step.length, mode, directory.user_id, directory.group_id, now_ns, mtime_ns or now_ns)
-
-
-def _is_plain_file(place: Path) -> bool:
-    return not place.name.startswith(".") and place.is_file() and not place.is_symlink()
 
 
 def _hand_over(prepared: Prepared, places: Places, disk: Disk, interrupt: Interrupt) -> None:
@@ -200,31 +213,31 @@ def _hand_over(prepared: Prepared, places: Places, disk: Disk, interrupt: Interr
     for change in prepared.changes:
         if change.saved.path == ABORT_NAME and change.saved.action == "remove":
             _change(change, disk)
-            disk.sync_directory(places.root)
+            disk.sync_directory(places.top)
     interrupt.demand_none()
     record = done_record(file_states(places), written, time.time_ns() // 1_000_000)
-    disk.publish(prepared.journal.done_place, record, places.root)
+    disk.publish(prepared.journal.folder / "done", record, own_file_like(places.top))
     lower_fences(places, disk)
 
 
-def _checked(change: Change) -> list[tuple[int, int, str]]:
+def _checked(change: Change) -> tuple[tuple[int, int, str], ...]:
     """What a file holds now, read from the disk; (position, length, digest) of each range that was written.
 
     Raises:
         WriteError: it is not what was written.
     """
-    found: list[tuple[int, int, str]] = []
+    written: list[tuple[int, int, str]] = []
     for step in change.steps:
         if step.after is None:
             continue
-        with FileSource.open(change.place, step.path) as source:
+        with change.file.source(step.path) as source:
             with suppress(OSError):  # advice only: the bytes on the disk and not those in memory
                 os.posix_fadvise(source.descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
             is_whole = isinstance(step, WriteRange) or source.size == step.length
             if not is_whole or digest_of(source, step.file_position, step.file_position + step.length) != step.after:
                 raise WriteError(f"{step.path}: reads back as something else than was written")
-        found.append((step.file_position, step.length, step.after))
-    return found
+        written.append((step.file_position, step.length, step.after))
+    return tuple(written)
 
 
 def _take_back_after(error: BaseException, journal: Journal, places: Places, disk: Disk) -> None:
@@ -239,6 +252,20 @@ def _take_back_after(error: BaseException, journal: Journal, places: Places, dis
         take_back(journal, places, disk)
     except (RmqtoolError, OSError) as second:
         raise WriteError(
-            f"{str(error) or 'interrupted'}; it could not be taken back now ({second}): "
-            f"no broker loads the store until you run rmqtool undo {places.root}"
+            f"{str(error) or 'interrupted'}; it could not be rolled back now ({second}): {_left(journal, places)}"
         ) from error
+
+
+def _left(journal: Journal, places: Places) -> str:
+    """How a store is left, looked at now, and what to run."""
+    run = f"rmqtool undo {places.root}"
+    try:
+        if is_fenced(places):
+            return f"no broker loads the store until you run {run}"
+        if journal.state in (JournalState.PREPARING, JournalState.UNDONE) or not journal.folder.exists():
+            return f"the store is as it was; {run} removes what is left of the journal"
+        if journal.state is JournalState.DONE:
+            return f"the repair is whole and brokers load the store; {run} rolls it back"
+    except RmqtoolError as error:
+        return f"whether a broker would load the store cannot be looked at ({error}); keep it off and run {run}"
+    return f"nothing keeps a broker off the store; keep it off and run {run}"

@@ -1,6 +1,7 @@
 """Every change that a repair makes to a disk: one small method each, so that a test can end or fail any one of them.
 
-A `Watch` is told before each change. Errors of the system become WriteError with the file's name.
+A `Watch` is told before each change. Errors of the system become WriteError with the file's name. Every file is named
+by a `RootPath`, so no change leads out of the directories that the call opened.
 """
 
 from __future__ import annotations
@@ -13,16 +14,23 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final, Protocol
+
+import msgspec
 
 from rmqtool.errors import UnreadableError, WriteError
-from rmqtool.store.content import Content, FilePart, PartSource
+from rmqtool.repair.root import DEPTH_MAX, RootPart, RootPath
+from rmqtool.store.content import FilePart, PartSource
 from rmqtool.store.sink import reported
-from rmqtool.store.source import FileSource, read_salvaging, reason
+from rmqtool.store.source import ByteSource, FileSource, read_salvaging, reason
 
 BLOCK: Final = 1 << 20
+PERMISSIONS: Final = 0o777
+"""Bits of a mode that are given to a file; a repair never makes one that runs as its owner."""
+_LONG_MAX: Final = (1 << 63) - 1
+_ID_MAX: Final = (1 << 32) - 2
 _ZEROS: Final = bytes(BLOCK)
-_EXISTING: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+_EXISTING: Final = os.O_RDWR | os.O_NONBLOCK | os.O_NOCTTY
 _NEW: Final = _EXISTING | os.O_CREAT | os.O_EXCL
 _NO_UNNAMED_FILE: Final = (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL)
 _CLONE: Final = 0x40049409
@@ -34,30 +42,42 @@ Watch = Callable[[str, Path], None]
 """Told the name of a change and the file before it is made."""
 
 
+class NewContent(Protocol):
+    """Bytes that are written: content of a plan, or a part of a file that a repair kept."""
+
+    @property
+    def length(self) -> int: ...
+    def open(self) -> ByteSource: ...
+
+
 @dataclass(frozen=True)
 class Metadata:
     """What a file keeps though its content is exchanged."""
 
-    size: int
-    mode: int
-    user_id: int
-    group_id: int
-    atime_ns: int
-    mtime_ns: int
+    size: Annotated[int, msgspec.Meta(ge=0, le=_LONG_MAX)]
+    mode: Annotated[int, msgspec.Meta(ge=0, le=0o7777)]
+    user_id: Annotated[int, msgspec.Meta(ge=0, le=_ID_MAX)]
+    group_id: Annotated[int, msgspec.Meta(ge=0, le=_ID_MAX)]
+    atime_ns: Annotated[int, msgspec.Meta(ge=-_LONG_MAX, le=_LONG_MAX)]
+    mtime_ns: Annotated[int, msgspec.Meta(ge=-_LONG_MAX, le=_LONG_MAX)]
 
     @classmethod
-    def of(cls, place: Path) -> Metadata:
+    def of(cls, file: RootPath) -> Metadata:
         """Of a file or directory, links not followed.
 
         Raises:
-            UnreadableError: it may not be looked at.
+            UnreadableError: it is not there, or may not be looked at.
         """
-        try:
-            found = place.lstat()
-        except OSError as error:
-            raise UnreadableError(f"{place}: {reason(error)}") from error
-        mode = stat.S_IMODE(found.st_mode)
-        return cls(found.st_size, mode, found.st_uid, found.st_gid, found.st_atime_ns, found.st_mtime_ns)
+        state = file.lstat()
+        if state is None:
+            raise UnreadableError(f"{file}: no such file or directory")
+        return cls.from_stat(state)
+
+    @classmethod
+    def from_stat(cls, state: os.stat_result) -> Metadata:
+        """What the system says of a file."""
+        mode = stat.S_IMODE(state.st_mode)
+        return cls(state.st_size, mode, state.st_uid, state.st_gid, state.st_atime_ns, state.st_mtime_ns)
 
 
 def _unwatched(change: str, place: Path) -> None:
@@ -70,57 +90,45 @@ class Disk:
     def __init__(self, watch: Watch = _unwatched) -> None:
         self._watch = watch
 
-    def make_directory(self, place: Path, like: Path) -> None:
-        """Make a directory that belongs to whom another one belongs to; nothing where it is there."""
-        if place.is_dir():
+    def make_directory(self, directory: RootPath, like: Metadata) -> None:
+        """Make a directory with the owner and mode of another one; nothing where it is there."""
+        if directory.is_directory():
             return
-        with self._change("mkdir", place):
-            place.mkdir()
-        found = Metadata.of(like)
-        self._give(place, found.user_id, found.group_id, found.mode)
+        with self._change("mkdir", directory), directory.entry() as (at, name):
+            os.mkdir(name, 0o700, dir_fd=at)
+        self.give_owner(directory, like.user_id, like.group_id, like.mode)
 
-    def publish(self, place: Path, data: bytes, like: Path) -> None:
+    def publish(self, file: RootPath, data: bytes, like: Metadata) -> None:
         """Make a small file that is there either whole and on the disk, or not at all."""
-        found = Metadata.of(like)
-        directory = place.parent
-        with reported(place):
+        with reported(file.shown):
             try:
-                descriptor = os.open(directory, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o644)
+                descriptor = file.parent.open(os.O_TMPFILE | os.O_RDWR)
             except OSError as error:
                 if error.errno not in _NO_UNNAMED_FILE:
                     raise
                 descriptor = -1
         if descriptor < 0:
-            self._publish_named(place, data, found)
+            self._publish_named(file, data, like)
             return
         try:
-            with self._change("write", place):
-                _write_all(descriptor, 0, memoryview(data))
-            with self._change("fsync", place), suppress(PermissionError):
-                os.fchown(descriptor, found.user_id, found.group_id)
-                os.fsync(descriptor)
-            with self._change("link", place):
-                # Only os.link with a directory descriptor follows the link that names an open file.
-                at = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-                try:
-                    os.link(f"/proc/self/fd/{descriptor}", place.name, dst_dir_fd=at, follow_symlinks=True)
-                finally:
-                    os.close(at)
+            self._fill(descriptor, file, data, like)
+            with self._change("link", file), file.entry() as (at, name):
+                os.link(f"/proc/self/fd/{descriptor}", name, dst_dir_fd=at, follow_symlinks=True)
         finally:
             os.close(descriptor)
-        self.sync_directory(directory)
+        self.sync_directory(file.parent)
 
-    def create(self, place: Path, size: int) -> None:
+    def create(self, file: RootPath, size: int) -> None:
         """Make a file of zeros, which must not be there."""
-        with self._change("create", place):
-            descriptor = os.open(place, _NEW, 0o600)
+        with self._change("create", file):
+            descriptor = file.open(_NEW, 0o600)
         try:
-            with self._change("truncate", place):
+            with self._change("truncate", file):
                 os.ftruncate(descriptor, size)
         finally:
             os.close(descriptor)
 
-    def write(self, place: Path, position: int, content: Content, *, salvaging: bool = False) -> None:
+    def write(self, file: RootPath, position: int, content: NewContent, *, salvaging: bool = False) -> None:
         """Write content into a file that exists; what is zero there already stays untouched, holes too.
 
         Args:
@@ -128,16 +136,16 @@ class Disk:
         """
         source = content.open()
         # Of the file itself, for a bad sector begins where the file's sectors do.
-        begin = content.position if isinstance(content, FilePart) else 0
+        begin = content.position if isinstance(content, FilePart | RootPart) else 0
         whole = source.base if isinstance(source, PartSource) else source
         try:
-            with _opened(place) as descriptor:
+            with _opened(file) as descriptor:
                 if os.fstat(descriptor).st_size < position + content.length:
-                    with self._change("truncate", place):
+                    with self._change("truncate", file):
                         os.ftruncate(descriptor, position + content.length)
                 at = 0
                 for start, end in source.extents(0, content.length):
-                    self._zero(place, descriptor, position + at, position + start)
+                    self._zero(file, descriptor, position + at, position + start)
                     buffer = memoryview(bytearray(min(BLOCK, end - start)))
                     for here in range(start, end, BLOCK):
                         part = buffer[: min(BLOCK, end - here)]
@@ -145,151 +153,183 @@ class Disk:
                             read_salvaging(whole, begin + here, part)
                         else:
                             _read_all(source.name, source.read_into, here, part)
-                        with self._change("write", place):
+                        with self._change("write", file):
                             _write_all(descriptor, position + here, part)
                     at = end
-                self._zero(place, descriptor, position + at, position + content.length)
+                self._zero(file, descriptor, position + at, position + content.length)
         finally:
             source.close()
 
-    def copy(self, source: Path, target: Path, *, salvaging: bool = False) -> None:
+    def copy(self, source: FileSource, target: RootPath, *, salvaging: bool = False) -> None:
         """Make a copy that shares the blocks of a file where the file system can, and has its holes where it cannot.
 
         Args:
+            source: stays open; closing it is its owner's.
             salvaging: let zeros stand where the disk does not give the bytes.
         """
         self.create(target, 0)
-        with FileSource.open(source) as found, _opened(target) as descriptor:
+        with _opened(target) as descriptor:
             try:
                 with self._change("clone", target):
-                    fcntl.ioctl(descriptor, _CLONE, found.descriptor)
+                    fcntl.ioctl(descriptor, _CLONE, source.descriptor)
             except WriteError as error:
                 if not isinstance(error.__cause__, OSError) or error.__cause__.errno not in _NO_CLONE:
                     raise
             else:
                 return
-        self.write(target, 0, FilePart.whole(source), salvaging=salvaging)
+        self.write(target, 0, _Opened(source), salvaging=salvaging)
 
-    def truncate(self, place: Path, size: int) -> None:
+    def truncate(self, file: RootPath, size: int) -> None:
         """Cut or lengthen a file."""
-        with _opened(place) as descriptor:
+        with _opened(file) as descriptor:
             if os.fstat(descriptor).st_size != size:
-                with self._change("truncate", place):
+                with self._change("truncate", file):
                     os.ftruncate(descriptor, size)
 
-    def give_metadata(self, place: Path, found: Metadata) -> None:
+    def give_metadata(self, file: RootPath, metadata: Metadata) -> None:
         """Give a file the owner, mode and times it should have."""
-        self._give(place, found.user_id, found.group_id, found.mode)
-        self.set_times(place, found.atime_ns, found.mtime_ns)
+        self.give_owner(file, metadata.user_id, metadata.group_id, metadata.mode)
+        self.set_times(file, metadata.atime_ns, metadata.mtime_ns)
 
-    def set_times(self, place: Path, atime_ns: int, mtime_ns: int) -> None:
-        """Set a file's or directory's times."""
-        with self._change("utime", place):
-            os.utime(place, ns=(atime_ns, mtime_ns), follow_symlinks=False)
-
-    def rename(self, source: Path, target: Path) -> None:
-        """Put a file or directory elsewhere on its file system, in place of a file that is there."""
-        with self._change("rename", target):
-            source.rename(target)
-
-    def remove(self, place: Path) -> None:
-        """Remove a file."""
-        with self._change("unlink", place):
-            place.unlink()
-
-    def remove_directory(self, place: Path) -> None:
-        """Remove a directory that is empty."""
-        with self._change("rmdir", place):
-            place.rmdir()
-
-    def sync(self, place: Path) -> None:
-        """Return once a file's bytes are on the disk."""
-        self._sync(place, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-
-    def sync_directory(self, place: Path) -> None:
-        """Return once the names in a directory are on the disk."""
-        self._sync(place, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
-
-    def remove_tree(self, place: Path) -> None:
-        """Remove a directory of the tool's own with all that is in it."""
-        with reported(place):
-            entries = sorted(os.scandir(place), key=lambda entry: entry.name) if place.is_dir() else []
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                self.remove_tree(Path(entry.path))
-            else:
-                self.remove(Path(entry.path))
-        if place.is_dir():
-            self.remove_directory(place)
-
-    def _publish_named(self, place: Path, data: bytes, found: Metadata) -> None:
-        """The same where the file system has no unnamed files: complete under another name first."""
-        partial = partial_place(place)
-        with self._change("create", partial):
-            descriptor = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+    def give_owner(self, file: RootPath, user_id: int, group_id: int, mode: int) -> None:
+        """Give a file or directory an owner and a mode; only the superuser gives files away, others keep theirs."""
+        with reported(file.shown):
+            descriptor = file.open(getattr(os, "O_PATH", os.O_RDONLY))
         try:
-            with self._change("write", partial):
-                _write_all(descriptor, 0, memoryview(data))
-            with self._change("fsync", partial), suppress(PermissionError):
-                os.fchown(descriptor, found.user_id, found.group_id)
-                os.fsync(descriptor)
+            itself = f"/proc/self/fd/{descriptor}"
+            state = os.fstat(descriptor)
+            if stat.S_ISLNK(state.st_mode):
+                raise WriteError(f"{file}: a link, so its owner and mode are not changed")
+            if (state.st_uid, state.st_gid) != (user_id, group_id):
+                with self._change("chown", file):
+                    try:
+                        os.chown(itself, user_id, group_id)
+                    except OSError as error:
+                        if error.errno not in _NO_OWNER:
+                            raise
+            # A set-group-id bit says whose new files in a directory are; on a file it would let it run as the group.
+            kept = PERMISSIONS | (stat.S_ISGID if stat.S_ISDIR(state.st_mode) else 0)
+            if stat.S_IMODE(os.fstat(descriptor).st_mode) != mode & kept:
+                with self._change("chmod", file):
+                    os.chmod(itself, mode & kept)  # noqa: PTH101 - of a descriptor
         finally:
             os.close(descriptor)
-        self.rename(partial, place)
-        self.sync_directory(place.parent)
 
-    def _zero(self, place: Path, descriptor: int, start: int, end: int) -> None:
+    def set_times(self, file: RootPath, atime_ns: int, mtime_ns: int) -> None:
+        """Set a file's or directory's times."""
+        with self._change("utime", file), file.entry() as (at, name):
+            os.utime(name, ns=(atime_ns, mtime_ns), dir_fd=at, follow_symlinks=False)
+
+    def rename(self, source: RootPath, target: RootPath) -> None:
+        """Put a file or directory elsewhere on its file system, in place of a file that is there."""
+        with self._change("rename", target), source.entry() as (at, name), target.entry() as (other, new_name):
+            os.rename(name, new_name, src_dir_fd=at, dst_dir_fd=other)
+
+    def remove(self, file: RootPath) -> None:
+        """Remove a file."""
+        with self._change("unlink", file), file.entry() as (at, name):
+            os.unlink(name, dir_fd=at)
+
+    def remove_directory(self, directory: RootPath) -> None:
+        """Remove a directory that is empty."""
+        with self._change("rmdir", directory), directory.entry() as (at, name):
+            os.rmdir(name, dir_fd=at)
+
+    def sync(self, file: RootPath) -> None:
+        """Return once a file's bytes are on the disk."""
+        self._sync(file, os.O_RDONLY | os.O_NONBLOCK)
+
+    def sync_directory(self, directory: RootPath) -> None:
+        """Return once the names in a directory are on the disk."""
+        self._sync(directory, os.O_RDONLY | os.O_DIRECTORY)
+
+    def remove_tree(self, directory: RootPath, depth: int = 0) -> None:
+        """Remove a directory of the tool's own with all that is in it; nothing where it is not there."""
+        if depth > DEPTH_MAX:
+            raise WriteError(f"{directory}: nested deeper than any directory of rmqtool, so it is not removed")
+        if not directory.is_directory():
+            return
+        for name in directory.names():
+            if (directory / name).is_directory():
+                self.remove_tree(directory / name, depth + 1)
+            else:
+                self.remove(directory / name)
+        self.remove_directory(directory)
+
+    def _publish_named(self, file: RootPath, data: bytes, like: Metadata) -> None:
+        """The same where the file system has no unnamed files: complete under another name first."""
+        partial = partial_file(file)
+        with self._change("create", partial):
+            descriptor = partial.open(os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        try:
+            self._fill(descriptor, partial, data, like)
+        finally:
+            os.close(descriptor)
+        self.rename(partial, file)
+        self.sync_directory(file.parent)
+
+    def _fill(self, descriptor: int, file: RootPath, data: bytes, like: Metadata) -> None:
+        with self._change("write", file):
+            _write_all(descriptor, 0, memoryview(data))
+        with self._change("fsync", file):
+            with suppress(PermissionError):  # only the superuser gives files away
+                os.fchown(descriptor, like.user_id, like.group_id)
+            os.fchmod(descriptor, like.mode & PERMISSIONS)
+            os.fsync(descriptor)
+
+    def _zero(self, file: RootPath, descriptor: int, start: int, end: int) -> None:
         if start >= end:
             return
-        source = FileSource(str(place), descriptor, os.fstat(descriptor).st_size)
+        source = FileSource(str(file), descriptor, os.fstat(descriptor).st_size)
         buffer = memoryview(bytearray(min(BLOCK, end - start)))
         for data_start, data_end in source.extents(start, end):
             for here in range(data_start, data_end, BLOCK):
                 part = buffer[: min(BLOCK, data_end - here)]
                 # A sector that cannot be read is not zero; writing it is what makes a disk replace it.
                 if read_salvaging(source, here, part) or part != _ZEROS[: len(part)]:
-                    with self._change("write", place):
+                    with self._change("write", file):
                         _write_all(descriptor, here, memoryview(_ZEROS)[: len(part)])
 
-    def _give(self, place: Path, user_id: int, group_id: int, mode: int) -> None:
-        with reported(place):
-            found = place.lstat()
-        if (found.st_uid, found.st_gid) != (user_id, group_id):
-            with self._change("chown", place):
-                try:
-                    os.chown(place, user_id, group_id, follow_symlinks=False)
-                except OSError as error:  # only the superuser gives files away
-                    if error.errno not in _NO_OWNER:
-                        raise
-        if stat.S_IMODE(found.st_mode) != mode:
-            with self._change("chmod", place):
-                place.chmod(mode)
-
-    def _sync(self, place: Path, flags: int) -> None:
-        with reported(place):
-            descriptor = os.open(place, flags)
+    def _sync(self, file: RootPath, flags: int) -> None:
+        with reported(file.shown):
+            descriptor = file.open(flags)
         try:
-            with self._change("fsync", place):
+            with self._change("fsync", file):
                 os.fsync(descriptor)
         finally:
             os.close(descriptor)
 
     @contextmanager
-    def _change(self, change: str, place: Path) -> Iterator[None]:
-        with reported(place):
-            self._watch(change, place)
+    def _change(self, change: str, file: RootPath) -> Iterator[None]:
+        with reported(file.shown):
+            self._watch(change, file.shown)
             yield
 
 
-def partial_place(place: Path) -> Path:
+@dataclass(frozen=True)
+class _Opened:
+    """All of a file that is open already, as content."""
+
+    file: FileSource
+    position = 0
+
+    @property
+    def length(self) -> int:
+        return self.file.size
+
+    def open(self) -> ByteSource:
+        return FileSource(self.file.name, os.dup(self.file.descriptor), self.file.size)
+
+
+def partial_file(file: RootPath) -> RootPath:
     """Where a small file is completed, on a file system without unnamed files."""
-    return place.with_name(f"{place.name}.partial")
+    return file.with_name(f"{file.name}.partial")
 
 
 @contextmanager
-def _opened(place: Path) -> Iterator[int]:
-    with reported(place):
-        descriptor = os.open(place, _EXISTING)
+def _opened(file: RootPath) -> Iterator[int]:
+    with reported(file.shown):
+        descriptor = file.open(_EXISTING)
     try:
         yield descriptor
     finally:

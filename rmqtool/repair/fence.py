@@ -6,8 +6,8 @@ deleted instead by brokers from 5.1.3 on.
 
 from __future__ import annotations
 
-from rmqtool.repair.disk import Disk, partial_place
-from rmqtool.repair.places import Places
+from rmqtool.repair.disk import Disk, partial_file
+from rmqtool.repair.places import Places, fence_like
 
 _TEXT = """rmqtool is changing this store, or was killed while it did. No broker loads the store as long as this file is
 here. Do not delete it by hand: the store may be changed by halves. To make the store what it was before, run
@@ -25,7 +25,7 @@ def raise_fences(places: Places, disk: Disk) -> None:
     text = _TEXT.format(root=places.root.resolve()).encode("utf-8", "backslashreplace")
     for fence in places.fences:
         if not fence.exists():
-            disk.publish(fence, text, fence.parent)
+            disk.publish(fence, text, fence_like(fence.parent))
 
 
 def lower_fences(places: Places, disk: Disk) -> None:
@@ -35,10 +35,10 @@ def lower_fences(places: Places, disk: Disk) -> None:
         WriteError: one cannot be removed.
     """
     for fence in places.fences:
-        for place in (partial_place(fence), fence):
-            if place.exists():
-                disk.remove(place)
-                disk.sync_directory(place.parent)
+        for file in (partial_file(fence), fence):
+            if file.exists():
+                disk.remove(file)
+                disk.sync_directory(file.parent)
 
 
 def is_fenced(places: Places) -> bool:

@@ -5,29 +5,44 @@
     .rmqtool/undo/7/files/     files that are replaced or removed, moved here (or copied, from another file system)
     .rmqtool/undo/7/saved      everything above is there: the store may be changed from now on
     .rmqtool/undo/7/done       all steps are done and checked; what the store looked like then
-    .rmqtool/undo/7/undoing    somebody takes it back
-    .rmqtool/undo/7.undone     it is taken back; only this folder is left to be removed
+    .rmqtool/undo/7/undoing    somebody rolls it back
+    .rmqtool/undo/7.undone     it is rolled back; only this folder is left to be removed
 
 Killed at any point, the records that are there say what to do; each of them is there whole or not at all.
+
+A journal lies in a store, so it may be anybody's work: its types and bounds are checked here, `journal_check` holds all
+else that it says against the store before any of it is done.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal, TypeVar
 
-from rmqtool.errors import UnreadableError, UnsupportedError
+import msgspec
+
+from rmqtool.errors import RefusedError, UnreadableError, UnsupportedError, WriteError
 from rmqtool.repair.disk import Metadata
 from rmqtool.repair.fingerprint import FileState
-from rmqtool.repair.places import DEFAULT_LOG, Places
-from rmqtool.store.source import reason
+from rmqtool.repair.places import DEFAULT_LOG, UNDO, Places, demand_own
+from rmqtool.repair.plan import OWN_DIRECTORY, check_step_path
+from rmqtool.repair.root import RootPath
+from rmqtool.store.sink import check_path
+from rmqtool.store.source import read_range
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 UNDONE_SUFFIX: Final = ".undone"
+RECORD_SIZE_MAX: Final = 256 << 20
+"""Bytes of a record that are read: some 500,000 files of one repair."""
+NUMBER_MAX: Final = 10**9
+_LONG_MAX: Final = (1 << 63) - 1
+Size = Annotated[int, msgspec.Meta(ge=0, le=_LONG_MAX)]
+Time = Annotated[int, msgspec.Meta(ge=-_LONG_MAX, le=_LONG_MAX)]
+Digest = Annotated[str, msgspec.Meta(pattern="^sparse-sha256:[0-9a-f]{64}\\Z")]
+_Record = TypeVar("_Record", "Manifest", "Done")
 
 
 class JournalState(Enum):
@@ -36,95 +51,90 @@ class JournalState(Enum):
     PREPARING = "preparing"
     """Nothing in the store has been changed."""
     UNFINISHED = "unfinished"
-    """Some steps may be done, or some may be taken back."""
+    """Some steps may be done, or some may be rolled back."""
     DONE = "done"
     UNDONE = "undone"
     """The store is as it was; the journal only has to go."""
 
 
-@dataclass(frozen=True)
-class SavedRange:
+class SavedRange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Bytes of a file that were overwritten, and where `ranges` of its folder holds them."""
 
-    file_position: int
-    length: int
-    saved_position: int
-    digest: str
+    file_position: Size
+    length: Size
+    saved_position: Size
+    digest: Digest
 
 
-@dataclass(frozen=True)
-class SavedFile:
+class SavedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All that is needed to make one file what it was."""
 
     path: str
-    action: str
-    """Of the step: write, replace, create or remove."""
+    action: Literal["write", "replace", "create", "remove"]
+    """Of the step; `replace` too where a file with several names gets a copy instead of the bytes."""
     metadata: Metadata | None
     """Before; None of a file that was not there."""
     folder: str
-    """Where its bytes are kept: the journal's own folder or one on the file's own file system."""
-    name: str
-    """In `files/` of that folder."""
+    """Where its bytes are kept: empty for the journal's own folder, else one of `Manifest.folders`."""
+    number: Annotated[int, msgspec.Meta(ge=0, le=NUMBER_MAX)]
+    """Its name in `files/` of that folder."""
     is_moved: bool
     """Whether the file itself lies there, rather than a copy of it."""
     staged: str | None = None
-    """Where the new file is built before it is renamed into place."""
-    digest: str | None = None
+    """Where the new file is built before it is renamed into the store: `new`, `beside`, or a path in the staging."""
+    digest: Digest | None = None
     """Of the whole file before, where it is replaced or removed."""
     ranges: tuple[SavedRange, ...] = ()
 
-    @property
-    def saved(self) -> Path:
-        """The old file, where it was replaced or removed."""
-        return Path(self.folder) / "files" / self.name
 
-    @property
-    def saved_ranges(self) -> Path:
-        """The old bytes of overwritten ranges."""
-        return Path(self.folder) / "ranges"
-
-
-@dataclass(frozen=True)
-class Manifest:
+class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a repair is going to change."""
 
     command: str
-    began_ms: int
-    step_count: int
+    began_ms: Size
+    step_count: Size
     log_directories: tuple[str, ...]
     """In each of which a fence stands until the end."""
     folders: tuple[str, ...]
-    """Every folder that holds something of this journal, absolute; the journal's own one is not among them."""
+    """Every folder that holds something of this journal outside of the store, absolute."""
     files: tuple[SavedFile, ...]
     made_directories: tuple[str, ...]
     """Directories that were not there, relative to the store, the outer one first."""
-    directory_times: dict[str, tuple[int, int]] = field(default_factory=dict)
+    directory_times: dict[str, tuple[Time, Time]]
     """(atime_ns, mtime_ns) of the directories in which names come and go, by path."""
+    format: int = FORMAT
 
-    def to_json(self, journal: Journal) -> bytes:
-        """The record; what lies in the store is told from there, so that a store can be moved or copied with it."""
-        said = {"format": FORMAT, **asdict(self)}
-        for found in said["files"]:
-            found["folder"] = _told_from(journal.folder, found["folder"])
-            found["staged"] = found["staged"] and _told_from(journal.root, found["staged"])
-        return json.dumps(said).encode("ascii")
+    def check(self) -> None:
+        """Refuse paths that lead out of the store, or say two things of one file.
 
-    @classmethod
-    def from_json(cls, found: dict[str, Any], journal: Journal) -> Manifest:
-        """Raises KeyError, TypeError or IndexError where it is none."""
-        for each in found["files"]:
-            each["folder"] = str(journal.folder / each["folder"])
-            each["staged"] = each["staged"] and str(journal.root / each["staged"])
-        return cls(
-            found["command"],
-            found["began_ms"],
-            found["step_count"],
-            tuple(found["log_directories"]),
-            tuple(found["folders"]),
-            tuple(_saved_file(each) for each in found["files"]),
-            tuple(found["made_directories"]),
-            {path: (times[0], times[1]) for path, times in found["directory_times"].items()},
-        )
+        Raises:
+            WriteError: they do.
+        """
+        outer = [directory for directory in self.log_directories if directory.startswith("/")]
+        logs_and_times = {*self.log_directories, *self.directory_times} - {"", *outer}
+        for directory in (*self.made_directories, *logs_and_times):
+            names = check_path(directory)
+            if names[0] == OWN_DIRECTORY:
+                raise WriteError(f"{directory}: no directory of the store")
+        for file in self.files:
+            check_step_path(file.path, outer)
+            if file.folder and file.folder not in self.folders:
+                raise WriteError(f"{file.path}: kept in a folder that the journal does not name")
+        paths = {file.path for file in self.files}
+        kept = {(file.folder, file.number) for file in self.files}
+        if not len(paths) == len(kept) == len(self.files):
+            raise WriteError("two files of one name")
+
+
+class Done(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the store was like when the repair was done."""
+
+    ended_ms: Size
+    files: dict[str, tuple[Size, Time, Size]]
+    """(size, mtime_ns, inode) of every file, by path."""
+    written: dict[str, tuple[tuple[Size, Size, Digest], ...]]
+    """(position, length, digest) of what the repair wrote, by path."""
+    format: int = FORMAT
 
 
 @dataclass(frozen=True)
@@ -132,31 +142,10 @@ class Journal:
     """One numbered folder of `.rmqtool/undo`."""
 
     number: int
-    folder: Path
+    folder: RootPath
 
     @property
-    def root(self) -> Path:
-        """The store directory."""
-        return self.folder.parent.parent.parent
-
-    @property
-    def manifest_place(self) -> Path:
-        return self.folder / "manifest"
-
-    @property
-    def saved_place(self) -> Path:
-        return self.folder / "saved"
-
-    @property
-    def done_place(self) -> Path:
-        return self.folder / "done"
-
-    @property
-    def undoing_place(self) -> Path:
-        return self.folder / "undoing"
-
-    @property
-    def undone_folder(self) -> Path:
+    def undone_folder(self) -> RootPath:
         return self.folder.with_name(f"{self.number}{UNDONE_SUFFIX}")
 
     @property
@@ -164,9 +153,9 @@ class Journal:
         """How far the repair came."""
         if self.folder.name.endswith(UNDONE_SUFFIX):
             return JournalState.UNDONE
-        if not _is_there(self.saved_place):
+        if not (self.folder / "saved").exists():
             return JournalState.PREPARING
-        if _is_there(self.done_place) and not _is_there(self.undoing_place):
+        if (self.folder / "done").exists() and not (self.folder / "undoing").exists():
             return JournalState.DONE
         return JournalState.UNFINISHED
 
@@ -176,71 +165,64 @@ class Journal:
         Raises:
             UnreadableError: the record may not be read, or is damaged.
             UnsupportedError: another version of rmqtool wrote it.
+            RefusedError: a path in it leads out of the store.
         """
-        found = _read_record(self.manifest_place)
-        if found is None:
+        file = self.folder / "manifest"
+        if not file.exists():
             return None
-        if found.get("format") != FORMAT:
-            raise UnsupportedError(f"{self.manifest_place}: written by another version of rmqtool")
+        manifest = _read_record(file, Manifest)
         try:
-            return Manifest.from_json(found, self)
-        except (KeyError, TypeError, IndexError) as error:
-            raise UnreadableError(f"{self.manifest_place}: damaged") from error
+            manifest.check()
+        except WriteError as error:
+            raise RefusedError(f"{file}: not the work of a repair ({error}); nothing was changed") from error
+        return manifest
 
-    def states_when_done(self) -> dict[str, FileState]:
-        """Every file of the store as the repair left it.
+    def when_done(self) -> Done:
+        """The store as the repair left it.
 
         Raises:
             UnreadableError: the record is missing, may not be read, or is damaged.
         """
-        found = _read_record(self.done_place)
-        try:
-            return {path: FileState(*state) for path, state in (found or {})["files"].items()}
-        except (KeyError, TypeError, AttributeError) as error:
-            raise UnreadableError(f"{self.done_place}: damaged") from error
-
-    def digests_when_done(self) -> dict[str, list[tuple[int, int, str]]]:
-        """By path: (position, length, digest) of what the repair wrote.
-
-        Raises:
-            UnreadableError: the record is missing, may not be read, or is damaged.
-        """
-        found = _read_record(self.done_place)
-        try:
-            written = (found or {})["written"]
-            return {path: [(part[0], part[1], part[2]) for part in parts] for path, parts in written.items()}
-        except (KeyError, TypeError, IndexError, AttributeError) as error:
-            raise UnreadableError(f"{self.done_place}: damaged") from error
+        return _read_record(self.folder / "done", Done)
 
 
-def done_record(states: dict[str, FileState], written: dict[str, list[tuple[int, int, str]]], ended_ms: int) -> bytes:
+def record(value: Manifest | Done) -> bytes:
+    """The bytes of a record; each byte of a file name is one letter, for a name may be no text."""
+    return msgspec.json.encode(_translated(msgspec.to_builtins(value), _as_letters))
+
+
+def done_record(
+    states: dict[str, FileState], written: dict[str, tuple[tuple[int, int, str], ...]], ended_ms: int
+) -> bytes:
     """The record that a repair is done."""
     files = {path: (state.size, state.mtime_ns, state.inode) for path, state in states.items()}
-    return json.dumps({"format": FORMAT, "ended_ms": ended_ms, "files": files, "written": written}).encode("ascii")
+    return record(Done(ended_ms, files, written))
 
 
 def journals(places: Places) -> list[Journal]:
     """All journals of a store, the oldest first.
 
     Raises:
+        RefusedError: one of the tool's own directories is a link, or somebody else's.
         UnreadableError: the folder may not be read.
     """
-    return sorted(_found(places), key=lambda journal: journal.number)
+    return sorted(_listed(places), key=lambda journal: (journal.number, journal.folder.name))
 
 
-def recorded_places(root: Path, log_directories: tuple[str, ...] = ()) -> Places:
-    """Where a store's files lie as its journals say, so that nobody has to say once more where its log is.
+def recorded_places(places: Places) -> Places:
+    """Where a store's files lie as its journals say: the log's directories in the store.
 
-    Args:
-        root: the store directory.
-        log_directories: those that somebody said all the same.
+    One outside of it counts only if this call names it.
 
     Raises:
-        UnreadableError: a journal may not be read, or is damaged.
+        RefusedError, UnreadableError: see `Journal.manifest`.
     """
-    manifests = [journal.manifest() for journal in journals(Places(root))]
-    recorded = [directory for found in manifests if found is not None for directory in found.log_directories]
-    return Places(root, tuple(dict.fromkeys((*log_directories, *recorded))) or DEFAULT_LOG)
+    manifests = [journal.manifest() for journal in journals(places)]
+    recorded = [directory for manifest in manifests if manifest is not None for directory in manifest.log_directories]
+    inner = [directory for directory in recorded if not directory.startswith("/")]
+    return Places(
+        places.root, tuple(dict.fromkeys((*places.log_directories, *inner))) or DEFAULT_LOG, places.undo_directory
+    )
 
 
 def next_number(places: Places) -> int:
@@ -248,55 +230,63 @@ def next_number(places: Places) -> int:
     return max((journal.number for journal in journals(places)), default=0) + 1
 
 
-def _found(places: Places) -> Iterator[Journal]:
+def _listed(places: Places) -> Iterator[Journal]:
+    undo = places.own_top / UNDO
+    for directory in (places.own_top, undo):
+        demand_own(directory, places.top.root)
+        if not directory.exists():
+            return
+    for name in undo.names():
+        number = name.removesuffix(UNDONE_SUFFIX)
+        if number.isascii() and number.isdigit() and number == str(int(number[:10])):
+            demand_own(undo / name, places.top.root)
+            yield Journal(int(number), undo / name)
+
+
+def _read_record(file: RootPath, kind: type[_Record]) -> _Record:
+    with file.source() as source:
+        if source.size > RECORD_SIZE_MAX:
+            raise UnreadableError(f"{file}: damaged (longer than any record)")
+        text = read_range(source, 0, source.size)
     try:
-        folders = list(places.undo.iterdir())
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    except OSError as error:
-        raise UnreadableError(f"{places.undo}: {reason(error)}") from error
-    for folder in folders:
-        number = folder.name.removesuffix(UNDONE_SUFFIX)
-        if number.isascii() and number.isdigit():
-            yield Journal(int(number), folder)
-
-
-def _told_from(directory: Path, place: str) -> str:
-    """A place as a path relative to a directory where it lies in it, absolute elsewhere."""
-    return (
-        str(Path(place).relative_to(directory))
-        if Path(place).is_relative_to(directory)
-        else str(Path(place).absolute())
-    )
-
-
-def _saved_file(found: dict[str, Any]) -> SavedFile:
-    metadata = Metadata(**found["metadata"]) if found["metadata"] is not None else None
-    ranges = tuple(SavedRange(**each) for each in found["ranges"])
-    return SavedFile(**{**found, "metadata": metadata, "ranges": ranges})
-
-
-def _is_there(place: Path) -> bool:
-    try:
-        place.lstat()
-    except FileNotFoundError:
-        return False
-    except OSError as error:
-        raise UnreadableError(f"{place}: {reason(error)}") from error
-    return True
-
-
-def _read_record(place: Path) -> dict[str, Any] | None:
-    try:
-        text = place.read_bytes()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise UnreadableError(f"{place}: {reason(error)}") from error
-    try:
-        found = json.loads(text)
+        plain = msgspec.json.decode(text, type=kind)
+        value = msgspec.convert(_translated(msgspec.to_builtins(plain), _as_name), kind)
+    except msgspec.ValidationError as error:
+        if _format_of(text) not in (None, FORMAT):
+            raise UnsupportedError(f"{file}: written by another version of rmqtool") from error
+        raise UnreadableError(f"{file}: damaged ({error})") from error
     except (ValueError, RecursionError) as error:
-        raise UnreadableError(f"{place}: damaged") from error
-    if not isinstance(found, dict):
-        raise UnreadableError(f"{place}: damaged")
-    return found
+        raise UnreadableError(f"{file}: damaged") from error
+    if value.format != FORMAT:
+        raise UnsupportedError(f"{file}: written by another version of rmqtool")
+    return value
+
+
+class _Format(msgspec.Struct):
+    format: int | None = None
+
+
+def _format_of(text: bytes) -> int | None:
+    try:
+        return msgspec.json.decode(text, type=_Format).format
+    except (ValueError, RecursionError):
+        return None
+
+
+def _translated(value: Any, translate: Callable[[str], str]) -> Any:
+    """The same with each text in it, and each key, translated."""
+    if isinstance(value, str):
+        return translate(value)
+    if isinstance(value, dict):
+        return {_translated(key, translate): _translated(item, translate) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_translated(item, translate) for item in value]
+    return value
+
+
+def _as_letters(name: str) -> str:
+    return os.fsencode(name).decode("latin-1")
+
+
+def _as_name(letters: str) -> str:
+    return os.fsdecode(letters.encode("latin-1"))

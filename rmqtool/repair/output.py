@@ -5,12 +5,13 @@ The copy shares blocks with the store where the file system can, keeps its holes
 
 from __future__ import annotations
 
+import os
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from rmqtool.errors import RefusedError, RmqtoolError, UnsupportedError, UsageError, WriteError
+from rmqtool.errors import RefusedError, RmqtoolError, UnreadableError, UnsupportedError, UsageError, WriteError
 from rmqtool.repair.apply import carry_out, demand_settled, demand_unchanged
 from rmqtool.repair.disk import Disk, Metadata
 from rmqtool.repair.fence import raise_fences
@@ -19,10 +20,11 @@ from rmqtool.repair.interrupt import Interrupt, held_interrupts
 from rmqtool.repair.places import DEFAULT_LOG, Places
 from rmqtool.repair.plan import OWN_DIRECTORY, Plan
 from rmqtool.repair.restore import discard
-from rmqtool.store.hold import StoreLock
+from rmqtool.repair.root import Root, RootPath
+from rmqtool.repair.session import Session
+from rmqtool.store.hold import demand_free
 from rmqtool.store.kinds import is_broker_directory
-from rmqtool.store.lock import lock_report
-from rmqtool.store.source import reason
+from rmqtool.store.source import FileSource, reason
 from rmqtool.store.view import DirectoryView
 from rmqtool.store.walk import walk
 
@@ -49,20 +51,21 @@ def apply_to_copy(plan: Plan, places: Places, output: Path, disk: Disk | None = 
     plan.check(places.log_directories)
     _check_output(places, output)
     copy = Places(output, _log_directories(places))
-    if lock_report(places.root, places.outer_logs).is_in_use:
-        raise RefusedError(f"{places.root}: a broker uses the store; stop it first")
+    demand_free(places.root, places.outer_logs)
     demand_settled(places)
     demand_unchanged(plan, places)
     disk = disk or Disk()
     is_new = not output.exists()
+    itself = Root.open(output.absolute().parent) / output.name
     with held_interrupts() as interrupt:
         try:
+            disk.make_directory(itself, Metadata.of(places.top))
             _copy(places, copy, disk, interrupt, {step.path for step in plan.steps})
             _demand_still_unchanged(plan, places)
             _repair_copy(_moved(plan, places, copy), copy, disk, interrupt)
         except BaseException:
             with suppress(RmqtoolError):
-                _remove_copy(output, disk, whole=is_new)
+                _remove_copy(itself, disk, whole=is_new)
             raise
     return copy
 
@@ -100,8 +103,6 @@ def _copy(places: Places, copy: Places, disk: Disk, interrupt: Interrupt, mended
     Args:
         mended: paths of files in which the plan answers what the disk does not give; others have to be readable.
     """
-    root = copy.root
-    disk.make_directory(root, places.root)
     directories = {
         path: places.root / path
         for path in walk(DirectoryView(places.root)).directories
@@ -110,21 +111,30 @@ def _copy(places: Places, copy: Places, disk: Disk, interrupt: Interrupt, mended
     for outer in places.outer_logs:
         directories[DEFAULT_LOG[0]] = outer
     for path, source in sorted(directories.items()):
-        disk.make_directory(root / path, source)
-    for directory in copy.log_directories:
-        disk.make_directory(root / directory, places.root)
+        disk.make_directory(copy.top / path, _metadata(source))
+    for path in copy.log_directories:
+        disk.make_directory(copy.top / path, Metadata.of(places.top))
     raise_fences(copy, disk)
     for path in file_states(places):
-        source, target = places.root / path, root / _copied_path(path, places)
-        if source.is_file() and target.parent.is_dir() and not target.exists():
-            disk.copy(source, target, salvaging=path in mended)
-            disk.give_metadata(target, Metadata.of(source.resolve()))
+        file, target = places.root / path, copy.top / _copied_path(path, places)
+        if file.is_file() and target.parent.is_directory() and not target.exists():
+            with FileSource.open(file) as opened:
+                disk.copy(opened, target, salvaging=path in mended)
+                disk.give_metadata(target, Metadata.from_stat(os.fstat(opened.descriptor)))
             disk.sync(target)
             interrupt.demand_none()
     for path, source in sorted(directories.items(), reverse=True):
-        found = Metadata.of(source.resolve())
-        disk.set_times(root / path, found.atime_ns, found.mtime_ns)
-        disk.sync_directory(root / path)
+        metadata = _metadata(source)
+        disk.set_times(copy.top / path, metadata.atime_ns, metadata.mtime_ns)
+        disk.sync_directory(copy.top / path)
+
+
+def _metadata(directory: Path) -> Metadata:
+    """Of a directory of the store, which may be reached by a link."""
+    try:
+        return Metadata.from_stat(directory.stat())
+    except OSError as error:
+        raise UnreadableError(f"{directory}: {reason(error)}") from error
 
 
 def _is_foreign_link(places: Places, path: str) -> bool:
@@ -142,17 +152,17 @@ def _moved(plan: Plan, places: Places, copy: Places) -> Plan:
 
 
 def _repair_copy(plan: Plan, copy: Places, disk: Disk, interrupt: Interrupt) -> None:
-    with StoreLock(copy.root):
-        journal = carry_out(plan, copy, disk, interrupt)
+    with Session(copy, disk) as session:
+        journal = carry_out(plan, session, interrupt)
         discard(journal, copy, disk, lower=True)
 
 
-def _remove_copy(output: Path, disk: Disk, *, whole: bool) -> None:
+def _remove_copy(output: RootPath, disk: Disk, *, whole: bool) -> None:
     if whole:
         disk.remove_tree(output)
         return
-    for entry in sorted(output.iterdir()):
-        if entry.is_dir() and not entry.is_symlink():
-            disk.remove_tree(entry)
+    for name in output.names():
+        if (output / name).is_directory():
+            disk.remove_tree(output / name)
         else:
-            disk.remove(entry)
+            disk.remove(output / name)

@@ -9,15 +9,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rmqtool.errors import UnsupportedError, UsageError, WriteError
-from rmqtool.repair.disk import Disk, Metadata
+from msgspec import structs
+
+from rmqtool.errors import RefusedError, UnsupportedError, UsageError, WriteError
+from rmqtool.repair.digest import digest_of
+from rmqtool.repair.disk import Disk, Metadata, NewContent
 from rmqtool.repair.fence import raise_fences
-from rmqtool.repair.journal import Journal, Manifest, SavedFile, SavedRange, next_number
-from rmqtool.repair.places import Places, device_of
-from rmqtool.repair.plan import OWN_DIRECTORY, Plan
+from rmqtool.repair.journal import Journal, Manifest, SavedFile, SavedRange, next_number, record
+from rmqtool.repair.journal_check import KeptFile, base_beside, outer_folder, staged_file
+from rmqtool.repair.places import UNDO, Places, demand_own, own_file_like, own_like
+from rmqtool.repair.plan import Plan
+from rmqtool.repair.root import Root, RootPart, RootPath
 from rmqtool.repair.steps import Create, Remove, Replace, Step, WriteRange
-from rmqtool.store.content import Content, FilePart
-from rmqtool.store.source import FileSource, reason
+from rmqtool.store.content import FilePart
+from rmqtool.store.kinds import FileKind, kind_of, stray_kind_of
+from rmqtool.store.source import reason
 
 
 @dataclass(frozen=True)
@@ -25,17 +31,29 @@ class Change:
     """All steps of one file, and what is saved of it."""
 
     steps: tuple[Step, ...]
-    place: Path
-    saved: SavedFile
+    kept: KeptFile
     adopts: bool
     """Whether the new file is the planner's own, so that nothing has to be copied."""
 
     @property
-    def staged(self) -> Path:
+    def saved(self) -> SavedFile:
+        return self.kept.saved
+
+    @property
+    def file(self) -> RootPath:
+        return self.kept.file
+
+    @property
+    def is_copied(self) -> bool:
+        """Whether ranges are written into a copy that replaces the file, which has other names."""
+        return isinstance(self.steps[0], WriteRange) and self.saved.action == "replace"
+
+    @property
+    def staged(self) -> RootPath:
         """Where the new file is built."""
-        if self.saved.staged is None:
+        if self.kept.staged is None:
             raise UnsupportedError(f"{self.saved.path}: no new file is built for this step")
-        return Path(self.saved.staged)
+        return self.kept.staged
 
 
 @dataclass(frozen=True)
@@ -50,38 +68,40 @@ class Prepared:
 class _Folders:
     """Where old and new files of each file system are kept meanwhile."""
 
-    def __init__(self, places: Places, journal: Journal, undo_directory: Path | None) -> None:
+    def __init__(self, places: Places, journal: Journal) -> None:
         self._places = places
         self._journal = journal
-        self._undo_directory = undo_directory
-        self.others: dict[Path, Path] = {}
-        """Folders beside the journal's own one, by the directory they are made in."""
+        self._own_device = journal.folder.device()
+        self.others: dict[str, RootPath] = {}
+        """Folders outside of the store, by what the journal calls them."""
 
-    def folder(self, place: Path) -> tuple[Path, bool]:
-        """The folder for a file, and whether the file can be renamed into it."""
-        device = device_of(place.parent)
-        if self._undo_directory is not None:
-            return self._other(self._undo_directory), device_of(self._undo_directory) == device
-        own = self._journal.folder
-        if device_of(own) == device:
-            return own, True
-        beside = self._beside(place, device)
-        return (own, False) if beside is None else (self._other(beside), True)
+    def folder(self, file: RootPath) -> tuple[str, RootPath, bool]:
+        """The folder for a file, as the journal calls it and where it is, and whether the file can be renamed into it.
 
-    def _other(self, directory: Path) -> Path:
-        name = f"{self._places.identity}-{self._journal.number}"
-        return self.others.setdefault(directory, directory / OWN_DIRECTORY / "undo" / name)
-
-    def _beside(self, place: Path, device: int) -> Path | None:
-        """The directory that holds the log's (or whatever top directory lies on another disk), if it is on that disk.
-
-        Inside of the log's own directory nothing may be kept: a broker would not load the store.
+        Raises:
+            RefusedError: nothing outside of the store could vouch for a journal of this file.
         """
-        root = self._places.root
-        top = root / place.relative_to(root).parts[0] if place.is_relative_to(root) else place.parent
-        above = top.resolve().parent
-        usable = above.stat().st_dev == device and os.access(above, os.W_OK | os.X_OK)
-        return above if usable else None
+        device = file.parent.device()
+        if self._places.undo_directory is not None:
+            return self._outer(Root.open(self._places.undo_directory.resolve()), device)
+        is_linked = self._places.is_linked(file)
+        if self._own_device == device and not is_linked:
+            return "", self._journal.folder, True
+        if file.root is not self._places.top.root:
+            base = Root.open(base_beside(file.root))
+            if base.device == device and _is_writable(base):
+                return self._outer(base, device)
+        if is_linked and file.parent.root not in [fence.root for fence in self._places.fences]:
+            raise RefusedError(
+                f"{file}: a link leads there, and nothing can be kept in {base_beside(file.root)} beside it; "
+                f"say with --undo-dir where replaced files are kept"
+            )
+        return "", self._journal.folder, self._own_device == device
+
+    def _outer(self, base: Root, device: int) -> tuple[str, RootPath, bool]:
+        name = outer_folder(base.label, self._places, self._journal.number)
+        folder = self.others.setdefault(name, base / str(Path(name).relative_to(base.label)))
+        return name, folder, base.device == device
 
 
 def changes_of(plan: Plan, places: Places, folders: _Folders) -> tuple[Change, ...]:
@@ -90,62 +110,90 @@ def changes_of(plan: Plan, places: Places, folders: _Folders) -> tuple[Change, .
     for step in plan.in_order():
         grouped.setdefault(step.path, []).append(step)
     staged = Counter(part.place for part in map(_part_of_file, plan.steps) if part is not None)
-    made: list[Change] = []
+    changes: list[Change] = []
     for number, (path, steps) in enumerate(grouped.items()):
-        place = places.file(path)
-        adopted = _adopted(steps[0], place, places, staged)
-        folder, is_same_device = folders.folder(place)
-        first = steps[0]
-        building: Path | None = None
-        if isinstance(first, Replace | Create):
-            beside = place.with_name(f".rmqtool-new-{number}")
-            building = adopted or (folder / "new" / str(number) if is_same_device else beside)
+        file, first = places.file(path), steps[0]
+        adopted = _adopted(first, file, places, staged)
+        folder_name, folder, is_same_device = folders.folder(file)
+        has_other_names = isinstance(first, WriteRange) and is_shared(file)
+        building: str | None = None
+        if isinstance(first, Replace | Create) or has_other_names:
+            building = adopted or ("new" if is_same_device else "beside")
         saved = SavedFile(
             path=path,
-            action=first.action,
-            metadata=None if isinstance(first, Create) else Metadata.of(place),
-            folder=str(folder),
-            name=str(number),
+            action="replace" if has_other_names else first.action,
+            metadata=None if isinstance(first, Create) else Metadata.of(file),
+            folder=folder_name,
+            number=number,
             is_moved=is_same_device,
-            staged=str(building) if building is not None else None,
-            digest=first.before if isinstance(first, Replace | Remove) else None,
+            staged=building,
+            digest=_digest_before(first, file, is_whole=has_other_names),
         )
-        made.append(Change(tuple(steps), place, saved, adopted is not None))
-    return _with_ranges(made)
+        kept = KeptFile(saved, file, folder, staged_file(saved, file, folder, places))
+        changes.append(Change(tuple(steps), kept, adopted is not None))
+    return _with_ranges(changes)
 
 
-def prepare(plan: Plan, places: Places, disk: Disk, undo_directory: Path | None) -> Prepared:
-    """Save all that the plan changes, and put the fences up.
+def is_shared(file: RootPath) -> bool:
+    """Whether a file has several names, so that a write into it would change what somebody keeps under another one."""
+    state = file.lstat()
+    return state is not None and state.st_nlink > 1
+
+
+def demand_own_kinds(plan: Plan, places: Places) -> None:
+    """Refuse to change what no broker has where only a link of the store leads there.
 
     Raises:
-        WriteError: something cannot be written; whoever calls takes back what the journal has.
-        UnreadableError: something that is to be saved cannot be read.
+        RefusedError: the plan does.
     """
+    for step in plan.steps:
+        file = places.file(step.path)
+        if places.is_linked(file) and kind_of(step.path) in (FileKind.UNKNOWN, stray_kind_of(step.path)):
+            outside = file.root.real_path
+            raise RefusedError(
+                f"{step.path}: no file of a broker, and a link of the store leads to {outside}; "
+                f"if that is the store's log, say --commitlog {outside}"
+            )
+
+
+def prepare(plan: Plan, places: Places, disk: Disk, root_times_ns: tuple[int, int]) -> Prepared:
+    """Save all that the plan changes, and put the fences up.
+
+    Args:
+        root_times_ns: (atime, mtime) of the store directory before the tool made anything in it.
+
+    Raises:
+        WriteError: something cannot be written; whoever calls rolls back what the journal has.
+        UnreadableError: something that is to be saved cannot be read.
+        RefusedError: a link of the store leads where no journal may lead.
+    """
+    demand_own_kinds(plan, places)
     journal = begin(places, disk)
-    folders = _Folders(places, journal, undo_directory)
+    folders = _Folders(places, journal)
     changes = changes_of(plan, places, folders)
-    _demand_room(changes, journal)
+    _demand_room(changes)
     manifest = Manifest(
         command=plan.command,
         began_ms=time.time_ns() // 1_000_000,
         step_count=len(plan.steps),
         log_directories=places.log_directories,
-        folders=tuple(str(folder.absolute()) for folder in folders.others.values()),
+        folders=tuple(folders.others),
         files=tuple(change.saved for change in changes),
         made_directories=_missing_directories(places, changes),
-        directory_times=_directory_times(places, changes),
+        directory_times={**_directory_times(places, changes), "": root_times_ns},
     )
-    disk.publish(journal.manifest_place, manifest.to_json(journal), places.root)
+    like = own_file_like(places.top)
+    disk.publish(journal.folder / "manifest", record(manifest), like)
     raise_fences(places, disk)
-    _make_folders(places, journal, manifest, changes, disk)
+    _make_folders(places, journal, folders.others.values(), changes, disk)
     for change in changes:
-        _save(change, disk)
-    for folder in {change.saved.folder for change in changes}:
-        if (Path(folder) / "ranges").exists():
-            disk.sync(Path(folder) / "ranges")
-        disk.sync_directory(Path(folder) / "files")
-        disk.sync_directory(Path(folder))
-    disk.publish(journal.saved_place, b"{}", places.root)
+        _save(change, disk, like)
+    for folder in {change.kept.folder for change in changes}:
+        if (folder / "ranges").exists():
+            disk.sync(folder / "ranges")
+        disk.sync_directory(folder / "files")
+        disk.sync_directory(folder)
+    disk.publish(journal.folder / "saved", b"{}", like)
     return Prepared(journal, manifest, changes)
 
 
@@ -156,19 +204,20 @@ def begin(places: Places, disk: Disk) -> Journal:
         WriteError: it cannot be made.
     """
     number = next_number(places)
-    journal = Journal(number, places.undo / str(number))
-    for directory in (places.own, places.undo, journal.folder):
-        disk.make_directory(directory, places.root)
+    journal = Journal(number, places.own_top / UNDO / str(number))
+    for directory in (places.own_top, journal.folder.parent, journal.folder):
+        disk.make_directory(directory, own_like(places.top))
         disk.sync_directory(directory.parent)
     return journal
 
 
-def check_undo_directory(places: Places, undo_directory: Path | None) -> None:
+def check_undo_directory(places: Places) -> None:
     """Refuse a directory in which saved files would be strays of the store.
 
     Raises:
         UsageError: it is one, or there is none.
     """
+    undo_directory = places.undo_directory
     if undo_directory is None:
         return
     if not undo_directory.is_dir():
@@ -179,45 +228,50 @@ def check_undo_directory(places: Places, undo_directory: Path | None) -> None:
 
 
 def _with_ranges(changes: Sequence[Change]) -> tuple[Change, ...]:
-    """Give each overwritten range its place in the folder's file of ranges, one behind the other."""
+    """Give each overwritten range its place in the folder's file of ranges, one after the other."""
     ends: Counter[str] = Counter()
-    made: list[Change] = []
+    placed: list[Change] = []
     for change in changes:
         ranges: list[SavedRange] = []
-        metadata = change.saved.metadata
-        for step in change.steps:
+        metadata, folder = change.saved.metadata, change.saved.folder
+        for step in change.steps if change.saved.action == "write" else ():
             if isinstance(step, WriteRange) and metadata is not None:
                 length = max(0, min(step.end, metadata.size) - step.file_position)
-                at = ends[change.saved.folder]
-                ranges.append(SavedRange(step.file_position, length, at, step.before))
-                ends[change.saved.folder] += length
-        made.append(replace(change, saved=replace(change.saved, ranges=tuple(ranges))))
-    return tuple(made)
+                ranges.append(SavedRange(step.file_position, length, ends[folder], step.before))
+                ends[folder] += length
+        saved = structs.replace(change.saved, ranges=tuple(ranges))
+        placed.append(replace(change, kept=replace(change.kept, saved=saved)))
+    return tuple(placed)
 
 
-def _save(change: Change, disk: Disk) -> None:
-    saved = change.saved
+def _save(change: Change, disk: Disk, like: Metadata) -> None:
+    saved, kept = change.saved, change.kept
     if saved.action == "write":
-        if not saved.saved_ranges.exists():
-            disk.create(saved.saved_ranges, 0)
+        if not kept.ranges.exists():
+            disk.create(kept.ranges, 0)
+            disk.give_owner(kept.ranges, like.user_id, like.group_id, like.mode)
         for part in saved.ranges:
-            content = FilePart(change.place, part.file_position, part.length)
-            disk.write(saved.saved_ranges, part.saved_position, content, salvaging=True)
+            content = RootPart(change.file, part.file_position, part.length)
+            disk.write(kept.ranges, part.saved_position, content, salvaging=True)
     elif saved.metadata is not None and not saved.is_moved:
-        disk.create(saved.saved, saved.metadata.size)
-        disk.write(saved.saved, 0, FilePart(change.place, 0, saved.metadata.size), salvaging=True)
-        disk.sync(saved.saved)
+        disk.create(kept.kept, saved.metadata.size)
+        disk.write(kept.kept, 0, RootPart(change.file, 0, saved.metadata.size), salvaging=True)
+        disk.give_owner(kept.kept, saved.metadata.user_id, saved.metadata.group_id, saved.metadata.mode)
+        disk.sync(kept.kept)
 
 
-def _make_folders(places: Places, journal: Journal, manifest: Manifest, changes: Sequence[Change], disk: Disk) -> None:
-    for folder in map(Path, manifest.folders):
-        outer = folder.parent.parent.parent
+def _make_folders(
+    places: Places, journal: Journal, others: Iterable[RootPath], changes: Sequence[Change], disk: Disk
+) -> None:
+    like = own_like(places.top)
+    for folder in others:
         for directory in (folder.parent.parent, folder.parent, folder):
-            disk.make_directory(directory, outer)
+            demand_own(directory, places.top.root)
+            disk.make_directory(directory, like)
             disk.sync_directory(directory.parent)
-    for folder in {journal.folder, *(Path(change.saved.folder) for change in changes)}:
+    for folder in {journal.folder, *(change.kept.folder for change in changes)}:
         for name in ("files", "new"):
-            disk.make_directory(folder / name, places.root)
+            disk.make_directory(folder / name, like)
 
 
 def _missing_directories(places: Places, changes: Iterable[Change]) -> tuple[str, ...]:
@@ -227,57 +281,69 @@ def _missing_directories(places: Places, changes: Iterable[Change]) -> tuple[str
         if change.saved.action == "create" and not change.saved.path.startswith("/"):
             for depth in range(1, len(names) + 1):
                 directory = "/".join(names[:depth])
-                if not (places.root / directory).is_dir():
+                if not places.directory(directory).is_directory():
                     missing[directory] = None
     return tuple(missing)
 
 
 def _directory_times(places: Places, changes: Iterable[Change]) -> dict[str, tuple[int, int]]:
     """Of every directory in which a name comes or goes, as far as it is there."""
-    directories = {"", *places.log_directories}
+    directories = {*places.log_directories}
     for change in changes:
         directory = change.saved.path.rpartition("/")[0]
-        while directory and not (places.root / directory).is_dir():
+        while directory and not places.directory(directory).is_directory():
             directory = directory.rpartition("/")[0]
         directories.add(directory)
     times: dict[str, tuple[int, int]] = {}
     for directory in sorted(directories):
-        found = Metadata.of(places.root / directory)
-        times[directory] = (found.atime_ns, found.mtime_ns)
+        metadata = Metadata.of(places.directory(directory))
+        times[directory] = (metadata.atime_ns, metadata.mtime_ns)
     return times
 
 
-def _demand_room(changes: Iterable[Change], journal: Journal) -> None:
+def _demand_room(changes: Iterable[Change]) -> None:
     """Fail before anything is changed where the disk cannot hold it; holes take no room."""
     needed: Counter[int] = Counter()
-    shown: dict[int, Path] = {}
+    shown: dict[int, RootPath] = {}
     for change in changes:
-        saved, device = change.saved, device_of(change.place.parent)
-        kept_on = device_of(Path(saved.folder))
-        shown.setdefault(device, change.place.parent)
-        shown.setdefault(kept_on, Path(saved.folder))
+        saved, device = change.saved, change.file.parent.device()
+        kept_on = change.kept.folder.device()
+        shown.setdefault(device, change.file.parent)
+        shown.setdefault(kept_on, change.kept.folder)
+        whole = _data_bytes(RootPart(change.file, 0, saved.metadata.size)) if saved.metadata is not None else 0
         if not change.adopts:
             needed[device] += sum(_data_bytes(step.content) for step in change.steps if not isinstance(step, Remove))
+        if change.is_copied:
+            needed[device] += whole
         needed[kept_on] += sum(part.length for part in saved.ranges)
-        if saved.metadata is not None and saved.action != "write" and not saved.is_moved:
-            needed[kept_on] += _data_bytes(FilePart(change.place, 0, saved.metadata.size))
+        if saved.action != "write" and not saved.is_moved:
+            needed[kept_on] += whole
     for device, count in needed.items():
-        free = _free_bytes(shown[device], journal.folder)
+        free = _free_bytes(shown[device])
         if count > free:
             raise WriteError(f"{shown[device]}: the repair needs {count} bytes here, of which {free} are free")
 
 
-def _free_bytes(place: Path, otherwise: Path) -> int:
-    while not place.exists():
-        place = place.parent if place != place.parent else otherwise
+def _free_bytes(directory: RootPath) -> int:
+    while directory.path and not directory.is_directory():
+        directory = directory.parent
     try:
-        found = os.statvfs(place)
+        with directory.entry() as (above, name):
+            descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=above)
+        try:
+            found = os.statvfs(descriptor)
+        finally:
+            os.close(descriptor)
     except OSError as error:
-        raise WriteError(f"{place}: {reason(error)}") from error
+        raise WriteError(f"{directory}: {reason(error)}") from error
     return found.f_bavail * found.f_frsize
 
 
-def _data_bytes(content: Content) -> int:
+def _is_writable(directory: Root) -> bool:
+    return os.access(".", os.W_OK | os.X_OK, dir_fd=directory.descriptor, effective_ids=True)
+
+
+def _data_bytes(content: NewContent) -> int:
     source = content.open()
     try:
         return sum(end - start for start, end in source.extents(0, content.length))
@@ -285,17 +351,27 @@ def _data_bytes(content: Content) -> int:
         source.close()
 
 
+def _digest_before(step: Step, file: RootPath, *, is_whole: bool) -> str | None:
+    """Of a file that is replaced or removed."""
+    if not is_whole:
+        return step.before if isinstance(step, Replace | Remove) else None
+    with file.source() as source:
+        return digest_of(source, 0, source.size, salvaging=True)
+
+
 def _part_of_file(step: Step) -> FilePart | None:
     """What a step puts in the place of a whole file, if that is taken from a file."""
     return step.content if isinstance(step, Replace | Create) and isinstance(step.content, FilePart) else None
 
 
-def _adopted(step: Step, place: Path, places: Places, staged: Counter[Path]) -> Path | None:
-    """The planner's file where it is wanted whole, by one step, on the file system it lies on."""
+def _adopted(step: Step, file: RootPath, places: Places, staged: Counter[Path]) -> str | None:
+    """The planner's file, by its path in the store, where all of it is for one step on the file system it lies on."""
     part = _part_of_file(step)
     if part is None or part.position or staged[part.place] > 1 or not part.place.is_relative_to(places.staging):
         return None
-    if device_of(part.place) != device_of(place.parent):
+    path = str(part.place.relative_to(places.root))
+    built = places.top / path
+    if built.device() != file.parent.device():
         return None
-    with FileSource.open(part.place) as source:
-        return part.place if source.size == part.length else None
+    with built.source() as source:
+        return path if source.size == part.length else None

@@ -8,7 +8,7 @@ What the disk does not give of what is there before counts as zeros, which is wh
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 from rmqtool.errors import UnreadableError
 from rmqtool.repair.digest import digest_of, digest_of_content
@@ -28,7 +28,7 @@ class WriteRange:
     after: str
     why: str
 
-    action = "write"
+    action: ClassVar[Literal["write"]] = "write"
 
     @property
     def length(self) -> int:
@@ -49,7 +49,7 @@ class Replace:
     after: str
     why: str
 
-    action = "replace"
+    action: ClassVar[Literal["replace"]] = "replace"
     file_position = 0
 
     @property
@@ -68,7 +68,7 @@ class Create:
     mtime_ns: int | None = None
     """Modification time, for the broker reads those of log and queue files; None: when it is made."""
 
-    action = "create"
+    action: ClassVar[Literal["create"]] = "create"
     file_position = 0
     before = None
 
@@ -86,7 +86,7 @@ class Remove:
     before: str
     why: str
 
-    action = "remove"
+    action: ClassVar[Literal["remove"]] = "remove"
     file_position = 0
     after = None
 

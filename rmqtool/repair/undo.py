@@ -1,9 +1,10 @@
-"""Takes repairs back, the latest first, and settles what a killed one left behind."""
+"""Rolls repairs back, the latest first, and settles what a killed one left."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from rmqtool.errors import RefusedError
@@ -13,10 +14,12 @@ from rmqtool.repair.fence import is_fenced, lower_fences
 from rmqtool.repair.fingerprint import FileState, file_states
 from rmqtool.repair.interrupt import held_interrupts
 from rmqtool.repair.journal import Journal, JournalState, journals
+from rmqtool.repair.journal_check import checked
 from rmqtool.repair.places import Places
-from rmqtool.repair.restore import discard, reopen, take_back
-from rmqtool.store.hold import StoreLock
-from rmqtool.store.source import FileSource
+from rmqtool.repair.restore import demand_takeable, discard, reopen, take_back
+from rmqtool.repair.root import RootPath
+from rmqtool.repair.session import Session, demand_own_directories
+from rmqtool.store.kinds import FENCE_NAME
 
 SHOWN_MAX: Final = 3
 """Changed files that a refusal names."""
@@ -46,85 +49,126 @@ def repairs(places: Places) -> list[Repair]:
     Raises:
         UnreadableError: a journal may not be read, or is damaged.
     """
-    return [_repair(journal) for journal in reversed(journals(places))]
+    return [_repair(journal, places) for journal in reversed(journals(places))]
 
 
 def undo_latest(places: Places, disk: Disk | None = None) -> Repair | None:
     """Make the store what it was before its latest repair; None where there is none.
 
-    A repair that was killed half-way is taken back whatever happened since: no broker could load the store.
+    A repair that was killed half-way is rolled back whatever happened since: no broker could load the store.
 
     Raises:
-        RefusedError: a broker holds the store, or something was written into it since the repair.
+        RefusedError: a broker holds the store, something was written into it since the repair, or the journal is not
+            the work of a repair of this store.
         WriteError: something cannot be written; the store stays fenced, and this can be tried again.
         UnreadableError: the journal cannot be read.
     """
-    disk = disk or Disk()
     if not journals(places):
         _demand_no_lost_journal(places)
         return None
-    with StoreLock(places.root, places.outer_logs), held_interrupts():
+    with Session(places, disk) as session, held_interrupts():
         latest = journals(places)[-1]
-        shown = _repair(latest)
+        shown = _repair(latest, places)
+        known = demand_takeable(latest, places)
         if latest.state is JournalState.DONE:
             if not is_fenced(places):  # a broker that was kept out has written no message, whatever else it touched
                 demand_untouched(latest, places)
-            reopen(latest, places, disk)
-        take_back(latest, places, disk)
+            reopen(latest, places, session.disk)
+        take_back(latest, places, session.disk, known)
         return shown
 
 
-def settle(places: Places, disk: Disk | None = None) -> Repair | None:
-    """Bring a killed repair to an end: taken back where steps were left to do, brokers let in where none were.
+def settle(places: Places, disk: Disk | None = None, session: Session | None = None) -> Repair | None:
+    """Bring a killed repair to an end: rolled back where steps were left to do, brokers let in where none were.
+
+    Args:
+        session: of the run that holds the store's lock already.
 
     Returns:
         What was settled; None where nothing was left behind.
 
     Raises:
-        RefusedError: a broker holds the store, or the fence is there without its journal.
+        RefusedError: a broker holds the store, the fence is there without its journal or the journal without its
+            fence, or the journal is not the work of a repair of this store.
         WriteError: something cannot be written; this can be tried again.
         UnreadableError: the journal cannot be read.
     """
     if not is_unsettled(places):
         return None
-    disk = disk or Disk()
-    with StoreLock(places.root, places.outer_logs), held_interrupts():
-        found = journals(places)
-        left = [journal for journal in found if journal.state is not JournalState.DONE]
-        shown = _repair((left or found)[-1]) if found else None
-        for journal in reversed(left):
-            take_back(journal, places, disk)
+    with _session(places, disk, session) as held, held_interrupts():
+        held.lock.complete()
+        known = journals(places)
+        left = [journal for journal in known if journal.state is not JournalState.DONE]
+        shown = _repair((left or known)[-1], places) if known else None
+        takeable = [demand_takeable(journal, places) for journal in left]
+        for journal in left:
+            _demand_fenced(journal, places)
+        for checked_journal in reversed(takeable):
+            take_back(checked_journal.journal, places, held.disk, checked_journal)
         if not left:
-            if not found:
+            if not known:
                 _demand_no_lost_journal(places)
-            lower_fences(places, disk)
+            lower_fences(places, held.disk)
         return shown
 
 
 def is_unsettled(places: Places) -> bool:
-    """Whether a repair was killed on this store; looked at only, nothing is changed."""
+    """Whether a repair was killed on this store; looked at only, nothing is changed.
+
+    Raises:
+        RefusedError: a directory of the tool's own is a link, or somebody else's.
+    """
+    demand_own_directories(places)
     return is_fenced(places) or any(journal.state is not JournalState.DONE for journal in journals(places))
 
 
 def discard_all(places: Places, disk: Disk | None = None) -> list[Repair]:
-    """Remove the journals of all repairs that are done, so that none of them can be taken back; which they were.
+    """Remove the journals of all repairs that are done, so that none of them can be rolled back; which they were.
 
     Raises:
         RefusedError: a broker is being kept out of the store, for a repair is unfinished; or one holds it.
         WriteError: something cannot be removed.
         UnreadableError: a journal cannot be read.
     """
-    disk = disk or Disk()
     if not journals(places):
         return []
-    with StoreLock(places.root, places.outer_logs), held_interrupts():
+    with Session(places, disk) as session, held_interrupts():
         if is_unsettled(places):
-            raise RefusedError(f"{places.root}: a repair is unfinished; its journal is needed to take it back")
-        found = list(reversed(journals(places)))
-        shown = [_repair(journal) for journal in found]
-        for journal in reversed(found):  # the oldest first: what is left can still be taken back
-            discard(journal, places, disk, lower=False)
+            raise RefusedError(f"{places.root}: a repair is unfinished; its journal is needed to roll it back")
+        known = list(reversed(journals(places)))
+        shown = [_repair(journal, places) for journal in known]
+        for journal in known:
+            checked(journal, places)
+        for journal in reversed(known):  # the oldest first: what is left can still be rolled back
+            discard(journal, places, session.disk, lower=False)
         return shown
+
+
+@contextmanager
+def _session(places: Places, disk: Disk | None, session: Session | None) -> Iterator[Session]:
+    """The session that is there, else one for this."""
+    if session is not None:
+        yield session
+        return
+    with Session(places, disk) as new:
+        yield new
+
+
+def _demand_fenced(journal: Journal, places: Places) -> None:
+    """Refuse to roll a repair back by the way where its fence has gone, for a broker may have written since.
+
+    Raises:
+        RefusedError: it has.
+    """
+    manifest = journal.manifest()
+    if manifest is None or journal.state is not JournalState.UNFINISHED:
+        return
+    for directory in manifest.log_directories:
+        if not (places.directory(directory) / FENCE_NAME).exists():
+            raise RefusedError(
+                f"{places.root}: an earlier repair is unfinished and its fence in {directory} is gone, so a broker "
+                f"may have written since; rmqtool undo {places.root} rolls the repair back all the same"
+            )
 
 
 def demand_untouched(journal: Journal, places: Places) -> None:
@@ -134,16 +178,17 @@ def demand_untouched(journal: Journal, places: Places) -> None:
         RefusedError: something was; the text names it.
         UnreadableError: the journal or the store cannot be read.
     """
-    then, now = journal.states_when_done(), file_states(places)
+    record = journal.when_done()
+    then, now = {path: FileState(*state) for path, state in record.files.items()}, file_states(places)
     differing = [path for path in sorted(then.keys() | now.keys()) if not _is_same(then.get(path), now.get(path))]
     if not differing:
-        for path, parts in journal.digests_when_done().items():
+        for path, parts in record.written.items():
             if parts and not _holds(places.file(path), parts):
                 differing.append(path)
     if differing:
         named = ", ".join(differing[:SHOWN_MAX]) + (", ..." if len(differing) > SHOWN_MAX else "")
         raise RefusedError(
-            f"{places.root}: written since the repair ({len(differing)} files differ: {named}), so it is not taken back"
+            f"{places.root}: written since the repair ({len(differing)} files differ: {named}), so it is not undone"
         )
 
 
@@ -152,33 +197,31 @@ def _is_same(then: FileState | None, now: FileState | None) -> bool:
     return then is not None and now is not None and (then.size, then.mtime_ns) == (now.size, now.mtime_ns)
 
 
-def _holds(place: Path, parts: list[tuple[int, int, str]]) -> bool:
-    with FileSource.open(place) as source:
+def _holds(file: RootPath, parts: tuple[tuple[int, int, str], ...]) -> bool:
+    with file.source() as source:
         return all(digest_of(source, start, start + length) == digest for start, length, digest in parts)
 
 
 def _demand_no_lost_journal(places: Places) -> None:
     if is_fenced(places):
         raise RefusedError(
-            f"{places.root}: a repair is unfinished and its journal in {places.undo} is gone, so it cannot be taken "
+            f"{places.root}: a repair is unfinished and its journal in {places.undo} is gone, so it cannot be rolled "
             f"back; restore the journal, or the store from a copy"
         )
 
 
-def _repair(journal: Journal) -> Repair:
+def _repair(journal: Journal, places: Places) -> Repair:
     manifest = journal.manifest()
-    folders = [journal.folder, *(Path(folder) for folder in (manifest.folders if manifest is not None else ()))]
+    kept_bytes = journal.folder.allocated_bytes()
+    if manifest is not None and manifest.folders:
+        with suppress(RefusedError):  # what this call does not name is not looked at
+            kept_bytes += sum(folder.allocated_bytes() for folder in checked(journal, places).folders)
     return Repair(
         number=journal.number,
         command=manifest.command if manifest is not None else None,
         state=journal.state.value,
         began_ms=manifest.began_ms if manifest is not None else None,
         steps=manifest.step_count if manifest is not None else 0,
-        kept_bytes=sum(_bytes_below(folder) for folder in folders),
+        kept_bytes=kept_bytes,
         journal=str(journal.folder),
     )
-
-
-def _bytes_below(folder: Path) -> int:
-    """Allocated bytes; a folder that is gone takes none."""
-    return sum(place.lstat().st_blocks * 512 for place in folder.rglob("*") if place.is_file())

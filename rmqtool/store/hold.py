@@ -1,7 +1,10 @@
-"""Takes the broker's own lock, so that no broker serves a store while it is written.
+"""Takes the broker's own lock, so that no broker serves a store while it is written, and no second rmqtool writes it.
 
 A POSIX record lock on byte 0 of `lock`, as `DefaultMessageStore#start` takes it. It lives on one descriptor: closing
 any other descriptor of that file would drop it, so nothing opens `lock` again while it is held.
+
+A second lock tells a running rmqtool from a broker, and holds where there is no `lock` yet: `flock` on the store
+directory itself, which no broker takes and which writes nothing. The system drops both with the process.
 """
 
 from __future__ import annotations
@@ -9,44 +12,85 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
 from rmqtool.errors import RefusedError, WriteError
-from rmqtool.store.lock import LOCK_NAME, LockStatus, lock_report
+from rmqtool.store.lock import LOCK_NAME, LockStatus, directory_holder, lock_report, lock_state, started_at
 from rmqtool.store.source import reason
 
 CONTENT: Final = b"lock"
+_BUSY: Final = (errno.EACCES, errno.EAGAIN)
 
 
 class StoreLock:
     """The lock of a store directory, held until it is closed."""
 
-    def __init__(self, root: Path, log_directories: tuple[Path, ...] = ()) -> None:
+    def __init__(self, root: Path, log_directories: tuple[Path, ...] = (), *, makes_file: bool = True) -> None:
         """Take it.
 
+        Args:
+            root: the store directory.
+            log_directories: where the log lies if not in the store directory.
+            makes_file: make `lock` where it is missing; else it is made by `complete`, right before the first change.
+
         Raises:
-            RefusedError: a broker holds it, or is loading the store.
+            RefusedError: a broker holds it, or is loading the store, or another rmqtool is changing it.
             WriteError: the file may not be opened or written.
         """
-        self._descriptor = _locked(root / LOCK_NAME)
+        self._root, self._logs, self._descriptor = root, log_directories, -1
+        self._directory = _directory_locked(root)
         try:
-            # Looked at only now: a broker that came in between is either seen here or meets the lock. The databases'
-            # locks are files of their own, and `lock` itself is asked about through the descriptor that is open.
-            _require_unused(root, log_directories)
-            if os.pread(self._descriptor, len(CONTENT), 0) != CONTENT:  # its time stays where nothing changes
-                os.pwrite(self._descriptor, CONTENT, 0)
-                os.fsync(self._descriptor)
+            if makes_file:
+                self.complete()
+            elif os.path.lexists(root / LOCK_NAME):
+                self._take()
+            else:
+                _require_unused(root, log_directories)
         except BaseException:
             self.close()
             raise
 
+    def complete(self) -> None:
+        """Take the broker's lock too where there was no file to take it on, and write what the broker writes into it.
+
+        Raises:
+            RefusedError, WriteError: as when the lock is taken.
+        """
+        self._take()
+        try:
+            if os.pread(self._descriptor, len(CONTENT), 0) != CONTENT:  # its time stays where nothing changes
+                os.pwrite(self._descriptor, CONTENT, 0)
+                os.fsync(self._descriptor)
+        except OSError as error:
+            raise WriteError(f"{self._root / LOCK_NAME}: {reason(error)}") from error
+
+    def demand_unused(self, log_directories: tuple[Path, ...]) -> None:
+        """Refuse a log elsewhere that somebody has mapped, where it became known only after the lock was taken.
+
+        Raises:
+            RefusedError: a broker has.
+        """
+        if log_directories != self._logs:
+            self._logs = log_directories
+            _require_unused(self._root, log_directories)
+
+    def _take(self) -> None:
+        if self._descriptor >= 0:
+            return
+        self._descriptor = _locked(self._root)
+        # Looked at only now: a broker that came in between is either seen here or meets the lock. The databases'
+        # locks are files of their own, and `lock` itself is asked about through the descriptor that is open.
+        _require_unused(self._root, self._logs)
+
     def close(self) -> None:
         """Let go of it; the file stays, as the broker leaves it."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        for descriptor in (self._descriptor, self._directory):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._descriptor = self._directory = -1
 
     def __enter__(self) -> Self:
         return self
@@ -57,6 +101,19 @@ class StoreLock:
         self.close()
 
 
+def demand_free(root: Path, log_directories: tuple[Path, ...] = ()) -> None:
+    """Refuse a store that somebody uses; looked at only, nothing is taken or written.
+
+    Raises:
+        RefusedError: a broker or another rmqtool uses it.
+    """
+    holder = directory_holder(root)
+    if holder is not None:
+        raise _other_rmqtool(root, holder)
+    if lock_report(root, log_directories).is_in_use:
+        raise RefusedError(f"{root}: a broker uses the store; stop it first")
+
+
 def _require_unused(root: Path, log_directories: tuple[Path, ...]) -> None:
     report = lock_report(root, log_directories)
     loading = [lock for lock in report.databases if lock.status is LockStatus.HELD]
@@ -65,16 +122,58 @@ def _require_unused(root: Path, log_directories: tuple[Path, ...]) -> None:
         raise RefusedError(f"{root}: a broker is loading this store or has its files mapped (pid {who})")
 
 
-def _locked(path: Path) -> int:
+def _other_rmqtool(root: Path, pid: int | None) -> RefusedError:
+    pid = pid or lock_state(root).owner_pid
+    began = started_at(pid) if pid is not None else None
+    who = "in another container or on another machine" if pid is None else f"pid {pid}"
+    since = "" if began is None else f", since {datetime.fromtimestamp(began, UTC).isoformat(' ', 'seconds')}"
+    return RefusedError(f"{root}: another rmqtool ({who}{since}) is repairing this store or writing into it")
+
+
+def _directory_locked(root: Path) -> int:
+    """A descriptor of the store directory with its `flock`; without one where the file system has none."""
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
+        descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise WriteError(f"{root}: {reason(error)}") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in _BUSY:
+            os.close(descriptor)
+            raise _other_rmqtool(root, directory_holder(root)) from error
+    return descriptor
+
+
+def _locked(root: Path) -> int:
+    path = root / LOCK_NAME
+    try:
+        descriptor = _opened(path)
     except OSError as error:
         raise WriteError(f"{path}: {reason(error)}") from error
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
     except OSError as error:
         os.close(descriptor)
-        if error.errno in (errno.EACCES, errno.EAGAIN):
+        if error.errno in _BUSY:
             raise RefusedError(f"{path}: a broker holds the lock; stop it first") from error
         raise WriteError(f"{path}: {reason(error)}") from error
+    return descriptor
+
+
+def _opened(path: Path) -> int:
+    """A descriptor of `lock`, which is made with the store's owner and never followed if it is a link."""
+    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        return os.open(path, flags)
+    except FileNotFoundError:
+        descriptor = os.open(path, flags | os.O_CREAT, 0o600)
+    try:
+        store = path.parent.stat()
+        if (store.st_uid, store.st_gid) != (os.geteuid(), os.getegid()) and os.geteuid() == 0:
+            os.fchown(descriptor, store.st_uid, store.st_gid)
+        os.fchmod(descriptor, (store.st_mode & 0o666) | 0o600)
+    except OSError:
+        os.close(descriptor)
+        raise
     return descriptor

@@ -121,6 +121,26 @@ def processes_mapping(directories: Iterable[Path]) -> tuple[int, ...]:
     return tuple(sorted(pid for pid in pids if pid != os.getpid() and _maps_any(pid, prefixes)))
 
 
+def directory_holder(root: Path) -> int | None:
+    """The pid of another process that has an `flock` on a directory; None if nobody has, or nobody who can be seen."""
+    try:
+        found = root.stat()
+    except OSError:
+        return None
+    holders = _holders("FLOCK", found)
+    return next((pid for pid in holders if pid not in (os.getpid(), 0)), None)
+
+
+def started_at(pid: int) -> float | None:
+    """When a process began, in seconds since 1970; None of one that cannot be looked at."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text("ascii", "replace").rpartition(")")[2].split()
+        booted = next(line for line in Path("/proc/stat").read_text("ascii").splitlines() if line.startswith("btime "))
+        return int(booted.split()[1]) + int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError, StopIteration):
+        return None
+
+
 def _ask(path: str, descriptor: int, length: int) -> Lock:
     """Ask who would be in the way of a write lock; Linux answers on a descriptor for reading too."""
     question = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, length, 0)
@@ -147,13 +167,18 @@ def _own_descriptor(found: os.stat_result) -> int | None:
 
 def _is_own(found: os.stat_result) -> bool:
     """Whether `/proc/locks` has a lock of this process on the file; one's own locks are in nobody's way."""
+    return os.getpid() in _holders("POSIX", found)
+
+
+def _holders(kind: str, found: os.stat_result) -> list[int]:
+    """Pids of those who have a lock of a kind on a file, as `/proc/locks` tells; 0 for one of another container."""
     try:
         with open("/proc/locks", encoding="ascii", errors="replace") as listing:  # noqa: PTH123 - no file of the store
             rows = [line.split() for line in listing]
     except OSError:
-        return False
+        return []
     device = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
-    return any("POSIX" in row and str(os.getpid()) in row and device in row for row in rows)
+    return [int(row[4]) for row in rows if len(row) > 5 and row[1] == kind and row[5] == device and row[4].isdigit()]
 
 
 def _maps_any(pid: int, prefixes: tuple[bytes, ...]) -> bool:

@@ -13,7 +13,7 @@ from rmqtool.repair.places import Places
 from rmqtool.store.kinds import FENCE_NAME
 from tests.commands.transcripts import rmqtool
 from tests.repair.small_stores import cutting, files_of, killed_at, recovery, small_store
-from tests.store_state import FileState
+from tests.store_state import FileState, assert_store_unchanged
 
 
 @pytest.fixture
@@ -84,11 +84,30 @@ def test_a_killed_repair_is_shown_and_taken_back(tmp_path: Path, original: dict[
     assert files_of(places.root) == original
 
 
-def test_a_log_elsewhere_is_known_from_the_journal(tmp_path: Path) -> None:
+def test_a_log_elsewhere_has_to_be_named_for_the_store_may_lie(tmp_path: Path) -> None:
     root, log = small_store(tmp_path / "store"), tmp_path / "log"
     (root / "commitlog").rename(log)
     places = Places(root, (str(log),))
     before = (files_of(root), files_of(log))
     apply_plan(cutting(places, tmp_path), places, disk=Disk())
-    assert rmqtool("undo", root, "--yes").code == 0
+    with assert_store_unchanged(root), assert_store_unchanged(log):
+        assert rmqtool("undo", root, "--list").code == 0
+        ran = rmqtool("undo", root, "--yes")
+    assert ran.code == 5
+    assert f"--commitlog {log}" in ran.err
+    assert rmqtool("undo", root, "--yes", "--commitlog", log).code == 0
     assert (files_of(root), files_of(log)) == before
+
+
+def test_a_directory_of_kept_files_has_to_be_named_for_the_store_may_lie(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    places = Places(small_store(tmp_path / "store"), undo_directory=kept)
+    before = files_of(places.root)
+    apply_plan(recovery(places, tmp_path), places)
+    with assert_store_unchanged(tmp_path):
+        ran = rmqtool("undo", places.root, "--yes")
+    assert ran.code == 5
+    assert f"--undo-dir {kept}" in ran.err
+    assert rmqtool("undo", places.root, "--yes", "--undo-dir", kept).code == 0
+    assert files_of(places.root) == before

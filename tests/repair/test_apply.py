@@ -202,7 +202,8 @@ def test_an_undo_directory_takes_the_old_files(places: Places, tmp_path: Path) -
     before = files_of(places.root)
     kept = tmp_path / "kept"
     kept.mkdir()
-    apply_plan(recovery(places, tmp_path), places, undo_directory=kept)
+    places = Places(places.root, undo_directory=kept)
+    apply_plan(recovery(places, tmp_path), places)
     assert [path for path in kept.rglob("*") if path.is_file()]
     assert not list((places.undo / "1").rglob("files/*"))
     undo_latest(places)
@@ -217,7 +218,8 @@ def test_an_undo_directory_on_another_disk(places: Places, tmp_path: Path, name:
             pytest.skip("no second file system to write to")
         plan = PLANS[name](places, tmp_path)
         before = {path: state for path, state in files_of(places.root).items() if not path.startswith(".rmqtool")}
-        apply_plan(plan, places, undo_directory=disk)
+        places = Places(places.root, undo_directory=disk)
+        apply_plan(plan, places)
         undo_latest(places)
         assert files_of(places.root) == before
         assert not list(disk.iterdir())
@@ -264,7 +266,7 @@ def test_steps_that_contradict_each_other_are_refused(places: Places, tmp_path: 
     with pytest.raises(UsageError):
         apply_plan(plan_of(places, []), places)
     with pytest.raises(UsageError, match="lies in the store"):
-        apply_plan(recovery(places, tmp_path), places, undo_directory=places.root / "config")
+        apply_plan(recovery(places, tmp_path), Places(places.root, undo_directory=places.root / "config"))
 
 
 def test_a_store_without_a_log_has_no_place_for_the_fence(places: Places, tmp_path: Path) -> None:

@@ -67,9 +67,9 @@ class Trial:
         self._count += 1
         folder = self._folder / str(self._count)
         folder.mkdir()
-        places = Places(small_store(folder / "store"))
+        places = Places(small_store(folder / "store"), undo_directory=self._kept)
         plan = self._plan(places, folder)
-        return places, lambda disk: apply_plan(plan, places, disk=disk, undo_directory=self._kept)
+        return places, lambda disk: apply_plan(plan, places, disk=disk)
 
     def is_original(self, places: Places) -> bool:
         return _without_own(files_of(places.root)) == self.original

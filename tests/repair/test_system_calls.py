@@ -18,8 +18,8 @@ from tests.repair.small_stores import PLANS, files_of, small_store
 
 ROOT = Path(__file__).resolve().parents[2]
 CALLS = (
-    "mkdir,rename,renameat,renameat2,unlink,unlinkat,rmdir,link,linkat,pwrite64,write,ftruncate,fsync,utimensat,chmod,"
-    "fchmodat,fchown,lchown,fchownat"
+    "mkdir,mkdirat,rename,renameat,renameat2,unlink,unlinkat,rmdir,link,linkat,pwrite64,write,ftruncate,fsync,"
+    "utimensat,chmod,fchmod,fchmodat,chown,fchown,lchown,fchownat"
 )
 PROGRAM = textwrap.dedent(
     """
@@ -84,7 +84,7 @@ def test_every_call_may_be_the_last_one(tmp_path: Path, name: str, every: int, i
     traced(tmp_path / "whole", name)
     calls = calls_in(tmp_path / "whole")
     assert len(calls) > 40
-    assert {"pwrite64", "fsync", "rename", "unlink", "linkat"} <= {call for call, _ in calls}
+    assert {"pwrite64", "fsync", "renameat", "unlinkat", "linkat"} <= {call for call, _ in calls}
     for number, (call, count) in list(enumerate(calls))[::every]:
         folder = tmp_path / str(number)
         folder.mkdir()
