@@ -7,6 +7,7 @@ from typing import Final
 
 from rmqtool.store.directory import Store
 from rmqtool.store.kinds import FENCE_NAME, FileKind, segment_name
+from rmqtool.store.view import Entry
 from rmqtool.verify.catalog import finding
 from rmqtool.verify.finding import Finding
 
@@ -95,6 +96,6 @@ def _strays(store: Store) -> Iterator[Finding]:
             yield finding("commitlog.stray-file", directory, "a directory that is none of the log")
 
 
-def has_fence(store: Store) -> bool:
-    """Whether a repair was interrupted."""
-    return any(entry.name == FENCE_NAME for entry in store.files.get(FileKind.RMQTOOL, ()))
+def fences(store: Store) -> list[Entry]:
+    """Files of an interrupted repair with which no broker starts, one in each directory of the log."""
+    return [entry for entry in store.files.get(FileKind.RMQTOOL, ()) if entry.name == FENCE_NAME]

@@ -14,7 +14,7 @@ from rmqtool.store.view import Entry
 from rmqtool.verify.account import Account
 from rmqtool.verify.catalog import finding
 from rmqtool.verify.finding import Finding
-from rmqtool.verify.log_files import has_fence
+from rmqtool.verify.log_files import fences
 from rmqtool.verify.result import PieceResult
 from rmqtool.verify.scope import Context
 
@@ -31,9 +31,8 @@ def state_findings(store: Store) -> Iterator[Finding]:
     """How the broker stopped, whether a repair did, and what could not be looked at."""
     for entry in store.files.get(FileKind.ABORT, ()):
         yield finding("store.abort-present", entry.path, "the broker did not stop cleanly")
-    if has_fence(store):
-        fence = next(entry for entry in store.files[FileKind.RMQTOOL] if entry.path.startswith("commitlog"))
-        yield finding("store.repair-unfinished", fence.path, "a repair was interrupted")
+    for entry in fences(store):
+        yield finding("store.repair-unfinished", entry.path, "a repair was interrupted")
     for problem in store.problems:
         yield finding("store.unreadable", problem.partition(":")[0], problem)
     for entry in store.files.get(FileKind.COMPACTION_LEFTOVER, ()):
