@@ -75,11 +75,11 @@ ENTRIES: Final[tuple[Entry, ...]] = (
     ),
     error(
         "commitlog.doubtful-header",
-        "A field of a record's head, its topic or its properties contradicts the queue "
-        "unit and the neighbours, which agree "
-        "with each other: the record's bytes changed where no checksum covers them.",
+        "A field of a record's header, its topic or its properties contradicts the log around it: the log lacks "
+        "exactly one message of another place there, and a unit says the same. The bytes changed where no checksum "
+        "covers them. A record that continues its queue in the log is never blamed, whatever units say.",
         ((ALL, "not noticed; a rebuild of the queues puts the message into the wrong place"),),
-        "the record is bridged, or its field set to what the queue says",
+        "the field is set to what the log around it and the unit say; left as it is where nothing tells",
         SALVAGE,
         "apache/rocketmq#7437",
     ),

@@ -23,9 +23,10 @@ from rmqtool.verify.catalog import finding
 from rmqtool.verify.finding import Finding
 from rmqtool.verify.offset_runs import Array
 from rmqtool.verify.queue_map import QueueMap
+from rmqtool.verify.record_places import RecordPlaces
 from rmqtool.verify.result import Missing
 from rmqtool.verify.rows_lookup import RowsLookup, is_message
-from rmqtool.verify.scope import Context, QueueKey, bytes_of, text_of
+from rmqtool.verify.scope import Context, QueueKey, text_of
 
 FINDINGS_MAX: Final = 1000
 """Findings about one queue in one stretch; what is more is left to the next run, and said."""
@@ -66,6 +67,7 @@ class QueueMatch:
     lost: dict[int, list[str]] = field(default_factory=dict)
     doubtful: list[int] = field(default_factory=list)
     unit_count: int = 0
+    _places: RecordPlaces = field(init=False)
 
     def run(self, expected: dict[tuple[QueueKey, bool], QueueEntries]) -> None:
         """Compare all queues; what is expected and has no unit becomes `missing`."""
@@ -88,7 +90,9 @@ class QueueMatch:
         for wanted, entries in expected.items():
             if wanted not in unmatched and self._map_of(wanted) is None:
                 unmatched[wanted] = entries, np.ones(len(entries.queue_offsets), np.bool_)
-        self._settle(doubtful, unmatched)
+        with OpenFiles(self.context.store.view) as files:
+            self._places = RecordPlaces(self.context, self.lookup, expected, files)
+            self._settle(doubtful, unmatched)
         for (owner, is_batch), (entries, open_entries) in unmatched.items():
             self._note_missing(owner, is_batch, entries, np.flatnonzero(open_entries))
 
@@ -168,7 +172,7 @@ class QueueMatch:
         unmatched: dict[tuple[QueueKey, bool], tuple[QueueEntries, Array]],
     ) -> None:
         """Say of each unit that does not agree what is wrong with it, or with its record."""
-        for number, (queue, found) in enumerate(mismatches):
+        for number, (_queue, found) in enumerate(mismatches):
             if number >= FINDINGS_MAX:
                 self._say(
                     found, "consumequeue.dangling-unit", f"{len(mismatches) - number} more units that do not agree",
@@ -177,19 +181,11 @@ class QueueMatch:
                 return
             row = self.lookup.at(int(found.unit["physical_offset"]))
             if is_message(row) and row["physical_offset"] == found.unit["physical_offset"]:
-                alone = not any(
-                    other.queue is queue and abs(other.place - found.place) == 1 and self._meets_message(other)
-                    for _, other in mismatches[max(0, number - 1) : number + 2]
-                )
-                said = self._of_message(found, row, unmatched, alone=alone)
+                said = self._of_message(found, row, unmatched)
             else:
                 said = self._of_no_message(found, row)
             if said is not None:
                 self._add(said)
-
-    def _meets_message(self, found: Mismatch) -> bool:
-        """Whether a unit's place in the log holds anything that can contradict it: damage cannot."""
-        return bool(is_message(self.lookup.at(int(found.unit["physical_offset"]))))
 
     def _add(self, said: Finding) -> None:
         """Add a finding; one about the next unit of the same queue goes on with the one before."""
@@ -213,20 +209,18 @@ class QueueMatch:
         found: Mismatch,
         row: Any,
         unmatched: dict[tuple[QueueKey, bool], tuple[QueueEntries, Array]],
-        *,
-        alone: bool,
     ) -> Finding | None:
         """What is wrong with a unit that points to the begin of a good message."""
         unit, queue = found.unit, found.queue
         if found.entry < 0 or (not queue.is_batch and found.queue_offset != found.place):
-            if alone and int(unit["record_size"]) == int(row["size"]) and self._blames_record(found, row, unmatched):
+            if int(unit["record_size"]) == int(row["size"]) and self._blames_record(found, row, unmatched):
                 said = self.lookup.describe(row)
                 claimed = _claimed_offset(found)
                 self.doubtful.append(int(row["physical_offset"]))
                 return finding(
                     "commitlog.doubtful-header",
                     self._log_path(),
-                    f"{said}, yet its unit and the units around stand in {queue.name} at queue offset {claimed}",
+                    f"{said}, yet the log lacks {queue.name} at queue offset {claimed} there, and its unit points here",
                     file_position=self._log_position(int(row["physical_offset"])),
                     physical_offset=int(row["physical_offset"]),
                     length=int(row["size"]),
@@ -275,22 +269,25 @@ class QueueMatch:
     def _blames_record(
         self, found: Mismatch, row: Any, unmatched: dict[tuple[QueueKey, bool], tuple[QueueEntries, Array]]
     ) -> bool:
-        """Whether the unit is right and the record's head is not: nobody else claims the unit's place, and nothing
-        else knows of the place that the record claims. The record's own missing entry is settled with it.
+        """Whether the log itself says that the unit is right and the record's head is not; see `queue_sequence`.
+
+        The record's own missing entry is settled with it.
         """
-        queue = found.queue
-        claimed = _claimed_offset(found)
-        if queue.is_batch and (found.entry >= 0 or claimed != int(row["queue_offset"])):
+        queue, own_entries = found.queue, []
+        if queue.is_batch and (found.entry >= 0 or _claimed_offset(found) != int(row["queue_offset"])):
             return False  # a unit of another kind tells more of its record, which then has to agree
-        own = unmatched.get(((bytes_of(queue.topic), queue.queue_id), queue.is_batch))
-        if own is not None and (own[0].queue_offsets[own[1]] == claimed).any():
+        if found.entry < 0:
+            for entries, open_entries in unmatched.values():
+                at = np.flatnonzero(open_entries & (entries.physical_offsets == row["physical_offset"]))
+                own_entries += [(open_entries, at)] if at.size else []
+            if not own_entries and int(row["sys_flag"]) & system_flag.TRANSACTION_MASK == 0:
+                return False  # its own queue has a unit for it
+        queue_offset = found.queue_offset if found.entry >= 0 else None
+        if not self._places.is_misplaced(queue, found.unit, found.place, row, queue_offset):
             return False
-        for entries, open_entries in unmatched.values():
-            at = np.flatnonzero(open_entries & (entries.physical_offsets == row["physical_offset"]))
-            if at.size:
-                open_entries[at] = False
-                return True
-        return found.entry >= 0 or int(row["sys_flag"]) & system_flag.TRANSACTION_MASK != 0
+        for open_entries, at in own_entries:
+            open_entries[at] = False
+        return True
 
     def _of_no_message(self, found: Mismatch, row: Any) -> Finding | None:
         """What is wrong with a unit that points to anything but the begin of a good message."""

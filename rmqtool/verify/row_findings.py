@@ -71,17 +71,10 @@ def row_findings(context: Context, walk: Walk, lookup: RowsLookup, lost: dict[in
     return found
 
 
-def _of_message(context: Context, lookup: RowsLookup, number: int, kind: str, text: str) -> Finding:
+def _of_message(context: Context, lookup: RowsLookup, number: int, kind: str, text: str, **details: Any) -> Finding:
     row = lookup.rows[number]
-    return _at(
-        context,
-        kind,
-        row,
-        text,
-        topic=lookup.topic(row),
-        queue_id=int(row["queue_id"]),
-        queue_offset=int(row["queue_offset"]),
-    )
+    said = {"topic": lookup.topic(row), "queue_id": int(row["queue_id"]), "queue_offset": int(row["queue_offset"])}
+    return _at(context, kind, row, text, **(said | details))
 
 
 def batch_offset_findings(context: Context, lookup: RowsLookup, expected: Iterable[QueueEntries]) -> list[Finding]:
@@ -98,7 +91,8 @@ def batch_offset_findings(context: Context, lookup: RowsLookup, expected: Iterab
         for at in np.flatnonzero(wrong)[:IMPLAUSIBLE_MAX].tolist():
             base, said = int(entries.queue_offsets[at]), int(lookup.rows["queue_offset"][numbers[at]])
             text = f"its head says queue offset {said}, its property {INNER_BASE} says {base}"
-            found.append(_of_message(context, lookup, int(numbers[at]), "commitlog.doubtful-header", text))
+            right = {"queue_offset": base, "expected": str(base), "found": str(said)}
+            found.append(_of_message(context, lookup, int(numbers[at]), "commitlog.doubtful-header", text, **right))
     return found
 
 

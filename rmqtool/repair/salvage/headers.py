@@ -9,7 +9,7 @@ from rmqtool.engine.log import Log
 from rmqtool.engine.record import Record, read_record
 from rmqtool.errors import UnreadableError
 from rmqtool.formats import system_flag
-from rmqtool.formats.properties import INNER_BASE, MULTI_DISPATCH
+from rmqtool.formats.properties import MULTI_DISPATCH
 from rmqtool.formats.record_crc import stored_record_crc
 from rmqtool.repair.salvage.mending import MENDED_MAX, with_fields, with_record_crc
 from rmqtool.repair.salvage.queue_order import Misled
@@ -21,13 +21,11 @@ DOUBTFUL: Final = "commitlog.doubtful-header"
 def corrected_record(log: Log, found: Finding, *, record_crc: bool) -> bytes | None:
     """The record of a `commitlog.doubtful-header` with its head set right; None where nobody knows what is right.
 
-    The queue's units and the neighbours tell topic, queue and queue offset; in a batch queue the record's own property
-    does, which brokers dispatch by (`BatchConsumeQueue#putMessagePositionInfoWrapper`).
+    Verify says what is right where the log itself does (`verify.queue_sequence`), or the record's own property, which
+    brokers dispatch batches by.
     """
-    if found.physical_offset is None:
+    if found.expected is None or found.physical_offset is None:
         return None
-    if found.expected is None:
-        return _changed(log, found.physical_offset, _by_property, record_crc=record_crc)
     if found.topic is None or found.queue_id is None or found.queue_offset is None:
         return None
     topic = found.topic.encode("utf-8", "surrogateescape")
@@ -74,8 +72,3 @@ def _changed(
     if changed is None or changed == raw:
         return None
     return with_record_crc(changed) if record_crc and stored_record_crc(raw) is not None else changed
-
-
-def _by_property(raw: bytes, record: Record) -> bytes | None:
-    base = record.properties.get(INNER_BASE, "")
-    return with_fields(raw, {"queue_offset": int(base)}) if base.isascii() and base.isdigit() else None

@@ -51,7 +51,7 @@ class _Layout:
 
     def __init__(self, damaged: DamagedRange, casualties: Casualties, least: Least) -> None:
         self._damaged, self._casualties, self._least = damaged, casualties, least
-        self._waiting = _Waiting(casualties.unplaced)
+        self._waiting = _Waiting(casualties.unplaced, casualties.placed)
         self._pieces: list[Piece] = []
         self._at = damaged.start
 
@@ -63,8 +63,9 @@ class _Layout:
             start, stop = lost.place
             is_inside = self._at <= start and stop <= (file_end - BLANK_SIZE_MIN if damaged.is_last else limit)
             if is_inside and stop - start >= self._least(lost):
-                self._fill(start, before=lost, to_end=True)
+                self._fill(start, to_end=True)
                 self._add(stop, lost)
+            self._waiting.pass_by(lost)
         self._fill(max(self._at, limit), to_end=damaged.end < file_end and not damaged.is_last)
         if damaged.reaches_file_end:
             if damaged.end - self._at < BLANK_SIZE_MIN:
@@ -78,14 +79,10 @@ class _Layout:
         if lost is not None:
             self._waiting.note(lost)
 
-    def _fill(self, end: int, *, before: LostRecord | None = None, to_end: bool) -> None:
-        """Pack records that have no place of their own; the last one, or a bridge, takes the rest.
-
-        Args:
-            before: the record that comes behind: of its queue only lower queue offsets go in front of it.
-        """
+    def _fill(self, end: int, *, to_end: bool) -> None:
+        """Pack records that have no place of their own; the last one, or a bridge, takes the rest."""
         if end - self._at >= RECORD_SIZE_MIN:
-            taken = list(self._waiting.take(before, self._at, end, self._least))
+            taken = list(self._waiting.take(self._at, end, self._least))
             for number, (lost, stop) in enumerate(taken):
                 is_last = to_end and number == len(taken) - 1 and end - self._at <= BRIDGE_MAX
                 self._add(end if is_last else stop, lost)
@@ -111,30 +108,37 @@ class _Layout:
 class _Waiting:
     """Records without a place, by their queues; the first ones come first."""
 
-    def __init__(self, records: Sequence[LostRecord]) -> None:
+    def __init__(self, records: Sequence[LostRecord], placed: Sequence[LostRecord]) -> None:
         self._queues: defaultdict[tuple[bytes, int], deque[tuple[int, LostRecord]]] = defaultdict(deque)
         for number, record in enumerate(records):
             self._queues[record.topic, record.queue_id].append((number, record))
         self._first = [(found[0][0], queue) for queue, found in self._queues.items()]
         heapify(self._first)
         self._laid: dict[tuple[bytes, int], int] = {}
+        self._coming: defaultdict[tuple[bytes, int], deque[int]] = defaultdict(deque)
+        """Queue offsets of the records that have a place farther on."""
+        for record in placed:
+            self._coming[record.topic, record.queue_id].append(record.queue_offset)
+
+    def pass_by(self, placed: LostRecord) -> None:
+        """Go on after a record that has a place."""
+        self._coming[placed.topic, placed.queue_id].popleft()
 
     def note(self, laid: LostRecord) -> None:
-        """Remember what was laid: no record of its queue comes behind it with a lower queue offset."""
+        """Remember what was laid: no record of its queue comes after it with a lower queue offset."""
         self._laid[laid.topic, laid.queue_id] = laid.queue_offset
 
-    def take(self, before: LostRecord | None, start: int, end: int, least: Least) -> Iterator[tuple[LostRecord, int]]:
+    def take(self, start: int, end: int, least: Least) -> Iterator[tuple[LostRecord, int]]:
         """Take records for as long as they fit into [start, end), each with the place where it may end.
 
-        Args:
-            before: the record that comes behind: of its queue only lower queue offsets go in front of it.
+        Only lower queue offsets go in front of the records of their queue that have a place farther on.
         """
         held: list[tuple[int, tuple[bytes, int]]] = []
         while self._first:
             number, queue = heappop(self._first)
             record = self._queues[queue][0][1]
-            is_own = before is not None and queue == (before.topic, before.queue_id)
-            if is_own and before is not None and record.queue_offset >= before.queue_offset:
+            coming = self._coming[queue]
+            if coming and record.queue_offset >= coming[0]:
                 held.append((number, queue))
                 continue
             if record.queue_offset >= self._laid.get(queue, 0):

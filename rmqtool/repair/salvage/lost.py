@@ -7,7 +7,6 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
 from typing import Final
 
 import numpy as np
@@ -19,6 +18,7 @@ from rmqtool.errors import UnreadableError
 from rmqtool.formats import system_flag
 from rmqtool.formats.commitlog import RECORD_SIZE_MIN
 from rmqtool.formats.properties import INNER_BASE, INNER_COUNT, MULTI_DISPATCH, MULTI_QUEUE_OFFSET
+from rmqtool.repair.salvage.belief import believed
 from rmqtool.repair.salvage.damage import DamagedRange
 from rmqtool.repair.salvage.frames import restored
 from rmqtool.repair.salvage.queue_order import MissingRun
@@ -44,6 +44,7 @@ class LostRecord:
         head: what can be read of it, if all its lengths agree.
         restored: its bytes, where only size and magic were wrong.
         has_unit: a unit of its queue says the same.
+        by_head: what the head says where the unit says something else.
     """
 
     topic: bytes
@@ -56,6 +57,7 @@ class LostRecord:
     head: Record | None = None
     restored: bytes | None = None
     has_unit: bool = False
+    by_head: LostRecord | None = None
 
     @property
     def place(self) -> tuple[int, int]:
@@ -122,8 +124,9 @@ class LostRecords:
 
     def of(self, ranges: Sequence[DamagedRange], around: Surroundings) -> list[Casualties]:
         """The records of each range, in order."""
-        believed = _Believed(around)
-        found = [Casualties([each for each in self._placed(one) if believed(each, one)]) for one in ranges]
+        found = [
+            Casualties(placed) for placed in believed([self.heads_and_units(one) for one in ranges], ranges, around)
+        ]
         if around.missing:
             self._place_missing(ranges, found, around.missing)
         return found
@@ -175,7 +178,7 @@ class LostRecords:
             # Nothing but the head speaks for it, so it has to be right about its place, or to fill the damage exactly.
             return known if start in (head.physical_offset, each.end - head.size) else None
         if (known.topic, known.queue_id, known.queue_offset) != (unit.topic, unit.queue_id, unit.queue_offset):
-            return unit
+            return replace(unit, by_head=known)
         further, batch_size = known.further or unit.further, known.batch_size or unit.batch_size
         return replace(known, further=further, batch_size=batch_size, has_unit=True)
 
@@ -269,39 +272,6 @@ class _Placed:
             return
         for queue_offset in np.setdiff1d(np.arange(run.first, run.first + run.length), known[low:high]).tolist():
             yield LostRecord(topic, queue_id, queue_offset)
-
-
-class _Believed:
-    """Whether a damaged record stood where its head says.
-
-    Good neighbours tell which messages are missing; a head that names another one is believed only where it goes on
-    from its queue's last message, or where nothing else is missing.
-    """
-
-    def __init__(self, around: Surroundings) -> None:
-        self._ends = around.ends
-        self._runs: defaultdict[tuple[bytes, int], list[tuple[int, int]]] = defaultdict(list)
-        for run in sorted(around.missing, key=lambda run: run.first):
-            self._runs[run.queue[:2]].append((run.first, run.first + run.length))
-        own = sorted((run.behind, run.before) for run in around.missing if not run.is_further)
-        self._behind = [behind for behind, _ in own]
-        self._before = list(accumulate((before for _, before in own), max))
-        """The farthest end of all runs that begin as early."""
-
-    def __call__(self, record: LostRecord, damaged: DamagedRange) -> bool:
-        if record.head is None or record.has_unit:
-            return True
-        queue, first = (record.topic, record.queue_id), record.queue_offset
-        runs = self._runs.get(queue, [])
-        at = bisect_right(runs, first, key=lambda run: run[0]) - 1
-        if at >= 0 and first < runs[at][1]:
-            return True
-        end = self._ends.get((*queue, record.batch_size is not None))
-        if end is not None and end <= first <= end + damaged.length // RECORD_SIZE_MIN:
-            return True
-        count = bisect_right(self._behind, damaged.start)
-        competes = count > 0 and self._before[count - 1] >= damaged.end
-        return not competes and record.head.physical_offset == record.physical_offset and record.queue_id >= 0
 
 
 def _of_head(head: Record, restored: bytes | None) -> LostRecord | None:

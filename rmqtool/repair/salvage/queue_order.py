@@ -61,7 +61,7 @@ class Misled(NamedTuple):
 
 
 @dataclass
-class _Stretch:
+class Stretch:
     """Good records of one queue with consecutive queue offsets [first, end), by the places of the outer two."""
 
     first: int
@@ -77,9 +77,9 @@ class QueueOrder:
     def __init__(self, *, begins_at_zero: bool) -> None:
         """`begins_at_zero`: the log's first file is there, so that all queues begin with queue offset 0."""
         self._begins_at_zero = begins_at_zero
-        self.ends: dict[QueueName, int] = {}
-        """Once judged: the queue offset that comes next in each queue."""
-        self._queues: defaultdict[QueueName, list[_Stretch]] = defaultdict(list)
+        self.chains: dict[QueueName, list[Stretch]] = {}
+        """Once judged: the stretches of each queue that follow each other in log and queue."""
+        self._queues: defaultdict[QueueName, list[Stretch]] = defaultdict(list)
         self._further: set[QueueName] = set()
         self._count = 0
 
@@ -103,7 +103,7 @@ class QueueOrder:
                 known[-1].end, known[-1].last_place = end, last
                 known[-1].count += stop - begin
             elif self._count < STRETCHES_MAX:
-                known.append(_Stretch(first, end, place, last, stop - begin))
+                known.append(Stretch(first, end, place, last, stop - begin))
                 self._count += 1
 
     def judged(self, damaged_between: DamagedBetween) -> tuple[list[MissingRun], list[Misled]]:
@@ -115,19 +115,21 @@ class QueueOrder:
         strays: list[tuple[int, int, QueueName]] = []
         for queue, stretches in self._queues.items():
             chain = _in_order(stretches)
-            self.ends[queue] = chain[-1].end
+            self.chains[queue] = chain
             unexplained: set[int] = set()
             for run in self._runs(queue, chain, stretches):
                 if run.length * RECORD_SIZE_MIN <= damaged_between(run.behind, run.before):
                     missing.append(run)
                 else:
-                    impossible.append(run)
                     unexplained.add(run.before)
-            strays += [(each.place, each.first, queue) for each in _strays(stretches, chain, unexplained)]
+                    if not _is_alone(stretches):  # a record alone in a queue tells nothing of what comes before it
+                        impossible.append(run)
+            if not (_is_alone(stretches) and self._begins_at_zero and stretches[0].first == 0):
+                strays += [(each.place, each.first, queue) for each in _strays(stretches, chain, unexplained)]
         missing.sort(key=lambda run: (run.before, run.first))
-        return missing, _misled([*impossible, *missing], sorted(strays), damaged_between)
+        return missing, _misled(impossible, missing, sorted(strays), damaged_between)
 
-    def _runs(self, queue: QueueName, chain: Sequence[_Stretch], stretches: Sequence[_Stretch]) -> Iterator[MissingRun]:
+    def _runs(self, queue: QueueName, chain: Sequence[Stretch], stretches: Sequence[Stretch]) -> Iterator[MissingRun]:
         is_further = queue in self._further
         taken = sorted((each.first, each.end) for each in stretches) if len(chain) < len(stretches) else []
         end, place = (0, -1) if self._begins_at_zero else (chain[0].first, -1)
@@ -137,7 +139,7 @@ class QueueOrder:
             end, place = stretch.end, stretch.last_place
 
 
-def _in_order(stretches: list[_Stretch]) -> list[_Stretch]:
+def _in_order(stretches: list[Stretch]) -> list[Stretch]:
     """The stretches, of which in log order none begins before the one in front of it ends, that hold most records."""
     if all(one.end <= two.first for one, two in pairwise(stretches)):
         return stretches
@@ -157,12 +159,17 @@ def _in_order(stretches: list[_Stretch]) -> list[_Stretch]:
         while stop < len(ends) and best[stop][0] <= count:
             stop += 1
         ends[at:stop], best[at:stop] = [stretch.end], [(count, number)]
-    chain: list[_Stretch] = []
+    chain: list[Stretch] = []
     number = best[-1][1]
     while number >= 0:
         chain.append(stretches[number])
         number = before[number]
     return chain[::-1]
+
+
+def _is_alone(stretches: Sequence[Stretch]) -> bool:
+    """Whether a queue has one record only."""
+    return len(stretches) == 1 and stretches[0].count == 1
 
 
 def _meets(taken: Sequence[tuple[int, int]], first: int, end: int) -> bool:
@@ -171,9 +178,7 @@ def _meets(taken: Sequence[tuple[int, int]], first: int, end: int) -> bool:
     return (at < len(taken) and taken[at][0] < end) or (at > 0 and taken[at - 1][1] > first)
 
 
-def _strays(
-    stretches: Sequence[_Stretch], chain: Sequence[_Stretch], unexplained: AbstractSet[int]
-) -> Iterator[_Stretch]:
+def _strays(stretches: Sequence[Stretch], chain: Sequence[Stretch], unexplained: AbstractSet[int]) -> Iterator[Stretch]:
     """Single records that do not follow from what lies before them in their queue, or that have a queue to themselves.
 
     Args:
@@ -181,21 +186,24 @@ def _strays(
     """
     in_chain = set(map(id, chain))
     for each in stretches:
-        if each.count == 1 and (id(each) not in in_chain or each.place in unexplained or len(stretches) == 1):
+        if each.count == 1 and (id(each) not in in_chain or each.place in unexplained or _is_alone(stretches)):
             yield each
 
 
 def _misled(
-    runs: Sequence[MissingRun], strays: Sequence[tuple[int, int, QueueName]], damaged_between: DamagedBetween
+    impossible: Sequence[MissingRun],
+    explained: Sequence[MissingRun],
+    strays: Sequence[tuple[int, int, QueueName]],
+    damaged_between: DamagedBetween,
 ) -> list[Misled]:
     """Strays that lie where a missing message was written, and whose heads are off by a little.
 
-    Either the queue is another one, or the queue offset, where no damage stands between the stray and its neighbour. A
-    head in which both are wrong is not recognised.
+    Either the queue is another one, or the queue offset, where no damage stands between the stray and its neighbor. A
+    head in which both are wrong is not recognized. What damage can have held is not looked for in other queues.
     """
     found: list[Misled] = []
     places = [place for place, _, _ in strays]
-    for run in runs:
+    for number, run in enumerate([*impossible, *explained]):
         if run.is_further or run.queue[2]:
             continue
         low, high = bisect_right(places, run.behind), bisect_right(places, run.before - 1)
@@ -204,7 +212,8 @@ def _misled(
         fitting = [
             (place, fits)
             for place, queue_offset, queue in strays[low:high]
-            if (fits := _fits(run, place, queue_offset, queue, damaged_between)) is not None
+            if (queue == run.queue or number < len(impossible))
+            and (fits := _fits(run, place, queue_offset, queue, damaged_between)) is not None
         ]
         # Who is claimed twice, or claims what another one does, is left alone.
         if len({queue_offset for _, queue_offset in fitting}) == len(fitting):

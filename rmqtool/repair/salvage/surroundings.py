@@ -11,7 +11,7 @@ import numpy as np
 
 from rmqtool.engine.dispatch import DispatchSettings, QueueEntries, Rows, batch_bytes, message_rows, queue_entries
 from rmqtool.repair.salvage.damage import DamagedRange
-from rmqtool.repair.salvage.queue_order import Misled, MissingRun, QueueName, QueueOrder
+from rmqtool.repair.salvage.queue_order import Misled, MissingRun, QueueName, QueueOrder, Stretch
 from rmqtool.scan.log import LogFile, ScanOptions, plan_log, scan_log
 from rmqtool.scan.rules import Verdict
 from rmqtool.store.directory import Store
@@ -32,13 +32,13 @@ class Surroundings:
     Attributes:
         neighbours: the good records in front of and behind each range, in their order.
         missing: in log order.
-        ends: the queue offset that comes next in each queue.
+        chains: each queue's good records in order.
         misled: good records whose heads say that they stand where they cannot.
     """
 
     neighbours: list[tuple[Neighbour | None, Neighbour | None]] = field(default_factory=list)
     missing: list[MissingRun] = field(default_factory=list)
-    ends: dict[QueueName, int] = field(default_factory=dict)
+    chains: dict[QueueName, list[Stretch]] = field(default_factory=dict)
     misled: list[Misled] = field(default_factory=list)
 
 
@@ -90,7 +90,7 @@ class _Look:
         while len(self.found.neighbours) < self._ends.size:
             self.found.neighbours.append((self._last, None))
         self.found.missing, self.found.misled = self._order.judged(self._damaged_between)
-        self.found.ends = self._order.ends
+        self.found.chains = self._order.chains
         return self.found
 
     def _damaged_between(self, behind: int, before: int) -> int:

@@ -52,7 +52,7 @@ def straight(*queue_offsets: int) -> list[Place]:
 def test_nothing_is_missing() -> None:
     found = order(entries(straight(0, 1, 2)), entries([(3, 7), (4, 8)]))
     assert found.judged(everywhere) == ([], [])
-    assert found.ends == {(TOPIC, 0, False): 5}
+    assert [(each.first, each.end) for each in found.chains[TOPIC, 0, False]] == [(0, 5)]
 
 
 def test_a_gap_between_good_records() -> None:
@@ -76,7 +76,7 @@ def test_a_record_ahead_of_all_others_hides_nothing() -> None:
     """A head with a flipped high bit: the offsets behind it are those that count."""
     found = order(entries(straight(0, 1, 1 << 40, 3, 4)))
     assert found.judged(nowhere) == ([], [Misled(2 * SIZE, TOPIC, 0, 2)])
-    assert found.ends[TOPIC, 0, False] == 5
+    assert found.chains[TOPIC, 0, False][-1].end == 5
 
 
 def test_a_record_that_repeats_another_one_is_told_by_its_place() -> None:

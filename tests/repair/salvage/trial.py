@@ -208,7 +208,7 @@ def without_queues(files: Files) -> None:
 
 def random_damage(dice: random.Random, store: Healthy, files: Files) -> list[str]:
     """One to five kinds of damage to the log, at times with queues or checkpoint gone too; what was done."""
-    done = [_one_damage(dice, store, files) for _ in range(dice.choice((1, 1, 1, 2, 3, 5)))]
+    done = [one_damage(dice, store, files) for _ in range(dice.choice((1, 1, 1, 2, 3, 5)))]
     if dice.random() < 0.3:
         done.append("no queues")
         without_queues(files)
@@ -221,7 +221,7 @@ def random_damage(dice: random.Random, store: Healthy, files: Files) -> list[str
     return done
 
 
-def _one_damage(dice: random.Random, store: Healthy, files: Files) -> str:
+def one_damage(dice: random.Random, store: Healthy, files: Files) -> str:
     at = dice.choice(sorted(store.content.records))
     size = len(store.content.records[at])
     path, position = store.file_of(at)

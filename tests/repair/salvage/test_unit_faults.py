@@ -1,0 +1,55 @@
+"""Whatever is wrong with the units of queues, records that are whole stay as they are, and are served as before."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from rmqtool.verify.finding import Severity
+from tests.repair.salvage.standing import gone
+from tests.repair.salvage.test_generated_damage import KINDS_OF_STORES, PLAIN
+from tests.repair.salvage.trial import Healthy, flaws, healthy, salvaged
+from tests.repair.salvage.unit_faults import UNIT_FAULTS, Queues, unit_fault
+from tests.verify.stores import verified
+
+OFTEN = {PLAIN: "5.5.0", "tiny": "5.5.0", "tiny-lmq": "5.5.0", "tiny-inner-batch": "5.5.0", "expired-head": "5.5.0"}
+STORES = [
+    pytest.param(name, version, marks=() if name in OFTEN else pytest.mark.slow)
+    for name, version in {**KINDS_OF_STORES, **OFTEN}.items()
+]
+
+
+def _check(store: Healthy, files: dict[str, bytes], folder: Path) -> None:
+    """See that verify blames the queues only, and that a salvage builds them from the log and leaves that alone."""
+    blamed = {
+        each.id
+        for each in verified(store.store(files), store.version)[1]
+        if each.id.startswith("commitlog.") and each.severity is not Severity.NOTE
+    }
+    assert blamed == set()
+    found = salvaged(store.store(files), store.version, folder)
+    assert gone(store.content, found.content) == []
+    assert not found.made.outcome.mended
+    assert flaws(found, store.content, store.version, folder, fits=store.readers) == []
+
+
+@pytest.mark.parametrize("kind", UNIT_FAULTS)
+@pytest.mark.parametrize(("name", "version"), STORES)
+def test_wrong_units_change_no_record(tmp_path: Path, name: str, version: str, kind: str) -> None:
+    store = healthy(name, version)
+    files = dict(store.files)
+    unit_fault(random.Random(f"{name} {kind}"), store, files, kind)
+    _check(store, files, tmp_path)
+
+
+@pytest.mark.parametrize("distance", [1, 2, 3, 4, 5, 9, 17])
+def test_two_swapped_units_are_the_queue_s_fault_however_far_apart(tmp_path: Path, distance: int) -> None:
+    store = healthy(PLAIN, "4.9.7")
+    files = dict(store.files)
+    queues = Queues(store, files)
+    for units in queues.queues:
+        at = random.Random(distance).randrange(len(units) - distance)
+        queues.swap(units[at], units[at + distance])
+    _check(store, files, tmp_path)
