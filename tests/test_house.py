@@ -187,6 +187,15 @@ def versions_as_data(found: Source) -> Iterator[str]:
             yield at(found, node, f"compares a version: {ast.unparse(node)}")
 
 
+def no_pickles(found: Source) -> Iterator[str]:
+    """What the package reads runs nothing: a pickle in a store, or where others may write, would."""
+    if not found.in_package:
+        return
+    for number, line in enumerate(found.text.splitlines(), 1):
+        if re.search(r"\b(import|from) (pickle|marshal|shelve|dill|cloudpickle)\b|allow_pickle=True", line):
+            yield f"{found.path}:{number}: {line.strip()}"
+
+
 def no_reminders(found: Source) -> Iterator[str]:
     """What is in the package is finished: no reminders, no bodies to be written later."""
     if not found.in_package:
@@ -208,6 +217,7 @@ RULES: list[Callable[[Source], Iterator[str]]] = [
     environment,
     global_state,
     versions_as_data,
+    no_pickles,
     no_reminders,
 ]
 
@@ -240,6 +250,9 @@ BAD: list[tuple[Callable[[Source], Iterator[str]], str, str]] = [
     (versions_as_data, "rmqtool/forecast/a.py", DOC + "def f(v):\n    return v.startswith(('4.', '5.4'))\n"),
     (versions_as_data, "rmqtool/forecast/a.py", DOC + "def f(broker_version):\n    return broker_version == '5.5.0'\n"),
     (versions_as_data, "rmqtool/forecast/a.py", DOC + "def f(v):\n    return v == '4.9.7'\n"),
+    (no_pickles, "rmqtool/repair/a.py", DOC + "import pickle\n"),
+    (no_pickles, "rmqtool/repair/a.py", DOC + "from marshal import loads\n"),
+    (no_pickles, "rmqtool/repair/a.py", DOC + "found = numpy.load(file, allow_pickle=True)\n"),
     (no_reminders, "rmqtool/scan/a.py", DOC + "# TODO: later\n"),
     (no_reminders, "rmqtool/scan/a.py", DOC + "def f():\n    raise NotImplementedError\n"),
     (no_reminders, "rmqtool/scan/a.py", DOC + "A = 1  # XXX\n"),

@@ -30,6 +30,7 @@ from rmqtool.repair.fingerprint import fingerprint
 from rmqtool.repair.output import apply_to_copy
 from rmqtool.repair.places import DEFAULT_LOG, Places
 from rmqtool.repair.plan import ForecastAfter, Loss, Plan, demand_same, read_saved
+from rmqtool.repair.prepare import copied_files
 from rmqtool.repair.session import Session
 from rmqtool.repair.steps import Step
 from rmqtool.repair.undo import is_unsettled, settle
@@ -256,8 +257,12 @@ def _staging(session: Session | None) -> Iterator[Path]:
 
 
 def _plan(wish: Wish, opened: OpenedStore, made: Made, before: str, messages: Messages) -> Plan:
-    plan = Plan(wish.command, before, opened.rules.version, made.steps, made.loss, {}, made.notes, {}, made.abort_stays)
-    plan.check(places_of(wish, opened.store).log_directories)
+    places = places_of(wish, opened.store)
+    copied = copied_files(made.steps, places) if wish.copy is None else {}
+    plan = Plan(
+        wish.command, before, opened.rules.version, made.steps, made.loss, {}, made.notes, {}, made.abort_stays, copied
+    )
+    plan.check(places.log_directories)
     if plan.is_empty and not made.damage:
         return plan
     settings = opened.store.settings
@@ -282,7 +287,7 @@ def _plan(wish: Wish, opened: OpenedStore, made: Made, before: str, messages: Me
         lacking.append("what other versions would lose of the files that their start does not read")
     return Plan(
         wish.command, before, opened.rules.version, made.steps, made.loss, _kept(now.result(), own, made.loss),
-        (*made.notes, *lacking), said, made.abort_stays,
+        (*made.notes, *lacking), said, made.abort_stays, copied,
     )  # fmt: skip
 
 

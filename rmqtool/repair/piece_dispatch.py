@@ -7,7 +7,6 @@ entries of the index lie one behind the other, so that those of one index file c
 
 from __future__ import annotations
 
-import pickle
 import tempfile
 import zlib
 from collections import Counter
@@ -16,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import numpy as np
 
 from rmqtool.engine.derived_writer import HELD_ROWS_MAX, DerivedEntries
@@ -32,6 +32,21 @@ from rmqtool.store.source import reason
 
 BUCKETS: Final = 32
 _INDEX_ROW: Final = np.dtype([("key_hash", "<i4"), ("physical_offset", "<i8"), ("store_timestamp_ms", "<i8")])
+
+
+class _QueueRows(msgspec.Struct, array_like=True):
+    """`QueueEntries` as they are written down; a pickle could do anything when it is read."""
+
+    topic: bytes
+    queue_id: int
+    is_batch: bool
+    columns: tuple[bytes, ...]
+
+
+_QUEUES: Final = msgspec.msgpack.Decoder(list[_QueueRows])
+_COLUMNS: Final = ("<i8", "<i8", "<i4", "<i8", "<i8", "<i4", "?")
+"""Types of the columns of `QueueEntries`, in order."""
+_LENGTH_BYTES: Final = 8
 
 
 def bucket_of(topic: str, queue_id: int) -> int:
@@ -84,9 +99,10 @@ class PieceDone:
         try:
             with place.open("rb") as file:
                 for _ in range(count):
-                    yield pickle.load(file)  # noqa: S301 - written by this run
-        except (OSError, EOFError, pickle.UnpicklingError) as error:
-            raise UnreadableError(f"{place}: {error}") from error
+                    length = int.from_bytes(file.read(_LENGTH_BYTES), "big")
+                    yield [_entries(rows) for rows in _QUEUES.decode(file.read(length))]
+        except (OSError, ValueError) as error:
+            raise UnreadableError(f"{place}: not what was written ({error})") from error
 
     def index_entries(self, first: int, count: int) -> IndexEntries:
         """Some of the entries for the index.
@@ -177,7 +193,8 @@ class _PieceFiles:
             if self._wants is not None and self._wants(topic, queue_id):
                 by_bucket.setdefault(bucket_of(topic, queue_id), []).append(joined_entries(parts))
         for bucket, found in by_bucket.items():
-            self._append(_bucket_place(self._folder, bucket), pickle.dumps(found))
+            text = msgspec.msgpack.encode([_queue_rows(entries) for entries in found])
+            self._append(_bucket_place(self._folder, bucket), len(text).to_bytes(_LENGTH_BYTES, "big") + text)
             self.buckets[bucket] += 1
         self._held, self._held_rows = {}, 0
 
@@ -203,6 +220,19 @@ def _bucket_place(folder: Path, bucket: int) -> Path:
 
 def _index_place(folder: Path) -> Path:
     return folder / "index"
+
+
+def _queue_rows(entries: QueueEntries) -> _QueueRows:
+    typed = zip(entries[3:], _COLUMNS, strict=True)
+    columns = tuple(np.asarray(column, kind).tobytes() for column, kind in typed)
+    return _QueueRows(entries.topic, int(entries.queue_id), bool(entries.is_batch), columns)
+
+
+def _entries(rows: _QueueRows) -> QueueEntries:
+    typed = zip(rows.columns, _COLUMNS, strict=True)
+    return QueueEntries(
+        rows.topic, rows.queue_id, rows.is_batch, *(np.frombuffer(bytearray(col), kind) for col, kind in typed)
+    )
 
 
 def _joined(before: ReadRows | None, after: ReadRows) -> ReadRows:

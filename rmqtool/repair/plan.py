@@ -64,6 +64,8 @@ class Plan:
     forecast_after: Mapping[str, ForecastAfter] = field(default_factory=dict)
     abort_stays: str | None = None
     """Why `abort` is left; None where it is removed or not there."""
+    copied_files: Mapping[str, int] = field(default_factory=dict)
+    """Files with other names (hard links), and their sizes: a copy replaces each, and those names keep what it was."""
 
     @property
     def is_empty(self) -> bool:
@@ -73,8 +75,8 @@ class Plan:
     @property
     def disk_needed_bytes(self) -> int:
         """Room that the new files take, and the copies of what is overwritten; holes are counted as if filled."""
-        return sum(
-            step.length * (2 if isinstance(step, WriteRange) else 1)
+        return sum(self.copied_files.values()) + sum(
+            step.length * (2 if isinstance(step, WriteRange) and step.path not in self.copied_files else 1)
             for step in self.steps
             if not isinstance(step, Remove)
         )
@@ -143,6 +145,7 @@ class Plan:
                 version: {"starts": after.starts, "lost": after.lost} for version, after in self.forecast_after.items()
             },
             "abort_stays": self.abort_stays,
+            "copied_files": list(self.copied_files),
             "disk_needed_bytes": self.disk_needed_bytes,
         }
 

@@ -140,6 +140,16 @@ def is_shared(file: RootPath) -> bool:
     return state is not None and state.st_nlink > 1
 
 
+def copied_files(steps: Iterable[Step], places: Places) -> dict[str, int]:
+    """Files that are written in place and have other names, and their sizes: each is replaced by a copy instead.
+
+    Raises:
+        RefusedError, WriteError: a path leads where no repair goes.
+    """
+    written = dict.fromkeys(step.path for step in steps if isinstance(step, WriteRange))
+    return {path: Metadata.of(places.file(path)).size for path in written if is_shared(places.file(path))}
+
+
 def demand_own_kinds(plan: Plan, places: Places) -> None:
     """Refuse to change what no broker has where only a link of the store leads there.
 

@@ -53,6 +53,11 @@ def plan_lines(said: Said, store: str, chosen: str, width: int, *, colour: bool 
         yield from labelled("Keeps", f"{text}: {_topics(kept['by_topic'])}", width)
     for note in said["not_looked_at"]:
         yield from labelled("Note", note, width)
+    if said["copied_files"]:
+        names = ", ".join(said["copied_files"][:TOPICS_MAX])
+        rest = len(said["copied_files"]) - TOPICS_MAX
+        text = f"{names}{f' and {rest} more' if rest > 0 else ''}: replaced by a copy, for other names share the file"
+        yield from labelled("Hard links", text, width)
     if said["abort_stays"] is not None:
         yield from labelled("abort stays", said["abort_stays"], width)
     yield from labelled("Afterwards" if said["steps"] else "A start now", _afterwards(said), width)

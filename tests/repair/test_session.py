@@ -1,0 +1,117 @@
+"""The store's lock is held from before the first step on, staging is a run's own, and nothing is left of either."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from rmqtool.errors import RefusedError
+from rmqtool.repair.apply import apply_plan
+from rmqtool.repair.places import Places
+from rmqtool.repair.session import Session
+from rmqtool.repair.undo import undo_latest
+from tests.repair.small_stores import PLANS, cutting, recovery, small_store
+from tests.store_state import assert_store_unchanged, store_state
+
+HOLD = (
+    "import sys; from pathlib import Path; from rmqtool.repair.places import Places\n"
+    "from rmqtool.repair.session import Session\n"
+    "session = Session(Places(Path(sys.argv[1])), makes_file=False)\n"
+    "with session, session.staging() as staging:\n"
+    "    (staging / 'built').write_bytes(b'x'); print(staging, flush=True); sys.stdin.read()"
+)
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    return Places(small_store(tmp_path / "store"))
+
+
+@contextmanager
+def another_run(root: Path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
+    """Another rmqtool that plans a repair of a store, and the directory in which it builds."""
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(root)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as run:
+        assert run.stdout is not None
+        yield run, Path(run.stdout.readline().strip())
+        run.communicate("")
+
+
+@pytest.mark.parametrize("has_lock", [True, False], ids=["lock", "no lock"])
+def test_a_second_run_is_refused_and_told_who_is_at_work(places: Places, tmp_path: Path, has_lock: bool) -> None:
+    """Also where no broker was ever started, so that there is no file to lock."""
+    if not has_lock:
+        (places.root / "lock").unlink()
+    plan = cutting(places, tmp_path)
+    with another_run(places.root) as (run, staging), assert_store_unchanged(places.root):
+        for second in (lambda: Session(places), lambda: apply_plan(plan, places)):
+            with pytest.raises(RefusedError, match="is repairing this store") as told:
+                second()
+            assert re.search(rf"another rmqtool \(pid {run.pid}, since \d{{4}}-\d\d-\d\d ", str(told.value))
+        assert (staging / "built").exists()
+    assert not places.own.exists()
+    assert (places.root / "lock").exists() == has_lock
+    apply_plan(plan, places)
+
+
+def test_what_a_killed_run_left_is_removed_by_the_next_one(places: Places) -> None:
+    with another_run(places.root) as (run, left):
+        run.kill()
+        run.wait()
+        assert (left / "built").exists()
+        with Session(places) as session, session.staging() as staging:
+            assert not left.exists()
+            assert list(places.staging.iterdir()) == [staging]
+    assert not places.own.exists()
+
+
+def test_nothing_shows_of_a_run_that_changed_nothing(places: Places) -> None:
+    (places.root / "lock").unlink()
+    with (
+        assert_store_unchanged(places.root),
+        Session(places, makes_file=False) as session,
+        session.staging() as staging,
+    ):
+        (staging / "built").write_bytes(b"x")
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_undo_restores_the_time_of_the_store_and_leaves_nothing(places: Places, name: str) -> None:
+    before = store_state(places.root)
+    with Session(places, makes_file=False) as session, session.staging() as staging:
+        apply_plan(PLANS[name](places, staging), places, session=session)
+    assert store_state(places.root)["."].mtime_ns != before["."].mtime_ns
+    undo_latest(places)
+    assert store_state(places.root) == before
+
+
+def test_undo_restores_the_time_of_a_directory_that_a_link_leads_to(tmp_path: Path) -> None:
+    root, log = small_store(tmp_path / "store"), tmp_path / "log"
+    (root / "commitlog").rename(log)
+    (root / "commitlog").symlink_to(log)
+    os.utime(root, ns=(10**18, 10**18))
+    before = (store_state(root), store_state(log))
+    places = Places(root)
+    with Session(places, makes_file=False) as session, session.staging() as staging:
+        apply_plan(cutting(places, staging), places, session=session)
+    assert store_state(log)["."] != before[1]["."]
+    undo_latest(Places(root))
+    assert (store_state(root), store_state(log)) == before
+    assert not (tmp_path / ".rmqtool").exists()
+
+
+def test_several_repairs_and_their_undo_leave_nothing(places: Places, tmp_path: Path) -> None:
+    before = store_state(places.root)
+    for make in (recovery, cutting):
+        apply_plan(make(places, tmp_path), places)
+    undo_latest(places)
+    undo_latest(places)
+    assert store_state(places.root) == before
