@@ -36,3 +36,17 @@ class RefusedError(RmqtoolError):
     """Refused for safety: lock held, consent missing, store changed since it was planned."""
 
     exit_code = 5
+
+
+class UnknownSizeError(RefusedError):
+    """A repair needs a file size that nothing in the store shows: a guess could keep the broker from starting.
+
+    Attributes:
+        setting: its name in the settings of a store.
+        default: the broker's default for it.
+    """
+
+    def __init__(self, text: str, setting: str, default: int) -> None:
+        super().__init__(text)
+        self.setting = setting
+        self.default = default

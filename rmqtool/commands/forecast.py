@@ -14,9 +14,13 @@ from rmqtool.commands.options import (
     BrokerVersionOption,
     CommitlogOption,
     FormatOption,
+    IndexEntriesOption,
     IndexSlotsOption,
+    LogFileSizeOption,
     OutputFormat,
+    QueueFileSizeOption,
     ReadStore,
+    file_sizes,
     open_store,
 )
 from rmqtool.commands.screen import screen
@@ -38,7 +42,10 @@ def forecast(
     context: typer.Context,
     store: ReadStore,
     commitlog: CommitlogOption = None,
+    log_file_size: LogFileSizeOption = None,
+    queue_file_size: QueueFileSizeOption = None,
     index_slots: IndexSlotsOption = None,
+    index_entries: IndexEntriesOption = None,
     broker_conf: BrokerConfOption = None,
     broker_version: BrokerVersionOption = None,
     output: FormatOption = OutputFormat.TABLE,
@@ -54,7 +61,8 @@ def forecast(
         raise UsageError("--format csv: forecast has no rows; use table, json or jsonl")
     messages = messages_of(context)
     wants_all = broker_version == ALL
-    opened = open_store(store, commitlog, index_slots, broker_conf, None if wants_all else broker_version)
+    sizes = file_sizes(log_file_size, queue_file_size, index_entries)
+    opened = open_store(store, commitlog, index_slots, broker_conf, None if wants_all else broker_version, sizes)
     if not wants_all:
         opened.tell(messages)
     options = forecast_options(opened.conf)
@@ -114,4 +122,5 @@ def _write_json(found: list[Forecast], *, is_one: bool, output: OutputFormat) ->
 
 
 def _costs(found: Forecast) -> bool:
-    return not found.starts or found.lost.messages > 0 or found.unnoticed_damage_count > 0
+    lost = found.lost.messages + found.messages_without_log
+    return not found.starts or lost > 0 or found.unnoticed_damage_count > 0

@@ -19,7 +19,7 @@ from rmqtool.engine.versions import NEWEST, BrokerRules, rules_for
 from rmqtool.errors import NotAStoreError, RefusedError, RmqtoolError, UsageError
 from rmqtool.report.bodies import BodyForm
 from rmqtool.store.broker_conf import BrokerConf, read_broker_conf
-from rmqtool.store.directory import Settings, Store, relative_to_store, survey, with_settings
+from rmqtool.store.directory import UNIT_SIZE, Settings, Store, relative_to_store, survey, with_settings
 from rmqtool.store.kinds import is_broker_directory
 from rmqtool.store.lock import LOCK_NAME, Lock, LockReport, LockStatus, lock_report
 from rmqtool.store.view import DirectoryView, open_directory
@@ -49,6 +49,18 @@ CommitlogOption = Annotated[
 IndexSlotsOption = Annotated[
     int | None,
     typer.Option("--index-slots", metavar="N", min=1, max=(1 << 31) - 1, help="Hash slots of an index file."),
+]
+IndexEntriesOption = Annotated[
+    int | None,
+    typer.Option("--index-entries", metavar="N", min=2, max=(1 << 31) - 1, help="Entries of an index file."),
+]
+LogFileSizeOption = Annotated[
+    int | None,
+    typer.Option("--log-file-size", metavar="BYTES", min=1, max=(1 << 31) - 1, help="Size of a commit log file."),
+]
+QueueFileSizeOption = Annotated[
+    int | None,
+    typer.Option("--queue-file-size", metavar="BYTES", min=1, max=(1 << 31) - 1, help="Size of a consume queue file."),
 ]
 BrokerConfOption = Annotated[
     Path | None,
@@ -96,8 +108,12 @@ def open_store(
     index_slots: int | None = None,
     broker_conf: Path | None = None,
     broker_version: str | None = None,
+    sizes: Settings | None = None,
 ) -> OpenedStore:
     """The store at a path, looked at as the options say.
+
+    Args:
+        sizes: what options say of file sizes.
 
     Raises:
         NotAStoreError: there is none.
@@ -106,7 +122,7 @@ def open_store(
     """
     rules = rules_for(broker_version) if broker_version is not None else None
     conf = read_broker_conf(broker_conf) if broker_conf is not None else None
-    store = survey_store(place, commitlog, index_slots, conf)
+    store = survey_store(place, commitlog, index_slots, conf, sizes)
     if rules is not None:
         return OpenedStore(store, rules, None, (), "chosen with --broker-version", conf)
     from rmqtool.engine.version_evidence import infer_version
@@ -124,6 +140,7 @@ def survey_store(
     commitlog: list[Path] | None = None,
     index_slots: int | None = None,
     conf: BrokerConf | None = None,
+    sizes: Settings | None = None,
 ) -> Store:
     """The store at a path; what a person says goes before what the broker's properties file says.
 
@@ -134,9 +151,10 @@ def survey_store(
     """
     path = place if isinstance(place, Path) else place.path
     if path is None:
-        return _survey_elsewhere(place, commitlog, index_slots, conf)
+        return _survey_elsewhere(place, commitlog, index_slots, conf, sizes)
     settings = with_settings(
         conf.settings() if conf is not None else Settings(),
+        **_said_sizes(sizes),
         commitlog_directories=tuple(relative_to_store(named, path) for named in commitlog) if commitlog else None,
         index_slot_count=index_slots,
     )
@@ -153,7 +171,11 @@ def survey_store(
 
 
 def _survey_elsewhere(
-    place: Path | StorePlace, commitlog: list[Path] | None, index_slots: int | None, conf: BrokerConf | None
+    place: Path | StorePlace,
+    commitlog: list[Path] | None,
+    index_slots: int | None,
+    conf: BrokerConf | None,
+    sizes: Settings | None,
 ) -> Store:
     """The store that a URL names, whose log is named relative to it."""
     assert isinstance(place, StorePlace)
@@ -162,10 +184,24 @@ def _survey_elsewhere(
         raise UsageError(f"--commitlog {outside[0]}: of a store elsewhere this is a directory inside it")
     settings = with_settings(
         conf.settings() if conf is not None else Settings(),
+        **_said_sizes(sizes),
         commitlog_directories=tuple(map(str, commitlog)) if commitlog else None,
         index_slot_count=index_slots,
     )
     return survey(place.view(), settings)
+
+
+def file_sizes(log_file: int | None, queue_file: int | None, index_entries: int | None) -> Settings:
+    """What the options say of file sizes; a queue file holds whole units, as in the broker."""
+    queue_file = -(-queue_file // UNIT_SIZE) * UNIT_SIZE if queue_file else None
+    return Settings(commitlog_file_size=log_file, consumequeue_file_size=queue_file, index_entry_count=index_entries)
+
+
+def _said_sizes(sizes: Settings | None) -> dict[str, object]:
+    return {
+        name: getattr(sizes, name, None)
+        for name in ("commitlog_file_size", "consumequeue_file_size", "index_entry_count")
+    }
 
 
 def lock_of(place: StorePlace, store: Store) -> LockReport:

@@ -20,9 +20,13 @@ from rmqtool.commands.options import (
     BrokerVersionOption,
     CommitlogOption,
     FormatOption,
+    IndexEntriesOption,
     IndexSlotsOption,
+    LogFileSizeOption,
     OutputFormat,
+    QueueFileSizeOption,
     StorePath,
+    file_sizes,
 )
 from rmqtool.commands.repair_plan import Planner, Repair, Wish, carry_out, opened_for_repair
 
@@ -80,7 +84,10 @@ def _opened(
         typer.Option("--undo-dir", metavar="DIR", help="Where replaced files are kept, if not in the store."),
     ] = None,
     commitlog: CommitlogOption = None,
+    log_file_size: LogFileSizeOption = None,
+    queue_file_size: QueueFileSizeOption = None,
     index_slots: IndexSlotsOption = None,
+    index_entries: IndexEntriesOption = None,
     broker_conf: BrokerConfOption = None,
     broker_version: BrokerVersionOption = None,
     output: FormatOption = OutputFormat.TABLE,
@@ -88,5 +95,8 @@ def _opened(
     """What a person said with the shared options; their parameters are those of every repair command."""
     messages = messages_of(context)
     wish = Wish(command, store, dry_run, save, apply, yes, accept_loss, undo_dir, output, copy)
-    opened, session = opened_for_repair(wish, commitlog, index_slots, broker_conf, broker_version, messages, stack)
+    sizes = file_sizes(log_file_size, queue_file_size, index_entries)
+    opened, session = opened_for_repair(
+        wish, commitlog, index_slots, broker_conf, broker_version, messages, stack, sizes
+    )
     return Repair(wish, opened, messages, session)

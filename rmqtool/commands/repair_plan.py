@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import typer
 
+from rmqtool.commands.consent import demand_consent, plan_with_sizes
 from rmqtool.commands.forecast import forecast_options
 from rmqtool.commands.messages import Messages
 from rmqtool.commands.options import OpenedStore, OutputFormat, foreign_owner, open_store
@@ -27,6 +28,7 @@ from rmqtool.formats.tags import parse_delay_levels
 from rmqtool.repair.apply import apply_plan
 from rmqtool.repair.built import BuildOptions
 from rmqtool.repair.fingerprint import fingerprint
+from rmqtool.repair.gone import gone_messages, unmounted_text
 from rmqtool.repair.output import apply_to_copy
 from rmqtool.repair.places import DEFAULT_LOG, Places
 from rmqtool.repair.plan import ForecastAfter, Loss, Plan, demand_same, read_saved
@@ -39,8 +41,9 @@ from rmqtool.report.plan_screen import plan_lines
 from rmqtool.report.progress import ByteProgress
 from rmqtool.report.writers import json_text
 from rmqtool.scan.runner import OnProgress
-from rmqtool.store.directory import Store, relative_to_store, survey
+from rmqtool.store.directory import Settings, Store, relative_to_store, survey
 from rmqtool.store.hold import demand_free
+from rmqtool.store.sizes import size_assumptions
 from rmqtool.store.source import reason
 from rmqtool.store.view import open_directory
 from rmqtool.verify.finding import Finding
@@ -141,11 +144,13 @@ def opened_for_repair(
     broker_version: str | None,
     messages: Messages,
     stack: ExitStack,
+    sizes: Settings | None = None,
 ) -> tuple[OpenedStore, Session | None]:
     """The store, once nobody else uses it and its version is known, and what holds it; None where it is only read.
 
     Args:
         stack: closes the session at the end of the command.
+        sizes: what options say of file sizes.
 
     Raises:
         RefusedError: a broker or another rmqtool uses it, a repair is unfinished, or nothing tells its version.
@@ -158,7 +163,7 @@ def opened_for_repair(
     if not wish.only_looks and wish.copy is None:
         # Before anything is looked at: what another run does until then is seen, and afterwards it is kept out.
         session = stack.enter_context(Session(Places(wish.store, named or DEFAULT_LOG), makes_file=False))
-    opened = open_store(wish.store, commitlog, index_slots, broker_conf, broker_version)
+    opened = open_store(wish.store, commitlog, index_slots, broker_conf, broker_version, sizes)
     places = places_of(wish, opened.store)
     if session is None:
         demand_free(wish.store, places.outer_logs)
@@ -170,12 +175,12 @@ def opened_for_repair(
         session.places = places
         settle(places, session=session)
         messages.warn("an earlier repair was unfinished and has been rolled back")
-        opened = open_store(wish.store, commitlog, index_slots, broker_conf, broker_version)
+        opened = open_store(wish.store, commitlog, index_slots, broker_conf, broker_version, sizes)
     if broker_version is None and opened.inferred is None:
         if wish.is_agreed or not sys.stdin.isatty():
             raise RefusedError(f"{wish.store}: nothing in it shows the broker's version; say it with --broker-version")
         asked = typer.prompt("The store does not show its broker's version. Which one is it", default=NEWEST, err=True)
-        opened = open_store(wish.store, commitlog, index_slots, broker_conf, asked)
+        opened = open_store(wish.store, commitlog, index_slots, broker_conf, asked, sizes)
     if session is not None:
         session.places = places_of(wish, opened.store)
     opened.tell(messages)
@@ -204,7 +209,14 @@ def carry_out(repair: Repair, planner: Planner) -> None:
     with _staging(session) as staging:
         before = fingerprint(places)
         with ByteProgress(wish.command, quiet=messages.quiet) as progress:
-            made = planner(opened.store, staging, progress.show)
+            store, made = plan_with_sizes(
+                opened.store,
+                lambda store, directory: planner(store, directory, progress.show),
+                staging,
+                messages,
+                may_ask=not wish.is_agreed and sys.stdin.isatty(),
+            )
+        opened = replace(opened, store=store)
         plan = _plan(wish, opened, made, before, messages)
         if wish.save is not None:
             _save(wish.save, plan)
@@ -215,7 +227,7 @@ def carry_out(repair: Repair, planner: Planner) -> None:
             demand_same(plan, read_saved(wish.apply))
         if wish.output is OutputFormat.TABLE:
             _show_first(wish, _said(plan, made), opened)
-        _demand_consent(wish, plan)
+        demand_consent(plan, is_agreed=wish.is_agreed, accept_loss=wish.accept_loss)
         if wish.copy is not None:
             _repair_copy(wish, plan, made, places, opened)
             raise typer.Exit(_exit_code(made, to_do=False))
@@ -265,8 +277,11 @@ def _plan(wish: Wish, opened: OpenedStore, made: Made, before: str, messages: Me
     plan.check(places.log_directories)
     if plan.is_empty and not made.damage:
         return plan
+    assumed = size_assumptions(opened.store)
     settings = opened.store.settings
     after = survey(plan.view_over(opened.store.view), settings) if plan.steps else opened.store
+    gone = gone_messages(opened.store, after, plan.steps)
+    log_note = (unmounted_text(opened.store, gone.without_log),) if gone.without_log else ()
     versions = dict.fromkeys((*EXAMINED, opened.rules.version))
     whole = sum(segment.entry.allocated_bytes for segment in after.commitlog) <= COUNTED_WHOLE_MAX
     shared = SharedStarts()
@@ -286,8 +301,8 @@ def _plan(wish: Wish, opened: OpenedStore, made: Made, before: str, messages: Me
     if not whole and made.begin is None:
         lacking.append("what other versions would lose of the files that their start does not read")
     return Plan(
-        wish.command, before, opened.rules.version, made.steps, made.loss, _kept(now.result(), own, made.loss),
-        (*made.notes, *lacking), said, made.abort_stays, copied,
+        wish.command, before, opened.rules.version, made.steps, made.loss + gone, _kept(now.result(), own, made.loss),
+        (*log_note, *made.notes, *assumed, *lacking), said, made.abort_stays, copied,
     )  # fmt: skip
 
 
@@ -361,20 +376,6 @@ def _save(path: Path, plan: Plan) -> None:
         path.write_text(json_text(plan.to_json(), indent=2) + "\n", "utf-8")
     except OSError as error:
         raise WriteError(f"{path}: {reason(error)}") from error
-
-
-def _demand_consent(wish: Wish, plan: Plan) -> None:
-    asks = sys.stdin.isatty() and not wish.is_agreed
-    lost = plan.loss.messages
-    if lost and not wish.accept_loss:
-        if not asks:
-            raise RefusedError(f"the plan gives up {lost} messages that can be read now; --accept-loss agrees to it")
-        if not typer.confirm(f"Give up {lost} messages that can be read now?", err=True):
-            raise RefusedError("not agreed to; nothing was changed")
-    if asks and not typer.confirm("Carry this out?", err=True):
-        raise RefusedError("not agreed to; nothing was changed")
-    if not asks and not wish.is_agreed:
-        raise RefusedError("nobody was asked; --yes carries the plan out, --dry-run shows it only")
 
 
 def _exit_code(made: Made, *, to_do: bool) -> int:

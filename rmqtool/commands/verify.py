@@ -18,10 +18,14 @@ from rmqtool.commands.options import (
     BrokerVersionOption,
     CommitlogOption,
     FormatOption,
+    IndexEntriesOption,
     IndexSlotsOption,
+    LogFileSizeOption,
     OpenedStore,
     OutputFormat,
+    QueueFileSizeOption,
     ReadStore,
+    file_sizes,
     lock_of,
     open_store,
     refuse_inside_store,
@@ -75,7 +79,10 @@ def verify(
     junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a JUnit report.")] = None,
     sarif: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a SARIF log.")] = None,
     commitlog: CommitlogOption = None,
+    log_file_size: LogFileSizeOption = None,
+    queue_file_size: QueueFileSizeOption = None,
     index_slots: IndexSlotsOption = None,
+    index_entries: IndexEntriesOption = None,
     broker_conf: BrokerConfOption = None,
     broker_version: BrokerVersionOption = None,
     output: FormatOption = OutputFormat.TABLE,
@@ -89,7 +96,8 @@ def verify(
     Example: rmqtool verify /home/rocketmq/store --max-duration 20m --state /tmp/verify.state
     """
     messages = messages_of(context)
-    opened = open_store(store, commitlog, index_slots, broker_conf, broker_version)
+    sizes = file_sizes(log_file_size, queue_file_size, index_entries)
+    opened = open_store(store, commitlog, index_slots, broker_conf, broker_version, sizes)
     opened.tell(messages)
     number, count = _slice(part)
     options = Options(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import replace
+from itertools import pairwise
 from threading import Lock
 
 from rmqtool.engine.versions import BrokerRules
@@ -16,6 +17,8 @@ from rmqtool.forecast.result import Forecast, QueueForecast, StopsAt
 from rmqtool.forecast.simulate import Simulation
 from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, ScanOptions
 from rmqtool.store.directory import Segment, Store
+from rmqtool.store.sizes import size_assumptions
+from rmqtool.verify.without_log import messages_without_log
 
 
 class SharedStarts:
@@ -97,6 +100,8 @@ def forecast_of(simulation: Simulation, shared: SharedStarts | None = None) -> F
         dropped_index_files=tuple(simulation.index.dropped),
         duplicate_index_entries=simulation.index.duplicate_entries,
         not_simulated=tuple(simulation.not_simulated),
+        messages_without_log=_messages_without_log(simulation),
+        assumptions=size_assumptions(simulation.store),
     )
     if simulation.why_not is not None or simulation.log is None or scanned is None:
         return found
@@ -116,6 +121,17 @@ def forecast_of(simulation: Simulation, shared: SharedStarts | None = None) -> F
         unindexed_messages=toll.unindexed,
         counted_from=segments[0].start if segments else None,
     )
+
+
+def _messages_without_log(simulation: Simulation) -> int:
+    """Messages of the queues that no file of the log holds; the queues are read only where a file is gone or short."""
+    store, size = simulation.store, simulation.store.commitlog_file_size
+    log = store.commitlog
+    is_whole = bool(log) and all(segment.size == size for segment in log) and log[-1].end >= simulation.queues_reach
+    is_whole &= all(before.end == segment.start for before, segment in pairwise(log))
+    if is_whole and simulation.scanned is not None and simulation.scanned.end > log[0].start:
+        return 0
+    return messages_without_log(store)
 
 
 def _counted_segments(simulation: Simulation) -> tuple[Segment, ...]:

@@ -108,7 +108,7 @@ def _is_empty(entry: Entry) -> bool:
 def _mismatch(entry: Entry, file_size: int) -> str:
     if entry.is_directory:
         return f"{entry.path}: a directory among the files"
-    return f"{entry.path}: {entry.size} bytes long, and not {file_size} as every file there"
+    return f"{entry.path}: {entry.size} bytes long, and not {file_size} as the broker expects"
 
 
 def _java_long(name: str) -> int | None:

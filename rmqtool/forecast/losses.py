@@ -82,9 +82,9 @@ class ServedUnits:
         positions = queue_offsets * self._unit_size
         found = np.zeros(positions.size, np.bool_)
         inside = np.flatnonzero((queue_offsets >= 0) & (positions >= self._minimum) & (positions < self._loaded.end))
-        for segment in self._loaded.segments:
-            at = positions[inside] - segment.start
-            part = inside[(at >= 0) & (at < self._loaded.file_size)]
+        numbers_of = self._file_numbers(positions[inside])
+        for number, segment in enumerate(self._loaded.segments):
+            part = inside[numbers_of == number]
             if part.size:
                 at = positions[part] - segment.start
                 units = self._units(segment, int(at.min()), int(at.max()) + self._unit_size)
@@ -93,6 +93,24 @@ class ServedUnits:
                 part, units = part[known], units[numbers[known]]
                 found[part] = (units["physical_offset"] == records.physical_offsets[part]) & records.fit(part, units)
         return found
+
+    def _file_numbers(self, positions: Int64s) -> Int64s:
+        """The number of the file in which a broker looks for each position; -1 where no file holds it.
+
+        It takes the file whose number the position gives, if that one holds it, else the first one that does
+        (`MappedFileQueue#findMappedFileByOffset`): of two files for one offset, one may never be read.
+        """
+        segments, size = self._loaded.segments, self._loaded.file_size
+        numbers = np.full(positions.size, -1, np.int64)
+        if not segments:
+            return numbers
+        starts = np.array([segment.start for segment in segments], np.int64)
+        for number in reversed(range(len(segments))):
+            numbers[(positions >= starts[number]) & (positions < starts[number] + size)] = number
+        expected = positions // size - starts[0] // size
+        expected = expected.clip(0, len(segments) - 1)
+        is_there = (positions >= starts[expected]) & (positions < starts[expected] + size)
+        return np.where(is_there, expected, numbers)
 
     def has_anywhere(self, records: Places) -> Bools:
         """For each record whether any unit points to it; reads the queue, so it is asked for misplaced ones only.
@@ -108,7 +126,9 @@ class ServedUnits:
                 return found
         order = np.argsort(wanted_in_order, kind="stable")
         wanted, low, high = wanted_in_order[order], (1 << 63) - 1, -1
-        for segment in self._loaded.segments:
+        starts = np.array([segment.start for segment in self._loaded.segments], np.int64)
+        for number in np.unique(self._file_numbers(starts)).tolist():
+            segment = self._loaded.segments[number]
             start, end = max(0, self._minimum - segment.start), self._loaded.length(segment)
             for position in range(start, end, BLOCK_UNITS * self._unit_size):
                 units = self._units(segment, position, min(end, position + BLOCK_UNITS * self._unit_size))

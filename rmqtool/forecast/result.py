@@ -67,6 +67,8 @@ class Forecast:
         unindexed_messages: messages with a key that is not in the index afterwards.
         counted_from: losses, damage and missing keys are counted from this physical offset on.
         not_simulated: what the store has beside that no forecast is made of, as sentences.
+        messages_without_log: messages that the queues point to, in files of the log that are missing or too short.
+        assumptions: file sizes that nothing in the store proves, as sentences.
     """
 
     broker_version: str
@@ -87,6 +89,8 @@ class Forecast:
     dropped_index_files: tuple[str, ...] = ()
     counted_from: int | None = None
     not_simulated: tuple[str, ...] = ()
+    messages_without_log: int = 0
+    assumptions: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """The object of the JSON contract."""

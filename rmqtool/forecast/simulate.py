@@ -50,6 +50,7 @@ class Simulation:
     Attributes:
         why_not: why the broker does not start; None while it does.
         scanned: what recovery read of the log; None where it does not come to that.
+        queues_reach: physical offset up to which the queues reach before recovery cuts them.
         not_simulated: what is left out, as sentences.
     """
 
@@ -75,6 +76,7 @@ class Simulation:
         self.crashed = store.has_abort
         self.why_not: str | None = None
         self.scanned: ScanResult | None = None
+        self.queues_reach = NOTHING_ENTERED
         self.queues: dict[tuple[str, int], QueueState] = {}
         self.next_queue_offsets: dict[tuple[str, int], int] = {}
         self.index = IndexState(store, self.overlay, rules, options, keeps_content=keeps_index)
@@ -176,6 +178,7 @@ class Simulation:
         assert self.log is not None
         for queue in self.queues.values():
             queue.recover(self.files)
+        self.queues_reach = self._queues_end()
         if not self.log.segments:
             self.log.end = 0
             self.scanned = ScanResult(0, 0, None)

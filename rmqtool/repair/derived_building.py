@@ -11,6 +11,7 @@ from rmqtool.engine.derived_writer import QUEUES, DerivedEntries, DerivedSizes, 
 from rmqtool.engine.dispatch import DispatchSettings, topic_bytes
 from rmqtool.engine.index_writer import IndexWriter
 from rmqtool.engine.versions import BrokerRules
+from rmqtool.errors import UnknownSizeError
 from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, UNIT_SIZE
 from rmqtool.formats.index import DEFAULT_ENTRY_COUNT, DEFAULT_SLOT_COUNT
 from rmqtool.repair.built import BuildOptions, BuiltQueues, Wanted
@@ -20,17 +21,56 @@ from rmqtool.store.config_json import TOPICS, read_config, topics
 from rmqtool.store.directory import Store
 from rmqtool.store.kinds import segment_name
 from rmqtool.store.sink import FileSink, TrackingSink
+from rmqtool.store.sizes import DEFAULT_INDEX_FILE_SIZE
+from rmqtool.verify.without_log import has_data
 
 DEFAULT_UNITS: Final = 300_000
+_QUEUE: Final = ("consumequeue_file_size", "a queue file", DEFAULT_UNITS * UNIT_SIZE, "--queue-file-size BYTES or ")
+_BATCH: Final = ("batch_file_size", "a batch queue file", DEFAULT_UNITS * BATCH_UNIT_SIZE, "")
+_SLOTS: Final = ("index_slot_count", "an index file (its hash slots)", DEFAULT_SLOT_COUNT, "--index-slots N or ")
+_ENTRIES: Final = ("index_entry_count", "an index file (its entries)", DEFAULT_ENTRY_COUNT, "--index-entries N or ")
 
 
-def sizes_of(store: Store, options: BuildOptions) -> DerivedSizes:
-    """Sizes of the derived files: those that are there tell, else the broker's defaults."""
+def sizes_of(store: Store, options: BuildOptions, settings: DispatchSettings, *, demands: bool) -> DerivedSizes:
+    """Sizes of the derived files: those that are there show them, else the broker's defaults.
+
+    Args:
+        demands: whether the sizes must be right, because files are written.
+
+    Raises:
+        UnknownSizeError: no file shows a size, and the store's broker does not have the default sizes.
+    """
+    queue = _shown(store, store.consumequeue_file_size, *_QUEUE, demands=demands)
+    batch = _shown(store, store.batch_file_size, *_BATCH, demands=demands and bool(settings.batch_topics))
     extension = options.extension if options.extension is not None else bool(store.extensions)
     return DerivedSizes(
-        store.consumequeue_file_size or DEFAULT_UNITS * UNIT_SIZE,
-        (store.batch_file_size or DEFAULT_UNITS * BATCH_UNIT_SIZE) // BATCH_UNIT_SIZE * BATCH_UNIT_SIZE,
+        queue,
+        batch // BATCH_UNIT_SIZE * BATCH_UNIT_SIZE,
         (store.extension_file_size or 48 << 20) if extension else None,
+    )
+
+
+def index_shape_of(store: Store, *, demands: bool) -> tuple[int, int]:
+    """Slots and entries of an index file; a file without any content still has the length of the default ones.
+
+    Raises:
+        UnknownSizeError: see `sizes_of`.
+    """
+    if store.index_slot_count is None and any(entry.size == DEFAULT_INDEX_FILE_SIZE for entry in store.index_files):
+        return DEFAULT_SLOT_COUNT, DEFAULT_ENTRY_COUNT
+    slots = _shown(store, store.index_slot_count, *_SLOTS, demands=demands)
+    return slots, _shown(store, store.index_entry_count, *_ENTRIES, demands=demands)
+
+
+def _shown(store: Store, size: int | None, setting: str, what: str, default: int, option: str, *, demands: bool) -> int:
+    """A size as the store shows it; the default where that may be taken for the broker's."""
+    if size or not demands or store.uses_default_sizes:
+        return size or default
+    raise UnknownSizeError(
+        f"{store.view.label}: nothing in the store shows the size of {what}, and a broker with another size would not "
+        f"find what is written; give it with {option}--broker-conf FILE",
+        setting,
+        default,
     )
 
 
@@ -57,13 +97,22 @@ class Setup:
     sizes: DerivedSizes
     dispatching: Dispatching
     """What tells the entries that are wanted."""
+    index_shape: tuple[int, int]
+    """Slots and entries of an index file."""
 
     @classmethod
     def of(cls, store: Store, rules: BrokerRules, wanted: Wanted, options: BuildOptions) -> Self:
-        """Look at a store, once for whoever builds a part."""
+        """Look at a store, once for whoever builds a part.
+
+        Raises:
+            UnknownSizeError: the size of a file that is to be written is not known.
+        """
         settings = dispatch_settings(store, rules, options)
+        has_records = any(has_data(store, segment.path) for segment in store.commitlog)
         dispatching = Dispatching(settings, wanted.queue is not None, wanted.index)
-        return cls(store, rules, wanted, options, sizes_of(store, options), dispatching)
+        sizes = sizes_of(store, options, settings, demands=has_records and wanted.queue is not None)
+        index_shape = index_shape_of(store, demands=has_records and wanted.index)
+        return cls(store, rules, wanted, options, sizes, dispatching, index_shape)
 
     @property
     def log_starts(self) -> tuple[int, ...]:
@@ -74,11 +123,6 @@ class Setup:
     def minimum(self) -> int:
         """Physical offset at which the log, or the window of it, begins."""
         return self.store.commitlog[0].start if self.store.commitlog else 0
-
-    @property
-    def index_shape(self) -> tuple[int, int]:
-        """Slots and entries of an index file."""
-        return self.store.index_slot_count or DEFAULT_SLOT_COUNT, self.store.index_entry_count or DEFAULT_ENTRY_COUNT
 
 
 class DerivedBuilding:

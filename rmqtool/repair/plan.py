@@ -31,11 +31,22 @@ _COMPARED: Final = ("command", "store_fingerprint", "broker_version", "steps", "
 
 @dataclass(frozen=True)
 class Loss:
-    """Messages that pass the broker's check now and are given up."""
+    """Messages that are given up: they pass the broker's check now, or queues and index still point to them."""
 
     messages: int = 0
     bytes: int = 0
     by_topic: Mapping[str, int] = field(default_factory=dict)
+    without_log: int = 0
+    """How many of the messages lie in files of the log that are missing or too short; see `gone`."""
+
+    def __add__(self, other: Loss) -> Loss:
+        topics = {name: self.by_topic.get(name, 0) + other.by_topic.get(name, 0) for name in self.by_topic}
+        return Loss(
+            self.messages + other.messages,
+            self.bytes + other.bytes,
+            {**other.by_topic, **topics},
+            self.without_log + other.without_log,
+        )
 
 
 @dataclass(frozen=True)
@@ -135,6 +146,7 @@ class Plan:
                 "messages": self.loss.messages,
                 "bytes": self.loss.bytes,
                 "by_topic": dict(self.loss.by_topic),
+                "without_log": self.loss.without_log,
             },
             "kept_beyond_broker": {
                 "messages": sum(self.kept_beyond_broker.values()),

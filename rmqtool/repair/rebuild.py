@@ -123,7 +123,8 @@ def require_log(store: Store) -> None:
         UnsupportedError: there is none, or a file of it has another size.
     """
     if not store.commitlog:
-        kind = "is kept by DLedger" if store.files.get(FileKind.DLEDGER) else "is not there"
+        is_elsewhere = bool(store.files.get(FileKind.DLEDGER))
+        kind = "is kept by DLedger" if is_elsewhere else "is not there: check that its disk is mounted"
         raise UnsupportedError(f"{store.view.label}: the log {kind}; nothing can be built from it")
 
 

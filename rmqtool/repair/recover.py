@@ -21,6 +21,7 @@ from rmqtool.engine.versions import BrokerRules
 from rmqtool.forecast.options import ForecastOptions
 from rmqtool.repair.built import BuildOptions, Built, Wanted
 from rmqtool.repair.config_rescue import rescue_steps
+from rmqtool.repair.gone import unmounted_text
 from rmqtool.repair.handoff import abort_reason, abort_steps, checkpoint_steps
 from rmqtool.repair.plan import Loss, Plan
 from rmqtool.repair.queue_building import build
@@ -204,7 +205,7 @@ class _Recover:
             if self._store.files.get(FileKind.DLEDGER):
                 require_log(self._store)
             lost = tuple(found for found in self._wrong if found.id == "commitlog.missing-file")
-            return Recovery((), self._findings, lost, notes=("the log has no files",) if lost else ())
+            return Recovery((), self._findings, lost, notes=(unmounted_text(self._store, 0),) if lost else ())
         if damage and not self._options.cut_at_damage:
             return Recovery(
                 (), self._findings, damage, notes=tuple(self._notes), abort_stays=self._why_abort_stays(damage)

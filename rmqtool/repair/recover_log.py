@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from rmqtool.errors import UnknownSizeError
 from rmqtool.repair.plan import Loss
 from rmqtool.repair.steps import Step, remove_file, replace_file, write_range
 from rmqtool.scan.blocks import last_data_end
@@ -62,11 +63,13 @@ def shape_steps(store: Store, staging: Path, *, keep_empty: bool = False) -> Ite
 
     Raises:
         UnreadableError, WriteError: a file cannot be read, or copied to the staging directory.
+        UnknownSizeError: the only file has an unlikely length, and nothing shows the right one.
     """
     size = store.commitlog_file_size
     for segment in store.commitlog:
         if segment.size == size or not size:
             continue
+        _demand_shown_size(store)
         is_inside = keep_empty and segment is not store.commitlog[-1]
         if segment.size == 0 and len(store.commitlog) > 1 and not is_inside:
             yield remove_file(store.view, segment.path, "a file of length 0 stops brokers before 5.1.3")
@@ -80,6 +83,19 @@ def shape_steps(store: Store, staging: Path, *, keep_empty: bool = False) -> Ite
         directory = entry.path.rpartition("/")[0]
         if entry.is_file and directory in _log_directories(store):
             yield remove_file(store.view, entry.path, "a file that is none of the log stops a broker")
+
+
+def _demand_shown_size(store: Store) -> None:
+    """Refuse to give files a length that nothing shows."""
+    if not store.log_file_size.is_shown:
+        (segment, *_) = store.commitlog
+        raise UnknownSizeError(
+            f"{segment.path}: {segment.size} bytes, so the file is not whole, and nothing shows the size of a full "
+            "file; check that the log's disk is mounted and the copy is complete, or give the size with "
+            "--log-file-size BYTES or --broker-conf FILE",
+            "commitlog_file_size",
+            store.commitlog_file_size,
+        )
 
 
 def tail_steps(store: Store, log_end: int, why: str) -> Iterator[Step]:

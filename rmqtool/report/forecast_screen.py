@@ -48,6 +48,7 @@ def forecast_lines(found: Found, width: int, *, colour: bool = False, all_rows: 
     if found["counted_from"]:
         yield from labelled("Counted from", f"physical offset {found['counted_from']}", width)
     yield from labelled("Not simulated", "; ".join(found["not_simulated"]), width)
+    yield from labelled("Assumes", "; ".join(found["assumptions"]), width)
 
 
 def comparison_lines(found: Sequence[Found], width: int) -> Iterator[str]:
@@ -65,6 +66,8 @@ def comparison_lines(found: Sequence[Found], width: int) -> Iterator[str]:
         yield ""
     for reason, versions in reasons.items():
         yield from _wrapped(f"{', '.join(versions)}: does not start: {escaped(reason)}", max(width, 60))
+    for text in found[0]["assumptions"]:
+        yield from _wrapped(f"Assumes: {text}", max(width, 60))
 
 
 def _verdict(found: Found) -> tuple[str, str]:
@@ -74,6 +77,9 @@ def _verdict(found: Found) -> tuple[str, str]:
     parts = []
     if found["lost"]["messages"]:
         parts.append(f"lose {counted(found['lost']['messages'], 'message')}")
+    if found["messages_without_log"]:
+        count = counted(found["messages_without_log"], "message")
+        parts.append(f"not have {count} whose files of the log are missing or too short")
     if found["unnoticed_damage_count"]:
         parts.append(f"serve what is damaged in {counted(found['unnoticed_damage_count'], 'place')}")
     if parts:
@@ -125,7 +131,7 @@ def _row(found: Found) -> tuple[str, ...]:
         *(
             str(count) if found["starts"] else "-"
             for count in (
-                found["lost"]["messages"],
+                found["lost"]["messages"] + found["messages_without_log"],
                 sum(queue["offsets_repeat"] for queue in found["queues"]),
                 found["unnoticed_damage_count"],
                 found["unindexed_messages"],

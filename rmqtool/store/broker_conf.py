@@ -90,7 +90,7 @@ class BrokerConf:
         """
         root = posixpath.normpath(self.store_root) if self.store_root else None
         directories = tuple(dict.fromkeys(_below(path, root) for path in self.commitlog_paths))
-        return replace(self.sizes, commitlog_directories=directories)
+        return replace(self.sizes, commitlog_directories=directories, defaults_hold=True)
 
 
 def read_broker_conf(path: Path) -> BrokerConf:

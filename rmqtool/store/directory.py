@@ -10,7 +10,13 @@ from typing import Final
 
 from rmqtool.errors import NotAStoreError, UnreadableError
 from rmqtool.store.kinds import FileKind, is_segment_name, kind_of, stray_kind_of
-from rmqtool.store.sizes import infer_file_size
+from rmqtool.store.sizes import (
+    DEFAULT_LOG_FILE_SIZE,
+    LogFileSize,
+    are_default_sizes,
+    infer_file_size,
+    infer_log_file_size,
+)
 from rmqtool.store.view import Entry, StoreView
 from rmqtool.store.walk import walk
 
@@ -77,6 +83,8 @@ class Settings:
     batch_file_size: int | None = None
     index_slot_count: int | None = None
     index_entry_count: int | None = None
+    defaults_hold: bool = False
+    """Whether the broker's own properties file was read, so that its default holds for a size that it does not name."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +123,30 @@ class Store:
     @cached_property
     def commitlog_file_size(self) -> int:
         """Bytes of a full commitlog file; 0 where there is none to judge by."""
-        return self.settings.commitlog_file_size or infer_file_size(self.commitlog)
+        return self.log_file_size.bytes
+
+    @cached_property
+    def log_file_size(self) -> LogFileSize:
+        """Bytes of a full commitlog file, and whether anything shows them."""
+        if self.settings.commitlog_file_size:
+            return LogFileSize(self.settings.commitlog_file_size, is_shown=True, is_proven=True)
+        inferred = infer_log_file_size(self.commitlog, others_are_default=self.has_default_derived_sizes)
+        if self.settings.defaults_hold and self.commitlog and not inferred.is_proven:
+            return LogFileSize(DEFAULT_LOG_FILE_SIZE, is_shown=True, is_proven=True)
+        return inferred
+
+    @cached_property
+    def has_default_derived_sizes(self) -> bool | None:
+        """Whether queue and index files have the broker's default sizes; None where there are none."""
+        queues = self.files.get(FileKind.CONSUMEQUEUE, ())
+        return are_default_sizes((entry.size for entry in queues), (entry.size for entry in self.index_files))
+
+    @property
+    def uses_default_sizes(self) -> bool:
+        """Whether a size that no file shows may be taken to be the broker's default: all that is known is."""
+        if self.settings.defaults_hold:
+            return True
+        return self.commitlog_file_size in (0, DEFAULT_LOG_FILE_SIZE) and self.has_default_derived_sizes is not False
 
     @cached_property
     def consumequeue_file_size(self) -> int:
@@ -185,6 +216,7 @@ def survey(view: StoreView, settings: Settings | None = None) -> Store:
     problems = walked.problems
     if settings.commitlog_directories:
         _move_log(view, settings.commitlog_directories, found, problems)
+    _set_twins_aside(found)
     files = {kind: tuple(entries) for kind, entries in found.items() if entries}
     if not (EVIDENCE & files.keys() or STORE_DIRECTORIES & set(walked.directories)):
         raise NotAStoreError(
@@ -239,6 +271,22 @@ def _move_log(
                 for entry in dict.fromkeys(entries)
                 if kind is FileKind.RMQTOOL or entry.path.rpartition("/")[0] not in wanted
             ]
+
+
+def _set_twins_aside(found: dict[FileKind, list[Entry]]) -> None:
+    """Of several files of one queue whose names mean one offset, keep the one that has the name a broker gives.
+
+    The others (`Long#parseLong` passes over zeros in front) count as files that are none of the queue.
+    """
+    for kind in (FileKind.CONSUMEQUEUE, FileKind.CONSUMEQUEUE_EXT, FileKind.BATCH_CONSUMEQUEUE):
+        best: dict[tuple[str, int], Entry] = {}
+        for entry in sorted(found.get(kind, ()), key=lambda entry: (len(entry.name), entry.path)):
+            known = best.setdefault((entry.path.rpartition("/")[0], int(entry.name)), entry)
+            if known is not entry:
+                found[FileKind.STRAY_QUEUE].append(entry)
+        if len(best) < len(found.get(kind, ())):
+            kept = {entry.path for entry in best.values()}
+            found[kind] = [entry for entry in found[kind] if entry.path in kept]
 
 
 def _segments(entries: tuple[Entry, ...]) -> tuple[Segment, ...]:

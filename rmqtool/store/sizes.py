@@ -1,14 +1,109 @@
-"""Infers the size of a full file of a stream: no file says it, but names and lengths together do."""
+"""Infers the size of a full file of a stream: no file says it, but names and lengths together do.
+
+A lone file is evidence and no proof: a file that was cut, or never copied whole, has a length too. Where only one
+file of the log is left, a length that nobody would configure is not believed.
+"""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from rmqtool.store.directory import Segment
+    from rmqtool.store.directory import Segment, Store
+
+DEFAULT_LOG_FILE_SIZE: Final = 1 << 30
+DEFAULT_QUEUE_FILE_SIZE: Final = 6_000_000
+DEFAULT_INDEX_FILE_SIZE: Final = 420_000_040
+_PAGE: Final = 4096
+_MEBIBYTE: Final = 1 << 20
+_SMALL_LOG_FILE: Final = 16 * _MEBIBYTE
+"""Up to this size any number of pages is a size that somebody may have configured, for a test or a small disk."""
+
+
+@dataclass(frozen=True)
+class LogFileSize:
+    """Bytes of a full file of the log, and what they are worth.
+
+    Attributes:
+        bytes: 0 where the log has no file.
+        is_shown: whether the files show the size: several of them agree, or the only one has a plausible length.
+        is_proven: whether several of them agree.
+    """
+
+    bytes: int
+    is_shown: bool
+    is_proven: bool
+
+
+def infer_log_file_size(segments: Sequence[Segment], *, others_are_default: bool | None) -> LogFileSize:
+    """What names and lengths of the log's files say of their size.
+
+    Args:
+        others_are_default: whether queue and index files have the broker's default sizes; None where there are none.
+            Where a lone file's length is not plausible, this decides which size the file had: the default one, or, as
+            a guess, the next power of two.
+    """
+    size = infer_file_size(segments)
+    if len(segments) > 1 and (step := math.gcd(*(segment.start for segment in segments))):
+        agreeing = sum(segment.size == size for segment in segments)
+        if agreeing > 1 and not any(segment.start and segment.start % size == 0 for segment in segments):
+            size = step  # all are cut to one length, which their names contradict
+        return LogFileSize(size, is_shown=True, is_proven=True)
+    if not segments:
+        return LogFileSize(0, is_shown=True, is_proven=False)
+    start, longest = segments[0].start, max(segment.size for segment in segments)
+    if is_plausible_log_size(longest) and start % longest == 0:
+        return LogFileSize(longest, is_shown=True, is_proven=False)
+    if others_are_default is not False and start % DEFAULT_LOG_FILE_SIZE == 0:
+        is_shown = others_are_default is True or start > 0
+        return LogFileSize(DEFAULT_LOG_FILE_SIZE, is_shown=is_shown, is_proven=False)
+    return LogFileSize(max(_PAGE, 1 << max(0, longest - 1).bit_length()), is_shown=False, is_proven=False)
+
+
+def size_assumptions(store: Store) -> tuple[str, ...]:
+    """File sizes that are taken for the broker's, though nothing in the store proves them, as sentences."""
+    if not store.commitlog:
+        return ()
+    size, found = store.log_file_size, []
+    if not size.is_shown:
+        found.append(
+            f"the log's only file has {store.commitlog[0].size} bytes, which is no likely size: a full file is taken "
+            f"to have {size.bytes}; --log-file-size or --broker-conf gives the right one"
+        )
+    elif not size.is_proven and size.bytes != DEFAULT_LOG_FILE_SIZE:
+        found.append(
+            f"only the length of the log's one file shows its size, {size.bytes} bytes: a broker that is configured "
+            f"for another one, such as the default {DEFAULT_LOG_FILE_SIZE}, does not start, or does not read the file"
+        )
+    if not store.queues and not store.uses_default_sizes and not store.settings.consumequeue_file_size:
+        found.append(
+            f"no file shows the size of a queue file: the default {DEFAULT_QUEUE_FILE_SIZE} is assumed; "
+            "--queue-file-size or --broker-conf gives the right one"
+        )
+    return tuple(found)
+
+
+def are_default_sizes(queue_lengths: Iterable[int], index_lengths: Iterable[int]) -> bool | None:
+    """Whether queue and index files show a broker with the default sizes; None where there are no files.
+
+    One file of exactly such a length is enough: no other configuration makes one.
+    """
+    queues, index = set(queue_lengths), set(index_lengths)
+    if not queues and not index:
+        return None
+    return DEFAULT_QUEUE_FILE_SIZE in queues or DEFAULT_INDEX_FILE_SIZE in index
+
+
+def is_plausible_log_size(length: int) -> bool:
+    """Whether somebody may have configured this size: whole mebibytes, or, if it is small, whole pages."""
+    if length < _PAGE:
+        return False
+    unit = _PAGE if length <= _SMALL_LOG_FILE else _MEBIBYTE
+    return length % unit == 0
 
 
 def infer_file_size(segments: Sequence[Segment], unit_size: int = 1) -> int:

@@ -116,7 +116,7 @@ ENTRIES: Final[tuple[Entry, ...]] = (
         "commitlog.missing-file",
         "A file between two others is missing, or the files that the queues point into.",
         ((ALL, "a gap is only logged; messages in it cannot be read, and a scan that meets it goes on behind it"),),
-        "the file is taken from a replica; else the queues' units into it are made dead",
+        "the log's disk is mounted, or the file taken from a replica; else the queues' units into it are made dead",
         SALVAGE,
         "apache/rocketmq#2141",
     ),
@@ -234,12 +234,12 @@ ENTRIES: Final[tuple[Entry, ...]] = (
     ),
     error(
         "commitlog.wrong-file-size",
-        "A file of another length than the rest.",
+        "A file of another length than the rest, or a lone one of a length that nobody configures.",
         (
             ("4.9.2", "the file and all later ones are silently left out"),
             (ALL, "else the store does not load"),
         ),
-        "the file gets its full length; what lies behind the last record is zero",
+        "the file gets its full length; messages that the queues have and the file lacks need --accept-loss",
         RECOVER,
         "apache/rocketmq#1560",
     ),

@@ -151,12 +151,16 @@ ENTRIES: Final[tuple[Entry, ...]] = (
     ),
     warning(
         "consumequeue.stray-file",
-        "Something among the files of a queue that is none.",
+        "Something among the files of a queue that is none, or a second file for the same offset.",
         (
             ("4.9.2", "the entry and all later ones are silently left out"),
             ("up to 5.0.0", "in a queue's own directory a file or directory stops the load"),
             ("5.1.0 and later", "a file stops the load, a directory is passed over"),
             (ALL, "above the queue's own directory it is passed over"),
+            (
+                ALL,
+                "of two files for one offset (a name with more zeros in front) only one is read",
+            ),
         ),
         "it is moved away",
         RECOVER,

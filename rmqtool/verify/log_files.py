@@ -61,7 +61,8 @@ def missing_end(store: Store, log_end: int, units_into: Callable[[int, int], int
     if segments and log_end < segments[-1].end:
         return
     behind = segments[-1].start + store.commitlog_file_size if segments else 0
-    if lost := units_into(behind, OFFSET_MAX):
+    lost = units_into(behind, OFFSET_MAX)
+    if lost or (not segments and (store.queues or store.batch_queues or store.index_files)):
         yield _missing(segments[-1].path if segments else "commitlog/", behind, None, store.commitlog_file_size, lost)
 
 

@@ -254,7 +254,9 @@ def test_messages_that_close_a_gap_are_counted(tmp_path: Path) -> None:
     raw = b""
     for queue_offset in (0, 1, 3, 4):
         raw += record_bytes(len(raw), queue_offset=queue_offset)
-    store = made_store({"commitlog/00000000000000000000": log_file([raw], 4096)}, commitlog_file_size=4096)
+    files = {"commitlog/00000000000000000000": log_file([raw], 4096)}
+    sizes = {"consumequeue_file_size": 200, "index_slot_count": 10, "index_entry_count": 20}
+    store = made_store(files, commitlog_file_size=4096, **sizes)
     made = plan_rebuild(store, rules_for("5.5.0"), RebuildChoice(), tmp_path)
     assert made.built.displaced == {"T/0": 2}
     assert any("2 records in T/0 stand at another queue offset than they say" in note for note in made.notes)

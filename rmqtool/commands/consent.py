@@ -1,0 +1,76 @@
+"""What a person is asked before a repair: file sizes that the store does not show, and consent to losses."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from typing import Final, TypeVar
+
+import typer
+
+from rmqtool.commands.messages import Messages
+from rmqtool.errors import RefusedError, UnknownSizeError
+from rmqtool.repair.plan import Plan
+from rmqtool.store.directory import Store, survey, with_settings
+
+Planned = TypeVar("Planned")
+_QUESTIONS: Final = {
+    "commitlog_file_size": "Bytes of a commit log file (mappedFileSizeCommitLog)",
+    "consumequeue_file_size": "Bytes of a consume queue file (mappedFileSizeConsumeQueue)",
+    "batch_file_size": "Bytes of a batch consume queue file (mapperFileSizeBatchConsumeQueue)",
+    "index_slot_count": "Hash slots of an index file (maxHashSlotNum)",
+    "index_entry_count": "Entries of an index file (maxIndexNum)",
+}
+
+
+def plan_with_sizes(
+    store: Store, planner: Callable[[Store, Path], Planned], staging: Path, messages: Messages, *, may_ask: bool
+) -> tuple[Store, Planned]:
+    """The store with the sizes that a person gave, and the plan for it.
+
+    Args:
+        planner: makes the plan, with what it builds in the given directory.
+        staging: an empty directory.
+        may_ask: whether there is a person who can answer.
+
+    Raises:
+        UnknownSizeError: nobody can be asked for a size.
+    """
+    for number in count():
+        directory = staging / f"plan-{number}"
+        directory.mkdir()
+        try:
+            return store, planner(store, directory)
+        except UnknownSizeError as error:
+            if not may_ask:
+                raise
+            messages.warn(str(error))
+            answer = typer.prompt(_QUESTIONS[error.setting], default=error.default, type=int, err=True)
+            if answer > 0:
+                store = survey(store.view, with_settings(store.settings, **{error.setting: answer}))
+    raise AssertionError  # each answer settles one size, and there are few
+
+
+def demand_consent(plan: Plan, *, is_agreed: bool, accept_loss: bool) -> None:
+    """Ask whether the plan is to be carried out, and its losses accepted.
+
+    Raises:
+        RefusedError: the person does not agree, or nobody can be asked.
+    """
+    asks = sys.stdin.isatty() and not is_agreed
+    for number, what in (
+        (plan.loss.without_log, "messages whose log files are missing or too short (is the log's disk mounted?)"),
+        (plan.loss.messages - plan.loss.without_log, "messages that can be read now"),
+    ):
+        if not number or accept_loss:
+            continue
+        if not asks:
+            raise RefusedError(f"the plan gives up {number} {what}; --accept-loss agrees to it")
+        if not typer.confirm(f"Give up {number} {what}?", err=True):
+            raise RefusedError("not agreed to; nothing was changed")
+    if asks and not typer.confirm("Carry this out?", err=True):
+        raise RefusedError("not agreed to; nothing was changed")
+    if not asks and not is_agreed:
+        raise RefusedError("nobody was asked; --yes carries the plan out, --dry-run shows it only")

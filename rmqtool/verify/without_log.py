@@ -1,0 +1,132 @@
+"""Counts messages that only queues and index still know: the log's files that held them are missing, or too short."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rmqtool.errors import UnreadableError
+from rmqtool.formats.consumequeue import FILLER_UNIT
+from rmqtool.formats.index import ENTRY, ENTRY_SIZE, HEADER, HEADER_SIZE, entry_position
+from rmqtool.formats.tombstone import DEAD_SIZE
+from rmqtool.scan.blocks import last_data_end
+from rmqtool.store.directory import QueueFiles, Store
+from rmqtool.store.source import ByteSource, read_range, read_salvaging
+from rmqtool.verify.log_files import OFFSET_MAX
+from rmqtool.verify.queue_map import unit_dtype
+
+_BLOCK_UNITS: Final = 1 << 18
+Array = NDArray[Any]
+Range = tuple[int, int]
+
+
+def ranges_without_file(store: Store) -> tuple[Range, ...]:
+    """Physical offsets, from the log's start on, that no file holds; all of them where the files hold no byte."""
+    segments = store.commitlog
+    if not segments or not any(has_data(store, segment.path) for segment in segments):
+        return ((0, OFFSET_MAX),)
+    following = [*(segment.start for segment in segments[1:]), OFFSET_MAX]
+    pairs = zip(segments, following, strict=True)
+    return tuple((segment.end, start) for segment, start in pairs if segment.end < start)
+
+
+def messages_without_log(store: Store) -> int:
+    """Messages that the queues point to, of which the log has no file."""
+    ranges = ranges_without_file(store)
+    everywhere = {directory for _, _, directory in queues_of(store)}
+    topics = {topic for topic, _, _ in queues_of(store)}
+    return sum(len(units_without_file(store, topic, everywhere, ranges)) for topic in topics)
+
+
+def has_data(store: Store, path: str) -> bool:
+    """Whether a file holds anything but zeros; one that cannot be read is not empty."""
+    try:
+        source = store.view.open(path)
+    except UnreadableError:
+        return True
+    try:
+        return bool(any(read_range(source, 0, 8)) or last_data_end(source, 0, source.size))
+    except UnreadableError:
+        return True
+    finally:
+        source.close()
+
+
+def queues_of(store: Store) -> Iterator[tuple[str, QueueFiles, str]]:
+    """Topic, files and directory of each queue, plain and batch."""
+    for queues in (store.queues, store.batch_queues):
+        for queue in queues.values():
+            yield queue.topic, queue, queue.directory
+
+
+def units_without_file(store: Store, topic: str, directories: set[str], ranges: tuple[Range, ...]) -> Array:
+    """A row (physical offset, record size) for each message of a topic whose unit points into the ranges."""
+    found = [np.empty((0, 2), np.int64)]
+    for name, queue, directory in queues_of(store):
+        if name == topic and directory in directories:
+            dtype = unit_dtype(is_batch=directory.startswith("batch"))
+            for segment in queue.segments:
+                for units in _blocks(store, segment.path, dtype):
+                    starts, sizes = units["physical_offset"].astype(np.int64), units["record_size"].astype(np.int64)
+                    counts = (starts >= 0) & (sizes > DEAD_SIZE) & (sizes != FILLER_UNIT[1])
+                    counts &= _reach_into(starts, sizes, ranges)
+                    found.append(np.column_stack((starts[counts], sizes[counts])))
+    rows: Array = np.concatenate(found)
+    first: Array = np.unique(rows[:, 0], return_index=True)[1]
+    return rows[first]
+
+
+def entries_without_file(store: Store, ranges: tuple[Range, ...]) -> Array:
+    """Physical offsets of index entries in the ranges, each once."""
+    found = [np.empty(0, np.int64)]
+    slots = store.index_slot_count
+    for entry in store.index_files if slots else ():
+        try:
+            source = store.view.open(entry.path)
+        except UnreadableError:
+            continue
+        try:
+            header = HEADER.struct.parse(read_range(source, 0, HEADER_SIZE).ljust(HEADER_SIZE, b"\0"))
+            if header.end_physical_offset < ranges[0][0]:
+                continue
+            first = entry_position(1, slots or 1)
+            end = min(entry.size, entry_position(max(1, header.next_entry_number), slots or 1))
+            for units in _read(source, first, end, ENTRY.dtype):
+                starts = units["physical_offset"].astype(np.int64)
+                found.append(np.unique(starts[_reach_into(starts, np.ones_like(starts), ranges)]))
+        finally:
+            source.close()
+    return np.unique(np.concatenate(found))
+
+
+def _reach_into(starts: Array, sizes: Array, ranges: Iterable[Range]) -> Array:
+    found = np.zeros(len(starts), np.bool_)
+    for begin, end in ranges:
+        found |= (starts < end) & (starts + sizes > begin)
+    return found
+
+
+def _blocks(store: Store, path: str, dtype: np.dtype[Any]) -> Iterator[Array]:
+    try:
+        source = store.view.open(path)
+    except UnreadableError:
+        return
+    try:
+        yield from _read(source, 0, last_data_end(source, 0, source.size), dtype)
+    finally:
+        source.close()
+
+
+def _read(source: ByteSource, begin: int, end: int, dtype: np.dtype[Any]) -> Iterator[Array]:
+    """Entries of a fixed size between two places of a file; what the disk does not give is zero."""
+    step = _BLOCK_UNITS * dtype.itemsize
+    for at in range(begin, end, step):
+        buffer = bytearray(-(-min(step, end - at) // dtype.itemsize) * dtype.itemsize)
+        read_salvaging(source, at, memoryview(buffer)[: max(0, min(len(buffer), source.size - at))])
+        yield np.frombuffer(buffer, dtype)
+
+
+assert ENTRY.dtype.itemsize == ENTRY_SIZE
