@@ -17,6 +17,9 @@ from tests.judge.tool import Answer, rmqtool
 
 CHANGES = (*faults_log.CHANGES, *faults_derived.CHANGES, *faults_small.CHANGES)
 MOST_FAULTS = 4
+MOST_TRIES = 100
+FULL = 0.75
+"""How often a repair is told to look at all of the store."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,8 @@ class Case:
     Attributes:
         name: seed, writer's version, base, number and the version asked, with dots: the name repeats the case.
         store: the damaged store; no check changes it.
+        full: whether repairs look at all of the store.
+        served_without: what the broker serves of the damaged store without a repair.
         told: options with which rmqtool is told what it cannot know; more are added where it asks for them.
     """
 
@@ -44,6 +49,8 @@ class Case:
     folder: Path
     store: Path
     faults: list[Fault]
+    full: bool = True
+    served_without: dict[tuple[str, int, int], int] = field(default_factory=dict)
     told: list[object] = field(default_factory=list)
     disagreements: list[Disagreement] = field(default_factory=list)
 
@@ -55,6 +62,14 @@ class Case:
     @property
     def version(self) -> str:
         return self.judge.version
+
+    def expected(self) -> dict[tuple[str, int, int], int]:
+        """What must be served after a repair: all that is intact.
+
+        After a repair that did not look at all of the store: what of it is served without the repair.
+        """
+        intact = {name: at for name, at in self.truth.served.items() if at in self.intact}
+        return intact if self.full else {name: at for name, at in intact.items() if self.served_without.get(name) == at}
 
     def differs(self, signature: str, text: object) -> None:
         self.disagreements.append(Disagreement(signature, str(text)[:1500]))
@@ -85,7 +100,9 @@ def make_case(base: Base, judge: Judge, number: int, folder: Path) -> Case:
     target = Target(base, truth, store, draw)
     faults: list[Fault] = []
     wanted = 0 if number == 0 else draw.choice((1, 1, 1, 2, 2, 3, MOST_FAULTS))
-    while len(faults) < wanted:
+    for _ in range(MOST_TRIES):
+        if len(faults) == wanted:
+            break
         fault = draw.choice(CHANGES)(target)
         if fault is not None:
             faults.append(fault)
@@ -93,4 +110,5 @@ def make_case(base: Base, judge: Judge, number: int, folder: Path) -> Case:
     needs_conf = {"paths", "light", "crc", "ext"} & base.plan.features
     if needs_conf or draw.random() < 0.4:
         case.told = ["--broker-conf", case.conf]
+    case.full = draw.random() < FULL
     return case

@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.broker.files import copy_store
 from tests.judge.target import UNIT, Fault, Target, units_of
 
 Change = Callable[[Target], Fault | None]
@@ -163,7 +164,7 @@ def file_named(target: Target) -> Fault | None:
     if new.exists():
         return None
     if way == "twice":
-        shutil.copy2(file, new)
+        copy_store(file, new)
     else:
         file.rename(new)
     return _fault(target, area, f"name {way}", new, file.name)
@@ -218,11 +219,11 @@ def old_file(target: Target) -> Fault | None:
         return None
     if old.is_dir():
         shutil.rmtree(file)
-        shutil.copytree(old, file)
+        copy_store(old, file)
         return _fault(target, area, "old directory", file)
     if old.stat().st_size < 1 << 22 and old.read_bytes() == file.read_bytes():
         return None
-    shutil.copy2(old, file)
+    copy_store(old, file)
     return _fault(target, area, "old file", file)
 
 

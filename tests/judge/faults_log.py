@@ -1,10 +1,10 @@
 """Faults in the commit log: fields, records, blocks and whole files."""
 
-import shutil
 import struct
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.broker.files import copy_store
 from tests.judge.target import BLANK_MAGIC, Fault, Target, record_fields
 
 Change = Callable[[Target], Fault | None]
@@ -175,7 +175,7 @@ def file_named(target: Target) -> Fault | None:
     if new.exists():
         return None
     if way == "twice":
-        shutil.copy2(file, new)
+        copy_store(file, new)
     else:
         file.rename(new)
     return _fault(target, f"name {way}", new, file.name)
@@ -257,7 +257,7 @@ def old_file(target: Target) -> Fault | None:
     old = target.base.early / target.relative(file)
     if not old.is_file() or (old.stat().st_size < 1 << 22 and old.read_bytes() == file.read_bytes()):
         return None
-    shutil.copy2(old, file)
+    copy_store(old, file)
     return _fault(target, "old file", file)
 
 
