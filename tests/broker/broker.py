@@ -20,9 +20,9 @@ Message = Mapping[str, Any]
 class Judge:
     """One process that serves the real stores of one version, one after another or several at a time."""
 
-    def __init__(self, version: str, heap: str = "1g") -> None:
+    def __init__(self, version: str, *java_options: str) -> None:
         self.version = version
-        self.program = JavaProgram(version_named(version), "judge.Judge", heap)
+        self.program = JavaProgram(version_named(version), "judge.Judge", *java_options)
         self._numbers = itertools.count()
         self._stuck = False
 

@@ -22,9 +22,9 @@ class JudgeError(Exception):
 class JavaProgram:
     """One of our Java programs for one RocketMQ version. A request after its death starts it again."""
 
-    def __init__(self, version: BrokerVersion, main_class: str, heap: str = "1g") -> None:
+    def __init__(self, version: BrokerVersion, main_class: str, *options: str) -> None:
         self.version = version
-        self._heap = heap
+        self._options = options
         self._main_class = main_class
         self._scratch = tempfile.TemporaryDirectory(prefix=f"rocketmq-{version.name}-")
         self.log = Path(self._scratch.name, "log.txt")
@@ -97,7 +97,7 @@ class JavaProgram:
         if self._process is not None and self.running:
             return self._process
         self.kill()
-        command = java_command(self.version, self._main_class, Path(self._scratch.name), self._heap)
+        command = java_command(self.version, self._main_class, Path(self._scratch.name), *self._options)
         with self.log.open("a") as log:
             process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, encoding="utf-8"

@@ -38,14 +38,14 @@ def require_tools() -> None:
         pytest.skip(f"broker tests need {missing} on the PATH")
 
 
-def java_command(version: BrokerVersion, main_class: str, scratch: Path, heap: str = "1g") -> list[str]:
+def java_command(version: BrokerVersion, main_class: str, scratch: Path, *options: str) -> list[str]:
     """The command line of one of our Java programs; what RocketMQ leaves in a home directory goes to `scratch`."""
     folder = prepared(version)
     classpath = f"{folder / 'classes'}:{(folder / 'classpath').read_text()}"
     return [
         "java",
         *(f"--add-{how}={package}=ALL-UNNAMED" for package in OPENED for how in ("opens", "exports")),
-        f"-Xmx{heap}",
+        "-Xmx1g",
         "-XX:+UseSerialGC",
         "-XX:-UsePerfData",
         f"-Duser.home={scratch}",
@@ -57,6 +57,7 @@ def java_command(version: BrokerVersion, main_class: str, scratch: Path, heap: s
         "-Dfile.encoding=UTF-8",
         "-cp",
         classpath,
+        *options,
         main_class,
     ]
 

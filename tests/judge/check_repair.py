@@ -10,6 +10,7 @@ from tests.broker.files import changes, copy_store, snapshot
 from tests.judge.bases import served_of
 from tests.judge.case import Case
 from tests.judge.check_forecast import of_the_store
+from tests.judge.check_get import check_get
 from tests.judge.intact import intact_records
 from tests.judge.messages import Sender
 from tests.judge.tool import Answer, rmqtool
@@ -99,6 +100,7 @@ def _check_broker(case: Case, repaired: Path) -> None:
             read = store.read(times=1)
             _check_served(case, read, "B")
             _check_keys(case, read)
+            check_get(case, repaired, store, read)
             _check_goes_on(case, store, read)
         except JudgeError as trouble:
             case.differs("B broker died", trouble)

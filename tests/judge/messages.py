@@ -53,7 +53,6 @@ class Sender:
             message |= {"topic": "RMQ_SYS_TRANS_HALF_TOPIC", "queueId": 0}
         elif kind == "flagged":
             message["sysFlag"] = self._draw.choice((4, 8, 12))
-            message["preparedTransactionOffset"] = self._draw.choice((0, 91))
         elif kind == "long":
             message["topic"] = self._draw.choice(LONG_TOPICS)
         elif kind == "light":

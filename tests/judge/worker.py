@@ -6,7 +6,7 @@ import shutil
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -14,11 +14,14 @@ from rmqtool.store import lock
 from tests.broker.broker import Judge, JudgeError
 from tests.judge.bases import VERSIONS, Base, plan_of, write_base
 from tests.judge.case import Case, Disagreement, make_case
+from tests.judge.check_append import check_append
 from tests.judge.check_forecast import check_forecast
 from tests.judge.check_repair import check_repair
+from tests.judge.check_verify import check_verify
 from tests.judge.kept import keep
 
-HEAP = "256m"
+SMALL_JAVA = ("-Xmx256m", "-XX:TieredStopAtLevel=1")
+"""Many processes side by side, none of which lives long enough to earn what optimising costs."""
 CASES_A_BASE = 25
 CASES_A_PROCESS = 150
 """A real store leaves threads and mappings behind when it stops; a process that served many begins again."""
@@ -48,12 +51,12 @@ class Worker:
 
     def judge_of(self, version: str) -> Judge:
         if version not in self.judges:
-            self.judges[version] = Judge(version, HEAP)
+            self.judges[version] = Judge(version, *SMALL_JAVA)
         self.opened[version] = self.opened.get(version, 0) + 1
         if self.opened[version] > CASES_A_PROCESS:
             self.opened[version] = 0
             self.judges[version].close()
-            self.judges[version] = Judge(version, HEAP)
+            self.judges[version] = Judge(version, *SMALL_JAVA)
         return self.judges[version]
 
     def base(self, seed: int, version: str, number: int) -> Base:
@@ -112,13 +115,13 @@ class Worker:
             judge.close()
 
 
-CHECKS: tuple[Callable[[Case], object], ...] = (check_forecast, check_repair)
-
-
 def check(case: Case) -> None:
     """All checks of a case."""
-    for one in CHECKS:
-        one(case)
+    check_verify(case)
+    check_forecast(case)
+    repaired = check_repair(case)
+    if repaired is not None:
+        check_append(case, repaired)
 
 
 def asked_version(base: Base, number: int) -> str:

@@ -1,0 +1,102 @@
+"""Check E: what `append` writes behind a store's end is what the broker writes there, byte for byte."""
+
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rmqtool.engine.message import Message, MessageBatch
+from rmqtool.engine.open_writer import config_of, existing_store
+from rmqtool.engine.versions import rules_for
+from rmqtool.engine.writer_config import config_from
+from rmqtool.errors import RmqtoolError
+from rmqtool.formats.batch import BatchPart
+from rmqtool.formats.message_id import host_bytes
+from rmqtool.formats.properties import encode_properties
+from rmqtool.store.broker_conf import broker_conf, parse_properties
+from rmqtool.store.directory import Store, survey
+from rmqtool.store.view import open_directory
+from tests.broker.broker import Answer, JudgeError
+from tests.broker.writing import Both, Put, answers_differ, at_time, differences, index_names_clashed
+from tests.judge.case import Case
+from tests.judge.messages import BATCHED, Sender
+
+SHARE = 0.3
+COUNT = 8
+
+
+def check_append(case: Case, repaired: Path) -> None:
+    """In some cases: both put the same messages into a copy of a repaired store, at the same times."""
+    draw = random.Random(f"append {case.name}")
+    if draw.random() > SHARE or (repaired / "abort").exists():
+        return
+    plan = case.base.plan
+    messages = Sender(draw, plan.features, plan.topics, plan.queues).messages(COUNT)
+    with case.copied(repaired, "real") as real, case.copied(repaired, "ours") as ours:
+        try:
+            store = case.judge.open(real, plan.config, plan.topic_settings)
+            if not store.serving:
+                store.abandon()
+                return
+            answers = store.put(*messages)
+            store.wait_dispatched()
+            store.shutdown()
+            both = Both(answers, _put_ours(case, ours, messages, answers))
+        except JudgeError as trouble:
+            case.differs("E broker died", trouble)
+            return
+        except RmqtoolError as trouble:
+            case.differs(f"E append refused: {type(trouble).__name__}", trouble)
+            return
+        rules = rules_for(case.version)
+        found = [*answers_differ(both, rules)]
+        if not index_names_clashed(real, ours):
+            found += differences(real, ours, plan.log_directories)
+        if found:
+            case.differs(f"E {found[0].split('/')[0].split(' ')[0]} differs", "; ".join(found[:5]))
+
+
+def _put_ours(case: Case, path: Path, messages: list[dict[str, Any]], answers: list[Answer]) -> list[Any]:
+    rules = rules_for(case.version)
+    conf = broker_conf(parse_properties(case.base.plan.conf_text.encode()))
+    inner = frozenset([BATCHED] if "inner" in case.base.plan.features else [])
+
+    def look() -> Store:
+        return survey(open_directory(path), conf.settings())
+
+    config = config_of(look(), replace(config_from(conf), batch_topics=inner))
+    times = [answer.get("storeTimestamp") for answer in answers]
+    puts = [at_time(put_of(row), time, rules) for row, time in zip(messages, times, strict=True)]
+    with existing_store(path, look, rules, config) as writer:
+        results = writer.put_all(puts)
+        writer.close(crash=False)
+    return results
+
+
+def _in_order(properties: dict[str, str]) -> dict[str, str]:
+    return dict(sorted(properties.items(), key=lambda item: item[0].encode("utf-16-be")))
+
+
+def put_of(row: dict[str, Any]) -> Put:
+    """A message in the words of the writer; the judge fills its maps in the order of their names."""
+    message = Message(
+        topic=row["topic"],
+        queue_id=row["queueId"],
+        flag=row["flag"],
+        sys_flag=row.get("sysFlag", 0),
+        born_timestamp_ms=row["bornTimestamp"],
+        born_host=host_bytes(row.get("bornHost", "127.0.0.1:40000")),
+        store_host=host_bytes(row.get("storeHost", "127.0.0.1:10911")),
+        reconsume_times=row.get("reconsumeTimes", 0),
+        prepared_transaction_offset=row.get("preparedTransactionOffset", 0),
+        properties=_in_order(row["properties"]),
+    )
+    parts = row.get("batch", row.get("innerBatch"))
+    if parts is None:
+        message.body = row["body"]
+        return message
+    packed = [
+        BatchPart(part["flag"], part["body"], encode_properties(part["properties"], trailing_separator=True))
+        for part in parts
+    ]
+    return MessageBatch(shared=message, parts=packed, is_inner="innerBatch" in row)

@@ -1,0 +1,51 @@
+"""Check C: verify names every fault, and has nothing to say about a store without one."""
+
+from typing import Any
+
+from tests.judge.case import Case
+
+LEFT_BY_A_KILL = ("store.abort-present", "consumequeue.behind-log", "consumequeue.missing-unit", "index.missing-key",
+                  "consumequeue.missing-queue", "consumequeue.missing-file", "index.missing-file")  # fmt: skip
+"""What a killed broker leaves undone: its next start does it."""
+SEEN = ("error", "warning")
+
+
+def check_verify(case: Case) -> None:
+    """Verify the damaged store, and compare with the faults that were written."""
+    findings = _findings(case)
+    if findings is None:
+        return
+    if not case.faults:
+        clean = case.base.plan.runs[-1][1] == "clean"
+        seen = {row["id"]: row["message"] for row in findings if row["severity"] in SEEN}
+        for name in sorted(seen.keys() - (set() if clean else set(LEFT_BY_A_KILL))):
+            case.differs(f"C a healthy store has {name}", seen[name])
+        return
+    for fault in case.faults:
+        if not fault.silent and not any(_names(row, fault.area, fault.file) for row in findings):
+            ids = sorted({row["id"] for row in findings})
+            case.differs(f"C not found: {fault.name}", f"{fault}; findings: {ids}")
+
+
+def _findings(case: Case) -> list[dict[str, Any]] | None:
+    answer = case.ask("verify", case.store, "--format", "json", version=case.base.plan.version)
+    if answer.json is None:
+        if answer.code != 1:
+            case.differs(f"C no verify: exit {answer.code} {answer.trouble}", answer.err)
+        return None
+    findings: list[dict[str, Any]] = answer.json["findings"]
+    seen = any(row["severity"] in SEEN for row in findings)
+    if answer.code == 0 and seen:
+        case.differs("C exit 0 with findings", sorted({row["id"] for row in findings}))
+    return findings
+
+
+def _names(row: dict[str, Any], area: str, file: str) -> bool:
+    """Whether a finding is about a file, its directory, what lies in it, or any file of the same kind.
+
+    What lies behind a log that ends too early is named in the files that point there.
+    """
+    name = row.get("file") or ""
+    if name == file or file.startswith(f"{name}/") or name.startswith(f"{file}/") or row["id"].startswith(f"{area}."):
+        return True
+    return area == "commitlog" and row["severity"] in SEEN and row["id"] not in LEFT_BY_A_KILL
