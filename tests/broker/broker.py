@@ -168,7 +168,7 @@ class OpenStore:
         offset, store timestamp, tags code]; `queues` with min, max, edges, pulls, messages, byTime; `keys` = [topic,
         key, [physical offsets], further], for all keys in the log and those given as (topic, key) or (topic, key,
         type). `times`: at how many store timestamps of each queue the offset by time is asked for.
-        `brief`: without edges, pulls, times and keys.
+        A queue that a question threw on has an `error` alone. `brief`: without edges, pulls, times and keys.
         """
         return self._noted(self._ask("read", 300, keys=[list(key) for key in keys], times=times, brief=brief))
 

@@ -123,7 +123,7 @@ def served_of(read: Mapping[str, Any]) -> dict[tuple[str, int, int], int]:
     return {
         (queue["topic"], queue["queueId"], row[0]): row[2]
         for queue in read["queues"]
-        for row in queue["messages"]
+        for row in queue.get("messages", ())
         if row[1] == "FOUND"
     }
 
@@ -132,7 +132,7 @@ def bounds_of(read: Mapping[str, Any]) -> dict[tuple[str, int], tuple[int, int]]
     return {
         (queue["topic"], queue["queueId"]): (max(0, queue["min"]), queue["max"])
         for queue in read["queues"]
-        if queue["known"] and queue["max"] > 0
+        if "error" not in queue and queue["known"] and queue["max"] > 0
     }
 
 

@@ -98,6 +98,9 @@ def _check_broker(case: Case, repaired: Path) -> None:
             if removed:
                 case.differs("B start deletes files", sorted(removed))
             read = store.read(times=1)
+            failing = [queue for queue in read["queues"] if "error" in queue]
+            if failing:
+                case.differs("B broker throws on a queue", failing)
             _check_served(case, read, "B")
             _check_keys(case, read)
             check_get(case, repaired, store, read)

@@ -26,7 +26,7 @@ CASES_A_BASE = 25
 CASES_A_PROCESS = 150
 """A real store leaves threads and mappings behind when it stops; a process that served many begins again."""
 OWN_VERSION = 0.75
-KEPT_A_SIGNATURE = 4
+KEPT_A_SIGNATURE = 8
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,13 @@ final class Reader {
         long times = Json.number(request, "times", 3);
         boolean brief = Json.flag(request, "brief", false);
         for (Map.Entry<String, Queue> entry : wanted.entrySet()) {
-            queues.add(queue(entry.getValue(), known.contains(entry.getKey()), walk.records, times, brief));
+            try {
+                queues.add(queue(entry.getValue(), known.contains(entry.getKey()), walk.records, times, brief));
+            } catch (RuntimeException e) {
+                JsonObject failed = entry.getValue().named();
+                failed.addProperty("error", StoreSession.describe(e));
+                queues.add(failed);
+            }
         }
         answer.add("queues", queues);
         Lookup lookup = new Lookup(store);

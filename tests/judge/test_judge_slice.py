@@ -1,0 +1,37 @@
+"""A slice of the judge's cases: real brokers agree with rmqtool about damaged stores that nobody prepared."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.broker.toolchain import require_tools
+from tests.judge.bases import VERSIONS
+from tests.judge.worker import Worker
+
+pytestmark = pytest.mark.broker
+SEED = 1
+CASES = 7
+
+
+@pytest.fixture(scope="module")
+def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
+    require_tools()
+    worker = Worker(tmp_path_factory.mktemp("judge"), None)
+    yield worker
+    worker.close()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_rmqtool_and_brokers_agree(worker: Worker, version: str) -> None:
+    outcomes = list(worker.cases(SEED, version, 0, list(range(CASES)), float("inf")))
+    assert len(outcomes) == CASES
+    differing = {outcome.name: (outcome.faults, outcome.disagreements) for outcome in outcomes if outcome.disagreements}
+    assert not differing
+
+
+def test_a_wrong_forecast_is_noticed(worker: Worker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    base = worker.base(SEED, "5.3.3", 0)
+    assert worker.case(base, 0).disagreements == []
+    monkeypatch.setattr("tests.judge.check_forecast.bounds_of", lambda _read: {})
+    assert [row.signature for row in worker.case(base, 0).disagreements] == ["A queues"]
