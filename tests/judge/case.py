@@ -110,6 +110,7 @@ def make_case(base: Base, judge: Judge, number: int, folder: Path) -> Case:
         fault = draw.choice(CHANGES)(target)
         if fault is not None:
             faults.append(_seen(fault, target, before))
+    faults = [_last(fault, store) for fault in faults]
     case = Case(name, base, truth, judge, folder, store, faults)
     needs_conf = {"paths", "light", "crc", "ext"} & base.plan.features
     if needs_conf or draw.random() < 0.4:
@@ -123,3 +124,9 @@ def _seen(fault: Fault, target: Target, before: dict[int, list[bytes]]) -> Fault
     if not fault.name.startswith(EDITS_OF_BYTES) or is_changed(target, before, log_now(target)):
         return fault
     return replace(fault, silent=True)
+
+
+def _last(fault: Fault, store: Path) -> Fault:
+    """The fault, silent where a later one took away the file whose bytes it changed."""
+    gone = fault.name.startswith(EDITS_OF_BYTES) and not (store / fault.file).exists()
+    return replace(fault, silent=True) if gone else fault

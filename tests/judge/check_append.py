@@ -38,6 +38,9 @@ def check_append(case: Case, repaired: Path) -> None:
             if not store.serving:
                 store.abandon()
                 return
+            if not store.opened["hooks"]:  # the broker's part of a put is not published for this version
+                for row in messages:
+                    row["properties"].pop("DELAY", None)
             answers = store.put(*messages)
             store.wait_dispatched()
             store.shutdown()
@@ -50,10 +53,24 @@ def check_append(case: Case, repaired: Path) -> None:
             return
         rules = rules_for(case.version)
         found = [*answers_differ(both, rules)]
-        if not index_names_clashed(real, ours):
-            found += differences(real, ours, plan.log_directories)
+        found += [
+            difference
+            for difference in differences(real, ours, plan.log_directories)
+            if not difference.startswith("index") or not _index_may_differ(case, real, ours)
+        ]
         if found:
             case.differs(f"E {found[0].split('/')[0].split(' ')[0]} differs", "; ".join(found[:5]))
+
+
+def _index_may_differ(case: Case, real: Path, ours: Path) -> bool:
+    """Whether the broker's index is not a matter of the new messages alone.
+
+    Two files of one millisecond are one file; and brokers of 4.x enter records at the log's end that are in no queue
+    once more at each start.
+    """
+    last = max(case.truth.sizes, default=0)
+    queued = last in case.intact and last in case.truth.served.values()
+    return index_names_clashed(real, ours) or not (queued or case.version.startswith("5."))
 
 
 def _put_ours(case: Case, path: Path, messages: list[dict[str, Any]], answers: list[Answer]) -> list[Any]:
