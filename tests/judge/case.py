@@ -14,7 +14,7 @@ from tests.judge.bases import Base, Truth
 from tests.judge.intact import intact_records
 from tests.judge.target import Fault, Target
 from tests.judge.tool import Answer, rmqtool
-from tests.judge.unjudged import is_changed, log_now
+from tests.judge.unjudged import is_changed, is_early_end, log_now
 
 CHANGES = (*faults_log.CHANGES, *faults_derived.CHANGES, *faults_small.CHANGES)
 MOST_FAULTS = 4
@@ -121,8 +121,9 @@ def make_case(base: Base, judge: Judge, number: int, folder: Path) -> Case:
 
 def _seen(fault: Fault, target: Target, before: dict[int, list[bytes]]) -> Fault:
     """The fault, silent where it changed bytes of the log and none of them is judged."""
-    if not fault.name.startswith(EDITS_OF_BYTES) or is_changed(target, before, log_now(target)):
-        return fault
+    after = log_now(target)
+    if not fault.name.startswith(EDITS_OF_BYTES) or is_changed(target, before, after):
+        return replace(fault, silent=True) if is_early_end(target, before, after) else fault
     return replace(fault, silent=True)
 
 

@@ -2,7 +2,7 @@
 
 import struct
 
-from tests.judge.bases import Truth
+from tests.judge.bases import KILLED_BEFORE_DISPATCH, Truth
 from tests.judge.intact import log_content
 from tests.judge.target import Target, record_fields
 
@@ -45,6 +45,19 @@ def is_changed(target: Target, before: dict[int, list[bytes]], after: dict[int, 
         if old != new and any(old[low:high] != new[low:high] for low, high in ranges):
             return True
     return False
+
+
+def is_early_end(target: Target, before: dict[int, list[bytes]], after: dict[int, list[bytes]]) -> bool:
+    """Whether nothing is left behind the first change, in a log that no queue knew the end of."""
+    if target.base.plan.runs[-1][1] != KILLED_BEFORE_DISPATCH or not before or before.keys() != after.keys():
+        return False
+    last = max(before)
+    if any(before[start] != after[start] for start in before if start != last):
+        return False
+    old, new = before[last][0], after[last][0]
+    position = next((at for at, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), None)
+    starts_record = position is not None and last + position in target.truth.sizes
+    return starts_record and not new[position:].strip(b"\0")
 
 
 def _judged(record: bytes, *, has_crc: bool) -> list[tuple[int, int]]:
