@@ -143,7 +143,7 @@ def config_of(store: Store, config: WriterConfig) -> WriterConfig:
         "batch_file_size": store.batch_file_size,
         "index_slot_count": store.index_slot_count,
         "index_entry_count": store.index_entry_count,
-        "commitlog_directories": tuple(sorted({segment.path.rpartition("/")[0] for segment in store.commitlog})),
+        "commitlog_directories": _log_directories(store, config),
         "extension": bool(store.extensions),
     }
     known = topics(read_config(store.view, TOPICS))
@@ -152,6 +152,15 @@ def config_of(store: Store, config: WriterConfig) -> WriterConfig:
     counts = {name: said.write_queue_count for name, said in known.items() if said.write_queue_count is not None}
     found = replace(config, batch_topics=frozenset(batch_topics), queue_counts=counts)
     return replace(found, **{name: value for name, value in sizes.items() if value})  # type: ignore[arg-type]
+
+
+def _log_directories(store: Store, config: WriterConfig) -> tuple[str, ...]:
+    """Those that are told, also where one holds no file yet; else those that hold the log."""
+    holding = {segment.path.rpartition("/")[0] for segment in store.commitlog}
+    for told in (store.settings.commitlog_directories, config.commitlog_directories):
+        if holding <= set(told):
+            return told
+    return tuple(sorted(holding))
 
 
 def _dispatch_settings(rules: BrokerRules, config: WriterConfig) -> DispatchSettings:

@@ -64,6 +64,16 @@ def test_a_store_is_gone_on_with(tmp_path: Path) -> None:
     assert rmqtool("verify", tmp_path / "s").code == 0
 
 
+def test_the_next_file_goes_where_the_configuration_says(tmp_path: Path) -> None:
+    """A path that holds no file yet is a path too: a broker takes them in turn, in the order of their names."""
+    store = tmp_path / "store"
+    paths = (*SMALL, "--set", "storePathCommitLog=commitlog,log-b,log-c")
+    create(store, *paths, "--topic", "t", "--body", "x" * 60_000)
+    append(store, *paths, "--topic", "t", "--body", "x" * 60_000)
+    files = [str(file.relative_to(store)) for file in sorted(store.glob("*log*/*"))]
+    assert files == ["commitlog/00000000000000000000", "log-b/00000000000000065536"]
+
+
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
