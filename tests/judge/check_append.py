@@ -20,6 +20,7 @@ from tests.broker.broker import Answer, JudgeError
 from tests.broker.writing import Both, Put, answers_differ, at_time, differences, index_names_clashed
 from tests.judge.case import Case
 from tests.judge.messages import BATCHED, Sender
+from tests.judge.target import record_fields
 
 SHARE = 0.3
 COUNT = 8
@@ -44,7 +45,8 @@ def check_append(case: Case, repaired: Path) -> None:
             answers = store.put(*messages)
             store.wait_dispatched()
             store.shutdown()
-            both = Both(answers, _put_ours(case, ours, messages, answers))
+            times = [_stored_at(case, real, answer) for answer in answers]
+            both = Both(answers, _put_ours(case, ours, messages, times))
         except JudgeError as trouble:
             case.differs("E broker died", trouble)
             return
@@ -73,7 +75,24 @@ def _index_may_differ(case: Case, real: Path, ours: Path) -> bool:
     return index_names_clashed(real, ours) or not (queued or case.version.startswith("5."))
 
 
-def _put_ours(case: Case, path: Path, messages: list[dict[str, Any]], answers: list[Answer]) -> list[Any]:
+def _stored_at(case: Case, path: Path, answer: Answer) -> int | None:
+    """The store time in the record; 4.4.0 answers another one for a batch."""
+    at = answer.get("physicalOffset")
+    if at is None or answer.get("appendStatus") != "PUT_OK":
+        return answer.get("storeTimestamp")
+    plan = case.base.plan
+    start = at - at % plan.log_file_size
+    [file] = [
+        path / name / f"{start:020d}" for name in plan.log_directories if (path / name / f"{start:020d}").exists()
+    ]
+    with file.open("rb") as source:
+        source.seek(at - start)
+        position, width = record_fields(source.read(answer["size"]))["store-time"]
+        source.seek(at - start + position)
+        return int.from_bytes(source.read(width), "big")
+
+
+def _put_ours(case: Case, path: Path, messages: list[dict[str, Any]], times: list[int | None]) -> list[Any]:
     rules = rules_for(case.version)
     conf = broker_conf(parse_properties(case.base.plan.conf_text.encode()))
     inner = frozenset([BATCHED] if "inner" in case.base.plan.features else [])
@@ -82,7 +101,6 @@ def _put_ours(case: Case, path: Path, messages: list[dict[str, Any]], answers: l
         return survey(open_directory(path), conf.settings())
 
     config = config_of(look(), replace(config_from(conf), batch_topics=inner))
-    times = [answer.get("storeTimestamp") for answer in answers]
     puts = [at_time(put_of(row), time, rules) for row, time in zip(messages, times, strict=True)]
     with existing_store(path, look, rules, config) as writer:
         results = writer.put_all(puts)
