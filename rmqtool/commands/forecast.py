@@ -122,5 +122,5 @@ def _write_json(found: list[Forecast], *, is_one: bool, output: OutputFormat) ->
 
 
 def _costs(found: Forecast) -> bool:
-    lost = found.lost.messages + found.messages_without_log
+    lost = found.lost.messages + found.messages_without_log + found.misplaces_new_messages
     return not found.starts or lost > 0 or found.unnoticed_damage_count > 0

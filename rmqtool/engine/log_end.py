@@ -43,6 +43,8 @@ class LogEnd:
     """Physical offset of the last record that was passed; None if there was none."""
     reason: str
     """What lies at the end, as a sentence."""
+    is_full: bool = False
+    """Whether it lies at the end of the last file, so that the next record begins another one."""
 
 
 def find_log_end(segments: tuple[Segment, ...], files: OpenFiles, known: Iterable[tuple[int, int]]) -> LogEnd:
@@ -150,7 +152,7 @@ class _Hop:
         end = self._segments[index].start + position
         if index + 1 < len(self._segments):
             return LogEnd(end, is_exact=False, last_record=last, reason="the file that should follow is missing")
-        return LogEnd(end, is_exact=True, last_record=last, reason="the last file is full")
+        return LogEnd(end, is_exact=True, last_record=last, reason="the last file is full", is_full=True)
 
     def _stopped(self, index: int, position: int, last: int | None) -> LogEnd:
         """The end at something that is neither a record nor a blank."""

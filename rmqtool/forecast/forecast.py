@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 from threading import Lock
 
+from rmqtool.engine.log_tail import log_tail
 from rmqtool.engine.versions import BrokerRules
 from rmqtool.errors import UnsupportedError
 from rmqtool.forecast.losses import LossCount, Toll
@@ -102,6 +103,7 @@ def forecast_of(simulation: Simulation, shared: SharedStarts | None = None) -> F
         not_simulated=tuple(simulation.not_simulated),
         messages_without_log=_messages_without_log(simulation),
         assumptions=size_assumptions(simulation.store),
+        misplaces_new_messages=_misplaces_new_messages(simulation),
     )
     if simulation.why_not is not None or simulation.log is None or scanned is None:
         return found
@@ -132,6 +134,16 @@ def _messages_without_log(simulation: Simulation) -> int:
     if is_whole and simulation.scanned is not None and simulation.scanned.end > log[0].start:
         return 0
     return messages_without_log(store)
+
+
+def _misplaces_new_messages(simulation: Simulation) -> bool:
+    """Whether a normal start ended the log in one of the files of zeros after its end."""
+    if simulation.crashed or simulation.scanned is None:
+        return False
+    tail = log_tail(simulation.store)
+    if tail is None or not tail.misleads(simulation.rules):
+        return False
+    return simulation.scanned.end >= tail.files[0].start
 
 
 def _counted_segments(simulation: Simulation) -> tuple[Segment, ...]:

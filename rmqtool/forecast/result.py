@@ -61,6 +61,8 @@ class Forecast:
         starts: whether it loads and starts at all; where not, `why_not` says it and the rest describes what is known.
         mode: "normal" after a clean stop, "abnormal" where `abort` is there.
         scan_start_offset, log_end_offset: what the recovery reads; None where it does not come to that.
+        misplaces_new_messages: the log ends in a file of zeros beyond its last record; what is stored there is served
+            until the next start and lost with it.
         deleted_files: files of log and queues that the start unlinks, even if it then fails.
         unnoticed_damage: at most as many places as the options allow; `unnoticed_damage_count` are all.
         filler_units: units without a message that stand in front of the first one of a queue.
@@ -91,6 +93,7 @@ class Forecast:
     not_simulated: tuple[str, ...] = ()
     messages_without_log: int = 0
     assumptions: tuple[str, ...] = ()
+    misplaces_new_messages: bool = False
 
     def as_json(self) -> dict[str, Any]:
         """The object of the JSON contract."""

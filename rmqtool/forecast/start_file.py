@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from rmqtool.engine.algorithms import AbnormalStart, NormalStart
+from rmqtool.engine.log_tail import FILES_FROM_END
 from rmqtool.engine.versions import BrokerRules
 from rmqtool.forecast.options import ForecastOptions
 from rmqtool.formats.checkpoint import Checkpoint
 from rmqtool.scan.columns import Row
 from rmqtool.store.directory import Segment
 
-FROM_END: Final = 3
 MARGIN_MS: Final = 3000
 
 
@@ -56,7 +56,7 @@ class StartChoice:
         """Number of the file after a clean stop."""
         kind = self.rules.normal_start
         if kind is NormalStart.THIRD_FROM_END:
-            return max(0, len(segments) - FROM_END)
+            return max(0, len(segments) - FILES_FROM_END)
         if kind is NormalStart.START_BELOW_QUEUES:
             return self._search(segments, lambda segment: segment.start <= self.queues_end)
         return self._search(segments, self._may_start_normally)

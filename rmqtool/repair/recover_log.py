@@ -28,7 +28,7 @@ SHAPE: Final = frozenset(
     {"commitlog.wrong-file-size", "commitlog.empty-file", "commitlog.stray-file", "commitlog.missing-file"}
 )
 """Findings about files as such: no record is damaged, and what lies behind is reached all the same."""
-TAIL: Final = frozenset({"commitlog.torn-record", "commitlog.stale-tail"})
+TAIL: Final = frozenset({"commitlog.torn-record", "commitlog.stale-tail", "commitlog.file-after-end"})
 _COPY: Final = 4 << 20
 
 

@@ -39,6 +39,9 @@ def forecast_lines(found: Found, width: int, *, colour: bool = False, all_rows: 
         topics = [f"{topic} {count}" for topic, count in sorted(lost["by_topic"].items(), key=lambda item: -item[1])]
         yield from labelled("Lost", f"{counted(lost['messages'], 'message')}, {size_text(lost['bytes'])}", width)
         yield from labelled("  by topic", _listed(topics, rows_max), width)
+    if found["misplaces_new_messages"]:
+        text = f"stored at {found['log_end_offset']}, after zeros, and lost at the start after this one"
+        yield from labelled("New messages", text, width)
     yield from labelled("Served damaged", _damage(found, rows_max), width)
     yield from labelled("Index", _index(found), width)
     if found["filler_units"]:
@@ -68,6 +71,10 @@ def comparison_lines(found: Sequence[Found], width: int) -> Iterator[str]:
         yield from _wrapped(f"{', '.join(versions)}: does not start: {escaped(reason)}", max(width, 60))
     for text in found[0]["assumptions"]:
         yield from _wrapped(f"Assumes: {text}", max(width, 60))
+    misled = [each["broker_version"] for each in found if each["misplaces_new_messages"]]
+    if misled:
+        text = f"{', '.join(misled)}: would store new messages where the start after that loses them"
+        yield from _wrapped(text, max(width, 60))
 
 
 def _verdict(found: Found) -> tuple[str, str]:
@@ -82,6 +89,8 @@ def _verdict(found: Found) -> tuple[str, str]:
         parts.append(f"not have {count} whose files of the log are missing or too short")
     if found["unnoticed_damage_count"]:
         parts.append(f"serve what is damaged in {counted(found['unnoticed_damage_count'], 'place')}")
+    if found["misplaces_new_messages"]:
+        parts.append("store new messages where the start after that loses them")
     if parts:
         return "bad", f"{version} would start and {' and '.join(parts)}."
     return "good", f"{version} would start, lose nothing and serve no damage."

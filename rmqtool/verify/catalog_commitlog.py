@@ -96,6 +96,21 @@ ENTRIES: Final[tuple[Entry, ...]] = (
         "apache/rocketmq#6904",
         "apache/rocketmq#3257",
     ),
+    warning(
+        "commitlog.file-after-end",
+        "Three or more files of zeros lie after the one in which the log ends, or one lies apart from it: no broker "
+        "leaves that, for it makes one file in advance.",
+        (
+            (
+                "up to 5.3.1",
+                "three or more: a clean start ends the log in one of them, and new messages are lost at the next start",
+            ),
+            ("4.9.7", "three or more that do not follow the log's last file: it waits for ever at a clean start"),
+            ("5.3.2 and later, all versions after a crash, and up to two files", "they are unlinked at the start"),
+        ),
+        "the files are removed, so that every version goes on at the log's end",
+        RECOVER,
+    ),
     error(
         "commitlog.hole",
         "Zeros inside the log, with records behind them: pages that never reached the disk.",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
+from rmqtool.engine.log_tail import LogTail, log_tail
 from rmqtool.store.directory import Store
 from rmqtool.store.kinds import FENCE_NAME, FileKind, segment_name
 from rmqtool.store.view import Entry
@@ -14,14 +15,19 @@ from rmqtool.verify.finding import Finding
 OFFSET_MAX: Final = (1 << 63) - 1
 
 
-def log_file_findings(store: Store, units_into: Callable[[int, int], int] | None) -> Iterator[Finding]:
+def log_file_findings(
+    store: Store, units_into: Callable[[int, int], int] | None, known: Iterable[tuple[int, int]] = ()
+) -> Iterator[Finding]:
     """Findings about the files as such.
 
     Args:
         units_into: how many units of the queues point into [begin, end) of the log; None where nobody has looked.
+        known: physical offset and size of records near the log's end.
     """
     size = store.commitlog_file_size
     segments = store.commitlog
+    tail = log_tail(store, known)
+    tail_start = tail.files[0].start if tail is not None and tail.files else OFFSET_MAX
     for before, segment in zip((None, *segments), segments, strict=False):
         if segment.size == 0:
             yield finding(
@@ -39,7 +45,7 @@ def log_file_findings(store: Store, units_into: Callable[[int, int], int] | None
         if before is None or not size:
             continue
         following = before.start + size
-        if segment.start > following:
+        if segment.start > following and segment.start < tail_start:
             lost = units_into(following, segment.start) if units_into is not None else None
             yield _missing(before.path, following, segment.start, size, lost)
         elif segment.start < following:
@@ -49,7 +55,21 @@ def log_file_findings(store: Store, units_into: Callable[[int, int], int] | None
                 f"by its name it begins inside the file before it, which reaches to {following}: the name is wrong",
                 physical_offset=segment.start,
             )
+    if tail is not None and tail.files and tail.is_odd:
+        yield _after_end(tail)
     yield from _strays(store)
+
+
+def _after_end(tail: LogTail) -> Finding:
+    count = len(tail.files)
+    text = "a file of zeros" if count == 1 else f"{count} files of zeros"
+    return finding(
+        "commitlog.file-after-end",
+        tail.files[0].path,
+        f"{text} after the log's end at {tail.log_end}, where brokers leave one at most, the next one",
+        physical_offset=tail.log_end,
+        count=count,
+    )
 
 
 def missing_end(store: Store, log_end: int, units_into: Callable[[int, int], int]) -> Iterator[Finding]:

@@ -115,7 +115,8 @@ class _Run:
             self._say([finding("store.lock-held", "lock", "a broker is using the store")])
         configs = read_configs(self.store)
         context = self._context(configs)
-        self._say(log_file_findings(self.store, lambda begin, end: _units_into(context, begin, end)))
+        newest = [_newest_record(context)]
+        self._say(log_file_findings(self.store, lambda begin, end: _units_into(context, begin, end), newest))
         if self._log_is_elsewhere:
             context = replace(context, options=replace(self.options, depth=Depth.STRUCTURE))
             self._summary.complete = False
@@ -164,13 +165,10 @@ class _Run:
             unchecked_topics=frozenset(unchecked),
         )
         context = replace(context, is_index_known=self._is_index_known)
-        place, newest, owner = _newest_unit(context)
+        newest, size = _newest_record(context)
         context = replace(context, newest_unit=newest, dispatched_end=self._dispatched_end(context, newest))
         if self.options.broker_runs:
-            edge = minimum
-            if owner is not None:
-                edge = newest + int(owner.read(context.open_file, place, place + 1)[1][0]["record_size"])
-            context = replace(context, live_end=edge)
+            context = replace(context, live_end=newest + size if newest >= 0 else minimum)
             self._summary.complete = False
         return context
 
@@ -378,12 +376,14 @@ def _units_into(context: Context, begin: int, end: int) -> int:
     return sum(queue.count_in(context.open_file, begin, end)[0] for queue in queues)
 
 
-def _newest_unit(context: Context) -> tuple[int, int, QueueMap | None]:
-    """Place, physical offset and queue of the unit for the newest record of all."""
+def _newest_record(context: Context) -> tuple[int, int]:
+    """Physical offset and size of the newest record that a unit points to; -1 and 0 without one."""
     end = context.store.commitlog[-1].end if context.store.commitlog else 0
-    best: tuple[int, int, QueueMap | None] = (-1, -1, None)
+    place, newest, owner = -1, -1, None
     for queue in (*context.queues.values(), *context.batch_queues.values()):
-        place, physical_offset = newest_start(queue.units, end)
-        if physical_offset > best[1]:
-            best = place, physical_offset, queue
-    return best
+        last_place, physical_offset = newest_start(queue.units, end)
+        if physical_offset > newest:
+            place, newest, owner = last_place, physical_offset, queue
+    if owner is None:
+        return -1, 0
+    return newest, int(owner.read(context.open_file, place, place + 1)[1][0]["record_size"])

@@ -70,7 +70,10 @@ def damaged_ranges(store: Store, findings: Iterable[Finding], delays_ms: tuple[i
         UnreadableError: a file cannot be opened.
     """
     findings = tuple(findings)
-    found = sorted((*_in_files(store, findings), *_missing_files(store, findings)), key=lambda each: each.start)
+    good_end = _good_end(store, findings, delays_ms)
+    # A file that is missing where nothing good follows is where the log may as well end.
+    missing = (each for each in _missing_files(store, findings) if each.start < good_end)
+    found = sorted((*_in_files(store, findings), *missing), key=lambda each: each.start)
     joined: list[DamagedRange] = []
     for each in found:
         last = joined[-1] if joined else None
@@ -78,7 +81,7 @@ def damaged_ranges(store: Store, findings: Iterable[Finding], delays_ms: tuple[i
             joined[-1] = replace(last, end=max(last.end, each.end), starts=(*last.starts, *each.starts))
         else:
             joined.append(each)
-    if joined and joined[-1].end >= _good_end(store, findings, delays_ms):
+    if joined and joined[-1].end >= good_end:
         joined[-1] = replace(joined[-1], is_last=True)
     return tuple(joined)
 
