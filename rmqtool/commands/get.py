@@ -29,7 +29,7 @@ from rmqtool.commands.options import (
 from rmqtool.commands.screen import screen
 from rmqtool.engine.message_finding import message_finding
 from rmqtool.engine.query import DEFAULT_COUNT, TIME_MAX_MS
-from rmqtool.engine.queue_time import Boundary
+from rmqtool.engine.queue_unit import Boundary
 from rmqtool.engine.reader import Reader, open_reader
 from rmqtool.engine.stored_message import StoredMessage
 from rmqtool.errors import UnreadableError, UsageError

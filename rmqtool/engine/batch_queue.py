@@ -1,6 +1,7 @@
 """A batch consume queue as the broker has it after load: units of several messages, found by their base offset.
 
-Broker: `BatchConsumeQueue#recover`, `#reviseMaxAndMinOffsetInQueue`, `#correctMinOffset`, `#getBatchMsgIndexBuffer`.
+Broker: `BatchConsumeQueue#recover`, `#reviseMaxAndMinOffsetInQueue`, `#correctMinOffset`, `#getBatchMsgIndexBuffer`,
+`#getOffsetInQueueByTime`.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Final, NamedTuple
 
-from rmqtool.engine.open_files import OpenFiles
+from rmqtool.engine.algorithms import TimeLookup
+from rmqtool.engine.log import Log
 from rmqtool.engine.queue_files import LoadedFiles
-from rmqtool.engine.queue_unit import BATCH, QueueUnit, valid_batch_unit_count
+from rmqtool.engine.queue_unit import BATCH, Boundary, QueueUnit
+from rmqtool.engine.versions import BrokerRules
 from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE
-from rmqtool.store.directory import QueueFiles, Segment
+from rmqtool.store.directory import Segment
 
 READ_UNITS: Final = 2048
 
@@ -34,29 +37,17 @@ class BatchUnit(NamedTuple):
 class BatchQueue:
     """A loaded queue of 46-byte units."""
 
-    def __init__(
-        self,
-        topic: str,
-        queue_id: int,
-        found: QueueFiles | None,
-        file_size: int,
-        files: OpenFiles,
-        log_minimum: int,
-    ) -> None:
-        """Load the queue.
-
-        Raises:
-            UnreadableError: a file cannot be read.
-        """
+    def __init__(self, topic: str, queue_id: int, loaded: LoadedFiles, rules: BrokerRules, log_minimum: int) -> None:
         self.topic = topic
         self.queue_id = queue_id
         self.unit_size = BATCH_UNIT_SIZE
-        self.loaded = LoadedFiles(found, file_size, BATCH_UNIT_SIZE, files, valid_batch_unit_count)
+        self.loaded = loaded
+        self._rules = rules
         self._log_minimum = log_minimum
 
     @cached_property
     def max_queue_offset(self) -> int:
-        """Queue offset behind the last message; read from the last file that holds a unit, of the last two."""
+        """Queue offset after the last message; read from the last file that holds a unit, of the last two."""
         for segment in self.loaded.segments[:-3:-1]:
             if self.loaded.length(segment):
                 last = self.last_unit(segment)
@@ -105,6 +96,18 @@ class BatchQueue:
         """Always 0: the broker does not know it for this kind of queue (`BatchConsumeQueue#rollNextFile`)."""
         return 0
 
+    def last_record(self) -> tuple[int, int] | None:
+        """Physical offset and size of the record of the last unit; None without units."""
+        position = self.loaded.last_unit_position()
+        return self.unit(*position)[:2] if position is not None else None
+
+    def offset_by_time(self, log: Log, timestamp_ms: int, boundary: Boundary) -> int:  # noqa: ARG002 - as every queue
+        """The queue offset of a time; see `Queue`. Units of this kind hold their times."""
+        queue_offset = self._offset_by_time(timestamp_ms)
+        if self._rules.time_lookup is TimeLookup.NEAREST:
+            return queue_offset
+        return min(max(queue_offset, self.min_queue_offset), self.max_queue_offset)
+
     def unit(self, segment: Segment, position: int) -> BatchUnit:
         """The unit at a position of a file."""
         return BatchUnit(*BATCH.unpack(self.loaded.read(segment, position, BATCH_UNIT_SIZE)))
@@ -128,3 +131,23 @@ class BatchQueue:
             else:
                 high = middle - 1
         return low * BATCH_UNIT_SIZE
+
+    def _offset_by_time(self, timestamp_ms: int) -> int:
+        """Base offset of the first unit that is not earlier; of the last one where none is so late."""
+        holding = [segment for segment in self.loaded.segments if self.loaded.length(segment)]
+        if not holding:
+            return -1
+        segment = next(
+            (found for found in reversed(holding) if self.unit(found, 0).store_timestamp_ms <= timestamp_ms), holding[0]
+        )
+        last = self.last_unit(segment)
+        if timestamp_ms >= last.store_timestamp_ms:
+            return last.base_queue_offset
+        low, high = 0, self.loaded.length(segment) // BATCH_UNIT_SIZE - 1
+        while low < high:
+            middle = (low + high) // 2
+            if self.unit(segment, middle * BATCH_UNIT_SIZE).store_timestamp_ms >= timestamp_ms:
+                high = middle
+            else:
+                low = middle + 1
+        return self.unit(segment, low * BATCH_UNIT_SIZE).base_queue_offset

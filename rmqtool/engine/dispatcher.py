@@ -125,8 +125,9 @@ class Dispatcher:
     def _ends(self, topic: str, queue_id: int, _is_batch: bool) -> QueueEnds:
         if self._existing is None or not self._is_there(topic, queue_id):
             return QueueEnds(QueueEnd())
-        end = queue_end(self._existing.queue(topic, queue_id).loaded, self._rules)
-        return QueueEnds(end, self._extension_end(topic, queue_id))
+        loaded = self._existing.queue(topic, queue_id).loaded
+        assert loaded is not None, "no reader opens a queue of a database"
+        return QueueEnds(queue_end(loaded, self._rules), self._extension_end(topic, queue_id))
 
     def _extension_end(self, topic: str, queue_id: int) -> ExtensionEnd:
         """Behind the unit that the queue's last unit refers to (`ConsumeQueueExt#truncateByMaxAddress`)."""

@@ -1,52 +1,28 @@
-"""The queue offset of a time, by the file's modification time and the nearest unit, or by store times and a boundary.
+"""The queue offset of a time in a plain queue: the nearest unit, or the boundary of the units with that time.
 
-Broker: `ConsumeQueue#getOffsetInQueueByTime`, `BatchConsumeQueue#getOffsetInQueueByTime`, `ConsumeQueueStore` the same,
-`MappedFileQueue#getMappedFileByTime`, `#getConsumeQueueMappedFileByTime`.
+Broker: `ConsumeQueue#getOffsetInQueueByTime`, `ConsumeQueueStore` the same, `MappedFileQueue#getMappedFileByTime`,
+`#getConsumeQueueMappedFileByTime`.
 """
 
 from __future__ import annotations
 
-from enum import Enum
+from typing import TYPE_CHECKING
 
-from rmqtool.engine.algorithms import TimeLookup
-from rmqtool.engine.batch_queue import BatchQueue
 from rmqtool.engine.log import Log
-from rmqtool.engine.queue import FileQueue
-from rmqtool.engine.versions import BrokerRules
-from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, UNIT_SIZE
+from rmqtool.engine.queue_unit import Boundary
+from rmqtool.formats.consumequeue import UNIT_SIZE
 from rmqtool.store.directory import Segment
 
-
-class Boundary(Enum):
-    """Which unit is meant where several have the time, or none."""
-
-    LOWER = "LOWER"
-    """The first one that is not earlier."""
-    UPPER = "UPPER"
-    """The last one that is not later."""
+if TYPE_CHECKING:
+    from rmqtool.engine.queue import FileQueue
 
 
-def queue_offset_by_time(
-    queue: FileQueue | BatchQueue, log: Log, rules: BrokerRules, timestamp_ms: int, boundary: Boundary
-) -> int:
-    """The queue offset of a time; versions without boundaries take the nearest unit, whatever the boundary.
+def nearest_offset(queue: FileQueue, log: Log, timestamp_ms: int) -> int:
+    """The queue offset of the unit whose record's time is nearest, in the first file that was changed after it.
 
     Raises:
         UnreadableError: the disk does not give units or records.
     """
-    if rules.time_lookup is TimeLookup.NEAREST:
-        if isinstance(queue, BatchQueue):
-            return _batch_offset(queue, timestamp_ms)
-        return _nearest(queue, log, timestamp_ms)
-    if isinstance(queue, BatchQueue):
-        found = _batch_offset(queue, timestamp_ms)
-    else:
-        segment = _segment_by_store_time(queue, log, timestamp_ms, boundary)
-        found = 0 if segment is None else _boundary(queue, log, segment, timestamp_ms, boundary)
-    return min(max(found, queue.min_queue_offset), queue.max_queue_offset)
-
-
-def _nearest(queue: FileQueue, log: Log, timestamp_ms: int) -> int:
     segment = _segment_by_modification_time(queue, timestamp_ms)
     if segment is None or not queue.loaded.length(segment):
         return 0
@@ -75,7 +51,7 @@ def _nearest(queue: FileQueue, log: Log, timestamp_ms: int) -> int:
         position = left
     else:
         position = right if abs(timestamp_ms - left_time) > abs(timestamp_ms - right_time) else left
-    # The broker divides and cuts towards zero, so "none" (-1) at the queue's begin is 0.
+    # The broker divides and cuts towards zero, so "none" (-1) at the queue's start is 0.
     return max(0, segment.start + position) // UNIT_SIZE
 
 
@@ -101,6 +77,16 @@ def _segment_by_store_time(queue: FileQueue, log: Log, timestamp_ms: int, bounda
                 return segment
         return loaded.last
     return next((found for found in reversed(loaded.segments) if store_time(found, 0) <= timestamp_ms), None)
+
+
+def boundary_offset(queue: FileQueue, log: Log, timestamp_ms: int, boundary: Boundary) -> int:
+    """The queue offset of the first unit that is not earlier, or of the last one that is not later.
+
+    Raises:
+        UnreadableError: the disk does not give units or records.
+    """
+    segment = _segment_by_store_time(queue, log, timestamp_ms, boundary)
+    return 0 if segment is None else _boundary(queue, log, segment, timestamp_ms, boundary)
 
 
 def _boundary(queue: FileQueue, log: Log, segment: Segment, timestamp_ms: int, boundary: Boundary) -> int:
@@ -141,24 +127,3 @@ def _boundary(queue: FileQueue, log: Log, segment: Segment, timestamp_ms: int, b
         else:
             low, left = middle + UNIT_SIZE, middle
     return max(0, segment.start + (right if lower else left)) // UNIT_SIZE
-
-
-def _batch_offset(queue: BatchQueue, timestamp_ms: int) -> int:
-    """Base offset of the first unit that is not earlier; of the last one where none is so late."""
-    holding = [segment for segment in queue.loaded.segments if queue.loaded.length(segment)]
-    if not holding:
-        return -1
-    segment = next(
-        (found for found in reversed(holding) if queue.unit(found, 0).store_timestamp_ms <= timestamp_ms), holding[0]
-    )
-    last = queue.last_unit(segment)
-    if timestamp_ms >= last.store_timestamp_ms:
-        return last.base_queue_offset
-    low, high = 0, queue.loaded.length(segment) // BATCH_UNIT_SIZE - 1
-    while low < high:
-        middle = (low + high) // 2
-        if queue.unit(segment, middle * BATCH_UNIT_SIZE).store_timestamp_ms >= timestamp_ms:
-            high = middle
-        else:
-            low = middle + 1
-    return queue.unit(segment, low * BATCH_UNIT_SIZE).base_queue_offset

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from enum import Enum
 from struct import Struct
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from rmqtool.formats import consumequeue
+
+if TYPE_CHECKING:
+    from rmqtool.engine.log import Log
+    from rmqtool.engine.queue_files import LoadedFiles
 
 PLAIN: Final = Struct(consumequeue.UNIT.struct_code)
 BATCH: Final = Struct(consumequeue.BATCH_UNIT.struct_code)
@@ -45,8 +50,30 @@ class QueueUnit(NamedTuple):
         return None if consumequeue.is_extension_address(self.stored_tags_code) else self.stored_tags_code
 
 
+class Boundary(Enum):
+    """Which unit is meant where several have a time, or none."""
+
+    LOWER = "LOWER"
+    """The first one that is not earlier."""
+    UPPER = "UPPER"
+    """The last one that is not later."""
+
+
+class UnitKind(NamedTuple):
+    """The units of one kind of file queue."""
+
+    form: Struct
+    valid_count: Callable[[bytes], int]
+    """How many units a block begins with before the first one that recovery refuses."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of a unit."""
+        return self.form.size
+
+
 class Queue(Protocol):
-    """A loaded queue of either kind."""
+    """A loaded queue of any kind: its bounds, its units by offset and by time."""
 
     @property
     def topic(self) -> str: ...
@@ -54,6 +81,10 @@ class Queue(Protocol):
     def queue_id(self) -> int: ...
     @property
     def unit_size(self) -> int: ...
+    @property
+    def loaded(self) -> LoadedFiles | None:
+        """Its files; None of a queue that is kept in a database."""
+
     @property
     def min_queue_offset(self) -> int: ...
     @property
@@ -66,7 +97,17 @@ class Queue(Protocol):
         """The unit that holds this offset; None where nothing can be read there."""
 
     def next_file_queue_offset(self, queue_offset: int) -> int:
-        """First queue offset of the file behind the one that holds this offset."""
+        """First queue offset of the file after the one that holds this offset."""
+
+    def last_record(self) -> tuple[int, int] | None:
+        """Physical offset and size of the record of the last unit; None without units."""
+
+    def offset_by_time(self, log: Log, timestamp_ms: int, boundary: Boundary) -> int:
+        """The queue offset of a time; versions without boundaries take the nearest unit, whatever the boundary.
+
+        Raises:
+            UnreadableError: the disk does not give units or records.
+        """
 
 
 def valid_unit_count(block: bytes) -> int:
@@ -109,3 +150,7 @@ def _first_zero(block: bytes, position: int, width: int, unit_size: int, count: 
             return found
         found = lowest.find(0, found + 1, count)
     return count
+
+
+PLAIN_UNITS: Final = UnitKind(PLAIN, valid_unit_count)
+BATCH_UNITS: Final = UnitKind(BATCH, valid_batch_unit_count)

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from rmqtool.engine.dispatch import Int64s, QueueEntries
 from rmqtool.engine.queue_files import LoadedFiles
-from rmqtool.engine.queue_unit import BATCH, PLAIN
+from rmqtool.engine.queue_unit import BATCH_UNITS
 from rmqtool.engine.versions import BrokerRules
-from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, FILLER_UNIT, UNIT, UNIT_SIZE
+from rmqtool.formats.consumequeue import FILLER_UNIT, UNIT, UNIT_SIZE
+from rmqtool.store.directory import Segment
 from rmqtool.store.kinds import segment_name
 from rmqtool.store.sink import FileSink
 
@@ -49,15 +50,19 @@ def queue_end(loaded: LoadedFiles, rules: BrokerRules) -> QueueEnd:
     last = loaded.last
     if last is None:
         return QueueEnd()
-    with_units = next((segment for segment in reversed(loaded.segments) if loaded.length(segment)), None)
-    physical_offset = -1
-    if with_units is not None:
-        position = loaded.length(with_units) - loaded.unit_size
-        unit = loaded.read(with_units, position, loaded.unit_size)
-        begin, size = (BATCH if loaded.unit_size == BATCH_UNIT_SIZE else PLAIN).unpack(unit)[:2]
-        is_start = loaded.unit_size == BATCH_UNIT_SIZE or rules.queue_end_is_record_start
-        physical_offset = begin if is_start else begin + size
-    return QueueEnd(last.start, loaded.end, physical_offset)
+    position = loaded.last_unit_position()
+    return QueueEnd(last.start, loaded.end, physical_end(loaded, *position, rules) if position is not None else -1)
+
+
+def physical_end(loaded: LoadedFiles, segment: Segment, position: int, rules: BrokerRules) -> int:
+    """Broker's maxPhysicOffset as a unit shows it: the start or the end of its record, by kind and version.
+
+    Raises:
+        UnreadableError: the unit cannot be read.
+    """
+    begin, size = loaded.kind.form.unpack(loaded.read(segment, position, loaded.kind.size))[:2]
+    is_start = loaded.kind is BATCH_UNITS or rules.queue_end_is_record_start
+    return int(begin if is_start else begin + size)
 
 
 class UnitWriter:

@@ -6,25 +6,21 @@ would change is for the room `forecast` to say.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
-from rmqtool.engine.batch_queue import BatchQueue
-from rmqtool.engine.extension import QueueExtension
-from rmqtool.engine.loaded_segments import loaded_segments
 from rmqtool.engine.log import Log
 from rmqtool.engine.open_files import OpenFiles
 from rmqtool.engine.pull import GetMessageResult, PullLimits, pull
 from rmqtool.engine.query import DEFAULT_COUNT, TIME_MAX_MS, QueryResult, query
-from rmqtool.engine.queue import FileQueue
-from rmqtool.engine.queue_time import Boundary, queue_offset_by_time
+from rmqtool.engine.queue_unit import Boundary, Queue
+from rmqtool.engine.queues import QueueSource, open_queue, queue_names
 from rmqtool.engine.stored_message import StoredMessage, message_at
 from rmqtool.engine.tag_filter import parse_tag_filter
 from rmqtool.engine.versions import BrokerRules
 from rmqtool.errors import UnsupportedError, UsageError
 from rmqtool.formats.message_id import parse_offset_message_id
-from rmqtool.store.directory import QueueFiles, Store
+from rmqtool.store.directory import Store
 from rmqtool.store.kinds import FileKind
 
 DEFAULT_LIMITS = PullLimits()
@@ -39,13 +35,13 @@ class Reader:
         self._is_slave = is_slave
         self._files = OpenFiles(store.view)
         self.log = Log(store, rules, self._files, log_end)
-        self._queues: dict[tuple[str, int], FileQueue | BatchQueue] = {}
+        self._queues: dict[tuple[str, int], Queue] = {}
 
     def queues(self) -> tuple[tuple[str, int], ...]:
         """Topic and queue id of every queue that has files, sorted."""
-        return tuple(sorted({*self.store.queues, *self.store.batch_queues}))
+        return queue_names(self.store)
 
-    def queue(self, topic: str, queue_id: int) -> FileQueue | BatchQueue:
+    def queue(self, topic: str, queue_id: int) -> Queue:
         """A loaded queue; an empty one where there are no files, as the broker makes it on being asked.
 
         Raises:
@@ -54,7 +50,9 @@ class Reader:
         """
         name = (topic, queue_id)
         if name not in self._queues:
-            self._queues[name] = self._load(topic, queue_id)
+            if name not in queue_names(self.store) and self.store.queue_kind == "rocksdb":
+                raise UnsupportedError("the consume queues are kept in RocksDB, which is not read")
+            self._queues[name] = open_queue(QueueSource(self.store, self.rules, self._files, self.log.minimum), name)
         return self._queues[name]
 
     def get_message(
@@ -140,7 +138,7 @@ class Reader:
             UnsupportedError: the queues are kept in a database.
             UnreadableError: a file cannot be read.
         """
-        return queue_offset_by_time(self.queue(topic, queue_id), self.log, self.rules, timestamp_ms, boundary)
+        return self.queue(topic, queue_id).offset_by_time(self.log, timestamp_ms, boundary)
 
     def close(self) -> None:
         """Close the files."""
@@ -153,33 +151,6 @@ class Reader:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _load(self, topic: str, queue_id: int) -> FileQueue | BatchQueue:
-        name = (topic, queue_id)
-        if name in self.store.batch_queues and self.rules.batch_queues and name not in self.store.queues:
-            size = self.store.batch_file_size
-            found = self._loaded(self.store.batch_queues[name], size)
-            return BatchQueue(topic, queue_id, found, size, self._files, self.log.minimum)
-        if name not in self.store.queues and self.store.queue_kind == "rocksdb":
-            raise UnsupportedError("the consume queues are kept in RocksDB, which is not read")
-        extension = None
-        if name in self.store.extensions:
-            extension = QueueExtension(self.store.extensions[name], self.store.extension_file_size, self._files)
-        return FileQueue(
-            topic,
-            queue_id,
-            self._loaded(self.store.queues.get(name), self.store.consumequeue_file_size),
-            self.store.consumequeue_file_size,
-            self._files,
-            self.rules,
-            self.log.minimum,
-            extension,
-        )
-
-    def _loaded(self, found: QueueFiles | None, file_size: int) -> QueueFiles | None:
-        if found is None:
-            return None
-        return replace(found, segments=loaded_segments(found.segments, file_size, self.rules))
 
     def _corrected(self, asked: int, suggested: int) -> int:
         return asked if self._is_slave else suggested

@@ -11,11 +11,10 @@ from enum import StrEnum
 from struct import Struct
 from typing import Final, NamedTuple, TypeVar
 
-from rmqtool.engine.batch_queue import BatchQueue
 from rmqtool.engine.log import Log
 from rmqtool.engine.log_end import LogEnd, find_log_end
 from rmqtool.engine.open_files import OpenFiles
-from rmqtool.engine.queue_bounds import queue_bounds
+from rmqtool.engine.queues import QueueSource, open_queue, queue_names
 from rmqtool.engine.record import Record, read_record
 from rmqtool.engine.versions import BrokerRules
 from rmqtool.errors import UnreadableError
@@ -159,30 +158,19 @@ def _queues(
     """All queues, and the log ranges of their last units."""
     found: list[QueueSummary] = []
     last_records: list[tuple[int, int]] = []
-    for (topic, queue_id), queue in store.queues.items():
+    source = QueueSource(store, rules, files, log_minimum)
+    for name in queue_names(store):
         try:
-            bounds = queue_bounds(queue, store.consumequeue_file_size, files, rules, log_minimum)
+            queue = open_queue(source, name, quickly=True)
+            found.append(QueueSummary(*name, queue.min_queue_offset, queue.max_queue_offset))
+            last_record = queue.last_record()
         except UnreadableError as error:
             problems.append(str(error))
-            found.append(QueueSummary(topic, queue_id, None, None))
+            found.append(QueueSummary(*name, None, None))
             continue
-        found.append(QueueSummary(topic, queue_id, bounds.min_queue_offset, bounds.max_queue_offset))
-        if bounds.last_record_size:
-            last_records.append((bounds.last_physical_offset, bounds.last_record_size))
-    for (topic, queue_id), queue in store.batch_queues.items():
-        if (topic, queue_id) in store.queues:
-            continue
-        try:
-            batch = BatchQueue(topic, queue_id, queue, store.batch_file_size, files, log_minimum)
-            found.append(QueueSummary(topic, queue_id, batch.min_queue_offset, batch.max_queue_offset))
-            last_file = batch.loaded.last
-            if last_file is not None and batch.loaded.length(last_file):
-                unit = batch.last_unit(last_file)
-                last_records.append((unit.physical_offset, unit.record_size))
-        except UnreadableError as error:
-            problems.append(str(error))
-            found.append(QueueSummary(topic, queue_id, None, None))
-    return tuple(sorted(found, key=lambda queue: queue[:2])), last_records
+        if last_record is not None:
+            last_records.append(last_record)
+    return tuple(found), last_records
 
 
 def _end(log: Log, end: LogEnd, problems: list[str]) -> tuple[LogEnd, Record | None]:

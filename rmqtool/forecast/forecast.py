@@ -13,7 +13,6 @@ from rmqtool.errors import UnsupportedError
 from rmqtool.forecast.losses import LossCount, Toll
 from rmqtool.forecast.options import COUNT_WHOLE_LOG_UP_TO, ForecastOptions
 from rmqtool.forecast.plain_records import PlainRecords
-from rmqtool.forecast.queue_state import KnownBatchQueue
 from rmqtool.forecast.result import Forecast, QueueForecast, StopsAt
 from rmqtool.forecast.simulate import Simulation
 from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, ScanOptions
@@ -95,7 +94,7 @@ def forecast_of(simulation: Simulation, shared: SharedStarts | None = None) -> F
         why_not=simulation.why_not,
         mode="abnormal" if simulation.crashed else "normal",
         scan_start_offset=scanned.begin if scanned else None,
-        log_end_offset=scanned.end if scanned else None,
+        log_end_offset=simulation.log.end if simulation.log and scanned else None,
         stops_at=StopsAt(scanned.end, scanned.finding) if scanned else None,
         deleted_files=tuple(path for path in removed if path not in simulation.index.dropped),
         dropped_index_files=tuple(simulation.index.dropped),
@@ -207,11 +206,8 @@ def _queues(simulation: Simulation, toll: Toll) -> tuple[QueueForecast, ...]:
     for name, state in sorted(simulation.queues.items()):
         following = simulation.next_queue_offsets.get(name, 0)
         known = max(state.known_maximum, toll.highest.get(name, -1) + 1)
-        if state.is_batch:
-            queue = KnownBatchQueue(state, simulation.files, simulation.log.minimum)
-            minimum, maximum = queue.min_queue_offset, queue.max_queue_offset
-        else:
-            minimum, maximum = state.minimum // state.unit_size, state.end // state.unit_size
+        queue = state.queue(simulation.files, simulation.log.minimum)
+        minimum, maximum = queue.min_queue_offset, queue.max_queue_offset
         repeat = following < known
         found.append(QueueForecast(*name, minimum, maximum, following, repeat, state.physical_end))
     return tuple(found)

@@ -20,7 +20,7 @@ from rmqtool.engine.dispatch import DispatchSettings, QueueEntries, batch_bytes,
 from rmqtool.engine.dispatch_stretch import DispatchStretch
 from rmqtool.engine.open_files import OpenFiles
 from rmqtool.forecast.index_state import IndexState
-from rmqtool.forecast.queue_state import KnownFiles, QueueState
+from rmqtool.forecast.queue_state import QueueState
 from rmqtool.forecast.result import Damage, Lost
 from rmqtool.formats.consumequeue import BATCH_UNIT, UNIT
 from rmqtool.formats.java_text import decode_java_utf8
@@ -67,8 +67,8 @@ class ServedUnits:
 
     def __init__(self, state: QueueState, files: OpenFiles) -> None:
         self._form = BATCH_UNIT.dtype if state.is_batch else UNIT.dtype
-        self._loaded = KnownFiles(state, files)
-        self._unit_size = state.unit_size
+        self._loaded = state.loaded(files)
+        self._unit_size = state.units.size
         # What a batch queue does not hand out at its begin lies below the log, where no record is.
         self._minimum = 0 if state.is_batch else state.minimum
         self._span: tuple[int, int] | None = None

@@ -15,13 +15,13 @@ from rmqtool.engine.dispatch import QueueEntries
 from rmqtool.engine.extension import QueueExtension
 from rmqtool.engine.open_files import OpenFiles
 from rmqtool.engine.queue import FileQueue
-from rmqtool.engine.queue_files import BLOCK_UNITS, FILES_EXAMINED, LoadedFiles
-from rmqtool.engine.queue_unit import BATCH, PLAIN, valid_batch_unit_count, valid_unit_count
-from rmqtool.engine.queue_writer import QueueEnd, QueueWriter
+from rmqtool.engine.queue_files import BLOCK_UNITS, LoadedFiles, minimum_position, recovered_end, valid_length
+from rmqtool.engine.queue_unit import BATCH_UNITS, PLAIN, PLAIN_UNITS, Queue
+from rmqtool.engine.queue_writer import QueueEnd, QueueWriter, physical_end
 from rmqtool.engine.versions import BrokerRules
 from rmqtool.forecast.load import LoadedQueue, LoadFailure
 from rmqtool.forecast.overlay import Overlay
-from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, FILLER_UNIT, UNIT_SIZE
+from rmqtool.formats.consumequeue import FILLER_UNIT, UNIT_SIZE
 from rmqtool.store.directory import Segment
 from rmqtool.store.kinds import segment_name
 from rmqtool.store.view import Entry, EntryKind
@@ -44,7 +44,7 @@ class QueueState:
         self.topic = loaded.topic
         self.queue_id = loaded.queue_id
         self.is_batch = loaded.is_batch
-        self.unit_size: int = BATCH_UNIT_SIZE if loaded.is_batch else UNIT_SIZE
+        self.units = BATCH_UNITS if loaded.is_batch else PLAIN_UNITS
         self.file_size = file_size
         self.segments: list[Segment] = list(loaded.segments)
         self.end = self.segments[-1].start + file_size if self.segments else 0
@@ -55,7 +55,6 @@ class QueueState:
         self._overlay = overlay
         self._rules = rules
         self._writer: QueueWriter | BatchQueueWriter | None = None
-        self._valid_count = valid_batch_unit_count if loaded.is_batch else valid_unit_count
 
     def recover(self, files: OpenFiles) -> None:
         """Find the end from the third-last file on; files behind an invalid unit are unlinked.
@@ -65,14 +64,15 @@ class QueueState:
         """
         if not self.segments:
             return
-        self.end = 0
-        for segment in self.segments[-FILES_EXAMINED:]:
-            length = self._valid_length(files, segment)
-            self.end = segment.start + length
-            if length:
-                self.physical_end = self._physical_end_at(files, segment, length - self.unit_size)
-            if length != self.file_size:
-                break
+
+        def length_of(segment: Segment) -> int:
+            return valid_length(segment, self.file_size, self.units, files)
+
+        recovered = recovered_end(self.segments, self.file_size, length_of)
+        self.end = recovered.end
+        if recovered.last is not None:
+            position = recovered.last_length - self.units.size
+            self.physical_end = physical_end(self.loaded(files), recovered.last, position, self._rules)
         while self.segments and self.segments[-1].start > self.end:
             self._drop_last()
         self._note_maximum(files)
@@ -116,13 +116,14 @@ class QueueState:
         self.physical_end = log_end
         while self.segments:
             last = self.segments[-1]
-            if self._physical_offset_at(files, last, 0) >= log_end:
+            loaded = LoadedFiles(self.segments, self.file_size, self.units, files, last.start + self.file_size)
+            if loaded.physical_offset_at(last, 0) >= log_end:
                 self._drop_last()
                 self.end = self.segments[-1].start + self.file_size if self.segments else 0
                 continue
-            count = self._accepted_units(files, last, log_end)
-            self.end = last.start + count * self.unit_size
-            self.physical_end = self._physical_end_at(files, last, (count - 1) * self.unit_size)
+            count = self._accepted_units(loaded, last, log_end, files)
+            self.end = last.start + count * self.units.size
+            self.physical_end = physical_end(loaded, last, (count - 1) * self.units.size, self._rules)
             return
 
     def refresh(self) -> None:
@@ -145,11 +146,11 @@ class QueueState:
         """
         if self.is_batch or not self.segments:
             return
-        if self._rules.min_offset_search is MinOffsetSearch.LINEAR:
-            found = self._first_at_or_above(files, 0, log_minimum)
-            self.minimum = self.segments[0].start + found if found is not None else self.minimum
-        else:
-            self._search_minimum(files, log_minimum)
+        loaded, last = self.loaded(files), self.segments[-1]
+        asks_last_unit = self._rules.min_offset_search is MinOffsetSearch.BINARY and self.minimum < self.end
+        if asks_last_unit and not loaded.length(last) and not self._rules.min_offset_survives_short_last_file:
+            raise LoadFailure(f"{last.path}: without a unit, while the broker asks for its last one")
+        self.minimum = minimum_position(loaded, self._rules, log_minimum, self.minimum)
 
     def maximum(self, files: OpenFiles) -> int:
         """Queue offset behind the last message.
@@ -157,7 +158,18 @@ class QueueState:
         Raises:
             UnreadableError: a file cannot be read.
         """
-        return KnownBatchQueue(self, files, 0).max_queue_offset if self.is_batch else self.end // UNIT_SIZE
+        return self.queue(files, 0).max_queue_offset
+
+    def loaded(self, files: OpenFiles) -> LoadedFiles:
+        """Its files up to its end."""
+        return LoadedFiles(self.segments, self.file_size, self.units, files, self.end)
+
+    def queue(self, files: OpenFiles, log_minimum: int, extension: QueueExtension | None = None) -> Queue:
+        """The queue as it is now, for the engine's pulls."""
+        loaded = self.loaded(files)
+        if self.is_batch:
+            return BatchQueue(self.topic, self.queue_id, loaded, self._rules, log_minimum)
+        return FileQueue(self.topic, self.queue_id, loaded, self._rules, log_minimum, extension, self.minimum)
 
     def filler_units(self, files: OpenFiles) -> int:
         """Units without a message at the begin of the first file.
@@ -167,7 +179,7 @@ class QueueState:
         """
         if self.is_batch or not self.segments:
             return 0
-        loaded, first = KnownFiles(self, files), self.segments[0]
+        loaded, first = self.loaded(files), self.segments[0]
         count, filler = 0, PLAIN.pack(*FILLER_UNIT)
         while block := loaded.read(first, count * UNIT_SIZE, BLOCK_UNITS * UNIT_SIZE):
             units = len(block) // UNIT_SIZE
@@ -193,125 +205,16 @@ class QueueState:
     def _note_maximum(self, files: OpenFiles) -> None:
         self.known_maximum = max(self.known_maximum, self.maximum(files))
 
-    def _block(self, files: OpenFiles, segment: Segment, position: int, units: int) -> bytes:
-        wanted = max(0, min(units * self.unit_size, self.file_size - position))
-        return files.read(segment.path, position, wanted).ljust(wanted, b"\0")
-
-    def _valid_length(self, files: OpenFiles, segment: Segment, first: int = 0) -> int:
-        """Bytes up to the first invalid unit from a position on."""
-        length = first
-        while block := self._block(files, segment, length, BLOCK_UNITS):
-            valid = self._valid_count(block) * self.unit_size
-            length += valid
-            if valid < len(block):
-                break
-        return length
-
-    def _physical_offset_at(self, files: OpenFiles, segment: Segment, position: int) -> int:
-        return int.from_bytes(self._block(files, segment, position, 1)[:8], "big", signed=True)
-
-    def _physical_end_at(self, files: OpenFiles, segment: Segment, position: int) -> int:
-        unit = self._block(files, segment, position, 1)
-        begin, size = (BATCH if self.is_batch else PLAIN).unpack(unit)[:2]
-        return int(begin) if self.is_batch or self._rules.queue_end_is_record_start else int(begin) + int(size)
-
-    def _accepted_units(self, files: OpenFiles, segment: Segment, log_end: int) -> int:
-        """How many units of a file stay when it is read anew; the first one is not tested."""
+    def _accepted_units(self, loaded: LoadedFiles, segment: Segment, log_end: int, files: OpenFiles) -> int:
+        """How many units of a file stay when it is read again; the first one is not tested."""
         import numpy as np
 
-        valid_end = self._valid_length(files, segment, self.unit_size)
-        position, step = self.unit_size, BLOCK_UNITS * self.unit_size
-        while position < valid_end:
-            block = self._block(files, segment, position, BLOCK_UNITS)[: valid_end - position]
-            begins = np.frombuffer(block, np.uint8).reshape(-1, self.unit_size)[:, :8].copy().view(">i8").ravel()
-            behind = np.flatnonzero(begins >= log_end)
-            if behind.size:
-                return position // self.unit_size + int(behind[0])
-            position += step
-        return max(1, valid_end // self.unit_size)
-
-    def _first_at_or_above(self, files: OpenFiles, start: int, log_minimum: int) -> int | None:
-        first = self.segments[0]
-        loaded = KnownFiles(self, files)
-        while block := loaded.read(first, start, BLOCK_UNITS * UNIT_SIZE):
-            for number, (physical_offset, _, _) in enumerate(PLAIN.iter_unpack(block)):
-                if physical_offset >= log_minimum:
-                    return start + number * UNIT_SIZE
-            start += len(block)
-        return None
-
-    def _search_minimum(self, files: OpenFiles, log_minimum: int) -> None:
-        if self.minimum >= self.end and not (self._rules.empty_queue_examined_again and self.minimum == self.end):
-            return
-        first, last = self.segments[0], self.segments[-1]
-        loaded = KnownFiles(self, files)
-        last_length, length = loaded.length(last), loaded.length(first)
-        if last_length >= UNIT_SIZE:
-            if self._physical_offset_at(files, last, last_length - UNIT_SIZE) < log_minimum:
-                self.minimum = last.start + last_length
-                return
-        elif not self._rules.min_offset_survives_short_last_file:
-            raise LoadFailure(f"{last.path}: without a unit, while the broker asks for its last one")
-        start = max(0, self.minimum - first.start)
-        if start >= length:
-            return
-        if self.minimum >= first.start and self._physical_offset_at(files, first, start) >= log_minimum:
-            return
-        low, high = 0, length - start - UNIT_SIZE
-        while high - low > UNIT_SIZE:
-            middle = (low + high) // 2 // UNIT_SIZE * UNIT_SIZE
-            found = self._physical_offset_at(files, first, start + middle)
-            if found == log_minimum:
-                low = high = middle
-            elif found > log_minimum:
-                high = middle
-            else:
-                low = middle
-        for position in range(low, high + 1, UNIT_SIZE):
-            if self._physical_offset_at(files, first, start + position) >= log_minimum:
-                self.minimum = first.start + start + position
-                return
-
-
-class KnownFiles(LoadedFiles):
-    """A queue's files with a known end, for the engine's readers."""
-
-    def __init__(self, state: QueueState, files: OpenFiles) -> None:
-        self.unit_size = state.unit_size
-        self.file_size = state.file_size
-        self.end = state.end
-        self.segments = tuple(state.segments)
-        self._starts = [segment.start for segment in self.segments]
-        self._files = files
-
-
-class KnownQueue(FileQueue):
-    """A plain queue with known end and minimum, for the engine's pulls."""
-
-    def __init__(
-        self,
-        state: QueueState,
-        files: OpenFiles,
-        rules: BrokerRules,
-        log_minimum: int,
-        extension: QueueExtension | None = None,
-    ) -> None:
-        self.topic = state.topic
-        self.queue_id = state.queue_id
-        self.unit_size = UNIT_SIZE
-        self.loaded = KnownFiles(state, files)
-        self.min_stream_position = state.minimum
-        self._extension = extension
-        self._rules = rules
-        self._log_minimum = log_minimum
-
-
-class KnownBatchQueue(BatchQueue):
-    """A batch queue with a known end, for the engine's pulls."""
-
-    def __init__(self, state: QueueState, files: OpenFiles, log_minimum: int) -> None:
-        self.topic = state.topic
-        self.queue_id = state.queue_id
-        self.unit_size = BATCH_UNIT_SIZE
-        self.loaded = KnownFiles(state, files)
-        self._log_minimum = log_minimum
+        size = self.units.size
+        valid_end = valid_length(segment, self.file_size, self.units, files, size)
+        for position in range(size, valid_end, BLOCK_UNITS * size):
+            block = loaded.read(segment, position, min(BLOCK_UNITS * size, valid_end - position))
+            begins = np.frombuffer(block, np.uint8).reshape(-1, size)[:, :8].copy().view(">i8").ravel()
+            after = np.flatnonzero(begins >= log_end)
+            if after.size:
+                return position // size + int(after[0])
+        return max(1, valid_end // size)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rmqtool.engine.batch_queue import BatchQueue
 from rmqtool.engine.extension import QueueExtension
-from rmqtool.engine.queue import FileQueue
+from rmqtool.engine.queue_unit import Queue
 from rmqtool.engine.reader import Reader
-from rmqtool.forecast.queue_state import KnownBatchQueue, KnownQueue, QueueState
+from rmqtool.forecast.queue_state import QueueState
 from rmqtool.forecast.simulate import Simulation
 from rmqtool.store.directory import Settings
 from rmqtool.store.kinds import FileKind
@@ -37,13 +36,13 @@ class StartedReader(Reader):
         after = replace(store, view=simulation.overlay, files=files, settings=settings)
         super().__init__(after, simulation.rules, is_slave=simulation.options.is_slave, log_end=simulation.log.end)
         self._simulation = simulation
-        self._started: dict[tuple[str, int], FileQueue | BatchQueue] = {}
+        self._started: dict[tuple[str, int], Queue] = {}
 
     def queues(self) -> tuple[tuple[str, int], ...]:
         """Topic and queue id of every queue that the broker has, sorted."""
         return tuple(sorted(self._simulation.queues))
 
-    def queue(self, topic: str, queue_id: int) -> FileQueue | BatchQueue:
+    def queue(self, topic: str, queue_id: int) -> Queue:
         """A queue; an empty one where the broker has none, as it makes it on being asked."""
         name = (topic, queue_id)
         if name not in self._started:
@@ -51,13 +50,9 @@ class StartedReader(Reader):
             self._started[name] = self._known(state)
         return self._started[name]
 
-    def _known(self, state: QueueState) -> FileQueue | BatchQueue:
+    def _known(self, state: QueueState) -> Queue:
         simulation, store = self._simulation, self.store
         state.refresh()
-        if state.is_batch:
-            return KnownBatchQueue(state, simulation.files, self.log.minimum)
-        extension = None
-        found = store.extensions.get((state.topic, state.queue_id))
-        if found is not None:
-            extension = QueueExtension(found, store.extension_file_size, simulation.files)
-        return KnownQueue(state, simulation.files, simulation.rules, self.log.minimum, extension)
+        files = store.extensions.get((state.topic, state.queue_id))
+        extension = QueueExtension(files, store.extension_file_size, simulation.files) if files is not None else None
+        return state.queue(simulation.files, self.log.minimum, extension)

@@ -11,7 +11,7 @@ from typing import Any
 from rmqtool.engine.algorithms import TimeLookup
 from rmqtool.engine.pull import GetMessageResult
 from rmqtool.engine.queue import FileQueue
-from rmqtool.engine.queue_time import Boundary
+from rmqtool.engine.queue_unit import Boundary
 from rmqtool.engine.reader import Reader, open_reader
 from rmqtool.engine.stored_message import StoredMessage
 from rmqtool.engine.versions import rules_for

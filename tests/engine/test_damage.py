@@ -8,7 +8,7 @@ from collections.abc import Callable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmqtool.engine.queue_time import Boundary
+from rmqtool.engine.queue_unit import Boundary
 from rmqtool.engine.reader import Reader, open_reader
 from rmqtool.engine.version_evidence import infer_version
 from rmqtool.engine.versions import SUPPORTED, rules_for

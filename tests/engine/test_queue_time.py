@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmqtool.engine.queue_time import Boundary
+from rmqtool.engine.queue_unit import Boundary
 from rmqtool.engine.reader import Reader, open_reader
 from rmqtool.engine.versions import rules_for
 from tests.engine.memory_view import batch_queue_file, log_file, made_store, queue_file, record, segment_name

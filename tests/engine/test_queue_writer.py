@@ -16,7 +16,7 @@ from rmqtool.engine.dispatch import QueueEntries
 from rmqtool.engine.extension_writer import ExtensionWriter
 from rmqtool.engine.open_files import OpenFiles
 from rmqtool.engine.queue_files import LoadedFiles
-from rmqtool.engine.queue_unit import BATCH, PLAIN, valid_unit_count
+from rmqtool.engine.queue_unit import BATCH, PLAIN, PLAIN_UNITS
 from rmqtool.engine.queue_writer import QueueEnd, QueueWriter, queue_end
 from rmqtool.engine.versions import rules_for
 from rmqtool.formats.consumequeue import (
@@ -177,7 +177,7 @@ def _end_on_disk(root: Path) -> QueueEnd:
     segments = tuple(sorted(found, key=lambda segment: segment.start))
     with OpenFiles(view) as files:
         queue = QueueFiles("Topic", 0, segments) if segments else None
-        return queue_end(LoadedFiles(queue, FILE_SIZE, UNIT_SIZE, files, valid_unit_count), RULES)
+        return queue_end(LoadedFiles.recovered(queue, FILE_SIZE, PLAIN_UNITS, files), RULES)
 
 
 @pytest.mark.parametrize("size", [24, 60, 62, 64, 70])
