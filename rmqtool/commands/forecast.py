@@ -108,6 +108,7 @@ def forecast_options(conf: BrokerConf | None) -> ForecastOptions:
         record_crc=bool(conf.needs_record_crc),
         multi_dispatch=conf.has_multi_dispatch is not False,
         lmq=conf.has_light_queues is not False,
+        extensions=conf.has_queue_extension is not False,
         is_slave=conf.broker_role == "SLAVE",
     )
 

@@ -58,6 +58,8 @@ class BrokerRules:
     topic_length_max: int | None = None
     """Bytes of a topic that a put takes; None for any number, as far as its characters are few enough."""
     record_crc: bool = False
+    record_crc_zero_valid: bool = False
+    """A checksum of 0 over the whole record counts where `forceVerifyPropCRC` asks for one."""
     property_decoder: PropertyDecoder = PropertyDecoder.STRICT_PAIRS
     trailing_separator: bool = True
     """The last property is written with a 0x02 behind it."""
@@ -221,6 +223,7 @@ _CHANGES: Final = (
     _since(
         "5.3.2",
         checks_remaining_bytes=True,
+        record_crc_zero_valid=True,
         multi_dispatch=MultiDispatch.LMQ_ONLY,
         normal_start=NormalStart.START_BELOW_QUEUES,
         normal_dispatch=NormalDispatch.ABOVE_QUEUES,

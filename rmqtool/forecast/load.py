@@ -19,6 +19,7 @@ from rmqtool.store.view import Entry
 
 CONSUMEQUEUE: Final = "consumequeue"
 BATCH_CONSUMEQUEUE: Final = "batchconsumequeue"
+EXTENSIONS: Final = "consumequeue_ext"
 _INT_MAX: Final = (1 << 31) - 1
 _LONG_MAX: Final = (1 << 63) - 1
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)

@@ -132,10 +132,15 @@ class LogState:
             source.close()
 
     def truncate(self, end: int) -> None:
-        """Let the log end there: files that begin behind it are unlinked."""
-        self.end = end
-        while self.segments and self.segments[-1].start > end:
-            self._overlay.remove(self.segments.pop().path)
+        """Let the log end there: files that begin after it are unlinked.
+
+        A broker reads up to the end of the last file in its list, and lists files by name: with names of different
+        lengths that need not be the file with the highest offset (`MappedFileQueue#getMaxOffset`).
+        """
+        for segment in [segment for segment in self.segments if segment.start > end]:
+            self._overlay.remove(segment.path)
+            self.segments.remove(segment)
+        self.end = min(end, self.segments[-1].end) if self.segments else end
 
     def dispatched_after_start(self, begin: int) -> Generator[Records, None, int | None]:
         """Records that dispatch reads from a physical offset on once the broker runs.
@@ -153,7 +158,9 @@ class LogState:
             segment = next((found for found in self.segments if found.start <= begin < found.end), None)
             if segment is None:
                 return begin
-            end = yield from self._file(scan, segment, begin - segment.start)
+            end = yield from self._below_end(self._file(scan, segment, begin - segment.start))
+            if end is None:
+                return None
             if not end.is_blank and end.size > 0:
                 begin = segment.start + end.position + end.size
             elif not end.is_blank and self._options.is_slave and segment.start + end.position < self.end:
@@ -161,6 +168,21 @@ class LogState:
             else:
                 begin = segment.end
         return None
+
+    def _below_end(self, records: Generator[Records, None, FileEnd]) -> Generator[Records, None, FileEnd | None]:
+        """Records up to the log's end; the value is None where that comes before the end of the scan."""
+        while True:
+            try:
+                batch = next(records)
+            except StopIteration as stop:
+                end: FileEnd = stop.value
+                return end
+            is_below = batch.rows["physical_offset"] < self.end
+            if is_below.any():
+                yield batch._replace(rows=batch.rows[is_below])
+            if not is_below.all():
+                records.close()
+                return None
 
     def _file(
         self, scan: FileScan, segment: Segment, position: int, known: int = -1

@@ -113,7 +113,7 @@ class FileScan:
         for batch in walk.batches():
             rows = batch.as_array()
             taken = 0
-            odd = odd_rows(rows)
+            odd = np.arange(rows.size) if self.checker.needs_record_crc else odd_rows(rows)
             plain_count = int(odd[0]) if odd.size else rows.size
             if notes and plain_count:
                 self._plain.note(walk.piece.source.name, self._options, int(rows["physical_offset"][plain_count - 1]))
@@ -143,6 +143,9 @@ class FileScan:
         """Numbers of the odd rows at which this broker may see something else than a good record."""
         if not odd.size:
             return []
+        if self.checker.needs_record_crc:
+            every: list[int] = odd.tolist()
+            return every
         rows = rows[odd]
         doubtful: NDArray[np.bool_] = (rows["verdict"] != Verdict.GOOD) | (rows["magic"] == commitlog.MAGIC_BLANK)
         rules = self.checker.rules

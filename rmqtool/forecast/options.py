@@ -32,6 +32,7 @@ class ForecastOptions:
         recheck_queues: `recheckReputOffsetFromCq`.
         multi_dispatch: `enableMultiDispatch`.
         lmq: `enableLmq`.
+        extensions: `enableConsumeQueueExt`, where the store has extensions of its queues.
         is_slave: whether the broker is one; it does not pass over what dispatch cannot read.
         heap_bytes: memory of the broker; a size field that asks for more ends versions that do not check it.
         count_whole_log: count lost messages over the whole log; None does so where it has at most 8 GiB of data, and
@@ -50,6 +51,7 @@ class ForecastOptions:
     recheck_queues: bool = False
     multi_dispatch: bool = True
     lmq: bool = True
+    extensions: bool = True
     is_slave: bool = False
     heap_bytes: int = ARRAY_MAX
     count_whole_log: bool | None = None

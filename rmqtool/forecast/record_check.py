@@ -15,6 +15,7 @@ from rmqtool.forecast.load import LoadFailure
 from rmqtool.forecast.options import ForecastOptions
 from rmqtool.formats import commitlog, system_flag
 from rmqtool.formats.properties import INNER_BASE, INNER_COUNT, decode_properties
+from rmqtool.formats.record_crc import CRC_MASK, PROPERTY_SIZE, stored_record_crc
 from rmqtool.formats.tags import parse_java_int
 from rmqtool.scan import columns
 from rmqtool.scan.columns import Row
@@ -58,6 +59,11 @@ class RecordCheck:
         self.options = options
         self.lenient = lenient
 
+    @property
+    def needs_record_crc(self) -> bool:
+        """Whether a record must carry a right checksum over all of it, and its body's checksum does not count."""
+        return self.options.record_crc and self.rules.record_crc and not self.lenient
+
     def check(self, walk: Walk, position: int) -> Checked:
         """Check what lies at a file position.
 
@@ -75,30 +81,28 @@ class RecordCheck:
             if self.rules.refuses_negative_size and row.size < 0:
                 return Checked(False, NO_RECORD, None, verdict)
             return Checked(True, 0, None, verdict)
-        if verdict == Verdict.BAD_SIZE and row.magic in MESSAGE_MAGICS:
+        if row.magic in MESSAGE_MAGICS and verdict not in (Verdict.BAD_SIZE, Verdict.UNREADABLE_RANGE):
+            if not self.rules.ipv6_hosts and self._has_host_flags(walk, position):
+                row = walk.judge_with_narrow_hosts(position)
+                verdict = Verdict(row.verdict)
+        elif verdict == Verdict.BAD_SIZE and row.magic in MESSAGE_MAGICS:
             self._allocate(row.size)
         accepted = {Verdict.GOOD, Verdict.SELF_OFFSET_MISMATCH}
         if self.lenient:
             accepted |= {Verdict.BODY_CRC_MISMATCH, Verdict.RECORD_CRC_MISMATCH}
+        elif self.needs_record_crc:
+            accepted |= {Verdict.BODY_CRC_MISMATCH}
         if verdict in accepted and row.topic_length > 0:
             good = self._accepts(walk, position, row)
             return Checked(good, row.size if good else NO_RECORD, row if good else None, verdict)
         return Checked(False, self._claimed_size(walk, position, row, verdict), None, verdict)
 
-    def is_exotic(self, row: Row) -> bool:
-        """Whether a good record has something that not every version takes."""
-        return (
-            row.magic == commitlog.MAGIC_V2
-            or bool(row.sys_flag & _HOST_BITS)
-            or bool(row.features & columns.INNER_BATCH_NUMBERS)
-        )
-
     def _accepts(self, walk: Walk, position: int, row: Row) -> bool:
         rules, options = self.rules, self.options
         if row.magic == commitlog.MAGIC_V2 and not rules.reads_v2:
             return False
-        if row.sys_flag & _HOST_BITS and not rules.ipv6_hosts:
-            return False  # the fields behind the hosts are read from the wrong places, and lengths do not agree
+        if self.needs_record_crc and not self._has_record_crc(walk, position, row):
+            return False
         if rules.checks_inner_batch_numbers and row.features & columns.INNER_BATCH_NUMBERS:
             length = row.properties_length
             if not _has_inner_numbers(bytes(walk.window.bytes_at(position + row.size - length, length))):
@@ -107,6 +111,15 @@ class RecordCheck:
             start = walk.piece.physical_offset
             return start <= row.own_offset <= start + walk.piece.source.size
         return True
+
+    def _has_host_flags(self, walk: Walk, position: int) -> bool:
+        return bool(_number(walk, position + _SYS_FLAG_AT, 4) & _HOST_BITS)
+
+    def _has_record_crc(self, walk: Walk, position: int, row: Row) -> bool:
+        stored = stored_record_crc(bytes(walk.window.bytes_at(position + row.size - PROPERTY_SIZE, PROPERTY_SIZE)))
+        if stored is None or (stored == 0 and not self.rules.record_crc_zero_valid):
+            return False
+        return stored == walk.checksum_of(position, position + row.size - PROPERTY_SIZE) & CRC_MASK
 
     def _allocate(self, size: int) -> None:
         """Old versions make an array of the size that the record claims, before anything else."""

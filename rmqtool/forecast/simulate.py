@@ -169,10 +169,17 @@ class Simulation:
         found = load.load_queues(self.overlay, self._file_size, self._batch_file_size, rules, self._batch_topics())
         for queue in found:
             self.queues[queue.topic, queue.queue_id] = self._state(queue)
+            self._load_extension(queue)
         if rules.compaction:
             for entry in store.files.get(FileKind.COMPACTION_LEFTOVER, ()):
                 raise LoadFailure(f"{entry.path}: the name is no number")
         self.index.load(self.files, crashed=self.crashed, index_timestamp_ms=self.checkpoint.index_timestamp_ms)
+
+    def _load_extension(self, queue: LoadedQueue) -> None:
+        """Check the sizes of a queue's extension files (`ConsumeQueueExt#load`)."""
+        directory = f"{load.EXTENSIONS}/{queue.topic}/{queue.queue_id}"
+        if not queue.is_batch and self.options.extensions and self.overlay.stat(directory) is not None:
+            load.load_files(self.overlay, (directory,), self.store.extension_file_size, self.rules)
 
     def _recover(self) -> None:
         assert self.log is not None

@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import InitVar, dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
-from rmqtool.formats import commitlog
+from rmqtool.formats import commitlog, system_flag
 from rmqtool.formats.tags import parse_delay_levels
 from rmqtool.scan.blocks import BLOCK_SIZE, Window, last_data_end
 from rmqtool.scan.checksum import crc32
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     import numpy
 
 FRAME_SIZE: Final = 8
+_HOST_FLAGS: Final = system_flag.BORN_HOST_V6 | system_flag.STORE_HOST_V6
+_HOST_FLAGS_AT: Final = commitlog.MESSAGE_V1.position("sys_flag") + 3
+"""Position of the byte with the flags that widen hosts."""
 _STORE_TIMESTAMP: Final = Row._fields.index("store_timestamp_ms")
 STALE_MARGIN_MS: Final = 1000
 """A record behind damage that is older than the one before it by more than this was written before the log was cut.
@@ -140,6 +143,12 @@ class Walk:
             self._judged = position, self._judge(position)
         return self._judged[1]
 
+    def judge_with_narrow_hosts(self, position: int) -> Row:
+        """Judge a message whose frame is good as brokers do to which every host is IPv4, whatever the flags say."""
+        head = bytearray(self.window.bytes_at(position, HEAD_READ))
+        head[_HOST_FLAGS_AT] &= ~_HOST_FLAGS
+        return self._judge_parts(position, memoryview(head))
+
     def _judge(self, position: int) -> Row:
         physical_offset = self.piece.physical_offset + position
         remaining = self.piece.source.size - position
@@ -153,16 +162,19 @@ class Walk:
             record = memoryview(self.window.bytes_at(position, length))
             row = judge_record(record, physical_offset, self.topics, self.delays_ms, self.record_crc)
         else:
-            row = judge_parts(
-                memoryview(self.window.bytes_at(position, HEAD_READ)),
-                lambda start, size: self._read(position + start, size),
-                lambda start, stop: self._checksum(position + start, position + stop),
-                physical_offset,
-                self.topics,
-                self.delays_ms,
-                self.record_crc,
-            )
+            row = self._judge_parts(position, memoryview(self.window.bytes_at(position, HEAD_READ)))
         return self._readable(row, position, length)
+
+    def _judge_parts(self, position: int, head: memoryview) -> Row:
+        return judge_parts(
+            head,
+            lambda start, size: self._read(position + start, size),
+            lambda start, stop: self.checksum_of(position + start, position + stop),
+            self.piece.physical_offset + position,
+            self.topics,
+            self.delays_ms,
+            self.record_crc,
+        )
 
     def _begin(self) -> int | None:
         piece = self.piece
@@ -297,7 +309,8 @@ class Walk:
         self._work_done += length
         return self.window.bytes_at(position, length)
 
-    def _checksum(self, start: int, end: int) -> int:
+    def checksum_of(self, start: int, end: int) -> int:
+        """CRC-32 of the file's bytes [start, end)."""
         self._work_done += end - start
         value = 0
         for part in self.window.chunks(start, end):

@@ -45,7 +45,7 @@ from rmqtool.verify.queue_map import QueueMap
 from rmqtool.verify.queue_pass import QueuePass
 from rmqtool.verify.result import PieceResult, merge
 from rmqtool.verify.scope import Context, Depth, Options, QueueKey, bytes_of
-from rmqtool.verify.small_files import checkpoint_findings, state_findings
+from rmqtool.verify.small_files import checkpoint_findings, extension_findings, state_findings
 from rmqtool.verify.state import State
 from rmqtool.verify.summary import Summary
 
@@ -111,6 +111,7 @@ class _Run:
     def run(self) -> Summary:
         state = State.load(self.options.state_file, self.rules.version, self.options.depth.value, self.store.view.label)
         self._say(state_findings(self.store))
+        self._say(extension_findings(self.store))
         if self.options.broker_runs:
             self._say([finding("store.lock-held", "lock", "a broker is using the store")])
         configs = read_configs(self.store)

@@ -1,4 +1,4 @@
-"""Checks the checkpoint, `abort`, left-overs of compaction, and files that no broker makes."""
+"""Checks the checkpoint, `abort`, lengths of extensions, left-overs of compaction, and files that no broker makes."""
 
 from __future__ import annotations
 
@@ -46,6 +46,24 @@ def state_findings(store: Store) -> Iterator[Finding]:
             yield finding("index.misnamed-file", entry.path, text, length=entry.size)
         else:
             yield finding("index.stray-file", entry.path, "its name is no time", length=entry.size)
+
+
+def extension_findings(store: Store) -> Iterator[Finding]:
+    """Files of the queues' extensions that have another length than a full one."""
+    size = store.extension_file_size
+    for (topic, queue_id), queue in store.extensions.items():
+        for segment in queue.segments:
+            if segment.size != size:
+                yield finding(
+                    "consumequeue.wrong-file-size",
+                    segment.path,
+                    f"{segment.size} bytes, a full file of an extension has {size}",
+                    topic=topic,
+                    queue_id=queue_id,
+                    length=segment.size,
+                    expected=str(size),
+                    found=str(segment.size),
+                )
 
 
 def checkpoint_findings(context: Context, account: Account, log: PieceResult | None) -> Iterator[Finding]:

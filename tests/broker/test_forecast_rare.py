@@ -1,0 +1,132 @@
+"""Forecasts of stores that few brokers meet, each held against what the real broker then does."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rmqtool.engine.versions import rules_for
+from rmqtool.forecast.forecast import forecast_store
+from rmqtool.forecast.options import ForecastOptions
+from rmqtool.forecast.result import Forecast
+from rmqtool.formats import commitlog
+from rmqtool.store.directory import survey
+from rmqtool.store.view import open_directory
+from tests.broker.broker import Judge
+
+JudgeOf = Callable[[str], Judge]
+
+LOG_FILE_SIZE = 32768
+CONFIG = {"mappedFileSizeCommitLog": LOG_FILE_SIZE, "mappedFileSizeConsumeQueue": 2000}
+SYS_FLAG_AT = commitlog.MESSAGE_V1.position("sys_flag")
+ROLLBACK = 0xC
+
+
+def killed_store(judge: Judge, path: Path, config: Mapping[str, Any], count: int = 150) -> list[dict[str, Any]]:
+    """A store whose broker was killed after `count` messages of 400 bytes; its answers."""
+    path.mkdir()
+    store = judge.open(path, config)
+    answers = store.put(*({"topic": "T", "queueId": 0, "body": bytes(400)} for _ in range(count)))
+    store.wait_dispatched()
+    store.halt()
+    return answers
+
+
+def log_file(path: Path, physical_offset: int) -> tuple[Path, int]:
+    """The file that holds a physical offset, and the position in it."""
+    start = physical_offset - physical_offset % LOG_FILE_SIZE
+    return path / "commitlog" / f"{start:020}", physical_offset - start
+
+
+def assert_same(
+    judge: Judge, path: Path, config: Mapping[str, Any], options: ForecastOptions | None = None
+) -> Forecast:
+    """Forecast, let the broker start, and compare the log's end, the queue and what is lost."""
+    forecast = forecast_store(survey(open_directory(path)), rules_for(judge.version), options or ForecastOptions())
+    report = judge.examine(path, config)
+    assert forecast.starts == ("served" in report), forecast.why_not
+    if forecast.starts:
+        assert forecast.log_end_offset == report["afterLoad"]["offsets"]["max"]
+        served = {
+            (queue["topic"], queue["queueId"]): (queue["min"], queue["max"]) for queue in report["served"]["queues"]
+        }
+        for queue in forecast.queues:
+            assert served[queue.topic, queue.queue_id] == (queue.min_queue_offset, queue.max_queue_offset)
+    return forecast
+
+
+@pytest.mark.parametrize("version", ["4.4.0", "4.9.7", "5.5.0"])
+def test_host_flags_that_the_record_does_not_follow(judge_of: JudgeOf, tmp_path: Path, version: str) -> None:
+    """4.4.0 knows no IPv6 hosts and reads on; later brokers look for the body in the wrong place."""
+    judge, path = judge_of(version), tmp_path / "store"
+    answers = killed_store(judge, path, CONFIG)
+    file, position = log_file(path, answers[-20]["physicalOffset"])
+    with file.open("r+b") as opened:
+        opened.seek(position + SYS_FLAG_AT)
+        opened.write((0x30).to_bytes(4, "big"))
+    forecast = assert_same(judge, path, CONFIG)
+    assert (forecast.log_end_offset == answers[-20]["physicalOffset"]) == (version != "4.4.0")
+
+
+@pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
+def test_a_log_file_whose_longer_name_sorts_before_others(judge_of: JudgeOf, tmp_path: Path, version: str) -> None:
+    judge, path = judge_of(version), tmp_path / "store"
+    answers = killed_store(judge, path, CONFIG)
+    last, _ = log_file(path, answers[-1]["physicalOffset"])
+    assert len(list((path / "commitlog").iterdir())) > 2
+    last.rename(last.with_name("00" + last.name))
+    (path / "checkpoint").unlink()
+    forecast = assert_same(judge, path, CONFIG)
+    assert forecast.lost.messages > 0
+
+
+@pytest.mark.parametrize(("version", "has_property"), [("5.3.3", True), ("5.5.0", True), ("5.5.0", False)])
+def test_a_record_without_the_checksum_that_the_broker_asks_for(
+    judge_of: JudgeOf, tmp_path: Path, version: str, has_property: bool
+) -> None:
+    judge, path = judge_of(version), tmp_path / "store"
+    config = {**CONFIG, "enabledAppendPropCRC": has_property}
+    answers = killed_store(judge, path, config)
+    if has_property:  # the last record loses its last bytes, which hold the checksum
+        file, position = log_file(path, answers[-1]["physicalOffset"] + answers[-1]["size"])
+        with file.open("r+b") as opened:
+            opened.seek(position - 20)
+            opened.write(bytes(20))
+    strict = {**config, "forceVerifyPropCRC": True}
+    forecast = assert_same(judge, path, strict, replace(ForecastOptions(), record_crc=True))
+    expected = answers[-1]["physicalOffset"] if has_property else 0
+    assert forecast.log_end_offset == max(expected, forecast.scan_start_offset or 0)
+
+
+@pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
+def test_dispatch_after_the_start_does_not_pass_the_log_end(judge_of: JudgeOf, tmp_path: Path, version: str) -> None:
+    """The last good record enters no queue, so dispatch goes on from before it; the bad body after it ends the log."""
+    judge, path = judge_of(version), tmp_path / "store"
+    path.mkdir()
+    store = judge.open(path, CONFIG)
+    store.stop_dispatch()
+    kinds = [0] * 10 + [ROLLBACK] + [0] * 10
+    answers = store.put(*({"topic": "T", "queueId": 0, "body": bytes(400), "sysFlag": kind} for kind in kinds))
+    store.halt()
+    file, position = log_file(path, answers[11]["physicalOffset"])
+    with file.open("r+b") as opened:
+        opened.seek(position + 200)
+        opened.write(b"\xff")
+    forecast = assert_same(judge, path, CONFIG)
+    assert forecast.log_end_offset == answers[11]["physicalOffset"]
+
+
+@pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
+def test_an_extension_file_of_another_length(judge_of: JudgeOf, tmp_path: Path, version: str) -> None:
+    judge, path = judge_of(version), tmp_path / "store"
+    config = {**CONFIG, "enableConsumeQueueExt": True, "mappedFileSizeConsumeQueueExt": 400}
+    killed_store(judge, path, config, 40)
+    files = sorted((path / "consumequeue_ext" / "T" / "0").iterdir())
+    assert len(files) > 1
+    os.truncate(files[-1], 200)
+    assert not assert_same(judge, path, config).starts
