@@ -250,7 +250,8 @@ def _repair_copy(wish: Wish, plan: Plan, made: Made, places: Places, opened: Ope
     assert wish.copy is not None
     copied = apply_to_copy(plan, places, wish.copy)
     if made.keep is not None:
-        made.keep(copied.own)
+        with Session(copied) as session, session.staging() as staging:
+            session.keep(made.keep, staging)
     if wish.output is OutputFormat.TABLE:
         sys.stdout.write(f"\nDone. The repaired copy is {wish.copy}; the store is as it was.\n")
     else:

@@ -186,6 +186,7 @@ def test_every_further_call_fails_and_the_store_stays_guarded(
         except RmqtoolError as error:
             said = str(error)
         assert not is_fenced(places) or "rmqtool undo" in said
+        assert ("no broker loads" in said) == is_fenced(places), trial.watch.changes[number - 1]
         trial.assert_guarded(places)
         undo_latest(places)
         assert trial.is_original(places), trial.watch.changes[number - 1]
