@@ -12,17 +12,20 @@ import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from rmqtool.errors import RefusedError, UnreadableError, WriteError
 from rmqtool.repair.digest import digest_of
-from rmqtool.repair.journal import Journal, JournalState, Manifest, SavedFile
+from rmqtool.repair.journal import Journal, Manifest, SavedFile
 from rmqtool.repair.places import STAGING, UNDO, Places, demand_own
 from rmqtool.repair.plan import OWN_DIRECTORY
 from rmqtool.repair.root import Root, RootPath
 from rmqtool.store.kinds import FENCE_NAME, FileKind, kind_of, stray_kind_of
-from rmqtool.store.source import FileSource
+from rmqtool.store.source import FileSource, read_range
 
-BESIDE = ".rmqtool-new-"
+FENCE_SIZE_MAX: Final = 1 << 16
+"""Bytes of a fence that are read: its text, and the path of the store in it."""
+BESIDE: Final = ".rmqtool-new-"
 """Begin of a new file's name beside the old one, where its folder lies on another file system."""
 
 
@@ -58,6 +61,12 @@ class CheckedJournal:
     files: tuple[KeptFile, ...] = ()
     folders: tuple[RootPath, ...] = ()
     """Outside of the store."""
+    vouched: frozenset[tuple[int, int]] = frozenset()
+    """Directories to which a link of the store leads, and in or beside which something tells of this repair."""
+
+    def may_change(self, file: RootPath, places: Places) -> bool:
+        """Whether a file or directory lies where this journal may lead."""
+        return not places.is_linked(file) or file.root.identity in self.vouched
 
 
 def outer_folder(base: Path, places: Places, number: int) -> str:
@@ -114,7 +123,10 @@ def checked(journal: Journal, places: Places) -> CheckedJournal:
         )
     except WriteError as error:
         raise RefusedError(f"{journal.folder}: not the work of a repair ({error}); nothing was changed") from error
-    return CheckedJournal(journal, manifest, kept, tuple(folders.values()))
+    directories = [places.directory(path) for path in manifest.log_directories]
+    linked = {file.root for file in (*files, *directories) if places.is_linked(file)}
+    vouched = frozenset(root.identity for root in linked if _is_vouched(root, journal, folders, places))
+    return CheckedJournal(journal, manifest, kept, tuple(folders.values()), vouched)
 
 
 def demand_restorable(known: CheckedJournal, places: Places) -> None:
@@ -196,21 +208,33 @@ def _folders(journal: Journal, manifest: Manifest, places: Places, files: Iterab
     return folders
 
 
+def _is_vouched(root: Root, journal: Journal, folders: dict[str, RootPath], places: Places) -> bool:
+    """Whether something outside of the store, at what a link leads to, tells of this store's repair."""
+    folder = folders.get(outer_folder(base_beside(root), places, journal.number))
+    if folder is not None and folder.is_directory():
+        return True
+    fence = root / FENCE_NAME
+    if not fence.exists():
+        return False
+    with fence.source() as source:
+        return os.fsencode(places.root.resolve()) in read_range(source, 0, FENCE_SIZE_MAX)
+
+
 def _demand_vouched(known: CheckedJournal, places: Places) -> None:
     """Refuse to change what only a link of the store leads to, unless something there tells of the repair too."""
-    for file in known.files:
-        if not places.is_linked(file.file):
+    manifest = known.manifest
+    assert manifest is not None, "a journal without a manifest changes nothing"
+    changed = [(file.saved.path, file.file) for file in known.files]
+    directories = [(path, places.directory(path)) for path in (*manifest.log_directories, *manifest.made_directories)]
+    for path, file in (*changed, *directories):
+        if not places.is_linked(file):
             continue
-        outside = file.file.root.real_path
-        if kind_of(file.saved.path) in (FileKind.UNKNOWN, stray_kind_of(file.saved.path)):
+        outside = file.root.real_path
+        if (path, file) in changed and kind_of(path) in (FileKind.UNKNOWN, stray_kind_of(path)):
+            raise RefusedError(f"{path}: no file of a broker, and a link of the store leads to {outside}; not undone")
+        if not known.may_change(file, places):
             raise RefusedError(
-                f"{file.saved.path}: no file of a broker, and a link of the store leads to {outside}; not undone"
-            )
-        is_fenced = (file.file.root / FENCE_NAME).exists()
-        is_vouched = known.journal.state is JournalState.UNFINISHED and is_fenced
-        if file.folder is known.journal.folder and not is_vouched:
-            raise RefusedError(
-                f"{file.saved.path}: a link of the store leads to {outside}, and only the store says that a repair "
+                f"{path}: a link of the store leads to {outside}, and only the store says that a repair "
                 f"changed files there; if that is the store's log, say --commitlog {outside}"
             )
 

@@ -180,6 +180,8 @@ def prepare(plan: Plan, places: Places, disk: Disk, root_times_ns: tuple[int, in
     demand_own_kinds(plan, places)
     journal = begin(places, disk)
     folders = _Folders(places, journal)
+    for fence in places.fences:
+        folders.folder(fence)  # what lies beside a linked log tells whoever undoes the repair that the link is meant
     changes = changes_of(plan, places, folders)
     _demand_room(changes)
     manifest = Manifest(

@@ -10,7 +10,7 @@ from contextlib import suppress
 from rmqtool.errors import UnreadableError, WriteError
 from rmqtool.repair.disk import Disk, Metadata
 from rmqtool.repair.fence import lower_fences, raise_fences
-from rmqtool.repair.journal import Journal, JournalState, Manifest
+from rmqtool.repair.journal import Journal, JournalState
 from rmqtool.repair.journal_check import (
     CheckedJournal,
     KeptFile,
@@ -80,7 +80,7 @@ def discard(journal: Journal, places: Places, disk: Disk, *, lower: bool) -> Non
         disk.sync_directory(undone.folder.parent)
     if lower:
         lower_fences(places, disk)
-        _restore_times(known.manifest, places, disk)
+        _restore_times(known, places, disk)
     for folder in known.folders:
         disk.remove_tree(folder)
         _remove_if_empty(disk, folder.parent, folder.parent.parent)
@@ -93,7 +93,7 @@ def discard(journal: Journal, places: Places, disk: Disk, *, lower: bool) -> Non
     disk.remove_directory(undone.folder)
     remove_empty(places, disk)
     if lower:
-        _restore_times(known.manifest, places, disk)  # the tool's own directory may have gone from the store's
+        _restore_times(known, places, disk)  # the tool's own directory may have gone from the store's
 
 
 def _restore(known: CheckedJournal, places: Places, disk: Disk) -> None:
@@ -186,11 +186,14 @@ def _known(kept: KeptFile) -> Metadata:
     return kept.saved.metadata
 
 
-def _restore_times(manifest: Manifest | None, places: Places, disk: Disk) -> None:
+def _restore_times(known: CheckedJournal, places: Places, disk: Disk) -> None:
     """Of directories; last, for every name that comes or goes changes them. Failing here leaves nothing undone."""
-    for directory, (atime_ns, mtime_ns) in manifest.directory_times.items() if manifest is not None else ():
-        with suppress(WriteError):
-            disk.set_times(places.directory(directory), atime_ns, mtime_ns)
+    times = known.manifest.directory_times if known.manifest is not None else {}
+    for path, (atime_ns, mtime_ns) in times.items():
+        directory = places.directory(path)
+        if known.may_change(directory, places):
+            with suppress(WriteError):
+                disk.set_times(directory, atime_ns, mtime_ns)
 
 
 def _remove_if_empty(disk: Disk, *directories: RootPath) -> None:

@@ -101,6 +101,13 @@ class Session:
                 disk.give_owner(source / name, like.user_id, like.group_id, like.mode)
                 disk.rename(source / name, target / name)
 
+    def remove_left(self) -> None:
+        """Remove what runs that were killed while they planned have left, and what is empty then."""
+        self._remove_left()
+        with suppress(RmqtoolError):
+            remove_empty(self.places, self.disk)
+            self.disk.set_times(self.places.top, *self.root_times_ns)
+
     def _remove_left(self) -> None:
         """Remove what earlier runs that were killed have left; what cannot be removed is in nobody's way."""
         staging = self.places.own_top / STAGING

@@ -65,6 +65,9 @@ def undo_latest(places: Places, disk: Disk | None = None) -> Repair | None:
     """
     if not journals(places):
         _demand_no_lost_journal(places)
+        if places.own_top.exists():
+            with Session(places, disk, makes_file=False) as session:
+                session.remove_left()
         return None
     with Session(places, disk) as session, held_interrupts():
         latest = journals(places)[-1]

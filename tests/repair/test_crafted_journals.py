@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +17,7 @@ from rmqtool.repair.places import Places
 from rmqtool.repair.steps import remove_file
 from rmqtool.repair.undo import discard_all, is_unsettled, settle, undo_latest
 from rmqtool.store.view import DirectoryView
-from tests.repair.crafted_journals import DAMAGED, LEADING_OUT, craft, of_path, reopened, victim_tree
+from tests.repair.crafted_journals import DAMAGED, LEADING_OUT, Craft, Manifest, craft, of_path, reopened, victim_tree
 from tests.repair.small_stores import INDEX, LOG, cutting, files_of, plan_of, recovery, small_store
 from tests.store_state import assert_store_unchanged
 
@@ -108,6 +110,50 @@ def test_a_link_of_the_store_vouches_for_no_journal(repaired: Places, tmp_path: 
     for end in (settle, undo_latest):
         with assert_store_unchanged(other), pytest.raises(RefusedError, match="only the store says"):
             end(Places(repaired.root))
+
+
+@pytest.mark.parametrize("field", ["directory_times", "made_directories", "log_directories"])
+@pytest.mark.parametrize("state", ["done", "killed", "undone", "preparing"])
+def test_a_link_of_the_store_leads_no_journal_to_directories(
+    repaired: Places, tmp_path: Path, field: str, state: str
+) -> None:
+    """Neither their times nor their names change, whatever the journal's state is."""
+    other = tmp_path / "other"
+    (other / "0").mkdir(parents=True)
+    os.utime(other, ns=(10**18, 10**18))
+    (repaired.root / "consumequeue/Linked").symlink_to(other)
+    added = {"directory_times": {"consumequeue/Linked": [1, 1]}, "made_directories": ["consumequeue/Linked/0"]}
+    craft(repaired, _with(field, added.get(field, ["consumequeue/Linked"])))
+    folder = repaired.undo / "1"
+    if state == "killed":
+        reopened(repaired)
+    elif state == "undone":
+        folder.rename(repaired.undo / "1.undone")
+    elif state == "preparing":
+        (folder / "saved").unlink()
+    with assert_store_unchanged(other), suppress(RefusedError):
+        undo_latest(Places(repaired.root))
+    if state in ("done", "killed") and field != "directory_times":
+        assert folder.exists()
+
+
+def test_a_fence_of_another_stores_repair_vouches_for_no_journal(repaired: Places, tmp_path: Path) -> None:
+    other = small_store(tmp_path / "other")
+    (other / "commitlog/rmqtool-repair-in-progress").write_text(f"rmqtool undo {other}")
+    shutil.rmtree(repaired.root / "commitlog")
+    (repaired.root / "commitlog").symlink_to(other / "commitlog")
+    (repaired.undo / "1/undoing").write_bytes(b"{}")
+    for end in (settle, undo_latest):
+        with assert_store_unchanged(other), pytest.raises(RefusedError, match="only the store says"):
+            end(Places(repaired.root))
+
+
+def _with(field: str, added: Any) -> Craft:
+    def change(manifest: Manifest, victim: Path) -> None:
+        del victim
+        manifest[field] = {**manifest[field], **added} if isinstance(added, dict) else [*manifest[field], *added]
+
+    return change
 
 
 def test_a_link_to_what_everybody_may_write_is_not_followed(tmp_path: Path) -> None:
