@@ -86,7 +86,7 @@ class ServedUnits:
         for number, segment in enumerate(self._loaded.segments):
             part = inside[numbers_of == number]
             if part.size:
-                at = positions[part] - segment.start
+                at = positions[part] % self._loaded.file_size  # as brokers do, whatever the file's name says
                 units = self._units(segment, int(at.min()), int(at.max()) + self._unit_size)
                 numbers = (at - at.min()) // self._unit_size
                 known = numbers < units.size
@@ -130,6 +130,8 @@ class ServedUnits:
         for number in np.unique(self._file_numbers(starts)).tolist():
             segment = self._loaded.segments[number]
             start, end = max(0, self._minimum - segment.start), self._loaded.length(segment)
+            # What a wrong name leaves below the file's own start is never read.
+            start = max(start, -(-(segment.start % self._loaded.file_size) // self._unit_size) * self._unit_size)
             for position in range(start, end, BLOCK_UNITS * self._unit_size):
                 units = self._units(segment, position, min(end, position + BLOCK_UNITS * self._unit_size))
                 begins = units["physical_offset"].astype(np.int64)

@@ -287,7 +287,7 @@ class _Recover:
 
     def _mend_derived(self, log_end: int | None) -> Built | None:
         """Build what is wrong; None where nothing has to be known of the log."""
-        about = [found for found in self._wrong if found.id not in NOT_BUILT]
+        about = [found for found in self._wrong if found.id not in NOT_BUILT or _is_misnamed_queue_file(found)]
         if self._stays is not None:
             about = [found for found in about if found.id not in CATCHES_UP]
         queues = [found for found in about if found.id.startswith("consumequeue.")]
@@ -331,6 +331,11 @@ class _Recover:
             self._cut_tail(built.log_end, "nothing lies behind the log's end")
         self._steps += checkpoint_steps(self._store, self._rules, built, "tells the last record, all of it dispatched")
         self._steps += abort_steps(self._store)
+
+
+def _is_misnamed_queue_file(found: Finding) -> bool:
+    """Whether a broker loads the stray file as one of its queue, so that the queue has to be built without it."""
+    return found.id == "consumequeue.stray-file" and found.topic is not None
 
 
 def _names(queues: list[Finding], built_anew: AbstractSet[tuple[str, int]]) -> set[tuple[str, int]] | None:

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from rmqtool.errors import UnknownSizeError
+from rmqtool.errors import RefusedError, UnknownSizeError
 from rmqtool.repair.plan import Loss
 from rmqtool.repair.steps import Step, remove_file, replace_file, write_range
 from rmqtool.scan.blocks import last_data_end
@@ -63,6 +63,7 @@ def shape_steps(store: Store, staging: Path, *, keep_empty: bool = False) -> Ite
 
     Raises:
         UnreadableError, WriteError: a file cannot be read, or copied to the staging directory.
+        RefusedError: a file holds data beyond the size that all are to have.
         UnknownSizeError: the only file has an unlikely length, and nothing shows the right one.
     """
     size = store.commitlog_file_size
@@ -77,6 +78,7 @@ def shape_steps(store: Store, staging: Path, *, keep_empty: bool = False) -> Ite
             why = f"every file of the log has {size} bytes; the rest of this one is untouched space"
             yield write_range(store.view, segment.path, segment.size, Zeros(size - segment.size), why)
         else:
+            _demand_nothing_behind(store, segment, size)
             place = _copied(store, segment, size, staging)
             yield replace_file(store.view, segment.path, FilePart.whole(place), f"cut to {size} bytes as all others")
     for entry in store.files.get(FileKind.STRAY_COMMITLOG, ()):
@@ -95,6 +97,22 @@ def _demand_shown_size(store: Store) -> None:
             "--log-file-size BYTES or --broker-conf FILE",
             "commitlog_file_size",
             store.commitlog_file_size,
+        )
+
+
+def _demand_nothing_behind(store: Store, segment: Segment, size: int) -> None:
+    """Refuse to cut data off a file where no other file takes its place: then the size is the wrong one."""
+    if any(other.start == segment.start + size for other in store.commitlog):
+        return
+    source = store.view.open(segment.path)
+    try:
+        data_end = last_data_end(source, size, segment.size)
+    finally:
+        source.close()
+    if data_end > size:
+        raise RefusedError(
+            f"{segment.path}: holds data up to byte {data_end}, so a full file does not have {size} bytes; give the "
+            "right size with --log-file-size BYTES or --broker-conf FILE"
         )
 
 

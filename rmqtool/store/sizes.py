@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -48,10 +49,7 @@ def infer_log_file_size(segments: Sequence[Segment], *, others_are_default: bool
             a guess, the next power of two.
     """
     size = infer_file_size(segments)
-    if len(segments) > 1 and (step := math.gcd(*(segment.start for segment in segments))):
-        agreeing = sum(segment.size == size for segment in segments)
-        if agreeing > 1 and not any(segment.start and segment.start % size == 0 for segment in segments):
-            size = step  # all are cut to one length, which their names contradict
+    if len({segment.start for segment in segments}) > 1:
         return LogFileSize(size, is_shown=True, is_proven=True)
     if not segments:
         return LogFileSize(0, is_shown=True, is_proven=False)
@@ -109,10 +107,11 @@ def is_plausible_log_size(length: int) -> bool:
 def infer_file_size(segments: Sequence[Segment], unit_size: int = 1) -> int:
     """Bytes of a full file; 0 if there is nothing to judge by.
 
-    Every name is a multiple of the size, and every file has it as its length. Of the lengths that are there, and the
-    distance of the names, the one which the most names and lengths agree with is taken, the larger if two are equal:
-    so a file that was cut short, grew, or has a wrong name is outvoted by the rest. Where no length holds whole units,
-    the one that is taken is rounded up, as brokers do with the size that they are told.
+    Every name is a multiple of the size, the next name is one size further on, and every file has it as its length. Of
+    the lengths that are there, and the greatest step that all names share, the one which the most names, steps and
+    lengths agree with is taken, the larger if two are equal: so a file that was cut short, grew, or has a wrong name is
+    outvoted by the rest. Where no length holds whole units, the one that is taken is rounded up, as brokers do with the
+    size that they are told.
 
     Args:
         segments: files of one stream, or of several that have the same file size.
@@ -120,11 +119,13 @@ def infer_file_size(segments: Sequence[Segment], unit_size: int = 1) -> int:
     """
     starts = Counter(segment.start for segment in segments)
     lengths = Counter(segment.size for segment in segments)
+    steps = Counter(second - first for first, second in pairwise(sorted(starts)))
     candidates = {length for length in (*lengths, math.gcd(*starts)) if length > 0}
     candidates = {length for length in candidates if length % unit_size == 0} or candidates
 
     def votes(length: int) -> int:
-        return lengths[length] + sum(count for start, count in starts.items() if start % length == 0)
+        fitting = sum(count for start, count in starts.items() if start % length == 0)
+        return lengths[length] + fitting + steps[length]
 
     best = max(candidates, key=lambda length: (votes(length), length), default=0)
     return -(-best // unit_size) * unit_size

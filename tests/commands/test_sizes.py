@@ -205,3 +205,26 @@ def test_of_two_queue_files_for_one_offset_the_odd_name_is_a_stray(golden_copy: 
     assert rmqtool("recover", path, "--yes").code == 0
     assert derived(path) == before
     assert rmqtool("verify", path).code == 0
+
+
+@pytest.mark.parametrize("start", [1, 601, 1201])
+def test_a_queue_file_whose_name_is_no_multiple_of_the_size_goes(golden_copy: Unpacked, start: int) -> None:
+    """A broker loads it, and from then on finds units in the wrong file."""
+    path = golden_copy(LONE)
+    before = derived(path)
+    file = next(file for file in sorted(path.glob("consumequeue/*/*/*")) if int(file.name) == 600)
+    file.with_name(f"{start:020d}").write_bytes(file.read_bytes())
+    assert findings_of(path) == {"consumequeue.stray-file"}
+    assert rmqtool("recover", path, "--yes").code == 0
+    assert derived(path) == before
+    assert rmqtool("verify", path).code == 0
+
+
+@pytest.mark.parametrize("name", ["5.5.0-many-files", "5.5.0-keys-index"])
+def test_a_wrong_size_cuts_no_message_off(golden_copy: Unpacked, name: str) -> None:
+    path = golden_copy(name)
+    with assert_store_unchanged(path):
+        for command in ("recover", "salvage"):
+            ran = rmqtool(command, path, "--yes", "--accept-loss", "--log-file-size", 8192)
+            assert ran.code == 5
+            assert "holds data" in ran.err

@@ -31,6 +31,8 @@ def segments(*files: tuple[int, int]) -> list[Segment]:
         ([(0, 2 * K), (K, K), (2 * K, K)], K),
         ([(0, 30000), (K, 20000)], K),  # all cut: the names tell
         ([(0, 0), (K, 0)], K),
+        ([(0, 30000), (K, 30000)], K),  # all cut to one length
+        ([(0, 2 * K), (2 * K, K), (4 * K, K), (6 * K, K)], 2 * K),  # most are cut to a length that divides all
         ([(0, K), (2 * K, K)], K),  # one missing
         ([(0, K), (3 * K, K), (5 * K, 100)], K),
         ([(0, K), (K, K), (1, K)], K),  # a wrong name
