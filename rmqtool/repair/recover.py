@@ -44,11 +44,12 @@ from rmqtool.repair.recover_window import (
     queues_reaching,
     whole_window,
 )
-from rmqtool.repair.steps import Step, WriteRange, remove_file
+from rmqtool.repair.steps import Remove, Step, WriteRange, remove_file
 from rmqtool.repair.window import Window
 from rmqtool.scan.runner import OnProgress
 from rmqtool.store.directory import Store, survey
 from rmqtool.store.kinds import FileKind
+from rmqtool.store.view import StoreView
 from rmqtool.verify.finding import Finding, Severity
 from rmqtool.verify.log_files import log_file_findings
 from rmqtool.verify.run import verify_store
@@ -128,7 +129,7 @@ def plan_recover(
     """
     options = options or RecoverOptions()
     # A file of the wrong length changes what every record in it seems to be, so the rest is judged as if it were right.
-    shape = tuple(shape_steps(store, staging))
+    shape, base = tuple(shape_steps(store, staging)), store.view
     if shape:
         settings = replace(store.settings, commitlog_file_size=store.commitlog_file_size)
         store = survey(Plan("recover", "", rules.version, shape).view_over(store.view), settings)
@@ -140,11 +141,17 @@ def plan_recover(
         place = staging / f"attempt-{attempt}"
         place.mkdir()
         try:
-            return _planned(store, window, rules, place, options, shape, on_progress)
+            recovery = _planned(store, window, rules, place, options, shape, on_progress)
+            return replace(recovery, steps=tuple(_over(base, step) for step in recovery.steps))
         except WindowTooSmall as found:
             window = larger_window(store, window, found.physical_offset)
             shutil.rmtree(place)
     raise AssertionError  # the largest window is the whole store, which is never too small
+
+
+def _over(base: StoreView, step: Step) -> Step:
+    """A step that was planned on files of the right size, for the store as it is."""
+    return remove_file(base, step.path, step.why) if isinstance(step, Remove) else step
 
 
 def _planned(
@@ -261,11 +268,13 @@ class _Recover:
             self._cut_tail(log_end, why)
 
     def _cut_tail(self, log_end: int, why: str) -> None:
-        """Steps behind the log's end, but for what earlier ones do already."""
+        """Steps after the log's end, but for what earlier ones do already; a file that goes needs no other step."""
         whole = {step.path for step in self._steps if not isinstance(step, WriteRange)}
         ranges = {(step.path, step.file_position) for step in self._steps if isinstance(step, WriteRange)}
         for step in tail_steps(self._store, log_end, why):
-            if step.path not in whole and (step.path, step.file_position) not in ranges:
+            if isinstance(step, Remove):
+                self._steps = [each for each in self._steps if each.path != step.path] + [step]
+            elif step.path not in whole and (step.path, step.file_position) not in ranges:
                 self._steps.append(step)
 
     def _removals(self) -> Iterable[Step]:

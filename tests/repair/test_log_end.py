@@ -33,7 +33,9 @@ def _recovered(store: Store, version: str, folder: Path) -> Store:
     options = RecoverOptions(BuildOptions(compiled=False), threads=1)
     recovery = plan_recover(store, rules_for(version), folder, options)
     assert not recovery.loss.messages
-    return survey(Plan("recover", "", version, recovery.steps).view_over(store.view), store.settings)
+    plan = Plan("recover", "", version, recovery.steps)
+    plan.check(("commitlog",))
+    return survey(plan.view_over(store.view), store.settings)
 
 
 @pytest.mark.parametrize("numbers", [(), (1,), (1, 2)])
@@ -83,3 +85,32 @@ def test_the_forecast_says_where_new_messages_are_lost(
     told = forecast_store(store.store(_with_zeros(store, numbers, is_crashed=is_crashed)), rules_for(version))
     assert told.starts
     assert told.misplaces_new_messages is misplaces
+
+
+@pytest.mark.parametrize("is_crashed", [False, True], ids=["", "abort"])
+@pytest.mark.parametrize("length", [1, SIZE // 2, SIZE - 1])
+@pytest.mark.parametrize("numbers", [(1,), (1, 2, 3)])
+def test_a_next_file_of_the_wrong_length_is_removed_too(
+    tmp_path: Path, numbers: tuple[int, ...], length: int, *, is_crashed: bool
+) -> None:
+    store = healthy("tiny", "5.5.0")
+    files = _with_zeros(store, numbers, is_crashed=is_crashed)
+    last = max(path for path in files if path.startswith("commitlog/"))
+    files[last] = bytes(length)
+    recovered = _recovered(store.store(files), "5.5.0", tmp_path)
+    assert not above_note(verified(recovered, "5.5.0")[1])
+
+
+@pytest.mark.parametrize("length", [1, SIZE // 2])
+def test_a_last_file_that_was_cut_to_nothing_is_removed(tmp_path: Path, length: int) -> None:
+    store = healthy("tiny", "5.5.0")
+    files = dict(store.files)
+    last = store.log_files[-1]
+    files[last] = files[last][:length]
+    files["abort"] = b"1"
+    options = RecoverOptions(BuildOptions(compiled=False), full=True, threads=1, cut_at_damage=True)
+    recovery = plan_recover(store.store(files), rules_for("5.5.0"), tmp_path, options)
+    plan = Plan("recover", "", "5.5.0", recovery.steps)
+    plan.check(("commitlog",))
+    recovered = survey(plan.view_over(store.store(files).view), store.settings)
+    assert "commitlog.wrong-file-size" not in above_note(verified(recovered, "5.5.0")[1])
