@@ -208,9 +208,10 @@ def _log_end(
         behind = max(0, end.physical_offset - segment.start)
         source = store.view.open(segment.path)
         try:
-            # A blank that no record follows is where a broker, too, goes on, and what it overwrites.
+            # A blank that no record follows is where a broker, too, goes on, and what it overwrites. Only its first
+            # bytes are written: 4.4.0 leaves old ones after them.
             if read_range(source, behind, BLANK_SIZE_MIN) == encode_blank(segment.size - behind):
-                behind += BLANK_SIZE_MIN
+                continue
             if last_data_end(source, behind, segment.size) != behind:
                 raise RefusedError(
                     f"{where} is at {end.physical_offset}, but bytes lie behind it; recover the store first"
