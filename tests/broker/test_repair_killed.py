@@ -114,7 +114,7 @@ def test_the_same_store_without_the_fence_is_loaded(judge_of: JudgeOf, tmp_path:
     plan = harmful_plan(places)
     assert killed_at(points[-1], lambda disk: apply_plan(plan, places, disk=disk))
     for fence in places.fences:
-        fence.unlink()
+        fence.shown.unlink()
     report = examined(judge_of(version), places.root)
     assert report["load"]
     assert report["filesAfter"]["changed"]

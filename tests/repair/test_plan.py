@@ -32,6 +32,7 @@ FIELDS = [
     "not_looked_at",
     "forecast_after",
     "abort_stays",
+    "copied_files",
     "disk_needed_bytes",
 ]
 
