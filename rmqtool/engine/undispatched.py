@@ -8,6 +8,7 @@ from contextlib import closing
 from rmqtool.engine.dispatcher import Dispatcher
 from rmqtool.formats import system_flag
 from rmqtool.formats.commitlog import MAGIC_BLANK
+from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.scan.columns import Row
 from rmqtool.scan.log import reader_for
 from rmqtool.scan.piece import Piece
@@ -18,8 +19,16 @@ from rmqtool.store.source import read_range
 
 
 def waits_for_dispatch(store: Store, begin: int, end: int) -> bool:
-    """Whether a record between two physical offsets belongs into a queue; prepared and rolled back ones do not."""
-    return any(system_flag.takes_queue_entry(row.sys_flag) for _, rows in _records(store, begin, end) for row in rows)
+    """Whether a record between two physical offsets belongs into a queue and may have no unit there.
+
+    Prepared and rolled back ones belong into none. A tombstone has its unit since the repair that made it, but none
+    that points to it.
+    """
+    return any(
+        system_flag.takes_queue_entry(row.sys_flag) and row.prepared_transaction_offset != TOMBSTONE
+        for _, rows in _records(store, begin, end)
+        for row in rows
+    )
 
 
 def dispatch_from(store: Store, dispatcher: Dispatcher, begin: int, end: int) -> None:
