@@ -53,8 +53,8 @@ def test_a_link_in_the_place_of_the_tools_directory_is_refused(golden_copy: Unpa
     for command, *options in (*COMMANDS, ("recover", "--dry-run"), ("undo", "--list")):
         with assert_store_unchanged(path.parent):
             ran = rmqtool(command, path, *options)
-        if directory == ".rmqtool/staging" and command == "undo":
-            assert ran.code == 0  # nothing to roll back
+        if directory == ".rmqtool/staging" and options == ["--list"]:
+            assert ran.code == 0  # no journal, so nothing to show
             continue
         assert ran.code == 5, (command, ran.err)
         assert "symbolic link" in ran.err
