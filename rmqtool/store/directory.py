@@ -10,10 +10,12 @@ from typing import Final
 
 from rmqtool.errors import NotAStoreError, UnreadableError
 from rmqtool.store.kinds import FileKind, is_segment_name, kind_of, stray_kind_of
+from rmqtool.store.log_reach import record_end_across
 from rmqtool.store.sizes import (
     DEFAULT_LOG_FILE_SIZE,
     LogFileSize,
     are_default_sizes,
+    cut_log_file_size,
     infer_file_size,
     infer_log_file_size,
 )
@@ -133,6 +135,11 @@ class Store:
         inferred = infer_log_file_size(self.commitlog, others_are_default=self.has_default_derived_sizes)
         if self.settings.defaults_hold and self.commitlog and not inferred.is_proven:
             return LogFileSize(DEFAULT_LOG_FILE_SIZE, is_shown=True, is_proven=True)
+        if self.commitlog and not inferred.is_proven and inferred.bytes != DEFAULT_LOG_FILE_SIZE:
+            end = self.commitlog[-1].end
+            reach = record_end_across(self.view, self.files.get(FileKind.CONSUMEQUEUE, ()), end)
+            if reach is not None:
+                return cut_log_file_size(reach - self.commitlog[0].start, self.has_default_derived_sizes)
         return inferred
 
     @cached_property

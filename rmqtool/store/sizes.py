@@ -56,10 +56,20 @@ def infer_log_file_size(segments: Sequence[Segment], *, others_are_default: bool
     start, longest = segments[0].start, max(segment.size for segment in segments)
     if is_plausible_log_size(longest) and start % longest == 0:
         return LogFileSize(longest, is_shown=True, is_proven=False)
-    if others_are_default is not False and start % DEFAULT_LOG_FILE_SIZE == 0:
-        is_shown = others_are_default is True or start > 0
-        return LogFileSize(DEFAULT_LOG_FILE_SIZE, is_shown=is_shown, is_proven=False)
-    return LogFileSize(max(_PAGE, 1 << max(0, longest - 1).bit_length()), is_shown=False, is_proven=False)
+    if others_are_default is None and start and start % DEFAULT_LOG_FILE_SIZE == 0:
+        others_are_default = True  # no other size has such a name so soon
+    return cut_log_file_size(longest, others_are_default if start % DEFAULT_LOG_FILE_SIZE == 0 else False)
+
+
+def cut_log_file_size(length: int, others_are_default: bool | None) -> LogFileSize:
+    """The size that a lone file had before it was cut: the default, or, as a guess, the next power of two.
+
+    Args:
+        length: that the file had at least.
+    """
+    if others_are_default is not False and length <= DEFAULT_LOG_FILE_SIZE + _MEBIBYTE:
+        return LogFileSize(DEFAULT_LOG_FILE_SIZE, is_shown=others_are_default is True, is_proven=False)
+    return LogFileSize(max(_PAGE, 1 << max(0, length - 1).bit_length()), is_shown=False, is_proven=False)
 
 
 def size_assumptions(store: Store) -> tuple[str, ...]:

@@ -228,3 +228,14 @@ def test_a_wrong_size_cuts_no_message_off(golden_copy: Unpacked, name: str) -> N
             ran = rmqtool(command, path, "--yes", "--accept-loss", "--log-file-size", 8192)
             assert ran.code == 5
             assert "holds data" in ran.err
+
+
+def test_a_record_across_the_end_of_a_lone_log_file_shows_that_it_was_cut(golden_copy: Unpacked) -> None:
+    path = golden_copy(LONE)
+    os.truncate(path / LOG, 16384)  # as good a size as any other
+    assert "commitlog.wrong-file-size" in findings_of(path)
+    with assert_store_unchanged(path):
+        assert rmqtool("forecast", path).code == 3
+        assert "--log-file-size" in rmqtool("recover", path, "--yes").err
+    assert rmqtool("recover", path, "--yes", "--accept-loss", "--log-file-size", 65536).code == 0
+    assert rmqtool("verify", path).code == 0
