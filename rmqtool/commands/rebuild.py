@@ -40,6 +40,6 @@ def rebuild(
         options = repair.build_options
         with runner(master, conf, repair.messages) as pieces:
             made = plan_rebuild(found, repair.opened.rules, choice, staging, options, on_progress, pieces)
-        return Made(made.steps, notes=made.notes, abort_stays=made.abort_stays)
+        return Made(made.steps, notes=made.notes, abort_stays=made.abort_stays, covers=choice.covers)
 
     return plan

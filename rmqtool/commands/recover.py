@@ -37,7 +37,7 @@ def recover(
     No message that can be read is lost. What the broker would read is looked at, and the log from the lowest incomplete
     queue on; the plan says what was not. It is shown first, with what each broker version would do on the store
     afterwards. Damage inside the log is named and left. The exit code of --dry-run is 3 where there is something to do;
-    it is 3 in any case where damage is left.
+    it is 3 in any case where a check of the repaired store would still find something, which the plan then names.
 
     Example: rmqtool recover /home/rocketmq/store --dry-run
     """
@@ -52,6 +52,8 @@ def recover(
 
     def plan(found: Store, staging: Path, on_progress: OnProgress) -> Made:
         made = plan_recover(found, repair.opened.rules, staging, options, on_progress)
-        return Made(made.steps, made.loss, made.notes, made.damage, made.abort_stays, made.begin)
+        return Made(
+            made.steps, made.loss, made.notes, made.damage, made.abort_stays, made.begin, findings=made.findings
+        )
 
     return plan

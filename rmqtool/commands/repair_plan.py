@@ -6,7 +6,7 @@ import os
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -33,10 +33,10 @@ from rmqtool.repair.output import apply_to_copy
 from rmqtool.repair.places import DEFAULT_LOG, Places
 from rmqtool.repair.plan import ForecastAfter, Loss, Plan, demand_same, read_saved
 from rmqtool.repair.prepare import copied_files
+from rmqtool.repair.remaining import Planned, remaining, scope_of
 from rmqtool.repair.session import Session
 from rmqtool.repair.steps import Step
 from rmqtool.repair.undo import is_unsettled, settle
-from rmqtool.repair.window import window_of
 from rmqtool.report.plan_screen import plan_lines
 from rmqtool.report.progress import ByteProgress
 from rmqtool.report.writers import json_text
@@ -46,7 +46,7 @@ from rmqtool.store.hold import demand_free
 from rmqtool.store.sizes import size_assumptions
 from rmqtool.store.source import reason
 from rmqtool.store.view import open_directory
-from rmqtool.verify.finding import Finding
+from rmqtool.verify.finding import Finding, Severity
 from rmqtool.verify.run import verify_store
 from rmqtool.verify.scope import Depth, Options
 
@@ -103,6 +103,10 @@ class Made:
     begin: int | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
     """What only this command says of its plan, beside what every plan has."""
+    findings: tuple[Finding, ...] = ()
+    """What the planner's own check has found, if it made one."""
+    covers: Callable[[Finding], bool] = lambda _found: True
+    """Tells which findings the plan is about."""
     keep: Callable[[Path], None] | None = None
     """Saves what the plan takes away, in the given directory of the tool's own, right before it is carried out."""
 
@@ -222,7 +226,7 @@ def carry_out(repair: Repair, planner: Planner) -> None:
             _save(wish.save, plan)
         if (plan.is_empty and wish.copy is None) or wish.dry_run or wish.save is not None or made.damage:
             _show(wish, _said(plan, made), opened)
-            raise typer.Exit(_exit_code(made, to_do=bool(plan.steps)))
+            raise typer.Exit(_exit_code(plan, made, to_do=bool(plan.steps)))
         if wish.apply is not None:
             demand_same(plan, read_saved(wish.apply))
         if wish.output is OutputFormat.TABLE:
@@ -230,20 +234,29 @@ def carry_out(repair: Repair, planner: Planner) -> None:
         demand_consent(plan, is_agreed=wish.is_agreed, accept_loss=wish.accept_loss)
         if wish.copy is not None:
             _repair_copy(wish, plan, made, places, opened)
-            raise typer.Exit(_exit_code(made, to_do=False))
+            raise typer.Exit(_exit_code(plan, made, to_do=False))
         assert session is not None, "a plan is carried out under the store's lock"
         if made.keep is not None:
             session.keep(made.keep, staging)
         applied = apply_plan(plan, places, session=session)
-    store = survey(opened.store.view, opened.store.settings)
-    if made.begin is not None:
-        store = window_of(store, made.begin).store
-    checked = verify_store(store, opened.rules, Options(depth=Depth.STRUCTURE)).as_json()
+    store, _ = scope_of(survey(opened.store.view, opened.store.settings), made.begin)
+    findings: list[Finding] = []
+    checked = verify_store(store, opened.rules, Options(depth=Depth.STRUCTURE), findings.append).as_json()
+    surprises = _not_planned(plan, findings)
+    if surprises:
+        messages.warn(f"the repaired store shows what the plan did not name: {', '.join(surprises)}")
     if wish.output is OutputFormat.TABLE:
         sys.stdout.write(f"\nDone. rmqtool undo {wish.store} rolls it back; the old files are kept in {applied.undo}\n")
     else:
         _show(wish, {**_said(plan, made), **applied.to_json(checked)}, opened)
-    raise typer.Exit(_exit_code(made, to_do=False))
+    raise typer.Exit(_exit_code(plan, made, to_do=bool(surprises)))
+
+
+def _not_planned(plan: Plan, findings: Sequence[Finding]) -> list[str]:
+    """Ids of findings above a note that the plan did not name."""
+    named = {(left.finding.id, left.finding.file) for left in plan.remaining}
+    wrong = (found for found in findings if found.severity is not Severity.NOTE)
+    return sorted({found.id for found in wrong if (found.id, found.file) not in named})
 
 
 def _repair_copy(wish: Wish, plan: Plan, made: Made, places: Places, opened: OpenedStore) -> None:
@@ -276,11 +289,14 @@ def _plan(wish: Wish, opened: OpenedStore, made: Made, before: str, messages: Me
         wish.command, before, opened.rules.version, made.steps, made.loss, {}, made.notes, {}, made.abort_stays, copied
     )
     plan.check(places.log_directories)
-    if plan.is_empty and not made.damage:
-        return plan
-    assumed = size_assumptions(opened.store)
     settings = opened.store.settings
     after = survey(plan.view_over(opened.store.view), settings) if plan.steps else opened.store
+    if not made.damage:
+        planned = Planned(made.steps, made.findings, made.begin, made.abort_stays, made.covers)
+        plan = replace(plan, remaining=remaining(after, opened.rules, planned, threads=os.cpu_count() or 1))
+        if plan.is_empty:
+            return plan
+    assumed = size_assumptions(opened.store)
     gone = gone_messages(opened.store, after, plan.steps)
     log_note = (unmounted_text(opened.store, gone.without_log),) if gone.without_log else ()
     versions = dict.fromkeys((*EXAMINED, opened.rules.version))
@@ -301,10 +317,13 @@ def _plan(wish: Wish, opened: OpenedStore, made: Made, before: str, messages: Me
     lacking = [f"what a broker {version} would do afterwards" for version in versions if version not in said]
     if not whole and made.begin is None:
         lacking.append("what other versions would lose of the files that their start does not read")
-    return Plan(
-        wish.command, before, opened.rules.version, made.steps, made.loss + gone, _kept(now.result(), own, made.loss),
-        (*log_note, *made.notes, *assumed, *lacking), said, made.abort_stays, copied,
-    )  # fmt: skip
+    return replace(
+        plan,
+        loss=made.loss + gone,
+        kept_beyond_broker=_kept(now.result(), own, made.loss),
+        not_looked_at=(*log_note, *made.notes, *assumed, *lacking),
+        forecast_after=said,
+    )
 
 
 def _forecast(
@@ -379,7 +398,7 @@ def _save(path: Path, plan: Plan) -> None:
         raise WriteError(f"{path}: {reason(error)}") from error
 
 
-def _exit_code(made: Made, *, to_do: bool) -> int:
+def _exit_code(plan: Plan, made: Made, *, to_do: bool) -> int:
     if any(found.id == UNREADABLE for found in made.damage):
         return EXIT_UNREADABLE
-    return EXIT_TO_DO if to_do or made.damage else 0
+    return EXIT_TO_DO if to_do or made.damage or plan.remaining else 0

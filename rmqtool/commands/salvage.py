@@ -76,6 +76,7 @@ def salvage(
             recovery.damage,
             recovery.abort_stays,
             details=outcome_json(made.outcome),
+            findings=recovery.findings,
             keep=partial(write_lost_found, made.drafted_from, made.outcome) if lost_found else None,
         )
 

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from rmqtool.engine.algorithms import TimeLookup
 from rmqtool.engine.log import Log
 from rmqtool.engine.queue_files import LoadedFiles
-from rmqtool.engine.queue_unit import BATCH, Boundary, QueueUnit
+from rmqtool.engine.queue_unit import BATCH, Boundary, QueueUnit, whole_units
 from rmqtool.engine.versions import BrokerRules
 from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE
 from rmqtool.store.directory import Segment
@@ -117,7 +117,7 @@ class BatchQueue:
         return self.unit(segment, self.loaded.length(segment) - BATCH_UNIT_SIZE)
 
     def _raw_units(self, segment: Segment, position: int) -> Iterator[BatchUnit]:
-        while block := self.loaded.read(segment, position, READ_UNITS * BATCH_UNIT_SIZE):
+        while block := whole_units(self.loaded.read(segment, position, READ_UNITS * BATCH_UNIT_SIZE), BATCH_UNIT_SIZE):
             position += len(block)
             yield from map(BatchUnit._make, BATCH.iter_unpack(block))
 

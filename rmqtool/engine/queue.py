@@ -12,7 +12,7 @@ from rmqtool.engine.extension import QueueExtension
 from rmqtool.engine.log import Log
 from rmqtool.engine.queue_files import READ_UNITS, LoadedFiles, minimum_position
 from rmqtool.engine.queue_time import boundary_offset, nearest_offset
-from rmqtool.engine.queue_unit import PLAIN, Boundary, QueueUnit
+from rmqtool.engine.queue_unit import PLAIN, Boundary, QueueUnit, whole_units
 from rmqtool.engine.versions import BrokerRules
 from rmqtool.formats.consumequeue import UNIT_SIZE, is_extension_address
 from rmqtool.store.directory import Segment
@@ -102,7 +102,7 @@ class FileQueue:
         return int(physical_offset), int(record_size), int(tags_code)
 
     def _units(self, segment: Segment, position: int, queue_offset: int) -> Iterator[QueueUnit]:
-        while block := self.loaded.read(segment, position, READ_UNITS * UNIT_SIZE):
+        while block := whole_units(self.loaded.read(segment, position, READ_UNITS * UNIT_SIZE), UNIT_SIZE):
             position += len(block)
             for physical_offset, record_size, tags_code in PLAIN.iter_unpack(block):
                 extension = None

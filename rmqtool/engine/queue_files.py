@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from rmqtool.engine.algorithms import MinOffsetSearch
 from rmqtool.engine.open_files import OpenFiles
-from rmqtool.engine.queue_unit import PLAIN, UnitKind
+from rmqtool.engine.queue_unit import PLAIN, UnitKind, whole_units
 from rmqtool.engine.versions import BrokerRules
 from rmqtool.formats.consumequeue import UNIT_SIZE
 from rmqtool.store.directory import QueueFiles, Segment
@@ -184,7 +184,7 @@ def minimum_position(
 
 def _first_at_or_above(loaded: LoadedFiles, first: Segment, log_minimum: int) -> int | None:
     position = 0
-    while block := loaded.read(first, position, READ_UNITS * UNIT_SIZE):
+    while block := whole_units(loaded.read(first, position, READ_UNITS * UNIT_SIZE), UNIT_SIZE):
         for number, (physical_offset, _, _) in enumerate(PLAIN.iter_unpack(block)):
             if physical_offset >= log_minimum:
                 return position + number * UNIT_SIZE

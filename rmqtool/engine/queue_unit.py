@@ -23,6 +23,11 @@ _IS_NEGATIVE: Final = bytes(value >> 7 for value in range(256))
 """Translates the first byte of a number into its sign."""
 
 
+def whole_units(block: bytes, unit_size: int) -> bytes:
+    """The units of a block that was read, which ends within one where a file has an odd length or place."""
+    return block[: len(block) - len(block) % unit_size]
+
+
 class Extension(NamedTuple):
     """A unit of the queue's extension."""
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rmqtool.errors import RefusedError, UnreadableError, UsageError, WriteError
+from rmqtool.repair.remaining import Remaining
 from rmqtool.repair.steps import Create, Remove, Replace, Step, WriteRange, step_json
 from rmqtool.store.kinds import FENCE_NAME
 from rmqtool.store.lock import LOCK_NAME
@@ -77,6 +78,8 @@ class Plan:
     """Why `abort` is left; None where it is removed or not there."""
     copied_files: Mapping[str, int] = field(default_factory=dict)
     """Files with other names (hard links), and their sizes: a copy replaces each, and those names keep what it was."""
+    remaining: tuple[Remaining, ...] = ()
+    """What a check of the repaired store still finds, and why it is left."""
 
     @property
     def is_empty(self) -> bool:
@@ -158,6 +161,7 @@ class Plan:
             },
             "abort_stays": self.abort_stays,
             "copied_files": list(self.copied_files),
+            "remaining": [left.as_json() for left in self.remaining],
             "disk_needed_bytes": self.disk_needed_bytes,
         }
 

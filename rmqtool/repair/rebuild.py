@@ -17,10 +17,13 @@ from rmqtool.repair.steps import Step
 from rmqtool.scan.runner import OnProgress, Runner
 from rmqtool.store.directory import Store
 from rmqtool.store.kinds import FileKind
+from rmqtool.verify.finding import Finding
 
 WHY = "built anew from the log"
 NAMED_MAX: Final = 5
 """Queues that a note names."""
+_PARTS: Final = {"consumequeue": "queues", "index": "index", "checkpoint": "checkpoint"}
+"""Parts of what is built, by the first word of a finding's id."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,12 @@ class RebuildChoice:
         if self.queues or self.index or self.checkpoint:
             return bool(getattr(self, part))
         return self.topics is None or part == "queues"
+
+    def covers(self, found: Finding) -> bool:
+        """Whether a finding is about what is built."""
+        part = _PARTS.get(found.id.partition(".")[0])
+        is_about_topic = self.topics is None or found.topic is None or found.topic in self.topics
+        return self.is_whole or (part is not None and self.includes(part) and is_about_topic)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from rmqtool.report.forecast_screen import counted
@@ -16,6 +16,7 @@ _PLAIN: Final = "\x1b[0m"
 _ACTIONS: Final = {"write": "write", "replace": "replace", "create": "create", "remove": "remove"}
 TOPICS_MAX: Final = 8
 RUNS_MAX: Final = 20
+REMAINING_MAX: Final = 20
 _MENDED: Final = {
     "frame": "size or magic, which all else in the record proves",
     "own-offset": "its own physical offset",
@@ -60,9 +61,19 @@ def plan_lines(said: Said, store: str, chosen: str, width: int, *, colour: bool 
         yield from labelled("Hard links", text, width)
     if said["abort_stays"] is not None:
         yield from labelled("abort stays", said["abort_stays"], width)
+    yield from _remaining(said["remaining"], width)
     yield from labelled("Afterwards" if said["steps"] else "A start now", _afterwards(said), width)
     if said["steps"]:
         yield from labelled("Disk needed", f"at most {size_text(said['disk_needed_bytes'])}", width)
+
+
+def _remaining(remaining: Sequence[Said], width: int) -> Iterator[str]:
+    """What a check of the repaired store would still find, and why it is left."""
+    for left in remaining[:REMAINING_MAX]:
+        yield from labelled("Left", f"{left['id']}: {left['message']} ({left['file']}): {left['why']}", width)
+    if len(remaining) > REMAINING_MAX:
+        text = f"and {counted(len(remaining) - REMAINING_MAX, 'more finding')}; --format json names them all"
+        yield from labelled("Left", text, width)
 
 
 def _verdict(said: Said) -> tuple[str, str]:
@@ -73,6 +84,8 @@ def _verdict(said: Said) -> tuple[str, str]:
             "The log is damaged inside, so nothing is changed. rmqtool salvage keeps what lies behind the damage; "
             "recover --cut-at-damage gives it up."
         )
+    if not said["steps"] and said["remaining"]:
+        return "bad", f"Nothing is repaired; {counted(len(said['remaining']), 'finding')} left, for the reasons below."
     if not said["steps"]:
         return "good", "Nothing has to be done."
     text = f"{counted(len(said['steps']), 'step')} to take"

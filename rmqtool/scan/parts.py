@@ -8,7 +8,7 @@ lies around damage.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -22,20 +22,36 @@ PART_BYTES: Final = 64 << 20
 
 
 def parts_of(piece: Piece, part_bytes: int = PART_BYTES, count: int | None = None) -> list[Piece]:
-    """Cut a whole file into parts of about equal length; the untouched rest of a last file belongs to the last one.
+    """Cut a whole file into parts of about equal data; the untouched rest of a last file belongs to the last one.
+
+    Holes count for nothing: a sparse file may be as long as any number says.
 
     Args:
         count: how many; None makes parts of about `part_bytes`.
     """
     data_end = piece.end if piece.more_follows else last_data_end(piece.source, piece.start, piece.end)
+    extents = list(piece.source.extents(piece.start, data_end))
+    data_bytes = sum(end - start for start, end in extents)
     if count is None:
-        count = (data_end - piece.start) // part_bytes
-    if count < 2 or data_end - piece.start < count:
+        count = data_bytes // part_bytes
+    if count < 2 or data_bytes < count:
         return [piece]
-    parts = split_piece(replace(piece, end=data_end), count)
+    parts = split_piece(replace(piece, end=data_end), _cuts(extents, data_bytes, count))
     parts[-1] = replace(parts[-1], end=piece.end)
     # Each with a source of its own: threads that share one would close it under each other.
     return [replace(part, source=_own(part)) for part in parts]
+
+
+def _cuts(extents: Sequence[tuple[int, int]], data_bytes: int, count: int) -> Iterator[int]:
+    """The file positions in front of which a file holds the first, second ... of so many equal shares of its data."""
+    before, numbers = 0, iter(range(count))
+    number = next(numbers)
+    for start, end in extents:
+        while (share := data_bytes * number // count) < before + end - start:
+            yield start + share - before
+            if (number := next(numbers, -1)) < 0:
+                return
+        before += end - start
 
 
 def joined_outcome(piece: Piece, parts: Iterable[Outcome]) -> Outcome | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from rmqtool.store.source import ByteSource
@@ -49,11 +50,10 @@ def whole_file(source: ByteSource, physical_offset: int, *, more_follows: bool) 
     return Piece(source, 0, source.size, physical_offset, more_follows)
 
 
-def split_piece(piece: Piece, count: int) -> list[Piece]:
-    """Cut a piece into parts of about equal length, which find their own first record; see `parts`."""
-    length = piece.end - piece.start
-    cuts = sorted({piece.start + length * number // count for number in range(count)} | {piece.start})
+def split_piece(piece: Piece, cuts: Iterable[int]) -> list[Piece]:
+    """Cut a piece at file positions into parts, which find their own first record; see `parts`."""
+    starts = sorted({*cuts, piece.start})
     return [
         replace(piece, start=start, end=end, anchor=piece.anchor or start > piece.start)
-        for start, end in zip(cuts, [*cuts[1:], piece.end], strict=True)
+        for start, end in zip(starts, [*starts[1:], piece.end], strict=True)
     ]

@@ -92,7 +92,10 @@ def test_damage_far_from_the_end_is_seen_in_full_only(golden_copy: Unpacked) -> 
     path = golden_copy("5.5.0-damage-zero-hole")
     with assert_store_unchanged(path):
         code, plan = said("recover", path, "--dry-run")
-        assert (code, plan["damage"]) == (0, [])
+        assert (code, plan["damage"], plan["steps"]) == (3, [], [])
+        assert [(left["id"], "recover --full" in left["why"]) for left in plan["remaining"]] == [
+            ("commitlog.hole", True)
+        ]
         assert any("--full looks at all of it" in note for note in plan["not_looked_at"])
         code, plan = said("recover", path, "--dry-run", "--full")
         assert code == 3

@@ -33,6 +33,11 @@ from tests.scan.logs import (
 from tests.scan.strategies import Damaged, damaged_logs
 
 
+def in_parts(piece: Piece, count: int) -> list[Piece]:
+    """Parts of equal length."""
+    return split_piece(piece, (piece.start + (piece.end - piece.start) * number // count for number in range(count)))
+
+
 def _rows_of_parts(piece: Piece, pieces: list[Piece], make_reader: MakeReader) -> list[Row] | None:
     """Rows of all parts; None where they do not make up the whole."""
     parts = [scan_piece(part, make_reader) for part in pieces]
@@ -44,7 +49,7 @@ def _rows_of_parts(piece: Piece, pieces: list[Piece], make_reader: MakeReader) -
 def _assert_parts_agree(log: LogBytes, count: int, make_reader: MakeReader, *, more_follows: bool = False) -> None:
     whole = scan(log, make_reader, more_follows=more_follows)
     piece = whole_file(BytesSource("log", log.content), log.physical_offset, more_follows=more_follows)
-    pieces = split_piece(piece, count)
+    pieces = in_parts(piece, count)
     assert _rows_of_parts(piece, pieces, make_reader) == [row._replace(topic_number=0) for row in whole.rows]
     joined = joined_outcome(piece, [scan_piece(part, make_reader).outcome for part in pieces])
     assert joined is not None
@@ -66,7 +71,7 @@ def test_a_record_inside_a_body_makes_no_whole(reader: MakeReader, count: int) -
     log = log_bytes([Message(), Message(body=body), *numbered(3)])
     piece = whole_file(BytesSource("log", log.content), 0, more_follows=False)
     expected = [row._replace(topic_number=0) for row in scan(log, reader).rows]
-    assert _rows_of_parts(piece, split_piece(piece, count), reader) in (None, expected)
+    assert _rows_of_parts(piece, in_parts(piece, count), reader) in (None, expected)
 
 
 @settings(deadline=None, max_examples=150)
@@ -74,7 +79,7 @@ def test_a_record_inside_a_body_makes_no_whole(reader: MakeReader, count: int) -
 def test_parts_of_a_damaged_log_are_no_whole_or_its_rows(damaged: Damaged, count: int) -> None:
     rows = [row._replace(topic_number=0) for row in scan(damaged.log, PlainReader).rows]
     piece = whole_file(BytesSource("log", damaged.log.content), damaged.log.physical_offset, more_follows=False)
-    joined = _rows_of_parts(piece, split_piece(piece, count), CompiledReader)
+    joined = _rows_of_parts(piece, in_parts(piece, count), CompiledReader)
     assert joined in (None, rows)
     if any(row.verdict != Verdict.GOOD for row in rows):
         assert joined is None

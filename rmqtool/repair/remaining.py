@@ -1,0 +1,112 @@
+"""What a repair leaves: findings that a check of the store, as the plan leaves it, still has, each with the reason.
+
+A repair ends with exit code 0 only where nothing is left. The check runs over the planned store, before anything is
+changed, and reads a bounded part of the log: all of a log that is small, else what the plan looked at. Where that is
+large too, queues and index are checked alone, and what the planner's own check has found in the log and no step
+changes is left as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rmqtool.engine.versions import BrokerRules
+from rmqtool.repair.steps import Step, WriteRange
+from rmqtool.repair.window import window_of
+from rmqtool.store.directory import Store
+from rmqtool.verify.catalog import BY_ID
+from rmqtool.verify.finding import Finding, Severity
+from rmqtool.verify.run import verify_store
+from rmqtool.verify.scope import Depth, Options
+
+READ_AGAIN_MAX: Final = 1 << 30
+"""Bytes of the log that are read once more, a second or two."""
+ABORT: Final = "store.abort-present"
+
+
+@dataclass(frozen=True)
+class Remaining:
+    """A finding that is left, and why."""
+
+    finding: Finding
+    why: str
+
+    def as_json(self) -> dict[str, Any]:
+        return {**self.finding.as_json(), "why": self.why}
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What a planner came to, as far as it decides what is left.
+
+    Attributes:
+        steps: of the plan.
+        before: what the planner's own check has found, if it made one.
+        begin: physical offset from which on it looked at the store; None where it looked at all of it.
+        abort_stays: why `abort` is left.
+        covers: tells which findings the plan is about.
+    """
+
+    steps: Sequence[Step]
+    before: Sequence[Finding] = ()
+    begin: int | None = None
+    abort_stays: str | None = None
+    covers: Callable[[Finding], bool] = lambda _found: True
+
+
+def scope_of(store: Store, begin: int | None, read_again_max: int = READ_AGAIN_MAX) -> tuple[Store, Depth]:
+    """The part of a repaired store that is checked, and how deep."""
+    window = store if begin is None else window_of(store, begin).store
+    for part in (store, window):
+        if sum(segment.entry.allocated_bytes for segment in part.commitlog) <= read_again_max:
+            return part, Depth.FULL
+    return window, Depth.STRUCTURE
+
+
+def remaining(
+    after: Store, rules: BrokerRules, planned: Planned, *, threads: int = 1, read_again_max: int = READ_AGAIN_MAX
+) -> tuple[Remaining, ...]:
+    """What is left of a store as a plan leaves it.
+
+    Args:
+        after: the store with the steps of the plan done.
+        read_again_max: bytes of the log that may be read.
+    """
+    part, depth = scope_of(after, planned.begin, read_again_max)
+    findings: list[Finding] = []
+    verify_store(part, rules, Options(depth=depth, threads=threads), findings.append)
+    if depth is not Depth.FULL:
+        findings += [found for found in planned.before if _is_of_log(found) and not _is_changed(found, planned.steps)]
+    left = {
+        (found.id, found.file, found.file_position, found.message): found
+        for found in findings
+        if found.severity is not Severity.NOTE and planned.covers(found)
+    }
+    return tuple(Remaining(found, _why(found, planned)) for found in left.values())
+
+
+def _is_of_log(found: Finding) -> bool:
+    return found.id.startswith("commitlog.")
+
+
+def _is_changed(found: Finding, steps: Sequence[Step]) -> bool:
+    """Whether a step changes what a finding is about."""
+    begin = found.file_position or 0
+    end = begin + max(1, found.length or 0)
+    for step in steps:
+        if step.path == found.file and not (
+            isinstance(step, WriteRange) and (step.end <= begin or end <= step.file_position)
+        ):
+            return True
+    return False
+
+
+def _why(found: Finding, planned: Planned) -> str:
+    if found.id == ABORT and planned.abort_stays is not None:
+        return planned.abort_stays
+    known = {(before.id, before.file) for before in planned.before}
+    if planned.begin is not None and (found.id, found.file) not in known:
+        return f"the plan does not look below physical offset {planned.begin}; recover --full does"
+    return BY_ID[found.id].remedy

@@ -1,0 +1,37 @@
+"""A file of a queue whose name lies within another one: whatever is read ends within a unit, and nothing breaks."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from rmqtool.engine.reader import open_reader
+from rmqtool.engine.versions import rules_for
+from rmqtool.fixtures.recipe import make_store
+from rmqtool.fixtures.recipes import RECIPES
+from rmqtool.forecast.forecast import forecast_store
+from rmqtool.forecast.options import ForecastOptions
+from rmqtool.store.directory import survey
+from rmqtool.store.view import open_directory
+from tests.commands.transcripts import rmqtool
+
+
+@pytest.mark.parametrize("number", [1, 19, 21])
+def test_a_copy_of_a_queue_file_within_it(tmp_path: Path, number: int) -> None:
+    recipe = RECIPES["expired-head"]
+    make_store(recipe, tmp_path, "5.4.0")
+    for directory in (tmp_path / "consumequeue").glob("*/*"):
+        for path in sorted(directory.iterdir())[1:]:
+            path.unlink()
+        [first] = directory.iterdir()
+        shutil.copy(first, directory / f"{int(first.name) + number:020d}")
+    store = survey(open_directory(tmp_path), recipe.conf.settings())
+    for version in ("4.4.0", "4.9.7", "5.3.1", "5.4.0", "5.5.0"):
+        forecast_store(store, rules_for(version), ForecastOptions())
+        with open_reader(store, rules_for(version)) as reader:
+            for topic, queue_id in reader.queues():
+                reader.get_message(topic, queue_id, reader.queue(topic, queue_id).min_queue_offset)
+    for command in ("recover", "rebuild", "salvage"):
+        assert rmqtool(command, tmp_path, "--dry-run", "--broker-version", "5.4.0").code in (3, 4)

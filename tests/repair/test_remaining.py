@@ -1,0 +1,113 @@
+"""After a repair with exit code 0 a check finds nothing above a note; what it would find is named with its reason."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rmqtool.engine.versions import rules_for
+from rmqtool.fixtures.damage import damage_store
+from rmqtool.fixtures.damages import DAMAGES
+from rmqtool.fixtures.recipe import make_store
+from rmqtool.fixtures.recipes import RECIPES
+from rmqtool.repair.plan import Plan
+from rmqtool.repair.recover import RecoverOptions, plan_recover
+from rmqtool.repair.remaining import Planned, remaining
+from rmqtool.store.directory import survey
+from rmqtool.store.view import open_directory
+from tests.commands.transcripts import rmqtool
+from tests.conftest import Unpacked
+from tests.verify.stores import above_note, verified, writer_of
+
+VERSION = "5.5.0"
+LEFT = {
+    "log-time-back": {"commitlog.store-time-regress"},
+    "log-queue-offset-repeated": {"commitlog.queue-offset-repeated"},
+    "log-stray-directory": {"commitlog.stray-file"},
+    "log-topic-outside": {"consumequeue.unsafe-name"},
+    "topics-cut": {"config.unreadable"},
+    "consumer-beyond-queue": {"config.consumer-offset-beyond-queue"},
+}
+"""What `recover` cannot or does not repair, by damage."""
+REPAIRED = ["index-end-time", "index-begin-time", "index-zero-extra", "index-misnamed-file", "checkpoint-zero-clean"]
+
+
+def damaged(tmp_path: Path, damage: str) -> Path:
+    recipe, store = RECIPES["many-files"], tmp_path / "store"
+    make_store(recipe, store, VERSION)
+    damage_store(DAMAGES[damage], store, 0, recipe.conf.settings())
+    return store
+
+
+def recovered(store: Path, version: str, *options: str, command: str = "recover") -> tuple[int, dict[str, Any]]:
+    ran = rmqtool(command, store, "--yes", "--broker-version", version, "--format", "json", *options)
+    return ran.code, json.loads(ran.out)
+
+
+@pytest.mark.parametrize("damage", REPAIRED)
+def test_what_is_repaired_is_gone(tmp_path: Path, damage: str) -> None:
+    store = damaged(tmp_path, damage)
+    code, plan = recovered(store, VERSION, "--full")
+    assert (code, plan["remaining"]) == (0, [])
+    assert plan["applied"]
+    assert above_note(verified(store, VERSION)[1]) == {}
+
+
+@pytest.mark.parametrize("damage", LEFT)
+def test_what_is_left_is_named(tmp_path: Path, damage: str) -> None:
+    store = damaged(tmp_path, damage)
+    code, plan = recovered(store, VERSION, "--full")
+    assert code == 3
+    assert {left["id"] for left in plan["remaining"]} == LEFT[damage] == set(above_note(verified(store, VERSION)[1]))
+    assert all(left["why"] for left in plan["remaining"])
+    screen = rmqtool("recover", store, "--dry-run", "--full", "--broker-version", VERSION)
+    assert screen.code == 3
+    assert "Left" in screen.out
+    assert next(iter(LEFT[damage])) in screen.out
+
+
+@pytest.mark.parametrize(
+    "name", ["4.9.7-damage-cq-entry-zero-first-file", "5.5.0-damage-index-chain-loop", "5.5.0-damage-index-dir-missing"]
+)
+def test_what_lies_below_the_window_is_named(golden_copy: Unpacked, name: str) -> None:
+    store, version = golden_copy(name), writer_of(name)
+    code, plan = recovered(store, version)
+    found = above_note(verified(store, version)[1])
+    assert code == 3
+    assert {left["id"] for left in plan["remaining"]} == found.keys() != set()
+    assert all("recover --full" in left["why"] for left in plan["remaining"])
+    assert recovered(store, version, "--full")[0] == 0
+    assert above_note(verified(store, version)[1]) == {}
+
+
+def test_abort_that_stays_is_left_too(golden_copy: Unpacked) -> None:
+    code, plan = recovered(golden_copy("5.5.0-rocksdb-cq-crashed"), VERSION)
+    assert code == 3
+    assert [(left["id"], left["why"]) for left in plan["remaining"]] == [("store.abort-present", plan["abort_stays"])]
+
+
+@pytest.mark.parametrize(("options", "left"), [(["--index"], False), (["--queues"], False), ([], True)])
+def test_a_rebuild_names_what_it_is_about(tmp_path: Path, options: list[str], left: bool) -> None:
+    store = damaged(tmp_path, "log-time-back")
+    code, plan = recovered(store, VERSION, *options, command="rebuild")
+    assert code == (3 if left else 0)
+    assert bool(plan["remaining"]) == left
+
+
+def test_a_large_log_is_not_read_again(tmp_path: Path) -> None:
+    """What the plan's own check has found in the log counts then, as far as no step changes it."""
+    store = survey(open_directory(damaged(tmp_path, "log-time-back")), RECIPES["many-files"].conf.settings())
+    rules = rules_for(VERSION)
+    (tmp_path / "staging").mkdir()
+    made = plan_recover(store, rules, tmp_path / "staging", RecoverOptions(full=True))
+    opened: list[str] = []
+    view = Plan("recover", "", VERSION, made.steps).view_over(store.view)
+    real = view.open
+    view.open = lambda path: opened.append(path) or real(path)  # type: ignore[func-returns-value, method-assign]
+    after = survey(view, store.settings)
+    left = remaining(after, rules, Planned(made.steps, made.findings), read_again_max=0)
+    assert [found.finding.id for found in left] == ["commitlog.store-time-regress"]
+    assert not [path for path in opened if path.startswith("commitlog/")]
