@@ -189,11 +189,15 @@ class QueueWriter(UnitWriter):
                 continue
             last_start = self._file_for(expected)
             if 0 < expected < self._end:
-                repeated = min(count - at, (self._end - expected) // UNIT_SIZE)
+                # A queue that ends within a unit, as odd files make it, has the place of that unit too.
+                repeated = min(count - at, -(-(self._end - expected) // UNIT_SIZE))
                 self.ignored += repeated
                 at += repeated
                 continue
             room = (last_start + self._file_size - self._end) // UNIT_SIZE
+            if room <= 0:
+                self.ignored += count - at  # the file is not full, and takes no unit any more
+                return
             # Queue offset 0 goes wherever the queue ends; the next one is then judged anew.
             entered = 1 if expected == 0 < self._end else min(count - at, room)
             if expected != self._end:
