@@ -55,6 +55,9 @@ class BatchQueueWriter(UnitWriter):
         while at < count:
             room = self._file_for(0) + self._file_size - self._end
             written = min(count - at, room // BATCH_UNIT_SIZE)
+            if written <= 0:
+                self.ignored += count - at  # the file is not full, and takes no unit any more
+                return
             self._write(self._end, units[at : at + written])
             self._end += written * BATCH_UNIT_SIZE
             at += written
