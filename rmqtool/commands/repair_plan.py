@@ -6,7 +6,7 @@ import os
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -33,7 +33,7 @@ from rmqtool.repair.output import apply_to_copy
 from rmqtool.repair.places import DEFAULT_LOG, Places
 from rmqtool.repair.plan import ForecastAfter, Loss, Plan, demand_same, read_saved
 from rmqtool.repair.prepare import copied_files
-from rmqtool.repair.remaining import Planned, remaining, scope_of
+from rmqtool.repair.remaining import Planned, check_applied, remaining
 from rmqtool.repair.session import Session
 from rmqtool.repair.steps import Step
 from rmqtool.repair.undo import is_unsettled, settle
@@ -46,9 +46,7 @@ from rmqtool.store.hold import demand_free
 from rmqtool.store.sizes import size_assumptions
 from rmqtool.store.source import reason
 from rmqtool.store.view import open_directory
-from rmqtool.verify.finding import Finding, Severity
-from rmqtool.verify.run import verify_store
-from rmqtool.verify.scope import Depth, Options
+from rmqtool.verify.finding import Finding
 
 EXIT_TO_DO: Final = 3
 EXIT_UNREADABLE: Final = 4
@@ -239,10 +237,8 @@ def carry_out(repair: Repair, planner: Planner) -> None:
         if made.keep is not None:
             session.keep(made.keep, staging)
         applied = apply_plan(plan, places, session=session)
-    store, _ = scope_of(survey(opened.store.view, opened.store.settings), made.begin)
-    findings: list[Finding] = []
-    checked = verify_store(store, opened.rules, Options(depth=Depth.STRUCTURE), findings.append).as_json()
-    surprises = _not_planned(plan, findings)
+    store = survey(opened.store.view, opened.store.settings)
+    checked, surprises = check_applied(store, opened.rules, made.begin, plan.remaining)
     if surprises:
         messages.warn(f"the repaired store shows what the plan did not name: {', '.join(surprises)}")
     if wish.output is OutputFormat.TABLE:
@@ -250,13 +246,6 @@ def carry_out(repair: Repair, planner: Planner) -> None:
     else:
         _show(wish, {**_said(plan, made), **applied.to_json(checked)}, opened)
     raise typer.Exit(_exit_code(plan, made, to_do=bool(surprises)))
-
-
-def _not_planned(plan: Plan, findings: Sequence[Finding]) -> list[str]:
-    """Ids of findings above a note that the plan did not name."""
-    named = {(left.finding.id, left.finding.file) for left in plan.remaining}
-    wrong = (found for found in findings if found.severity is not Severity.NOTE)
-    return sorted({found.id for found in wrong if (found.id, found.file) not in named})
 
 
 def _repair_copy(wish: Wish, plan: Plan, made: Made, places: Places, opened: OpenedStore) -> None:

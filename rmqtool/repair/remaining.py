@@ -87,6 +87,22 @@ def remaining(
     return tuple(Remaining(found, _why(found, planned)) for found in left.values())
 
 
+def check_applied(
+    store: Store, rules: BrokerRules, begin: int | None, named: Sequence[Remaining]
+) -> tuple[dict[str, Any], list[str]]:
+    """Check queues and index of a repaired store: a summary, and ids of what is wrong though the plan did not name it.
+
+    Args:
+        begin: see `Planned`.
+    """
+    part, _ = scope_of(store, begin)
+    findings: list[Finding] = []
+    summary = verify_store(part, rules, Options(depth=Depth.STRUCTURE), findings.append)
+    known = {(left.finding.id, left.finding.file) for left in named}
+    wrong = (found for found in findings if found.severity is not Severity.NOTE)
+    return summary.as_json(), sorted({found.id for found in wrong if (found.id, found.file) not in known})
+
+
 def _is_of_log(found: Finding) -> bool:
     return found.id.startswith("commitlog.")
 

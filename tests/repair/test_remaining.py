@@ -32,6 +32,7 @@ LEFT = {
     "consumer-beyond-queue": {"config.consumer-offset-beyond-queue"},
 }
 """What `recover` cannot or does not repair, by damage."""
+INDEX_SIZES = ("--index-slots", "100", "--index-entries", "200")
 REPAIRED = ["index-end-time", "index-begin-time", "index-zero-extra", "index-misnamed-file", "checkpoint-zero-clean"]
 
 
@@ -74,12 +75,12 @@ def test_what_is_left_is_named(tmp_path: Path, damage: str) -> None:
 )
 def test_what_lies_below_the_window_is_named(golden_copy: Unpacked, name: str) -> None:
     store, version = golden_copy(name), writer_of(name)
-    code, plan = recovered(store, version)
+    code, plan = recovered(store, version, *INDEX_SIZES)
     found = above_note(verified(store, version)[1])
     assert code == 3
     assert {left["id"] for left in plan["remaining"]} == found.keys() != set()
     assert all("recover --full" in left["why"] for left in plan["remaining"])
-    assert recovered(store, version, "--full")[0] == 0
+    assert recovered(store, version, "--full", *INDEX_SIZES)[0] == 0
     assert above_note(verified(store, version)[1]) == {}
 
 
