@@ -24,6 +24,8 @@ from rmqtool.verify.scope import Depth, Options
 READ_AGAIN_MAX: Final = 1 << 30
 """Bytes of the log that are read once more, a second or two."""
 ABORT: Final = "store.abort-present"
+OWN: Final = ".rmqtool/"
+"""Where the repair itself keeps its files, which are none of the store."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ def remaining(
     left = {
         (found.id, found.file, found.file_position, found.message): found
         for found in findings
-        if found.severity is not Severity.NOTE and planned.covers(found)
+        if found.severity is not Severity.NOTE and planned.covers(found) and not found.file.startswith(OWN)
     }
     return tuple(Remaining(found, _why(found, planned)) for found in left.values())
 
@@ -99,7 +101,7 @@ def check_applied(
     findings: list[Finding] = []
     summary = verify_store(part, rules, Options(depth=Depth.STRUCTURE), findings.append)
     known = {(left.finding.id, left.finding.file) for left in named}
-    wrong = (found for found in findings if found.severity is not Severity.NOTE)
+    wrong = (found for found in findings if found.severity is not Severity.NOTE and not found.file.startswith(OWN))
     return summary.as_json(), sorted({found.id for found in wrong if (found.id, found.file) not in known})
 
 
