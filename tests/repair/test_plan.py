@@ -33,7 +33,6 @@ FIELDS = [
     "forecast_after",
     "abort_stays",
     "copied_files",
-    "copied_files",
     "remaining",
     "disk_needed_bytes",
 ]
