@@ -1,5 +1,6 @@
 """Check B: a repair leaves a store that the broker takes, serves and goes on with; and it can be undone exactly."""
 
+import os
 import random
 import shutil
 from pathlib import Path
@@ -11,12 +12,14 @@ from tests.judge.bases import served_of
 from tests.judge.case import Case
 from tests.judge.check_forecast import of_the_store
 from tests.judge.check_get import check_get
+from tests.judge.check_verify import SEEN
 from tests.judge.intact import intact_records
 from tests.judge.messages import Sender
 from tests.judge.tool import Answer, rmqtool
 from tests.store_state import store_state
 
-MOST_STEPS = 5
+MOST_STEPS = 7
+FOR_A_PERSON = ("commitlog.stray-file",)
 NEW_A_QUEUE = 2
 KEYS_MAX = 32
 KILLED = 0.8
@@ -35,6 +38,8 @@ def check_repair(case: Case) -> Path | None:
         lost = case.intact - intact_records(case.base, case.truth, path)
         if lost:
             case.differs("B intact records changed", sorted(lost)[:20])
+        if case.full:
+            _check_clean(case, repaired, steps)
         _check_broker(case, repaired)
     _check_undo(case, path, before)
     shutil.rmtree(path)
@@ -50,7 +55,11 @@ def _repaired(case: Case, path: Path) -> list[Answer]:
         steps.append(answer)
         if answer.code == 0:
             break
-        if answer.code == 3 and command == "recover" and (answer.json or {}).get("damage"):
+        damage = (answer.json or {}).get("damage") or []
+        if answer.code == 3 and any(row["id"] in FOR_A_PERSON for row in damage):
+            _set_aside(case, path, [row["file"] for row in damage if row["id"] in FOR_A_PERSON])
+            command, options = "recover", ["--yes", *(["--full"] if case.full else [])]
+        elif answer.code == 3 and command == "recover" and damage:
             command, options = "salvage", ["--yes"]
         elif answer.code == 5 and "--accept-loss" in answer.err and "--accept-loss" not in options:
             options = [*options, "--accept-loss"]
@@ -66,6 +75,35 @@ def _repaired(case: Case, path: Path) -> list[Answer]:
     return steps
 
 
+def _set_aside(case: Case, path: Path, files: list[str]) -> None:
+    """What a person does with files of which the tool says that they are no part of the log."""
+    for name in files:
+        folder = (path / name).parent
+        state = folder.stat()
+        aside = case.folder / f"aside-{len(case.aside)}"
+        (path / name).rename(aside)
+        case.aside.append((aside, path / name, (state.st_atime_ns, state.st_mtime_ns)))
+
+
+def _put_back(case: Case) -> None:
+    for aside, place, times in reversed(case.aside):
+        aside.rename(place)
+        os.utime(place.parent, ns=times)
+
+
+def _check_clean(case: Case, repaired: Path, steps: list[Answer]) -> None:
+    """After exit 0 a verify has nothing but notes, or the plan names what stays."""
+    answer = case.ask("verify", repaired, "--format", "json")
+    if answer.json is None:
+        case.differs(f"B no verify of a repaired store: exit {answer.code} {answer.trouble}", answer.err)
+        return
+    told = "".join(step.out for step in steps)
+    for name in sorted({row["id"] for row in answer.json["findings"] if row["severity"] in SEEN}):
+        if name not in told:
+            texts = [row["message"] for row in answer.json["findings"] if row["id"] == name]
+            case.differs(f"B exit 0, and verify finds {name}", texts[:3])
+
+
 def _check_undo(case: Case, path: Path, before: dict[str, Any]) -> None:
     """Undo all, latest first."""
     for _ in range(MOST_STEPS):
@@ -75,6 +113,7 @@ def _check_undo(case: Case, path: Path, before: dict[str, Any]) -> None:
         if answer.code != 0:
             case.differs(f"B undo exit {answer.code} {answer.trouble}", answer.err)
             return
+    _put_back(case)
     after = store_state(path)
     differ = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
     if differ == ["."]:
