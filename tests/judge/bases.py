@@ -128,6 +128,17 @@ def served_of(read: Mapping[str, Any]) -> dict[tuple[str, int, int], int]:
     }
 
 
+def whole_served(read: Mapping[str, Any], sizes: Mapping[int, int]) -> dict[tuple[str, int, int], int]:
+    """The same without records of which the queue's unit gives a part only: nobody can decode those."""
+    short = {
+        (queue["topic"], queue["queueId"], row[0])
+        for queue in read["queues"]
+        for row in queue.get("messages", ())
+        if row[1] == "FOUND" and row[3] is not None and row[3][1] < sizes.get(row[2], 0)
+    }
+    return {name: at for name, at in served_of(read).items() if name not in short}
+
+
 def bounds_of(read: Mapping[str, Any]) -> dict[tuple[str, int], tuple[int, int]]:
     return {
         (queue["topic"], queue["queueId"]): (max(0, queue["min"]), queue["max"])

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tests.broker.broker import JudgeError
-from tests.judge.bases import bounds_of, served_of
+from tests.judge.bases import bounds_of, served_of, whole_served
 from tests.judge.case import Case
 from tests.judge.intact import log_content
 
@@ -80,10 +80,11 @@ def _compare_queues(case: Case, forecast: dict[str, Any], read: dict[str, Any]) 
 
 def _compare_lost(case: Case, forecast: dict[str, Any], read: dict[str, Any]) -> None:
     """Records that were changed may count as intact for rmqtool, where nothing that it could see is wrong with them."""
-    served = {(topic, queue_id, at) for (topic, queue_id, _), at in served_of(read).items()}
+    served = whole_served(read, case.truth.sizes)
+    places = {(topic, queue_id, at) for (topic, queue_id, _), at in served.items()}
     own = own_queues(case)
     counts = message_counts(case)
-    lost = {at for at in counts.keys() & case.intact if (*own[at], at) not in served}
+    lost = {at for at in counts.keys() & case.intact if (*own[at], at) not in places}
     changed = counts.keys() - case.intact
     least = sum(counts[at] for at in lost)
     if not least <= forecast["lost"]["messages"] <= least + sum(counts[at] for at in changed):

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.broker.broker import JudgeError, OpenStore
 from tests.broker.files import changes, copy_store, snapshot
-from tests.judge.bases import served_of
+from tests.judge.bases import whole_served
 from tests.judge.case import Case
 from tests.judge.check_forecast import of_the_store
 from tests.judge.check_get import check_get
@@ -149,7 +149,7 @@ def _check_broker(case: Case, repaired: Path) -> None:
 
 
 def _check_served(case: Case, read: dict[str, Any], check: str) -> None:
-    served = served_of(read)
+    served = whole_served(read, case.truth.sizes)
     expected = case.expected()
     missing = {name: (at, served.get(name)) for name, at in expected.items() if served.get(name) != at}
     if missing:
