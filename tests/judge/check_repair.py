@@ -134,6 +134,7 @@ def _check_broker(case: Case, repaired: Path) -> None:
                 store.abandon()
                 return
             removed = of_the_store(case, changes(store.before, snapshot(path))["removed"])
+            removed = {name for name in removed if holds_something(repaired / name)}
             if removed:
                 case.differs("B start deletes files", sorted(removed))
             read = store.read(times=1)
@@ -146,6 +147,15 @@ def _check_broker(case: Case, repaired: Path) -> None:
             _check_goes_on(case, store, read)
         except JudgeError as trouble:
             case.differs("B broker died", trouble)
+
+
+def holds_something(file: Path) -> bool:
+    """Whether not all of a file is zeros; one that was made in advance is unlinked by a start, and nothing is lost."""
+    with file.open("rb") as source:
+        while block := source.read(1 << 22):
+            if block.strip(b"\0"):
+                return True
+    return False
 
 
 def _check_served(case: Case, read: dict[str, Any], check: str) -> None:

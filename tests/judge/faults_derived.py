@@ -168,7 +168,12 @@ def file_named(target: Target) -> Fault | None:
         copy_store(file, new)
     else:
         file.rename(new)
-    return _fault(target, area, f"name {way}", new, file.name)
+    # More zeros in front mean the same number; brokers sort by name.
+    others = [other.name for other in new.parent.iterdir() if other != new and other.name.isdigit()]
+    same = new.name.isdigit() and file.name.isdigit() and int(new.name) == int(file.name) and len(others) == len(
+        [other for other in others if (other < new.name) == (int(other) < int(new.name))]
+    )  # fmt: skip
+    return _fault(target, area, f"name {way}", new, file.name, silent=same and way == "wrong")
 
 
 def stray(target: Target) -> Fault | None:
@@ -190,7 +195,7 @@ def stray(target: Target) -> Fault | None:
         new.write_bytes(b"" if way == "empty file" else b"hello\n")
     # No broker looks at a file beside queues, or at a directory whose name is no number; an empty queue is a queue.
     beside = area == QUEUE and folder == file.parent.parent
-    skipped = area == QUEUE and way == "directory" and numbers_of(target.base.plan.version) >= (5, 1, 0)
+    skipped = area == QUEUE and way in {"directory", "number"} and numbers_of(target.base.plan.version) >= (5, 1, 0)
     return _fault(target, area, f"stray {way}", new, silent=beside or skipped)
 
 
