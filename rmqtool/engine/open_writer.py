@@ -24,14 +24,13 @@ from rmqtool.formats.checkpoint import FIELDS_SIZE, Checkpoint, parse_checkpoint
 from rmqtool.formats.commitlog import BLANK_SIZE_MIN
 from rmqtool.formats.index import file_size
 from rmqtool.scan.blocks import last_data_end
-from rmqtool.store.config_json import TOPICS, read_config, topics
+from rmqtool.store.config_json import TOPICS, batch_topics, read_config, topics
 from rmqtool.store.directory import Store
 from rmqtool.store.hold import StoreLock
 from rmqtool.store.kinds import FileKind
 from rmqtool.store.sink import DirectorySink
 from rmqtool.store.source import read_range, reason
 
-BATCH_QUEUE_TYPE: Final = "BatchCQ"
 NEW_DIRECTORIES: Final = ("consumequeue", "index", "config")
 
 
@@ -147,10 +146,9 @@ def config_of(store: Store, config: WriterConfig) -> WriterConfig:
         "extension": bool(store.extensions),
     }
     known = topics(read_config(store.view, TOPICS))
-    batch_topics = config.batch_topics | {topic for topic, _ in store.batch_queues}
-    batch_topics |= {name for name, said in known.items() if said.queue_type == BATCH_QUEUE_TYPE}
+    packed = config.batch_topics | batch_topics(known, (topic for topic, _ in store.batch_queues))
     counts = {name: said.write_queue_count for name, said in known.items() if said.write_queue_count is not None}
-    found = replace(config, batch_topics=frozenset(batch_topics), queue_counts=counts)
+    found = replace(config, batch_topics=packed, queue_counts=counts)
     return replace(found, **{name: value for name, value in sizes.items() if value})  # type: ignore[arg-type]
 
 

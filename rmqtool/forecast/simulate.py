@@ -5,7 +5,6 @@ Broker: `DefaultMessageStore#load`, `#recover`, `#start`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final, Self
 
@@ -34,7 +33,7 @@ from rmqtool.forecast.start_file import StartChoice
 from rmqtool.formats.checkpoint import FIELDS_SIZE, Checkpoint, parse_checkpoint
 from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, UNIT_SIZE
 from rmqtool.formats.java_text import decode_java_utf8
-from rmqtool.store.config_json import TopicConfig, read_config, topics
+from rmqtool.store.config_json import batch_topics, read_config, topics
 from rmqtool.store.directory import Store
 from rmqtool.store.kinds import FileKind
 from rmqtool.store.source import read_range
@@ -320,14 +319,9 @@ class Simulation:
     def _batch_topics(self) -> frozenset[str]:
         if not self.rules.batch_queues:
             return frozenset()
-        if self._topics:
-            return _named(topic for topic in self._topics.values() if topic.queue_type == "BatchCQ")
-        # Without a configuration the files alone tell; a broker would load them only with it.
-        return frozenset(topic for topic, _ in self.store.batch_queues)
-
-
-def _named(found: Iterable[TopicConfig]) -> frozenset[str]:
-    return frozenset(topic.name for topic in found)
+        # Without any configuration the files decide; a broker that has one does not start on files it does not expect.
+        directories = (topic for topic, _ in self.store.batch_queues) if not self._topics else ()
+        return batch_topics(self._topics, directories)
 
 
 def _whole_units(size: int, unit_size: int) -> int:

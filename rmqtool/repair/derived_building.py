@@ -17,7 +17,7 @@ from rmqtool.formats.index import DEFAULT_ENTRY_COUNT, DEFAULT_SLOT_COUNT
 from rmqtool.repair.built import BuildOptions, BuiltQueues, Wanted
 from rmqtool.repair.queue_building_writer import LogPlaces, PlacedQueueWriter
 from rmqtool.repair.queue_heads import QueueHeads
-from rmqtool.store.config_json import TOPICS, read_config, topics
+from rmqtool.store.config_json import TOPICS, batch_topics, read_config, topics
 from rmqtool.store.directory import Store
 from rmqtool.store.kinds import segment_name
 from rmqtool.store.sink import FileSink, TrackingSink
@@ -76,14 +76,8 @@ def _shown(store: Store, size: int | None, setting: str, what: str, default: int
 
 def dispatch_settings(store: Store, rules: BrokerRules, options: BuildOptions) -> DispatchSettings:
     """How the store's broker dispatches: topics of batch queues by their configuration, or by the queues themselves."""
-    known = topics(read_config(store.view, TOPICS)).values()
-    batch = {topic.name for topic in known if topic.queue_type == "BatchCQ"} | {name for name, _ in store.batch_queues}
-    return DispatchSettings(
-        rules,
-        options.multi_dispatch,
-        options.lmq,
-        frozenset(map(topic_bytes, batch)),
-    )
+    batch = batch_topics(topics(read_config(store.view, TOPICS)), (topic for topic, _ in store.batch_queues))
+    return DispatchSettings(rules, options.multi_dispatch, options.lmq, frozenset(map(topic_bytes, batch)))
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ means to a later start is decided above; here it is only read. A relaxed grammar
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
@@ -20,6 +21,7 @@ SIZE_MAX: Final = 64 << 20
 TOPICS: Final = "config/topics.json"
 CONSUMER_OFFSETS: Final = "config/consumerOffset.json"
 DELAY_OFFSETS: Final = "config/delayOffset.json"
+_BATCH_QUEUE: Final = "BatchCQ"
 
 
 class ConfigState(Enum):
@@ -92,6 +94,17 @@ def topics(config: ConfigFile) -> dict[str, TopicConfig]:
             _text(attributes.get("cleanup.policy", "DELETE")),
         )
     return found
+
+
+def batch_topics(known: Mapping[str, TopicConfig], directories: Iterable[str]) -> frozenset[str]:
+    """The topics with batch queues: the configuration decides, and the files where it does not know a topic.
+
+    Args:
+        known: what `topics` gives.
+        directories: topics that have batch queues in the store.
+    """
+    configured = {topic.name for topic in known.values() if topic.queue_type == _BATCH_QUEUE}
+    return frozenset(configured | {topic for topic in directories if topic not in known})
 
 
 def consumer_offsets(config: ConfigFile) -> dict[tuple[str, str], dict[int, int]]:

@@ -20,7 +20,7 @@ from rmqtool.errors import UnreadableError
 from rmqtool.formats.checkpoint import FIELDS_SIZE, Checkpoint, parse_checkpoint
 from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, LogFile, LogPlan, ScanOptions, carries_record_crc, plan_log
 from rmqtool.scan.runner import OnProgress, Runner, ThreadRunner
-from rmqtool.store.config_json import TOPICS, ConfigFile, topics
+from rmqtool.store.config_json import TOPICS, ConfigFile, batch_topics, topics
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.kinds import FileKind
 from rmqtool.store.source import read_range
@@ -51,7 +51,6 @@ from rmqtool.verify.summary import Summary
 
 OnFinding = Callable[[Finding], None]
 
-_BATCH: Final = "BatchCQ"
 _COMPACTION: Final = "COMPACTION"
 
 
@@ -149,8 +148,7 @@ class _Run:
 
     def _context(self, configs: dict[str, ConfigFile]) -> Context:
         known = topics(configs[TOPICS]) if TOPICS in configs else {}
-        batch = {bytes_of(name) for name, said in known.items() if said.queue_type == _BATCH}
-        batch |= {bytes_of(topic) for topic, _ in self.store.batch_queues}
+        batch = frozenset(map(bytes_of, batch_topics(known, (topic for topic, _ in self.store.batch_queues))))
         unchecked = {bytes_of(name) for name, said in known.items() if said.cleanup_policy == _COMPACTION}
         minimum = self.store.commitlog[0].start if self.store.commitlog else 0
         queues = self._queue_maps(is_batch=False, minimum=minimum)
@@ -159,7 +157,7 @@ class _Run:
             self.store,
             self.rules,
             self.options,
-            DispatchSettings(self.rules, batch_topics=frozenset(batch)),
+            DispatchSettings(self.rules, batch_topics=batch),
             queues,
             batch_queues,
             self._index_maps(),

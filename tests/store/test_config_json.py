@@ -13,6 +13,8 @@ from rmqtool.store.config_json import (
     SIZE_MAX,
     ConfigFile,
     ConfigState,
+    TopicConfig,
+    batch_topics,
     consumer_offsets,
     delay_offsets,
     read_config,
@@ -110,3 +112,12 @@ def test_half_of_a_surrogate_pair_is_what_java_writes(tmp_path: Path) -> None:
     half = b'"A\\ud800"'
     config = read(tmp_path, own=b'{"topicConfigTable":{' + half + b':{"attributes":{"queue.type":' + half + b"}}}}")
     assert [(name, said.queue_type) for name, said in topics(config).items()] == [("A?", "A?")]
+
+
+def test_the_configuration_decides_which_topics_have_batch_queues() -> None:
+    known = {
+        "Packed": TopicConfig("Packed", 1, 1, "BatchCQ", "DELETE"),
+        "Plain": TopicConfig("Plain", 1, 1, "SimpleCQ", "DELETE"),
+    }
+    assert batch_topics(known, ["Packed", "Plain", "Unknown"]) == {"Packed", "Unknown"}
+    assert batch_topics({}, ["Plain"]) == {"Plain"}
