@@ -1,6 +1,6 @@
 """The extension of a consume queue: the real tags code and store time behind an address in a unit.
 
-Broker: `ConsumeQueueExt#get`, `ConsumeQueueExt.CqExtUnit#read`.
+Broker: `ConsumeQueueExt#get`, `ConsumeQueueExt#recover`, `ConsumeQueueExt.CqExtUnit#read`, `#readBySkip`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,36 @@ from rmqtool.store.directory import QueueFiles
 
 _HEAD: Final = Struct(EXTENSION_UNIT.struct_code)
 assert _HEAD.size == EXTENSION_HEAD_SIZE
+_SIZE_BYTES: Final = 2
+"""The length of a unit, a signed number, stands first in it."""
+_BLOCK: Final = 1 << 20
+
+
+def broken_chain(path: str, file_size: int, files: OpenFiles) -> int | None:
+    """The unit of an extension file whose length leads out of it, which ends a broker's load; None where none does.
+
+    Args:
+        file_size: bytes of the file.
+
+    Returns:
+        The unit's file position.
+
+    Raises:
+        UnreadableError: the file cannot be read.
+    """
+    position = block_start = 0
+    block = b""
+    while position + _SIZE_BYTES <= file_size:
+        if not block_start <= position <= block_start + len(block) - _SIZE_BYTES:
+            block_start, block = position, files.read(path, position, _BLOCK)
+        at = position - block_start
+        length = int.from_bytes(block[at : at + _SIZE_BYTES], "big", signed=True)
+        if length <= 0:
+            return None
+        if position + length > file_size:
+            return position
+        position += length
+    return position
 
 
 class QueueExtension:

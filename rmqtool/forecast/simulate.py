@@ -13,6 +13,7 @@ import numpy as np
 from rmqtool.engine.algorithms import DispatchedEnd, NormalDispatch, ReputStart
 from rmqtool.engine.dispatch import DispatchSettings, QueueEntries, queue_entries, topic_bytes
 from rmqtool.engine.dispatch_stretch import DispatchStretch
+from rmqtool.engine.extension import broken_chain
 from rmqtool.engine.open_files import OpenFiles
 from rmqtool.engine.versions import BrokerRules
 from rmqtool.errors import UnsupportedError
@@ -34,7 +35,7 @@ from rmqtool.formats.checkpoint import FIELDS_SIZE, Checkpoint, parse_checkpoint
 from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, UNIT_SIZE
 from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.store.config_json import batch_topics, read_config, topics
-from rmqtool.store.directory import Store
+from rmqtool.store.directory import Segment, Store
 from rmqtool.store.kinds import FileKind
 from rmqtool.store.source import read_range
 
@@ -77,6 +78,7 @@ class Simulation:
         self.scanned: ScanResult | None = None
         self.queues_reach = NOTHING_ENTERED
         self.queues: dict[tuple[str, int], QueueState] = {}
+        self._extensions: list[Segment] = []
         self.next_queue_offsets: dict[tuple[str, int], int] = {}
         self.index = IndexState(store, self.overlay, rules, options, keeps_content=keeps_index)
         self.log: LogState | None = None
@@ -178,12 +180,18 @@ class Simulation:
         """Check the sizes of a queue's extension files (`ConsumeQueueExt#load`)."""
         directory = f"{load.EXTENSIONS}/{queue.topic}/{queue.queue_id}"
         if not queue.is_batch and self.options.extensions and self.overlay.stat(directory) is not None:
-            load.load_files(self.overlay, (directory,), self.store.extension_file_size, self.rules)
+            segments = load.load_files(self.overlay, (directory,), self.store.extension_file_size, self.rules)
+            if queue.segments:
+                self._extensions += segments
 
     def _recover(self) -> None:
         assert self.log is not None
         for queue in self.queues.values():
             queue.recover(self.files)
+        for segment in self._extensions:
+            position = broken_chain(segment.path, segment.size, self.files)
+            if position is not None:
+                raise LoadFailure(f"{segment.path}: the unit at {position} leads out of the file")
         self.queues_reach = self._queues_end()
         if not self.log.segments:
             self.log.end = 0

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Final
 
+from rmqtool.engine.extension import broken_chain
+from rmqtool.engine.open_files import OpenFiles
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.checkpoint import CHECKPOINT, FIELDS_SIZE, FILE_SIZE, parse_checkpoint
-from rmqtool.store.directory import Store
+from rmqtool.store.directory import QueueFiles, Segment, Store
 from rmqtool.store.kinds import FileKind, is_java_long
 from rmqtool.store.source import read_range
 from rmqtool.store.view import Entry
@@ -50,21 +53,11 @@ def state_findings(store: Store) -> Iterator[Finding]:
 
 
 def extension_findings(store: Store) -> Iterator[Finding]:
-    """Files of the queues' extensions that have another length than a full one."""
-    size = store.extension_file_size
-    for (topic, queue_id), queue in store.extensions.items():
-        for segment in queue.segments:
-            if segment.size != size:
-                yield finding(
-                    "consumequeue.wrong-file-size",
-                    segment.path,
-                    f"{segment.size} bytes, a full file of an extension has {size}",
-                    topic=topic,
-                    queue_id=queue_id,
-                    length=segment.size,
-                    expected=str(size),
-                    found=str(segment.size),
-                )
+    """Files of the queues' extensions that have another length than a full one, or whose units lead out of them."""
+    with OpenFiles(store.view) as files:
+        for queue in store.extensions.values():
+            for segment in queue.segments:
+                yield from _of_extension(store, queue, segment, files)
 
 
 def checkpoint_findings(context: Context, account: Account, log: PieceResult | None) -> Iterator[Finding]:
@@ -188,3 +181,23 @@ def _ahead_of_queues(context: Context, path: str, dispatched: int, log: PieceRes
 
 def _field(path: str, kind: str, text: str, position: int, length: int) -> Finding:
     return finding(kind, path, text, file_position=position, length=length)
+
+
+def _of_extension(store: Store, queue: QueueFiles, segment: Segment, files: OpenFiles) -> Iterator[Finding]:
+    of_queue = partial(finding, topic=queue.topic, queue_id=queue.queue_id)
+    size = store.extension_file_size
+    if segment.size != size:
+        message = f"{segment.size} bytes, a full file of an extension has {size}"
+        yield of_queue(
+            "consumequeue.wrong-file-size", segment.path, message,
+            length=segment.size, expected=str(size), found=str(segment.size),
+        )  # fmt: skip
+        return
+    try:
+        position = broken_chain(segment.path, size, files)
+    except UnreadableError as error:
+        yield of_queue("consumequeue.unreadable-range", segment.path, str(error), file_position=0, length=size)
+        return
+    if position is not None:
+        message = "the length of a unit leads out of the file, so a broker does not load the store"
+        yield of_queue("consumequeue.bad-extension", segment.path, message, file_position=position)

@@ -17,6 +17,9 @@ from rmqtool.forecast.result import Forecast
 from rmqtool.formats import commitlog
 from rmqtool.store.directory import survey
 from rmqtool.store.view import open_directory
+from rmqtool.verify.finding import Finding
+from rmqtool.verify.run import verify_store
+from rmqtool.verify.scope import Options
 from tests.broker.broker import Judge
 
 JudgeOf = Callable[[str], Judge]
@@ -129,4 +132,20 @@ def test_an_extension_file_of_another_length(judge_of: JudgeOf, tmp_path: Path, 
     files = sorted((path / "consumequeue_ext" / "T" / "0").iterdir())
     assert len(files) > 1
     os.truncate(files[-1], 200)
+    assert not assert_same(judge, path, config).starts
+
+
+@pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
+def test_an_extension_whose_unit_leads_out_of_its_file(judge_of: JudgeOf, tmp_path: Path, version: str) -> None:
+    judge, path = judge_of(version), tmp_path / "store"
+    config = {**CONFIG, "enableConsumeQueueExt": True, "mappedFileSizeConsumeQueueExt": 400}
+    killed_store(judge, path, config, 40)
+    file = min((path / "consumequeue_ext" / "T" / "0").iterdir())
+    with file.open("r+b") as opened:
+        opened.seek(20)
+        opened.write((390).to_bytes(2, "big"))
+    store = survey(open_directory(path))
+    found: list[Finding] = []
+    verify_store(store, rules_for(version), Options(), found.append)
+    assert any(each.id == "consumequeue.bad-extension" and each.file_position == 20 for each in found)
     assert not assert_same(judge, path, config).starts

@@ -98,7 +98,7 @@ OF_DAMAGE: dict[str, dict[str, int]] = {
     "index-last-missing": {"index.missing-key": 1},
     "index-short": {"index.bad-header": 1, "index.missing-key": 1},
     "index-stray-name": {},
-    "index-zero": {"index.missing-key": 1},
+    "index-zero": {"index.zero-file": 1, "index.missing-key": 1},
     # One finding for each index file, of which 5.5.0 has more, for it enters tags.
     "4.9.7-damage-log-dir-empty": {**NO_LOG, "index.dangling-entry": 2},
     "4.9.7-damage-log-dir-missing": {**NO_LOG, "index.dangling-entry": 2},
