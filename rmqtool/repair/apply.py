@@ -20,7 +20,7 @@ from rmqtool.repair.journal import Journal, JournalState, done_record, journals
 from rmqtool.repair.places import Places, own_file_like
 from rmqtool.repair.plan import ABORT_NAME, Plan
 from rmqtool.repair.prepare import Change, Prepared, check_undo_directory, demand_own_kinds, prepare
-from rmqtool.repair.restore import reopen, take_back
+from rmqtool.repair.restore import how_left, reopen, take_back
 from rmqtool.repair.root import RootPath
 from rmqtool.repair.session import Session, remove_empty
 from rmqtool.repair.steps import Create, Remove, Replace, Step, WriteRange
@@ -122,12 +122,23 @@ def demand_unchanged(plan: Plan, places: Places) -> None:
                 raise RefusedError(f"{step.path}: changed since it was planned; plan anew")
 
 
+def _demand_fit(plan: Plan, session: Session) -> None:
+    """Refuse a store that a broker has changed or loads, though not served: the lock stops it only after its load.
+
+    Raises:
+        RefusedError: it does.
+    """
+    session.lock.demand_unmapped()
+    if fingerprint(session.places) != plan.store_fingerprint:
+        raise RefusedError(f"{session.places.root}: changed since it was planned; plan again")
+
+
 def carry_out(plan: Plan, session: Session, interrupt: Interrupt) -> Journal:
     """Journal, fence, steps, check and hand-over, under the lock that the session holds."""
     places, disk = session.places, session.disk
     before = {journal.number for journal in journals(places)}
     try:
-        prepared = prepare(plan, places, disk, session.root_times_ns)
+        prepared = prepare(plan, places, disk, session.root_times_ns, lambda: _demand_fit(plan, session))
         interrupt.demand_none()
         _change_all(prepared, places, disk, interrupt)
         _hand_over(prepared, places, disk, interrupt)
@@ -252,20 +263,5 @@ def _take_back_after(error: BaseException, journal: Journal, places: Places, dis
         take_back(journal, places, disk)
     except (RmqtoolError, OSError) as second:
         raise WriteError(
-            f"{str(error) or 'interrupted'}; it could not be rolled back now ({second}): {_left(journal, places)}"
+            f"{str(error) or 'interrupted'}; it could not be rolled back now ({second}): {how_left(journal, places)}"
         ) from error
-
-
-def _left(journal: Journal, places: Places) -> str:
-    """How a store is left, looked at now, and what to run."""
-    run = f"rmqtool undo {places.root}"
-    try:
-        if is_fenced(places):
-            return f"no broker loads the store until you run {run}"
-        if journal.state in (JournalState.PREPARING, JournalState.UNDONE) or not journal.folder.exists():
-            return f"the store is as it was; {run} removes what is left of the journal"
-        if journal.state is JournalState.DONE:
-            return f"the repair is whole and brokers load the store; {run} rolls it back"
-    except RmqtoolError as error:
-        return f"whether a broker would load the store cannot be looked at ({error}); keep it off and run {run}"
-    return f"nothing keeps a broker off the store; keep it off and run {run}"

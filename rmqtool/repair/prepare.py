@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -166,11 +166,15 @@ def demand_own_kinds(plan: Plan, places: Places) -> None:
             )
 
 
-def prepare(plan: Plan, places: Places, disk: Disk, root_times_ns: tuple[int, int]) -> Prepared:
-    """Save all that the plan changes, and put the fences up.
+def prepare(
+    plan: Plan, places: Places, disk: Disk, root_times_ns: tuple[int, int], demand_fit: Callable[[], None]
+) -> Prepared:
+    """Put the fences up, and save all that the plan changes.
 
     Args:
         root_times_ns: (atime, mtime) of the store directory before the tool made anything in it.
+        demand_fit: refuses a store that is no longer the one of the plan, or that a broker loads. Asked once the fences
+            stand: from then on none begins to load it.
 
     Raises:
         WriteError: something cannot be written; whoever calls rolls back what the journal has.
@@ -197,6 +201,7 @@ def prepare(plan: Plan, places: Places, disk: Disk, root_times_ns: tuple[int, in
     like = own_file_like(places.top)
     disk.publish(journal.folder / "manifest", record(manifest), like)
     raise_fences(places, disk)
+    demand_fit()
     _make_folders(places, journal, folders.others.values(), changes, disk)
     for change in changes:
         _save(change, disk, like)

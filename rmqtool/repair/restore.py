@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from rmqtool.errors import UnreadableError, WriteError
+from rmqtool.errors import RmqtoolError, UnreadableError, WriteError
 from rmqtool.repair.disk import Disk, Metadata
-from rmqtool.repair.fence import lower_fences, raise_fences
+from rmqtool.repair.fence import is_fenced, lower_fences, raise_fences
 from rmqtool.repair.journal import Journal, JournalState
 from rmqtool.repair.journal_check import (
     CheckedJournal,
@@ -94,6 +94,21 @@ def discard(journal: Journal, places: Places, disk: Disk, *, lower: bool) -> Non
     remove_empty(places, disk)
     if lower:
         _restore_times(known, places, disk)  # the tool's own directory may have gone from the store's
+
+
+def how_left(journal: Journal, places: Places) -> str:
+    """How a store is left, looked at now, and what to run."""
+    run = f"rmqtool undo {places.root}"
+    try:
+        if is_fenced(places):
+            return f"no broker loads the store until you run {run}"
+        if journal.state in (JournalState.PREPARING, JournalState.UNDONE) or not journal.folder.exists():
+            return f"the store is as it was; {run} removes what is left of the journal"
+        if journal.state is JournalState.DONE:
+            return f"the repair is whole and brokers load the store; {run} rolls it back"
+    except RmqtoolError as error:
+        return f"whether a broker would load the store cannot be looked at ({error}); keep it off and run {run}"
+    return f"nothing keeps a broker off the store; keep it off and run {run}"
 
 
 def _restore(known: CheckedJournal, places: Places, disk: Disk) -> None:

@@ -34,10 +34,14 @@ class Session:
             UnreadableError: the store may not be looked at.
         """
         self.places, self.disk = places, disk or Disk()
-        before = Metadata.of(places.top)
-        self.root_times_ns = (before.atime_ns, before.mtime_ns)
+        self.note_times()
         demand_own_directories(places)
         self.lock = StoreLock(places.root, places.outer_logs, makes_file=makes_file)
+
+    def note_times(self) -> None:
+        """Take the store directory's times for those that it has without anything of the tool's own in it."""
+        before = Metadata.of(self.places.top)
+        self.root_times_ns = (before.atime_ns, before.mtime_ns)
 
     def close(self) -> None:
         """Let go of the store."""

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from rmqtool.errors import RefusedError
+from rmqtool.errors import RefusedError, UnreadableError, WriteError
 from rmqtool.repair.digest import digest_of
 from rmqtool.repair.disk import Disk
 from rmqtool.repair.fence import is_fenced, lower_fences
@@ -16,7 +16,7 @@ from rmqtool.repair.interrupt import held_interrupts
 from rmqtool.repair.journal import Journal, JournalState, journals
 from rmqtool.repair.journal_check import checked
 from rmqtool.repair.places import Places
-from rmqtool.repair.restore import demand_takeable, discard, reopen, take_back
+from rmqtool.repair.restore import demand_takeable, discard, how_left, reopen, take_back
 from rmqtool.repair.root import RootPath
 from rmqtool.repair.session import Session, demand_own_directories
 from rmqtool.store.kinds import FENCE_NAME
@@ -76,8 +76,10 @@ def undo_latest(places: Places, disk: Disk | None = None) -> Repair | None:
         if latest.state is JournalState.DONE:
             if not is_fenced(places):  # a broker that was kept out has written no message, whatever else it touched
                 demand_untouched(latest, places)
-            reopen(latest, places, session.disk)
-        take_back(latest, places, session.disk, known)
+            with _telling(latest, places):
+                reopen(latest, places, session.disk)
+        with _telling(latest, places):
+            take_back(latest, places, session.disk, known)
         return shown
 
 
@@ -107,7 +109,10 @@ def settle(places: Places, disk: Disk | None = None, session: Session | None = N
         for journal in left:
             _demand_fenced(journal, places)
         for checked_journal in reversed(takeable):
-            take_back(checked_journal.journal, places, held.disk, checked_journal)
+            with _telling(checked_journal.journal, places):
+                take_back(checked_journal.journal, places, held.disk, checked_journal)
+        if left:
+            held.note_times()
         if not left:
             if not known:
                 _demand_no_lost_journal(places)
@@ -145,6 +150,15 @@ def discard_all(places: Places, disk: Disk | None = None) -> list[Repair]:
         for journal in reversed(known):  # the oldest first: what is left can still be rolled back
             discard(journal, places, session.disk, lower=False)
         return shown
+
+
+@contextmanager
+def _telling(journal: Journal, places: Places) -> Iterator[None]:
+    """Add to what fails how the store is left, and what to run."""
+    try:
+        yield
+    except (WriteError, UnreadableError) as error:
+        raise type(error)(f"{error}; {how_left(journal, places)}") from error
 
 
 @contextmanager

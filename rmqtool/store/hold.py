@@ -77,6 +77,14 @@ class StoreLock:
             self._logs = log_directories
             _require_unused(self._root, log_directories)
 
+    def demand_unmapped(self) -> None:
+        """Refuse a store that a broker has begun to load since the lock was taken.
+
+        Raises:
+            RefusedError: one has.
+        """
+        _require_unused(self._root, self._logs)
+
     def _take(self) -> None:
         if self._descriptor >= 0:
             return
