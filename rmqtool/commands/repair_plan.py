@@ -229,6 +229,7 @@ def carry_out(repair: Repair, planner: Planner) -> None:
             demand_same(plan, read_saved(wish.apply))
         if wish.output is OutputFormat.TABLE:
             _show_first(wish, _said(plan, made), opened)
+        plan.demand_harmless()
         demand_consent(plan, is_agreed=wish.is_agreed, accept_loss=wish.accept_loss)
         if wish.copy is not None:
             _repair_copy(wish, plan, made, places, opened)
@@ -311,6 +312,7 @@ def _plan(wish: Wish, opened: OpenedStore, made: Made, before: str, messages: Me
         loss=made.loss + gone,
         kept_beyond_broker=_kept(now.result(), own, made.loss),
         not_looked_at=(*log_note, *made.notes, *assumed, *lacking),
+        forecast_now=now.result(),
         forecast_after=said,
     )
 
@@ -344,7 +346,7 @@ def _forecast(
     except RmqtoolError as error:
         messages.note(f"no forecast for {rules.version}: {error}")
         return None
-    return ForecastAfter(found.starts, found.lost.messages, found.lost.by_topic)
+    return ForecastAfter(found.starts, found.lost.messages, found.lost.by_topic, found.why_not)
 
 
 def _kept(now: ForecastAfter | None, after: ForecastAfter | None, loss: Loss) -> dict[str, int]:
@@ -390,4 +392,4 @@ def _save(path: Path, plan: Plan) -> None:
 def _exit_code(plan: Plan, made: Made, *, to_do: bool) -> int:
     if any(found.id == UNREADABLE for found in made.damage):
         return EXIT_UNREADABLE
-    return EXIT_TO_DO if to_do or made.damage or plan.remaining else 0
+    return EXIT_TO_DO if to_do or made.damage or plan.remaining or not plan.is_startable else 0

@@ -58,6 +58,11 @@ class ForecastAfter:
     lost: int
     """Messages."""
     lost_by_topic: Mapping[str, int] = field(default_factory=dict)
+    why_not: str | None = None
+    """Why it does not start."""
+
+    def as_json(self) -> dict[str, Any]:
+        return {"starts": self.starts, "lost": self.lost}
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,8 @@ class Plan:
     """Files with other names (hard links), and their sizes: a copy replaces each, and those names keep what it was."""
     remaining: tuple[Remaining, ...] = ()
     """What a check of the repaired store still finds, and why it is left."""
+    forecast_now: ForecastAfter | None = None
+    """What the chosen version would do on the store as it is; None where nobody has looked."""
 
     @property
     def is_empty(self) -> bool:
@@ -94,6 +101,32 @@ class Plan:
             for step in self.steps
             if not isinstance(step, Remove)
         )
+
+    @property
+    def is_startable(self) -> bool:
+        """Whether the chosen version starts on the store as the plan leaves it, as far as anybody has looked."""
+        after = self.forecast_after.get(self.broker_version)
+        return after is None or after.starts
+
+    def demand_harmless(self) -> None:
+        """Refuse a plan that leaves the chosen broker worse off than no repair at all.
+
+        Raises:
+            RefusedError: it would no longer start, or would lose more messages.
+        """
+        now, after = self.forecast_now, self.forecast_after.get(self.broker_version)
+        if now is None or after is None or not now.starts:
+            return
+        if not after.starts:
+            raise RefusedError(
+                f"a broker {self.broker_version} starts on this store now, and would not after the repair "
+                f"({after.why_not}); nothing was changed"
+            )
+        if after.lost > now.lost:
+            raise RefusedError(
+                f"a broker {self.broker_version} would lose {after.lost} messages after the repair, and {now.lost} "
+                "without it; nothing was changed"
+            )
 
     def view_over(self, base: StoreView) -> PlannedView:
         """The store as it will be, without changing it."""
@@ -156,9 +189,8 @@ class Plan:
                 "by_topic": dict(self.kept_beyond_broker),
             },
             "not_looked_at": list(self.not_looked_at),
-            "forecast_after": {
-                version: {"starts": after.starts, "lost": after.lost} for version, after in self.forecast_after.items()
-            },
+            "forecast_now": self.forecast_now.as_json() if self.forecast_now is not None else None,
+            "forecast_after": {version: after.as_json() for version, after in self.forecast_after.items()},
             "abort_stays": self.abort_stays,
             "copied_files": list(self.copied_files),
             "remaining": [left.as_json() for left in self.remaining],

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from rmqtool.errors import RefusedError, UnreadableError
 from rmqtool.repair.digest import BLOCK, digest_of, digest_of_content
 from rmqtool.repair.places import Places
-from rmqtool.repair.plan import ForecastAfter, Loss, demand_same, read_saved
+from rmqtool.repair.plan import ForecastAfter, Loss, Plan, demand_same, read_saved
 from rmqtool.repair.steps import create_file, remove_file, write_range
 from rmqtool.store.content import FilePart, Literal, Zeros
 from rmqtool.store.source import BytesSource, FileSource
@@ -30,6 +30,7 @@ FIELDS = [
     "loss",
     "kept_beyond_broker",
     "not_looked_at",
+    "forecast_now",
     "forecast_after",
     "abort_stays",
     "copied_files",
@@ -129,3 +130,23 @@ def test_the_digest_is_what_its_description_says() -> None:
     content = bytes(BLOCK) + b"x" * 10
     expected = hashlib.sha256(len(content).to_bytes(8, "big") + BLOCK.to_bytes(8, "big") + b"x" * 10).hexdigest()
     assert digest_of_content(Literal(content)) == f"sparse-sha256:{expected}"
+
+
+@pytest.mark.parametrize(
+    ("now", "after", "refused"),
+    [
+        (ForecastAfter(True, 0), ForecastAfter(False, 0, why_not="a size"), "would not after the repair .a size."),
+        (ForecastAfter(True, 1), ForecastAfter(True, 2), "would lose 2 messages after the repair, and 1 without"),
+        (ForecastAfter(True, 2), ForecastAfter(True, 2), None),
+        (ForecastAfter(False, 0), ForecastAfter(False, 0), None),
+        (None, ForecastAfter(False, 0), None),
+    ],
+)
+def test_a_plan_that_does_harm_is_refused(now: ForecastAfter | None, after: ForecastAfter, refused: str | None) -> None:
+    plan = Plan("recover", "f", "5.5.0", (), forecast_now=now, forecast_after={"5.5.0": after})
+    assert plan.is_startable == after.starts
+    if refused is None:
+        plan.demand_harmless()
+        return
+    with pytest.raises(RefusedError, match=refused):
+        plan.demand_harmless()
