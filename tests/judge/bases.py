@@ -199,7 +199,7 @@ def write_base(plan: Plan, judge: Judge, folder: Path) -> Base:
         if number == 0 and len(plan.runs) > 1:
             early = copy_store(after, folder / "early")
         path = after
-    if draw.random() < 0.5:
+    if draw.random() < 0.5 or "inner" in plan.features:  # what a batch queue is stands there only
         _write_config(plan, path)
     for left in folder.glob("run-*"):
         if left != path:

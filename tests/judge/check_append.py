@@ -82,10 +82,11 @@ def _stored_at(case: Case, path: Path, answer: Answer) -> int | None:
         return answer.get("storeTimestamp")
     plan = case.base.plan
     start = at - at % plan.log_file_size
-    [file] = [
-        path / name / f"{start:020d}" for name in plan.log_directories if (path / name / f"{start:020d}").exists()
-    ]
-    with file.open("rb") as source:
+    files = [path / name / f"{start:020d}" for name in plan.log_directories]
+    found = [file for file in files if file.exists()]
+    if not found:
+        return answer.get("storeTimestamp")
+    with found[0].open("rb") as source:
         source.seek(at - start)
         position, width = record_fields(source.read(answer["size"]))["store-time"]
         source.seek(at - start + position)
