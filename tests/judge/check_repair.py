@@ -32,7 +32,7 @@ def check_repair(case: Case) -> Path | None:
     path = copy_store(case.store, case.folder / "repaired")
     steps = _repaired(case, path)
     repaired = None
-    if steps and steps[-1].code == 0:
+    if steps and is_done(steps[-1]):
         repaired = copy_store(path, case.folder / "result")
         shutil.rmtree(repaired / ".rmqtool", ignore_errors=True)
         lost = case.intact - intact_records(case.base, case.truth, path)
@@ -53,7 +53,7 @@ def _repaired(case: Case, path: Path) -> list[Answer]:
     while len(steps) < MOST_STEPS:
         answer = case.ask(command, path, *options, "--format", "json")
         steps.append(answer)
-        if answer.code == 0:
+        if is_done(answer):
             break
         damage = (answer.json or {}).get("damage") or []
         if answer.code == 3 and any(row["id"] in FOR_A_PERSON for row in damage):
@@ -68,11 +68,17 @@ def _repaired(case: Case, path: Path) -> list[Answer]:
         else:
             break
     last = steps[-1]
-    if last.code not in (0, 1) and case.intact:
+    if not is_done(last) and last.code != 1 and case.intact:
         ids = sorted({row["id"] for row in (last.json or {}).get("damage", ())})
         case.differs(f"B {last.arguments[0]} exit {last.code} {last.trouble or ids}",
                      f"{[' '.join(step.arguments) for step in steps]} {last.err} {last.out[:800]}")  # fmt: skip
     return steps
+
+
+def is_done(answer: Answer) -> bool:
+    """Whether nothing is left to do: exit 0, or a plan that was carried out and names what remains."""
+    plan = answer.json or {}
+    return answer.code == 0 or (answer.code == 3 and bool(plan.get("applied")) and bool(plan.get("remaining")))
 
 
 def _set_aside(case: Case, path: Path, files: list[str]) -> None:
