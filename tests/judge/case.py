@@ -115,6 +115,8 @@ def make_case(base: Base, judge: Judge, number: int, folder: Path) -> Case:
     faults = [_last(fault, store) for fault in faults]
     case = Case(name, base, truth, judge, folder, store, faults)
     needs_conf = {"paths", "light", "crc", "ext"} & base.plan.features
+    one_length = len({file.stat().st_size for file in target.log_files()}) < 2
+    needs_conf |= {fault.name for fault in faults if fault.name in {"log.cut", "log.longer"} and one_length}
     if needs_conf or draw.random() < 0.4:
         case.told = ["--broker-conf", case.conf]
     case.full = draw.random() < FULL

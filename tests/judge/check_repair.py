@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ MOST_STEPS = 7
 FOR_A_PERSON = ("commitlog.stray-file",)
 NEW_A_QUEUE = 2
 KEYS_MAX = 32
+SENDABLE = re.compile(r"[%|a-zA-Z0-9_-]+")
+"""Topics that a broker takes from a client."""
 KILLED = 0.8
 """How often the broker is killed before its restart; a clean stop takes it a second."""
 
@@ -54,6 +57,9 @@ def _repaired(case: Case, path: Path) -> list[Answer]:
         answer = case.ask(command, path, *options, "--format", "json")
         steps.append(answer)
         if is_done(answer):
+            if command == "recover" and asks_for_salvage(answer):
+                command, options = "salvage", ["--yes"]
+                continue
             break
         damage = (answer.json or {}).get("damage") or []
         if answer.code == 3 and any(row["id"] in FOR_A_PERSON for row in damage):
@@ -78,7 +84,13 @@ def _repaired(case: Case, path: Path) -> list[Answer]:
 def is_done(answer: Answer) -> bool:
     """Whether nothing is left to do: exit 0, or a plan that was carried out and names what remains."""
     plan = answer.json or {}
-    return answer.code == 0 or (answer.code == 3 and bool(plan.get("applied")) and bool(plan.get("remaining")))
+    names_rest = bool(plan.get("remaining")) and not plan.get("damage")
+    return answer.code == 0 or (answer.code == 3 and names_rest and bool(plan.get("applied") or not plan.get("steps")))
+
+
+def asks_for_salvage(answer: Answer) -> bool:
+    """Whether what remains is repaired by salvage."""
+    return any((row.get("repair") or "").startswith("salvage") for row in (answer.json or {}).get("remaining") or ())
 
 
 def _set_aside(case: Case, path: Path, files: list[str]) -> None:
@@ -193,7 +205,11 @@ def _check_goes_on(case: Case, store: OpenStore, read: dict[str, Any]) -> None:
     draw = random.Random(f"new {case.name}")
     sender = Sender(draw, frozenset(), ("T",), 1)
     inner = "Packed"
-    queues = [(q["topic"], q["queueId"]) for q in read["queues"] if q["topic"] != inner and "%LMQ%" not in q["topic"]]
+    queues = [
+        (queue["topic"], queue["queueId"])
+        for queue in read["queues"]
+        if queue["topic"] != inner and "%LMQ%" not in queue["topic"] and SENDABLE.fullmatch(queue["topic"])
+    ]
     puts = [sender.plain(*queue) for queue in queues for _ in range(NEW_A_QUEUE)] or [sender.plain("T", 0)]
     answers = store.put(*puts)
     refused = [answer for answer in answers if answer.get("status") != "PUT_OK"]

@@ -195,7 +195,11 @@ def stray(target: Target) -> Fault | None:
         new.write_bytes(b"" if way == "empty file" else b"hello\n")
     # No broker looks at a file beside queues, or at a directory whose name is no number; an empty queue is a queue.
     beside = area == QUEUE and folder == file.parent.parent
-    skipped = area == QUEUE and way in {"directory", "number"} and numbers_of(target.base.plan.version) >= (5, 1, 0)
+    skipped = (
+        area == QUEUE
+        and way in {"directory", "number"}
+        and not ((4, 5, 0) <= numbers_of(target.base.plan.version) < (5, 1, 0))
+    )
     return _fault(target, area, f"stray {way}", new, silent=beside or skipped)
 
 
