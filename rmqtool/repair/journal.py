@@ -40,6 +40,8 @@ RECORD_SIZE_MAX: Final = 256 << 20
 NUMBER_MAX: Final = 10**9
 _LONG_MAX: Final = (1 << 63) - 1
 Size = Annotated[int, msgspec.Meta(ge=0, le=_LONG_MAX)]
+Moment = Annotated[int, msgspec.Meta(ge=0, lt=253_402_300_800_000)]
+"""Milliseconds of the epoch, up to the year 9999: what a person can be shown."""
 Time = Annotated[int, msgspec.Meta(ge=-_LONG_MAX, le=_LONG_MAX)]
 Digest = Annotated[str, msgspec.Meta(pattern="^sparse-sha256:[0-9a-f]{64}\\Z")]
 _Record = TypeVar("_Record", "Manifest", "Done")
@@ -91,7 +93,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a repair is going to change."""
 
     command: str
-    began_ms: Size
+    began_ms: Moment
     step_count: Size
     log_directories: tuple[str, ...]
     """In each of which a fence stands until the end."""
@@ -129,7 +131,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Done(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the store was like when the repair was done."""
 
-    ended_ms: Size
+    ended_ms: Moment
     files: dict[str, tuple[Size, Time, Size]]
     """(size, mtime_ns, inode) of every file, by path."""
     written: dict[str, tuple[tuple[Size, Size, Digest], ...]]

@@ -133,13 +133,10 @@ def _restore(known: CheckedJournal, places: Places, disk: Disk) -> None:
 
 
 def _remove_staged(kept: KeptFile, disk: Disk) -> None:
-    """Remove what was built and not used; in the staging of somebody else it is in nobody's way."""
-    if kept.staged is None or not kept.staged.exists():
+    """Remove what was built and not used; the staging is another's to clear, who may not look into it either."""
+    if kept.staged is None or kept.staged.path.startswith(f"{OWN_DIRECTORY}/{STAGING}/"):
         return
-    if kept.staged.path.startswith(f"{OWN_DIRECTORY}/{STAGING}/"):
-        with suppress(WriteError):
-            disk.remove(kept.staged)
-    else:
+    if kept.staged.exists():
         disk.remove(kept.staged)
 
 

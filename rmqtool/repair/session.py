@@ -58,7 +58,7 @@ class Session:
         staging = places.own_top / STAGING
         own_before = Metadata.of(places.own_top) if places.own_top.exists() else None
         journals_before = (places.own_top / UNDO).names()
-        self._remove_left()
+        self.clear_staging()
         for directory in (places.own_top, staging):
             disk.make_directory(directory, own_like(places.top))
         directory = staging / f"{os.getpid()}-{secrets.token_hex(4)}"
@@ -107,12 +107,12 @@ class Session:
 
     def remove_left(self) -> None:
         """Remove what runs that were killed while they planned have left, and what is empty then."""
-        self._remove_left()
+        self.clear_staging()
         with suppress(RmqtoolError):
             remove_empty(self.places, self.disk)
             self.disk.set_times(self.places.top, *self.root_times_ns)
 
-    def _remove_left(self) -> None:
+    def clear_staging(self) -> None:
         """Remove what earlier runs that were killed have left; what cannot be removed is in nobody's way."""
         staging = self.places.own_top / STAGING
         for name in staging.names():

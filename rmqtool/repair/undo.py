@@ -78,6 +78,7 @@ def undo_latest(places: Places, disk: Disk | None = None) -> Repair | None:
                 demand_untouched(latest, places)
             with _telling(latest, places):
                 reopen(latest, places, session.disk)
+        session.clear_staging()
         with _telling(latest, places):
             take_back(latest, places, session.disk, known)
         return shown
@@ -108,6 +109,7 @@ def settle(places: Places, disk: Disk | None = None, session: Session | None = N
         takeable = [demand_takeable(journal, places) for journal in left]
         for journal in left:
             _demand_fenced(journal, places)
+        held.clear_staging()
         for checked_journal in reversed(takeable):
             with _telling(checked_journal.journal, places):
                 take_back(checked_journal.journal, places, held.disk, checked_journal)
