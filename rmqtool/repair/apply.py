@@ -138,7 +138,7 @@ def carry_out(plan: Plan, session: Session, interrupt: Interrupt) -> Journal:
     places, disk = session.places, session.disk
     before = {journal.number for journal in journals(places)}
     try:
-        prepared = prepare(plan, places, disk, session.root_times_ns, lambda: _demand_fit(plan, session))
+        prepared = prepare(plan, session, lambda: _demand_fit(plan, session))
         interrupt.demand_none()
         _change_all(prepared, places, disk, interrupt)
         _hand_over(prepared, places, disk, interrupt)

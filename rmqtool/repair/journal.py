@@ -104,6 +104,8 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Directories that were not there, relative to the store, the outer one first."""
     directory_times: dict[str, tuple[Time, Time]]
     """(atime_ns, mtime_ns) of the directories in which names come and go, by path."""
+    made_lock: bool = False
+    """Whether the store had no `lock`, so that what a killed repair left of it goes."""
     format: int = FORMAT
 
     def check(self) -> None:

@@ -20,6 +20,7 @@ from rmqtool.repair.journal_check import KeptFile, base_beside, outer_folder, st
 from rmqtool.repair.places import UNDO, Places, demand_own, own_file_like, own_like
 from rmqtool.repair.plan import Plan
 from rmqtool.repair.root import Root, RootPart, RootPath
+from rmqtool.repair.session import Session
 from rmqtool.repair.steps import Create, Remove, Replace, Step, WriteRange
 from rmqtool.store.content import FilePart
 from rmqtool.store.kinds import FileKind, kind_of, stray_kind_of
@@ -166,13 +167,10 @@ def demand_own_kinds(plan: Plan, places: Places) -> None:
             )
 
 
-def prepare(
-    plan: Plan, places: Places, disk: Disk, root_times_ns: tuple[int, int], demand_fit: Callable[[], None]
-) -> Prepared:
+def prepare(plan: Plan, session: Session, demand_fit: Callable[[], None]) -> Prepared:
     """Put the fences up, and save all that the plan changes.
 
     Args:
-        root_times_ns: (atime, mtime) of the store directory before the tool made anything in it.
         demand_fit: refuses a store that is no longer the one of the plan, or that a broker loads. Asked once the fences
             stand: from then on none begins to load it.
 
@@ -181,6 +179,7 @@ def prepare(
         UnreadableError: something that is to be saved cannot be read.
         RefusedError: a link of the store leads where no journal may lead.
     """
+    places, disk = session.places, session.disk
     demand_own_kinds(plan, places)
     journal = begin(places, disk)
     folders = _Folders(places, journal)
@@ -196,7 +195,8 @@ def prepare(
         folders=tuple(folders.others),
         files=tuple(change.saved for change in changes),
         made_directories=_missing_directories(places, changes),
-        directory_times={**_directory_times(places, changes), "": root_times_ns},
+        directory_times={**_directory_times(places, changes), "": session.root_times_ns},
+        made_lock=session.lock.was_missing,
     )
     like = own_file_like(places.top)
     disk.publish(journal.folder / "manifest", record(manifest), like)

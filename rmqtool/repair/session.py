@@ -36,7 +36,7 @@ class Session:
         self.places, self.disk = places, disk or Disk()
         self.note_times()
         demand_own_directories(places)
-        self.lock = StoreLock(places.root, places.outer_logs, makes_file=makes_file)
+        self.lock = StoreLock(places.root, places.outer_logs, makes_file=makes_file, leaves_trace=False)
 
     def note_times(self) -> None:
         """Take the store directory's times for those that it has without anything of the tool's own in it."""

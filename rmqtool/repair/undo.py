@@ -14,7 +14,7 @@ from rmqtool.repair.fence import is_fenced, lower_fences
 from rmqtool.repair.fingerprint import FileState, file_states
 from rmqtool.repair.interrupt import held_interrupts
 from rmqtool.repair.journal import Journal, JournalState, journals
-from rmqtool.repair.journal_check import checked
+from rmqtool.repair.journal_check import CheckedJournal, checked
 from rmqtool.repair.places import Places
 from rmqtool.repair.restore import demand_takeable, discard, how_left, reopen, take_back
 from rmqtool.repair.root import RootPath
@@ -79,6 +79,7 @@ def undo_latest(places: Places, disk: Disk | None = None) -> Repair | None:
             with _telling(latest, places):
                 reopen(latest, places, session.disk)
         session.clear_staging()
+        _forget_lock_of(known, session)
         with _telling(latest, places):
             take_back(latest, places, session.disk, known)
         return shown
@@ -111,6 +112,7 @@ def settle(places: Places, disk: Disk | None = None, session: Session | None = N
             _demand_fenced(journal, places)
         held.clear_staging()
         for checked_journal in reversed(takeable):
+            _forget_lock_of(checked_journal, held)
             with _telling(checked_journal.journal, places):
                 take_back(checked_journal.journal, places, held.disk, checked_journal)
         if left:
@@ -152,6 +154,12 @@ def discard_all(places: Places, disk: Disk | None = None) -> list[Repair]:
         for journal in reversed(known):  # the oldest first: what is left can still be rolled back
             discard(journal, places, session.disk, lower=False)
         return shown
+
+
+def _forget_lock_of(known: CheckedJournal, session: Session) -> None:
+    """Let `lock` go in the end where a killed repair has made it."""
+    if known.manifest is not None and known.manifest.made_lock:
+        session.lock.set_missing()
 
 
 @contextmanager

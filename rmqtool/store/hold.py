@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -28,19 +29,24 @@ _BUSY: Final = (errno.EACCES, errno.EAGAIN)
 class StoreLock:
     """The lock of a store directory, held until it is closed."""
 
-    def __init__(self, root: Path, log_directories: tuple[Path, ...] = (), *, makes_file: bool = True) -> None:
+    def __init__(
+        self, root: Path, log_directories: tuple[Path, ...] = (), *, makes_file: bool = True, leaves_trace: bool = True
+    ) -> None:
         """Take it.
 
         Args:
             root: the store directory.
             log_directories: where the log lies if not in the store directory.
             makes_file: make `lock` where it is missing; else it is made by `complete`, right before the first change.
+            leaves_trace: write what a broker writes into `lock`, and leave the file. Else its bytes stay as they are,
+                and where it was missing it is missing again in the end.
 
         Raises:
             RefusedError: a broker holds it, or is loading the store, or another rmqtool is changing it.
             WriteError: the file may not be opened or written.
         """
         self._root, self._logs, self._descriptor = root, log_directories, -1
+        self._leaves_trace, self._is_made = leaves_trace, False
         self._directory = _directory_locked(root)
         try:
             if makes_file:
@@ -54,12 +60,14 @@ class StoreLock:
             raise
 
     def complete(self) -> None:
-        """Take the broker's lock too where there was no file to take it on, and write what the broker writes into it.
+        """Take the broker's lock too where there was no file to take it on.
 
         Raises:
             RefusedError, WriteError: as when the lock is taken.
         """
         self._take()
+        if not self._leaves_trace:
+            return
         try:
             if os.pread(self._descriptor, len(CONTENT), 0) != CONTENT:  # its time stays where nothing changes
                 os.pwrite(self._descriptor, CONTENT, 0)
@@ -88,13 +96,25 @@ class StoreLock:
     def _take(self) -> None:
         if self._descriptor >= 0:
             return
-        self._descriptor = _locked(self._root)
+        self._descriptor, self._is_made = _locked(self._root, keeps_times=not self._leaves_trace)
         # Looked at only now: a broker that came in between is either seen here or meets the lock. The databases'
         # locks are files of their own, and `lock` itself is asked about through the descriptor that is open.
         _require_unused(self._root, self._logs)
 
+    @property
+    def was_missing(self) -> bool:
+        """Whether there was no `lock` before."""
+        return self._is_made
+
+    def set_missing(self) -> None:
+        """Let `lock` go in the end: a run that was killed has made it."""
+        self._is_made = True
+
     def close(self) -> None:
-        """Let go of it; the file stays, as the broker leaves it."""
+        """Let go of it; the file stays, as the broker leaves it, unless this lock leaves no trace and has made it."""
+        if self._is_made and not self._leaves_trace and self._descriptor >= 0:
+            with suppress(OSError):  # it is in nobody's way
+                _remove(self._root, self._descriptor)
         for descriptor in (self._descriptor, self._directory):
             if descriptor >= 0:
                 os.close(descriptor)
@@ -153,10 +173,11 @@ def _directory_locked(root: Path) -> int:
     return descriptor
 
 
-def _locked(root: Path) -> int:
+def _locked(root: Path, *, keeps_times: bool) -> tuple[int, bool]:
+    """A descriptor of `lock` with the broker's lock on it, and whether the file was made for that."""
     path = root / LOCK_NAME
     try:
-        descriptor = _opened(path)
+        descriptor, is_made = _opened(path, keeps_times=keeps_times)
     except OSError as error:
         raise WriteError(f"{path}: {reason(error)}") from error
     try:
@@ -166,22 +187,41 @@ def _locked(root: Path) -> int:
         if error.errno in _BUSY:
             raise RefusedError(f"{path}: a broker holds the lock; stop it first") from error
         raise WriteError(f"{path}: {reason(error)}") from error
-    return descriptor
+    return descriptor, is_made
 
 
-def _opened(path: Path) -> int:
+def _opened(path: Path, *, keeps_times: bool) -> tuple[int, bool]:
     """A descriptor of `lock`, which is made with the store's owner and never followed if it is a link."""
     flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    store = path.parent.stat()
     try:
-        return os.open(path, flags)
+        return os.open(path, flags), False
     except FileNotFoundError:
-        descriptor = os.open(path, flags | os.O_CREAT, 0o600)
+        try:
+            descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:  # a broker was faster
+            return os.open(path, flags), False
     try:
-        store = path.parent.stat()
         if (store.st_uid, store.st_gid) != (os.geteuid(), os.getegid()) and os.geteuid() == 0:
             os.fchown(descriptor, store.st_uid, store.st_gid)
         os.fchmod(descriptor, (store.st_mode & 0o666) | 0o600)
+        if keeps_times:
+            _set_times(path.parent, store)
     except OSError:
         os.close(descriptor)
         raise
-    return descriptor
+    return descriptor, True
+
+
+def _remove(root: Path, descriptor: int) -> None:
+    """Remove `lock` while it is held, if that is still the file that was locked."""
+    path, store, held = root / LOCK_NAME, root.stat(), os.fstat(descriptor)
+    named = path.lstat()
+    if (named.st_dev, named.st_ino) == (held.st_dev, held.st_ino):
+        path.unlink()
+        _set_times(root, store)
+
+
+def _set_times(directory: Path, state: os.stat_result) -> None:
+    with suppress(PermissionError):  # only the owner sets times
+        os.utime(directory, ns=(state.st_atime_ns, state.st_mtime_ns))

@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,11 +14,12 @@ import pytest
 
 from rmqtool.errors import RefusedError
 from rmqtool.repair.apply import apply_plan
+from rmqtool.repair.disk import Disk
 from rmqtool.repair.places import Places
 from rmqtool.repair.session import Session
-from rmqtool.repair.undo import undo_latest
-from tests.repair.small_stores import PLANS, cutting, recovery, small_store
-from tests.store_state import assert_store_unchanged, store_state
+from rmqtool.repair.undo import settle, undo_latest
+from tests.repair.small_stores import PLANS, cutting, killed_at, recovery, small_store
+from tests.store_state import FileState, assert_store_unchanged, store_state
 
 HOLD = (
     "import sys; from pathlib import Path; from rmqtool.repair.places import Places\n"
@@ -91,6 +92,45 @@ def test_undo_restores_the_time_of_the_store_and_leaves_nothing(places: Places, 
     assert store_state(places.root)["."].mtime_ns != before["."].mtime_ns
     undo_latest(places)
     assert store_state(places.root) == before
+
+
+@pytest.mark.parametrize("content", [None, b"", b"busy"])
+def test_a_repair_and_its_undo_leave_the_lock_file_as_it_was(places: Places, content: bytes | None) -> None:
+    before = _with_lock(places, content)
+    with Session(places, makes_file=False) as session, session.staging() as staging:
+        apply_plan(recovery(places, staging), places, session=session)
+        assert (places.root / "lock").exists()
+    assert store_state(places.root).get("lock") == before.get("lock")
+    undo_latest(places)
+    assert store_state(places.root) == before
+
+
+@pytest.mark.parametrize("content", [None, b"busy"])
+@pytest.mark.parametrize("command", [undo_latest, settle])
+def test_undo_restores_the_lock_file_after_a_killed_repair(
+    places: Places, content: bytes | None, command: Callable[[Places], object]
+) -> None:
+    before = _with_lock(places, content)
+    assert killed_at(24, lambda disk: _recovered(places, disk))
+    assert (places.root / "lock").exists()
+    command(places)
+    undo_latest(places)  # removes what the killed run has built
+    assert store_state(places.root) == before
+
+
+def _recovered(places: Places, disk: Disk) -> None:
+    with Session(places, disk, makes_file=False) as session, session.staging() as staging:
+        apply_plan(recovery(places, staging), places, session=session)
+
+
+def _with_lock(places: Places, content: bytes | None) -> dict[str, FileState]:
+    lock = places.root / "lock"
+    lock.unlink()
+    if content is not None:
+        lock.write_bytes(content)
+        os.utime(lock, ns=(10**18, 10**18))
+    os.utime(places.root, ns=(10**18, 10**18))
+    return store_state(places.root)
 
 
 def test_undo_restores_the_time_of_a_directory_that_a_link_leads_to(tmp_path: Path) -> None:
