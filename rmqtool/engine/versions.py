@@ -121,6 +121,8 @@ class BrokerRules:
     index_tags: bool = False
     """Tags are entered beside keys, and can be looked up."""
     index_flushed_at_stop: bool = False
+    index_failure_stops_load: bool = False
+    """An index file that cannot be opened (a directory is none) fails the load; else it ends the list of files."""
 
     # Checkpoint, abort
     checkpoint_field_count: int = 3
@@ -205,6 +207,7 @@ _CHANGES: Final = (
     _since(
         "5.1.0",
         skips_directories=True,
+        index_failure_stops_load=True,
         reads_v2=True,
         topic_length_max=255,
         compaction=True,

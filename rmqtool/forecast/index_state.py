@@ -19,6 +19,7 @@ from rmqtool.engine.index_writer import DIRECTORY, IndexWriter, OpenIndexFile, r
 from rmqtool.engine.open_files import OpenFiles
 from rmqtool.engine.query import IndexFile
 from rmqtool.engine.versions import BrokerRules
+from rmqtool.forecast.load import LoadFailure
 from rmqtool.forecast.log_scan import Records
 from rmqtool.forecast.options import DEFAULT_ENTRY_COUNT, DEFAULT_SLOT_COUNT, ForecastOptions
 from rmqtool.forecast.overlay import Nowhere, Overlay
@@ -91,6 +92,7 @@ class IndexState:
         self.kept: list[Entry] = []
         self.covered = Ranges()
         self.duplicate_entries = 0
+        self._not_loaded: frozenset[str] = frozenset()
         self._before = Ranges()
         self._split: dict[int, int] = {}
         self._writer: IndexWriter | None = None
@@ -99,10 +101,17 @@ class IndexState:
         """Map all files; after a crash drop those that end later than the checkpoint's time.
 
         Raises:
+            LoadFailure: the broker does not load this.
             UnreadableError: a header cannot be read.
         """
-        for entry in self._overlay.list(DIRECTORY):
-            if not entry.is_file or not is_java_long(entry.name):
+        entries = [entry for entry in self._overlay.list(DIRECTORY) if is_java_long(entry.name)]
+        for number, entry in enumerate(entries):
+            if entry.is_directory and self._rules.index_failure_stops_load:
+                raise LoadFailure(f"{entry.path}: a directory among the index files")
+            if entry.is_directory:
+                self._not_loaded = frozenset(each.path for each in entries[number:])
+                break
+            if not entry.is_file:
                 continue
             file = IndexFile(entry.path, self.slot_count, files)
             header = file.header
@@ -146,8 +155,13 @@ class IndexState:
             self._writer.flush()
 
     def files(self) -> tuple[Entry, ...]:
-        """All index files after the start, in the order of their names."""
-        return tuple(entry for entry in self._overlay.list(DIRECTORY) if entry.is_file and is_java_long(entry.name))
+        """All index files that the broker has after the start, in the order of their names."""
+        entries = self._overlay.list(DIRECTORY)
+        return tuple(
+            entry
+            for entry in entries
+            if entry.is_file and is_java_long(entry.name) and entry.path not in self._not_loaded
+        )
 
     def without_entry(self, rows: Rows) -> int:
         """How many messages have a key or unique key and are not in the index."""

@@ -58,8 +58,11 @@ from rmqtool.verify.scope import Options
 CATCHES_UP: Final = frozenset({"consumequeue.behind-log", "index.missing-key", "index.missing-file"})
 """What a start after a crash brings up to date by itself."""
 NOT_BUILT: Final = frozenset(
-    {"consumequeue.stray-file", "consumequeue.unsafe-name", "index.misnamed-file", "index.zero-file"}
-)
+    {
+        "consumequeue.stray-file", "consumequeue.unsafe-name",
+        "index.directory", "index.misnamed-file", "index.zero-file",
+    }
+)  # fmt: skip
 """Findings about queues and index that are repaired without building them again, or not at all."""
 _QUEUE_DEPTH: Final = 4
 """Names in the path of a queue's file; a stray file there keeps a broker from starting."""

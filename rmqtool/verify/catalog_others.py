@@ -173,6 +173,15 @@ ENTRIES: Final[tuple[Entry, ...]] = (
         REBUILD_INDEX,
     ),
     warning(
+        "index.directory",
+        "A directory in the index directory whose name is a number, so that a broker opens it as an index file.",
+        (
+            ("up to 5.0.0", "index files whose names come after it are not loaded: keys in them are not found"),
+            ("5.1.0 and later", "the broker does not start"),
+        ),
+        "moved away by hand",
+    ),
+    warning(
         "index.misnamed-file",
         "A file in the index directory whose name is a number, but no time as brokers write it.",
         (
@@ -206,7 +215,7 @@ ENTRIES: Final[tuple[Entry, ...]] = (
     ),
     note(
         "index.stray-file",
-        "A file in the index directory whose name is no number.",
+        "A file or directory in the index directory whose name is no number.",
         ((ALL, "passed over"),),
         "nothing",
     ),

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Final
 
 from rmqtool.engine.extension import broken_chain
+from rmqtool.engine.index_writer import DIRECTORY
 from rmqtool.engine.open_files import OpenFiles
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.checkpoint import CHECKPOINT, FIELDS_SIZE, FILE_SIZE, parse_checkpoint
@@ -26,6 +27,7 @@ CLOCK_MARGIN_MS: Final = 1000
 """A checkpoint may be written by another clock's tick than the record."""
 RUN_MS: Final = 3_600_000
 """Messages over a longer time were not stored in one run of less than a minute, after which times may be zero."""
+_IN_INDEX: Final = f"{DIRECTORY}/"
 _LOG_TIME: Final = "commitlog_timestamp_ms"
 _QUEUE_TIME: Final = "consumequeue_timestamp_ms"
 _DISPATCHED: Final = "consumequeue_physical_offset"
@@ -44,12 +46,26 @@ def state_findings(store: Store) -> Iterator[Finding]:
             yield finding("compaction.leftover-file", entry.path, "a file that compaction should have removed")
     for entry in store.files.get(FileKind.STRAY_QUEUE, ()):
         yield finding("consumequeue.stray-file", entry.path, "no file of a queue", length=entry.size)
+    yield from _strays_in_index(store)
+
+
+def _strays_in_index(store: Store) -> Iterator[Finding]:
+    """What lies in the index directory and is no index file; what lies in a directory there is not looked at."""
     for entry in store.files.get(FileKind.STRAY_INDEX, ()):
+        if "/" in entry.path.removeprefix(_IN_INDEX):
+            continue
         if is_java_long(entry.name):
             text = "its name is a number, so a broker takes it for an index file, but not one that a broker gives"
             yield finding("index.misnamed-file", entry.path, text, length=entry.size)
         else:
             yield finding("index.stray-file", entry.path, "its name is no time", length=entry.size)
+    for path in store.directories:
+        name = path.removeprefix(_IN_INDEX)
+        if path.startswith(_IN_INDEX) and "/" not in name:
+            is_opened = is_java_long(name)
+            kind = "index.directory" if is_opened else "index.stray-file"
+            text = "a directory that a broker takes for an index file" if is_opened else "a directory"
+            yield finding(kind, path, f"{text}: its name is {'a' if is_opened else 'no'} number")
 
 
 def extension_findings(store: Store) -> Iterator[Finding]:

@@ -35,3 +35,16 @@ def test_a_copy_of_a_queue_file_within_it(tmp_path: Path, number: int) -> None:
                 reader.get_message(topic, queue_id, reader.queue(topic, queue_id).min_queue_offset)
     for command in ("recover", "rebuild", "salvage"):
         assert rmqtool(command, tmp_path, "--dry-run", "--broker-version", "5.4.0").code in (3, 4)
+
+
+@pytest.mark.parametrize(("version", "starts"), [("4.9.7", True), ("5.0.0", True), ("5.1.0", False), ("5.5.0", False)])
+def test_a_directory_whose_name_is_that_of_an_index_file(tmp_path: Path, version: str, starts: bool) -> None:
+    recipe = RECIPES["keys-index"]
+    make_store(recipe, tmp_path, "4.9.7")
+    (tmp_path / "index" / "lost+found").mkdir()
+    before = forecast_store(survey(open_directory(tmp_path)), rules_for(version), ForecastOptions())
+    assert before.starts
+    (tmp_path / "index" / "1").mkdir()
+    after = forecast_store(survey(open_directory(tmp_path)), rules_for(version), ForecastOptions())
+    assert after.starts == starts
+    assert starts or after.why_not == "index/1: a directory among the index files"

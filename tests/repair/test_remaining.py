@@ -27,6 +27,7 @@ LEFT = {
     "log-time-back": {"commitlog.store-time-regress"},
     "log-queue-offset-repeated": {"commitlog.queue-offset-repeated"},
     "log-stray-directory": {"commitlog.stray-file"},
+    "index-directory": {"index.directory"},
     "log-topic-outside": {"consumequeue.unsafe-name"},
     "topics-cut": {"config.unreadable"},
     "consumer-beyond-queue": {"config.consumer-offset-beyond-queue"},
