@@ -56,14 +56,15 @@ def _repaired(case: Case, path: Path) -> list[Answer]:
     while len(steps) < MOST_STEPS:
         answer = case.ask(command, path, *options, "--format", "json")
         steps.append(answer)
-        if is_done(answer):
+        strays = [row["file"] for row in _named(answer) if row["id"] in FOR_A_PERSON]
+        if is_done(answer) and not strays:
             if command == "recover" and asks_for_salvage(answer):
                 command, options = "salvage", ["--yes"]
                 continue
             break
         damage = (answer.json or {}).get("damage") or []
-        if answer.code == 3 and any(row["id"] in FOR_A_PERSON for row in damage):
-            _set_aside(case, path, [row["file"] for row in damage if row["id"] in FOR_A_PERSON])
+        if answer.code == 3 and strays:
+            _set_aside(case, path, strays)
             command, options = "recover", ["--yes", *(["--full"] if case.full else [])]
         elif answer.code == 3 and command == "recover" and damage:
             command, options = "salvage", ["--yes"]
@@ -88,6 +89,12 @@ def is_done(answer: Answer) -> bool:
     return answer.code == 0 or (answer.code == 3 and names_rest and bool(plan.get("applied") or not plan.get("steps")))
 
 
+def _named(answer: Answer) -> list[dict[str, Any]]:
+    """What a plan names as damage, and as what remains."""
+    plan = answer.json or {}
+    return [*(plan.get("damage") or ()), *(plan.get("remaining") or ())]
+
+
 def asks_for_salvage(answer: Answer) -> bool:
     """Whether what remains is repaired by salvage."""
     return any((row.get("repair") or "").startswith("salvage") for row in (answer.json or {}).get("remaining") or ())
@@ -95,18 +102,20 @@ def asks_for_salvage(answer: Answer) -> bool:
 
 def _set_aside(case: Case, path: Path, files: list[str]) -> None:
     """What a person does with files of which the tool says that they are no part of the log."""
-    for name in files:
-        folder = (path / name).parent
-        state = folder.stat()
+    for name in dict.fromkeys(files):
+        if not (path / name).exists():
+            continue
         aside = case.folder / f"aside-{len(case.aside)}"
         (path / name).rename(aside)
-        case.aside.append((aside, path / name, (state.st_atime_ns, state.st_mtime_ns)))
+        case.aside.append((aside, path / name))
 
 
-def _put_back(case: Case) -> None:
-    for aside, place, times in reversed(case.aside):
+def _put_back(case: Case, path: Path, before: dict[str, Any]) -> None:
+    """Give the person's files back, to directories of the times that they had."""
+    for aside, place in reversed(case.aside):
         aside.rename(place)
-        os.utime(place.parent, ns=times)
+        time_ns = before[str(place.parent.relative_to(path))].mtime_ns
+        os.utime(place.parent, ns=(time_ns, time_ns))
 
 
 def _check_clean(case: Case, repaired: Path, steps: list[Answer]) -> None:
@@ -131,7 +140,7 @@ def _check_undo(case: Case, path: Path, before: dict[str, Any]) -> None:
         if answer.code != 0:
             case.differs(f"B undo exit {answer.code} {answer.trouble}", answer.err)
             return
-    _put_back(case)
+    _put_back(case, path, before)
     after = store_state(path)
     differ = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
     if differ == ["."]:
