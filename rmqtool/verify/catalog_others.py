@@ -197,6 +197,13 @@ ENTRIES: Final[tuple[Entry, ...]] = (
         RECOVER,
     ),
     warning(
+        "index.misordered-file",
+        "An index file holds older records than one with an earlier name: it is a copy, or has another file's name.",
+        ((ALL, "lookups that have a start time stop at it: keys in other files are not found, or found twice"),),
+        _INDEX_ANEW,
+        REBUILD_INDEX,
+    ),
+    warning(
         "index.missing-file",
         "There is no index file though messages have keys, or the files do not reach back to where they should begin.",
         ((ALL, "made anew only for records that a start after a crash scans"),),

@@ -106,6 +106,20 @@ def zero_files(paths: Iterable[str]) -> Iterator[Finding]:
         yield finding("index.zero-file", path, "nothing but zeros, beside other index files")
 
 
+def misordered_files(files: Iterable[IndexMap]) -> Iterator[Finding]:
+    """Index files, in the order of their names, that begin before the end of an earlier one."""
+    newest: IndexMap | None = None
+    for file in files:
+        if newest is not None and file.begin_physical_offset < newest.end_physical_offset:
+            text = (
+                f"its entries begin at {file.begin_physical_offset}, but those of {newest.path}, which has the earlier "
+                f"name, end at {newest.end_physical_offset}"
+            )
+            yield finding("index.misordered-file", file.path, text, physical_offset=file.begin_physical_offset)
+        if newest is None or file.end_physical_offset > newest.end_physical_offset:
+            newest = file
+
+
 def newest_start(units: OffsetRuns, below: int) -> tuple[int, int]:
     """Place and physical offset of the newest unit below an offset; (-1, -1) without one."""
     inside = units.runs[units.runs["last"] < below]

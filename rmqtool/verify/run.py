@@ -31,6 +31,7 @@ from rmqtool.verify.config_files import config_findings, read_configs
 from rmqtool.verify.coverage import (
     entries_outside,
     index_findings,
+    misordered_files,
     newest_start,
     units_ahead,
     units_below,
@@ -197,7 +198,7 @@ class _Run:
 
     def _index_maps(self) -> tuple[IndexMap, ...]:
         slots, room = self.store.index_slot_count, self.store.index_entry_count
-        maps, empty = [], []
+        maps, empty, ordered = [], [], []
         for entry in self.store.index_files:
             if not slots or not room:
                 empty += [entry.path] if self._leave_out_index(entry) else []
@@ -209,6 +210,9 @@ class _Run:
                 self._summary.entry_count += found.count
                 empty += [entry.path] if found.is_zero else []
                 maps.append(found)
+                if found.count and not any(finding.id == "index.bad-header" for finding in each.findings):
+                    ordered.append(found)
+        self._say(misordered_files(ordered))
         # A broker makes the first file before it has any key for it.
         self._say(zero_files(empty if len(empty) < len(self.store.index_files) else empty[1:]))
         return tuple(maps)

@@ -35,6 +35,7 @@ LEFT = {
 """What `recover` cannot or does not repair, by damage."""
 INDEX_SIZES = ("--index-slots", "100", "--index-entries", "200")
 REPAIRED = ["index-end-time", "index-begin-time", "index-zero-extra", "index-misnamed-file", "checkpoint-zero-clean"]
+REPAIRED += ["index-names-swapped", "index-file-copied"]
 
 
 def damaged(tmp_path: Path, damage: str) -> Path:
