@@ -22,6 +22,7 @@ from rmqtool.engine.writer_config import WriterConfig
 from rmqtool.errors import RefusedError, UnsupportedError, WriteError
 from rmqtool.formats.checkpoint import FIELDS_SIZE, Checkpoint, parse_checkpoint
 from rmqtool.formats.commitlog import BLANK_SIZE_MIN
+from rmqtool.formats.consumequeue import UNIT_SIZE
 from rmqtool.formats.index import file_size
 from rmqtool.scan.blocks import last_data_end
 from rmqtool.store.config_json import TOPICS, batch_topics, read_config, topics
@@ -112,6 +113,7 @@ def existing_store(
         index = _index(sink, rules, config, clock, current)
         dispatcher = Dispatcher(sink, _dispatch_settings(rules, config), config, index, reader)
         end = _log_end(store, reader, files, dispatcher, after_crash=after_crash)
+        _remove_files_after_end(store, reader, sink, end)
         if after_crash:
             # Queues have grown by what was dispatched just now, and some of them are new.
             dispatcher.sync()
@@ -223,6 +225,22 @@ def _log_end(
             f"{where} is at {end.physical_offset}, but the queues end at {dispatched}; recover the store first"
         )
     return end.physical_offset
+
+
+def _remove_files_after_end(store: Store, reader: Reader, sink: DirectorySink, log_end: int | None) -> None:
+    """Unlink files of zeros that begin after the end of the log or of a queue, as the recovery of a broker does."""
+    after = [segment for segment in store.commitlog if log_end is not None and segment.start > log_end]
+    for name, queue in store.queues.items():
+        queue_end = reader.queue(*name).max_queue_offset * UNIT_SIZE
+        after += [segment for segment in queue.segments if segment.start > queue_end]
+    for segment in after:
+        source = store.view.open(segment.path)
+        try:
+            is_zero = last_data_end(source, 0, segment.size) == 0
+        finally:
+            source.close()
+        if is_zero:
+            sink.remove(segment.path)
 
 
 def _last_index_file(store: Store, config: WriterConfig, sink: DirectorySink) -> OpenIndexFile | None:
