@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -269,7 +270,9 @@ GOOD: list[tuple[str, str]] = [
 ]
 
 
+@cache
 def project_sources() -> list[Source]:
+    """All Python files of the project, parsed once for all rules."""
     paths = [ROOT / "pyspark_rocketmq.py"]
     for folder in ("rmqtool", "tests", "benchmarks"):
         paths += sorted((ROOT / folder).rglob("*.py"))
