@@ -1,5 +1,6 @@
 # make demo       look into a real broker's crashed store with rmqtool
-# make test       lint, types, contracts and tests; half an hour on two cores
+# make check      the inner loop: lint, types, contracts, and the rooms that everything stands on; no broker, no Spark
+# make test       lint, types, contracts and tests, in two processes (WORKERS=4: in four)
 # make test-full  the same and the slow tests, some hours; writes docs/test-full.md. PARTS="tests/verify ..." runs these
 # make format     put the code into the house's form
 # make clean      remove what make made
@@ -11,8 +12,11 @@ STAMP := $(VENV)/.installed
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
 PARTS ?=
+WORKERS ?= 2
+# A file's tests stay in one process, for they share what they set up.
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
-.PHONY: demo test test-full lint tests format clean check-python check-broker
+.PHONY: demo check test test-full lint tests format clean check-python check-broker
 .NOTPARALLEL:
 .DEFAULT_GOAL := test
 
@@ -51,7 +55,11 @@ lint: check-python $(STAMP)
 	$(BIN)/lint-imports
 
 tests: check-python check-broker $(STAMP)
-	$(BIN)/python -m pytest -m 'not slow' $(PYTEST_ARGS)
+	$(PYTEST) -m 'not slow' $(PYTEST_ARGS)
+
+check: lint
+	$(PYTEST) -q -m 'not slow and not broker and not spark and not s3' $(PYTEST_ARGS) \
+	  tests/formats tests/store tests/scan tests/engine tests/report tests/test_house.py
 
 # The prerequisites stand first, so that a missing one is said before the first minute is spent.
 test: check-python check-broker lint tests
