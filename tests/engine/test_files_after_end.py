@@ -1,4 +1,4 @@
-"""Files of zeros after the end of the log or of a queue: going on with the store unlinks them, as a broker's start does."""
+"""Going on with a store unlinks files of zeros after the end of its log or queues, as a start of a broker does."""
 
 from __future__ import annotations
 
