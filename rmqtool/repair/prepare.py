@@ -253,8 +253,9 @@ def _with_ranges(changes: Sequence[Change]) -> tuple[Change, ...]:
         metadata, folder = change.saved.metadata, change.saved.folder
         for step in change.steps if change.saved.action == "write" else ():
             if isinstance(step, WriteRange) and metadata is not None:
-                length = max(0, min(step.end, metadata.size) - step.file_position)
-                ranges.append(SavedRange(step.file_position, length, ends[folder], step.before))
+                begin = min(step.file_position, metadata.size)  # what is written after the file's end replaces nothing
+                length = min(step.end, metadata.size) - begin
+                ranges.append(SavedRange(begin, length, ends[folder], step.before))
                 ends[folder] += length
         saved = structs.replace(change.saved, ranges=tuple(ranges))
         placed.append(replace(change, kept=replace(change.kept, saved=saved)))

@@ -12,8 +12,11 @@ from rmqtool.errors import RefusedError, UnreadableError
 from rmqtool.repair.apply import apply_plan
 from rmqtool.repair.journal import journals
 from rmqtool.repair.places import Places
+from rmqtool.repair.steps import write_range
 from rmqtool.repair.undo import is_unsettled, repairs, settle, undo_latest
-from tests.repair.small_stores import LOG, PLANS, QUEUE, cutting, files_of, recovery, small_store
+from rmqtool.store.content import Literal, Zeros
+from rmqtool.store.view import DirectoryView
+from tests.repair.small_stores import LOG, PLANS, QUEUE, cutting, files_of, plan_of, recovery, small_store
 from tests.store_state import FileState, assert_store_unchanged
 
 
@@ -33,6 +36,22 @@ def test_the_original_is_back(places: Places, tmp_path: Path, name: str) -> None
     assert files_of(places.root) == before
     assert {path: (places.root / path).stat().st_ino for path in before} == inodes
     assert undo_latest(places) is None
+
+
+def test_a_short_file_that_several_writes_lengthen_is_short_again(places: Places) -> None:
+    place = places.root / LOG
+    full = place.stat().st_size
+    os.truncate(place, full - 1000)
+    before = files_of(places.root)
+    view = DirectoryView(places.root)
+    ends = (
+        write_range(view, LOG, full - 1000, Literal(b"x" * 600), "a blank"),
+        write_range(view, LOG, full - 400, Zeros(400), "the rest"),
+    )
+    apply_plan(plan_of(places, ends), places)
+    assert place.read_bytes()[full - 1000 :] == b"x" * 600 + bytes(400)
+    undo_latest(places)
+    assert files_of(places.root) == before
 
 
 def test_several_repairs_are_taken_back_one_by_one(places: Places, tmp_path: Path) -> None:
