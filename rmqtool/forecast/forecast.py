@@ -9,7 +9,7 @@ from threading import Lock
 
 from rmqtool.engine.log_tail import log_tail
 from rmqtool.engine.versions import BrokerRules
-from rmqtool.errors import UnsupportedError
+from rmqtool.errors import UnknownSizeError, UnsupportedError
 from rmqtool.forecast.losses import LossCount, Toll
 from rmqtool.forecast.options import COUNT_WHOLE_LOG_UP_TO, ForecastOptions
 from rmqtool.forecast.plain_records import PlainRecords
@@ -68,7 +68,7 @@ def scan_begin(store: Store, rules: BrokerRules, options: ForecastOptions | None
     Where a queue keeps it from loading, the file in which it would begin without that queue.
 
     Returns:
-        None where the store is of a kind whose start is not simulated, or has no log.
+        None where the store is of a kind whose start is not simulated, or has no log, or one of unknown file size.
 
     Raises:
         UnreadableError: a file that the broker reads first cannot be read.
@@ -76,7 +76,7 @@ def scan_begin(store: Store, rules: BrokerRules, options: ForecastOptions | None
     with Simulation(store, rules, options or ForecastOptions()) as simulation:
         try:
             return simulation.find_scan_begin()
-        except UnsupportedError:
+        except (UnsupportedError, UnknownSizeError):
             return None
 
 

@@ -16,7 +16,7 @@ from rmqtool.engine.dispatch_stretch import DispatchStretch
 from rmqtool.engine.extension import broken_chain
 from rmqtool.engine.open_files import OpenFiles
 from rmqtool.engine.versions import BrokerRules
-from rmqtool.errors import UnsupportedError
+from rmqtool.errors import UnknownSizeError, UnsupportedError
 from rmqtool.forecast import load
 from rmqtool.forecast.index_state import IndexState
 from rmqtool.forecast.load import LoadedQueue, LoadFailure
@@ -97,6 +97,7 @@ class Simulation:
 
         Raises:
             UnsupportedError: the store is of a kind that is not simulated.
+            UnknownSizeError: nothing shows the size of a log file.
             UnreadableError: a file cannot be read.
         """
         self._refuse_other_kinds()
@@ -148,6 +149,15 @@ class Simulation:
         store, rules = self.store, self.rules
         if store.files.get(FileKind.DLEDGER) and not store.commitlog:
             raise UnsupportedError("the log is kept by DLedger; what such a broker does at its start is not forecast")
+        if store.commitlog and not store.log_file_size.is_shown and not store.log_file_size.is_cut:
+            segment = store.commitlog[0]
+            raise UnknownSizeError(
+                f"{segment.path}: {segment.size} bytes, and nothing shows whether that is the size of a full file, so "
+                "whether a broker would start is not known; give the size with --log-file-size BYTES or "
+                "--broker-conf FILE",
+                "commitlog_file_size",
+                store.commitlog_file_size,
+            )
         if store.queue_kind != "file" and rules.rocksdb_queues:
             if store.queue_kind == "rocksdb":
                 raise UnsupportedError("the consume queues are kept in RocksDB; a start with them is not forecast")

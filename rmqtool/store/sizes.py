@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
@@ -33,11 +33,13 @@ class LogFileSize:
         bytes: 0 where the log has no file.
         is_shown: whether the files show the size: several of them agree, or the only one has a plausible length.
         is_proven: whether several of them agree.
+        is_cut: whether the only file is known to be shorter than a full one, whatever that has.
     """
 
     bytes: int
     is_shown: bool
     is_proven: bool
+    is_cut: bool = False
 
 
 def infer_log_file_size(segments: Sequence[Segment], *, others_are_default: bool | None) -> LogFileSize:
@@ -54,11 +56,12 @@ def infer_log_file_size(segments: Sequence[Segment], *, others_are_default: bool
     if not segments:
         return LogFileSize(0, is_shown=True, is_proven=False)
     start, longest = segments[0].start, max(segment.size for segment in segments)
-    if is_plausible_log_size(longest) and start % longest == 0:
+    if start % max(longest, 1) == 0 and (is_plausible_log_size(longest) or (start and longest >= _PAGE)):
         return LogFileSize(longest, is_shown=True, is_proven=False)
     if others_are_default is None and start and start % DEFAULT_LOG_FILE_SIZE == 0:
         others_are_default = True  # no other size has such a name so soon
-    return cut_log_file_size(longest, others_are_default if start % DEFAULT_LOG_FILE_SIZE == 0 else False)
+    guess = cut_log_file_size(longest, others_are_default if start % DEFAULT_LOG_FILE_SIZE == 0 else False)
+    return replace(guess, is_cut=longest < _PAGE)
 
 
 def cut_log_file_size(length: int, others_are_default: bool | None) -> LogFileSize:
@@ -68,8 +71,8 @@ def cut_log_file_size(length: int, others_are_default: bool | None) -> LogFileSi
         length: that the file had at least.
     """
     if others_are_default is not False and length <= DEFAULT_LOG_FILE_SIZE + _MEBIBYTE:
-        return LogFileSize(DEFAULT_LOG_FILE_SIZE, is_shown=others_are_default is True, is_proven=False)
-    return LogFileSize(max(_PAGE, 1 << max(0, length - 1).bit_length()), is_shown=False, is_proven=False)
+        return LogFileSize(DEFAULT_LOG_FILE_SIZE, is_shown=others_are_default is True, is_proven=False, is_cut=True)
+    return LogFileSize(max(_PAGE, 1 << max(0, length - 1).bit_length()), is_shown=False, is_proven=False, is_cut=True)
 
 
 def size_assumptions(store: Store) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from rmqtool.commands.consent import plan_with_sizes
 from rmqtool.commands.messages import Messages
 from rmqtool.errors import UnknownSizeError
 from rmqtool.store.directory import Store, survey
+from rmqtool.store.sizes import LogFileSize
 from rmqtool.store.view import open_directory
 from tests.commands.transcripts import Ran, rmqtool
 from tests.conftest import Unpacked
@@ -239,3 +240,23 @@ def test_a_record_across_the_end_of_a_lone_log_file_shows_that_it_was_cut(golden
         assert "--log-file-size" in rmqtool("recover", path, "--yes").err
     assert rmqtool("recover", path, "--yes", "--accept-loss", "--log-file-size", 65536).code == 0
     assert rmqtool("verify", path).code == 0
+
+
+def test_no_forecast_is_made_where_nothing_shows_the_size_of_a_log_file(golden_copy: Unpacked) -> None:
+    """The only file may be a full one of a broker with this size, or a cut one of another."""
+    path = golden_copy(LONE)
+    os.truncate(path / LOG, 70_001)
+    ran = rmqtool("forecast", path)
+    assert (ran.code, ran.out) == (5, "")
+    assert "--log-file-size" in ran.err
+    assert rmqtool("forecast", path, "--log-file-size", 70_001).code == 0
+    assert asked("forecast", path, "--log-file-size", 65536)[1]["starts"] is False
+
+
+def test_a_name_that_is_a_multiple_of_the_length_shows_the_size_of_a_lone_log_file(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    shown = "commitlog/00000000000000100000"
+    (path / "commitlog").mkdir(parents=True)
+    (path / shown).write_bytes(bytes(50_000))
+    assert survey(open_directory(path)).log_file_size == LogFileSize(50_000, is_shown=True, is_proven=False)
+    assert asked("forecast", path, "--broker-version", "5.3.3")[1]["starts"] is True
