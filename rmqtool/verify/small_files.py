@@ -85,8 +85,9 @@ def checkpoint_findings(context: Context, account: Account, log: PieceResult | N
     store = context.store
     entry = store.first(FileKind.CHECKPOINT)
     if entry is None:
-        if log is not None and log.record_count:
-            yield finding("checkpoint.missing", "checkpoint", f"the log has {log.record_count} messages")
+        if log is not None and (log.record_count or context.newest_unit >= 0):
+            text = f"the log has {log.record_count} messages" if log.record_count else "the queues have units"
+            yield finding("checkpoint.missing", "checkpoint", text)
         return
     found = account.file(entry.path, entry.size)
     try:
