@@ -5,7 +5,9 @@ No broker writes either, and every one passes over both: see the section "What a
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
+
+from numpy.typing import NDArray
 
 TOMBSTONE: Final = int.from_bytes(b"RMQTOMBS", "big")
 """Stands as prepared transaction offset in a record that a repair wrote; brokers ask for it in half messages only."""
@@ -15,5 +17,16 @@ TOMBSTONE_TOPIC: Final = "RMQTOOL_LOST"
 """Topic of records that stand in no queue, and the one to which a lost delayed message is delivered."""
 
 DEAD_SIZE: Final = 16
+"""Bytes to which a dead unit points at least."""
 DEAD_BEFORE: Final = 8
-"""A dead unit begins so many bytes in front of a log file and reaches into it: no broker reads across files."""
+"""A dead unit begins so many bytes in front of a log file and reaches into it: no broker reads across files.
+The last unit of a queue is longer: it reaches to the end of its tombstone.
+"""
+
+
+def are_dead(units: NDArray[Any], log_file_size: int) -> NDArray[Any]:
+    """Which of some units are dead: no record begins so few bytes in front of a log file's end."""
+    before_file = (units["physical_offset"] + DEAD_BEFORE) % log_file_size == 0
+    is_far = units["physical_offset"] > 0
+    dead: NDArray[Any] = before_file & is_far & (units["record_size"] >= DEAD_SIZE) & (units["tags_code"] == 0)
+    return dead

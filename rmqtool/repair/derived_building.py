@@ -167,6 +167,7 @@ class DerivedBuilding:
         for topic, queue_id, queue in self.writer.queues():
             built.repeated += queue.ignored
             if isinstance(queue, PlacedQueueWriter):
+                queue.finish()
                 built.gap_units += queue.gap_units
                 if queue.misplaced:
                     built.displaced[f"{topic}/{queue_id}"] = queue.misplaced

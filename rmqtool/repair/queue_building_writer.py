@@ -79,6 +79,8 @@ class PlacedQueueWriter(QueueWriter):
         """See `QueueWriter`."""
         super().__init__(sink, directory, file_size, rules, end)
         self._log = log
+        self._dead_end: tuple[int, int] | None = None
+        """Of a last unit that is dead: its place in the stream, and where in the log its tombstone ends."""
         self._next_queue_offset: int | None = None
         """Behind the last record that was put; None before the first one."""
         self.gap_units = 0
@@ -123,11 +125,28 @@ class PlacedQueueWriter(QueueWriter):
 
     def _write(self, stream_position: int, units: NDArray[Any]) -> None:
         """Write units, those of tombstones dead, so that nobody receives a message that nobody sent."""
+        self._dead_end = None
         for index, place in enumerate(units["physical_offset"].tolist()) if self._log.tombstones else ():
             if place in self._log.tombstones:
                 unit = self._log.dead_unit(place, in_front=False)
+                if unit is not None and index == len(units) - 1:
+                    self._dead_end = stream_position + index * UNIT_SIZE, place + int(units["record_size"][index])
                 units[index] = units[index] if unit is None else unit[0]
         super()._write(stream_position, units)
+
+    def finish(self) -> None:
+        """Let a dead unit at the queue's end reach to the end of its tombstone.
+
+        By the last unit brokers tell what of the log is in the queues. What comes after it, 5.3.2 to 5.4.0 enter once
+        more, and do not start where the last file of a queue is full.
+        """
+        if self._dead_end is None:
+            return
+        position, tombstone_end = self._dead_end
+        unit = self._log.dead_unit(tombstone_end - 1, in_front=False)
+        assert unit is not None, "it was written there"
+        unit["record_size"] = tombstone_end - unit["physical_offset"]
+        super()._write(position, unit)
 
     def _note_times(self, entries: QueueEntries) -> None:
         positions = entries.queue_offsets * UNIT_SIZE

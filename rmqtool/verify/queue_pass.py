@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.consumequeue import FILLER_UNIT
-from rmqtool.formats.tombstone import DEAD_BEFORE, DEAD_SIZE
+from rmqtool.formats.tombstone import are_dead
 from rmqtool.scan.blocks import last_data_end
 from rmqtool.store.directory import QueueFiles, Segment
 from rmqtool.store.source import read_salvaging
@@ -186,8 +186,7 @@ class QueuePass:
         kinds[(offsets == 0) & (sizes == 0) & (tags == 0)] = _ZERO
         kinds[(offsets == FILLER_UNIT[0]) & (sizes == FILLER_UNIT[1]) & (tags == FILLER_UNIT[2])] = _FILLER
         if self.log_file_size:
-            before_file = (offsets + DEAD_BEFORE) % self.log_file_size == 0
-            kinds[(sizes == DEAD_SIZE) & (tags == 0) & (offsets > 0) & before_file] = _DEAD
+            kinds[are_dead(units, self.log_file_size)] = _DEAD
         return kinds
 
     def _finish(self) -> QueueMap:

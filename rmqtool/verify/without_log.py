@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.consumequeue import FILLER_UNIT
 from rmqtool.formats.index import ENTRY, ENTRY_SIZE, HEADER, HEADER_SIZE, entry_position
-from rmqtool.formats.tombstone import DEAD_SIZE
+from rmqtool.formats.tombstone import are_dead
 from rmqtool.scan.blocks import last_data_end
 from rmqtool.store.directory import QueueFiles, Store
 from rmqtool.store.source import ByteSource, read_range, read_salvaging
@@ -71,7 +71,9 @@ def units_without_file(store: Store, topic: str, directories: set[str], ranges: 
             for segment in queue.segments:
                 for units in _blocks(store, segment.path, dtype):
                     starts, sizes = units["physical_offset"].astype(np.int64), units["record_size"].astype(np.int64)
-                    counts = (starts >= 0) & (sizes > DEAD_SIZE) & (sizes != FILLER_UNIT[1])
+                    counts = (starts >= 0) & (sizes > 0) & (sizes != FILLER_UNIT[1])
+                    if store.commitlog_file_size:
+                        counts &= ~are_dead(units, store.commitlog_file_size)
                     counts &= _reach_into(starts, sizes, ranges)
                     found.append(np.column_stack((starts[counts], sizes[counts])))
     rows: Array = np.concatenate(found)
