@@ -166,7 +166,8 @@ ENTRIES: Final[tuple[Entry, ...]] = (
     ),
     warning(
         "commitlog.stale-tail",
-        "Behind the log's end lie whole records of an older log that was cut there.",
+        "After the log's end lie whole records of an older log that was cut there, or copies of records that stand "
+        "elsewhere in the log.",
         (
             (
                 ALL,

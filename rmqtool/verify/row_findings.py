@@ -19,6 +19,7 @@ from rmqtool.verify.catalog import finding
 from rmqtool.verify.finding import Finding
 from rmqtool.verify.flipped_bit import FlippedBit, flipped_bits
 from rmqtool.verify.offset_runs import Array
+from rmqtool.verify.old_copies import are_copies
 from rmqtool.verify.rows_lookup import RowsLookup
 from rmqtool.verify.scope import REGRESS_MARGIN_MS, Context
 
@@ -145,6 +146,9 @@ def _damage(context: Context, walk: Walk, lookup: RowsLookup, lost: dict[int, li
         if verdict == Verdict.MISSING_END_BLANK and not walk.piece.source.size:
             continue  # a file of length 0 is a finding of its own, and has no room for a blank
         names = lost.get(number, [])
+        if verdict == Verdict.SELF_OFFSET_MISMATCH:
+            begin = int(row["physical_offset"])
+            verdict = Verdict.STALE if are_copies(context, walk, begin, begin + int(row["size"])) else verdict
         text = _TEXTS[verdict]
         if names:
             more = f" and {len(names) - LOST_NAMED} more" if len(names) > LOST_NAMED else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,16 @@ def strays(files: dict[str, bytes]) -> None:
     files["compaction/compactionLog/T/0/00000000000000000000.delete"] = b"x"
 
 
+def old_record_after_the_end(files: dict[str, bytes], *, changed: int | None = None) -> None:
+    """A copy of the log's first record; its own offset says where it was copied from."""
+    first, last = "commitlog/00000000000000000000", max(path for path in files if path.startswith("commitlog/"))
+    size = int.from_bytes(files[first][:4], "big")
+    copy = bytearray(files[first][:size])
+    if changed is not None:
+        copy[changed] ^= 1
+    patch(last, len(files[last].rstrip(b"\0")), bytes(copy))(files)
+
+
 EDITS: dict[str, tuple[str, Edit, dict[str, int]]] = {
     "dead unit": (BASE, dead_unit, {"consumequeue.dead-unit": 1}),
     "tombstone": (BASE, tombstone, {"commitlog.tombstone": 1}),
@@ -116,6 +127,12 @@ EDITS: dict[str, tuple[str, Edit, dict[str, int]]] = {
     ),
     "far consumer": (BASE, far_consumer, {"config.consumer-offset-beyond-queue": 1}),
     "checkpoint behind the log": (BASE, checkpoint_offset(1 << 40), {"checkpoint.ahead-of-log": 1}),
+    "old record after the end": (BASE, old_record_after_the_end, {"commitlog.stale-tail": 1}),
+    "another record after the end": (
+        BASE,
+        partial(old_record_after_the_end, changed=19),
+        {"commitlog.self-offset-mismatch": 1},
+    ),
     "fence": (BASE, fence, {"store.repair-unfinished": 1}),
     "strays": (BASE, strays, {"consumequeue.stray-file": 1, "compaction.leftover-file": 1}),
     "whole-record CRC": (
