@@ -18,6 +18,8 @@ import numpy as np
 
 from rmqtool.engine.dispatch import QueueEntries
 from rmqtool.formats.commitlog import RECORD_SIZE_MIN
+from rmqtool.verify.missing import unsafe_name
+from rmqtool.verify.scope import text_of
 
 QueueName = tuple[bytes, int, bool]
 """Topic, queue id, and whether it is a batch queue."""
@@ -236,7 +238,9 @@ def _fits(
 
 
 def _is_near(queue: QueueName, other: QueueName) -> bool:
-    """Whether one queue's name in a head can have become the other's by a few wrong bits."""
+    """Whether damage can turn the other queue into this one: by a few wrong bits, or to a topic that none can have."""
     if queue == other or queue[2] or len(queue[0]) != len(other[0]):
         return False
+    if queue[1] == other[1] and unsafe_name(text_of(queue[0])):
+        return True
     return sum(one != two for one, two in zip(queue[0], other[0], strict=True)) <= WRONG_BYTES_MAX

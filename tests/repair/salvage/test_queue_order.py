@@ -123,6 +123,14 @@ def test_a_record_that_is_where_it_says_stays(other: QueueEntries) -> None:
     assert order(entries([(0, 0), (1, 1), (3, 3)]), other).judged(nowhere)[1] == []
 
 
+@pytest.mark.parametrize("topic", [bytes(6), b"/o/d/r"])
+def test_a_topic_that_no_directory_can_have(topic: bytes) -> None:
+    own = entries([(0, 0), (2, 2)])
+    assert order(own, entries([(1, 1)], topic)).judged(nowhere)[1] == [Misled(SIZE, TOPIC, 0, 1)]
+    assert order(own, entries([(1, 1)], topic, 1)).judged(nowhere)[1] == []
+    assert order(own, entries([(1, 1)], topic[1:])).judged(nowhere)[1] == []
+
+
 def test_two_that_may_be_the_missing_one_are_left_alone() -> None:
     found = order(entries([(0, 0), (1, 1), (3, 5)]), entries([(2, 2)], queue_id=77), entries([(2, 3)], queue_id=78))
     assert found.judged(nowhere)[1] == []
