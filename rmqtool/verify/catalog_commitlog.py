@@ -193,14 +193,14 @@ ENTRIES: Final[tuple[Entry, ...]] = (
     error(
         "commitlog.stray-file",
         "Something in the commitlog's directory that is no file of the log, for which brokers are said below; or a "
-        "file whose name makes it begin inside the one before it, which no broker was shown yet.",
+        "file whose name makes it overlap another one: of the two, the one whose records say that they lie elsewhere.",
         (
             ("4.9.2", "the entry and all later ones are silently left out"),
             ("up to 5.0.0", "a file or directory stops the load"),
             ("5.1.0 and later", "a file stops the load, a directory is passed over"),
         ),
-        "it is moved away; two files that claim the same offsets are left to a person: `rmqtool dump` of the file "
-        "shows where its records say that they lie, and so its name",
+        "it is moved away; a file with a wrong name is left to a person, who moves it away or, where no other file "
+        "holds its records, gives it the name that they tell",
         RECOVER,
         "apache/rocketmq#3257",
     ),

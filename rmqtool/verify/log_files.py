@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 from typing import Final
 
 from rmqtool.engine.log_tail import LogTail, log_tail
-from rmqtool.store.directory import Store
+from rmqtool.errors import UnreadableError
+from rmqtool.formats import commitlog
+from rmqtool.scan.judge import judge_frame
+from rmqtool.scan.rules import Verdict
+from rmqtool.store.directory import Segment, Store
 from rmqtool.store.kinds import FENCE_NAME, FileKind, segment_name
-from rmqtool.store.view import Entry
+from rmqtool.store.source import read_range
+from rmqtool.store.view import Entry, StoreView
 from rmqtool.verify.catalog import finding
 from rmqtool.verify.finding import Finding
 
 OFFSET_MAX: Final = (1 << 63) - 1
+_OWN_OFFSET_AT: Final = commitlog.MESSAGE_V1.position("physical_offset")
+_LOOKED_AT: Final = 64 << 10
+"""Bytes at the begin of a file whose records are asked where they lie."""
 
 
 def log_file_findings(
@@ -28,7 +38,7 @@ def log_file_findings(
     segments = store.commitlog
     tail = log_tail(store, known)
     tail_start = tail.files[0].start if tail is not None and tail.files else OFFSET_MAX
-    for before, segment in zip((None, *segments), segments, strict=False):
+    for segment in segments:
         if segment.size == 0:
             yield finding(
                 "commitlog.empty-file", segment.path, "a file of length 0", physical_offset=segment.start, length=0
@@ -42,22 +52,60 @@ def log_file_findings(
                 expected=str(size),
                 found=str(segment.size),
             )
-        if before is None or not size:
-            continue
+    misnamed = _misnamed(store)
+    yield from misnamed.values()
+    named_well = [segment for segment in segments if segment.path not in misnamed]
+    for before, segment in pairwise(named_well if size else ()):
         following = before.start + size
         if segment.start > following and segment.start < tail_start:
             lost = units_into(following, segment.start) if units_into is not None else None
             yield _missing(before.path, following, segment.start, size, lost)
-        elif segment.start < following:
-            yield finding(
-                "commitlog.stray-file",
-                segment.path,
-                f"by its name it begins inside the file before it, which reaches to {following}: the name is wrong",
-                physical_offset=segment.start,
-            )
     if tail is not None and tail.files and tail.is_odd:
         yield _after_end(tail)
     yield from _strays(store)
+
+
+def _misnamed(store: Store) -> dict[str, Finding]:
+    """Files whose names let them overlap another one, by path: of two, the one whose own records say another place."""
+    size, misnamed = store.commitlog_file_size, {}
+    before: Segment | None = None
+    for segment in store.commitlog:
+        if before is None or segment.start >= before.start + size:
+            before = segment
+            continue
+        told, told_before = _told_starts(store.view, segment), _told_starts(store.view, before)
+        is_sound = segment.start in told
+        wrong, starts = (before, told_before) if is_sound and before.start not in told_before else (segment, told)
+        text = f"by its name it overlaps {(segment if wrong is before else before).path}: the name is wrong"
+        if starts and wrong.start not in starts:
+            text += f"; by its records it begins at {starts[0]}"
+        misnamed[wrong.path] = finding("commitlog.stray-file", wrong.path, text, physical_offset=wrong.start)
+        before = segment if wrong is before else before
+    return misnamed
+
+
+def _told_starts(view: StoreView, segment: Segment) -> list[int]:
+    """Where the file begins by what its first records say of their own places, most said first; empty where none does.
+
+    One record may be damaged, several agree only on the truth.
+    """
+    starts: Counter[int] = Counter()
+    try:
+        source = view.open(segment.path)
+        try:
+            head, room = read_range(source, 0, _LOOKED_AT), source.size
+        finally:
+            source.close()
+    except UnreadableError:
+        return []
+    at = 0
+    while at + commitlog.HEAD_SIZE <= len(head):
+        verdict, length, magic = judge_frame(memoryview(head)[at:], room - at)
+        if verdict != Verdict.GOOD or magic == commitlog.MAGIC_BLANK:
+            break
+        starts[int.from_bytes(head[at + _OWN_OFFSET_AT :][:8], "big", signed=True) - at] += 1
+        at += length
+    return [start for start, _ in starts.most_common()]
 
 
 def _after_end(tail: LogTail) -> Finding:
