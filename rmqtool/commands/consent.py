@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import typer
 
@@ -14,6 +15,7 @@ from rmqtool.commands.messages import Messages
 from rmqtool.errors import RefusedError, UnknownSizeError
 from rmqtool.repair.plan import Plan
 from rmqtool.store.directory import Store, survey, with_settings
+from rmqtool.verify.finding import Finding
 
 Planned = TypeVar("Planned")
 _QUESTIONS: Final = {
@@ -51,6 +53,19 @@ def plan_with_sizes(
             if answer > 0:
                 store = survey(store.view, with_settings(store.settings, **{error.setting: answer}))
     raise AssertionError  # each answer settles one size, and there are few
+
+
+def decision(damage: Sequence[Finding], store: Path) -> dict[str, Any]:
+    """Whether only a person can say what to do about damage, and what the choice is, as JSON."""
+    stray = next((found.file for found in damage if found.id == "commitlog.stray-file"), None)
+    if stray is None:
+        return {"needs_decision": False, "next_step": None}
+    reason = (
+        f"{stray} is no part of the log under this name. Each of its records holds the physical offset at which it was "
+        "written: rename the file to the offset where it begins if no other file holds that, else move it out of the "
+        f"store. Then run rmqtool recover {shlex.quote(str(store))} again"
+    )
+    return {"needs_decision": True, "next_step": {"command": None, "reason": reason}}
 
 
 def demand_consent(plan: Plan, *, is_agreed: bool, accept_loss: bool) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import typer
 
-from rmqtool.commands.consent import demand_consent, plan_with_sizes
+from rmqtool.commands.consent import decision, demand_consent, plan_with_sizes
 from rmqtool.commands.forecast import forecast_options
 from rmqtool.commands.messages import Messages
 from rmqtool.commands.options import OpenedStore, OutputFormat, foreign_owner, open_store
@@ -223,12 +223,12 @@ def carry_out(repair: Repair, planner: Planner) -> None:
         if wish.save is not None:
             _save(wish.save, plan)
         if (plan.is_empty and wish.copy is None) or wish.dry_run or wish.save is not None or made.damage:
-            _show(wish, _said(plan, made), opened)
+            _show(wish, _said(plan, made, wish.store), opened)
             raise typer.Exit(_exit_code(plan, made, to_do=bool(plan.steps)))
         if wish.apply is not None:
             demand_same(plan, read_saved(wish.apply))
         if wish.output is OutputFormat.TABLE:
-            _show_first(wish, _said(plan, made), opened)
+            _show_first(wish, _said(plan, made, wish.store), opened)
         plan.demand_harmless()
         demand_consent(plan, is_agreed=wish.is_agreed, accept_loss=wish.accept_loss)
         if wish.copy is not None:
@@ -245,7 +245,7 @@ def carry_out(repair: Repair, planner: Planner) -> None:
     if wish.output is OutputFormat.TABLE:
         sys.stdout.write(f"\nDone. rmqtool undo {wish.store} rolls it back; the old files are kept in {applied.undo}\n")
     else:
-        _show(wish, {**_said(plan, made), **applied.to_json(checked)}, opened)
+        _show(wish, {**_said(plan, made, wish.store), **applied.to_json(checked)}, opened)
     raise typer.Exit(_exit_code(plan, made, to_do=bool(surprises)))
 
 
@@ -258,7 +258,7 @@ def _repair_copy(wish: Wish, plan: Plan, made: Made, places: Places, opened: Ope
     if wish.output is OutputFormat.TABLE:
         sys.stdout.write(f"\nDone. The repaired copy is {wish.copy}; the store is as it was.\n")
     else:
-        _show(wish, {**_said(plan, made), "applied": True, "output": str(wish.copy)}, opened)
+        _show(wish, {**_said(plan, made, wish.store), "applied": True, "output": str(wish.copy)}, opened)
 
 
 @contextmanager
@@ -359,8 +359,9 @@ def _kept(now: ForecastAfter | None, after: ForecastAfter | None, loss: Loss) ->
     return {topic: count for topic, count in sorted(kept.items()) if count > 0}
 
 
-def _said(plan: Plan, made: Made) -> dict[str, Any]:
-    return {**plan.to_json(), "damage": [found.as_json() for found in made.damage], **made.details}
+def _said(plan: Plan, made: Made, store: Path) -> dict[str, Any]:
+    damage = [found.as_json() for found in made.damage]
+    return {**plan.to_json(), "damage": damage, **decision(made.damage, store), **made.details}
 
 
 def _show_first(wish: Wish, said: dict[str, Any], opened: OpenedStore) -> None:

@@ -45,6 +45,8 @@ def plan_lines(said: Said, store: str, chosen: str, width: int, *, colour: bool 
         place = found["physical_offset"]
         where = found["file"] if place is None else f"{found['file']}, physical offset {place}"
         yield from labelled("Damage", f"{found['id']}: {found['message']} ({where})", width)
+    if said["needs_decision"]:
+        yield from labelled("Decide", said["next_step"]["reason"], width)
     yield from _steps(said, width)
     yield from labelled("Gives up", _loss(said["loss"]), width)
     yield from _salvaged(said, width)
@@ -79,6 +81,8 @@ def _remaining(remaining: Sequence[Said], width: int) -> Iterator[str]:
 def _verdict(said: Said) -> tuple[str, str]:
     if said["damage"] and all(found["id"] == "commitlog.missing-file" for found in said["damage"]):
         return "bad", "The log has no files: nothing can be made of the rest, so nothing is changed."
+    if said["needs_decision"]:
+        return "bad", "Nothing is changed: only a person can say what becomes of a file in the log's directory."
     if said["damage"]:
         return "bad", (
             "The log is damaged inside, so nothing is changed. rmqtool salvage keeps what lies behind the damage; "

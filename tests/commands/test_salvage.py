@@ -136,3 +136,17 @@ def test_a_store_in_use_is_refused(golden_copy: Unpacked, tmp_path: Path, how: l
             placed = [str(tmp_path / word) if word in ("plan.json", "copy") else word for word in how]
             assert rmqtool("salvage", path, *placed).code == 5
         holder.communicate(b"")
+
+
+def test_a_file_of_which_only_a_person_can_tell_is_named_with_what_to_do(golden_copy: Unpacked) -> None:
+    path = golden_copy("5.5.0-many-files")
+    first, second = sorted((path / "commitlog").iterdir())[:2]
+    stray = second.rename(first.with_name("00000000000000000001"))
+    with assert_store_unchanged(path):
+        code, plan = said("salvage", path, "--yes")
+        screen = rmqtool("salvage", path, "--yes")
+    assert (code, plan["needs_decision"], plan["steps"]) == (3, True, [])
+    assert schema_errors(plan, PLAN) == []
+    assert plan["next_step"]["reason"].startswith(f"commitlog/{stray.name} is no part of the log")
+    assert "move it out of the store" in plan["next_step"]["reason"]
+    assert "only a person can say" in screen.out
