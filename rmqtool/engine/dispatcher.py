@@ -140,5 +140,6 @@ class Dispatcher:
         for queue_offset in range(queue.max_queue_offset - 1, queue.min_queue_offset - 1, -1):
             unit = queue.unit_at(queue_offset)
             if unit is not None and unit.extension is not None and is_extension_address(unit.stored_tags_code):
-                return ExtensionEnd(last.start, extension_position(unit.stored_tags_code) + unit.extension.size)
+                end = extension_position(unit.stored_tags_code) + unit.extension.size
+                return ExtensionEnd(last.start, end, last.path)
         raise RefusedError(f"{last.path}: no unit of the queue leads here; the store must be recovered first")

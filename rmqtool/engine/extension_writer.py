@@ -27,10 +27,15 @@ assert _UNIT.itemsize == EXTENSION_HEAD_SIZE
 
 @dataclass(frozen=True)
 class ExtensionEnd:
-    """Where writing goes on: start of the last file (None without files), and stream position behind its last unit."""
+    """Where writing goes on: start of the last file (None without files), and stream position behind its last unit.
+
+    Attributes:
+        last_path: the last file's path; None where its name is the usual one.
+    """
 
     last_start: int | None = None
     end: int = 0
+    last_path: str | None = None
 
 
 class ExtensionWriter:
@@ -50,6 +55,7 @@ class ExtensionWriter:
         self._file_size = file_size
         self._last_start = end.last_start
         self._end = end.end
+        self._known_path = (end.last_start, end.last_path)
 
     @property
     def end(self) -> ExtensionEnd:
@@ -99,4 +105,5 @@ class ExtensionWriter:
         return self._end
 
     def _path(self, start: int) -> str:
-        return f"{self._directory}/{segment_name(start)}"
+        known_start, known_path = self._known_path
+        return known_path if known_path and start == known_start else f"{self._directory}/{segment_name(start)}"

@@ -11,6 +11,7 @@ from typing import Final
 
 from rmqtool.engine.encoder import encode_blank
 from rmqtool.formats.commitlog import BLANK_SIZE_MIN
+from rmqtool.store.directory import Segment
 from rmqtool.store.kinds import segment_name
 from rmqtool.store.sink import FileSink
 
@@ -34,8 +35,9 @@ class LogWriter:
         file_size: int,
         on_written: Callable[[int, bytearray], None],
         end: int | None = None,
+        file: Segment | None = None,
     ) -> None:
-        """An end of None is that of a log without any file; else its file exists, unless it begins exactly there.
+        """An end of None is that of a log without any file; `file` holds the end, None where the next one begins there.
 
         `on_written` gets each block of records that was written, with its physical offset; it lies within one file.
         """
@@ -43,16 +45,13 @@ class LogWriter:
         self._sink = sink
         self._directories = tuple(sorted(directories))
         self.file_size = file_size
-        self._file: str | None = None
-        self._file_start = 0
+        self._file = file.path if file is not None else None
+        self._file_start = file.start if file is not None else 0
         self._pending: list[bytearray] = []
         self._pending_size = 0
         self._preallocated: str | None = None
         self.end = end or 0
         self.written_end = self.end
-        if end is not None and end % file_size:
-            self._file_start = end - end % file_size
-            self._file = self._path(self._file_start)
 
     def room(self) -> int:
         """Bytes left in the current file; a whole file where the next one is still to be made."""
@@ -112,7 +111,7 @@ class LogWriter:
             self._preallocated = None
 
     def _open_file(self) -> None:
-        self._file_start = self.end - self.end % self.file_size
+        self._file_start = self.end
         self._file = self._path(self._file_start)
         if self._file != self._preallocated:
             self._sink.create(self._file, self.file_size)

@@ -17,7 +17,7 @@ from rmqtool.engine.putter import clock_ms
 from rmqtool.engine.reader import Reader, open_reader
 from rmqtool.engine.undispatched import dispatch_from, waits_for_dispatch
 from rmqtool.engine.versions import BrokerRules
-from rmqtool.engine.writer import StoreWriter
+from rmqtool.engine.writer import StoreWriter, make_abort
 from rmqtool.engine.writer_config import WriterConfig
 from rmqtool.errors import RefusedError, UnsupportedError, WriteError
 from rmqtool.formats.checkpoint import FIELDS_SIZE, Checkpoint, parse_checkpoint
@@ -26,7 +26,7 @@ from rmqtool.formats.consumequeue import UNIT_SIZE
 from rmqtool.formats.index import file_size
 from rmqtool.scan.blocks import last_data_end
 from rmqtool.store.config_json import TOPICS, batch_topics, read_config, topics
-from rmqtool.store.directory import Store
+from rmqtool.store.directory import Segment, Store
 from rmqtool.store.hold import StoreLock
 from rmqtool.store.kinds import FileKind
 from rmqtool.store.sink import DirectorySink
@@ -63,6 +63,7 @@ def new_store(
     except OSError as error:
         raise WriteError(f"{root}: {reason(error)}") from error
     with StoreLock(root), DirectorySink(root) as sink:
+        make_abort(sink, rules, process_id)
         dispatcher = Dispatcher(
             sink, _dispatch_settings(rules, config), config, _index(sink, rules, config, clock), None
         )
@@ -73,7 +74,6 @@ def new_store(
             dispatcher,
             dumped_from or None,
             clock=clock,
-            process_id=process_id,
             from_dump=dumped_from is not None,
         ) as writer:
             yield writer
@@ -109,11 +109,14 @@ def existing_store(
         reader = stack.enter_context(open_reader(store, rules))
         files = stack.enter_context(OpenFiles(store.view))
         sink = stack.enter_context(DirectorySink(root))
-        current = _last_index_file(store, config, sink)
-        index = _index(sink, rules, config, clock, current)
-        dispatcher = Dispatcher(sink, _dispatch_settings(rules, config), config, index, reader)
-        end = _log_end(store, reader, files, dispatcher, after_crash=after_crash)
+        dispatched, end = _log_ends(store, reader, files, after_crash=after_crash)
+        if not store.has_abort:
+            make_abort(sink, rules, process_id)
         _remove_files_after_end(store, reader, sink, end)
+        index = _index(sink, rules, config, clock, _last_index_file(store, config, sink))
+        dispatcher = Dispatcher(sink, _dispatch_settings(rules, config), config, index, reader)
+        if after_crash and end is not None:
+            dispatch_from(store, dispatcher, dispatched, end)
         if after_crash:
             # Queues have grown by what was dispatched just now, and some of them are new.
             dispatcher.sync()
@@ -127,8 +130,8 @@ def existing_store(
             end,
             checkpoint,
             was_abnormal=store.has_abort,
+            log_file=_file_with(store, config, end),
             clock=clock,
-            process_id=process_id,
         )
         yield stack.enter_context(writer)
 
@@ -186,11 +189,10 @@ def _require_supported(store: Store) -> None:
             raise UnsupportedError(f"{store.view.label}: {kind.value} found; such a store cannot be written")
 
 
-def _log_end(
-    store: Store, reader: Reader, files: OpenFiles, dispatcher: Dispatcher, *, after_crash: bool
-) -> int | None:
+def _log_ends(store: Store, reader: Reader, files: OpenFiles, *, after_crash: bool) -> tuple[int, int | None]:
+    """Up to where the queues know the log, and where it ends; None as the end of a log without any file."""
     if not store.commitlog:
-        return None
+        return 0, None
     known = [
         (unit.physical_offset, unit.record_size)
         for name in reader.queues()
@@ -218,13 +220,19 @@ def _log_end(
                 )
         finally:
             source.close()
-    if after_crash:
-        dispatch_from(store, dispatcher, dispatched, end.physical_offset)
-    elif waits_for_dispatch(store, dispatched, end.physical_offset):
+    if not after_crash and waits_for_dispatch(store, dispatched, end.physical_offset):
         raise RefusedError(
             f"{where} is at {end.physical_offset}, but the queues end at {dispatched}; recover the store first"
         )
-    return end.physical_offset
+    return dispatched, end.physical_offset
+
+
+def _file_with(store: Store, config: WriterConfig, end: int | None) -> Segment | None:
+    """The file that the log ends in, whatever its name looks like; None where the next record begins another one."""
+    if end is None:
+        return None
+    size = config.commitlog_file_size
+    return next((segment for segment in store.commitlog if segment.start <= end < segment.start + size), None)
 
 
 def _remove_files_after_end(store: Store, reader: Reader, sink: DirectorySink, log_end: int | None) -> None:

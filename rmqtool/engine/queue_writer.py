@@ -32,11 +32,13 @@ class QueueEnd:
         last_start: stream position at which the last file begins, None without files.
         end: stream position behind the last unit.
         physical_offset: broker's maxPhysicOffset: up to there records count as entered already.
+        last_path: the last file's path; None where its name is the usual one.
     """
 
     last_start: int | None = None
     end: int = 0
     physical_offset: int = -1
+    last_path: str | None = None
 
 
 def queue_end(loaded: LoadedFiles, rules: BrokerRules) -> QueueEnd:
@@ -51,7 +53,8 @@ def queue_end(loaded: LoadedFiles, rules: BrokerRules) -> QueueEnd:
     if last is None:
         return QueueEnd()
     position = loaded.last_unit_position()
-    return QueueEnd(last.start, loaded.end, physical_end(loaded, *position, rules) if position is not None else -1)
+    physical_offset = physical_end(loaded, *position, rules) if position is not None else -1
+    return QueueEnd(last.start, loaded.end, physical_offset, last.path)
 
 
 def physical_end(loaded: LoadedFiles, segment: Segment, position: int, rules: BrokerRules) -> int:
@@ -90,6 +93,7 @@ class UnitWriter:
         self._last_start = end.last_start
         self._end = end.end
         self._physical_offset = end.physical_offset
+        self._known_path = (end.last_start, end.last_path)
         self.ignored = 0
         self.first_queue_offset: int | None = None
         self.begin: int | None = None
@@ -120,7 +124,8 @@ class UnitWriter:
         self._sink.write_at(self._path(self._last_start), stream_position - self._last_start, units.tobytes())
 
     def _path(self, start: int) -> str:
-        return f"{self._directory}/{segment_name(start)}"
+        known_start, known_path = self._known_path
+        return known_path if known_path and start == known_start else f"{self._directory}/{segment_name(start)}"
 
 
 class QueueWriter(UnitWriter):

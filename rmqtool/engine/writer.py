@@ -20,6 +20,7 @@ from rmqtool.engine.versions import BrokerRules
 from rmqtool.engine.writer_config import WriterConfig
 from rmqtool.formats.abort import build_abort
 from rmqtool.formats.checkpoint import FILE_SIZE, Checkpoint, build_checkpoint
+from rmqtool.store.directory import Segment
 from rmqtool.store.sink import FileSink
 
 ABORT: Final = "abort"
@@ -29,14 +30,34 @@ SYNC_INTERVAL_MS: Final = 500
 """Without synchronous flush the log goes to the disk this often (flushIntervalCommitLog)."""
 
 
+def make_abort(sink: FileSink, rules: BrokerRules, process_id: int | None = None) -> None:
+    """Mark a store as not cleanly stopped; nothing else in it changes before.
+
+    Args:
+        process_id: what the file says; that of this process if it is None.
+
+    Raises:
+        WriteError: the disk does not take it.
+    """
+    process_id = os.getpid() if process_id is None else process_id
+    sink.create(ABORT, 0)
+    sink.write_at(ABORT, 0, build_abort(process_id if rules.abort_holds_process_id else None))
+    if rules.abort_holds_process_id:
+        # The broker writes the pid through a routine that first keeps a copy of the (empty) file.
+        sink.create(ABORT_BACKUP, 0)
+    sink.sync_directory("")
+
+
 class StoreWriter:
     """A store under the broker's lock, which the caller holds. Puts are reported as safe by `sync` only.
+
+    `abort` is there already (`make_abort`), and goes with a clean stop.
 
     Args:
         log_end: physical offset at which the log goes on; None for a store without a log file.
         checkpoint: as it was found.
         was_abnormal: the last stop was no clean one; then `abort` stays, and so do the checkpoint's times.
-        process_id: what `abort` says; that of this process if it is None.
+        log_file: the file in which the log goes on; None where the next record begins one.
         from_dump: see `Putter`.
     """
 
@@ -50,12 +71,11 @@ class StoreWriter:
         checkpoint: Checkpoint | None = None,
         *,
         was_abnormal: bool = False,
+        log_file: Segment | None = None,
         clock: Callable[[], int] = clock_ms,
-        process_id: int | None = None,
         from_dump: bool = False,
     ) -> None:
         self._sink = sink
-        self._process_id = os.getpid() if process_id is None else process_id
         self.rules = rules
         self._config = config
         self._dispatcher = dispatcher
@@ -65,10 +85,13 @@ class StoreWriter:
         self._clock = clock
         self._last_store_timestamp_ms = 0
         self._synced_at_ms = clock()
-        self._log = LogWriter(sink, config.commitlog_directories, config.commitlog_file_size, self._written, log_end)
+        self._log = LogWriter(
+            sink, config.commitlog_directories, config.commitlog_file_size, self._written, log_end, log_file
+        )
         self._putter = Putter(self._log, rules, config, dispatcher.next_queue_offset, clock, from_dump=from_dump)
         self._is_open = True
-        self._begin()
+        sink.create(CHECKPOINT, FILE_SIZE)
+        sink.sync_directory("")
 
     @property
     def log_end(self) -> int:
@@ -152,16 +175,6 @@ class StoreWriter:
                 self._sink.remove(ABORT)
             self._sink.sync_directory("")
         self._sink.close()
-
-    def _begin(self) -> None:
-        self._sink.create(CHECKPOINT, FILE_SIZE)
-        if not self._keeps_abort:
-            self._sink.create(ABORT, 0)
-            self._sink.write_at(ABORT, 0, build_abort(self._process_id if self.rules.abort_holds_process_id else None))
-            if self.rules.abort_holds_process_id:
-                # The broker writes the pid through a routine that first keeps a copy of the (empty) file.
-                self._sink.create(ABORT_BACKUP, 0)
-        self._sink.sync_directory("")
 
     def _written(self, physical_offset: int, block: bytearray) -> None:
         if self._dispatches:

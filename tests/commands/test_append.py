@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rmqtool.errors import WriteError
 from rmqtool.fixtures.recipe import End, Recipe, Run, make_store
 from rmqtool.fixtures.samples import Samples
+from rmqtool.store.sink import DirectorySink
 from tests.broker.files import snapshot
 from tests.commands.transcripts import Ran, rmqtool
 
@@ -261,6 +265,55 @@ def test_a_full_disk_is_an_error_and_leaves_a_crashed_store(tmp_path: Path) -> N
     assert ran.code == 4, ran.err
     assert "Traceback" not in ran.err
     assert (tmp_path / "s/abort").exists()
+
+
+@pytest.mark.parametrize("options", [(), ("--after-crash",)])
+def test_a_write_that_fails_leaves_the_store_as_it_was_or_a_crashed_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    """Every call that changes the store fails once, and all after it do too."""
+    create(tmp_path / "s", "--body", "x" * 300, "--keys", "k", "--count", 3)
+    (tmp_path / "s/checkpoint").unlink()
+    if options:  # records that no queue has are dispatched first
+        for file in (tmp_path / "s/consumequeue/orders/0").iterdir():
+            file.unlink()
+    before = snapshot(tmp_path / "s")
+    calls = ["create", "write_at"]
+    real = {name: getattr(DirectorySink, name) for name in calls}
+    for allowed in count():
+        shutil.copytree(tmp_path / "s", tmp_path / str(allowed))
+        left = iter(range(allowed))
+
+        def failing(name: str, left: Iterator[int] = left) -> Callable[..., None]:
+            def call(sink: DirectorySink, *arguments: object) -> None:
+                if next(left, None) is None:
+                    raise WriteError("no space left on device")
+                real[name](sink, *arguments)
+
+            return call
+
+        for name in calls:
+            monkeypatch.setattr(DirectorySink, name, failing(name))
+        ran = rmqtool("append", tmp_path / str(allowed), "--topic", "orders", "--body", "y", *options)
+        if ran.code == 0:
+            break
+        assert ran.code == 4, ran.err
+        after = snapshot(tmp_path / str(allowed))
+        assert after == before or "abort" in after, allowed
+    assert allowed > 5
+
+
+def test_the_log_and_a_queue_go_on_in_files_with_longer_names(tmp_path: Path) -> None:
+    """A broker takes a name for a number, and goes on in the file that has it."""
+    create(tmp_path / "s", "--body", "x", "--keys", "a")
+    for directory in ("commitlog", "consumequeue/orders/0"):
+        (tmp_path / "s" / directory / f"{0:020d}").rename(tmp_path / "s" / directory / f"{0:022d}")
+    [row] = append(tmp_path / "s", "--topic", "orders", "--body", "y", "--keys", "b")
+    assert (row["status"], row["queue_offset"]) == ("PUT_OK", 1)
+    for directory in ("commitlog", "consumequeue/orders/0"):
+        assert [file.name for file in (tmp_path / "s" / directory).iterdir()] == [f"{0:022d}"]
+    found = rmqtool("get", tmp_path / "s", "--topic", "orders", "--key", "b", "--format", "json")
+    assert [message["queue_offset"] for message in json.loads(found.out)["messages"]] == [1]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
