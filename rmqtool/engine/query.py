@@ -171,8 +171,8 @@ def query(
 def _served(log: Log, physical_offsets: Sequence[int]) -> Iterator[StoredMessage]:
     for number, physical_offset in enumerate(physical_offsets):
         message = message_at(log, physical_offset, first_file_for_zero=False)
-        # The broker decodes the first one to learn its time, and passes it over if it is no record.
-        if message is not None and (number or message.record is not None):
+        # The broker decodes the first one to learn its time, and passes it over where it cannot.
+        if message is not None and (number or (message.record is not None and message.record.is_decodable)):
             yield message
 
 

@@ -23,6 +23,7 @@ from rmqtool.formats.record_crc import CRC_MASK
 
 TAIL_SIZE_MAX: Final = 2 + 32767 + 2 + commitlog.PROPERTIES_LENGTH_MAX
 """Bytes in which topic and properties lie, whatever their lengths claim."""
+PORT_MAX: Final = 65535
 CRC_BLOCK: Final = 1 << 20
 _HOST_BITS: Final = system_flag.BORN_HOST_V6 | system_flag.STORE_HOST_V6
 _SYS_FLAG_AT: Final = commitlog.MESSAGE_V1.position("sys_flag")
@@ -101,6 +102,11 @@ class Record:
     @property
     def unique_key(self) -> str | None:
         return self.properties.get(properties.UNIQUE_KEY)
+
+    @property
+    def is_decodable(self) -> bool:
+        """Whether a broker decodes it; Java makes no address of a port that cannot be."""
+        return all(0 <= int(host.rpartition(":")[2]) <= PORT_MAX for host in (self.born_host, self.store_host))
 
     @property
     def transaction(self) -> str:
