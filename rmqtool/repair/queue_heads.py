@@ -99,7 +99,7 @@ class QueueHeads:
         """Copy the units that point below the log; where they end. Filler alone tells nothing, and is left out."""
         size = self._sizes.batch if is_batch else self._sizes.queue
         end, last, copied, is_known = QueueEnd(), None, list[str](), self._is_window
-        for segment in queue.segments:
+        for segment in _well_named(queue, size):
             if end.last_start is not None and segment.start != end.last_start + size:
                 break  # files are missing in between: what is in front of the gap is no use
             units = self._units(segment, size, is_batch=is_batch)
@@ -151,7 +151,8 @@ class QueueHeads:
         unit_size = BATCH_UNIT_SIZE if is_batch else UNIT_SIZE
         pointed = int(last["physical_offset"]) if last is not None else -1
         behind = end.end // unit_size
-        for segment in queue.segments:
+        segments = _well_named(queue, size)
+        for segment in segments:
             # A unit behind the head, yet for a record below the window: between them some are missing.
             units = self._units(segment, size, is_batch=is_batch)
             units = units[max(0, behind - segment.start // unit_size) :]
@@ -159,6 +160,11 @@ class QueueHeads:
                 return _Reach(0, pointed, is_broken=True)
         if is_batch:
             behind = int(last["base_queue_offset"]) + int(last["batch_size"]) if last is not None else 0
-        elif last is None:
-            behind = queue.segments[0].start // unit_size
+        elif last is None and segments:
+            behind = segments[0].start // unit_size
         return _Reach(behind, pointed)
+
+
+def _well_named(queue: QueueFiles, size: int) -> list[Segment]:
+    """The files of a queue without those whose names are no multiple of the size: their units tell no queue offset."""
+    return [segment for segment in queue.segments if size and segment.start % size == 0]

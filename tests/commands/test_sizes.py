@@ -260,3 +260,15 @@ def test_a_name_that_is_a_multiple_of_the_length_shows_the_size_of_a_lone_log_fi
     (path / shown).write_bytes(bytes(50_000))
     assert survey(open_directory(path)).log_file_size == LogFileSize(50_000, is_shown=True, is_proven=False)
     assert asked("forecast", path, "--broker-version", "5.3.3")[1]["starts"] is True
+
+
+def test_a_misnamed_queue_file_is_no_head_of_its_queue(golden_copy: Unpacked) -> None:
+    """Where the log's head has expired, a queue goes on from the units in front; not from those of a wrong place."""
+    path = golden_copy("5.5.0-many-files")
+    (path / LOG).unlink()
+    for file in path.glob("consumequeue/*/0/00000000000000000000"):
+        file.rename(file.with_name(f"{1:020d}"))
+    assert "consumequeue.stray-file" in findings_of(path)
+    assert rmqtool("recover", path, "--yes", "--full", "--accept-loss").code == 0
+    assert not list(path.glob(f"consumequeue/*/*/{1:020d}"))
+    assert findings_of(path) == set()
