@@ -10,8 +10,8 @@ from tests.judge.bases import VERSIONS
 from tests.judge.worker import Worker
 
 pytestmark = pytest.mark.broker
-SEED = 1
-CASES = 7
+SEED = 20
+CASES = 6
 
 
 @pytest.fixture(scope="module")
