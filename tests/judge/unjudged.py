@@ -49,15 +49,18 @@ def is_changed(target: Target, before: dict[int, list[bytes]], after: dict[int, 
 
 def is_early_end(target: Target, before: dict[int, list[bytes]], after: dict[int, list[bytes]]) -> bool:
     """Whether nothing is left behind the first change, in a log that no queue knew the end of."""
-    if target.base.plan.runs[-1][1] != KILLED_BEFORE_DISPATCH or not before or before.keys() != after.keys():
+    if target.base.plan.runs[-1][1] != KILLED_BEFORE_DISPATCH or before.keys() != after.keys():
         return False
-    last = max(before)
-    if any(before[start] != after[start] for start in before if start != last):
+    end = max(target.truth.sizes, default=0)
+    last = end - end % target.base.plan.log_file_size
+    if last not in before or any(before[start] != after[start] for start in before if start != last):
         return False
     old, new = before[last][0], after[last][0]
     position = next((at for at, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), None)
-    starts_record = position is not None and last + position in target.truth.sizes
-    return starts_record and not new[position:].strip(b"\0")
+    if position is None:
+        return False
+    record = max((at - last for at in target.truth.sizes if last <= at <= last + position), default=position)
+    return not new[record:].strip(b"\0")
 
 
 def _judged(record: bytes, *, has_crc: bool) -> list[tuple[int, int]]:
