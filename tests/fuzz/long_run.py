@@ -9,14 +9,17 @@ import argparse
 import resource
 import signal
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from types import FrameType
 from typing import Final, TypeVar
 
-from tests.fuzz import records, salvaged_stores, whole_stores
+from tests.campaign.command import ready_commands
+from tests.fuzz import journals, records, salvaged_stores, whole_stores
 
 Result = TypeVar("Result")
 
@@ -60,6 +63,16 @@ def fuzz_salvage(count: int, seed: int, tally: salvaged_stores.Tally | None = No
     return tally
 
 
+def fuzz_journals(count: int, seed: int, tally: journals.Tally | None = None) -> journals.Tally:
+    """`count` small stores with edited journals, and edited plan files, through the commands that meet them."""
+    tally = tally or journals.Tally()
+    memory = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108 - a directory of its own is made there
+    with tempfile.TemporaryDirectory(dir=memory) as folder, ready_commands(), journals.Yard(Path(folder)) as yard:
+        for turn in range(count):
+            tally.add(journals.check_input(yard, (seed << 32) + turn))
+    return tally
+
+
 def peak_memory_mib() -> int:
     """Most memory that this process has taken."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
@@ -67,18 +80,20 @@ def peak_memory_mib() -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("records", "stores", "salvage"))
+    parser.add_argument("what", choices=("records", "stores", "salvage", "journals"))
     parser.add_argument("count", type=int)
     parser.add_argument("--seed", type=int, default=1)
     chosen = parser.parse_args()
     start, used = time.monotonic(), time.process_time()
-    tally: records.Tally | whole_stores.Tally | salvaged_stores.Tally
+    tally: records.Tally | whole_stores.Tally | salvaged_stores.Tally | journals.Tally
     with suppress(KeyboardInterrupt):  # what was done counts
         match chosen.what:
             case "records":
                 fuzz_records(chosen.count, chosen.seed, tally := records.Tally())
             case "stores":
                 fuzz_stores(chosen.count, chosen.seed, tally := whole_stores.Tally())
+            case "journals":
+                fuzz_journals(chosen.count, chosen.seed, tally := journals.Tally())
             case _:
                 fuzz_salvage(chosen.count, chosen.seed, tally := salvaged_stores.Tally())
     minutes, cpu = (time.monotonic() - start) / 60, (time.process_time() - used) / 60
@@ -87,12 +102,16 @@ def main() -> int:
         counts = tally.verdicts
     elif isinstance(tally, whole_stores.Tally):
         counts = tally.findings + tally.errors
+    elif isinstance(tally, journals.Tally):
+        counts = tally.outcomes + tally.edits
     else:
         counts = tally.outcomes + tally.errors
     sys.stdout.write(f"{tally.inputs} {chosen.what}, seed {chosen.seed}: {minutes:.1f} minutes, {cpu:.1f} of them ")
     sys.stdout.write(f"on a processor; peak memory {peak_memory_mib()} MiB\n")
     if isinstance(tally, whole_stores.Tally):
         sys.stdout.write(f"on the disk: {tally.on_disk}; errors: {dict(tally.errors)}\n")
+    if isinstance(tally, journals.Tally):
+        sys.stdout.write(f"runs: {tally.runs}; repairs that were settled: {tally.settled}\n")
     sys.stdout.writelines(f"{count:>10} {name}\n" for name, count in counts.most_common())
     return 0
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fuzz import records, salvaged_stores
-from tests.fuzz.long_run import fuzz_records, fuzz_salvage, fuzz_stores, peak_memory_mib
+from tests.fuzz import journals, records, salvaged_stores
+from tests.fuzz.long_run import fuzz_journals, fuzz_records, fuzz_salvage, fuzz_stores, peak_memory_mib
 
 MEMORY_MIB_MAX = 600
 """Growth of a whole part; the compiled reader alone takes 150."""
@@ -26,6 +26,29 @@ def test_salvage_of_whole_stores_a_short_slice() -> None:
     tally = fuzz_salvage(300, seed=0)
     assert tally.outcomes["mended"] > 150
     assert tally.outcomes["nothing to do"] > 20
+
+
+def test_journals_a_short_slice() -> None:
+    tally = fuzz_journals(500, seed=0)
+    assert tally.inputs == 500
+    assert tally.settled > 3, "too few journals are good enough to be rolled back"
+    assert {"undo: exit 0", "undo: exit 4", "undo: exit 5"} <= tally.outcomes.keys()
+
+
+def test_a_canary_that_is_touched_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fuzzer itself: a command that reads, or changes, what lies beside the store ends the run."""
+    true_run = journals.run
+    calls: list[int] = []
+
+    def reading(*arguments: object) -> object:
+        calls.append(1)
+        if len(calls) > 40:
+            (arguments[1].parent / "victim" / "manifest").read_bytes()  # type: ignore[attr-defined]
+        return true_run(*arguments)
+
+    monkeypatch.setattr(journals, "run", reading)
+    with pytest.raises(AssertionError, match="victim/manifest"):
+        fuzz_journals(100, seed=0)
 
 
 def test_a_store_in_which_heads_are_found_wrong_only_in_a_second_round() -> None:
@@ -103,4 +126,12 @@ def test_whole_stores_a_hundred_thousand(part: int) -> None:
 def test_salvage_of_a_hundred_thousand_stores(part: int) -> None:
     before = peak_memory_mib()
     assert fuzz_salvage(10_000, seed=2000 + part).inputs == 10_000
+    assert peak_memory_mib() - before < MEMORY_MIB_MAX
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(10))
+def test_journals_a_hundred_thousand(part: int) -> None:
+    before = peak_memory_mib()
+    assert fuzz_journals(10_000, seed=3000 + part).inputs == 10_000
     assert peak_memory_mib() - before < MEMORY_MIB_MAX
