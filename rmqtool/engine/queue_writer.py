@@ -5,7 +5,7 @@ Broker: `ConsumeQueue#putMessagePositionInfo`, `#fillPreBlank`, `MappedFileQueue
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -38,7 +38,7 @@ class QueueEnd:
     last_start: int | None = None
     end: int = 0
     physical_offset: int = -1
-    last_path: str | None = None
+    last_path: str | None = field(default=None, compare=False)
 
 
 def queue_end(loaded: LoadedFiles, rules: BrokerRules) -> QueueEnd:
