@@ -138,7 +138,7 @@ EDITS: dict[str, tuple[str, Edit, dict[str, int]]] = {
     "whole-record CRC": (
         "5.5.0-record-crc",
         patch("commitlog/00000000000000000000", 20, b"\x01"),
-        {"commitlog.record-crc-mismatch": 1},
+        {"commitlog.record-crc-mismatch": 1, "checkpoint.zero-time": 1},
     ),
     "extension": (
         "5.5.0-cq-ext",
