@@ -122,11 +122,10 @@ def first_entry_offset(store: Store) -> int:
         return 0
     source = store.view.open(store.index_files[0].path)
     try:
-        for _, entries in _blocks(source, store.index_slot_count, 1):
-            return max(0, int(entries["physical_offset"][0]))
+        (_, entries), *_ = _blocks(source, store.index_slot_count, 1)
     finally:
         source.close()
-    return 0
+    return max(0, int(entries["physical_offset"][0])) if entries.size else 0
 
 
 def _blocks(source: ByteSource, slot_count: int, count: int) -> Iterator[tuple[int, NDArray[Any]]]:

@@ -155,6 +155,14 @@ def shorten_index_file(path: Path) -> None:
     middle.write_bytes(middle.read_bytes()[:-20])
 
 
+def cut_index_to_a_byte(path: Path) -> None:
+    """The only index file, in which the tool looks for what the first entry points to."""
+    found = files_of(path, "index/*")
+    for other in found[:-1]:
+        other.unlink()
+    found[-1].write_bytes(b"\x00")
+
+
 def harm_index_chain(path: Path) -> None:
     """Slots of the last file name other entries."""
     last = files_of(path, "index/*")[-1]
@@ -176,7 +184,7 @@ BELOW = {
     found.__name__: found
     for found in (
         lose_queue, lose_units, shorten_queue_file, lose_queue_file, lose_first_queue_file, lose_index_files,
-        shorten_index_file, shorten_log_file,
+        shorten_index_file, cut_index_to_a_byte, shorten_log_file,
     )
 }  # fmt: skip
 """Harm that begins far below, and shows at the end, or in a name or a length."""
