@@ -31,7 +31,6 @@ from rmqtool.repair.recover_log import (
     damage_in,
     loss_behind,
     shape_steps,
-    stray_directories,
     tail_begin,
     tail_steps,
 )
@@ -260,7 +259,7 @@ class _Recover:
     def _mend_log(self, log_end: int | None, *, is_cut: bool) -> None:
         self._notes += [
             f"{path}: a directory among the files of the log, which stops brokers before 5.1.0; move it away by hand"
-            for path in stray_directories(self._store)
+            for path in self._store.stray_log_directories
         ]
         for found in self._wrong:
             if found.id == "commitlog.missing-file":

@@ -168,12 +168,6 @@ def _from(store: Store, log_end: int) -> list[Segment]:
     return [segment for segment in store.commitlog if segment.end > log_end]
 
 
-def stray_directories(store: Store) -> tuple[str, ...]:
-    """Directories among the files of the log, which no step removes."""
-    places = _log_directories(store)
-    return tuple(found for found in store.directories if found.rpartition("/")[0] in places)
-
-
 def _log_directories(store: Store) -> set[str]:
     return {segment.path.rpartition("/")[0] for segment in store.commitlog} | {"commitlog"}
 

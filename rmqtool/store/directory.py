@@ -6,10 +6,11 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from posixpath import normpath
 from typing import Final
 
 from rmqtool.errors import NotAStoreError, UnreadableError
-from rmqtool.store.kinds import FileKind, is_segment_name, kind_of, stray_kind_of
+from rmqtool.store.kinds import FileKind, is_broker_directory, is_segment_name, kind_of, stray_kind_of
 from rmqtool.store.log_reach import record_end_across
 from rmqtool.store.sizes import (
     DEFAULT_LOG_FILE_SIZE,
@@ -88,6 +89,11 @@ class Settings:
     defaults_hold: bool = False
     """Whether the broker's own properties file was read, so that its default holds for a size that it does not name."""
 
+    @property
+    def log_directories(self) -> frozenset[str]:
+        """The directories that were named, as paths of the view; none where the log lies in `commitlog`."""
+        return frozenset(directory.rstrip("/") or "/" for directory in self.commitlog_directories)
+
 
 @dataclass(frozen=True)
 class Store:
@@ -121,6 +127,20 @@ class Store:
     def index_files(self) -> tuple[Entry, ...]:
         """Index files in the order of their names, which is that of their making."""
         return self.files.get(FileKind.INDEX, ())
+
+    @property
+    def stray_log_directories(self) -> tuple[str, ...]:
+        """Directories among the files of the log, where brokers make none."""
+        named = self.settings.log_directories
+        strays = []
+        for directory in self.directories:
+            above = directory.rpartition("/")[0]
+            is_inside = above in named if named else above.startswith("commitlog") and "/" not in above
+            place = normpath(directory)
+            leads_to_log = any(f"{other}/".startswith(f"{place}/") for other in named)
+            if is_inside and not leads_to_log and not is_broker_directory(place):
+                strays.append(directory)
+        return tuple(strays)
 
     @cached_property
     def commitlog_file_size(self) -> int:
@@ -216,13 +236,14 @@ def survey(view: StoreView, settings: Settings | None = None) -> Store:
         UnreadableError: the directory itself may not be read.
     """
     settings = settings or Settings()
-    walked = walk(view)
+    walked = walk(view, settings.log_directories)
     found: dict[FileKind, list[Entry]] = defaultdict(list)
     for entry in walked.entries:
         found[_kind(entry)].append(entry)
     problems = walked.problems
     if settings.commitlog_directories:
-        _move_log(view, settings.commitlog_directories, found, problems)
+        directories = _move_log(view, settings.log_directories, found, problems)
+        walked.directories = sorted({*walked.directories, *directories})
     _set_twins_aside(found)
     files = {kind: tuple(entries) for kind, entries in found.items() if entries}
     if not (EVIDENCE & files.keys() or STORE_DIRECTORIES & set(walked.directories)):
@@ -252,10 +273,13 @@ def _kind(entry: Entry) -> FileKind:
 
 
 def _move_log(
-    view: StoreView, directories: tuple[str, ...], found: dict[FileKind, list[Entry]], problems: list[str]
-) -> None:
-    """Take the commitlog from the directories that were named; files of another `commitlog` become unknown ones."""
-    wanted = {directory.rstrip("/") or "/" for directory in directories}
+    view: StoreView, wanted: frozenset[str], found: dict[FileKind, list[Entry]], problems: list[str]
+) -> list[str]:
+    """Take the commitlog from the directories that were named; files of another `commitlog` become unknown ones.
+
+    The directories that lie among its files.
+    """
+    directories: list[str] = []
     log_kinds = (FileKind.COMMITLOG, FileKind.STRAY_COMMITLOG)
     for kind in log_kinds:
         found[FileKind.UNKNOWN] += found.pop(kind, [])
@@ -263,11 +287,14 @@ def _move_log(
         try:
             if view.stat(directory) is None:
                 problems.append(f"{directory}: no such directory")
-            listed = [entry for entry in view.list(directory) if not entry.is_directory]
+            listed = view.list(directory)
         except UnreadableError as error:
             problems.append(str(error))
             continue
+        directories += [entry.path for entry in listed if entry.is_directory]
         for entry in listed:
+            if entry.is_directory:
+                continue
             is_segment = entry.is_file and is_segment_name(entry.name)
             is_own = kind_of(f"commitlog/{entry.name}") is FileKind.RMQTOOL
             found[FileKind.RMQTOOL if is_own else log_kinds[0 if is_segment else 1]].append(entry)
@@ -278,6 +305,7 @@ def _move_log(
                 for entry in dict.fromkeys(entries)
                 if kind is FileKind.RMQTOOL or entry.path.rpartition("/")[0] not in wanted
             ]
+    return directories
 
 
 def _set_twins_aside(found: dict[FileKind, list[Entry]]) -> None:

@@ -28,8 +28,11 @@ class Found:
     problems: list[str] = field(default_factory=list)
 
 
-def walk(view: StoreView) -> Found:
+def walk(view: StoreView, log_directories: frozenset[str] = frozenset()) -> Found:
     """Every entry of a store.
+
+    Args:
+        log_directories: where a person says that the log lies; no directory below is the broker's.
 
     Raises:
         UnreadableError: the store directory itself may not be read.
@@ -44,6 +47,8 @@ def walk(view: StoreView) -> Found:
             found.problems.append(f"{directory.path}: behind a link where no broker has a directory, not entered")
             continue
         if depth > _depth_max(directory.path):
+            if any(directory.path.startswith(f"{above}/") for above in log_directories):
+                continue
             found.problems.append(f"{directory.path}: nested deeper than a broker's directories, not entered")
             continue
         try:

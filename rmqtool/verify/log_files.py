@@ -160,8 +160,8 @@ def _strays(store: Store) -> Iterator[Finding]:
             is_directory = top != entry.path
             text = "a directory" if is_directory else f"a file of {entry.size} bytes"
             yield finding("commitlog.stray-file", top, f"{text} that is none of the log", length=entry.size)
-    for directory in store.directories:
-        if directory.startswith("commitlog") and directory.count("/") == 1 and directory not in seen:
+    for directory in store.stray_log_directories:
+        if directory not in seen:
             yield finding("commitlog.stray-file", directory, "a directory that is none of the log")
 
 
