@@ -7,10 +7,10 @@ minimum and maximum, points to it with room for it, and its bytes lie inside the
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -33,6 +33,7 @@ from rmqtool.store.directory import Segment
 from rmqtool.store.view import StoreView
 
 BLOCK_UNITS: Final = 100_000
+OFFSET_MAX: Final = (1 << 63) - 1
 MISSED_MAX: Final = 2_000_000
 """Records that are looked for elsewhere than at their place together."""
 _SERVED_AS_IT_IS: Final = frozenset(set(FINDING_IDS) - {Verdict.STALE})
@@ -69,6 +70,7 @@ class ServedUnits:
         self._form = BATCH_UNIT.dtype if state.is_batch else UNIT.dtype
         self._loaded = state.loaded(files)
         self._unit_size = state.units.size
+        self._is_batch = state.is_batch
         # What a batch queue does not hand out at its begin lies below the log, where no record is.
         self._minimum = 0 if state.is_batch else state.minimum
         self._span: tuple[int, int] | None = None
@@ -126,6 +128,45 @@ class ServedUnits:
                 return found
         order = np.argsort(wanted_in_order, kind="stable")
         wanted, low, high = wanted_in_order[order], (1 << 63) - 1, -1
+        for units in self._pulled() if self._is_batch else self._blocks():
+            begins = units["physical_offset"].astype(np.int64)
+            if not begins.size:
+                continue
+            low, high = min(low, int(begins.min())), max(high, int(begins.max()))
+            at = np.searchsorted(wanted, begins).clip(max=wanted.size - 1)
+            hits = np.flatnonzero((wanted[at] == begins) & records.fit(order[at], units))
+            found[order[at[hits]]] = True
+        self._span = (low, high)
+        return found
+
+    def _pulled(self) -> Iterator[NDArray[np.void]]:
+        """The units of a batch queue that a client gets which asks for one after the other, from the minimum on.
+
+        It goes on after the last message of the unit that it got, and is given the last unit that begins there or
+        before (`BatchConsumeQueue#getBatchMsgIndexBuffer`): one that lies inside the unit before is passed over.
+        """
+        at, held = 0, np.empty(0, self._form)
+        maximum = self._batch_maximum()
+        for block in chain(self._blocks(), (held,)):
+            known = np.concatenate([held, block])
+            count = known.size - 1 if block.size else known.size
+            bases = known["base_queue_offset"].astype(np.int64)
+            ends = bases + known["batch_size"].astype(np.int64)
+            limits = np.append(bases[1:], maximum)[:count].clip(max=maximum)
+            held = known[count:]
+            pulled, at = _asked_for(bases[:count], ends[:count], limits, at)
+            yield known[:count][pulled]
+
+    def _batch_maximum(self) -> int:
+        """Queue offset after the last message; see `BatchQueue.max_queue_offset`."""
+        for segment in self._loaded.segments[:-3:-1]:
+            if length := self._loaded.length(segment):
+                (last,) = self._units(segment, length - self._unit_size, length)
+                return min(int(last["base_queue_offset"]) + int(last["batch_size"]), OFFSET_MAX)
+        return 0
+
+    def _blocks(self) -> Iterator[NDArray[np.void]]:
+        """All units, many at a time."""
         starts = np.array([segment.start for segment in self._loaded.segments], np.int64)
         for number in np.unique(self._file_numbers(starts)).tolist():
             segment = self._loaded.segments[number]
@@ -134,19 +175,31 @@ class ServedUnits:
             start = max(start, -(-(segment.start % self._loaded.file_size) // self._unit_size) * self._unit_size)
             for position in range(start, end, BLOCK_UNITS * self._unit_size):
                 units = self._units(segment, position, min(end, position + BLOCK_UNITS * self._unit_size))
-                begins = units["physical_offset"].astype(np.int64)
-                if not begins.size:
-                    continue
-                low, high = min(low, int(begins.min())), max(high, int(begins.max()))
-                at = np.searchsorted(wanted, begins).clip(max=wanted.size - 1)
-                hits = np.flatnonzero((wanted[at] == begins) & records.fit(order[at], units))
-                found[order[at[hits]]] = True
-        self._span = (low, high)
-        return found
+                if units.size:
+                    yield units
 
     def _units(self, segment: Segment, start: int, end: int) -> NDArray[np.void]:
         raw = self._loaded.read(segment, start, end - start)
         return np.frombuffer(raw[: len(raw) // self._unit_size * self._unit_size], self._form)
+
+
+def _asked_for(bases: Int64s, ends: Int64s, limits: Int64s, at: int) -> tuple[Bools, int]:
+    """Which units are given to a client that is at a queue offset, and where it is then.
+
+    Args:
+        limits: queue offsets from which on it is given another unit, or none.
+    """
+    if not bases.size:
+        return np.zeros(0, np.bool_), at
+    if at <= bases[0] and (ends > bases).all() and (bases[1:] >= ends[:-1]).all():
+        return bases < limits, int(ends[-1])
+    given = np.zeros(bases.size, np.bool_)
+    for number, (base, end, limit) in enumerate(zip(bases.tolist(), ends.tolist(), limits.tolist(), strict=True)):
+        place = max(at, base)
+        if place < limit:
+            given[number] = True
+            at = max(place + 1, end)
+    return given, at
 
 
 @dataclass
