@@ -34,4 +34,4 @@ def test_a_wrong_forecast_is_noticed(worker: Worker, tmp_path: Path, monkeypatch
     base = worker.base(SEED, "5.3.3", 0)
     assert worker.case(base, 0).disagreements == []
     monkeypatch.setattr("tests.judge.check_forecast.bounds_of", lambda _read: {})
-    assert [row.signature for row in worker.case(base, 0).disagreements] == ["A queues"]
+    assert "A queues" in [row.signature for row in worker.case(base, 0).disagreements]
