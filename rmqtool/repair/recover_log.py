@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from rmqtool.errors import RefusedError, UnknownSizeError
+from rmqtool.formats import commitlog
 from rmqtool.repair.plan import Loss
 from rmqtool.repair.steps import Step, remove_file, replace_file, write_range
 from rmqtool.scan.blocks import last_data_end
@@ -21,7 +22,7 @@ from rmqtool.store.content import FilePart, Zeros
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.kinds import FileKind
 from rmqtool.store.sink import DirectorySink
-from rmqtool.store.source import read_salvaging
+from rmqtool.store.source import ByteSource, read_range, read_salvaging
 from rmqtool.verify.finding import Finding, Severity
 
 SHAPE: Final = frozenset(
@@ -30,6 +31,11 @@ SHAPE: Final = frozenset(
 """Findings about files as such: no record is damaged, and what lies behind is reached all the same."""
 TAIL: Final = frozenset({"commitlog.torn-record", "commitlog.stale-tail", "commitlog.file-after-end"})
 _COPY: Final = 4 << 20
+_SEARCHED_MAX: Final = 64 << 20
+"""Bytes after a full file's end that are searched for records."""
+_MAGIC: Final = commitlog.MAGIC_V1.to_bytes(4, "big", signed=True)
+_MAGIC_AT: Final = commitlog.MESSAGE_V1.position("magic")
+_OWN_OFFSET_AT: Final = commitlog.MESSAGE_V1.position("physical_offset")
 
 
 def damage_in(findings: Iterable[Finding]) -> tuple[Finding, ...]:
@@ -107,13 +113,27 @@ def _demand_nothing_behind(store: Store, segment: Segment, size: int) -> None:
     source = store.view.open(segment.path)
     try:
         data_end = last_data_end(source, size, segment.size)
+        holds_records = data_end > size and _record_after(source, segment.start, size, data_end)
     finally:
         source.close()
-    if data_end > size:
+    if holds_records:
         raise RefusedError(
-            f"{segment.path}: holds data up to byte {data_end}, so a full file does not have {size} bytes; give the "
+            f"{segment.path}: holds records up to byte {data_end}, so a full file does not have {size} bytes; give the "
             "right size with --log-file-size BYTES or --broker-conf FILE"
         )
+
+
+def _record_after(source: ByteSource, start: int, position: int, data_end: int) -> bool:
+    """Whether a record that says that it lies there begins after a file position; noise does not."""
+    content = read_range(source, position, min(data_end - position, _SEARCHED_MAX))
+    at = content.find(_MAGIC)
+    while at >= 0:
+        begin = at - _MAGIC_AT
+        own = content[begin + _OWN_OFFSET_AT : begin + _OWN_OFFSET_AT + 8]
+        if begin >= 0 and len(own) == 8 and int.from_bytes(own, "big") == start + position + begin:
+            return True
+        at = content.find(_MAGIC, at + 1)
+    return False
 
 
 def tail_steps(store: Store, log_end: int, why: str) -> Iterator[Step]:

@@ -16,6 +16,7 @@ import pytest
 
 from tests.commands.transcripts import rmqtool
 from tests.conftest import Unpacked
+from tests.golden_stores import settings
 from tests.pipeline.stores import contents, dump_rows
 from tests.store_state import assert_store_unchanged
 
@@ -193,7 +194,10 @@ REBUILT = ["5.5.0-many-no-queues", "5.5.0-lmq", "4.9.7-keys-index", "5.5.0-expir
 def test_rebuild_on_spark_is_rebuild(run: Any, golden_copy: Unpacked, tmp_path: Path, name: str) -> None:
     store = golden_copy(name)
     shutil.rmtree(store / "index", ignore_errors=True)
-    command = ("rebuild", store, "--yes", "--queues", "--index", "--output")
+    sizes = settings(name)  # the index is gone, and with it what shows its shape
+    shape = ("--index-slots", str(sizes.index_slot_count), "--index-entries", str(sizes.index_entry_count))
+    shape += ("--queue-file-size", str(sizes.consumequeue_file_size))
+    command = ("rebuild", store, "--yes", "--queues", "--index", *shape, "--output")
     local, spark = rmqtool(*command, tmp_path / "local"), run(*command, tmp_path / "spark")
     assert (local.code, spark.code) == (0, 0), spark.err
     assert contents(tmp_path / "spark") == contents(tmp_path / "local")

@@ -68,6 +68,7 @@ def test_what_shapes_a_store_is_taken_over() -> None:
         batch_file_size=460,
         index_slot_count=100,
         index_entry_count=200,
+        defaults_hold=True,
     )
     assert (conf.delay_levels, conf.store_type) == ("1s 2s", "defaultRocksDB")
     assert (conf.has_queue_extension, conf.has_index, conf.is_index_safe) == (True, False, False)
@@ -77,7 +78,7 @@ def test_what_shapes_a_store_is_taken_over() -> None:
 
 def test_what_is_not_said_stays_open() -> None:
     conf = broker_conf({"brokerName": "broker-a"})
-    assert conf.settings() == Settings()
+    assert conf.settings() == Settings(defaults_hold=True)
     assert conf.has_queue_extension is None
 
 
