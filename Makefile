@@ -14,7 +14,8 @@ PYTEST_ARGS ?=
 PARTS ?=
 WORKERS ?= 2
 # A file's tests stay in one process, for they share what they set up.
-PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+# Spark looks for its Python workers by the name python3 on the PATH.
+PYTEST = PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 .PHONY: demo check test test-full lint tests format clean check-python check-broker
 .NOTPARALLEL:
