@@ -228,7 +228,7 @@ def test_a_wrong_size_cuts_no_message_off(golden_copy: Unpacked, name: str) -> N
         for command in ("recover", "salvage"):
             ran = rmqtool(command, path, "--yes", "--accept-loss", "--log-file-size", 8192)
             assert ran.code == 5
-            assert "holds data" in ran.err
+            assert "holds records" in ran.err
 
 
 def test_a_record_across_the_end_of_a_lone_log_file_shows_that_it_was_cut(golden_copy: Unpacked) -> None:
