@@ -76,8 +76,9 @@ ENTRIES: Final[tuple[Entry, ...]] = (
     error(
         "commitlog.doubtful-header",
         "A field of a record's header, its topic or its properties contradicts the log around it: the log lacks "
-        "exactly one message of another place there, and a unit says the same. The bytes changed where no checksum "
-        "covers them. A record that continues its queue in the log is never blamed, whatever units say.",
+        "exactly one message of another place there, and a unit says the same, or the record has no unit yet and "
+        "breaks its own queue's order. The bytes changed where no checksum covers them. A record that continues its "
+        "queue in the log is never blamed, whatever units say.",
         ((ALL, "not noticed; a rebuild of the queues puts the message into the wrong place"),),
         "the field is set to what the log around it and the unit say; left as it is where nothing tells",
         SALVAGE,

@@ -40,6 +40,7 @@ from rmqtool.verify.coverage import (
 from rmqtool.verify.finding import Finding
 from rmqtool.verify.index_map import IndexMap, IndexPass
 from rmqtool.verify.log_files import log_file_findings, missing_end
+from rmqtool.verify.misled import Doubts, misled_findings
 from rmqtool.verify.missing import missing_findings
 from rmqtool.verify.piece_check import PieceAt, PieceCheck, checked_in_parts
 from rmqtool.verify.queue_map import QueueMap
@@ -105,6 +106,7 @@ class _Run:
         self._on_finding, self._on_progress = on_finding, on_progress
         self._account = Account()
         self._summary = Summary()
+        self._doubts = Doubts()
         self._is_index_known = True
         self._begun = time.monotonic()
 
@@ -142,6 +144,7 @@ class _Run:
     def _say(self, found: Iterable[Finding]) -> None:
         for each in sorted(found, key=lambda one: one.place):
             self._summary.add(each)
+            self._doubts.add(each)
             if self._on_finding is not None:
                 self._on_finding(each)
 
@@ -355,6 +358,8 @@ class _Run:
                 self._say(found for queue in queues for found in units_ahead(context, queue, end))
                 self._say(found for file in context.index for found in entries_outside(context, file, end))
                 self._say(missing_end(self.store, whole.end, lambda begin, end: _units_into(context, begin, end)))
+                if context.crosses:
+                    self._say(misled_findings(context, whole.missing, self._doubts))
             if context.crosses:
                 self._say(index_findings(context, whole, checkpoint))
         self._say(checkpoint_findings(context, self._account, whole))

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from rmqtool.formats.commitlog import RECORD_SIZE_MIN
 from rmqtool.repair.salvage.damage import DamagedRange
-from rmqtool.repair.salvage.queue_order import MissingRun
 from rmqtool.repair.salvage.surroundings import Surroundings
+from rmqtool.verify.queue_order import MissingRun
 
 if TYPE_CHECKING:
     from rmqtool.repair.salvage.lost import LostRecord

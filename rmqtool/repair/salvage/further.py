@@ -13,7 +13,7 @@ from rmqtool.engine.further_queues import LMQ_PREFIX, is_kept_out
 from rmqtool.repair.salvage.damage import DamagedRange
 from rmqtool.repair.salvage.layout import Least
 from rmqtool.repair.salvage.lost import Casualties, LostRecord
-from rmqtool.repair.salvage.queue_order import MissingRun
+from rmqtool.verify.queue_order import MissingRun
 
 _Place = tuple[list[LostRecord], int]
 """A record in one of the lists of its range."""

@@ -12,8 +12,8 @@ from rmqtool.formats import system_flag
 from rmqtool.formats.properties import MULTI_DISPATCH
 from rmqtool.formats.record_crc import stored_record_crc
 from rmqtool.repair.salvage.mending import MENDED_MAX, with_fields, with_record_crc
-from rmqtool.repair.salvage.queue_order import Misled
 from rmqtool.verify.finding import Finding
+from rmqtool.verify.queue_order import Misled
 
 DOUBTFUL: Final = "commitlog.doubtful-header"
 

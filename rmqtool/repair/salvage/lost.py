@@ -21,12 +21,12 @@ from rmqtool.formats.properties import INNER_BASE, INNER_COUNT, MULTI_DISPATCH, 
 from rmqtool.repair.salvage.belief import believed
 from rmqtool.repair.salvage.damage import DamagedRange
 from rmqtool.repair.salvage.frames import restored
-from rmqtool.repair.salvage.queue_order import MissingRun
 from rmqtool.repair.salvage.surroundings import Surroundings
 from rmqtool.repair.salvage.units import Unit, UnitsInRanges
 from rmqtool.store.directory import QueueFiles, Store
 from rmqtool.verify.account import Account
 from rmqtool.verify.queue_map import QueueMap
+from rmqtool.verify.queue_order import MissingRun
 from rmqtool.verify.queue_pass import QueuePass
 
 _LMQ: Final = LMQ_PREFIX.encode()

@@ -30,7 +30,6 @@ from rmqtool.repair.salvage.layout import Piece, lay_out, parts_of
 from rmqtool.repair.salvage.lost import Casualties, LostRecord, LostRecords
 from rmqtool.repair.salvage.mending import NEEDS_CONSENT, Mended, ways_to_mend
 from rmqtool.repair.salvage.outcome import Outcome
-from rmqtool.repair.salvage.queue_order import Misled
 from rmqtool.repair.salvage.surroundings import Neighbour, Surroundings, look_around
 from rmqtool.repair.salvage.tombstones import StandIn
 from rmqtool.repair.steps import Step
@@ -40,6 +39,7 @@ from rmqtool.scan.runner import OnProgress
 from rmqtool.store.directory import Store, survey
 from rmqtool.store.source import read_range, reason
 from rmqtool.verify.finding import Finding, Severity
+from rmqtool.verify.queue_order import Misled
 from rmqtool.verify.run import verify_store
 from rmqtool.verify.scope import Options
 

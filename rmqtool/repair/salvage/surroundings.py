@@ -11,10 +11,10 @@ import numpy as np
 
 from rmqtool.engine.dispatch import DispatchSettings, QueueEntries, Rows, batch_bytes, message_rows, queue_entries
 from rmqtool.repair.salvage.damage import DamagedRange
-from rmqtool.repair.salvage.queue_order import Misled, MissingRun, QueueName, QueueOrder, Stretch
 from rmqtool.scan.log import LogFile, ScanOptions, plan_log, scan_log
 from rmqtool.scan.rules import Verdict
 from rmqtool.store.directory import Store
+from rmqtool.verify.queue_order import Misled, MissingRun, QueueName, QueueOrder, Stretch
 
 
 class Neighbour(NamedTuple):

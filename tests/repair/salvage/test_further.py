@@ -7,7 +7,7 @@ import pytest
 from rmqtool.repair.salvage.damage import DamagedRange
 from rmqtool.repair.salvage.further import add_further
 from rmqtool.repair.salvage.lost import Casualties, LostRecord
-from rmqtool.repair.salvage.queue_order import MissingRun
+from rmqtool.verify.queue_order import MissingRun
 
 NAMED = b"%LMQ%a"
 DAMAGE = DamagedRange("commitlog/x", 0, 4096, 1000, 2000, (1000,))

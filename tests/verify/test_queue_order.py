@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from rmqtool.engine.dispatch import QueueEntries
-from rmqtool.repair.salvage.queue_order import Misled, MissingRun, QueueOrder
+from rmqtool.verify.queue_order import Misled, MissingRun, QueueOrder
 
 TOPIC = b"orders"
 SIZE = 100

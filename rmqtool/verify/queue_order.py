@@ -30,6 +30,8 @@ CANDIDATES_MAX: Final = 1000
 """Strays between two neighbours of a queue among which the right one is looked for."""
 WRONG_BYTES_MAX: Final = 2
 """Bytes of a topic that are believed to be damaged where all else speaks for another topic."""
+SURE: Final = 1 << 80
+"""Bytes of damage that have room for any run."""
 DamagedBetween = Callable[[int, int], int]
 """Bytes of damage between two physical offsets."""
 
@@ -108,13 +110,30 @@ class QueueOrder:
                 known.append(Stretch(first, end, place, last, stop - begin))
                 self._count += 1
 
+    def take_stretches(self, queue: QueueName, stretches: Sequence[Stretch]) -> None:
+        """Take all of one queue at once, in log order."""
+        self._queues[queue] = list(stretches[: max(0, STRETCHES_MAX - self._count)])
+        self._count += len(self._queues[queue])
+
     def judged(self, damaged_between: DamagedBetween) -> tuple[list[MissingRun], list[Misled]]:
         """The runs for which damage has room, in log order, and the records that fill those for which nothing has."""
-        if self._count >= STRETCHES_MAX:
-            return [], []
+        missing, impossible, strays = self._broken(damaged_between)
+        return missing, _misled(impossible, missing, strays, damaged_between)
+
+    def misled(self, damaged_between: DamagedBetween) -> list[Misled]:
+        """The records that fill runs between which nothing at all is damaged."""
+        _, impossible, strays = self._broken(lambda behind, before: SURE if damaged_between(behind, before) else 0)
+        return _misled(impossible, (), strays, damaged_between)
+
+    def _broken(
+        self, damaged_between: DamagedBetween
+    ) -> tuple[list[MissingRun], list[MissingRun], list[tuple[int, int, QueueName]]]:
+        """The runs for which damage has room, in log order; those for which nothing has; strays, in log order."""
         missing: list[MissingRun] = []
         impossible: list[MissingRun] = []
         strays: list[tuple[int, int, QueueName]] = []
+        if self._count >= STRETCHES_MAX:
+            return missing, impossible, strays
         for queue, stretches in self._queues.items():
             chain = _in_order(stretches)
             self.chains[queue] = chain
@@ -129,7 +148,7 @@ class QueueOrder:
             if not (_is_alone(stretches) and self._begins_at_zero and stretches[0].first == 0):
                 strays += [(each.place, each.first, queue) for each in _strays(stretches, chain, unexplained)]
         missing.sort(key=lambda run: (run.before, run.first))
-        return missing, _misled(impossible, missing, sorted(strays), damaged_between)
+        return missing, impossible, sorted(strays)
 
     def _runs(self, queue: QueueName, chain: Sequence[Stretch], stretches: Sequence[Stretch]) -> Iterator[MissingRun]:
         is_further = queue in self._further

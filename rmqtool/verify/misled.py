@@ -1,0 +1,111 @@
+"""Records that were not dispatched yet and whose heads the log's own order contradicts: no unit tells of them."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+
+from rmqtool.engine.log import Log
+from rmqtool.engine.open_files import OpenFiles
+from rmqtool.engine.record import Record, read_record
+from rmqtool.errors import UnreadableError
+from rmqtool.verify.catalog import finding
+from rmqtool.verify.coverage import newest_start
+from rmqtool.verify.finding import Finding
+from rmqtool.verify.queue_match import name_of
+from rmqtool.verify.queue_order import Misled, QueueName, QueueOrder, Stretch
+from rmqtool.verify.result import Missing
+from rmqtool.verify.scope import Context, text_of
+
+
+class Doubts:
+    """Where findings about the log lie: a gap in which there is any other fault tells nothing for sure."""
+
+    def __init__(self) -> None:
+        self._places: array[int] = array("q")
+        self._ends: array[int] = array("q")
+
+    def add(self, found: Finding) -> None:
+        """Keep the place of a finding, if it is one about the log's bytes."""
+        if found.id.startswith("commitlog.") and found.physical_offset is not None:
+            self._places.append(found.physical_offset)
+            self._ends.append(found.physical_offset + max(1, found.length or 0))
+
+    def counter(self) -> _Counter:
+        """All that was kept."""
+        return _Counter(sorted(zip(self._places, self._ends, strict=True)))
+
+
+class _Counter:
+    def __init__(self, ranges: Sequence[tuple[int, int]]) -> None:
+        self._starts = [start for start, _ in ranges]
+        self._ends = list(accumulate((end for _, end in ranges), max))
+
+    def between(self, behind: int, before: int) -> int:
+        """How many ranges begin in front of `before`, of which one ends after `behind`; 0 where none does."""
+        count = bisect_left(self._starts, before)
+        return count if count and self._ends[count - 1] > behind else 0
+
+
+def misled_findings(context: Context, runs: Sequence[Missing], doubts: Doubts) -> Iterator[Finding]:
+    """Findings about records without a unit that stand where the log lacks exactly one other message.
+
+    Args:
+        runs: the messages of the whole log that have no unit.
+    """
+    order = QueueOrder(begins_at_zero=bool(context.store.commitlog) and context.store.commitlog[0].start == 0)
+    by_queue: defaultdict[QueueName, list[Stretch]] = defaultdict(list)
+    for topic, queue_id, is_batch, first, count, place, last_place in runs:
+        if not is_batch:
+            by_queue[topic, queue_id, False].append(Stretch(first, first + count, place, last_place, count))
+    for name, stretches in by_queue.items():
+        stretches.sort(key=lambda stretch: stretch.place)
+        order.take_stretches(name, [*_dispatched(context, name), *stretches])
+    with OpenFiles(context.store.view) as files:
+        log = Log(context.store, context.rules, files)
+        for misled in order.misled(doubts.counter().between):
+            record = _record_at(log, misled)
+            if record is not None:
+                yield _finding(context, misled, record)
+
+
+def _dispatched(context: Context, name: QueueName) -> Iterator[Stretch]:
+    """What the queue's units stand for."""
+    queue = context.queues.get(name[:2])
+    if queue is not None and queue.end > queue.first:
+        newest = newest_start(queue.units, context.store.commitlog[-1].end)[1]
+        yield Stretch(queue.first, queue.end, 0, newest, queue.end - queue.first)
+
+
+def _record_at(log: Log, misled: Misled) -> Record | None:
+    """The record, where its own head is what puts it out of order; others may be named beside its queue."""
+    try:
+        record = read_record(log, misled.physical_offset)
+    except UnreadableError:
+        return None
+    if record is None:
+        return None
+    own = record.topic_raw, record.queue_id, record.queue_offset
+    wrong = sum(one != two for one, two in zip(own, misled[1:], strict=True))
+    return record if wrong == 1 else None
+
+
+def _finding(context: Context, misled: Misled, record: Record) -> Finding:
+    expected = f"{name_of((misled.topic, misled.queue_id))} at queue offset {misled.queue_offset}"
+    said = f"a record of {name_of((record.topic_raw, record.queue_id))} at queue offset {record.queue_offset}"
+    return finding(
+        "commitlog.doubtful-header",
+        context.log_path(misled.physical_offset),
+        f"{said}, which its own queue contradicts, and the log lacks {expected} there",
+        file_position=misled.physical_offset - context.log_start(misled.physical_offset),
+        physical_offset=misled.physical_offset,
+        length=record.size,
+        topic=text_of(misled.topic),
+        queue_id=misled.queue_id,
+        queue_offset=misled.queue_offset,
+        expected=expected,
+        found=said,
+    )
