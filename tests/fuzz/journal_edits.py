@@ -82,7 +82,7 @@ def evil_path(chosen: random.Random, folder: Path) -> str:
         f"/{place}", f"files/../{relative}", f"x/../{relative}", "", ".", "..", "/", "//", "../..", "a\0b", "x" * 300,
         "y/" * 3000, OWN, f"{OWN}/undo", f"{OWN}/undo/1", "lock", "abort", "commitlog",
         "commitlog/rmqtool-repair-in-progress",
-        "consumequeue", "/dev/zero", "/dev/full", "/proc/self/mem", "/proc/self/cwd", "\ud800", "\udcff", "-x", "~",
+        "consumequeue", "/absent/a", "/absent/b", "/proc/self/mem", "/proc/self/cwd", "\ud800", "\udcff", "-x", "~",
         "commitlog/" + "0" * 20, "checkpoint", "config/topics.json", "files/0", "ranges", "new/0", "\n", "a\x1b[31m",
     ))  # fmt: skip
 
