@@ -88,4 +88,4 @@ def demand_consent(plan: Plan, *, is_agreed: bool, accept_loss: bool) -> None:
     if asks and not typer.confirm("Carry this out?", err=True):
         raise RefusedError("not agreed to; nothing was changed")
     if not asks and not is_agreed:
-        raise RefusedError("nobody was asked; --yes carries the plan out, --dry-run shows it only")
+        raise RefusedError("confirmation required: pass --yes to apply, or --dry-run to preview")

@@ -73,7 +73,7 @@ def _demand_consent(is_agreed: bool, question: str) -> None:
     if is_agreed:
         return
     if not sys.stdin.isatty():
-        raise RefusedError("nobody was asked; --yes does it, --list shows what there is")
+        raise RefusedError("confirmation required: pass --yes to apply, or --list to preview")
     if not typer.confirm(question, err=True):
         raise RefusedError("not agreed to; nothing was changed")
 

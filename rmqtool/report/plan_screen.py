@@ -82,7 +82,7 @@ def _verdict(said: Said) -> tuple[str, str]:
     if said["damage"] and all(found["id"] == "commitlog.missing-file" for found in said["damage"]):
         return "bad", "The log has no files: nothing can be made of the rest, so nothing is changed."
     if said["needs_decision"]:
-        return "bad", "Nothing is changed: only a person can say what becomes of a file in the log's directory."
+        return "bad", "Nothing is changed: a person must decide about a file in the directory of the commit log."
     if said["damage"]:
         return "bad", (
             "The log is damaged inside, so nothing is changed. rmqtool salvage keeps what lies behind the damage; "

@@ -109,7 +109,7 @@ ENTRIES: Final[tuple[Entry, ...]] = (
             ("4.9.7", "three or more that do not follow the log's last file: it waits for ever at a clean start"),
             ("5.3.2 and later, all versions after a crash, and up to two files", "they are unlinked at the start"),
         ),
-        "the files are removed, so that every version goes on at the log's end",
+        "the files are removed, so that every version continues at the end of the log",
         RECOVER,
     ),
     error(

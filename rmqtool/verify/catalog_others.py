@@ -17,8 +17,8 @@ from rmqtool.verify.entry import (
     warning,
 )
 
-_INDEX_ANEW: Final = "the index is made anew from the log"
-_CHECKPOINT_ANEW: Final = "the checkpoint is made anew from the log and the queues"
+_INDEX_ANEW: Final = "the index is rebuilt from the commit log"
+_CHECKPOINT_ANEW: Final = "the checkpoint is rebuilt from the commit log and the queues"
 
 ENTRIES: Final[tuple[Entry, ...]] = (
     warning(

@@ -149,4 +149,4 @@ def test_a_file_of_which_only_a_person_can_tell_is_named_with_what_to_do(golden_
     assert schema_errors(plan, PLAN) == []
     assert plan["next_step"]["reason"].startswith(f"commitlog/{stray.name} is no part of the log")
     assert "move it out of the store" in plan["next_step"]["reason"]
-    assert "only a person can say" in screen.out
+    assert "a person must decide about" in screen.out
