@@ -19,7 +19,6 @@ from rmqtool.engine.index_writer import DIRECTORY, IndexWriter, OpenIndexFile, r
 from rmqtool.engine.open_files import OpenFiles
 from rmqtool.engine.query import IndexFile
 from rmqtool.engine.versions import BrokerRules
-from rmqtool.forecast.load import LoadFailure
 from rmqtool.forecast.log_scan import Records
 from rmqtool.forecast.options import DEFAULT_ENTRY_COUNT, DEFAULT_SLOT_COUNT, ForecastOptions
 from rmqtool.forecast.overlay import Nowhere, Overlay
@@ -76,6 +75,7 @@ class IndexState:
         kept: those that it keeps.
         covered: the records that the index knows after the start.
         duplicate_entries: entries for records that a kept file knows already.
+        why_not: why load fails over the index, which the broker says once it has recovered; None where it does not.
     """
 
     def __init__(
@@ -92,6 +92,7 @@ class IndexState:
         self.kept: list[Entry] = []
         self.covered = Ranges()
         self.duplicate_entries = 0
+        self.why_not: str | None = None
         self._not_loaded: frozenset[str] = frozenset()
         self._before = Ranges()
         self._split: dict[int, int] = {}
@@ -101,14 +102,13 @@ class IndexState:
         """Map all files; after a crash drop those that end later than the checkpoint's time.
 
         Raises:
-            LoadFailure: the broker does not load this.
             UnreadableError: a header cannot be read.
         """
         entries = [entry for entry in self._overlay.list(DIRECTORY) if is_java_long(entry.name)]
         for number, entry in enumerate(entries):
-            if entry.is_directory and self._rules.index_failure_stops_load:
-                raise LoadFailure(f"{entry.path}: a directory among the index files")
             if entry.is_directory:
+                if self._rules.index_failure_stops_load:
+                    self.why_not = f"{entry.path}: a directory among the index files"
                 self._not_loaded = frozenset(each.path for each in entries[number:])
                 break
             if not entry.is_file:

@@ -256,6 +256,8 @@ class Simulation:
                 return choice.dispatched_end
 
     def _start(self) -> None:
+        if self.index.why_not is not None:  # the broker has recovered all the same, and ends
+            raise LoadFailure(self.index.why_not)
         log, kind = self.log, self.rules.reput_start
         assert log is not None
         if not log.segments or not (

@@ -14,6 +14,7 @@ from rmqtool.fixtures.recipes import RECIPES
 from rmqtool.forecast.forecast import forecast_store
 from rmqtool.forecast.options import ForecastOptions
 from rmqtool.store.directory import survey
+from rmqtool.store.kinds import segment_name
 from rmqtool.store.view import open_directory
 from tests.commands.transcripts import rmqtool
 
@@ -48,3 +49,17 @@ def test_a_directory_whose_name_is_that_of_an_index_file(tmp_path: Path, version
     after = forecast_store(survey(open_directory(tmp_path)), rules_for(version), ForecastOptions())
     assert after.starts == starts
     assert starts or after.why_not == "index/1: a directory among the index files"
+
+
+@pytest.mark.parametrize("version", ["5.1.4", "5.5.0"])
+def test_what_a_start_deletes_before_it_fails_over_the_index(tmp_path: Path, version: str) -> None:
+    """Brokers recover whatever the load of the index says: 5.1.4 and 5.5.1 deleted files, and then did not start."""
+    make_store(RECIPES["keys-index"], tmp_path, "4.9.7")
+    (tmp_path / "index" / "77").mkdir()
+    [last] = sorted((tmp_path / "commitlog").iterdir())[-1:]
+    following = last.with_name(segment_name(int(last.name) + last.stat().st_size))
+    with following.open("wb") as file:
+        file.truncate(last.stat().st_size)
+    after = forecast_store(survey(open_directory(tmp_path)), rules_for(version), ForecastOptions())
+    assert not after.starts
+    assert after.deleted_files == (f"commitlog/{following.name}",)

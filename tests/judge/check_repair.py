@@ -20,7 +20,7 @@ from tests.judge.tool import Answer, rmqtool
 from tests.store_state import store_state
 
 MOST_STEPS = 7
-FOR_A_PERSON = ("commitlog.stray-file",)
+FOR_A_PERSON = ("commitlog.stray-file", "index.directory")
 NEW_A_QUEUE = 2
 KEYS_MAX = 32
 SENDABLE = re.compile(r"[%|a-zA-Z0-9_-]+")
@@ -101,7 +101,7 @@ def asks_for_salvage(answer: Answer) -> bool:
 
 
 def _set_aside(case: Case, path: Path, files: list[str]) -> None:
-    """What a person does with files of which the tool says that they are no part of the log."""
+    """What a person does with what the tool says is no part of the log or of the index."""
     for name in dict.fromkeys(files):
         if not (path / name).exists():
             continue
