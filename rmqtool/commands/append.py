@@ -22,11 +22,9 @@ from rmqtool.commands.options import (
     CommitlogOption,
     FormatOption,
     IndexSlotsOption,
-    OutputFormat,
     StorePath,
     foreign_owner,
     open_store,
-    survey_store,
 )
 from rmqtool.commands.screen import screen
 from rmqtool.engine.message import Message, MessageBatch
@@ -37,8 +35,9 @@ from rmqtool.engine.versions import NEWEST, BrokerRules, rules_for
 from rmqtool.engine.writer import StoreWriter
 from rmqtool.engine.writer_config import WriterConfig, config_from
 from rmqtool.errors import NotAStoreError, UsageError
-from rmqtool.report.writers import row_writer
+from rmqtool.report.writers import OutputFormat, row_writer
 from rmqtool.store.broker_conf import BrokerConf, broker_conf, read_broker_conf
+from rmqtool.store.location import survey_store
 
 FIELDS: Final = ("type", "status", "append_status", "physical_offset", "queue_offset", "size", "message_id", "reason")
 EXIT_REFUSED_MESSAGES: Final = 3

@@ -13,15 +13,7 @@ import typer
 
 import rmqtool
 from rmqtool.commands.messages import Messages, messages_of
-from rmqtool.commands.options import (
-    FormatOption,
-    OpenedStore,
-    OutputFormat,
-    ReadStore,
-    open_store,
-    refuse_inside_store,
-)
-from rmqtool.commands.place import StorePlace, store_place
+from rmqtool.commands.options import FormatOption, OpenedStore, ReadStore, open_store, refuse_inside_store
 from rmqtool.commands.screen import screen
 from rmqtool.commands.spark import ConfOption, MasterOption, runner
 from rmqtool.compare.facts import read_facts
@@ -34,9 +26,10 @@ from rmqtool.errors import UsageError
 from rmqtool.report.diff_screen import diff_lines
 from rmqtool.report.progress import ByteProgress
 from rmqtool.report.summary_screen import size_text
-from rmqtool.report.writers import json_text, row_writer
+from rmqtool.report.writers import OutputFormat, json_text, row_writer
 from rmqtool.store.directory import Store
 from rmqtool.store.kinds import FileKind
+from rmqtool.store.location import StorePlace, store_place
 
 EXIT_DIFFERENT: Final = 3
 EXIT_UNREADABLE: Final = 4

@@ -18,16 +18,15 @@ from rmqtool.commands.options import (
     CommitlogOption,
     FormatOption,
     IndexSlotsOption,
-    OutputFormat,
     RawOption,
     timestamp_ms,
 )
-from rmqtool.commands.place import StorePlace, store_place
 from rmqtool.commands.screen import screen
 from rmqtool.engine.versions import NEWEST
 from rmqtool.errors import UsageError
 from rmqtool.report.bodies import BODY_LIMIT, BodyChoice, BodyForm
-from rmqtool.report.writers import row_writer
+from rmqtool.report.writers import OutputFormat, row_writer
+from rmqtool.store.location import StorePlace, store_place
 
 EXIT_FOUND: Final = 3
 EXIT_UNREADABLE: Final = 4

@@ -9,7 +9,6 @@ from typing import Final, Protocol
 from rmqtool.commands.dump_filter import LogFilter
 from rmqtool.commands.dump_log import FEW_ROWS, NOT_READABLE, UNREADABLE, Found, LogDump
 from rmqtool.commands.dump_target import DumpKind, Target
-from rmqtool.commands.options import OutputFormat
 from rmqtool.engine.versions import rules_for
 from rmqtool.errors import UnreadableError, UsageError
 from rmqtool.formats import commitlog
@@ -17,6 +16,7 @@ from rmqtool.report import file_rows
 from rmqtool.report.bodies import BODY_LIMIT, BodyChoice, BodyForm
 from rmqtool.report.hexview import BYTES_SHOWN_MAX, bare_parts, hex_fields, message_parts, parts_of
 from rmqtool.report.rows import BODY_FIELDS, MESSAGE_FIELDS, DumpRow, bad_row, blank_row, message_row
+from rmqtool.report.writers import OutputFormat
 from rmqtool.scan.rules import Verdict
 
 _QUEUES: Final = (DumpKind.CONSUMEQUEUE, DumpKind.BATCH, DumpKind.EXTENSION)

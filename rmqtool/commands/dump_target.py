@@ -9,13 +9,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from rmqtool.commands.options import survey_store
-from rmqtool.commands.place import StorePlace
 from rmqtool.errors import NotAStoreError, UnreadableError, UnsupportedError
 from rmqtool.formats.commitlog import MAGIC_BYTES
 from rmqtool.store.broker_conf import read_broker_conf
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.kinds import FileKind, is_broker_directory, is_segment_name, kind_of
+from rmqtool.store.location import StorePlace, survey_store
 from rmqtool.store.sizes import infer_file_size
 from rmqtool.store.source import FileSource, read_range, reason
 from rmqtool.store.view import DirectoryView, Entry, EntryKind, StoreView, open_directory

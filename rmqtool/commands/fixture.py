@@ -9,14 +9,14 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from rmqtool.commands.options import FormatOption, OutputFormat
+from rmqtool.commands.options import FormatOption
 from rmqtool.engine.versions import NEWEST, SUPPORTED, rules_for
 from rmqtool.errors import UnreadableError, UsageError, WriteError
 from rmqtool.fixtures.damage import MARK, Damage, damage_store, require_generated
 from rmqtool.fixtures.damages import DAMAGES
 from rmqtool.fixtures.recipe import Recipe, make_store
 from rmqtool.fixtures.recipes import RECIPES
-from rmqtool.report.writers import row_writer
+from rmqtool.report.writers import OutputFormat, row_writer
 from rmqtool.store.source import reason
 
 EXIT_FINDINGS: Final = 3

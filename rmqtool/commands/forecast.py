@@ -17,7 +17,6 @@ from rmqtool.commands.options import (
     IndexEntriesOption,
     IndexSlotsOption,
     LogFileSizeOption,
-    OutputFormat,
     QueueFileSizeOption,
     ReadStore,
     file_sizes,
@@ -31,7 +30,7 @@ from rmqtool.forecast.options import ForecastOptions
 from rmqtool.forecast.result import Forecast
 from rmqtool.formats.tags import parse_delay_levels
 from rmqtool.report.forecast_screen import comparison_lines, forecast_lines
-from rmqtool.report.writers import json_text
+from rmqtool.report.writers import OutputFormat, json_text
 from rmqtool.store.broker_conf import BrokerConf
 
 EXIT_COSTS: Final = 3

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from rmqtool.commands.options import FormatOption, OutputFormat
+from rmqtool.commands.options import FormatOption
 from rmqtool.commands.screen import screen
 from rmqtool.errors import UsageError
 from rmqtool.formats.catalog import BY_NAME
@@ -22,7 +22,7 @@ from rmqtool.report.layouts import (
     list_lines,
     list_rows,
 )
-from rmqtool.report.writers import json_text, row_writer
+from rmqtool.report.writers import OutputFormat, json_text, row_writer
 
 
 def formats(

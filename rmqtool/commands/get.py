@@ -19,7 +19,6 @@ from rmqtool.commands.options import (
     CommitlogOption,
     FormatOption,
     IndexSlotsOption,
-    OutputFormat,
     RawOption,
     ReadStore,
     foreign_owner,
@@ -36,7 +35,7 @@ from rmqtool.errors import UnreadableError, UsageError
 from rmqtool.report.answer_screen import write_answer
 from rmqtool.report.bodies import BODY_LIMIT, BodyChoice, BodyForm
 from rmqtool.report.rows import BODY_FIELDS, MESSAGE_FIELDS, bad_row, blank_row, message_row
-from rmqtool.report.writers import json_text, row_writer
+from rmqtool.report.writers import OutputFormat, json_text, row_writer
 
 FOUND: Final = "FOUND"
 NOT_FOUND: Final = "QUERY_NOT_FOUND"

@@ -18,21 +18,20 @@ from rmqtool.commands.options import (
     FormatOption,
     IndexSlotsOption,
     OpenedStore,
-    OutputFormat,
     ReadStore,
     foreign_owner,
     lock_of,
     open_store,
     user_name,
 )
-from rmqtool.commands.place import StorePlace
 from rmqtool.commands.screen import screen
 from rmqtool.engine.summary import Shutdown, StoreSummary, summarize
 from rmqtool.errors import UsageError
 from rmqtool.report.summary_screen import summary_lines
-from rmqtool.report.writers import json_text
+from rmqtool.report.writers import OutputFormat, json_text
 from rmqtool.store.directory import Store
 from rmqtool.store.kinds import FileKind
+from rmqtool.store.location import StorePlace
 from rmqtool.store.lock import LockReport
 
 

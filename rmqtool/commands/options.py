@@ -4,36 +4,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
 from rmqtool.commands.messages import Messages
-from rmqtool.commands.place import StorePlace, local_path, store_place
 from rmqtool.engine.versions import NEWEST, BrokerRules, rules_for
-from rmqtool.errors import NotAStoreError, RefusedError, RmqtoolError, UsageError
+from rmqtool.errors import RefusedError, UsageError
 from rmqtool.report.bodies import BodyForm
+from rmqtool.report.writers import OutputFormat
 from rmqtool.store.broker_conf import BrokerConf, read_broker_conf
-from rmqtool.store.directory import UNIT_SIZE, Settings, Store, relative_to_store, survey, with_settings
-from rmqtool.store.kinds import is_broker_directory
+from rmqtool.store.directory import UNIT_SIZE, Settings, Store
+from rmqtool.store.location import StorePlace, local_path, store_place, survey_store
 from rmqtool.store.lock import LOCK_NAME, Lock, LockReport, LockStatus, lock_report
-from rmqtool.store.view import DirectoryView, open_directory
+from rmqtool.store.view import DirectoryView
 
 TIMESTAMP_MAX: Final = (1 << 63) - 1
-
-
-class OutputFormat(StrEnum):
-    """How rows come out."""
-
-    TABLE = "table"
-    JSON = "json"
-    JSONL = "jsonl"
-    CSV = "csv"
 
 
 _STORE_HELP: Final = "The broker's store root: the directory that holds commitlog/"
@@ -135,73 +124,10 @@ def open_store(
     return OpenedStore(store, rules_for(NEWEST), None, (), chosen, conf)
 
 
-def survey_store(
-    place: Path | StorePlace,
-    commitlog: list[Path] | None = None,
-    index_slots: int | None = None,
-    conf: BrokerConf | None = None,
-    sizes: Settings | None = None,
-) -> Store:
-    """The store at a path; what a person says goes before what the broker's properties file says.
-
-    Raises:
-        NotAStoreError: there is none; the text says where one is, if it lies next door.
-        UnreadableError: it may not be read.
-        UsageError: the log of a store elsewhere is said to lie outside of it.
-    """
-    path = place if isinstance(place, Path) else place.path
-    if path is None:
-        return _survey_elsewhere(place, commitlog, index_slots, conf, sizes)
-    settings = with_settings(
-        conf.settings() if conf is not None else Settings(),
-        **_said_sizes(sizes),
-        commitlog_directories=tuple(relative_to_store(named, path) for named in commitlog) if commitlog else None,
-        index_slot_count=index_slots,
-    )
-    view = open_directory(path)
-    for named in commitlog or ():
-        open_directory(named)  # a mistyped path is an error, not a store without a log
-    try:
-        return survey(view, settings)
-    except NotAStoreError as error:
-        neighbour = _neighbour(path)
-        if neighbour is None:
-            raise
-        raise NotAStoreError(f"{path}: not a RocketMQ store, but {neighbour} is one") from error
-
-
-def _survey_elsewhere(
-    place: Path | StorePlace,
-    commitlog: list[Path] | None,
-    index_slots: int | None,
-    conf: BrokerConf | None,
-    sizes: Settings | None,
-) -> Store:
-    """The store that a URL names, whose log is named relative to it."""
-    assert isinstance(place, StorePlace)
-    outside = [named for named in commitlog or () if named.is_absolute() or ".." in named.parts or ":" in str(named)]
-    if outside:
-        raise UsageError(f"--commitlog {outside[0]}: of a store elsewhere this is a directory inside it")
-    settings = with_settings(
-        conf.settings() if conf is not None else Settings(),
-        **_said_sizes(sizes),
-        commitlog_directories=tuple(map(str, commitlog)) if commitlog else None,
-        index_slot_count=index_slots,
-    )
-    return survey(place.view(), settings)
-
-
 def file_sizes(log_file: int | None, queue_file: int | None, index_entries: int | None) -> Settings:
     """What the options say of file sizes; a queue file holds whole units, as in the broker."""
     queue_file = -(-queue_file // UNIT_SIZE) * UNIT_SIZE if queue_file else None
     return Settings(commitlog_file_size=log_file, consumequeue_file_size=queue_file, index_entry_count=index_entries)
-
-
-def _said_sizes(sizes: Settings | None) -> dict[str, object]:
-    return {
-        name: getattr(sizes, name, None)
-        for name in ("commitlog_file_size", "consumequeue_file_size", "index_entry_count")
-    }
 
 
 def lock_of(place: StorePlace, store: Store) -> LockReport:
@@ -264,16 +190,3 @@ def user_name(user_id: int) -> str:
         return pwd.getpwuid(user_id).pw_name
     except KeyError:
         return str(user_id)
-
-
-def _neighbour(path: Path) -> Path | None:
-    """The store next to a directory that is none: people name the log's directory, or the one above the store."""
-    candidates = [path / "store"]
-    whole = path if path.name else path.resolve()  # "." has no name
-    if is_broker_directory(whole.name):  # anything else may lie in a directory that takes long to look at
-        candidates.append(whole.parent)
-    for candidate in candidates:
-        with suppress(RmqtoolError, OSError):
-            survey(open_directory(candidate))
-            return candidate
-    return None

@@ -23,12 +23,12 @@ from rmqtool.commands.options import (
     IndexEntriesOption,
     IndexSlotsOption,
     LogFileSizeOption,
-    OutputFormat,
     QueueFileSizeOption,
     StorePath,
     file_sizes,
 )
 from rmqtool.commands.repair_plan import Planner, Repair, Wish, carry_out, opened_for_repair
+from rmqtool.report.writers import OutputFormat
 
 _OF_THE_FRAME: Final = ("command", "stack")
 """Parameters that no person says."""

@@ -18,7 +18,7 @@ import typer
 from rmqtool.commands.consent import decision, demand_consent, plan_with_sizes
 from rmqtool.commands.forecast import forecast_options
 from rmqtool.commands.messages import Messages
-from rmqtool.commands.options import OpenedStore, OutputFormat, foreign_owner, open_store
+from rmqtool.commands.options import OpenedStore, foreign_owner, open_store
 from rmqtool.commands.screen import screen
 from rmqtool.engine.versions import EXAMINED, NEWEST, BrokerRules, rules_for
 from rmqtool.errors import RefusedError, RmqtoolError, UsageError, WriteError
@@ -39,7 +39,7 @@ from rmqtool.repair.steps import Step
 from rmqtool.repair.undo import is_unsettled, settle
 from rmqtool.report.plan_screen import plan_lines
 from rmqtool.report.progress import ByteProgress
-from rmqtool.report.writers import json_text
+from rmqtool.report.writers import OutputFormat, json_text
 from rmqtool.scan.runner import OnProgress
 from rmqtool.store.directory import Settings, Store, relative_to_store, survey
 from rmqtool.store.hold import demand_free

@@ -11,7 +11,6 @@ import typer
 
 from rmqtool.commands.dump_rows import LogRows, Request, fields_of_kind
 from rmqtool.commands.dump_target import DumpKind, Target
-from rmqtool.commands.options import OutputFormat
 from rmqtool.commands.repair_plan import EXIT_TO_DO, Repair
 from rmqtool.errors import RefusedError, UnsupportedError, WriteError
 from rmqtool.formats.tombstone import TOMBSTONE
@@ -19,7 +18,7 @@ from rmqtool.repair.salvage.plan import SalvageOptions, plan_salvage
 from rmqtool.repair.salvage.report import outcome_json
 from rmqtool.report.bodies import BodyChoice, BodyForm
 from rmqtool.report.progress import ByteProgress
-from rmqtool.report.writers import JsonLinesWriter, json_text
+from rmqtool.report.writers import JsonLinesWriter, OutputFormat, json_text
 from rmqtool.store.directory import Store
 from rmqtool.store.kinds import FileKind
 from rmqtool.store.source import reason

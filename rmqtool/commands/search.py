@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 
 from rmqtool.commands.messages import messages_of
-from rmqtool.commands.options import CommitlogOption, FormatOption, OutputFormat
+from rmqtool.commands.options import CommitlogOption, FormatOption
 from rmqtool.commands.screen import screen
 from rmqtool.commands.spark import DEFAULT_MASTER, AlwaysMasterOption, ConfOption, spark
 from rmqtool.commands.spark_tables import FromTimeOption, StorePaths, TopicOption, ToTimeOption, source_options
 from rmqtool.pipeline.choices import Where
-from rmqtool.report.writers import row_writer
+from rmqtool.report.writers import OutputFormat, row_writer
 
 EXIT_FOUND = 3
 _IN_TABLE = ("physical_offset", "size", "store_timestamp_ms", "topic", "queue_id", "queue_offset", "tags", "keys")

@@ -10,15 +10,16 @@ from typing import Annotated, Final
 import typer
 
 from rmqtool.commands.messages import messages_of
-from rmqtool.commands.options import CommitlogOption, FormatOption, OutputFormat, StorePath, survey_store
+from rmqtool.commands.options import CommitlogOption, FormatOption, StorePath
 from rmqtool.errors import RefusedError, UsageError
 from rmqtool.repair.fence import is_fenced
 from rmqtool.repair.journal import recorded_places
 from rmqtool.repair.places import Places
 from rmqtool.repair.undo import Repair, discard_all, repairs, undo_latest
 from rmqtool.report.text import escaped
-from rmqtool.report.writers import row_writer
+from rmqtool.report.writers import OutputFormat, row_writer
 from rmqtool.store.directory import relative_to_store
+from rmqtool.store.location import survey_store
 from rmqtool.store.view import open_directory
 
 FIELDS: Final = ("number", "command", "state", "began_ms", "steps", "kept_bytes", "journal")

@@ -22,7 +22,6 @@ from rmqtool.commands.options import (
     IndexSlotsOption,
     LogFileSizeOption,
     OpenedStore,
-    OutputFormat,
     QueueFileSizeOption,
     ReadStore,
     file_sizes,
@@ -30,7 +29,6 @@ from rmqtool.commands.options import (
     open_store,
     refuse_inside_store,
 )
-from rmqtool.commands.place import StorePlace
 from rmqtool.commands.screen import screen
 from rmqtool.commands.spark import ConfOption, MasterOption, runner
 from rmqtool.errors import UsageError, WriteError
@@ -38,8 +36,9 @@ from rmqtool.report.findings_screen import findings_lines
 from rmqtool.report.junit import junit_text
 from rmqtool.report.progress import ByteProgress
 from rmqtool.report.sarif import sarif_text
-from rmqtool.report.writers import json_text, row_writer
+from rmqtool.report.writers import OutputFormat, json_text, row_writer
 from rmqtool.scan.runner import Runner
+from rmqtool.store.location import StorePlace
 from rmqtool.store.source import reason
 from rmqtool.verify.catalog import CATALOG
 from rmqtool.verify.finding import Finding

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from rmqtool.errors import RefusedError, UnreadableError, UsageError, WriteError
-from rmqtool.repair.remaining import Remaining
 from rmqtool.repair.steps import Create, Remove, Replace, Step, WriteRange, step_json
 from rmqtool.store.kinds import FENCE_NAME
 from rmqtool.store.lock import LOCK_NAME
@@ -22,12 +21,24 @@ from rmqtool.store.overlay import PlannedView
 from rmqtool.store.sink import check_path
 from rmqtool.store.source import reason
 from rmqtool.store.view import StoreView
+from rmqtool.verify.finding import Finding
 
 ABORT_NAME: Final = "abort"
 OWN_DIRECTORY: Final = ".rmqtool"
 SAVED_SIZE_MAX: Final = 1 << 30
 """Bytes of a saved plan that are read."""
 _COMPARED: Final = ("command", "store_fingerprint", "broker_version", "steps", "loss")
+
+
+@dataclass(frozen=True)
+class Remaining:
+    """A finding that is left, and why."""
+
+    finding: Finding
+    why: str
+
+    def as_json(self) -> dict[str, Any]:
+        return {**self.finding.as_json(), "why": self.why}
 
 
 @dataclass(frozen=True)

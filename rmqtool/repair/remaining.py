@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rmqtool.engine.versions import BrokerRules
+from rmqtool.repair.plan import Remaining
 from rmqtool.repair.steps import Step, WriteRange
 from rmqtool.repair.window import window_of
 from rmqtool.store.directory import Store
@@ -26,17 +27,6 @@ READ_AGAIN_MAX: Final = 1 << 30
 ABORT: Final = "store.abort-present"
 OWN: Final = ".rmqtool/"
 """Where the repair itself keeps its files, which are none of the store."""
-
-
-@dataclass(frozen=True)
-class Remaining:
-    """A finding that is left, and why."""
-
-    finding: Finding
-    why: str
-
-    def as_json(self) -> dict[str, Any]:
-        return {**self.finding.as_json(), "why": self.why}
 
 
 @dataclass(frozen=True)

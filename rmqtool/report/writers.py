@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Sequence
+from enum import StrEnum
 from functools import cache
 from typing import Any, Final, Protocol, TextIO
 
@@ -14,6 +15,15 @@ from rmqtool.report.text import escaped, json_escaped
 
 FOR_PEOPLE: Final = frozenset({"bytes_text"})
 """Fields that only a table shows."""
+
+
+class OutputFormat(StrEnum):
+    """How rows come out."""
+
+    TABLE = "table"
+    JSON = "json"
+    JSONL = "jsonl"
+    CSV = "csv"
 
 
 class RowWriter(Protocol):

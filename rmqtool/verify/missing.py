@@ -19,7 +19,7 @@ from rmqtool.verify.catalog import finding
 from rmqtool.verify.finding import Finding
 from rmqtool.verify.queue_map import QueueMap, Span
 from rmqtool.verify.result import Missing
-from rmqtool.verify.scope import Context, text_of
+from rmqtool.verify.scope import Context, text_of, unsafe_name
 
 RECORDS_READ_MAX: Final = 1000
 """Records that are read to see whether a queue offset was given twice; the rest counts as missing units."""
@@ -63,11 +63,6 @@ def _whole_queue(context: Context, key: tuple[bytes, int, bool], runs: list[Miss
         kind, directory, text, physical_offset=first[5], topic=name, queue_id=queue_id, count=count,
         queue_offset=first[3], found=f"queue offsets {first[3]} to {last[3] + last[4] - 1}",
     )  # fmt: skip
-
-
-def unsafe_name(name: str) -> bool:
-    """Whether a topic's name leads anywhere but to a directory of its own."""
-    return name in ("", ".", "..") or "/" in name or "\0" in name or len(name.encode("utf-8", "surrogateescape")) > 255
 
 
 class _Seeker:

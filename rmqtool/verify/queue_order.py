@@ -18,8 +18,7 @@ import numpy as np
 
 from rmqtool.engine.dispatch import QueueEntries
 from rmqtool.formats.commitlog import RECORD_SIZE_MIN
-from rmqtool.verify.missing import unsafe_name
-from rmqtool.verify.scope import text_of
+from rmqtool.verify.scope import text_of, unsafe_name
 
 QueueName = tuple[bytes, int, bool]
 """Topic, queue id, and whether it is a batch queue."""

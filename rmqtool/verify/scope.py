@@ -117,3 +117,8 @@ def text_of(name: bytes) -> str:
 def bytes_of(name: str) -> bytes:
     """The reverse of `text_of`."""
     return name.encode("utf-8", "surrogateescape")
+
+
+def unsafe_name(name: str) -> bool:
+    """Whether a topic's name leads anywhere but to a directory of its own."""
+    return name in ("", ".", "..") or "/" in name or "\0" in name or len(name.encode("utf-8", "surrogateescape")) > 255

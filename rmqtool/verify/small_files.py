@@ -19,9 +19,8 @@ from rmqtool.verify.account import Account
 from rmqtool.verify.catalog import finding
 from rmqtool.verify.finding import Finding
 from rmqtool.verify.log_files import fences
-from rmqtool.verify.missing import unsafe_name
 from rmqtool.verify.result import PieceResult
-from rmqtool.verify.scope import Context, text_of
+from rmqtool.verify.scope import Context, text_of, unsafe_name
 
 CLOCK_MARGIN_MS: Final = 1000
 """A checkpoint may be written by another clock's tick than the record."""

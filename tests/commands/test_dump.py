@@ -16,9 +16,9 @@ from rmqtool.commands.dump_filter import LogFilter
 from rmqtool.commands.dump_follow import Follower
 from rmqtool.commands.dump_log import LogDump
 from rmqtool.commands.dump_target import TargetOptions, find_target
-from rmqtool.commands.place import StorePlace
 from rmqtool.engine.versions import NEWEST, rules_for
 from rmqtool.report.rows import MESSAGE_FIELDS
+from rmqtool.store.location import StorePlace
 from tests.commands.schema_check import schema_errors
 from tests.commands.test_dump_hostile import record
 from tests.commands.transcripts import rmqtool

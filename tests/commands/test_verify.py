@@ -14,10 +14,10 @@ from xml.etree import ElementTree as ET
 import pytest
 
 import rmqtool
-from rmqtool.commands.place import StorePlace
 from rmqtool.commands.verify import FIELDS, repair_command
 from rmqtool.report.findings_screen import findings_lines
 from rmqtool.report.sarif import sarif_text
+from rmqtool.store.location import StorePlace
 from rmqtool.verify.catalog import BY_ID, finding
 from tests.commands.schema_check import schema_errors
 from tests.commands.transcripts import Ran

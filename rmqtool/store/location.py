@@ -1,0 +1,154 @@
+"""Where a store lies, as a person names it: a directory of this machine, or a URL of a file system elsewhere.
+
+What a URL needs is imported once there is one.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from rmqtool.errors import NotAStoreError, RmqtoolError, UsageError
+from rmqtool.store.broker_conf import BrokerConf
+from rmqtool.store.directory import Settings, Store, relative_to_store, survey, with_settings
+from rmqtool.store.kinds import is_broker_directory
+from rmqtool.store.urls import is_url
+from rmqtool.store.view import StoreView, open_directory
+
+
+@dataclass(frozen=True)
+class StorePlace:
+    """A place that is read.
+
+    Attributes:
+        path: None where it is not a directory of this machine.
+        url: None where it is.
+    """
+
+    path: Path | None
+    url: str | None = None
+
+    def __str__(self) -> str:
+        """How it is shown, without credentials."""
+        return _shown(self.url) if self.url is not None else str(self.path)
+
+    def view(self) -> StoreView:
+        """The view of the directory there.
+
+        Raises:
+            NotAStoreError: there is none.
+            UnreadableError: it may not be read.
+            UnsupportedError: a library for the URL is not there.
+        """
+        if self.url is not None:
+            from rmqtool.store.remote import connect, open_remote
+
+            return open_remote(connect(self.url))
+        assert self.path is not None
+        return open_directory(self.path)
+
+
+def store_place(text: str) -> StorePlace:
+    """The place that a word of a command line names."""
+    if not is_url(text):
+        return StorePlace(Path(text))
+    from urllib.parse import unquote, urlsplit
+
+    split = urlsplit(text)
+    if split.scheme.lower() == "file":
+        return StorePlace(Path(unquote(split.path)))
+    return StorePlace(None, text)
+
+
+def local_path(text: str) -> Path:
+    """A path for a command that writes.
+
+    Raises:
+        UsageError: it is a URL.
+    """
+    if is_url(text):
+        raise UsageError(f"{_shown(text)}: this command writes, and a store elsewhere is only read; copy it to a disk")
+    return Path(text)
+
+
+def survey_store(
+    place: Path | StorePlace,
+    commitlog: list[Path] | None = None,
+    index_slots: int | None = None,
+    conf: BrokerConf | None = None,
+    sizes: Settings | None = None,
+) -> Store:
+    """The store at a path; what a person says goes before what the broker's properties file says.
+
+    Raises:
+        NotAStoreError: there is none; the text says where one is, if it lies next door.
+        UnreadableError: it may not be read.
+        UsageError: the log of a store elsewhere is said to lie outside of it.
+    """
+    path = place if isinstance(place, Path) else place.path
+    if path is None:
+        return _survey_elsewhere(place, commitlog, index_slots, conf, sizes)
+    settings = with_settings(
+        conf.settings() if conf is not None else Settings(),
+        **_said_sizes(sizes),
+        commitlog_directories=tuple(relative_to_store(named, path) for named in commitlog) if commitlog else None,
+        index_slot_count=index_slots,
+    )
+    view = open_directory(path)
+    for named in commitlog or ():
+        open_directory(named)  # a mistyped path is an error, not a store without a log
+    try:
+        return survey(view, settings)
+    except NotAStoreError as error:
+        neighbour = _neighbour(path)
+        if neighbour is None:
+            raise
+        raise NotAStoreError(f"{path}: not a RocketMQ store, but {neighbour} is one") from error
+
+
+def _survey_elsewhere(
+    place: Path | StorePlace,
+    commitlog: list[Path] | None,
+    index_slots: int | None,
+    conf: BrokerConf | None,
+    sizes: Settings | None,
+) -> Store:
+    """The store that a URL names, whose log is named relative to it."""
+    assert isinstance(place, StorePlace)
+    outside = [named for named in commitlog or () if named.is_absolute() or ".." in named.parts or ":" in str(named)]
+    if outside:
+        raise UsageError(f"--commitlog {outside[0]}: of a store elsewhere this is a directory inside it")
+    settings = with_settings(
+        conf.settings() if conf is not None else Settings(),
+        **_said_sizes(sizes),
+        commitlog_directories=tuple(map(str, commitlog)) if commitlog else None,
+        index_slot_count=index_slots,
+    )
+    return survey(place.view(), settings)
+
+
+def _said_sizes(sizes: Settings | None) -> dict[str, object]:
+    return {
+        name: getattr(sizes, name, None)
+        for name in ("commitlog_file_size", "consumequeue_file_size", "index_entry_count")
+    }
+
+
+def _neighbour(path: Path) -> Path | None:
+    """The store next to a directory that is none: people name the log's directory, or the one above the store."""
+    candidates = [path / "store"]
+    whole = path if path.name else path.resolve()  # "." has no name
+    if is_broker_directory(whole.name):  # anything else may lie in a directory that takes long to look at
+        candidates.append(whole.parent)
+    for candidate in candidates:
+        with suppress(RmqtoolError, OSError):
+            survey(open_directory(candidate))
+            return candidate
+    return None
+
+
+def _shown(url: str) -> str:
+    from rmqtool.store.remote import shown
+
+    return shown(url)
