@@ -116,7 +116,7 @@ def verify(
     with runner(master, conf, messages) as found:
         summary = run.verify(options, found)
     run.report(summary, junit, sarif)
-    if opened.store.index_files and not opened.store.index_slot_count and not summary.complete:
+    if summary.findings["index.unknown-slot-count"]:
         messages.warn("the index was not checked: nothing in it tells its slot count; say it with --index-slots")
     for problem in opened.store.problems:
         messages.error(problem)

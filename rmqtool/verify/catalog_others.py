@@ -226,6 +226,13 @@ ENTRIES: Final[tuple[Entry, ...]] = (
         ((ALL, "passed over"),),
         "nothing",
     ),
+    warning(
+        "index.unknown-slot-count",
+        "An index file holds something, but nothing tells how many hash slots it has, so it was not checked.",
+        ((ALL, "used with the number of slots that the broker is set to; keys are not found if the file has another"),),
+        "verify with --index-slots or --broker-conf checks it; rebuild replaces it",
+        REBUILD_INDEX,
+    ),
     note(
         "index.would-be-dropped",
         "An index file that is newer than the checkpoint's index time, in a store that was not stopped cleanly.",
@@ -233,6 +240,12 @@ ENTRIES: Final[tuple[Entry, ...]] = (
         "recover leaves the store as after a clean stop, so nothing is dropped",
         "apache/rocketmq#8007",
         "apache/rocketmq#4463",
+    ),
+    note(
+        "index.wrong-file-size",
+        "An index file is shorter or longer than a full one.",
+        ((ALL, "lengthened with zeros, or its first part is used: only entries that were cut off are lost"),),
+        "nothing; entries that were cut off are a finding of their own",
     ),
     warning(
         "index.wrong-slot",

@@ -90,18 +90,18 @@ class IndexPass:
 
     entry: Entry
     slot_count: int
-    room: int
-    """Entries for which a file has room, the unused entry 0 included."""
+    full_room: int | None
+    """Entries for which a full file has room, the unused entry 0 included; None where nothing tells."""
     account: Account
     findings: list[Finding] = field(default_factory=list)
 
     def run(self, open_file: Open) -> IndexMap | None:
         """Check the file; None where nothing of it can be used."""
         account = self.account.file(self.entry.path, self.entry.size)
-        size = entry_position(self.room, self.slot_count)
         if self.entry.size < entry_position(1, self.slot_count):
             account.reported += self.entry.size
-            self._say("index.bad-header", f"{self.entry.size} bytes, a file has {size}", length=self.entry.size)
+            text = f"{self.entry.size} bytes, which is less than the header and {self.slot_count} slots have"
+            self._say("index.bad-header", text, length=self.entry.size)
             return None
         try:
             source = open_file(self.entry.path)
@@ -110,8 +110,7 @@ class IndexPass:
             self._say("store.unreadable", str(error))
             return None
         try:
-            if self.entry.size != size:
-                self._say("index.bad-header", f"{self.entry.size} bytes, a file has {size}", expected=str(size))
+            self._length()
             found = self._check(source)
         finally:
             source.close()
@@ -120,14 +119,35 @@ class IndexPass:
         account.zero_tail += max(0, self.entry.size - used)
         return found
 
+    @property
+    def _room(self) -> int:
+        """Entries for which the file has room to a broker, which uses no more of a long file than a full one has."""
+        return self.full_room or -(-(self.entry.size - entry_position(0, self.slot_count)) // ENTRY_SIZE)
+
+    def _length(self) -> None:
+        size = entry_position(self._room, self.slot_count)
+        if self.entry.size == size:
+            return
+        text = f"{self.entry.size} bytes, a full file has {size}"
+        if self.full_room is None:
+            text = f"{self.entry.size} bytes, which no number of entries gives beside {self.slot_count} slots"
+        self._say(
+            "index.wrong-file-size",
+            text,
+            length=self.entry.size,
+            expected=str(size) if self.full_room else None,
+            found=str(self.entry.size),
+        )
+
     def _check(self, source: ByteSource) -> IndexMap:
         header = np.frombuffer(self._read(source, 0, HEADER_SIZE), HEADER.dtype)[0]
         following = int(header["next_entry_number"])
-        capacity = min(self.room, (self.entry.size - entry_position(0, self.slot_count)) // ENTRY_SIZE)
+        capacity = min(self._room, (self.entry.size - entry_position(0, self.slot_count)) // ENTRY_SIZE)
         counted = self._last_entry(source, capacity)
-        is_whole = self.entry.size == entry_position(self.room, self.slot_count)
+        # A broker lengthens a short file with zeros, so only the entries that were cut off are lost.
+        is_cut = capacity < following <= self._room
         count = self._entry_count(source, counted, following, int(header["end_physical_offset"]))
-        if is_whole and ((counted and following - 1 != count) or not 0 <= following <= self.room):
+        if (following - 1 != count and (counted or is_cut)) or not 0 <= following <= self._room:
             self._say(
                 "index.bad-header",
                 f"it says that entry {following} is the next one, entries end with {count}",
@@ -143,7 +163,7 @@ class IndexPass:
                 length=(counted - count) * ENTRY_SIZE,
             )
         latest, runs = self._chains(source, count)
-        if is_whole:
+        if not is_cut:
             self._slots(source, latest)
             self._header(source, header, count, int(np.count_nonzero(latest)))
         return IndexMap(

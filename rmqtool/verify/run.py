@@ -14,7 +14,6 @@ from functools import partial
 from typing import Final
 
 from rmqtool.engine.dispatch import DispatchSettings
-from rmqtool.engine.index_writer import holds_no_entry
 from rmqtool.engine.versions import BrokerRules
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.checkpoint import FIELDS_SIZE, Checkpoint, parse_checkpoint
@@ -24,21 +23,19 @@ from rmqtool.store.config_json import TOPICS, ConfigFile, batch_topics, topics
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.kinds import FileKind
 from rmqtool.store.source import read_range
-from rmqtool.store.view import Entry
 from rmqtool.verify.account import Account
 from rmqtool.verify.catalog import finding
 from rmqtool.verify.config_files import config_findings, read_configs
 from rmqtool.verify.coverage import (
     entries_outside,
     index_findings,
-    misordered_files,
     newest_start,
     units_ahead,
     units_below,
-    zero_files,
 )
 from rmqtool.verify.finding import Finding
-from rmqtool.verify.index_map import IndexMap, IndexPass
+from rmqtool.verify.index_files import read_index
+from rmqtool.verify.index_map import IndexMap
 from rmqtool.verify.log_files import log_file_findings, missing_end
 from rmqtool.verify.misled import Doubts, misled_findings
 from rmqtool.verify.missing import missing_findings
@@ -200,47 +197,12 @@ class _Run:
         return maps
 
     def _index_maps(self) -> tuple[IndexMap, ...]:
-        slots, room = self.store.index_slot_count, self.store.index_entry_count
-        maps, empty, ordered = [], [], []
-        for entry in self.store.index_files:
-            if not slots or not room:
-                empty += [entry.path] if self._leave_out_index(entry) else []
-                continue
-            each = IndexPass(entry, slots, room, self._account)
-            found = each.run(self.store.view.open)
-            self._say(each.findings)
-            if found is not None:
-                self._summary.entry_count += found.count
-                empty += [entry.path] if found.is_zero else []
-                maps.append(found)
-                if found.count and not any(finding.id == "index.bad-header" for finding in each.findings):
-                    ordered.append(found)
-        self._say(misordered_files(ordered))
-        # A broker makes the first file before it has any key for it.
-        self._say(zero_files(empty if len(empty) < len(self.store.index_files) else empty[1:]))
-        return tuple(maps)
-
-    def _leave_out_index(self, entry: Entry) -> bool:
-        """An index file whose slot count nobody knows: one that is empty needs none, any other is not checked.
-
-        Returns:
-            whether it is empty.
-        """
-        account = self._account.file(entry.path, entry.size)
-        try:
-            source = self.store.view.open(entry.path)
-            try:
-                is_empty = holds_no_entry(source)
-            finally:
-                source.close()
-        except UnreadableError:
-            is_empty = False
-        if is_empty:
-            account.zero_tail = entry.size
-        else:
-            account.left_out = entry.size
-            self._summary.complete = self._is_index_known = False
-        return is_empty
+        index = read_index(self.store, self._account)
+        self._say(index.findings)
+        self._summary.entry_count += sum(file.count for file in index.maps)
+        self._is_index_known = index.is_known
+        self._summary.complete &= index.is_known
+        return tuple(index.maps)
 
     # The log
 
