@@ -27,7 +27,7 @@ from rmqtool.forecast.options import COUNT_WHOLE_LOG_UP_TO
 from rmqtool.formats.tags import parse_delay_levels
 from rmqtool.repair.apply import apply_plan
 from rmqtool.repair.built import BuildOptions
-from rmqtool.repair.fingerprint import fingerprint
+from rmqtool.repair.fingerprint import unchanged
 from rmqtool.repair.gone import gone_messages, unmounted_text
 from rmqtool.repair.output import apply_to_copy
 from rmqtool.repair.places import DEFAULT_LOG, Places
@@ -209,17 +209,17 @@ def carry_out(repair: Repair, planner: Planner) -> None:
     session = repair.session
     places = places_of(wish, opened.store) if session is None else session.places
     with _staging(session) as staging:
-        before = fingerprint(places)
-        with ByteProgress(wish.command, quiet=messages.quiet) as progress:
-            store, made = plan_with_sizes(
-                opened.store,
-                lambda store, directory: planner(store, directory, progress.show),
-                staging,
-                messages,
-                may_ask=not wish.is_agreed and sys.stdin.isatty(),
-            )
-        opened = replace(opened, store=store)
-        plan = _plan(wish, opened, made, before, messages)
+        with unchanged(places) as before:
+            with ByteProgress(wish.command, quiet=messages.quiet) as progress:
+                store, made = plan_with_sizes(
+                    survey(opened.store.view, opened.store.settings),  # a broker may have come since it was opened
+                    lambda store, directory: planner(store, directory, progress.show),
+                    staging,
+                    messages,
+                    may_ask=not wish.is_agreed and sys.stdin.isatty(),
+                )
+            opened = replace(opened, store=store)
+            plan = _plan(wish, opened, made, before, messages)
         if wish.save is not None:
             _save(wish.save, plan)
         if (plan.is_empty and wish.copy is None) or wish.dry_run or wish.save is not None or made.damage:

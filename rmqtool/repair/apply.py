@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from rmqtool.errors import RefusedError, RmqtoolError, UnsupportedError, UsageError, WriteError
+from rmqtool.errors import RefusedError, RmqtoolError, UnreadableError, UnsupportedError, UsageError, WriteError
 from rmqtool.repair.digest import digest_of
 from rmqtool.repair.disk import Disk, Metadata
 from rmqtool.repair.fence import is_fenced, lower_fences
@@ -138,7 +138,7 @@ def carry_out(plan: Plan, session: Session, interrupt: Interrupt) -> Journal:
     places, disk = session.places, session.disk
     before = {journal.number for journal in journals(places)}
     try:
-        prepared = prepare(plan, session, lambda: _demand_fit(plan, session))
+        prepared = _prepared(plan, session)
         interrupt.demand_none()
         _change_all(prepared, places, disk, interrupt)
         _hand_over(prepared, places, disk, interrupt)
@@ -152,6 +152,14 @@ def carry_out(plan: Plan, session: Session, interrupt: Interrupt) -> Journal:
     with suppress(RmqtoolError):  # what planners left is in nobody's way
         remove_empty(places, disk)
     return prepared.journal
+
+
+def _prepared(plan: Plan, session: Session) -> Prepared:
+    try:
+        return prepare(plan, session, lambda: _demand_fit(plan, session))
+    except (UnreadableError, WriteError):
+        _demand_fit(plan, session)  # a file that a broker has just removed is no error of the disk
+        raise
 
 
 def _change_all(prepared: Prepared, places: Places, disk: Disk, interrupt: Interrupt) -> None:

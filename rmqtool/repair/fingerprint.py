@@ -9,9 +9,11 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from rmqtool.errors import UnreadableError
+from rmqtool.errors import RefusedError, RmqtoolError, UnreadableError
 from rmqtool.repair.places import Places
 from rmqtool.repair.plan import OWN_DIRECTORY
 from rmqtool.store.kinds import FENCE_NAME
@@ -64,3 +66,35 @@ def fingerprint(places: Places) -> str:
     for path, state in file_states(places).items():
         digest.update(os.fsencode(path) + f"\0{state.size}\0{state.mtime_ns}\0{state.inode}\0".encode())
     return f"sha256:{digest.hexdigest()}"
+
+
+@contextmanager
+def unchanged(places: Places) -> Iterator[str]:
+    """The fingerprint of a store that is only read meanwhile. What was read of two states is true of neither.
+
+    Raises:
+        RefusedError: the store has changed; an error that came of it is its cause.
+        UnreadableError: see `fingerprint`.
+    """
+    before = fingerprint(places)
+    try:
+        yield before
+    except RmqtoolError as error:
+        if not _is_still(places, before):
+            raise _changed(places) from error
+        raise
+    if not _is_still(places, before):
+        raise _changed(places)
+
+
+def _is_still(places: Places, before: str) -> bool:
+    try:
+        return fingerprint(places) == before
+    except UnreadableError:  # a file went between the listing and the look
+        return False
+
+
+def _changed(places: Places) -> RefusedError:
+    return RefusedError(
+        f"{places.root}: changed while it was read, as by a broker that starts; stop what uses the store, and try again"
+    )

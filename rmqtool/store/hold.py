@@ -153,7 +153,7 @@ def _require_unused(root: Path, log_directories: tuple[Path, ...]) -> None:
 def _other_rmqtool(root: Path, pid: int | None) -> RefusedError:
     pid = pid or lock_state(root).owner_pid
     began = started_at(pid) if pid is not None else None
-    who = "in another container or on another machine" if pid is None else f"pid {pid}"
+    who = f"pid {pid}" if pid else "in another container or on another machine: no process here holds the store"
     since = "" if began is None else f", since {datetime.fromtimestamp(began, UTC).isoformat(' ', 'seconds')}"
     return RefusedError(f"{root}: another rmqtool ({who}{since}) is repairing this store or writing into it")
 
@@ -164,12 +164,18 @@ def _directory_locked(root: Path) -> int:
         descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         raise WriteError(f"{root}: {reason(error)}") from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in _BUSY:
+    for is_last in (False, True):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in _BUSY:
+                break
+            holder = directory_holder(root)
+            if holder is None and not is_last:
+                continue  # it may have ended between the refusal and the look
             os.close(descriptor)
-            raise _other_rmqtool(root, directory_holder(root)) from error
+            raise _other_rmqtool(root, holder) from error
+        break
     return descriptor
 
 

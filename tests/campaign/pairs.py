@@ -64,8 +64,7 @@ def _logs(case: Case, folder: Path) -> list[str]:
 def _not_refused(outcome: Outcome, pid: int) -> list[str]:
     if outcome.code == 0 and outcome.output.startswith("No repair "):  # there is none as long as the other one plans
         return []
-    # The other one may have ended between the refusal and the look for its process id.
-    if outcome.code == REFUSED and (f"pid {pid}" in outcome.errors or "another rmqtool (" in outcome.errors):
+    if outcome.code == REFUSED and f"another rmqtool (pid {pid}, since " in outcome.errors:
         return []
     return [f"not refused with the name of process {pid}: {outcome.said}"]
 

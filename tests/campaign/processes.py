@@ -8,7 +8,7 @@ import signal
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.campaign.calls import watched
@@ -74,7 +74,8 @@ def stopped_at(number: int, folder: Path, answers: Path, work: Callable[[], Outc
         try:
             yield process
         except BaseException:
-            os.kill(process.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it may have ended
+                os.kill(process.pid, signal.SIGKILL)
             raise
     else:
         process.outcome(has_ended=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from rmqtool.errors import RefusedError, WriteError
+from rmqtool.store import hold
 from rmqtool.store.hold import StoreLock
 from rmqtool.store.lock import LockStatus, lock_state
 
@@ -77,3 +78,25 @@ def test_a_link_in_the_place_of_the_lock_is_not_followed(tmp_path: Path) -> None
     with pytest.raises(WriteError):
         StoreLock(tmp_path)
     assert (tmp_path / "target").read_bytes() == b"precious"
+
+
+def test_a_run_that_ended_between_the_refusal_and_the_look_is_in_nobodys_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = StoreLock(tmp_path)
+
+    def look(_root: Path) -> None:
+        other.close()
+
+    monkeypatch.setattr(hold, "directory_holder", look)
+    with StoreLock(tmp_path):
+        assert not others_can_lock(tmp_path / "lock")
+
+
+def test_a_run_that_cannot_be_seen_is_said_to_be_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hold, "directory_holder", lambda _root: None)
+    with (
+        StoreLock(tmp_path, makes_file=False),
+        pytest.raises(RefusedError, match=r"another rmqtool \(in another container or on another machine: no process"),
+    ):
+        StoreLock(tmp_path)
