@@ -18,6 +18,7 @@ from rmqtool.store.kinds import FileKind
 from rmqtool.verify.catalog import finding
 from rmqtool.verify.finding import Finding
 from rmqtool.verify.queue_map import QueueMap
+from rmqtool.verify.result import PieceResult
 from rmqtool.verify.scope import QueueKey, bytes_of
 
 _LIGHT = "%LMQ%"
@@ -29,11 +30,15 @@ def read_configs(store: Store) -> dict[str, ConfigFile]:
     return {path: read_config(store.view, path) for path in sorted(paths) if path.endswith(".json")}
 
 
-def config_findings(configs: Mapping[str, ConfigFile], queues: Mapping[QueueKey, QueueMap]) -> Iterator[Finding]:
+def config_findings(
+    configs: Mapping[str, ConfigFile], queues: Mapping[QueueKey, QueueMap], log: PieceResult | None
+) -> Iterator[Finding]:
     """What cannot be read, and what contradicts the queues.
 
     Args:
         queues: by (topic, queue id); plain ones.
+        log: the merged result of all pieces, which knows of messages that are in no queue yet; None where not all of
+            the log was scanned.
     """
     for path, config in configs.items():
         if config.state is ConfigState.READ:
@@ -45,7 +50,7 @@ def config_findings(configs: Mapping[str, ConfigFile], queues: Mapping[QueueKey,
             yield finding("config.unreadable", path, text)
     offsets = configs.get(CONSUMER_OFFSETS)
     if offsets is not None:
-        yield from _consumers(offsets, queues)
+        yield from _consumers(offsets, _queue_ends(queues, log))
     known = configs.get(TOPICS)
     if known is not None and known.value is not None:
         names = topics(known)
@@ -56,18 +61,27 @@ def config_findings(configs: Mapping[str, ConfigFile], queues: Mapping[QueueKey,
                 )
 
 
-def _consumers(config: ConfigFile, queues: Mapping[QueueKey, QueueMap]) -> Iterator[Finding]:
-    for (topic, group), found in sorted(consumer_offsets(config).items()):
-        for queue_id, queue_offset in sorted(found.items()):
-            queue = queues.get((bytes_of(topic), queue_id))
-            if queue is not None and queue_offset > queue.end:
+def _queue_ends(queues: Mapping[QueueKey, QueueMap], log: PieceResult | None) -> dict[QueueKey, int]:
+    """The end of each plain queue, once what the log has for it is dispatched."""
+    ends = {name: queue.end for name, queue in queues.items()}
+    for topic, queue_id, is_batch, first, count, *_ in log.missing if log is not None else ():
+        if not is_batch:
+            ends[topic, queue_id] = max(ends.get((topic, queue_id), 0), first + count)
+    return ends
+
+
+def _consumers(config: ConfigFile, ends: Mapping[QueueKey, int]) -> Iterator[Finding]:
+    for (topic, group), offsets in sorted(consumer_offsets(config).items()):
+        for queue_id, queue_offset in sorted(offsets.items()):
+            end = ends.get((bytes_of(topic), queue_id))
+            if end is not None and queue_offset > end:
                 yield finding(
                     "config.consumer-offset-beyond-queue",
                     config.path,
-                    f"group {group} is at {queue_offset}, the queue ends at {queue.end}",
+                    f"group {group} is at {queue_offset}, the queue ends at {end}",
                     topic=topic,
                     queue_id=queue_id,
                     queue_offset=queue_offset,
-                    expected=f"at most {queue.end}",
+                    expected=f"at most {end}",
                     found=str(queue_offset),
                 )

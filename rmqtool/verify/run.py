@@ -325,7 +325,7 @@ class _Run:
             if context.crosses:
                 self._say(index_findings(context, whole, checkpoint))
         self._say(checkpoint_findings(context, self._account, whole))
-        self._say(config_findings(configs, context.queues))
+        self._say(config_findings(configs, context.queues, whole))
 
     def _checkpoint(self) -> Checkpoint | None:
         entry = self.store.first(FileKind.CHECKPOINT)
