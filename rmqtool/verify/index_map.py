@@ -7,7 +7,7 @@ Broker: `IndexFile#putKey`, `IndexHeader`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -57,7 +57,9 @@ class IndexMap:
 
     def ranges(self, open_file: Open, begin: int, end: int) -> Iterator[tuple[int, bytearray]]:
         """First number and bytes of ranges of entries, which together hold all that point into [begin, end)."""
-        ranges = self.entries.ranges(begin, end)
+        yield from self._read(open_file, self.entries.ranges(begin, end))
+
+    def _read(self, open_file: Open, ranges: Sequence[tuple[int, int]]) -> Iterator[tuple[int, bytearray]]:
         if not ranges:
             return
         try:
@@ -82,6 +84,14 @@ class IndexMap:
             numbers.append(places[inside])
             entries.append(found[inside])
         return np.concatenate(numbers), np.concatenate(entries)
+
+    def around(self, open_file: Open, number: int) -> tuple[list[int], list[int]]:
+        """Physical offsets of up to two entries before an entry, and of up to two after it."""
+        low, high = max(1, number - 2), min(self.count, number + 2) + 1
+        offsets: list[int] = []
+        for _, buffer in self._read(open_file, [(low, high)]):
+            offsets = np.frombuffer(buffer, _DTYPE)["physical_offset"].tolist()
+        return offsets[: number - low], offsets[number - low + 1 :]
 
 
 @dataclass

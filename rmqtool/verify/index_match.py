@@ -118,8 +118,11 @@ class IndexMatch:
             late = right & ~exempt & ~self._plausible(found, times[at])
         else:
             right = late = np.zeros(len(keys), np.bool_)
-        for index in np.flatnonzero(~right & ~exempt)[:FINDINGS_MAX].tolist():
+        wrong = ~right & ~exempt
+        for index in np.flatnonzero(wrong)[:FINDINGS_MAX].tolist():
             self._of_entry(found.file, int(found.numbers[index]), entries[index])
+        for index in np.flatnonzero(wrong & _are_edges(found))[:FINDINGS_MAX].tolist():
+            self._of_order(found.file, int(found.numbers[index]), entries[index])
         for index in np.flatnonzero(late)[:FINDINGS_MAX].tolist():
             said = int(entries["time_delta_seconds"][index])
             text = f"its record was not stored {said} s after the file's first"
@@ -148,6 +151,26 @@ class IndexMatch:
         else:
             self._say(file, number, entry, "index.dangling-entry", f"points to {self.lookup.describe(row)}")
 
+    def _of_order(self, file: IndexMap, number: int, entry: Any) -> None:
+        """An entry that points into damage, between entries that point elsewhere.
+
+        Brokers enter records in the order of the log (`IndexService#buildIndex` passes over older ones).
+        """
+        physical_offset = int(entry["physical_offset"])
+        if self.lookup.at(physical_offset)["verdict"] in (Verdict.GOOD, Verdict.STALE):
+            return
+        before, after = file.around(self.context.open_file, number)
+        if before and after:
+            is_misplaced = before[-1] <= after[0] and not before[-1] <= physical_offset <= after[0]
+        else:
+            is_misplaced = len(before + after) > 1 and not (
+                min(before, default=physical_offset) <= physical_offset <= max(after, default=physical_offset)
+            )
+        if is_misplaced:
+            near = " and ".join(str(offset) for offset in (*before[-1:], *after[:1]))
+            text = f"points to {physical_offset}, the entries beside it to {near}"
+            self._say(file, number, entry, "index.bad-entry", text, found=str(physical_offset))
+
     def _note_missing(self, expected: ExpectedIndex, numbers: Array) -> None:
         """Runs of records without an entry between two that have theirs."""
         if not numbers.size:
@@ -171,3 +194,10 @@ class IndexMatch:
                 **details,
             )
         )
+
+
+def _are_edges(found: _FileEntries) -> Array:
+    """Which entries do not lie between two others of the same stretch, in the file and in the log alike."""
+    offsets = found.entries["physical_offset"].astype(np.int64)
+    goes_on = (np.diff(found.numbers) == 1) & (np.diff(offsets) >= 0)
+    return ~(np.concatenate([[False], goes_on]) & np.concatenate([goes_on, [False]]))
