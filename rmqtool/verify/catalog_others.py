@@ -143,7 +143,7 @@ ENTRIES: Final[tuple[Entry, ...]] = (
     ),
     warning(
         "index.bad-entry",
-        "An entry's hash or time is not that of its record, or it points before the entry in front of it, or to nonsense.",
+        "An entry's hash or time is not that of its record, it is out of the log's order, or it says nonsense.",
         ((ALL, "not noticed; a lookup misses the message or finds a wrong one"),),
         _INDEX_ANEW,
         REBUILD_INDEX,

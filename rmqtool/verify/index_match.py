@@ -200,4 +200,5 @@ def _are_edges(found: _FileEntries) -> Array:
     """Which entries do not lie between two others of the same stretch, in the file and in the log alike."""
     offsets = found.entries["physical_offset"].astype(np.int64)
     goes_on = (np.diff(found.numbers) == 1) & (np.diff(offsets) >= 0)
-    return ~(np.concatenate([[False], goes_on]) & np.concatenate([goes_on, [False]]))
+    inside = np.concatenate([[False], goes_on]) & np.concatenate([goes_on, [False]])
+    return np.asarray(~inside)
