@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 from typing import Final
@@ -19,6 +20,7 @@ PIECES_MAX: Final = 10_000
 WRITTEN_MAX: Final = 16 << 20
 """Bytes of records that are written together."""
 
+_Queue = tuple[bytes, int]
 Least = Callable[[LostRecord | None], int]
 """Bytes that the record in the place of a lost one takes at least; None asks for a bridge."""
 
@@ -40,20 +42,48 @@ class Piece:
 def lay_out(damaged: DamagedRange, casualties: Casualties, least: Least) -> list[Piece] | None:
     """Pieces that lie side by side and fill the range; behind the last piece of the log's last range nothing follows.
 
+    Where the places that units alone tell leave no room between them for a message of the same queue, they are wrong,
+    or one of them is: the records of that queue are packed then, in the order of their queue offsets.
+
     Returns:
         None where the range is too short for a record or a blank, and no neighbour can be lengthened.
     """
-    return _Layout(damaged, casualties, least).run()
+    layout = _Layout(damaged, casualties, least)
+    pieces = layout.run()
+    while layout.left and (packed := _without_places(casualties, set(layout.left))) is not None:
+        other = _Layout(damaged, packed, least)
+        other_pieces = other.run()
+        if other_pieces is None or len(other.left) >= len(layout.left):
+            break
+        casualties, layout, pieces = packed, other, other_pieces
+    return pieces
+
+
+def _without_places(casualties: Casualties, queues: AbstractSet[_Queue]) -> Casualties | None:
+    """The casualties with the records of some queues among the unplaced, but those whose heads tell their places."""
+    moved = [lost for lost in casualties.placed if lost.head is None and (lost.topic, lost.queue_id) in queues]
+    if not moved:
+        return None
+    waiting = [lost for lost in casualties.unplaced if (lost.topic, lost.queue_id) in queues]
+    others = [lost for lost in casualties.unplaced if (lost.topic, lost.queue_id) not in queues]
+    packed = sorted([*moved, *waiting], key=lambda lost: lost.queue_offset)
+    ids = set(map(id, moved))
+    return Casualties([lost for lost in casualties.placed if id(lost) not in ids], [*packed, *others])
 
 
 class _Layout:
-    """One run; see `lay_out`."""
+    """One run; see `lay_out`.
+
+    Attributes:
+        left: the queue of each record that no piece stands for, once it ran.
+    """
 
     def __init__(self, damaged: DamagedRange, casualties: Casualties, least: Least) -> None:
         self._damaged, self._casualties, self._least = damaged, casualties, least
         self._waiting = _Waiting(casualties.unplaced, casualties.placed)
         self._pieces: list[Piece] = []
         self._at = damaged.start
+        self.left: list[_Queue] = []
 
     def run(self) -> list[Piece] | None:
         damaged = self._damaged
@@ -65,8 +95,11 @@ class _Layout:
             if is_inside and stop - start >= self._least(lost):
                 self._fill(start, to_end=True)
                 self._add(stop, lost)
+            else:
+                self.left.append((lost.topic, lost.queue_id))
             self._waiting.pass_by(lost)
         self._fill(max(self._at, limit), to_end=damaged.end < file_end and not damaged.is_last)
+        self.left += self._waiting.left()
         if damaged.reaches_file_end:
             if damaged.end - self._at < BLANK_SIZE_MIN:
                 return None
@@ -109,16 +142,23 @@ class _Waiting:
     """Records without a place, by their queues; the first ones come first."""
 
     def __init__(self, records: Sequence[LostRecord], placed: Sequence[LostRecord]) -> None:
-        self._queues: defaultdict[tuple[bytes, int], deque[tuple[int, LostRecord]]] = defaultdict(deque)
+        self._queues: defaultdict[_Queue, deque[tuple[int, LostRecord]]] = defaultdict(deque)
         for number, record in enumerate(records):
             self._queues[record.topic, record.queue_id].append((number, record))
         self._first = [(found[0][0], queue) for queue, found in self._queues.items()]
         heapify(self._first)
-        self._laid: dict[tuple[bytes, int], int] = {}
-        self._coming: defaultdict[tuple[bytes, int], deque[int]] = defaultdict(deque)
+        self._laid: dict[_Queue, int] = {}
+        self._passed_over: list[_Queue] = []
+        self._coming: defaultdict[_Queue, deque[int]] = defaultdict(deque)
         """Queue offsets of the records that have a place farther on."""
         for record in placed:
             self._coming[record.topic, record.queue_id].append(record.queue_offset)
+
+    def left(self) -> Iterator[_Queue]:
+        """The queue of each record that still waits, or was passed over."""
+        yield from self._passed_over
+        for queue, records in self._queues.items():
+            yield from [queue] * len(records)
 
     def pass_by(self, placed: LostRecord) -> None:
         """Go on after a record that has a place."""
@@ -133,7 +173,7 @@ class _Waiting:
 
         Only lower queue offsets go in front of the records of their queue that have a place farther on.
         """
-        held: list[tuple[int, tuple[bytes, int]]] = []
+        held: list[tuple[int, _Queue]] = []
         while self._first:
             number, queue = heappop(self._first)
             record = self._queues[queue][0][1]
@@ -147,6 +187,8 @@ class _Waiting:
                     held.append((number, queue))
                     break
                 yield record, start
+            else:
+                self._passed_over.append(queue)
             self._queues[queue].popleft()
             if self._queues[queue]:
                 heappush(self._first, (self._queues[queue][0][0], queue))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from array import array
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -30,6 +31,7 @@ from rmqtool.verify.queue_order import MissingRun
 from rmqtool.verify.queue_pass import QueuePass
 
 _LMQ: Final = LMQ_PREFIX.encode()
+_EMPTY: Final = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,18 +199,22 @@ class LostRecords:
         return restored(self._log, place, room, record_crc=self._record_crc, known_size=known_size) or (None, None)
 
     def _by_units(self, each: DamagedRange) -> dict[int, LostRecord]:
-        """Records by their physical offset; one that several queues point to is one record."""
+        """Records by their physical offset; one that several queues point to is one record.
+
+        Of those that overlap as many as can be are kept: a unit with too large a size hides no other record.
+        """
         limit = each.file_start + each.file_size if each.is_last else each.end
         claims: defaultdict[int, list[tuple[QueueMap, LostRecord]]] = defaultdict(list)
         for queue, place, unit in self._units.between(each.start, limit):
             start, size = unit[0], unit[1]
             if size >= RECORD_SIZE_MIN and start + size <= limit:
                 claims[start].append((queue, _of_unit(queue, place, unit)))
+        records = [record for start in sorted(claims) if (record := _one_of(claims[start])) is not None]
         found: dict[int, LostRecord] = {}
         end = each.start
-        for start in sorted(claims):
-            if start >= end and (record := _one_of(claims[start])) is not None:
-                found[start] = record
+        for record in sorted(records, key=lambda record: record.place[1]):
+            if record.place[0] >= end:
+                found[record.place[0]] = record
                 end = record.place[1]
         return found
 
@@ -217,8 +223,11 @@ class LostRecords:
     def _place_missing(
         self, ranges: Sequence[DamagedRange], found: list[Casualties], missing: Iterable[MissingRun]
     ) -> None:
-        """Give each missing queue offset to the first range between its neighbours that has room for it."""
-        starts = [each.start for each in ranges]
+        """Give each missing queue offset to the first range between its neighbours that has room for it.
+
+        Where none has, the last one between its lost neighbours takes it, which may give up what their units say.
+        """
+        starts, ends = [each.start for each in ranges], [each.end for each in ranges]
         room = [
             each.length - sum(record.size or 0 for record in lost.placed)
             for each, lost in zip(ranges, found, strict=True)
@@ -238,40 +247,54 @@ class LostRecords:
         for run in missing:
             if run.is_further:
                 continue
-            number = with_room(bisect_right(starts, run.behind))
-            for lost in known.others(run):
+            first, last = bisect_right(starts, run.behind), bisect_right(ends, run.before) - 1
+            for lost, low, high in known.others(run):
                 least = RECORD_SIZE_MIN + len(lost.topic)
-                while number < len(ranges) and ranges[number].end <= run.before and room[number] < least:
+                number = with_room(max(first, low))
+                while number <= min(last, high) and room[number] < least:
                     number = with_room(number + 1)
-                if number >= len(ranges) or ranges[number].end > run.before:
-                    break
-                found[number].unplaced.append(lost)
-                room[number] -= least
+                first = min(number, last, high)
+                found[first].unplaced.append(lost)
+                room[first] -= least
 
 
 class _Placed:
-    """The queue offsets of records whose places are known."""
+    """The queue offsets of records whose places are known, with the numbers of their ranges."""
 
     def __init__(self, found: Iterable[Casualties]) -> None:
-        offsets: defaultdict[tuple[bytes, int], array[int]] = defaultdict(lambda: array("q"))
-        for casualties in found:
+        columns: defaultdict[tuple[bytes, int], tuple[array[int], array[int]]] = defaultdict(
+            lambda: (array("q"), array("q"))
+        )
+        for number, casualties in enumerate(found):
             for record in casualties.placed:
-                of_queue = offsets[record.topic, record.queue_id]
-                of_queue.extend(range(record.queue_offset, record.queue_offset + record.messages))
-        self._offsets = {queue: np.unique(np.frombuffer(found, np.int64)) for queue, found in offsets.items() if found}
+                offsets, numbers = columns[record.topic, record.queue_id]
+                offsets.extend(range(record.queue_offset, record.queue_offset + record.messages))
+                numbers.extend([number] * record.messages)
+        self._columns = {queue: _sorted(*one) for queue, one in columns.items()}
 
-    def others(self, run: MissingRun) -> Iterator[LostRecord]:
-        """Records of a run that are none of those."""
+    def others(self, run: MissingRun) -> Iterator[tuple[LostRecord, int, int]]:
+        """Records of a run that are none of those, each with the numbers of the first and last range that may hold it.
+
+        They lie after the record of their queue in front of them, and before the next one.
+        """
         topic, queue_id, is_batch = run.queue
-        known = self._offsets.get((topic, queue_id), np.empty(0, np.int64))
+        known, numbers = self._columns.get((topic, queue_id), (_EMPTY, _EMPTY))
         low, high = np.searchsorted(known, (run.first, run.first + run.length)).tolist()
         if is_batch:
             # How the missing messages were spread over records nobody knows; one record keeps the queue's offsets too.
             if low == high or known[low] != run.first:
-                yield LostRecord(topic, queue_id, run.first, batch_size=run.length)
+                yield LostRecord(topic, queue_id, run.first, batch_size=run.length), 0, sys.maxsize
             return
-        for queue_offset in np.setdiff1d(np.arange(run.first, run.first + run.length), known[low:high]).tolist():
-            yield LostRecord(topic, queue_id, queue_offset)
+        missing = np.setdiff1d(np.arange(run.first, run.first + run.length), known[low:high])
+        for queue_offset, at in zip(missing.tolist(), np.searchsorted(known, missing).tolist(), strict=True):
+            first = int(numbers[at - 1]) if at > low else 0
+            last = int(numbers[at]) if at < high else sys.maxsize
+            yield LostRecord(topic, queue_id, queue_offset), first, last
+
+
+def _sorted(queue_offsets: array[int], numbers: array[int]) -> tuple[Any, Any]:
+    unique, at = np.unique(np.frombuffer(queue_offsets, np.int64), return_index=True)
+    return unique, np.frombuffer(numbers, np.int64)[at]
 
 
 def _of_head(head: Record, restored: bytes | None) -> LostRecord | None:
