@@ -162,7 +162,7 @@ ENTRIES: Final[tuple[Entry, ...]] = (
                 "of two files for one offset (a name with more zeros in front) only one is read",
             ),
         ),
-        "it is moved away",
+        "a file is moved away, a directory has to be moved by hand",
         RECOVER,
     ),
     warning(

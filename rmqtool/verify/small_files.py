@@ -9,6 +9,7 @@ from typing import Final
 from rmqtool.engine.extension import broken_chain
 from rmqtool.engine.index_writer import DIRECTORY
 from rmqtool.engine.open_files import OpenFiles
+from rmqtool.engine.versions import BrokerRules
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.checkpoint import CHECKPOINT, FIELDS_SIZE, FILE_SIZE, parse_checkpoint
 from rmqtool.store.directory import QueueFiles, Segment, Store
@@ -26,13 +27,16 @@ CLOCK_MARGIN_MS: Final = 1000
 """A checkpoint may be written by another clock's tick than the record."""
 RUN_MS: Final = 3_600_000
 """Messages over a longer time were not stored in one run of less than a minute, after which times may be zero."""
+_QUEUE_ROOTS: Final = ("consumequeue", "batchconsumequeue")
+_BELOW_QUEUE: Final = 3
+"""Names below the root of the queues in the path of a queue's file: topic, queue id, file."""
 _IN_INDEX: Final = f"{DIRECTORY}/"
 _LOG_TIME: Final = "commitlog_timestamp_ms"
 _QUEUE_TIME: Final = "consumequeue_timestamp_ms"
 _DISPATCHED: Final = "consumequeue_physical_offset"
 
 
-def state_findings(store: Store) -> Iterator[Finding]:
+def state_findings(store: Store, rules: BrokerRules) -> Iterator[Finding]:
     """How the broker stopped, whether a repair did, and what could not be looked at."""
     for entry in store.files.get(FileKind.ABORT, ()):
         yield finding("store.abort-present", entry.path, "the broker did not stop cleanly")
@@ -45,7 +49,17 @@ def state_findings(store: Store) -> Iterator[Finding]:
             yield finding("compaction.leftover-file", entry.path, "a file that compaction should have removed")
     for entry in store.files.get(FileKind.STRAY_QUEUE, ()):
         yield finding("consumequeue.stray-file", entry.path, "no file of a queue", length=entry.size)
+    if not rules.skips_directories:
+        yield from _directories_in_queues(store)
     yield from _strays_in_index(store)
+
+
+def _directories_in_queues(store: Store) -> Iterator[Finding]:
+    """Directories among the files of a queue, which old brokers take for files of another length."""
+    for path in store.directories:
+        root, *names = path.split("/")
+        if root in _QUEUE_ROOTS and len(names) == _BELOW_QUEUE and is_java_long(names[1]):
+            yield finding("consumequeue.stray-file", path, "a directory among the files of a queue")
 
 
 def _strays_in_index(store: Store) -> Iterator[Finding]:
