@@ -43,6 +43,7 @@ TABLE: Final = (
         "commitlog", "topic", "of a rollback, or a half message without key", "it is neither in a queue nor indexed"
     ),
     Unjudged("commitlog", "body_crc", "of an empty body", "no broker compares it"),
+    Unjudged("commitlog", "body_length", "the sign, of an empty body", "brokers read a negative length as 0"),
     Unjudged("commitlog", "properties", _REST, "the application's text; only a whole-record CRC covers it"),
     Unjudged("commitlog", "blank", "behind its first 8 bytes", "no broker writes there"),
     Unjudged("index", "begin_timestamp_ms", "within a second", "entries hold seconds"),

@@ -21,6 +21,7 @@ MOST_FAULTS = 4
 MOST_TRIES = 100
 EDITS_OF_BYTES = ("log.field", "log.record", "log.block", "log.hole", "log.bytes", "log.blank", "log.torn",
                   "log.tail noise", "log.tail moved", "log.old")  # fmt: skip
+MAKES_A_FILE = ("next file", "stray file", "stray empty file", "name twice")
 FULL = 0.75
 """How often a repair is told to look at all of the store."""
 
@@ -125,7 +126,7 @@ def make_case(base: Base, judge: Judge, number: int, folder: Path) -> Case:
         fault = draw.choice(CHANGES)(target)
         if fault is not None:
             faults.append(_seen(fault, target, before))
-    faults = [_last(fault, store) for fault in faults]
+    faults = [_last(fault, store, base.path, faults) for fault in faults]
     case = Case(name, base, truth, judge, folder, store, faults)
     needs_conf = {"paths", "light", "crc", "ext"} & base.plan.features
     one_length = len({file.stat().st_size for file in target.log_files()}) < 2
@@ -146,7 +147,10 @@ def _seen(fault: Fault, target: Target, before: dict[int, list[bytes]]) -> Fault
     return replace(fault, silent=True)
 
 
-def _last(fault: Fault, store: Path) -> Fault:
-    """The fault, silent where a later one took away the file whose bytes it changed."""
-    gone = fault.name.startswith(EDITS_OF_BYTES) and not (store / fault.file).exists()
-    return replace(fault, silent=True) if gone else fault
+def _last(fault: Fault, store: Path, base: Path, faults: list[Fault]) -> Fault:
+    """The fault, silent where a later one took away the file whose bytes it changed, or which another had made."""
+    is_gone = not (store / fault.file).exists()
+    is_extra = any(other.file == fault.file and other.name.endswith(MAKES_A_FILE) for other in faults)
+    if is_gone and (fault.name.startswith(EDITS_OF_BYTES) or (is_extra and not (base / fault.file).exists())):
+        return replace(fault, silent=True)
+    return fault

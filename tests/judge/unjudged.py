@@ -1,10 +1,11 @@
-"""Which changed bytes of the log nobody can see: no checksum covers them and no other file repeats them."""
+"""Which changed bytes nobody can see: no checksum covers them, and no other file repeats them any more."""
 
 import struct
+from pathlib import Path
 
 from tests.judge.bases import KILLED_BEFORE_DISPATCH, Truth
 from tests.judge.intact import log_content
-from tests.judge.target import Target, record_fields
+from tests.judge.target import UNIT, Target, record_fields
 
 UNJUDGED = ("flag", "sys-flag", "born-time", "born-host", "store-time", "store-host", "reconsume-times",
             "prepared-offset", "properties")  # fmt: skip
@@ -42,6 +43,7 @@ def is_changed(target: Target, before: dict[int, list[bytes]], after: dict[int, 
     """Whether a byte of the log changed that is judged."""
     for start, ranges in judged_ranges(target).items():
         old, new = before.get(start, [b""])[0], after.get(start, [b""])[0]
+        new = _without_negative_lengths(target, start, old, new)
         if old != new and any(old[low:high] != new[low:high] for low, high in ranges):
             return True
     return False
@@ -61,6 +63,51 @@ def is_early_end(target: Target, before: dict[int, list[bytes]], after: dict[int
         return False
     record = max((at - last for at in target.truth.sizes if last <= at <= last + position), default=position)
     return not new[record:].strip(b"\0")
+
+
+def says_nothing(base: Path, store: Path, path: str, intact: set[int]) -> bool:
+    """Whether only such units of a queue file changed that no intact record tells of any more.
+
+    Such a unit has another size or tags code; or it and all later ones of its queue are zeros, as after the last one.
+    """
+    old, new = base / path, store / path
+    if not path.startswith("consumequeue/") or not old.is_file() or not new.is_file():
+        return False
+    pairs = list(zip(_units(old), _units(new), strict=False))
+    changed = [number for number, (before, after) in enumerate(pairs) if before != after]
+    if old.stat().st_size != new.stat().st_size or not changed:
+        return False
+    later = [unit for file in old.parent.iterdir() if file.name > old.name for unit in _units(file)]
+    end = [before for before, _ in pairs[changed[0] :]] + later
+    if not any(any(after) for _, after in pairs[changed[0] :]):
+        return not any(_offset_of(unit) in intact for unit in end if any(unit))
+    return all(
+        before[:8] == after[:8] and _offset_of(before) not in intact for before, after in pairs if before != after
+    )
+
+
+def _units(file: Path) -> list[bytes]:
+    content = file.read_bytes()
+    return [content[at : at + UNIT] for at in range(0, len(content), UNIT)]
+
+
+def _offset_of(unit: bytes) -> int:
+    return int.from_bytes(unit[:8], "big")
+
+
+def _without_negative_lengths(target: Target, start: int, old: bytes, new: bytes) -> bytes:
+    """A log file's bytes with 0 where a record without a body has a negative length of it, which brokers read as 0."""
+    if "crc" in target.base.plan.features:
+        return new
+    content = bytearray(new)
+    for at, size in target.truth.sizes.items():
+        record = old[at - start : at - start + size] if at >= start else b""
+        fields = record_fields(record) if record else {"body": (0, 0)}
+        if "body" not in fields:
+            position = at - start + fields["body-length"][0]
+            if len(content) > position and content[position] & 0x80:
+                content[position : position + 4] = bytes(4)
+    return bytes(content)
 
 
 def _judged(record: bytes, *, has_crc: bool) -> list[tuple[int, int]]:
