@@ -57,15 +57,18 @@ def plan_with_sizes(
 
 def decision(damage: Sequence[Finding], store: Path) -> dict[str, Any]:
     """Whether only a person can say what to do about damage, and what the choice is, as JSON."""
-    stray = next((found.file for found in damage if found.id == "commitlog.stray-file"), None)
+    stray = next((found for found in damage if found.id == "commitlog.stray-file"), None)
     if stray is None:
         return {"needs_decision": False, "next_step": None}
-    reason = (
-        f"{stray} is no part of the log under this name. Each of its records holds the physical offset at which it was "
-        "written: rename the file to the offset where it begins if no other file holds that, else move it out of the "
-        f"store. Then run rmqtool recover {shlex.quote(str(store))} again"
-    )
-    return {"needs_decision": True, "next_step": {"command": None, "reason": reason}}
+    command = None
+    reason = f"{stray.file} is no part of the log under this name. "
+    if stray.expected is not None:
+        reason += f"Its records belong to {stray.expected}, which is missing: rename it"
+        command = f"mv -n {shlex.quote(str(store / stray.file))} {shlex.quote(str(store / stray.expected))}"
+    else:
+        reason += "No place in the log is free for it: move it out of the store, and keep it until messages are served"
+    reason += f". Then run rmqtool recover {shlex.quote(str(store))} again"
+    return {"needs_decision": True, "next_step": {"command": command, "reason": reason}}
 
 
 def demand_consent(plan: Plan, *, is_agreed: bool, accept_loss: bool) -> None:

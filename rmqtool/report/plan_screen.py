@@ -47,6 +47,8 @@ def plan_lines(said: Said, store: str, chosen: str, width: int, *, colour: bool 
         yield from labelled("Damage", f"{found['id']}: {found['message']} ({where})", width)
     if said["needs_decision"]:
         yield from labelled("Decide", said["next_step"]["reason"], width)
+        if said["next_step"]["command"] is not None:
+            yield escaped(said["next_step"]["command"])  # never broken by us: it is there to be copied
     yield from _steps(said, width)
     yield from labelled("Gives up", _loss(said["loss"]), width)
     yield from _salvaged(said, width)

@@ -200,8 +200,9 @@ ENTRIES: Final[tuple[Entry, ...]] = (
             ("up to 5.0.0", "a file or directory stops the load"),
             ("5.1.0 and later", "a file stops the load, a directory is passed over"),
         ),
-        "it is moved away; a file with a wrong name is left to a person, who moves it away or, where no other file "
-        "holds its records, gives it the name that they tell",
+        "it is moved away. A file with a wrong name is left to a person: the finding says at which physical offset its "
+        "records begin, and which file lies there. Where none does, rename it to that offset (`expected`; the plan has "
+        "the command); else move it out of the store and keep it",
         RECOVER,
         "apache/rocketmq#3257",
     ),

@@ -77,11 +77,24 @@ def _misnamed(store: Store) -> dict[str, Finding]:
         is_sound = segment.start in told
         wrong, starts = (before, told_before) if is_sound and before.start not in told_before else (segment, told)
         text = f"by its name it overlaps {(segment if wrong is before else before).path}: the name is wrong"
+        right_path = None
         if starts and wrong.start not in starts:
-            text += f"; by its records it begins at {starts[0]}"
-        misnamed[wrong.path] = finding("commitlog.stray-file", wrong.path, text, physical_offset=wrong.start)
+            holder = _holder(store, starts[0], wrong)
+            text += f"; by its records it begins at {starts[0]}, where {holder or 'no other file'} lies"
+            if holder is None and starts[0] >= 0 and starts[0] % size == 0:
+                right_path = f"{wrong.path.rpartition('/')[0]}/{segment_name(starts[0])}"
+        misnamed[wrong.path] = finding(
+            "commitlog.stray-file", wrong.path, text, physical_offset=wrong.start, expected=right_path
+        )
         before = segment if wrong is before else before
     return misnamed
+
+
+def _holder(store: Store, start: int, wrong: Segment) -> str | None:
+    """Another file in which a full file that begins there would lie."""
+    end = start + store.commitlog_file_size
+    others = (segment for segment in store.commitlog if segment is not wrong)
+    return next((segment.path for segment in others if segment.start < end and start < segment.end), None)
 
 
 def _told_starts(view: StoreView, segment: Segment) -> list[int]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -138,7 +140,9 @@ def test_a_store_in_use_is_refused(golden_copy: Unpacked, tmp_path: Path, how: l
         holder.communicate(b"")
 
 
-def test_a_file_of_which_only_a_person_can_tell_is_named_with_what_to_do(golden_copy: Unpacked) -> None:
+def test_a_file_under_a_wrong_name_is_named_with_the_command_that_gives_it_the_right_one(
+    golden_copy: Unpacked,
+) -> None:
     path = golden_copy("5.5.0-many-files")
     first, second = sorted((path / "commitlog").iterdir())[:2]
     stray = second.rename(first.with_name("00000000000000000001"))
@@ -148,5 +152,19 @@ def test_a_file_of_which_only_a_person_can_tell_is_named_with_what_to_do(golden_
     assert (code, plan["needs_decision"], plan["steps"]) == (3, True, [])
     assert schema_errors(plan, PLAN) == []
     assert plan["next_step"]["reason"].startswith(f"commitlog/{stray.name} is no part of the log")
-    assert "move it out of the store" in plan["next_step"]["reason"]
+    command = plan["next_step"]["command"]
     assert "a person must decide about" in screen.out
+    assert command in screen.out.splitlines()
+    subprocess.run(shlex.split(command), check=True)
+    assert second.exists()
+    assert rmqtool("verify", path).code == 0
+
+
+def test_a_copy_under_a_wrong_name_is_to_be_moved_out_of_the_store(golden_copy: Unpacked) -> None:
+    path = golden_copy("5.5.0-many-files")
+    first, second = sorted((path / "commitlog").iterdir())[:2]
+    shutil.copy2(second, first.with_name("00000000000000000001"))
+    code, plan = said("recover", path, "--yes")
+    assert (code, plan["needs_decision"], plan["next_step"]["command"]) == (3, True, None)
+    assert "move it out of the store" in plan["next_step"]["reason"]
+    assert f"where commitlog/{second.name} lies" in plan["damage"][0]["message"]
