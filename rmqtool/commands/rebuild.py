@@ -38,6 +38,7 @@ def rebuild(
 
     def plan(found: Store, staging: Path, on_progress: OnProgress) -> Made:
         options = repair.build_options
+        staging = staging if master is None else staging.resolve()  # other processes write into it too
         with runner(master, conf, repair.messages) as pieces:
             made = plan_rebuild(found, repair.opened.rules, choice, staging, options, on_progress, pieces)
         return Made(made.steps, notes=made.notes, abort_stays=made.abort_stays, covers=choice.covers)

@@ -77,6 +77,11 @@ class Places:
         """The directory that holds everything of the tool's own."""
         return self.top / OWN_DIRECTORY
 
+    def staged_path(self, built: Path) -> str | None:
+        """The path in the store of what a planner built; None where it lies elsewhere, or was moved."""
+        real, store = built.resolve(), self.root.resolve()
+        return str(real.relative_to(store)) if real.is_relative_to(store / OWN_DIRECTORY / STAGING) else None
+
     @property
     def trusted_owners(self) -> frozenset[int]:
         """Whose directories a repair works in: the store's owner's, and one's own."""

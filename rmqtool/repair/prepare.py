@@ -385,9 +385,9 @@ def _part_of_file(step: Step) -> FilePart | None:
 def _adopted(step: Step, file: RootPath, places: Places, staged: Counter[Path]) -> str | None:
     """The planner's file, by its path in the store, where all of it is for one step on the file system it lies on."""
     part = _part_of_file(step)
-    if part is None or part.position or staged[part.place] > 1 or not part.place.is_relative_to(places.staging):
+    path = None if part is None or part.position or staged[part.place] > 1 else places.staged_path(part.place)
+    if part is None or path is None:
         return None
-    path = str(part.place.relative_to(places.root))
     built = places.top / path
     if built.device() != file.parent.device():
         return None

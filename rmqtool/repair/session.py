@@ -10,9 +10,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from rmqtool.errors import RmqtoolError
+from rmqtool.errors import RefusedError, RmqtoolError
 from rmqtool.repair.disk import Disk, Metadata
 from rmqtool.repair.places import STAGING, UNDO, Places, demand_own, own_file_like, own_like
+from rmqtool.repair.root import RootPath
 from rmqtool.store.hold import StoreLock
 from rmqtool.store.sink import reported
 
@@ -65,9 +66,11 @@ class Session:
         # Of whoever runs this, and not of the store's owner: files are written into it by their paths.
         with reported(directory.shown), directory.entry() as (at, name):
             os.mkdir(name, 0o700, dir_fd=at)
+            held = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
         try:
-            yield directory.shown
+            yield self._held_path(held, directory)
         finally:
+            os.close(held)
             with suppress(RmqtoolError):
                 disk.remove_tree(directory)
             with suppress(RmqtoolError):
@@ -78,6 +81,14 @@ class Session:
                 if own_before is not None:
                     with suppress(RmqtoolError):
                         disk.set_times(places.own_top, own_before.atime_ns, own_before.mtime_ns)
+
+    def _held_path(self, held: int, directory: RootPath) -> Path:
+        """By which path planners write: not through directories whose owner may put a link in their place meanwhile."""
+        if self.places.top.root.owner_id == os.geteuid():
+            return directory.shown
+        if os.fstat(held).st_uid != os.geteuid():
+            raise RefusedError(f"{directory}: exchanged while it was made; look at who does that")
+        return Path(f"/proc/self/fd/{held}")
 
     def keep(self, save: Callable[[Path], None], staging: Path) -> None:
         """Save files in the tool's own directory, where they stay.
@@ -99,7 +110,10 @@ class Session:
             target = places.own_top / directory.name
             demand_own(target, places.top.root)
             disk.make_directory(target, own_like(places.top))
-            source = places.top / str(directory.relative_to(places.root))
+            staged = places.staged_path(directory)
+            if staged is None:
+                raise RefusedError(f"{places.staging}: exchanged while a repair was planned; look at who does that")
+            source = places.top / staged
             for name in source.names():
                 like = own_file_like(places.top)
                 disk.give_owner(source / name, like.user_id, like.group_id, like.mode)
