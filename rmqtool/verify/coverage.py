@@ -9,7 +9,7 @@ from rmqtool.formats.checkpoint import Checkpoint
 from rmqtool.verify.catalog import finding
 from rmqtool.verify.finding import Finding
 from rmqtool.verify.index_map import IndexMap
-from rmqtool.verify.log_files import OFFSET_MAX
+from rmqtool.verify.log_files import OFFSETS_END
 from rmqtool.verify.offset_runs import OffsetRuns
 from rmqtool.verify.queue_map import QueueMap
 from rmqtool.verify.result import PieceResult
@@ -29,7 +29,7 @@ def units_below(context: Context, queue: QueueMap) -> Iterator[Finding]:
 
 def units_ahead(context: Context, queue: QueueMap, log_end: int) -> Iterator[Finding]:
     """Units of a queue behind the log's end."""
-    yield from _units(context, queue, "consumequeue.ahead-of-log", log_end, OFFSET_MAX)
+    yield from _units(context, queue, "consumequeue.ahead-of-log", log_end, OFFSETS_END)
 
 
 def _units(context: Context, queue: QueueMap, kind: str, begin: int, end: int) -> Iterator[Finding]:
@@ -53,7 +53,7 @@ def _units(context: Context, queue: QueueMap, kind: str, begin: int, end: int) -
 def entries_outside(context: Context, file: IndexMap, log_end: int) -> Iterator[Finding]:
     """Index entries that point behind the log's end, or before any log."""
     count, first = 0, 0
-    for begin, end in ((-OFFSET_MAX, 0), (log_end, OFFSET_MAX)):
+    for begin, end in ((-OFFSETS_END, 0), (log_end, OFFSETS_END)):
         numbers, _ = file.pointing_into(context.open_file, begin, end)
         if len(numbers):
             first = first or int(numbers[0])

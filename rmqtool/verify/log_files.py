@@ -19,7 +19,8 @@ from rmqtool.store.view import Entry, StoreView
 from rmqtool.verify.catalog import finding
 from rmqtool.verify.finding import Finding
 
-OFFSET_MAX: Final = (1 << 63) - 1
+OFFSETS_END: Final = 1 << 63
+"""After every physical offset that 8 bytes can name."""
 _OWN_OFFSET_AT: Final = commitlog.MESSAGE_V1.position("physical_offset")
 _LOOKED_AT: Final = 64 << 10
 """Bytes at the begin of a file whose records are asked where they lie."""
@@ -37,7 +38,7 @@ def log_file_findings(
     size = store.commitlog_file_size
     segments = store.commitlog
     tail = log_tail(store, known)
-    tail_start = tail.files[0].start if tail is not None and tail.files else OFFSET_MAX
+    tail_start = tail.files[0].start if tail is not None and tail.files else OFFSETS_END
     for segment in segments:
         if segment.size == 0:
             yield finding(
@@ -142,7 +143,7 @@ def missing_end(store: Store, log_end: int, units_into: Callable[[int, int], int
     if segments and log_end < segments[-1].end:
         return
     behind = segments[-1].start + store.commitlog_file_size if segments else 0
-    lost = units_into(behind, OFFSET_MAX)
+    lost = units_into(behind, OFFSETS_END)
     if lost or (not segments and (store.queues or store.batch_queues or store.index_files)):
         yield _missing(segments[-1].path if segments else "commitlog/", behind, None, store.commitlog_file_size, lost)
 

@@ -15,7 +15,7 @@ from rmqtool.formats.tombstone import are_dead
 from rmqtool.scan.blocks import last_data_end
 from rmqtool.store.directory import QueueFiles, Store
 from rmqtool.store.source import ByteSource, read_range, read_salvaging
-from rmqtool.verify.log_files import OFFSET_MAX
+from rmqtool.verify.log_files import OFFSETS_END
 from rmqtool.verify.queue_map import unit_dtype
 
 _BLOCK_UNITS: Final = 1 << 18
@@ -27,8 +27,8 @@ def ranges_without_file(store: Store) -> tuple[Range, ...]:
     """Physical offsets, from the log's start on, that no file holds; all of them where the files hold no byte."""
     segments = store.commitlog
     if not segments or not any(has_data(store, segment.path) for segment in segments):
-        return ((0, OFFSET_MAX),)
-    following = [*(segment.start for segment in segments[1:]), OFFSET_MAX]
+        return ((0, OFFSETS_END),)
+    following = [*(segment.start for segment in segments[1:]), OFFSETS_END]
     pairs = zip(segments, following, strict=True)
     return tuple((segment.end, start) for segment, start in pairs if segment.end < start)
 

@@ -44,6 +44,19 @@ def dead_unit(files: dict[str, bytes]) -> None:
     patch(QUEUE, 20 * number, UNIT.pack(65536 - 8, 16, 0))(files)
 
 
+def farthest_unit(files: dict[str, bytes]) -> None:
+    """A queue that points to the largest offset of all, and to nothing else."""
+    files["consumequeue/Audit/7/00000000000000000000"] = UNIT.pack((1 << 63) - 1, 200, 0) + bytes(
+        len(files[QUEUE]) - 20
+    )
+
+
+def farthest_entry(files: dict[str, bytes]) -> None:
+    """The last entry of the index points to the largest offset of all."""
+    path = max(path for path in files if path.startswith("index/"))
+    patch(path, files[path].rindex(files[path][24:32]), ((1 << 63) - 1).to_bytes(8, "big"))(files)
+
+
 def tombstone(files: dict[str, bytes]) -> None:
     patch("commitlog/00000000000000000000", units(files)[0][0] + 76, b"RMQTOMBS")(files)
 
@@ -110,6 +123,12 @@ def old_record_after_the_end(files: dict[str, bytes], *, changed: int | None = N
 
 EDITS: dict[str, tuple[str, Edit, dict[str, int]]] = {
     "dead unit": (BASE, dead_unit, {"consumequeue.dead-unit": 1}),
+    "farthest unit": (BASE, farthest_unit, {"consumequeue.ahead-of-log": 1}),
+    "farthest entry": (
+        BASE,
+        farthest_entry,
+        {"index.dangling-entry": 1, "index.missing-key": 1, "index.bad-header": 1},
+    ),
     "tombstone": (BASE, tombstone, {"commitlog.tombstone": 1}),
     "lost unit": (
         BASE,
