@@ -38,15 +38,22 @@ class Neighbors(NamedTuple):
         """Whether there is a record on either side."""
         return self.end_before is not None or self.start_after is not None
 
+    @property
+    def are_joined(self) -> bool:
+        """Whether the two follow each other, so that nothing belongs between them."""
+        return self.end_before is not None and self.end_before == self.start_after
+
     def is_continued_by(self, first: int, end: int) -> bool:
         """Whether a record with the queue offsets [first, end) continues the sequence."""
-        if self.end_before is not None and self.end_before == self.start_after:
-            return False
-        return self.end_before == first or self.start_after == end
+        return not self.are_joined and (self.end_before == first or self.start_after == end)
 
     def leave_room_for(self, first: int, end: int) -> bool:
         """Whether the queue offsets [first, end) lie between the two."""
         return (self.end_before or 0) <= first and (self.start_after is None or end <= self.start_after)
+
+    def may_lack(self, first: int, end: int) -> bool:
+        """Whether damage between the records may have held the queue offsets [first, end)."""
+        return self.are_known and self.is_damaged and self.leave_room_for(first, end)
 
     def lack(self, first: int, end: int) -> bool:
         """Whether exactly the queue offsets [first, end) are missing between the records, and no damage held them."""
@@ -63,8 +70,10 @@ def is_misplaced(own: Neighbors, place: tuple[int, int], claimed: Neighbors, cla
         claimed: around the record in the queue that has a unit for it.
         claim: the queue offsets [first, end) which that unit gives it.
     """
-    if own.is_continued_by(*place) or not claimed.lack(*claim):
+    if own.is_continued_by(*place):
         return False
+    if not claimed.lack(*claim):
+        return (own.are_joined or place[0] < 0) and claimed.may_lack(*claim)
     # One that is alone in its queue, or stands apart in it by damage, contradicts nothing: the gap must be certain.
     is_odd = own.are_known and not (own.is_damaged and own.leave_room_for(*place))
     return is_odd or None not in claimed[:2]

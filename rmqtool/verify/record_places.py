@@ -50,12 +50,12 @@ class RecordPlaces:
         if queue.is_batch:
             claim = int(unit["base_queue_offset"]), int(unit["base_queue_offset"]) + int(unit["batch_size"])
         claimed = self._around(name, physical_offset, [place - 1, place + 1])
-        if not claimed.lack(*claim):
+        if not claimed.lack(*claim) and not claimed.may_lack(*claim):
             return False
         own = self._own(row) if queue_offset is None else name
         if own is None:  # a record that no queue takes, by its flags
-            named = (bytes_of(self._lookup.topic(row)), int(row["queue_id"]))
-            return named == name[0] and int(row["queue_offset"]) == claim[0]
+            named = (bytes_of(self._lookup.topic(row)), int(row["queue_id"]), int(row["queue_offset"]))
+            return named == (*name[0], claim[0]) and claimed.lack(*claim)
         said = self._said(own, physical_offset)
         if own != name and said[0] != claim[0]:
             return False  # two fields would be wrong at once
@@ -93,7 +93,8 @@ class RecordPlaces:
         """
         before, after = self._in_stretch(name, physical_offset)
         if before is None or after is None:
-            for start, first, end in self._pointed_to(name, places):
+            next_to_known = [after[1] - 1] if after is not None else [before[1]] if before is not None else []
+            for start, first, end in self._pointed_to(name, [*places, *next_to_known]):
                 if start < min(physical_offset, self._lookup.begin) and (before is None or before[0] < start):
                     before = start, end
                 elif start >= self._lookup.end and (after is None or start < after[0]):

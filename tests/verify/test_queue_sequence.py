@@ -46,11 +46,19 @@ def test_a_record_that_breaks_its_queue_belongs_into_the_gap(own: Neighbors, pla
         Neighbors(6, 8),  # more is missing
         Neighbors(7, 9),
         Neighbors(8, 9),  # something else is missing
-        Neighbors(7, 8, is_damaged=True),  # it may have been lost
     ],
 )
 def test_without_exactly_that_gap_in_the_log_the_unit_is_wrong(claimed: Neighbors) -> None:
     assert not is_misplaced(Neighbors(5, 5), (9, 10), claimed, (7, 8))
+
+
+@pytest.mark.parametrize("claimed", [Neighbors(7, 8, is_damaged=True), Neighbors(4, None, is_damaged=True)])
+def test_damage_in_the_gap_is_no_objection_only_where_the_own_place_is_impossible(claimed: Neighbors) -> None:
+    assert not is_misplaced(NONE, (9, 10), claimed, (7, 8))  # it may have been lost
+    assert not is_misplaced(Neighbors(5, 6), (9, 10), claimed, (7, 8))
+    assert is_misplaced(Neighbors(5, 5), (9, 10), claimed, (7, 8))
+    assert is_misplaced(NONE, (-3, -2), claimed, (7, 8))
+    assert not is_misplaced(Neighbors(5, 5), (9, 10), claimed, (2, 3))
 
 
 def test_what_stands_apart_by_damage_needs_a_certain_gap() -> None:

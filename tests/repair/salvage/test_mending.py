@@ -219,3 +219,20 @@ def test_a_head_beside_damage_hides_nothing_behind_it(tmp_path: Path, *, has_que
     intact = store.untouched(files)
     assert found.content.records[at] == store.content.records[at]
     assert flaws(found, intact, store.version, tmp_path, fits=store.readers) == []
+
+
+@pytest.mark.parametrize(("field", "bit"), [("queue_id", 24), ("queue_offset", 7)], ids=["other-queue", "negative"])
+def test_an_impossible_head_goes_where_its_unit_says_though_damage_follows(
+    tmp_path: Path, field: str, bit: int
+) -> None:
+    """The last record of its queue; what is damaged after it could have held the message that its queue lacks."""
+    store = healthy("tiny", "5.5.0")
+    at = max(each.physical_offset for each in store.content.standings if each[:2] == ("orders", 1))
+    files = dict(store.files)
+    path, position = store.file_of(at)
+    flip(files, path, 8 * (position + commitlog.MESSAGE_V1.position(field)) + bit)
+    after = min(place for place in store.content.records if place > at)
+    overwrite(files, *store.file_of(after), len(store.content.records[after]))
+    salvage = _salvaged(store, files, tmp_path)
+    assert salvage.content.records[at] == store.content.records[at]
+    assert salvage.made.outcome.mended == Counter({Mended.HEAD: 1})
