@@ -238,21 +238,8 @@ def test_a_hole_of_a_megabyte(tmp_path: Path, *, has_queues: bool) -> None:
     assert len(_named(found)) > 140
 
 
-RANDOM = [
-    pytest.param(
-        name,
-        seed,
-        id=f"{name}-{seed}",
-        marks=[pytest.mark.xfail(reason="units of lost half messages shift what follows")]
-        if (name, seed) == ("transaction", 2)
-        else [],
-    )
-    for name in KINDS_OF_STORES
-    for seed in range(SEEDS)
-]
-
-
-@pytest.mark.parametrize(("name", "seed"), RANDOM)
+@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("name", KINDS_OF_STORES)
 def test_random_damage(tmp_path: Path, name: str, seed: int) -> None:
     store = healthy(name, KINDS_OF_STORES[name])
     files = dict(store.files)
