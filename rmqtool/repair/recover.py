@@ -28,6 +28,7 @@ from rmqtool.repair.queue_building import build
 from rmqtool.repair.rebuild import building_notes, require_log
 from rmqtool.repair.rebuild_steps import index_steps, queue_steps
 from rmqtool.repair.recover_log import (
+    MISNAMED,
     damage_in,
     loss_behind,
     shape_steps,
@@ -174,8 +175,14 @@ def _planned(
     checked = Options(threads=options.threads, compiled=options.build.compiled)
     verify_store(window.store, rules, checked, findings.append, on_progress)
     if not window.is_whole:
-        findings = [found for found in findings if found.id != "consumequeue.below-log"]
-        findings += [found for found in log_file_findings(store, None) if (found.physical_offset or 0) < window.begin]
+        # Which name is wrong, and which one is free, only all files together tell.
+        findings = [found for found in findings if found.id not in ("consumequeue.below-log", MISNAMED)]
+        below = window.begin
+        findings += [
+            found
+            for found in log_file_findings(store, None)
+            if found.id == MISNAMED or (found.physical_offset or 0) < below
+        ]
     demand_index_head(window, findings)
     made = _Recover(window, rules, staging, options, tuple(findings), shape, on_progress).run()
     left_out = {entry.path for entry in window.left_out}

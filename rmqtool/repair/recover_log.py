@@ -24,10 +24,10 @@ from rmqtool.store.kinds import FileKind
 from rmqtool.store.sink import DirectorySink
 from rmqtool.store.source import ByteSource, read_range, read_salvaging
 from rmqtool.verify.finding import Finding, Severity
+from rmqtool.verify.log_files import misnamed_files
 
-SHAPE: Final = frozenset(
-    {"commitlog.wrong-file-size", "commitlog.empty-file", "commitlog.stray-file", "commitlog.missing-file"}
-)
+MISNAMED: Final = "commitlog.stray-file"
+SHAPE: Final = frozenset({"commitlog.wrong-file-size", "commitlog.empty-file", MISNAMED, "commitlog.missing-file"})
 """Findings about files as such: no record is damaged, and what lies behind is reached all the same."""
 TAIL: Final = frozenset({"commitlog.torn-record", "commitlog.stale-tail", "commitlog.file-after-end"})
 _COPY: Final = 4 << 20
@@ -51,8 +51,8 @@ def damage_in(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 
 def is_misnamed(found: Finding) -> bool:
-    """Whether two files claim the same offsets of the log, so that one has a wrong name: a person decides which."""
-    return found.id == "commitlog.stray-file" and found.physical_offset is not None
+    """Whether a file of the log has a wrong name: a person renames it, or moves it away."""
+    return found.id == MISNAMED and found.physical_offset is not None
 
 
 def tail_begin(findings: Iterable[Finding]) -> int | None:
@@ -87,9 +87,11 @@ def shape_steps(store: Store, staging: Path, *, keep_empty: bool = False) -> Ite
             _demand_nothing_behind(store, segment, size)
             place = _copied(store, segment, size, staging)
             yield replace_file(store.view, segment.path, FilePart.whole(place), f"cut to {size} bytes as all others")
-    for entry in store.files.get(FileKind.STRAY_COMMITLOG, ()):
+    strays = store.files.get(FileKind.STRAY_COMMITLOG, ())
+    misnamed = misnamed_files(store) if strays else {}
+    for entry in strays:
         directory = entry.path.rpartition("/")[0]
-        if entry.is_file and directory in _log_directories(store):
+        if entry.is_file and directory in _log_directories(store) and entry.path not in misnamed:
             yield remove_file(store.view, entry.path, "a file that is none of the log stops a broker")
 
 

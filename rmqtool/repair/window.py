@@ -7,6 +7,7 @@ window lies. What it leaves out a repair cannot change, for it does not see it.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -67,7 +68,8 @@ class Window:
 def window_of(store: Store, begin: int) -> Window:
     """The part of a store from the log file on that holds a physical offset."""
     log = store.commitlog
-    first = next((number for number in reversed(range(len(log))) if log[number].start <= begin), 0)
+    starts = [segment.start for segment in log]
+    first = bisect_left(starts, max((start for start in starts if start <= begin), default=0))
     if first == 0:
         return Window(store, log[0].start if log else 0)
     slots, room = store.index_slot_count, store.index_entry_count

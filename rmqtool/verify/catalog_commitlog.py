@@ -194,7 +194,8 @@ ENTRIES: Final[tuple[Entry, ...]] = (
     error(
         "commitlog.stray-file",
         "Something in the commitlog's directory that is no file of the log, for which brokers are said below; or a "
-        "file whose name makes it overlap another one: of the two, the one whose records say that they lie elsewhere.",
+        "file of the log under a wrong name: one that overlaps another file, or whose records agree on a place next to "
+        "the other files, or whose name has other than 20 digits (brokers sort by name).",
         (
             ("4.9.2", "the entry and all later ones are silently left out"),
             ("up to 5.0.0", "a file or directory stops the load"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from itertools import pairwise
 from typing import Final
 
@@ -13,7 +13,7 @@ from rmqtool.formats import commitlog
 from rmqtool.scan.judge import judge_frame
 from rmqtool.scan.rules import Verdict
 from rmqtool.store.directory import Segment, Store
-from rmqtool.store.kinds import FENCE_NAME, FileKind, segment_name
+from rmqtool.store.kinds import FENCE_NAME, FileKind, is_broker_directory, segment_name
 from rmqtool.store.source import read_range
 from rmqtool.store.view import Entry, StoreView
 from rmqtool.verify.catalog import finding
@@ -53,7 +53,7 @@ def log_file_findings(
                 expected=str(size),
                 found=str(segment.size),
             )
-    misnamed = _misnamed(store)
+    misnamed = misnamed_files(store)
     yield from misnamed.values()
     named_well = [segment for segment in segments if segment.path not in misnamed]
     for before, segment in pairwise(named_well if size else ()):
@@ -63,32 +63,52 @@ def log_file_findings(
             yield _missing(before.path, following, segment.start, size, lost)
     if tail is not None and tail.files and tail.is_odd:
         yield _after_end(tail)
-    yield from _strays(store)
+    yield from _strays(store, misnamed)
 
 
-def _misnamed(store: Store) -> dict[str, Finding]:
-    """Files whose names let them overlap another one, by path: of two, the one whose own records say another place."""
+def misnamed_files(store: Store) -> dict[str, Finding]:
+    """Files of the log with wrong names, by path; `expected` is the right name, where no other file holds its place.
+
+    Of two that overlap it is the one whose own records, or else whose digits, speak against its name. Any other file
+    is misnamed only where its records agree on another place, which is free and next to that of a file of the log.
+    """
     size, misnamed = store.commitlog_file_size, {}
     before: Segment | None = None
-    for segment in store.commitlog:
+    for segment in store.commitlog if size else ():
         if before is None or segment.start >= before.start + size:
             before = segment
             continue
         told, told_before = _told_starts(store.view, segment), _told_starts(store.view, before)
-        is_sound = segment.start in told
-        wrong, starts = (before, told_before) if is_sound and before.start not in told_before else (segment, told)
+        is_before_wrong = _trust(before, told_before) < _trust(segment, told)
+        wrong, own = (before, told_before) if is_before_wrong else (segment, told)
+        start = own.most_common(1)[0][0] if own else wrong.start
         text = f"by its name it overlaps {(segment if wrong is before else before).path}: the name is wrong"
-        right_path = None
-        if starts and wrong.start not in starts:
-            holder = _holder(store, starts[0], wrong)
-            text += f"; by its records it begins at {starts[0]}, where {holder or 'no other file'} lies"
-            if holder is None and starts[0] >= 0 and starts[0] % size == 0:
-                right_path = f"{wrong.path.rpartition('/')[0]}/{segment_name(starts[0])}"
-        misnamed[wrong.path] = finding(
-            "commitlog.stray-file", wrong.path, text, physical_offset=wrong.start, expected=right_path
-        )
+        if start != wrong.start:
+            holder = _holder(store, start, wrong) or "no other file"
+            text += f"; by its records it begins at {start}, where {holder} lies"
+        misnamed[wrong.path] = _misnamed(store, wrong, start, text)
         before = segment if wrong is before else before
+    starts = {segment.start for segment in store.commitlog}
+    for segment in (*store.commitlog, *_named_otherwise(store)) if size else ():
+        if segment.path in misnamed:
+            continue
+        is_in_row = segment.start % size == 0 and not starts.isdisjoint((segment.start - size, segment.start + size))
+        agreed = None if is_in_row else _agreed_start(store.view, segment)
+        if agreed is not None and agreed != segment.start and _is_next_to_others(store, segment, agreed):
+            text = f"its name is wrong: by its records it begins at {agreed}"
+            misnamed[segment.path] = _misnamed(store, segment, agreed, text)
+        elif segment.start >= 0 and not _has_its_name(segment):
+            text = "its name is no number of 20 digits, by which brokers sort the files: a start can delete others"
+            misnamed[segment.path] = _misnamed(store, segment, segment.start, text)
     return misnamed
+
+
+def _misnamed(store: Store, segment: Segment, start: int, text: str) -> Finding:
+    right_path = None
+    if start >= 0 and start % store.commitlog_file_size == 0 and _holder(store, start, segment) is None:
+        right_path = f"{segment.path.rpartition('/')[0]}/{segment_name(start)}"
+    at = max(segment.start, 0)
+    return finding("commitlog.stray-file", segment.path, text, physical_offset=at, expected=right_path)
 
 
 def _holder(store: Store, start: int, wrong: Segment) -> str | None:
@@ -98,8 +118,42 @@ def _holder(store: Store, start: int, wrong: Segment) -> str | None:
     return next((segment.path for segment in others if segment.start < end and start < segment.end), None)
 
 
-def _told_starts(view: StoreView, segment: Segment) -> list[int]:
-    """Where the file begins by what its first records say of their own places, most said first; empty where none does.
+def _named_otherwise(store: Store) -> Iterator[Segment]:
+    """Files in the log's directories whose names are no offset, but which have the length of a file of the log."""
+    for entry in store.files.get(FileKind.STRAY_COMMITLOG, ()):
+        directory = entry.path.rpartition("/")[0]
+        is_inside = directory in store.settings.log_directories or is_broker_directory(directory)
+        if is_inside and entry.is_file and entry.size == store.commitlog_file_size:
+            yield Segment(entry, -1)
+
+
+def _trust(segment: Segment, told: Counter[int]) -> tuple[int, bool]:
+    """How much speaks for the name of a file: its records above all, then its digits."""
+    return (2 if segment.start in told else 0 if told else 1, _has_its_name(segment))
+
+
+def _agreed_start(view: StoreView, segment: Segment) -> int | None:
+    """Where a file begins by all of its first records, of which there are several; one alone may be damaged."""
+    first = _told_starts(view, segment, commitlog.HEAD_SIZE)
+    if not first or segment.start in first:
+        return None
+    told = _told_starts(view, segment)
+    return next(iter(told)) if len(told) == 1 and told.total() > 1 else None
+
+
+def _has_its_name(segment: Segment) -> bool:
+    return segment.path.rpartition("/")[2] == segment_name(segment.start)
+
+
+def _is_next_to_others(store: Store, segment: Segment, start: int) -> bool:
+    """Whether a file that begins there would continue the log, or be all of it."""
+    others = [other.start for other in store.commitlog if other.path != segment.path]
+    is_next = not others or any(abs(other - start) == store.commitlog_file_size for other in others)
+    return start >= 0 and is_next and _holder(store, start, segment) is None
+
+
+def _told_starts(view: StoreView, segment: Segment, looked_at: int = _LOOKED_AT) -> Counter[int]:
+    """Where the file begins by what its first records say of their own places, and how many say so.
 
     One record may be damaged, several agree only on the truth.
     """
@@ -107,11 +161,11 @@ def _told_starts(view: StoreView, segment: Segment) -> list[int]:
     try:
         source = view.open(segment.path)
         try:
-            head, room = read_range(source, 0, _LOOKED_AT), source.size
+            head, room = read_range(source, 0, looked_at), source.size
         finally:
             source.close()
     except UnreadableError:
-        return []
+        return starts
     at = 0
     while at + commitlog.HEAD_SIZE <= len(head):
         verdict, length, magic = judge_frame(memoryview(head)[at:], room - at)
@@ -119,7 +173,7 @@ def _told_starts(view: StoreView, segment: Segment) -> list[int]:
             break
         starts[int.from_bytes(head[at + _OWN_OFFSET_AT :][:8], "big", signed=True) - at] += 1
         at += length
-    return [start for start, _ in starts.most_common()]
+    return starts
 
 
 def _after_end(tail: LogTail) -> Finding:
@@ -162,14 +216,14 @@ def _missing(neighbour: str, begin: int, end: int | None, size: int, lost: int |
     )
 
 
-def _strays(store: Store) -> Iterator[Finding]:
+def _strays(store: Store, misnamed: Container[str]) -> Iterator[Finding]:
     seen = set()
     for entry in store.files.get(FileKind.STRAY_COMMITLOG, ()):
         directory, _, rest = entry.path.rpartition("/")
         parts = entry.path.split("/")
         # What lies in a directory of its own is said once, with that directory.
         top = "/".join(parts[:2]) if parts[0].startswith("commitlog") else f"{directory}/{rest}"
-        if top not in seen:
+        if top not in seen and entry.path not in misnamed:
             seen.add(top)
             is_directory = top != entry.path
             text = "a directory" if is_directory else f"a file of {entry.size} bytes"

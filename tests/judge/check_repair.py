@@ -56,7 +56,7 @@ def _repaired(case: Case, path: Path) -> list[Answer]:
     while len(steps) < MOST_STEPS:
         answer = case.ask(command, path, *options, "--format", "json")
         steps.append(answer)
-        strays = [row["file"] for row in _named(answer) if row["id"] in FOR_A_PERSON]
+        strays = {row["file"]: row["expected"] for row in _named(answer) if row["id"] in FOR_A_PERSON}
         if is_done(answer) and not strays:
             if command == "recover" and asks_for_salvage(answer):
                 command, options = "salvage", ["--yes"]
@@ -100,12 +100,12 @@ def asks_for_salvage(answer: Answer) -> bool:
     return any((row.get("repair") or "").startswith("salvage") for row in (answer.json or {}).get("remaining") or ())
 
 
-def _set_aside(case: Case, path: Path, files: list[str]) -> None:
-    """What a person does with what the tool says is no part of the log or of the index."""
-    for name in dict.fromkeys(files):
+def _set_aside(case: Case, path: Path, strays: dict[str, str | None]) -> None:
+    """What a person does with what is no part of log or index: give it the name that is expected, or move it out."""
+    for name, expected in strays.items():
         if not (path / name).exists():
             continue
-        aside = case.folder / f"aside-{len(case.aside)}"
+        aside = case.folder / f"aside-{len(case.aside)}" if expected is None else path / expected
         (path / name).rename(aside)
         case.aside.append((aside, path / name))
 
