@@ -151,9 +151,12 @@ def _fields(context: Context, path: str, raw: bytes, log: PieceResult | None) ->
             flaws.add(name)
             text = f"{name} is {value}" + ("" if known else f", which {context.rules.version} does not write")
             yield _field(path, "checkpoint.bad-time", text, CHECKPOINT.position(name), 8)
-    if log is None or not log.record_count or context.live_end is not None:
+    if log is None or context.live_end is not None:
         return
-    yield from _zero_times(context, path, values, log)
+    if log.record_count or context.newest_unit >= 0:
+        yield from _zero_times(context, path, values, log)
+    if not log.record_count:
+        return
     for name in (_LOG_TIME, _QUEUE_TIME, "index_timestamp_ms"):
         if name not in flaws and values[name] > log.newest_ms + CLOCK_MARGIN_MS:
             text = f"{name} is {values[name]}, the newest message was stored at {log.newest_ms}"

@@ -21,7 +21,7 @@ MOST_FAULTS = 4
 MOST_TRIES = 100
 EDITS_OF_BYTES = ("log.field", "log.record", "log.block", "log.hole", "log.bytes", "log.blank", "log.torn",
                   "log.tail noise", "log.tail moved", "log.old")  # fmt: skip
-MAKES_A_FILE = ("next file", "stray file", "stray empty file", "name twice")
+MAKES_A_FILE = ("next file", "stray file", "stray empty file", "name twice", "abort.there")
 FULL = 0.75
 """How often a repair is told to look at all of the store."""
 
