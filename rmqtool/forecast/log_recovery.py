@@ -135,12 +135,16 @@ class LogState:
         """Let the log end there: files that begin after it are unlinked.
 
         A broker reads up to the end of the last file in its list, and lists files by name: with names of different
-        lengths that need not be the file with the highest offset (`MappedFileQueue#getMaxOffset`).
+        lengths that need not be the file with the highest offset (`MappedFileQueue#getMaxOffset`). Where that file
+        ends it keeps as the remainder of the offset, also of a file whose name is no multiple of the size.
         """
         for segment in [segment for segment in self.segments if segment.start > end]:
             self._overlay.remove(segment.path)
             self.segments.remove(segment)
-        self.end = min(end, self.segments[-1].end) if self.segments else end
+        self.end = end
+        if self.segments:
+            last = self.segments[-1]
+            self.end = last.end if last.end <= end else last.start + end % last.size
 
     def dispatched_after_start(self, begin: int) -> Generator[Records, None, int | None]:
         """Records that dispatch reads from a physical offset on once the broker runs.

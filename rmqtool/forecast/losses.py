@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain, groupby
+from itertools import chain, groupby, pairwise
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -97,22 +97,7 @@ class ServedUnits:
         return found
 
     def _file_numbers(self, positions: Int64s) -> Int64s:
-        """The number of the file in which a broker looks for each position; -1 where no file holds it.
-
-        It takes the file whose number the position gives, if that one holds it, else the first one that does
-        (`MappedFileQueue#findMappedFileByOffset`): of two files for one offset, one may never be read.
-        """
-        segments, size = self._loaded.segments, self._loaded.file_size
-        numbers = np.full(positions.size, -1, np.int64)
-        if not segments:
-            return numbers
-        starts = np.array([segment.start for segment in segments], np.int64)
-        for number in reversed(range(len(segments))):
-            numbers[(positions >= starts[number]) & (positions < starts[number] + size)] = number
-        expected = positions // size - starts[0] // size
-        expected = expected.clip(0, len(segments) - 1)
-        is_there = (positions >= starts[expected]) & (positions < starts[expected] + size)
-        return np.where(is_there, expected, numbers)
+        return file_numbers(self._loaded.segments, self._loaded.file_size, positions)
 
     def has_anywhere(self, records: Places) -> Bools:
         """For each record whether any unit points to it; reads the queue, so it is asked for misplaced ones only.
@@ -183,6 +168,24 @@ class ServedUnits:
         return np.frombuffer(raw[: len(raw) // self._unit_size * self._unit_size], self._form)
 
 
+def file_numbers(segments: Sequence[Segment], size: int, positions: Int64s) -> Int64s:
+    """The number of the file in which a broker looks for each position; -1 where no file holds it.
+
+    It takes the file whose number the position gives, if that one holds it, else the first one that does
+    (`MappedFileQueue#findMappedFileByOffset`): of two files for one offset, one may never be read.
+    """
+    numbers = np.full(positions.size, -1, np.int64)
+    if not segments:
+        return numbers
+    starts = np.array([segment.start for segment in segments], np.int64)
+    for number in reversed(range(len(segments))):
+        numbers[(positions >= starts[number]) & (positions < starts[number] + size)] = number
+    expected = positions // size - starts[0] // size
+    expected = expected.clip(0, len(segments) - 1)
+    is_there = (positions >= starts[expected]) & (positions < starts[expected] + size)
+    return np.where(is_there, expected, numbers)
+
+
 def _asked_for(bases: Int64s, ends: Int64s, limits: Int64s, at: int) -> tuple[Bools, int]:
     """Which units are given to a client that is at a queue offset, and where it is then.
 
@@ -237,7 +240,10 @@ class LossCount:
         self._served = {name: ServedUnits(state, files) for name, state in queues.items()}
         self._index = index
         self._settings = settings
-        self._kept = {segment.path for segment in kept}
+        self._kept = {segment.path: number for number, segment in enumerate(kept)}
+        # Only where names overlap is another file read than the one whose name says that it holds an offset.
+        in_order = sorted(kept, key=lambda segment: segment.start)
+        self._overlapping = kept if any(second.start < first.end for first, second in pairwise(in_order)) else ()
         self._log_end = log_end
         self._damage_max = damage_max
         self._missed: defaultdict[tuple[str, int], list[Places]] = defaultdict(list)
@@ -295,6 +301,12 @@ class LossCount:
         if served is None or segment.path not in self._kept:
             self._lose(topic, places)
             return
+        if self._overlapping:
+            numbers = file_numbers(self._overlapping, segment.size, places.physical_offsets)
+            is_read = numbers == self._kept[segment.path]
+            self._lose(topic, places.some(~is_read))
+            entries = entries._replace(queue_offsets=entries.queue_offsets[is_read])
+            places = places.some(is_read)
         missed = places if entries.is_batch else places.some(~served.has_at(entries.queue_offsets, places))
         inside = missed.physical_offsets + missed.sizes <= missed.limits
         self._lose(topic, missed.some(~inside))

@@ -63,3 +63,32 @@ def test_what_a_start_deletes_before_it_fails_over_the_index(tmp_path: Path, ver
     after = forecast_store(survey(open_directory(tmp_path)), rules_for(version), ForecastOptions())
     assert not after.starts
     assert after.deleted_files == (f"commitlog/{following.name}",)
+
+
+@pytest.mark.parametrize("version", ["4.9.8", "5.5.0"])
+def test_the_log_ends_later_by_what_a_wrong_name_adds(tmp_path: Path, version: str) -> None:
+    """Recovery comes to 27382 in a file called 1, keeps that as the place in it, and adds 1 (4.9.8, 5.4.0, 5.5.0)."""
+    recipe = RECIPES["single"]
+    make_store(recipe, tmp_path, "4.9.7")
+    (tmp_path / "abort").touch()
+    settings = recipe.conf.settings()
+    before = forecast_store(survey(open_directory(tmp_path), settings), rules_for(version), ForecastOptions())
+    [file] = (tmp_path / "commitlog").iterdir()
+    file.rename(file.with_name(segment_name(1)))
+    after = forecast_store(survey(open_directory(tmp_path), settings), rules_for(version), ForecastOptions())
+    assert after.stops_at is not None
+    assert after.stops_at.physical_offset == before.log_end_offset + 1
+    assert after.log_end_offset == before.log_end_offset + 2
+
+
+def test_a_file_that_begins_within_another_hides_the_first_record_after_it(tmp_path: Path) -> None:
+    """4.4.0 with 32768, 32769 and 65536 looks for offset 65536 in its file number 2, which holds that byte too."""
+    make_store(RECIPES["many-files"], tmp_path, "4.4.0")
+    (tmp_path / "abort").touch()
+    before = forecast_store(survey(open_directory(tmp_path)), rules_for("4.4.0"), ForecastOptions())
+    assert before.lost.messages == 0
+    first, second, third = sorted((tmp_path / "commitlog").iterdir())[:3]
+    shutil.copy(second, second.with_name(segment_name(int(second.name) + 1)))
+    after = forecast_store(survey(open_directory(tmp_path)), rules_for("4.4.0"), ForecastOptions())
+    assert after.lost.messages == 1
+    assert int(third.name) == 2 * int(second.name) > int(first.name) == 0
