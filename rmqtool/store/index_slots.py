@@ -179,11 +179,11 @@ def _has_named_ends(file: _IndexFile, slot_count: int, last_entry: int) -> bool:
     """Whether the first and the last entry lie where a count says, by the header's records, and nothing behind them.
 
     It needs no chain: where all slots were lost, nothing else tells the count. A place of 20 bytes beside the right one
-    has another entry behind it, any other one has no record's offset.
+    has another entry behind it, or where number 0 is, which no key has; any other one has no record's offset.
     """
-    first, last = file.entry(1, slot_count), file.entry(last_entry, slot_count)
-    behind = file.entry(last_entry + 1, slot_count)
-    if first is None or last is None or file.end_physical_offset <= 0:
+    unused, first = file.entry(0, slot_count), file.entry(1, slot_count)
+    last, behind = file.entry(last_entry, slot_count), file.entry(last_entry + 1, slot_count)
+    if first is None or last is None or not any(first) or any(unused or ()) or file.end_physical_offset <= 0:
         return False
     named = first[1] == file.begin_physical_offset and last[1] == file.end_physical_offset
     return named and min(first[0], last[0], last[2]) >= 0 and last[3] < last_entry and not any(behind or ())

@@ -80,6 +80,18 @@ def test_a_damaged_counter_is_made_up_for_by_the_slots(said: int) -> None:
     assert count_of(content) == 100
 
 
+@pytest.mark.parametrize("difference", [-3, -2, -1, 1, 2, 3])
+@pytest.mark.parametrize("keys", [1, 3])
+def test_a_counter_near_the_right_one_moves_no_entry(difference: int, keys: int) -> None:
+    """The log begins at physical offset 0, which the empty bytes in front of the first entry name too."""
+    content = index_file(100, 200, 150)
+    struct.pack_into(">q", content, 16, 0)
+    for number in range(1, keys + 1):
+        struct.pack_into(">q", content, entry_position(number, 100) + 4, 0)
+    content[NEXT_ENTRY] = struct.pack(">i", 151 + difference)
+    assert count_of(content) == 100
+
+
 def test_one_tag_of_all_messages_hides_no_count() -> None:
     """From 5.4.0 on tags are entered too: a third of the entries and more lie in a few chains."""
     content = index_file(5003, 60_000, 59_999, tag_part=0.6)
