@@ -24,13 +24,13 @@ from rmqtool.commands.options import (
 from rmqtool.commands.screen import screen
 from rmqtool.engine.versions import NEWEST
 from rmqtool.errors import UsageError
+from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.report.bodies import BODY_LIMIT, BodyChoice, BodyForm
 from rmqtool.report.writers import OutputFormat, row_writer
 from rmqtool.store.location import StorePlace, store_place
 
 EXIT_FOUND: Final = 3
 EXIT_UNREADABLE: Final = 4
-_OFFSET_MAX: Final = (1 << 63) - 1
 _From = Annotated[str | None, typer.Option(metavar="TIME", help="Stored at or after this time (ms or ISO 8601, UTC).")]
 _Until = Annotated[str | None, typer.Option(metavar="TIME", help="Stored before this time.")]
 _Version = Annotated[
@@ -52,10 +52,10 @@ def dump(
     queue_id: Annotated[int | None, typer.Option(metavar="N", help="Queue.")] = None,
     from_offset: Annotated[
         int | None,
-        typer.Option(metavar="M", min=0, max=_OFFSET_MAX, help="From this physical offset (log) or queue offset on."),
+        typer.Option(metavar="M", min=0, max=JAVA_LONG_MAX, help="From this physical offset (log) or queue offset on."),
     ] = None,
     to_offset: Annotated[
-        int | None, typer.Option(metavar="M", min=0, max=_OFFSET_MAX, help="Up to, and without, this offset.")
+        int | None, typer.Option(metavar="M", min=0, max=JAVA_LONG_MAX, help="Up to, and without, this offset.")
     ] = None,
     from_time: _From = None,
     to_time: _Until = None,

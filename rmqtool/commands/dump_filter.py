@@ -7,16 +7,15 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Any
 
 from rmqtool.engine.record import Record
 from rmqtool.formats import commitlog
 from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.formats.message_id import parse_offset_message_id
+from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.scan.columns import Row
 from rmqtool.scan.rules import Verdict
-
-_OFFSET_MAX: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,7 @@ class LogFilter:
     def may_match(self, row: Row, numbers: frozenset[int] | None) -> bool:
         """Whether columns alone do not rule a row out."""
         low = self.from_physical_offset or 0
-        high = _OFFSET_MAX if self.to_physical_offset is None else self.to_physical_offset
+        high = JAVA_LONG_MAX if self.to_physical_offset is None else self.to_physical_offset
         if row.verdict not in (Verdict.GOOD, Verdict.STALE):  # it may hide what is wanted, so only its place counts
             return row.physical_offset < high and row.physical_offset + max(row.size, 1) > low
         if not low <= row.physical_offset < high or (row.verdict == Verdict.STALE and not self.stale):

@@ -34,7 +34,6 @@ FEW_ROWS: Final = 2000
 """Rows that the plain reader finds sooner than the compiled one is loaded."""
 _PROBE_BYTES: Final = 4096
 _OWN_OFFSET_AT: Final = commitlog.MESSAGE_V1.position("physical_offset")
-_OFFSET_MAX: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,7 @@ class QueueDump:
 
     @property
     def _format(self) -> Format:
-        return consumequeue.BATCH_UNIT if self.target.kind is DumpKind.BATCH else consumequeue.UNIT
+        return consumequeue.unit_format(is_batch=self.target.kind is DumpKind.BATCH)
 
     def _queues(self) -> Iterator[_Queue]:
         for directory, entries in groupby(self.target.entries, lambda entry: entry.path.rpartition("/")[0]):

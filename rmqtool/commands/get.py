@@ -27,11 +27,12 @@ from rmqtool.commands.options import (
 )
 from rmqtool.commands.screen import screen
 from rmqtool.engine.message_finding import message_finding
-from rmqtool.engine.query import DEFAULT_COUNT, TIME_MAX_MS
+from rmqtool.engine.query import DEFAULT_COUNT
 from rmqtool.engine.queue_unit import Boundary
 from rmqtool.engine.reader import Reader, open_reader
 from rmqtool.engine.stored_message import StoredMessage
 from rmqtool.errors import UnreadableError, UsageError
+from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.report.answer_screen import write_answer
 from rmqtool.report.bodies import BODY_LIMIT, BodyChoice, BodyForm
 from rmqtool.report.rows import BODY_FIELDS, MESSAGE_FIELDS, bad_row, blank_row, message_row
@@ -205,7 +206,7 @@ def _by_index(question: Question, topic: str, reader: Reader, body: BodyChoice, 
         text,
         question.count or DEFAULT_COUNT,
         question.from_ms if question.from_ms is not None else 0,
-        question.to_ms if question.to_ms is not None else TIME_MAX_MS,
+        question.to_ms if question.to_ms is not None else JAVA_LONG_MAX,
         by_tag=by_tag,
     )
     if result.never_ends:

@@ -14,6 +14,7 @@ import typer
 from rmqtool.commands.messages import Messages
 from rmqtool.engine.versions import NEWEST, BrokerRules, rules_for
 from rmqtool.errors import RefusedError, UsageError
+from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.report.bodies import BodyForm
 from rmqtool.report.writers import OutputFormat
 from rmqtool.store.broker_conf import BrokerConf, read_broker_conf
@@ -21,9 +22,6 @@ from rmqtool.store.directory import UNIT_SIZE, Settings, Store
 from rmqtool.store.location import StorePlace, local_path, store_place, survey_store
 from rmqtool.store.lock import LOCK_NAME, Lock, LockReport, LockStatus, lock_report
 from rmqtool.store.view import DirectoryView
-
-TIMESTAMP_MAX: Final = (1 << 63) - 1
-
 
 _STORE_HELP: Final = "The broker's store root: the directory that holds commitlog/"
 StorePath = Annotated[Path, typer.Argument(metavar="STORE", help=f"{_STORE_HELP}.", parser=local_path)]
@@ -145,7 +143,7 @@ def timestamp_ms(text: str, option: str) -> int:
     """
     if text.lstrip("-").isascii() and text.lstrip("-").isdigit() and len(text) <= 20:
         number = int(text)
-        if -TIMESTAMP_MAX <= number <= TIMESTAMP_MAX:
+        if -JAVA_LONG_MAX <= number <= JAVA_LONG_MAX:
             return number
     try:
         found = datetime.fromisoformat(text)

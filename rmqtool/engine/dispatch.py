@@ -28,6 +28,7 @@ from rmqtool.formats.properties import (
     MULTI_QUEUE_OFFSET,
     decode_properties,
 )
+from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.scan import columns
 from rmqtool.scan.row_columns import RowColumns, kept_rows
 from rmqtool.scan.rules import Verdict
@@ -43,7 +44,6 @@ QUEUE_TYPE: Final = "queue.type"
 BATCH_QUEUE: Final = "BatchCQ"
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,30}", re.ASCII)
 _SHORT_MAX: Final = (1 << 15) - 1
-_LONG_MAX: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
@@ -305,7 +305,7 @@ def named_queues(names: str, queue_offsets: str) -> list[tuple[str, int]]:
     return [
         (name, int(number))
         for name, number in zip(parts, numbers, strict=True)
-        if "/" not in name and _is_integer(number, _LONG_MAX)
+        if "/" not in name and _is_integer(number, JAVA_LONG_MAX)
     ]
 
 
@@ -332,7 +332,7 @@ def _inner_batch(row: Any, texts: RecordBytes) -> tuple[int, int]:
     """Queue offset of the first message inside and their number (`CommitLog#setBatchSizeIfNeeded`)."""
     found = decode_properties(texts.properties(row))
     base, count = found[INNER_BASE], found[INNER_COUNT]
-    if _is_integer(base, _LONG_MAX) and _is_integer(count, _SHORT_MAX):
+    if _is_integer(base, JAVA_LONG_MAX) and _is_integer(count, _SHORT_MAX):
         return int(base), int(count)
     # A broker takes a record with other numbers for the end of the log; as one message it can at least be found.
     return int(row["queue_offset"]), 1

@@ -19,7 +19,6 @@ from rmqtool.store.view import Entry
 DEFAULT_COUNT: Final = 32
 COUNT_MAX: Final = 64
 """`maxMsgsNumBatch`: more are never looked up at once."""
-TIME_MAX_MS: Final = (1 << 63) - 1
 _HEADER: Final = Struct(index.HEADER.struct_code)
 _ENTRY: Final = Struct(index.ENTRY.struct_code)
 _SLOT: Final = Struct(index.SLOT.struct_code)

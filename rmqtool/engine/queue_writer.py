@@ -16,12 +16,12 @@ from rmqtool.engine.queue_files import LoadedFiles
 from rmqtool.engine.queue_unit import BATCH_UNITS
 from rmqtool.engine.versions import BrokerRules
 from rmqtool.formats.consumequeue import FILLER_UNIT, UNIT, UNIT_SIZE
+from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.store.directory import Segment
 from rmqtool.store.kinds import segment_name
 from rmqtool.store.sink import FileSink
 
 _UNIT: Final = UNIT.dtype
-_LONG_MAX: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ class QueueWriter(UnitWriter):
         at, count = 0, units.size
         while at < count:
             expected = (queue_offset + at) * UNIT_SIZE
-            if not 0 <= expected <= _LONG_MAX - self._file_size:
+            if not 0 <= expected <= JAVA_LONG_MAX - self._file_size:
                 self.ignored += 1  # no file can have that name
                 at += 1
                 continue

@@ -12,7 +12,7 @@ from typing import Self
 from rmqtool.engine.log import Log
 from rmqtool.engine.open_files import OpenFiles
 from rmqtool.engine.pull import GetMessageResult, PullLimits, pull
-from rmqtool.engine.query import DEFAULT_COUNT, TIME_MAX_MS, QueryResult, query
+from rmqtool.engine.query import DEFAULT_COUNT, QueryResult, query
 from rmqtool.engine.queue_unit import Boundary, Queue
 from rmqtool.engine.queues import QueueSource, open_queue, queue_names
 from rmqtool.engine.stored_message import StoredMessage, message_at
@@ -20,6 +20,7 @@ from rmqtool.engine.tag_filter import parse_tag_filter
 from rmqtool.engine.versions import BrokerRules
 from rmqtool.errors import UnsupportedError, UsageError
 from rmqtool.formats.message_id import parse_offset_message_id
+from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.store.directory import Store
 from rmqtool.store.kinds import FileKind
 
@@ -85,7 +86,7 @@ class Reader:
         key: str,
         max_count: int = DEFAULT_COUNT,
         begin_ms: int = 0,
-        end_ms: int = TIME_MAX_MS,
+        end_ms: int = JAVA_LONG_MAX,
         *,
         by_tag: bool = False,
     ) -> QueryResult:

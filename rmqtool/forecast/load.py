@@ -14,6 +14,7 @@ from typing import Final
 from rmqtool.engine.algorithms import SizeMismatch
 from rmqtool.engine.versions import BrokerRules
 from rmqtool.forecast.overlay import Overlay
+from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.store.directory import Segment
 from rmqtool.store.view import Entry
 
@@ -21,7 +22,6 @@ CONSUMEQUEUE: Final = "consumequeue"
 BATCH_CONSUMEQUEUE: Final = "batchconsumequeue"
 EXTENSIONS: Final = "consumequeue_ext"
 _INT_MAX: Final = (1 << 31) - 1
-_LONG_MAX: Final = (1 << 63) - 1
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)
 
 
@@ -115,7 +115,7 @@ def _mismatch(entry: Entry, file_size: int) -> str:
 def _java_long(name: str) -> int | None:
     """`Long.parseLong`, negative numbers left out: no file of a broker has one."""
     number = int(name) if _NUMBER.fullmatch(name) else -1
-    return number if 0 <= number <= _LONG_MAX else None
+    return number if 0 <= number <= JAVA_LONG_MAX else None
 
 
 def _java_int(name: str) -> int | None:

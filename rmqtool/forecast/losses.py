@@ -22,9 +22,10 @@ from rmqtool.engine.open_files import OpenFiles
 from rmqtool.forecast.index_state import IndexState
 from rmqtool.forecast.queue_state import QueueState
 from rmqtool.forecast.result import Damage, Lost
-from rmqtool.formats.consumequeue import BATCH_UNIT, UNIT
+from rmqtool.formats.consumequeue import unit_format
 from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.formats.tombstone import TOMBSTONE
+from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.scan.log import LogFile, ScanOptions, plan_log, scan_log
 from rmqtool.scan.row_columns import kept_rows
 from rmqtool.scan.rules import FINDING_IDS, Verdict
@@ -33,7 +34,6 @@ from rmqtool.store.directory import Segment
 from rmqtool.store.view import StoreView
 
 BLOCK_UNITS: Final = 100_000
-OFFSET_MAX: Final = (1 << 63) - 1
 MISSED_MAX: Final = 2_000_000
 """Records that are looked for elsewhere than at their place together."""
 _SERVED_AS_IT_IS: Final = frozenset(set(FINDING_IDS) - {Verdict.STALE})
@@ -67,7 +67,7 @@ class ServedUnits:
     """Tells which records a queue serves."""
 
     def __init__(self, state: QueueState, files: OpenFiles) -> None:
-        self._form = BATCH_UNIT.dtype if state.is_batch else UNIT.dtype
+        self._form = unit_format(is_batch=state.is_batch).dtype
         self._loaded = state.loaded(files)
         self._unit_size = state.units.size
         self._is_batch = state.is_batch
@@ -112,7 +112,7 @@ class ServedUnits:
             if wanted_in_order.min() > highest or wanted_in_order.max() < lowest:
                 return found
         order = np.argsort(wanted_in_order, kind="stable")
-        wanted, low, high = wanted_in_order[order], (1 << 63) - 1, -1
+        wanted, low, high = wanted_in_order[order], JAVA_LONG_MAX, -1
         for units in self._pulled() if self._is_batch else self._blocks():
             begins = units["physical_offset"].astype(np.int64)
             if not begins.size:
@@ -147,7 +147,7 @@ class ServedUnits:
         for segment in self._loaded.segments[:-3:-1]:
             if length := self._loaded.length(segment):
                 (last,) = self._units(segment, length - self._unit_size, length)
-                return min(int(last["base_queue_offset"]) + int(last["batch_size"]), OFFSET_MAX)
+                return min(int(last["base_queue_offset"]) + int(last["batch_size"]), JAVA_LONG_MAX)
         return 0
 
     def _blocks(self) -> Iterator[NDArray[np.void]]:

@@ -34,12 +34,12 @@ from rmqtool.forecast.start_file import StartChoice
 from rmqtool.formats.checkpoint import FIELDS_SIZE, Checkpoint, parse_checkpoint
 from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, UNIT_SIZE
 from rmqtool.formats.java_text import decode_java_utf8
+from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.store.config_json import batch_topics, read_config, topics
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.kinds import FileKind
 from rmqtool.store.source import read_range
 
-LONG_MAX: Final = (1 << 63) - 1
 TOPICS_PATH: Final = "config/topics.json"
 CHECKPOINT_FIELDS: Final = tuple(Checkpoint.__dataclass_fields__)
 
@@ -249,7 +249,7 @@ class Simulation:
         """Physical offset up to which recovery after a clean stop dispatches nothing."""
         match self.rules.normal_dispatch:
             case NormalDispatch.NONE:
-                return LONG_MAX
+                return JAVA_LONG_MAX
             case NormalDispatch.ABOVE_QUEUES:
                 return choice.queues_end
             case _:

@@ -78,3 +78,8 @@ def is_extension_address(tags_code: int) -> bool:
 def extension_position(tags_code: int) -> int:
     """Stream position in the extension of an address."""
     return tags_code - EXTENSION_ADDRESS_BASE
+
+
+def unit_format(*, is_batch: bool) -> Format:
+    """The format of a queue's units."""
+    return BATCH_UNIT if is_batch else UNIT

@@ -8,13 +8,13 @@ of the last file, for files are flushed in their order.
 from __future__ import annotations
 
 from functools import partial
-from typing import Final
 
 import numpy as np
 
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.checkpoint import FIELDS_SIZE, parse_checkpoint
 from rmqtool.pipeline.log_parts import BLOCK_SIZE
+from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.scan.log import LogFile, ScanOptions, carries_record_crc, plan_log, reader_for
 from rmqtool.scan.piece import Piece
 from rmqtool.scan.rules import Verdict
@@ -22,8 +22,6 @@ from rmqtool.scan.walk import Walk
 from rmqtool.store.directory import Store
 from rmqtool.store.kinds import FileKind
 from rmqtool.store.source import read_range
-
-_LATEST: Final = (1 << 63) - 1
 
 
 def log_begin(store: Store) -> int:
@@ -61,7 +59,7 @@ def _end_in(piece: Piece, limit_ms: int | None, scan: ScanOptions, data_bytes: i
     for batch in walk.batches():
         rows = batch.as_array()
         is_newer = (rows["topic_length"] > 0) & (
-            rows["store_timestamp_ms"] > (_LATEST if limit_ms is None else limit_ms)
+            rows["store_timestamp_ms"] > (JAVA_LONG_MAX if limit_ms is None else limit_ms)
         )
         newer = np.flatnonzero(is_newer)
         good = np.flatnonzero(rows["verdict"][: int(newer[0]) if newer.size else None] == Verdict.GOOD)

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.consumequeue import (
-    BATCH_UNIT,
     EXTENSION_ADDRESS_BASE,
     EXTENSION_ADDRESS_MAX,
     FILLER_UNIT,
     UNIT,
     UNIT_SIZE,
+    unit_format,
 )
 from rmqtool.pipeline.rows import PART_BYTES, batch_of, grouped_by_size
 from rmqtool.pipeline.wanted import Wanted
@@ -111,7 +111,7 @@ class _Units:
 
     def __init__(self, file: QueueFile) -> None:
         self._file = file
-        declared = BATCH_UNIT if file.is_batch else UNIT
+        declared = unit_format(is_batch=file.is_batch)
         self._dtype, self._unit_size = declared.dtype, declared.dtype.itemsize
         self._unreadable: list[tuple[int, int]] = []
         self._zeros_from: int | None = None

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from rmqtool.formats import commitlog
 from rmqtool.formats.java_text import decode_java_utf8
+from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.scan.rules import Verdict
 
 Mask = NDArray[np.bool_]
 
 CLOCK_STEP_MS: Final = 3_600_000
 """How far a clock may have been set back: files are left out by the times of their first records with this margin."""
-_OFFSET_MAX: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
@@ -97,4 +97,4 @@ class Wanted:
     @property
     def _offsets(self) -> tuple[int, int]:
         low, high = self.from_physical_offset, self.to_physical_offset
-        return 0 if low is None else low, _OFFSET_MAX if high is None else high
+        return 0 if low is None else low, JAVA_LONG_MAX if high is None else high

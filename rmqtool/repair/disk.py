@@ -19,6 +19,7 @@ from typing import Annotated, Final, Protocol
 import msgspec
 
 from rmqtool.errors import UnreadableError, WriteError
+from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.repair.root import DEPTH_MAX, RootPart, RootPath
 from rmqtool.store.content import FilePart, PartSource
 from rmqtool.store.sink import reported
@@ -27,7 +28,6 @@ from rmqtool.store.source import ByteSource, FileSource, read_salvaging, reason
 BLOCK: Final = 1 << 20
 PERMISSIONS: Final = 0o777
 """Bits of a mode that are given to a file; a repair never makes one that runs as its owner."""
-_LONG_MAX: Final = (1 << 63) - 1
 _ID_MAX: Final = (1 << 32) - 2
 _ZEROS: Final = bytes(BLOCK)
 _EXISTING: Final = os.O_RDWR | os.O_NONBLOCK | os.O_NOCTTY
@@ -54,12 +54,12 @@ class NewContent(Protocol):
 class Metadata:
     """What a file keeps though its content is exchanged."""
 
-    size: Annotated[int, msgspec.Meta(ge=0, le=_LONG_MAX)]
+    size: Annotated[int, msgspec.Meta(ge=0, le=JAVA_LONG_MAX)]
     mode: Annotated[int, msgspec.Meta(ge=0, le=0o7777)]
     user_id: Annotated[int, msgspec.Meta(ge=0, le=_ID_MAX)]
     group_id: Annotated[int, msgspec.Meta(ge=0, le=_ID_MAX)]
-    atime_ns: Annotated[int, msgspec.Meta(ge=-_LONG_MAX, le=_LONG_MAX)]
-    mtime_ns: Annotated[int, msgspec.Meta(ge=-_LONG_MAX, le=_LONG_MAX)]
+    atime_ns: Annotated[int, msgspec.Meta(ge=-JAVA_LONG_MAX, le=JAVA_LONG_MAX)]
+    mtime_ns: Annotated[int, msgspec.Meta(ge=-JAVA_LONG_MAX, le=JAVA_LONG_MAX)]
 
     @classmethod
     def of(cls, file: RootPath) -> Metadata:

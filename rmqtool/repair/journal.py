@@ -25,6 +25,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 import msgspec
 
 from rmqtool.errors import RefusedError, UnreadableError, UnsupportedError, WriteError
+from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.repair.disk import Metadata
 from rmqtool.repair.fingerprint import FileState
 from rmqtool.repair.places import DEFAULT_LOG, UNDO, Places, demand_own
@@ -38,11 +39,10 @@ UNDONE_SUFFIX: Final = ".undone"
 RECORD_SIZE_MAX: Final = 256 << 20
 """Bytes of a record that are read: some 500,000 files of one repair."""
 NUMBER_MAX: Final = 10**9
-_LONG_MAX: Final = (1 << 63) - 1
-Size = Annotated[int, msgspec.Meta(ge=0, le=_LONG_MAX)]
+Size = Annotated[int, msgspec.Meta(ge=0, le=JAVA_LONG_MAX)]
 Moment = Annotated[int, msgspec.Meta(ge=0, lt=253_402_300_800_000)]
 """Milliseconds of the epoch, up to the year 9999: what a person can be shown."""
-Time = Annotated[int, msgspec.Meta(ge=-_LONG_MAX, le=_LONG_MAX)]
+Time = Annotated[int, msgspec.Meta(ge=-JAVA_LONG_MAX, le=JAVA_LONG_MAX)]
 Digest = Annotated[str, msgspec.Meta(pattern="^sparse-sha256:[0-9a-f]{64}\\Z")]
 _Record = TypeVar("_Record", "Manifest", "Done")
 

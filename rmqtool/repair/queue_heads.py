@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from rmqtool.engine.batch_queue_writer import BatchQueueWriter
 from rmqtool.engine.derived_writer import DerivedSizes, DerivedWriter, QueueEnds
 from rmqtool.engine.queue_writer import QueueEnd
-from rmqtool.formats.consumequeue import BATCH_UNIT, BATCH_UNIT_SIZE, FILLER_UNIT, UNIT, UNIT_SIZE
+from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, FILLER_UNIT, UNIT, UNIT_SIZE, unit_format
 from rmqtool.formats.tombstone import DEAD_BEFORE, DEAD_SIZE
 from rmqtool.store.directory import QueueFiles, Segment, Store
 from rmqtool.store.kinds import segment_name
@@ -124,7 +124,7 @@ class QueueHeads:
         return QueueEnd()
 
     def _units(self, segment: Segment, size: int, *, is_batch: bool) -> Units:
-        form = (BATCH_UNIT if is_batch else UNIT).dtype
+        form = unit_format(is_batch=is_batch).dtype
         source = self._store.view.open(segment.path)
         try:
             raw = read_range(source, 0, min(size, segment.size) // form.itemsize * form.itemsize)

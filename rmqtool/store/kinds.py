@@ -10,6 +10,8 @@ import re
 from enum import Enum
 from typing import Final
 
+from rmqtool.quantities import JAVA_LONG_MAX
+
 
 class FileKind(Enum):
     """Every kind of file a broker leaves in its store; the value is what a person reads."""
@@ -51,7 +53,6 @@ _QUEUE: Final = r"(0|[1-9]\d{0,9})"
 _ROCKS: Final = (
     r"CURRENT|LOCK|IDENTITY|LOG|LOG\.[^/]*|MANIFEST-\d+|OPTIONS-\d+[^/]*|((archive|lost)/)?\d+\.(sst|log|blob|dbtmp)"
 )
-_LONG_MAX: Final = (1 << 63) - 1
 FENCE_NAME: Final = "rmqtool-repair-in-progress"
 
 # The first match counts. Digits are those of ASCII, and a dot is any character: a topic's name may hold a line break.
@@ -140,14 +141,14 @@ def is_segment_name(name: str, kind: FileKind = FileKind.COMMITLOG) -> bool:
     """Whether a file name is an offset as the broker writes it: a number that fits a Java long (`Long#parseLong`)."""
     if kind is FileKind.INDEX:
         return True
-    return name.isascii() and name.isdigit() and len(name) >= 20 and int(name) <= _LONG_MAX
+    return name.isascii() and name.isdigit() and len(name) >= 20 and int(name) <= JAVA_LONG_MAX
 
 
 def is_java_long(name: str) -> bool:
     """Whether a file name is a number of a Java long (`Long#parseLong`): to a broker that is a mapped file's name."""
     digits = name.removeprefix("-") if name.startswith("-") else name.removeprefix("+")
     # Leading zeros count for nothing, and no name of a file is long enough to be costly as a number.
-    return digits.isdecimal() and -_LONG_MAX - 1 <= int(name) <= _LONG_MAX
+    return digits.isdecimal() and -JAVA_LONG_MAX - 1 <= int(name) <= JAVA_LONG_MAX
 
 
 def segment_name(start: int) -> str:

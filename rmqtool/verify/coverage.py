@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from rmqtool.formats.checkpoint import Checkpoint
+from rmqtool.quantities import OFFSETS_END
 from rmqtool.verify.catalog import finding
 from rmqtool.verify.finding import Finding
 from rmqtool.verify.index_map import IndexMap
-from rmqtool.verify.log_files import OFFSETS_END
 from rmqtool.verify.offset_runs import OffsetRuns
 from rmqtool.verify.queue_map import QueueMap
 from rmqtool.verify.result import PieceResult

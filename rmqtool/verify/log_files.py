@@ -10,6 +10,7 @@ from typing import Final
 from rmqtool.engine.log_tail import LogTail, log_tail
 from rmqtool.errors import UnreadableError
 from rmqtool.formats import commitlog
+from rmqtool.quantities import OFFSETS_END
 from rmqtool.scan.judge import judge_frame
 from rmqtool.scan.rules import Verdict
 from rmqtool.store.directory import Segment, Store
@@ -19,8 +20,6 @@ from rmqtool.store.view import Entry, StoreView
 from rmqtool.verify.catalog import finding
 from rmqtool.verify.finding import Finding
 
-OFFSETS_END: Final = 1 << 63
-"""After every physical offset that 8 bytes can name."""
 _OWN_OFFSET_AT: Final = commitlog.MESSAGE_V1.position("physical_offset")
 _LOOKED_AT: Final = 64 << 10
 """Bytes at the begin of a file whose records are asked where they lie."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -81,7 +81,7 @@ class QueueMap:
 
     def read(self, open_file: Open, begin: int, end: int) -> tuple[Array, Array]:
         """Places and units of [begin, end); what cannot be read is zero, what no file holds is left out."""
-        dtype = unit_dtype(is_batch=self.is_batch)
+        dtype = consumequeue.unit_format(is_batch=self.is_batch).dtype
         places, units = [np.empty(0, np.int64)], [np.empty(0, dtype)]
         for file in self.files:
             low, high = max(begin, file.first), min(end, file.end)
@@ -103,7 +103,7 @@ class QueueMap:
 
     def pointing_into(self, open_file: Open, begin: int, end: int) -> tuple[Array, Array]:
         """Places and units, in order of the log, of those that point into [begin, end)."""
-        places, units = [np.empty(0, np.int64)], [np.empty(0, unit_dtype(is_batch=self.is_batch))]
+        places, units = [np.empty(0, np.int64)], [np.empty(0, consumequeue.unit_format(is_batch=self.is_batch).dtype)]
         for low, high in self.units.ranges(begin, end):
             found_places, found = self.read(open_file, low, high)
             offsets = found["physical_offset"].astype(np.int64)
@@ -132,8 +132,3 @@ class QueueMap:
             count += amount
             first = place if first < 0 else min(first, place)
         return count, first
-
-
-def unit_dtype(*, is_batch: bool) -> np.dtype[Any]:
-    """The unit as a numpy dtype, big-endian as it lies in the file."""
-    return (consumequeue.BATCH_UNIT if is_batch else consumequeue.UNIT).dtype

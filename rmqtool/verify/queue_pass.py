@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rmqtool.errors import UnreadableError
-from rmqtool.formats.consumequeue import FILLER_UNIT
+from rmqtool.formats.consumequeue import FILLER_UNIT, unit_format
 from rmqtool.formats.tombstone import are_dead
 from rmqtool.scan.blocks import last_data_end
 from rmqtool.store.directory import QueueFiles, Segment
@@ -21,7 +21,7 @@ from rmqtool.verify.account import Account
 from rmqtool.verify.catalog import finding
 from rmqtool.verify.finding import Finding
 from rmqtool.verify.offset_runs import Array, RunsBuilder
-from rmqtool.verify.queue_map import Open, QueueMap, UnitFile, unit_dtype
+from rmqtool.verify.queue_map import Open, QueueMap, UnitFile
 
 ORDER_MAX: Final = 100
 """Findings about the order of one queue."""
@@ -51,7 +51,7 @@ class QueuePass:
     unit_count: int = 0
 
     def __post_init__(self) -> None:
-        self._dtype = unit_dtype(is_batch=self.is_batch)
+        self._dtype = unit_format(is_batch=self.is_batch).dtype
         self._unit_size = self._dtype.itemsize
         self._per_file = max(1, self.file_size // self._unit_size)
         self._files: list[UnitFile] = []

@@ -9,14 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rmqtool.errors import UnreadableError
-from rmqtool.formats.consumequeue import FILLER_UNIT
+from rmqtool.formats.consumequeue import FILLER_UNIT, unit_format
 from rmqtool.formats.index import ENTRY, ENTRY_SIZE, HEADER, HEADER_SIZE, entry_position
 from rmqtool.formats.tombstone import are_dead
+from rmqtool.quantities import OFFSETS_END
 from rmqtool.scan.blocks import last_data_end
 from rmqtool.store.directory import QueueFiles, Store
 from rmqtool.store.source import ByteSource, read_range, read_salvaging
-from rmqtool.verify.log_files import OFFSETS_END
-from rmqtool.verify.queue_map import unit_dtype
 
 _BLOCK_UNITS: Final = 1 << 18
 Array = NDArray[Any]
@@ -67,7 +66,7 @@ def units_without_file(store: Store, topic: str, directories: set[str], ranges: 
     found = [np.empty((0, 2), np.int64)]
     for name, queue, directory in queues_of(store):
         if name == topic and directory in directories:
-            dtype = unit_dtype(is_batch=directory.startswith("batch"))
+            dtype = unit_format(is_batch=directory.startswith("batch")).dtype
             for segment in queue.segments:
                 for units in _blocks(store, segment.path, dtype):
                     starts, sizes = units["physical_offset"].astype(np.int64), units["record_size"].astype(np.int64)

@@ -11,6 +11,7 @@ from rmqtool.engine.versions import NEWEST, rules_for
 from rmqtool.forecast import losses
 from rmqtool.forecast.forecast import forecast_store
 from rmqtool.formats.consumequeue import BATCH_UNIT
+from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.store.directory import survey
 from rmqtool.store.view import open_directory
 from tests.conftest import Unpacked
@@ -54,7 +55,7 @@ def test_a_last_unit_at_the_highest_queue_offset_is_counted(golden_copy: Unpacke
     path = golden_copy(STORE)
     file = max(queue_file(path).parent.iterdir())
     raw, units = file.read_bytes(), units_of(file)
-    units["base_queue_offset"][np.count_nonzero(units["record_size"]) - 1] = losses.OFFSET_MAX - 1
+    units["base_queue_offset"][np.count_nonzero(units["record_size"]) - 1] = JAVA_LONG_MAX - 1
     file.write_bytes(units.tobytes() + raw[units.nbytes :])
     assert lost(path) == 0
 
