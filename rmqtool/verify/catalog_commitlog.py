@@ -136,6 +136,12 @@ ENTRIES: Final[tuple[Entry, ...]] = (
         SALVAGE,
         "apache/rocketmq#2141",
     ),
+    warning(
+        "commitlog.missing-message",
+        "Queue offsets that no record has, before records that are in no queue yet, though nothing is damaged there.",
+        ((ALL, "not noticed; a record with a wrong topic or queue id is delivered there"),),
+        "nothing tells which record it is; a replica may",
+    ),
     error(
         "commitlog.not-readable-by-version",
         "A record of a version that the chosen broker does not know (magic V2).",

@@ -16,9 +16,14 @@ from rmqtool.verify.catalog import finding
 from rmqtool.verify.coverage import newest_start
 from rmqtool.verify.finding import Finding
 from rmqtool.verify.queue_match import name_of
-from rmqtool.verify.queue_order import Misled, QueueName, QueueOrder, Stretch
+from rmqtool.verify.queue_order import Misled, MissingRun, QueueName, QueueOrder, Stretch
 from rmqtool.verify.result import Missing
 from rmqtool.verify.scope import Context, text_of
+
+_RUNS_MAX = 1000
+"""Runs of missing messages that are named."""
+_FURTHER = b"%LMQ%"
+"""What the names of queues begin with that records only name beside their own."""
 
 
 class Doubts:
@@ -66,10 +71,15 @@ def misled_findings(context: Context, runs: Sequence[Missing], doubts: Doubts) -
         order.take_stretches(name, [*_dispatched(context, name), *stretches])
     with OpenFiles(context.store.view) as files:
         log = Log(context.store, context.rules, files)
-        for misled in order.misled(doubts.counter().between):
+        misled_records, empty = order.misled(doubts.counter().between)
+        for misled in misled_records:
             record = _record_at(log, misled)
             if record is not None:
                 yield _finding(context, misled, record)
+    for run in empty[:_RUNS_MAX]:
+        # Of messages in front of a queue's first unit the queue's own files tell.
+        if run.before > 0 and not run.queue[0].startswith(_FURTHER):
+            yield _missing_finding(context, run)
 
 
 def _dispatched(context: Context, name: QueueName) -> Iterator[Stretch]:
@@ -91,6 +101,24 @@ def _record_at(log: Log, misled: Misled) -> Record | None:
     own = record.topic_raw, record.queue_id, record.queue_offset
     wrong = sum(one != two for one, two in zip(own, misled[1:], strict=True))
     return record if wrong == 1 else None
+
+
+def _missing_finding(context: Context, run: MissingRun) -> Finding:
+    topic, queue_id, _ = run.queue
+    last = run.first + run.length - 1
+    offsets = f"queue offset {run.first}" if run.length == 1 else f"queue offsets {run.first} to {last}"
+    lost = f"{name_of((topic, queue_id))} at {offsets}"
+    return finding(
+        "commitlog.missing-message",
+        context.log_path(run.before),
+        f"the log lacks {lost} before this record, and nothing is damaged there",
+        file_position=run.before - context.log_start(run.before),
+        physical_offset=run.before,
+        topic=text_of(topic),
+        queue_id=queue_id,
+        queue_offset=run.first,
+        count=run.length,
+    )
 
 
 def _finding(context: Context, misled: Misled, record: Record) -> Finding:

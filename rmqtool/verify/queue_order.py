@@ -119,10 +119,15 @@ class QueueOrder:
         missing, impossible, strays = self._broken(damaged_between)
         return missing, _misled(impossible, missing, strays, damaged_between)
 
-    def misled(self, damaged_between: DamagedBetween) -> list[Misled]:
-        """The records that fill runs between which nothing at all is damaged."""
+    def misled(self, damaged_between: DamagedBetween) -> tuple[list[Misled], list[MissingRun]]:
+        """Of runs between which nothing at all is damaged: the records that fill them, and the runs that none fills."""
         _, impossible, strays = self._broken(lambda behind, before: SURE if damaged_between(behind, before) else 0)
-        return _misled(impossible, (), strays, damaged_between)
+        misled = _misled(impossible, (), strays, damaged_between)
+        filled: defaultdict[tuple[bytes, int], list[int]] = defaultdict(list)
+        for record in misled:
+            filled[record.topic, record.queue_id].append(record.queue_offset)
+        empty = [run for run in impossible if not any(map(run.has, filled[run.queue[:2]]))]
+        return misled, empty
 
     def _broken(
         self, damaged_between: DamagedBetween

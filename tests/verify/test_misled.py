@@ -19,6 +19,7 @@ from tests.verify.stores import above_note, verified
 
 STORES = ["4.9.7-crashed-no-dispatch", "5.5.0-crashed-no-dispatch"]
 DOUBTFUL = "commitlog.doubtful-header"
+MISSING = "commitlog.missing-message"
 SIZES = ("--queue-file-size", 1200, "--index-slots", 50, "--index-entries", 120)
 LOG = "commitlog/00000000000000000000"
 
@@ -91,3 +92,18 @@ def test_beside_damage_nothing_is_sure(golden_copy: Unpacked, name: str) -> None
     write(path, place.start + 20, ((1 << 63) - 1).to_bytes(8, "big"))
     write(path, next_start + 4, bytes(4))
     assert DOUBTFUL not in above_note(verified(path, version)[1])
+
+
+@pytest.mark.parametrize("name", STORES)
+def test_what_no_record_explains_is_missing(golden_copy: Unpacked, name: str) -> None:
+    """A queue of its own, which begins at 0 as queues do: it contradicts nothing, and is not blamed."""
+    path, version = golden_copy(name), name[:5]
+    assert MISSING not in above_note(verified(path, version)[1])
+    known = places(path, version)
+    others = {each[1:3] for each in known if each.queue_offset == 1}
+    place = next(each for each in known if each.queue_offset == 0 and each[1:3] in others)
+    write(path, place.start + 12, (1 << 28).to_bytes(4, "big"))
+    findings = verified(path, version)[1]
+    (row,) = [each for each in findings if each.id == MISSING]
+    assert (row.topic, row.queue_id, row.queue_offset) == (place.topic.decode(), place.queue_id, 0)
+    assert DOUBTFUL not in above_note(findings)
