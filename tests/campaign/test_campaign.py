@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.campaign.__main__ import Task
 from tests.campaign.cases import CASES
 from tests.campaign.failing_disk import fail_everywhere, fill_disk, small_file_system
 from tests.campaign.kills import kill_at_random, kill_everywhere
@@ -20,6 +21,10 @@ FEW = ("recover two logs", "salvage hard links", "rebuild neighbours")
 MANY = [pytest.param(name, marks=pytest.mark.slow) for name in CASES]
 SIZES = {"tmpfs": 600 << 10, "ext4": 4 << 20}
 NEEDS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
+
+
+def test_a_campaign_that_breaks_off_is_a_failure() -> None:
+    assert "KeyError" in Task("kills", "no such store", every=1, seed=1, count=1).run().failures[0]
 
 
 @pytest.mark.parametrize("name", CASES)
