@@ -156,8 +156,8 @@ class Store:
         if self.settings.defaults_hold and self.commitlog and not inferred.is_proven:
             return LogFileSize(DEFAULT_LOG_FILE_SIZE, is_shown=True, is_proven=True)
         if self.commitlog and not inferred.is_proven and inferred.bytes != DEFAULT_LOG_FILE_SIZE:
-            end = self.commitlog[-1].end
-            reach = record_end_across(self.view, self.files.get(FileKind.CONSUMEQUEUE, ()), end)
+            last = self.commitlog[-1]
+            reach = record_end_across(self.view, self.files.get(FileKind.CONSUMEQUEUE, ()), last.entry, last.start)
             if reach is not None:
                 return cut_log_file_size(reach - self.commitlog[0].start, self.has_default_derived_sizes)
         return inferred

@@ -1,12 +1,13 @@
 """Tells whether queue units show that a log file was cut: one of them names a record that reaches over the file's end.
 
-A broker never writes a record across the end of a log file, so the file was longer when that record was written.
+A broker never writes a record across the end of a log file, so the file was longer when that record was written. A unit
+is not believed where the log has a record at its place that ends inside the file: then the unit's size is damaged.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from rmqtool.errors import UnreadableError
@@ -14,23 +15,29 @@ from rmqtool.store.source import ByteSource, read_range
 from rmqtool.store.view import Entry, StoreView
 
 _UNIT: Final = struct.Struct(">qiq")
+_FRAME: Final = struct.Struct(">ii")
 _BLOCK: Final = _UNIT.size << 15
 
 
-def record_end_across(view: StoreView, queue_files: Iterable[Entry], end: int) -> int | None:
-    """The highest physical offset to which units reach, if one of them names a record that crosses `end`, else None.
+def record_end_across(view: StoreView, queue_files: Iterable[Entry], last: Entry, begin: int) -> int | None:
+    """The highest physical offset to which units reach, if one of them names a record that crosses the log's end.
 
     Args:
         queue_files: files of plain queues, each of whose units stand in the order of the log.
+        last: the last file of the log, which begins at the physical offset `begin`.
     """
-    crosses, highest = False, 0
+    crosses, highest, end = False, 0, begin + last.size
+
+    def ends_inside(physical_offset: int) -> bool:
+        return physical_offset >= begin and _ends_inside(view, last, physical_offset - begin)
+
     for entry in queue_files:
         try:
             source = view.open(entry.path)
         except UnreadableError:
             continue
         try:
-            crosses_here, reach = _look(source, end)
+            crosses_here, reach = _look(source, end, ends_inside)
         except UnreadableError:
             continue
         finally:
@@ -39,7 +46,27 @@ def record_end_across(view: StoreView, queue_files: Iterable[Entry], end: int) -
     return highest if crosses else None
 
 
-def _look(source: ByteSource, end: int) -> tuple[bool, int]:
+def _ends_inside(view: StoreView, last: Entry, position: int) -> bool:
+    """Whether a record stands at a place of the file, and ends inside it by what it says itself.
+
+    Raises:
+        UnreadableError: the file cannot be read.
+    """
+    # Late, for it brings construct with it, which a store whose units are sound does not need.
+    from rmqtool.formats.commitlog import MAGIC_V1, MAGIC_V2
+
+    source = view.open(last.path)
+    try:
+        frame = read_range(source, position, _FRAME.size)
+    finally:
+        source.close()
+    if len(frame) < _FRAME.size:
+        return False
+    size, magic = _FRAME.unpack(frame)
+    return magic in (MAGIC_V1, MAGIC_V2) and _FRAME.size < size <= last.size - position
+
+
+def _look(source: ByteSource, end: int, ends_inside: Callable[[int], bool]) -> tuple[bool, int]:
     """Whether a unit crosses the end, and how far the units reach; read backwards, down to the first one below it."""
     crosses, highest = False, 0
     for low, high in reversed(list(source.extents(0, source.size))):
@@ -50,8 +77,11 @@ def _look(source: ByteSource, end: int) -> tuple[bool, int]:
             below = False
             for physical_offset, size, _ in _UNIT.iter_unpack(raw[: len(raw) // _UNIT.size * _UNIT.size]):
                 if physical_offset >= 0 and 0 < size < (1 << 31) - 1:
+                    crosses_here = physical_offset < end < physical_offset + size
+                    if crosses_here and ends_inside(physical_offset):
+                        continue
                     highest = max(highest, physical_offset + size)
-                    crosses |= physical_offset < end < physical_offset + size
+                    crosses |= crosses_here
                     below |= physical_offset + size <= end
             if below:
                 return crosses, highest

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import struct
+
 import pytest
 
-from rmqtool.store.directory import Segment
+from rmqtool.store.directory import Segment, survey
 from rmqtool.store.kinds import segment_name
 from rmqtool.store.sizes import infer_file_size
-from rmqtool.store.view import Entry, EntryKind
+from rmqtool.store.view import Entry, EntryKind, open_directory
+from tests.conftest import Unpacked
 
 K = 65536
 
@@ -46,3 +50,19 @@ def test_size_of_a_full_file(files: list[tuple[int, int]], size: int) -> None:
 def test_a_full_file_holds_whole_units() -> None:
     assert infer_file_size(segments((0, 601), (0, 600)), 20) == 600
     assert infer_file_size(segments((0, 590)), 20) == 600  # nothing better is there
+
+
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_a_unit_is_not_believed_against_a_whole_record(golden_copy: Unpacked, is_cut: bool) -> None:
+    """One damaged size made the only file of a log count as cut, so that a forecast said that no broker starts."""
+    path = golden_copy("5.5.0-bodies")
+    [log] = (path / "commitlog").iterdir()
+    queue = min((path / "consumequeue").glob("*/*/*"))
+    with queue.open("r+b") as units:
+        physical_offset, size = struct.unpack(">qi", units.read(12))
+        units.seek(8)
+        units.write(struct.pack(">i", size ^ 1 << 25))
+    if is_cut:
+        os.truncate(log, physical_offset + size - 1)
+    found = survey(open_directory(path)).log_file_size
+    assert (found.bytes > log.stat().st_size) == is_cut
