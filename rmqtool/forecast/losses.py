@@ -240,7 +240,7 @@ class LossCount:
         self._served = {name: ServedUnits(state, files) for name, state in queues.items()}
         self._index = index
         self._settings = settings
-        self._kept = {segment.path: number for number, segment in enumerate(kept)}
+        self._kept = {segment.path for segment in kept}
         # Only where names overlap is another file read than the one whose name says that it holds an offset.
         in_order = sorted(kept, key=lambda segment: segment.start)
         self._overlapping = kept if any(second.start < first.end for first, second in pairwise(in_order)) else ()
@@ -303,7 +303,8 @@ class LossCount:
             return
         if self._overlapping:
             numbers = file_numbers(self._overlapping, segment.size, places.physical_offsets)
-            is_read = numbers == self._kept[segment.path]
+            starts = np.array([other.start for other in self._overlapping], np.int64)
+            is_read = starts[numbers] == segment.start  # of two with one start the other one may do as well
             self._lose(topic, places.some(~is_read))
             entries = entries._replace(queue_offsets=entries.queue_offsets[is_read])
             places = places.some(is_read)

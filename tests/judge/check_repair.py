@@ -20,7 +20,7 @@ from tests.judge.tool import Answer, rmqtool
 from tests.store_state import store_state
 
 MOST_STEPS = 7
-FOR_A_PERSON = ("commitlog.stray-file", "index.directory")
+FOR_A_PERSON = ("commitlog.stray-file", "index.directory", "consumequeue.stray-file")
 NEW_A_QUEUE = 2
 KEYS_MAX = 32
 SENDABLE = re.compile(r"[%|a-zA-Z0-9_-]+")
@@ -101,7 +101,7 @@ def asks_for_salvage(answer: Answer) -> bool:
 
 
 def _set_aside(case: Case, path: Path, strays: dict[str, str | None]) -> None:
-    """What a person does with what is no part of log or index: give it the name that is expected, or move it out."""
+    """What a person does with what has no place there: give it the name that is expected, or move it out."""
     for name, expected in strays.items():
         if not (path / name).exists():
             continue
