@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
+from typing import Final
 
 from rmqtool.engine.log import Log
 from rmqtool.engine.open_files import OpenFiles
@@ -18,7 +19,12 @@ from rmqtool.verify.finding import Finding
 from rmqtool.verify.queue_match import name_of
 from rmqtool.verify.queue_order import Misled, MissingRun, QueueName, QueueOrder, Stretch
 from rmqtool.verify.result import Missing
-from rmqtool.verify.scope import Context, text_of
+from rmqtool.verify.scope import Context, QueueKey, bytes_of, text_of
+
+WRONG_UNITS: Final = frozenset(
+    f"consumequeue.{name}" for name in ("dangling-unit", "gap", "order", "wrong-position", "wrong-record")
+)
+"""Findings after which the units of a queue do not tell how far its messages were dispatched."""
 
 _RUNS_MAX = 1000
 """Runs of missing messages that are named."""
@@ -27,14 +33,21 @@ _FURTHER = b"%LMQ%"
 
 
 class Doubts:
-    """Where findings about the log lie: a gap in which there is any other fault tells nothing for sure."""
+    """Where findings about the log lie: a gap in which there is any other fault tells nothing for sure.
+
+    Attributes:
+        queues: topic and queue id of those with wrong units, which tell nothing either.
+    """
 
     def __init__(self) -> None:
+        self.queues: set[QueueKey] = set()
         self._places: array[int] = array("q")
         self._ends: array[int] = array("q")
 
     def add(self, found: Finding) -> None:
-        """Keep the place of a finding, if it is one about the log's bytes."""
+        """Keep the place of a finding about the log's bytes, or the queue of one about units."""
+        if found.id in WRONG_UNITS and found.topic is not None and found.queue_id is not None:
+            self.queues.add((bytes_of(found.topic), found.queue_id))
         if found.id.startswith("commitlog.") and found.physical_offset is not None:
             self._places.append(found.physical_offset)
             self._ends.append(found.physical_offset + max(1, found.length or 0))
@@ -64,7 +77,7 @@ def misled_findings(context: Context, runs: Sequence[Missing], doubts: Doubts) -
     order = QueueOrder(begins_at_zero=bool(context.store.commitlog) and context.store.commitlog[0].start == 0)
     by_queue: defaultdict[QueueName, list[Stretch]] = defaultdict(list)
     for topic, queue_id, is_batch, first, count, place, last_place in runs:
-        if not is_batch:
+        if not is_batch and (topic, queue_id) not in doubts.queues:
             by_queue[topic, queue_id, False].append(Stretch(first, first + count, place, last_place, count))
     for name, stretches in by_queue.items():
         stretches.sort(key=lambda stretch: stretch.place)

@@ -8,8 +8,9 @@ A broker numbers the messages of each queue one by one. A record continues that 
 in front of it or the one after it is the neighbor by number too, unless those two already follow each other without
 it. A record is misplaced only if it does not, if the log itself lacks exactly one message of the other queue at this
 very place, with nothing damaged there that could have held it, and if one field explains it: the queue offset, or the
-topic or queue id. The unit only tells which of the log's gaps the record fills; it never makes a gap. Records without
-a unit are judged by the log's order alone (`misled`).
+topic or queue id. Damage is no objection where the record's own place is impossible: its neighbors follow each other
+without it, or its queue offset is negative. The unit only tells which of the log's gaps the record fills; it never
+makes a gap. Records without a unit are judged by the log's order alone (`misled`).
 
 Verify decides by this rule whether it blames the record or the unit; salvage, recover, rebuild and diff follow its
 findings, or read the log alone.

@@ -62,7 +62,30 @@ class RecordPlaces:
         if self._is_confirmed(own, said[0], physical_offset, name, claim[0]):
             return False
         around = self._around(own, physical_offset, [said[0] - 1, said[0] + 1])
-        return is_misplaced(around, said, claimed, claim)
+        if not is_misplaced(around, said, claimed, claim):
+            return False
+        return own != name or claim > said or not self._has_another_for(name, claim[0], row)
+
+    def _has_another_for(self, name: QueueName, queue_offset: int, row: Any) -> bool:
+        """Whether a record in front of one has a head that is off by one field from a message its queue lacks.
+
+        Then that head is wrong, and what follows in the queue is right.
+        """
+        rows = self._lookup.rows[: self._lookup.index_at(int(row["physical_offset"]))]
+        good = self._sound[: len(rows)] & (rows["queue_offset"] == queue_offset)
+        (topic, queue_id), _ = name
+        for number in np.flatnonzero(good).tolist():
+            other = rows[number]
+            other_topic, other_id = bytes_of(self._lookup.topic(other)), int(other["queue_id"])
+            if (other_topic == topic) == (other_id == queue_id) or len(other_topic) != len(topic):
+                continue
+            own, at = self._own(other), int(other["physical_offset"])
+            around = self._around(own, at, []) if own is not None else None
+            if around is None or own is None or not around.is_continued_by(*self._said(own, at)):
+                return True
+            if queue_offset == 0 and around.start_after is None:  # alone in its queue
+                return True
+        return False
 
     def _own(self, row: Any) -> QueueName | None:
         """The queue that a record names."""
@@ -101,7 +124,9 @@ class RecordPlaces:
                     after = start, first
         low = self._lookup.index_at(max(before[0], self._lookup.begin)) if before is not None else 0
         high = self._lookup.index_at(min(after[0], self._lookup.end - 1)) + 1 if after is not None else None
-        is_damaged = not self._sound[low:high].all()
+        is_elsewhere = before is not None and before[0] < self._lookup.begin
+        is_elsewhere |= after is not None and after[0] >= self._lookup.end
+        is_damaged = is_elsewhere or not self._sound[low:high].all()
         if before is None and self._lookup.begin == 0:
             before = 0, 0
         return Neighbors(before and before[1], after and after[1], is_damaged)

@@ -9,12 +9,10 @@ from typing import Final
 
 import pytest
 
-from rmqtool.engine.further_queues import LMQ_PREFIX
 from rmqtool.engine.versions import rules_for
 from rmqtool.fixtures.recipe import Recipe, Run
 from rmqtool.fixtures.recipes import RECIPES
 from rmqtool.fixtures.samples import Samples
-from tests.repair.salvage.standing import Content, content_of
 from tests.repair.salvage.trial import (
     Files,
     Healthy,
@@ -57,22 +55,11 @@ SEEDS: Final = 4
 
 def _checked(store: Healthy, files: Files, folder: Path) -> Salvaged:
     """Salvage, and see that all is kept that is known to be intact."""
-    intact = _without_silenced(store, files, store.untouched(files))
+    intact = store.without_silenced(files, store.untouched(files))
     found = salvaged(store.store(files), store.version, folder)
     assert found.made.recovery.damage == ()
     assert flaws(found, intact, store.version, folder, fits=store.readers) == []
     return found
-
-
-def _without_silenced(store: Healthy, files: Files, intact: Content) -> Content:
-    """Without the light queues that a good record does not name any more: what follows moves up (docs/salvage.md)."""
-    now = content_of(store.store(files), rules_for(store.version))
-    silenced = {
-        each.topic
-        for each in lost_standings(store.content, intact)
-        if each.topic.startswith(LMQ_PREFIX) and each.physical_offset in now.records and each not in now.standings
-    }
-    return Content(intact.records, {each for each in intact.standings if each.topic not in silenced})
 
 
 def _named(found: Salvaged) -> set[tuple[str, int, int]]:

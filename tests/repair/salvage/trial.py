@@ -13,6 +13,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Final
 
+from rmqtool.engine.further_queues import LMQ_PREFIX
 from rmqtool.engine.versions import EXAMINED, rules_for
 from rmqtool.fixtures.recipe import Recipe, make_store
 from rmqtool.fixtures.recipes import RECIPES
@@ -90,6 +91,16 @@ class Healthy:
         records = {at: raw for at, raw in self.content.records.items() if self._has(files, at, raw)}
         standings = {each for each in self.content.standings if each.physical_offset in records}
         return Content(records, standings)
+
+    def without_silenced(self, files: Files, intact: Content) -> Content:
+        """Without light queues that a good record does not name any more: what follows moves up (docs/salvage.md)."""
+        now = content_of(self.store(files), rules_for(self.version))
+        silenced = {
+            lost.topic
+            for lost in lost_standings(self.content, intact)
+            if lost.topic.startswith(LMQ_PREFIX) and lost.physical_offset in now.records and lost not in now.standings
+        }
+        return Content(intact.records, {each for each in intact.standings if each.topic not in silenced})
 
     def _has(self, files: Files, at: int, raw: bytes) -> bool:
         path, position = self.file_of(at)
