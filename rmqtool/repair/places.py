@@ -79,6 +79,8 @@ class Places:
 
     def staged_path(self, built: Path) -> str | None:
         """The path in the store of what a planner built; None where it lies elsewhere, or was moved."""
+        if built.is_relative_to(self.staging):
+            return str(built.relative_to(self.root))
         real, store = built.resolve(), self.root.resolve()
         return str(real.relative_to(store)) if real.is_relative_to(store / OWN_DIRECTORY / STAGING) else None
 
