@@ -165,7 +165,7 @@ def _check_broker(case: Case, repaired: Path) -> None:
             if removed:
                 case.differs("B start deletes files", sorted(removed))
             read = store.read(times=1)
-            failing = [queue for queue in read["queues"] if "error" in queue]
+            failing = [queue for queue in read["queues"] if "error" in queue and has_files(repaired, queue)]
             if failing:
                 case.differs("B broker throws on a queue", failing)
             _check_served(case, read, "B")
@@ -174,6 +174,12 @@ def _check_broker(case: Case, repaired: Path) -> None:
             _check_goes_on(case, store, read)
         except JudgeError as trouble:
             case.differs("B broker died", trouble)
+
+
+def has_files(store: Path, queue: dict[str, Any]) -> bool:
+    """Whether a queue has a file; brokers of 5.3 throw over a batch queue that has none, also where they emptied it."""
+    folders = (store / root / queue["topic"] / str(queue["queueId"]) for root in ("consumequeue", "batchconsumequeue"))
+    return any(folder.is_dir() and any(folder.iterdir()) for folder in folders)
 
 
 def holds_something(file: Path) -> bool:
