@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from rmqtool.engine.index_writer import holds_no_entry
 from rmqtool.errors import UnreadableError
+from rmqtool.quantities import OFFSETS_END
 from rmqtool.store.directory import Store
 from rmqtool.store.view import Entry
 from rmqtool.verify.account import Account
@@ -32,18 +33,20 @@ def read_index(store: Store, account: Account) -> IndexFiles:
     """Check the index files of a store."""
     index = IndexFiles()
     slots, room = store.index_slot_count, store.index_entry_count
+    log_start = store.commitlog[0].start if store.commitlog else OFFSETS_END
     empty, ordered = [], []
     for entry in store.index_files:
         if not slots:
             empty += [entry.path] if _is_empty(store, entry, account, index) else []
             continue
-        one = IndexPass(entry, slots, room, account)
+        one = IndexPass(entry, slots, room, log_start, account)
         file = one.run(store.view.open)
         index.findings += one.findings
         if file is not None:
             empty += [entry.path] if file.is_zero else []
             index.maps.append(file)
-            if file.count and not any(row.id == "index.bad-header" for row in one.findings):
+            is_right = not any(row.id == "index.bad-header" for row in one.findings)
+            if file.count and is_right and file.begin_timestamp_ms <= file.end_timestamp_ms:
                 ordered.append(file)
     index.findings += misordered_files(ordered)
     # A broker makes the first file before it has any key for it.

@@ -73,7 +73,7 @@ class IndexMatch:
         """Compare the times in a file's header with those of the records that it names, its first and its last one."""
         for file in self.context.index:
             begin_ms, end_ms = file.begin_timestamp_ms, file.end_timestamp_ms
-            if not 0 < begin_ms <= end_ms:
+            if not min(begin_ms, end_ms) > 0:
                 continue  # which the file alone shows
             for name, physical_offset, time_ms in (
                 ("begin_timestamp_ms", file.begin_physical_offset, begin_ms),

@@ -294,3 +294,10 @@ def test_a_message_whose_queue_nothing_puts_right_is_served_where_it_says(tmp_pa
     assert random_damage(random.Random("lmq 5.1.4 11"), store, files)[1] == "head at 10220"
     found = _checked(store, files, tmp_path)
     assert ("orders", 4037120) in found.after.queues
+
+
+def test_a_store_time_in_front_of_all_others_stands_in_the_index_as_a_broker_would_enter_it(tmp_path: Path) -> None:
+    store = healthy("restarted", "5.1.4")
+    files = dict(store.files)
+    assert "head at 29655" in random_damage(random.Random("restarted 5.1.4 55"), store, files)
+    _checked(store, files, tmp_path)
