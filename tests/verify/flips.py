@@ -118,6 +118,8 @@ def _record_field(record: bytes, inside: int, sys_flag: int) -> str:
     for name, width in widths:
         at += width
         if inside < at:
+            if name == "body_length" and not any(record[at - 4 : at]) and inside == at - 4:
+                return "body_length of no body"
             return name + (" of no queue" if name in _QUEUE_FIELDS and _is_in_no_queue(sys_flag) else "")
     at += int.from_bytes(record[at - 4 : at], "big")
     if inside < at:

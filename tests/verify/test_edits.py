@@ -311,3 +311,20 @@ def test_the_state_is_not_written_into_the_store(golden: Unpacked) -> None:
     path = golden(BASE)
     with pytest.raises(RefusedError):
         verified(path, "5.5.0", Options(state_file=path / "state.json"))
+
+
+@pytest.mark.parametrize("length", [-1, -(1 << 31)])
+def test_a_negative_length_of_no_body_is_read_as_0(length: int) -> None:
+    """As all brokers read it: the record and what follows it are served."""
+    first = record(0, body=b"")
+    second = record(len(first), queue_offset=1)
+    files = {
+        "commitlog/00000000000000000000": log_file([first, second], 4096),
+        "consumequeue/T/0/00000000000000000000": queue_file([(0, len(first), 0), (len(first), len(second), 0)]),
+        "checkpoint": struct.pack(">qq", 1_000_000, 1_000_000).ljust(4096, b"\0"),
+    }
+    for _ in range(2):
+        store = made_store(files, commitlog_file_size=4096, consumequeue_file_size=200)
+        summary, found = verified(store, NEWEST)
+        assert (summary.record_count, above_note(found)) == (2, {})
+        patch("commitlog/00000000000000000000", 84, struct.pack(">i", length))(files)
