@@ -95,12 +95,22 @@ class PlacedQueueWriter(QueueWriter):
         for stop in [*jumps.tolist(), queue_offsets.size]:
             part = _part(entries, start, stop)
             first = int(queue_offsets[start])
+            if self._next_queue_offset is None:
+                self._cut_head(first)
             if self._next_queue_offset is None or first > self._next_queue_offset:
                 self._fill_gap(first, int(part.physical_offsets[0]))
             super().put(part, codes[start:stop])
             self._next_queue_offset = int(queue_offsets[stop - 1]) + 1
             self._note_times(part)
             start = stop
+
+    def _cut_head(self, queue_offset: int) -> None:
+        """Drop units of expired messages from the place of the queue's first record in the log on: they are wrong."""
+        end, expected = self._end, queue_offset * UNIT_SIZE
+        if self._last_start is None or not self._last_start <= expected < end:
+            return
+        self._write(expected, np.zeros((end - expected) // UNIT_SIZE, UNIT.dtype))
+        self._end = expected
 
     def _fill_gap(self, queue_offset: int, physical_offset: int) -> None:
         """Bring the queue's end to a queue offset."""

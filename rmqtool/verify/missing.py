@@ -133,6 +133,8 @@ class _Seeker:
         _, units = queue.read(self._context.open_file, place, place + 1)
         if not len(units) or tuple(units[0].tolist()) == FILLER_UNIT or self._reads_left <= 0:
             return missing
+        if int(units[0]["physical_offset"]) < self._context.store.commitlog[0].start:
+            return missing  # as if the message had expired, which is no fault by itself
         self._reads_left -= 1
         try:
             record = read_record(self._log, int(units[0]["physical_offset"]))
