@@ -256,8 +256,8 @@ class LossCount:
         Raises:
             UnreadableError: a file may not be opened.
         """
-        plan = plan_log([LogFile(partial(view.open, segment.path), segment.start) for segment in segments])
-        by_start = {segment.start: segment for segment in segments}
+        by_start = {segment.start: segment for segment in segments}  # of two files of one start, one counts
+        plan = plan_log([LogFile(partial(view.open, segment.path), start) for start, segment in by_start.items()])
         try:
             for start, batches in groupby(scan_log(plan, options), lambda batch: batch.piece.physical_offset):
                 self._count_file(by_start[start], batches)

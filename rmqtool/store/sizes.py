@@ -122,9 +122,9 @@ def infer_file_size(segments: Sequence[Segment], unit_size: int = 1) -> int:
 
     Every name is a multiple of the size, the next name is one size further on, and every file has it as its length. Of
     the lengths that are there, and the greatest step that all names share, the one which the most names, steps and
-    lengths agree with is taken, the larger if two are equal: so a file that was cut short, grew, or has a wrong name is
-    outvoted by the rest. Where no length holds whole units, the one that is taken is rounded up, as brokers do with the
-    size that they are told.
+    lengths agree with is taken; of equal ones whole pages, then one that some file has, then the larger. So a file
+    that was cut short, grew, or has a wrong name is outvoted by the rest. Where no length holds whole units, the one
+    that is taken is rounded up, as brokers do with the size that they are told.
 
     Args:
         segments: files of one stream, or of several that have the same file size.
@@ -140,5 +140,8 @@ def infer_file_size(segments: Sequence[Segment], unit_size: int = 1) -> int:
         fitting = sum(count for start, count in starts.items() if start % length == 0)
         return lengths[length] + fitting + steps[length]
 
-    best = max(candidates, key=lambda length: (votes(length), length), default=0)
+    def worth(length: int) -> tuple[int, bool, bool, int]:
+        return votes(length), length % _PAGE == 0, length in lengths, length
+
+    best = max(candidates, key=worth, default=0)
     return -(-best // unit_size) * unit_size

@@ -91,6 +91,16 @@ def test_a_file_that_begins_within_another_hides_the_first_record_after_it(tmp_p
     twin = Path(shutil.copy(second, second.with_name(f"{int(second.name):022d}")))
     twins = forecast_store(survey(open_directory(tmp_path)), rules_for("4.4.0"), ForecastOptions())
     assert twins.lost.messages == 0
+    last = max((tmp_path / "consumequeue").glob("*/*/*"))
+    units = last.read_bytes()
+    last.unlink()
+    (tmp_path / "abort").unlink()
+    of_both = forecast_store(survey(open_directory(tmp_path)), rules_for("4.4.0"), ForecastOptions())
+    twin = twin.rename(tmp_path / "aside")
+    of_one = forecast_store(survey(open_directory(tmp_path)), rules_for("4.4.0"), ForecastOptions())
+    assert of_both.lost == of_one.lost
+    last.write_bytes(units)
+    (tmp_path / "abort").touch()
     twin.rename(second.with_name(segment_name(int(second.name) + 1)))
     after = forecast_store(survey(open_directory(tmp_path)), rules_for("4.4.0"), ForecastOptions())
     assert after.lost.messages == 1

@@ -31,6 +31,9 @@ def segments(*files: tuple[int, int]) -> list[Segment]:
         ([(0, K), (K, 512)], K),  # cut short, to a length that divides everything
         ([(0, 512), (K, K)], K),
         ([(0, K), (K, 0)], K),
+        ([(0, K), (K + 1, K)], K),  # a wrong name, which is no size
+        ([(0, 50000), (50001, 50000)], 50000),
+        ([(0, 100), (K, 100)], K),
         ([(0, K + 77), (K, K)], K),  # grown
         ([(0, 2 * K), (K, K), (2 * K, K)], K),
         ([(0, 30000), (K, 20000)], K),  # all cut: the names tell
