@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -87,11 +86,6 @@ class State:
             fresh.replace(self.path)
         except OSError as error:
             raise UnreadableError(f"{self.path}: {reason(error)}") from error
-
-    def forget(self, segments: Sequence[Segment]) -> None:
-        """Drop what is remembered of files that are gone."""
-        known = {segment.path for segment in segments}
-        self.done = {path: said for path, said in self.done.items() if path in known}
 
 
 def _encoded(result: PieceResult) -> dict[str, Any]:

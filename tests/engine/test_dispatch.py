@@ -32,8 +32,9 @@ from rmqtool.formats.properties import decode_properties, encode_properties
 from rmqtool.scan.log import ScanOptions, walk_piece
 from rmqtool.scan.piece import whole_file
 from rmqtool.scan.plain import PlainReader
-from rmqtool.store.sink import MemorySink, TrackingSink
+from rmqtool.store.sink import TrackingSink
 from rmqtool.store.source import BytesSource
+from tests.memory_sink import MemorySink
 
 LMQ = {"INNER_MULTI_DISPATCH": "%LMQ%a,plain,%LMQ%b", "INNER_MULTI_QUEUE_OFFSET": "3,4,5"}
 STAMP = 1_700_000_000_000

@@ -16,8 +16,8 @@ from rmqtool.engine.versions import rules_for
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.index import ENTRY, ENTRY_SIZE, HEADER, HEADER_SIZE, SLOT_SIZE, entry_position, slot_position
 from rmqtool.formats.java_text import decode_java_utf8, java_hash, java_length
-from rmqtool.store.sink import MemorySink
 from rmqtool.store.source import BytesSource
+from tests.memory_sink import MemorySink
 
 SLOTS, ENTRIES = 5, 8
 RULES = rules_for("5.5.0")

@@ -19,7 +19,7 @@ from rmqtool.engine.versions import rules_for
 from rmqtool.engine.writer_config import WriterConfig
 from rmqtool.formats.batch import BatchPart
 from rmqtool.formats.message_id import host_bytes
-from rmqtool.store.sink import MemorySink
+from tests.memory_sink import MemorySink
 
 FILE_SIZE = 4096
 HOSTS = [host_bytes(text) for text in ("10.1.2.3:50000", "[2001:db8::7]:10911")]

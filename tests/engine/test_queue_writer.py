@@ -27,8 +27,9 @@ from rmqtool.formats.consumequeue import (
     UNIT_SIZE,
 )
 from rmqtool.store.directory import QueueFiles, Segment
-from rmqtool.store.sink import DirectorySink, MemorySink
+from rmqtool.store.sink import DirectorySink
 from rmqtool.store.view import open_directory
+from tests.memory_sink import MemorySink
 
 RULES = rules_for("5.5.0")
 OLDEST = rules_for("4.4.0")

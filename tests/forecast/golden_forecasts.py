@@ -13,13 +13,13 @@ from rmqtool.engine.stored_message import StoredMessage
 from rmqtool.engine.versions import rules_for
 from rmqtool.forecast.forecast import forecast_of
 from rmqtool.forecast.options import ForecastOptions
-from rmqtool.forecast.serving import StartedReader
 from rmqtool.forecast.simulate import Simulation
 from rmqtool.formats.tags import parse_delay_levels
 from rmqtool.store.directory import Settings, survey
 from rmqtool.store.view import open_directory
 from tests.engine.golden_answers import differences
 from tests.forecast.golden_costs import cost_differences, found_intact
+from tests.forecast.started_reader import StartedReader
 from tests.golden_stores import Read, broker_manifest, manifest
 from tests.golden_stores import settings as sizes
 

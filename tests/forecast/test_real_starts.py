@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from rmqtool.forecast.serving import StartedReader
 from rmqtool.forecast.simulate import Simulation
 from tests.broker.broker import Judge
 from tests.broker.toolchain import require_tools
 from tests.broker.versions import VERSIONS
 from tests.conftest import Unpacked
 from tests.forecast.golden_forecasts import INDEX, LOG_AND_QUEUES, simulation_of
+from tests.forecast.started_reader import StartedReader
 from tests.golden_stores import manifest
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]

@@ -1,21 +1,10 @@
-"""`formats`: the page of formats is fresh, and every declared field is on it and on the terminal."""
+"""`formats`: every declared field is on it and on the terminal."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from rmqtool.formats.catalog import FORMATS
-from rmqtool.report import docs
-from rmqtool.report.layouts import layout_lines, layout_object, list_lines, page
-
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "formats.md"
-
-
-def test_the_page_of_formats_is_fresh(tmp_path: Path) -> None:
-    docs.main([str(tmp_path / "formats.md")])
-    fresh = (tmp_path / "formats.md").read_text("utf-8")
-    assert fresh == page()
-    assert PAGE.read_text("utf-8") == fresh, "run `python -m rmqtool.report.docs`"
+from rmqtool.report.layouts import layout_lines, layout_object, list_lines
+from tests.pages import formats_page
 
 
 def test_every_field_is_shown_with_its_meaning_and_fits() -> None:
@@ -26,7 +15,7 @@ def test_every_field_is_shown_with_its_meaning_and_fits() -> None:
             for field in declared.fields:
                 assert any(field.name in line.split() for line in lines)
         assert [field["name"] for field in layout_object(declared)["fields"]] == [f.name for f in declared.fields]
-        assert f"## {declared.name}\n" in page()
+        assert f"## {declared.name}\n" in formats_page()
 
 
 def test_the_list_names_every_format() -> None:

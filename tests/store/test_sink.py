@@ -10,7 +10,8 @@ import pytest
 
 from rmqtool.errors import WriteError
 from rmqtool.store import sink as sink_module
-from rmqtool.store.sink import DirectorySink, FileSink, MemorySink, TrackingSink
+from rmqtool.store.sink import DirectorySink, FileSink, TrackingSink
+from tests.memory_sink import MemorySink
 
 BAD_PATHS = [
     "/etc/passwd",

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from rmqtool.verify.catalog import CATALOG, finding
-from rmqtool.verify.catalog_page import page
 from rmqtool.verify.finding import Severity
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -75,7 +74,3 @@ def test_a_finding_has_what_the_catalogue_says() -> None:
     assert found.as_json()["severity"] == "warning"
     with pytest.raises(KeyError):
         finding("consumequeue.unheard-of", "", "")
-
-
-def test_the_page_is_fresh() -> None:
-    assert (ROOT / "docs" / "findings.md").read_text("utf-8") == page()

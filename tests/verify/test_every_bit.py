@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from rmqtool.verify.unjudged import TABLE, page
 from tests.conftest import Unpacked
+from tests.unprotected_fields import TABLE
 from tests.verify.flips import FlippedStore
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -79,7 +79,3 @@ def test_the_table_names_every_such_field(kind_and_field: tuple[str, str]) -> No
 def test_the_table_names_no_other(row: object) -> None:
     found = next(known for known in TABLE if known is row)
     assert any(kind == found.file and name.partition(" of ")[0] in found.field for kind, name in UNJUDGED)
-
-
-def test_the_page_is_fresh() -> None:
-    assert (ROOT / "docs" / "unjudged-bytes.md").read_text("utf-8") == page()

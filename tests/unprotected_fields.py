@@ -1,12 +1,7 @@
-"""The bytes of a store that nothing can judge: no checksum covers them, and nothing else says what they should be.
-
-Writes docs/unjudged-bytes.md: `python -m rmqtool.verify.unjudged [FILE]`.
-"""
+"""The bytes of a store that nothing can judge: no checksum covers them, and nothing else says what they should be."""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Final, NamedTuple
 
 
@@ -53,26 +48,3 @@ TABLE: Final = (
     Unjudged("index", "time_delta_seconds", "of the first entry", "counted from the begin of the file before"),
     Unjudged("checkpoint", "times and offsets", "all that leave it behind the log", "it may be old by any span"),
 )
-
-_HEAD: Final = """# Bytes that nothing can judge
-
-`rmqtool verify` is tested on stores with each bit flipped, one at a time. Every flip is found, but for those in these
-fields.
-
-| File | Field | Bits | Why |
-| --- | --- | --- | --- |
-"""
-
-
-def page() -> str:
-    """The page, as Markdown."""
-    return _HEAD + "".join(f"| {row.file} | {row.field} | {row.bits} | {row.why} |\n" for row in TABLE)
-
-
-def main(arguments: list[str]) -> None:
-    """Write the page to a file, by default that of the project."""
-    Path(arguments[0] if arguments else "docs/unjudged-bytes.md").write_text(page(), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

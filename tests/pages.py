@@ -1,0 +1,114 @@
+"""The pages of docs/ that follow from declarations: `python -m tests.pages` writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Final
+
+from rmqtool.formats.catalog import FORMATS
+from rmqtool.formats.layout import Format
+from rmqtool.formats.system_flag import BIT_DOCS
+from rmqtool.report.layouts import type_of
+from rmqtool.verify.catalog import CATALOG
+from rmqtool.verify.entry import Entry
+from tests.unprotected_fields import TABLE
+
+DOCS: Final = Path(__file__).resolve().parent.parent / "docs"
+FINDINGS_HEAD: Final = """# Findings
+
+Everything that `rmqtool verify` can say about a store, from the catalogue in `rmqtool/verify`. *Error*: data is lost or
+cannot be read. *Warning*: derived data is wrong and can be made anew, or a broker would do something that you should
+know of. *Note*: expected. Where a way to mend it names no command, no command of this version does it.
+"""
+
+FORMATS_HEAD: Final = """\
+# Formats
+
+Every structure in a broker's store, field by field; made by `python -m tests.pages` from the declarations
+that the tool reads with. `rmqtool formats NAME` shows one of them on the terminal.
+
+All integers are signed and big-endian. Positions and sizes are bytes; a position behind something of variable length
+depends on the data and is left out.
+"""
+
+UNPROTECTED_HEAD: Final = """# Bytes that nothing can judge
+
+`rmqtool verify` is tested on stores with each bit flipped, one at a time. Every flip is found, but for those in these
+fields.
+
+| File | Field | Bits | Why |
+| --- | --- | --- | --- |
+"""
+
+
+def findings_page() -> str:
+    """Everything that verify can say, from its catalog."""
+    parts = [FINDINGS_HEAD]
+    for place, entries in groupby(CATALOG, lambda entry: entry.id.partition(".")[0]):
+        parts.append(f"## {place}\n")
+        parts.extend(map(_finding, entries))
+    return "\n".join(parts)
+
+
+def _finding(entry: Entry) -> str:
+    lines = [f"### {entry.id}", "", f"{entry.severity.value.capitalize()}. {entry.meaning}", "", "What brokers do:", ""]
+    lines += [f"- {versions}: {text}" for versions, text in entry.brokers]
+    command = f" (`rmqtool {entry.repair} STORE`)" if entry.repair else ""
+    lines += ["", f"What mends it: {entry.remedy}{command}."]
+    if entry.upstream:
+        threads = ", ".join(
+            f"[{thread}](https://github.com/{thread.replace('#', '/issues/')})" for thread in entry.upstream
+        )
+        lines += ["", f"Reported: {threads}"]
+    return "\n".join([*lines, ""])
+
+
+def formats_page() -> str:
+    """The documentation page of all formats."""
+    parts = [FORMATS_HEAD]
+    parts += [_format(declared) for declared in FORMATS]
+    rows = [(f"`{bit:#05x}`", f"`{name}`", doc) for bit, name, doc in BIT_DOCS]
+    parts.append(
+        "## Bits of sys_flag\n\nBroker: `MessageSysFlag`.\n\n" + _table(("Bits", "Broker's name", "Meaning"), rows)
+    )
+    return "\n".join(parts)
+
+
+def _format(declared: Format) -> str:
+    size = "size varies" if declared.size is None else f"{declared.size} bytes"
+    about = f"\n\n{declared.about}" if declared.about else ""
+    rows = [
+        (
+            "" if field.position is None else str(field.position),
+            "" if field.size is None else str(field.size),
+            type_of(field),
+            f"`{field.name}`",
+            field.doc,
+        )
+        for field in declared.fields
+    ]
+    table = _table(("Position", "Size", "Type", "Field", "Meaning"), rows)
+    return f"## {declared.name}\n\n{declared.title}, {size}. Broker: `{declared.source}`.{about}\n\n{table}"
+
+
+def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [titles, ["---"] * len(titles), *rows]
+    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
+
+
+def unprotected_page() -> str:
+    """The fields in which verify cannot find a flipped bit."""
+    return UNPROTECTED_HEAD + "".join(f"| {row.file} | {row.field} | {row.bits} | {row.why} |\n" for row in TABLE)
+
+
+PAGES: Final[dict[str, Callable[[], str]]] = {
+    "findings.md": findings_page,
+    "formats.md": formats_page,
+    "unjudged-bytes.md": unprotected_page,
+}
+
+if __name__ == "__main__":
+    for name, page in PAGES.items():
+        (DOCS / name).write_text(page(), encoding="utf-8")
