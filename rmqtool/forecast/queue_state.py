@@ -73,8 +73,8 @@ class QueueState:
         if recovered.last is not None:
             position = recovered.last_length - self.units.size
             self.physical_end = physical_end(self.loaded(files), recovered.last, position, self._rules)
-        while self.segments and self.segments[-1].start > self.end:
-            self._drop_last()
+        for segment in [segment for segment in self.segments if segment.start > self.end]:
+            self._drop(segment)  # a file of a wrong name may stand behind them, and end the queue
         self._note_maximum(files)
 
     def put(self, entries: QueueEntries) -> None:
@@ -200,7 +200,11 @@ class QueueState:
         return self._writer
 
     def _drop_last(self) -> None:
-        self._overlay.remove(self.segments.pop().path)
+        self._drop(self.segments[-1])
+
+    def _drop(self, segment: Segment) -> None:
+        self.segments.remove(segment)
+        self._overlay.remove(segment.path)
 
     def _note_maximum(self, files: OpenFiles) -> None:
         self.known_maximum = max(self.known_maximum, self.maximum(files))

@@ -105,3 +105,17 @@ def test_a_file_that_begins_within_another_hides_the_first_record_after_it(tmp_p
     after = forecast_store(survey(open_directory(tmp_path)), rules_for("4.4.0"), ForecastOptions())
     assert after.lost.messages == 1
     assert int(third.name) == 2 * int(second.name) > int(first.name) == 0
+
+
+def test_a_queue_file_that_is_last_by_its_name_only_ends_the_queue(tmp_path: Path) -> None:
+    """Of 0, 800, 1200 and 1 (400 bytes each), 4.9.7 reads up to 401, and deletes all files that begin later."""
+    recipe = RECIPES["expired-head"]
+    make_store(recipe, tmp_path, "4.9.7")
+    settings = recipe.conf.settings()
+    directory = next(path for path in sorted(tmp_path.glob("consumequeue/*/*")) if len(list(path.iterdir())) > 2)
+    first, second, *later, last = sorted(directory.iterdir())
+    second.rename(directory / str(int(first.name) + 1))
+    last.unlink()  # all others are full
+    after = forecast_store(survey(open_directory(tmp_path), settings), rules_for("4.9.7"), ForecastOptions())
+    gone = {str(path.relative_to(tmp_path)) for path in later}
+    assert gone <= set(after.deleted_files)
