@@ -38,6 +38,7 @@ from rmqtool.repair.recover_log import (
 from rmqtool.repair.recover_window import (
     WindowTooSmall,
     demand_index_head,
+    demand_no_zero_queue,
     first_window,
     index_reaches,
     larger_window,
@@ -184,6 +185,7 @@ def _planned(
             if found.id == MISNAMED or (found.physical_offset or 0) < below
         ]
     demand_index_head(window, findings)
+    demand_no_zero_queue(window, findings)
     made = _Recover(window, rules, staging, options, tuple(findings), shape, on_progress).run()
     left_out = {entry.path for entry in window.left_out}
     if any(step.path in left_out for step in made.steps):

@@ -81,6 +81,18 @@ def demand_index_head(window: Window, findings: Iterable[Finding]) -> None:
             raise WindowTooSmall(first_entry_offset(window.store))
 
 
+def demand_no_zero_queue(window: Window, findings: Iterable[Finding]) -> None:
+    """Refuse a window where the files of a queue are zero: only the whole log tells that it has no message of it.
+
+    Raises:
+        WindowTooSmall: there is such a queue.
+    """
+    for found in findings:
+        is_whole_queue = found.physical_offset is None and found.queue_offset is None
+        if found.id == "consumequeue.zero-file" and is_whole_queue and not window.is_whole:
+            raise WindowTooSmall(0)
+
+
 def queues_reaching(store: Store, log_end: int) -> set[tuple[str, int]]:
     """The queues, by topic and queue id, that have a unit for a record from a physical offset on.
 

@@ -228,7 +228,8 @@ ENTRIES: Final[tuple[Entry, ...]] = (
     ),
     warning(
         "consumequeue.zero-file",
-        "A file of a queue is zero though messages should stand in it: its pages never reached the disk.",
+        "A file of a queue is zero though messages should stand in it, or all files of a queue are zero and the log "
+        "has no message of it: their pages never reached the disk.",
         (
             ("5.0.0 to 5.4.0", "can keep the store from loading, or empties the queue"),
             (ALL, "else the queue gets an entry that points nowhere, and queue offsets are given once more"),

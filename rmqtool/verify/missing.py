@@ -43,6 +43,22 @@ def missing_findings(context: Context, runs: Sequence[Missing]) -> Iterator[Find
                 yield from seeker.of_queue(queue, found)
 
 
+def zero_queues(context: Context, runs: Sequence[Missing]) -> Iterator[Finding]:
+    """Queues from queue offset 0 on whose files are zero, though the log lacks none of their messages in a unit.
+
+    Args:
+        runs: the messages of the whole log that have no unit.
+    """
+    lacking = {(topic, queue_id) for topic, queue_id, *_ in runs}
+    for name, queue in (*context.queues.items(), *context.batch_queues.items()):
+        is_zero = bool(queue.files) and len(queue.zero_files) == len(queue.files) and queue.first == 0
+        if is_zero and name not in lacking and name[0] not in context.unchecked_topics and context.has_file_queues:
+            text = "the queue's files are zero, and the log has no message of it"
+            yield finding(
+                "consumequeue.zero-file", queue.files[0].path, text, topic=queue.topic, queue_id=queue.queue_id
+            )
+
+
 def _whole_queue(context: Context, key: tuple[bytes, int, bool], runs: list[Missing]) -> Iterator[Finding]:
     topic, queue_id, is_batch = key
     name = text_of(topic)

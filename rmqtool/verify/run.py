@@ -38,7 +38,7 @@ from rmqtool.verify.index_files import read_index
 from rmqtool.verify.index_map import IndexMap
 from rmqtool.verify.log_files import log_file_findings, missing_end
 from rmqtool.verify.misled import Doubts, misled_findings
-from rmqtool.verify.missing import missing_findings
+from rmqtool.verify.missing import missing_findings, zero_queues
 from rmqtool.verify.piece_check import PieceAt, PieceCheck, checked_in_parts
 from rmqtool.verify.queue_map import QueueMap
 from rmqtool.verify.queue_pass import QueuePass
@@ -322,6 +322,7 @@ class _Run:
                 self._say(missing_end(self.store, whole.end, lambda begin, end: _units_into(context, begin, end)))
                 if context.crosses:
                     self._say(misled_findings(context, whole.missing, self._doubts))
+                    self._say(zero_queues(context, whole.missing))
             if context.crosses:
                 self._say(index_findings(context, whole, checkpoint))
         self._say(checkpoint_findings(context, self._account, whole))

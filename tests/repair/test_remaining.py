@@ -116,3 +116,19 @@ def test_a_large_log_is_not_read_again(tmp_path: Path) -> None:
     # Where the log ends is looked at in its last file.
     assert {path for path in opened if path.startswith("commitlog/")} <= {store.commitlog[-1].path}
     assert len(store.commitlog) > 3
+
+
+@pytest.mark.parametrize("command", ["recover", "recover --full", "salvage", "rebuild"])
+def test_a_zero_queue_without_messages_is_removed(tmp_path: Path, command: str) -> None:
+    recipe, store = RECIPES["many-files"], tmp_path / "store"
+    make_store(recipe, store, VERSION)
+    like = next(store.glob("consumequeue/orders/0/*"))
+    zero = store / "consumequeue/orders/7/00000000000000000000"
+    zero.parent.mkdir()
+    zero.write_bytes(bytes(like.stat().st_size))
+    assert set(above_note(verified(store, VERSION)[1])) == {"consumequeue.zero-file"}
+    name, *options = command.split()
+    code, plan = recovered(store, VERSION, *options, command=name)
+    assert (code, [step["file"] for step in plan["steps"]]) == (0, [str(zero.relative_to(store))])
+    assert not zero.exists()
+    assert above_note(verified(store, VERSION)[1]) == {}

@@ -51,6 +51,11 @@ def farthest_unit(files: dict[str, bytes]) -> None:
     )
 
 
+def zero_queue(files: dict[str, bytes]) -> None:
+    """A queue of which the log has no message."""
+    files["consumequeue/Audit/7/00000000000000000000"] = bytes(len(files[QUEUE]))
+
+
 def farthest_entry(files: dict[str, bytes]) -> None:
     """The last entry of the index points to the largest offset of all."""
     path = max(path for path in files if path.startswith("index/"))
@@ -124,6 +129,7 @@ def old_record_after_the_end(files: dict[str, bytes], *, changed: int | None = N
 EDITS: dict[str, tuple[str, Edit, dict[str, int]]] = {
     "dead unit": (BASE, dead_unit, {"consumequeue.dead-unit": 1}),
     "farthest unit": (BASE, farthest_unit, {"consumequeue.ahead-of-log": 1}),
+    "zero queue": (BASE, zero_queue, {"consumequeue.zero-file": 1}),
     "farthest entry": (
         BASE,
         farthest_entry,
