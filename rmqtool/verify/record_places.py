@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -12,12 +12,16 @@ from rmqtool.engine.log import Log
 from rmqtool.engine.open_files import OpenFiles
 from rmqtool.engine.record import Record, read_record
 from rmqtool.errors import UnreadableError
+from rmqtool.formats.commitlog import BLANK_SIZE_MIN, MAGIC_BLANK
+from rmqtool.formats.record_crc import record_crc_matches, stored_record_crc
 from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.verify.queue_map import QueueMap
 from rmqtool.verify.queue_sequence import Neighbors, is_misplaced
 from rmqtool.verify.rows_lookup import RowsLookup
 from rmqtool.verify.scope import Context, QueueKey, bytes_of
 
+READS_MAX: Final = 10_000
+"""Records outside a stretch that are looked at for damage; farther away than that all counts as damaged."""
 QueueName = tuple[QueueKey, bool]
 """Topic and queue id, and whether it is a batch queue."""
 
@@ -34,6 +38,7 @@ class RecordPlaces:
     ) -> None:
         self._context, self._lookup, self._expected = context, lookup, expected
         self._log = Log(context.store, context.rules, files)
+        self._reads_left = READS_MAX
         # A tombstone says what units or gaps told once: it is no evidence of its own.
         self._sound = lookup.good & (lookup.rows["prepared_transaction_offset"] != TOMBSTONE)
 
@@ -124,12 +129,43 @@ class RecordPlaces:
                     after = start, first
         low = self._lookup.index_at(max(before[0], self._lookup.begin)) if before is not None else 0
         high = self._lookup.index_at(min(after[0], self._lookup.end - 1)) + 1 if after is not None else None
-        is_elsewhere = before is not None and before[0] < self._lookup.begin
-        is_elsewhere |= after is not None and after[0] >= self._lookup.end
-        is_damaged = is_elsewhere or not self._sound[low:high].all()
+        is_damaged = not (
+            self._sound[low:high].all()
+            and self._is_whole(before[0] if before is not None else self._lookup.begin, self._lookup.begin)
+            and self._is_whole(self._lookup.end, after[0] if after is not None else self._lookup.end)
+        )
         if before is None and self._lookup.begin == 0:
             before = 0, 0
         return Neighbors(before and before[1], after and after[1], is_damaged)
+
+    def _is_whole(self, start: int, stop: int) -> bool:
+        """Whether sound records lie side by side in a part of the log outside the stretch; not if that is too long."""
+        at = start
+        while at < stop and self._reads_left > 0:
+            self._reads_left -= 1
+            try:
+                record = read_record(self._log, at)
+                raw = self._log.read(record.place, 0, record.size) if record is not None else b""
+                is_sound = record is not None and record.physical_offset == at and record.body_crc_ok
+            except UnreadableError:
+                return False
+            if record is None and self._is_blank(at):
+                at = self._log.next_file_start(at)
+            elif (
+                record is None
+                or not is_sound
+                or record.prepared_transaction_offset == TOMBSTONE
+                or (stored_record_crc(raw) is not None and not record_crc_matches(raw))
+            ):
+                return False
+            else:
+                at += record.size
+        return at >= stop
+
+    def _is_blank(self, physical_offset: int) -> bool:
+        place = self._log.place(physical_offset)
+        head = self._log.read(place, 0, BLANK_SIZE_MIN) if place is not None else b""
+        return head[4:8] == MAGIC_BLANK.to_bytes(4, "big", signed=True)
 
     def _in_stretch(
         self, name: QueueName, physical_offset: int
