@@ -19,10 +19,10 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from benchmarks.results import machine, table, write_section
-from rmqtool.engine.open_writer import new_store
-from rmqtool.engine.put_columns import MessageColumns
-from rmqtool.engine.versions import rules_for
-from rmqtool.engine.writer_config import WriterConfig
+from rmqtool.engine.append.batch_append import MessageColumns
+from rmqtool.engine.append.open_writer import new_store
+from rmqtool.engine.append.writer_config import WriterConfig
+from rmqtool.engine.rules.versions import rules_for
 from tests.broker.broker import Judge
 
 COMMAND = "python -m benchmarks.append"

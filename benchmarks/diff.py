@@ -17,12 +17,12 @@ from pathlib import Path
 from benchmarks.logs import log_files, write_log
 from benchmarks.results import machine, table, write_section
 from benchmarks.scan import best, over_blocks, run_python, walk_all
-from rmqtool.compare.facts import Facts
 from rmqtool.compare.log_side import StoreLog, Terms
 from rmqtool.compare.manifest import ManifestLog
 from rmqtool.compare.manifest_writer import write_manifest
+from rmqtool.compare.metadata import StoreMetadata
 from rmqtool.compare.result import Comparison
-from rmqtool.compare.run import Options, Subject, compare
+from rmqtool.compare.run import ComparedStore, CompareOptions, compare
 from rmqtool.scan.checksum import crc32
 from rmqtool.store.directory import survey
 from rmqtool.store.view import open_directory
@@ -32,12 +32,12 @@ BODY_LENGTHS = {"100 B": 100, "1 KiB": 1 << 10, "64 KiB": 64 << 10}
 FILE_COUNT, FILE_SIZE = 4, 128 << 20
 
 
-def subject(store: Path) -> Subject:
-    return Subject(str(store), "store", StoreLog(survey(open_directory(store)), compiled=True), Facts({}))
+def subject(store: Path) -> ComparedStore:
+    return ComparedStore(str(store), "store", StoreLog(survey(open_directory(store)), compiled=True), StoreMetadata({}))
 
 
 def compared(a: Path, b: Path, threads: int = 1) -> Comparison:
-    return compare(subject(a), subject(b), Terms(), Options(threads=threads))
+    return compare(subject(a), subject(b), Terms(), CompareOptions(threads=threads))
 
 
 def make_manifest(store: Path, path: Path) -> int:
@@ -46,8 +46,8 @@ def make_manifest(store: Path, path: Path) -> int:
 
 def with_manifest(store: Path, path: Path) -> Comparison:
     log = ManifestLog(path)
-    far = Subject("manifest", "manifest", log, log.description.facts, log.description.totals)
-    return compare(subject(store), far, Terms(), Options(threads=1))
+    far = ComparedStore("manifest", "manifest", log, log.description.facts, log.description.totals)
+    return compare(subject(store), far, Terms(), CompareOptions(threads=1))
 
 
 def flip_in_each(store: Path) -> None:

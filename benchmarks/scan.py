@@ -20,7 +20,7 @@ from benchmarks.results import machine, table, write_section
 from benchmarks.terabyte import terabyte_store
 from rmqtool.scan.blocks import BLOCK_SIZE
 from rmqtool.scan.checksum import crc32
-from rmqtool.scan.log import LogFile, ScanOptions, map_pieces, plan_log
+from rmqtool.scan.log import LogFile, ScanOptions, map_splits, plan_log
 from rmqtool.scan.walk import Walk
 
 COMMAND = "python -m benchmarks.scan"
@@ -56,7 +56,7 @@ def over_blocks(files: list[LogFile], work: Callable[[memoryview], object]) -> N
 
 def walk_all(files: list[LogFile], *, compiled: bool, threads: int = 1) -> int:
     """Walk a log with all columns; its rows."""
-    return sum(map_pieces(plan_log(files), count_rows, ScanOptions(compiled=compiled), threads))
+    return sum(map_splits(plan_log(files), count_rows, ScanOptions(compiled=compiled), threads))
 
 
 def count_rows(walk: Walk) -> int:

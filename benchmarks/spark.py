@@ -26,9 +26,9 @@ from rmqtool.pipeline.options import SourceOptions
 from rmqtool.pipeline.runner import SparkRunner
 from rmqtool.pipeline.table import table_of
 from rmqtool.scan.compiled import CompiledReader
-from rmqtool.scan.log import LogFile, ScanOptions, plan_log, walk_piece
-from rmqtool.scan.piece import Piece
+from rmqtool.scan.log import LogFile, ScanOptions, plan_log, walk_split
 from rmqtool.scan.runner import Runner, ThreadRunner
+from rmqtool.scan.split import Split
 from rmqtool.store.directory import Store, survey
 from rmqtool.store.view import DirectoryView
 from tests.pipeline.cluster import cluster_in
@@ -58,9 +58,9 @@ def opened(folder: Path) -> Store:
     return survey(DirectoryView(folder))
 
 
-def count_rows(piece: Piece) -> int:
+def count_rows(piece: Split) -> int:
     try:
-        return sum(len(batch.rows) for batch in walk_piece(piece, CompiledReader(), ScanOptions()).batches())
+        return sum(len(batch.rows) for batch in walk_split(piece, CompiledReader(), ScanOptions()).batches())
     finally:
         piece.source.close()
 

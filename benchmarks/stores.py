@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 from typing import Final
 
-from rmqtool.engine.open_writer import new_store
-from rmqtool.engine.put_columns import MessageColumns
-from rmqtool.engine.versions import rules_for
-from rmqtool.engine.writer import StoreWriter
-from rmqtool.engine.writer_config import WriterConfig
+from rmqtool.engine.append.batch_append import MessageColumns
+from rmqtool.engine.append.open_writer import new_store
+from rmqtool.engine.append.store_writer import StoreWriter
+from rmqtool.engine.append.writer_config import WriterConfig
+from rmqtool.engine.rules.versions import rules_for
 
 VERSION: Final = "5.5.0"
 FIRST_STORE_TIMESTAMP_MS: Final = 1_700_000_000_000

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.logs import STORE_TIMESTAMP_MS, write_log
-from rmqtool.engine.versions import NEWEST
+from rmqtool.engine.rules.versions import NEWEST
 from rmqtool.formats.checkpoint import Checkpoint, build_checkpoint
 
 FULL_TOPICS = 5

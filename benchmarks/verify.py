@@ -20,14 +20,14 @@ from benchmarks.logs import log_files, write_log
 from benchmarks.results import machine, table, write_section
 from benchmarks.scan import over_blocks, run_python
 from benchmarks.stores import VERSION, write_store
-from rmqtool.engine.versions import rules_for
+from rmqtool.engine.rules.versions import rules_for
 from rmqtool.scan.checksum import crc32
 from rmqtool.scan.freed_memory import keep_freed_memory
 from rmqtool.store.directory import survey
 from rmqtool.store.view import open_directory
 from rmqtool.verify.run import verify_store
-from rmqtool.verify.scope import Options
 from rmqtool.verify.summary import Summary
+from rmqtool.verify.survey.context import VerifyOptions
 from tests.broker.broker import Judge
 
 COMMAND = "python -m benchmarks.verify"
@@ -43,7 +43,7 @@ SEGMENTS = {1: 25_000, 100: 1_000}
 
 def verified(store: Path, threads: int) -> Summary:
     """Verify a store in this process; it is what it should be."""
-    summary = verify_store(survey(open_directory(store)), rules_for(VERSION), Options(threads=threads))
+    summary = verify_store(survey(open_directory(store)), rules_for(VERSION), VerifyOptions(threads=threads))
     expected = {"store.abort-present", "checkpoint.missing", "index.would-be-dropped"}
     assert summary.complete
     assert set(summary.findings) <= expected, summary.findings

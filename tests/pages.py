@@ -11,9 +11,9 @@ from rmqtool.formats.catalog import FORMATS
 from rmqtool.formats.layout import Format
 from rmqtool.formats.system_flag import BIT_DOCS
 from rmqtool.report.layouts import type_of
-from rmqtool.verify.catalog import CATALOG
-from rmqtool.verify.entry import Entry
-from tests.unprotected_fields import TABLE
+from rmqtool.verify.catalog.finding_type import FindingType
+from rmqtool.verify.catalog.registry import CATALOG
+from tests.verify.unprotected_fields import TABLE
 
 DOCS: Final = Path(__file__).resolve().parent.parent / "docs"
 FINDINGS_HEAD: Final = """# Findings
@@ -52,7 +52,7 @@ def findings_page() -> str:
     return "\n".join(parts)
 
 
-def _finding(entry: Entry) -> str:
+def _finding(entry: FindingType) -> str:
     lines = [f"### {entry.id}", "", f"{entry.severity.value.capitalize()}. {entry.meaning}", "", "What brokers do:", ""]
     lines += [f"- {versions}: {text}" for versions, text in entry.brokers]
     command = f" (`rmqtool {entry.repair} STORE`)" if entry.repair else ""

@@ -15,17 +15,17 @@ from typing import Final
 
 import pytest
 
-from rmqtool.engine.versions import rules_for
+from rmqtool.engine.rules.versions import rules_for
 from rmqtool.errors import UsageError
-from rmqtool.fixtures.consequences import CONSEQUENCES, PROMISED_INSTEAD, SHOWN_UNHARMED
 from rmqtool.fixtures.damage import Damage, damage_store
-from rmqtool.fixtures.damages import DAMAGES
+from rmqtool.fixtures.damage_catalog import DAMAGES
 from rmqtool.fixtures.edit import Change
-from rmqtool.fixtures.promise import Promise, checked
+from rmqtool.fixtures.expectation import Expectation, checked
 from rmqtool.fixtures.recipe import make_store
 from rmqtool.fixtures.recipes import RECIPES
-from rmqtool.verify.catalog import BY_ID
-from rmqtool.verify.finding import Finding, Severity
+from rmqtool.fixtures.side_effects import CONSEQUENCES, PROMISED_INSTEAD, SHOWN_UNHARMED
+from rmqtool.verify.catalog.finding import Finding, Severity
+from rmqtool.verify.catalog.registry import BY_ID
 from tests.broker.files import copy_store
 
 VERSIONS: Final = ("4.9.7", "5.5.0")
@@ -62,7 +62,7 @@ class Pair:
     version: str
     recipe: str
     damage: str
-    promise: Promise | None
+    promise: Expectation | None
     changes: Sequence[Change] = ()
 
     def mismatches(self) -> Iterator[str]:

@@ -66,10 +66,10 @@ def short_files(found: Source) -> Iterator[str]:
 
 
 def short_functions(found: Source) -> Iterator[str]:
-    """A function fits on a screen."""
+    """A function's body fits on a screen; a signature does not count, for Typer wants a parameter for each option."""
     for node in ast.walk(found.tree):
         if isinstance(node, FUNCTIONS) and node.end_lineno is not None:
-            count = node.end_lineno - node.lineno + 1
+            count = node.end_lineno - node.body[0].lineno + 1
             if count > FUNCTION_LINES:
                 yield at(found, node, f"{node.name} has {count} lines, at most {FUNCTION_LINES}")
 
@@ -171,7 +171,7 @@ def _is_version_tuple(node: ast.expr) -> bool:
 
 def versions_as_data(found: Source) -> Iterator[str]:
     """Broker versions are compared in one file only; elsewhere a switch of their description is asked."""
-    if not found.in_package or found.path == "rmqtool/engine/versions.py":
+    if not found.in_package or found.path == "rmqtool/engine/rules/versions.py":
         return
     for node in ast.walk(found.tree):
         if isinstance(node, ast.Compare):
@@ -226,7 +226,7 @@ DOC = '"""Says what it is for."""\n'
 
 BAD: list[tuple[Callable[[Source], Iterator[str]], str, str]] = [
     (short_files, "rmqtool/scan/a.py", DOC + "A = 1\n" * 400),
-    (short_functions, "tests/a.py", DOC + "def long():\n" + "    a = 1\n" * 70),
+    (short_functions, "tests/a.py", DOC + "def long():\n" + "    a = 1\n" * 71),
     (short_lines, "benchmarks/a.py", DOC + "#" * 121),
     (first_line, "rmqtool/scan/a.py", "A = 1\n"),
     (first_line, "rmqtool/scan/a.py", '"""scan things"""\n'),
@@ -261,7 +261,7 @@ BAD: list[tuple[Callable[[Source], Iterator[str]], str, str]] = [
 
 GOOD: list[tuple[str, str]] = [
     ("rmqtool/scan/__init__.py", DOC),
-    ("rmqtool/engine/versions.py", DOC + "def f(version):\n    return version >= (5, 3, 2)\n"),
+    ("rmqtool/engine/rules/versions.py", DOC + "def f(version):\n    return version >= (5, 3, 2)\n"),
     ("rmqtool/formats/a.py", DOC + "import sys\nNEW = sys.version_info >= (3, 12)\nSCHEDULE = 'SCHEDULE_TOPIC_XXXX'\n"),
     ("rmqtool/formats/a.py", DOC + "def ratio(a):\n    return a == 5.0 or a == 4 or a.shape == (4, 5)\n"),
     ("rmqtool/store/a.py", DOC + "def broker_process(physical_offset, reconversion, file_position): ...\n"),

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqtool.engine.versions import rules_for
+from rmqtool.engine.rules.versions import rules_for
 from rmqtool.forecast.forecast import forecast_store
 from rmqtool.repair.salvage.plan import SalvageOptions, plan_salvage
 from tests.forecast.golden_costs import WITHOUT_QUEUE, found_intact

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, NoReturn
 
 import typer
 
-from rmqtool.commands.append_messages import Wanted, messages_from, messages_wanted
+from rmqtool.commands.append_messages import MessageRequest, messages_from, messages_wanted
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options import (
     BrokerConfOption,
@@ -27,13 +27,13 @@ from rmqtool.commands.options import (
     open_store,
 )
 from rmqtool.commands.screen import screen
-from rmqtool.engine.message import Message, MessageBatch
-from rmqtool.engine.open_writer import config_of, existing_store, new_store
-from rmqtool.engine.put_checks import queue_refusal
-from rmqtool.engine.put_status import PutResult
-from rmqtool.engine.versions import NEWEST, BrokerRules, rules_for
-from rmqtool.engine.writer import StoreWriter
-from rmqtool.engine.writer_config import WriterConfig, config_from
+from rmqtool.engine.append.message import Message, MessageBatch
+from rmqtool.engine.append.open_writer import config_of, existing_store, new_store
+from rmqtool.engine.append.status import PutResult
+from rmqtool.engine.append.store_writer import StoreWriter
+from rmqtool.engine.append.validation import queue_refusal
+from rmqtool.engine.append.writer_config import WriterConfig, config_from
+from rmqtool.engine.rules.versions import NEWEST, BrokerRules, rules_for
 from rmqtool.errors import NotAStoreError, UsageError
 from rmqtool.report.writers import OutputFormat, row_writer
 from rmqtool.store.broker_conf import BrokerConf, broker_conf, read_broker_conf
@@ -55,7 +55,7 @@ BatchTopicOption = Annotated[
 ]
 
 
-class End(StrEnum):
+class CloseMode(StrEnum):
     """How the store is left."""
 
     CLEAN = "clean"
@@ -115,7 +115,9 @@ def append(
     source: Annotated[
         Path | None, typer.Option("--from", metavar="FILE.jsonl", help="One message a line; `-` is standard input.")
     ] = None,
-    end: Annotated[End, typer.Option(help="Leave the store cleanly stopped, or as a killed broker would.")] = End.CLEAN,
+    end: Annotated[
+        CloseMode, typer.Option(help="Leave the store cleanly stopped, or as a killed broker would.")
+    ] = CloseMode.CLEAN,
     create: Annotated[bool, typer.Option("--create", help="Make the store, which must not exist.")] = False,
     after_crash: Annotated[
         bool, typer.Option("--after-crash", help="Go on though the last stop was not clean; `abort` stays.")
@@ -147,7 +149,7 @@ def append(
         wanted = messages_from(source)
     else:
         wanted = messages_wanted(
-            Wanted(
+            MessageRequest(
                 topic=topic or "", queue_id=queue_id, body=body, body_file=body_file, tags=tags, keys=keys,
                 properties=tuple(properties or ()), delay_level=delay_level, transaction=transaction,
                 born_host=born_host, store_host=store_host, count=count, is_batch=batch,
@@ -161,7 +163,7 @@ def append(
     )  # fmt: skip
     with _rare_collections(), _create(place, first) if create else _open(place, messages) as writer:
         refused = _put_all(writer, wanted, output)
-        writer.close(crash=end is End.CRASH)
+        writer.close(crash=end is CloseMode.CRASH)
     if refused:
         _end_refused(refused, messages)
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from rmqtool.engine.message import DEFAULT_BORN_HOST, DEFAULT_STORE_HOST, Message, MessageBatch
-from rmqtool.engine.message_rows import message_of_line
-from rmqtool.engine.putter import clock_ms
+from rmqtool.engine.append.appender import clock_ms
+from rmqtool.engine.append.message import DEFAULT_BORN_HOST, DEFAULT_STORE_HOST, Message, MessageBatch
+from rmqtool.engine.append.message_lines import message_of_line
 from rmqtool.errors import UnreadableError, UsageError
 from rmqtool.formats import properties as names
 from rmqtool.formats import system_flag
@@ -27,7 +27,7 @@ _TRANSACTIONS: Final = {name: value for value, name in system_flag.TRANSACTION_N
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class MessageRequest:
     """Messages as the options describe them."""
 
     topic: str
@@ -45,7 +45,7 @@ class Wanted:
     is_batch: bool
 
 
-def messages_wanted(wanted: Wanted) -> Iterator[Message | MessageBatch]:
+def messages_wanted(wanted: MessageRequest) -> Iterator[Message | MessageBatch]:
     """The messages, each with a unique key of its own; one batch if that is asked for.
 
     Raises:
@@ -98,7 +98,7 @@ def _message(line: bytes) -> Message | None:
     return None if line.isspace() else message_of_line(line)
 
 
-def _body(wanted: Wanted) -> bytes:
+def _body(wanted: MessageRequest) -> bytes:
     if wanted.body is not None and wanted.body_file is not None:
         raise UsageError("say either --body or --body-file")
     if wanted.body_file is None:
@@ -113,7 +113,7 @@ def _body(wanted: Wanted) -> bytes:
     return content
 
 
-def _properties(wanted: Wanted) -> dict[str, str]:
+def _properties(wanted: MessageRequest) -> dict[str, str]:
     found: dict[str, str] = {}
     for text in wanted.properties:
         name, equals, value = text.partition("=")

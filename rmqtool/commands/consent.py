@@ -13,9 +13,9 @@ import typer
 
 from rmqtool.commands.messages import Messages
 from rmqtool.errors import RefusedError, UnknownSizeError
-from rmqtool.repair.plan import Plan
+from rmqtool.repair.machine.plan import Plan
 from rmqtool.store.directory import Store, survey, with_settings
-from rmqtool.verify.finding import Finding
+from rmqtool.verify.catalog.finding import Finding
 
 Planned = TypeVar("Planned")
 _QUESTIONS: Final = {

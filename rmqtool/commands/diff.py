@@ -16,20 +16,20 @@ from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options import FormatOption, OpenedStore, ReadStore, open_store, refuse_inside_store
 from rmqtool.commands.screen import screen
 from rmqtool.commands.spark import ConfOption, MasterOption, runner
-from rmqtool.compare.facts import read_facts
 from rmqtool.compare.log_side import StoreLog, Terms
 from rmqtool.compare.manifest import Description, ManifestLog
 from rmqtool.compare.manifest_writer import write_manifest
+from rmqtool.compare.metadata import read_metadata
 from rmqtool.compare.result import Comparison
-from rmqtool.compare.run import Options, Subject, compare
+from rmqtool.compare.run import ComparedStore, CompareOptions, compare
 from rmqtool.errors import UsageError
 from rmqtool.report.diff_screen import diff_lines
+from rmqtool.report.info_screen import size_text
 from rmqtool.report.progress import ByteProgress
-from rmqtool.report.summary_screen import size_text
 from rmqtool.report.writers import OutputFormat, json_text, row_writer
 from rmqtool.store.directory import Store
-from rmqtool.store.kinds import FileKind
-from rmqtool.store.location import StorePlace, store_place
+from rmqtool.store.file_kinds import FileKind
+from rmqtool.store.location import StoreLocation, store_location
 
 EXIT_DIFFERENT: Final = 3
 EXIT_UNREADABLE: Final = 4
@@ -74,8 +74,8 @@ def diff(
     context: typer.Context,
     store: ReadStore,
     other: Annotated[
-        StorePlace | None,
-        typer.Argument(metavar="[STORE_B]", help="The store to compare it with.", parser=store_place),
+        StoreLocation | None,
+        typer.Argument(metavar="[STORE_B]", help="The store to compare it with.", parser=store_location),
     ] = None,
     manifest: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Compare with the store that this manifest was made of.")
@@ -121,7 +121,7 @@ def diff(
         assert other is not None
         terms = Terms(by_content=identity is Identity.CONTENT)
         far = _subject(_open(other, commitlog_b, messages))
-    options = Options(
+    options = CompareOptions(
         by_messages=compared is Compared.MESSAGES,
         limit=limit,
         threads=threads or os.cpu_count() or 1,
@@ -139,7 +139,7 @@ def diff(
 
 
 def _check(
-    other: StorePlace | None, manifest: Path | None, make_manifest: Path | None, commitlog_b: list[Path] | None
+    other: StoreLocation | None, manifest: Path | None, make_manifest: Path | None, commitlog_b: list[Path] | None
 ) -> None:
     given = {"STORE_B": other, "--manifest": manifest, "--make-manifest": make_manifest}
     named = [name for name, value in given.items() if value is not None]
@@ -151,20 +151,20 @@ def _check(
         raise UsageError("--commitlog-b says nothing without STORE_B")
 
 
-def _open(place: StorePlace, commitlog: list[Path] | None, messages: Messages) -> OpenedStore:
+def _open(place: StoreLocation, commitlog: list[Path] | None, messages: Messages) -> OpenedStore:
     opened = open_store(place, commitlog)
     opened.tell(messages)
     return opened
 
 
-def _subject(opened: OpenedStore) -> Subject:
+def _subject(opened: OpenedStore) -> ComparedStore:
     store = opened.store
     log = StoreLog(store)
-    return Subject(
+    return ComparedStore(
         label=store.view.label,
         kind="store",
         log=log,
-        facts=read_facts(store, opened.rules),
+        facts=read_metadata(store, opened.rules),
         not_compared=(*log.left_out, *_in_databases(store)),
         problems=(*log.problems, *store.problems),
     )
@@ -175,13 +175,13 @@ def _in_databases(store: Store) -> Iterator[str]:
         yield "settings that are kept in RocksDB"
 
 
-def _from_manifest(path: Path, identity: Identity | None) -> tuple[Subject, Terms]:
+def _from_manifest(path: Path, identity: Identity | None) -> tuple[ComparedStore, Terms]:
     log = ManifestLog(path)
     said = log.description
     made = Identity.CONTENT if said.terms.by_content else Identity.UNIQUE_KEY
     if identity not in (None, made):
         raise UsageError(f"--identity {identity}: the manifest was made with {made}")
-    subject = Subject(
+    subject = ComparedStore(
         said.label, "manifest", log, said.facts, totals=said.totals, not_compared=said.not_compared,
         problems=(),
     )  # fmt: skip
@@ -190,7 +190,7 @@ def _from_manifest(path: Path, identity: Identity | None) -> tuple[Subject, Term
 
 def _make(
     opened: OpenedStore,
-    store: StorePlace,
+    store: StoreLocation,
     path: Path,
     terms: Terms,
     detail: Detail,

@@ -8,8 +8,6 @@ from typing import Annotated, Final
 
 import typer
 
-from rmqtool.commands.dump_rows import Request, check_request, chosen_fields, fields_of_kind, make_source
-from rmqtool.commands.dump_target import DumpKind, Target, TargetOptions, find_target
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options import (
     BodyLimitOption,
@@ -22,12 +20,14 @@ from rmqtool.commands.options import (
     timestamp_ms,
 )
 from rmqtool.commands.screen import screen
-from rmqtool.engine.versions import NEWEST
+from rmqtool.dump.rows import Request, check_request, chosen_fields, fields_of_kind, make_source
+from rmqtool.dump.target import DumpKind, Target, TargetOptions, find_target
+from rmqtool.engine.rules.versions import NEWEST
 from rmqtool.errors import UsageError
 from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.report.bodies import BODY_LIMIT, BodyChoice, BodyForm
 from rmqtool.report.writers import OutputFormat, row_writer
-from rmqtool.store.location import StorePlace, store_place
+from rmqtool.store.location import StoreLocation, store_location
 
 EXIT_FOUND: Final = 3
 EXIT_UNREADABLE: Final = 4
@@ -42,9 +42,9 @@ _Version = Annotated[
 def dump(
     context: typer.Context,
     path: Annotated[
-        StorePlace,
+        StoreLocation,
         typer.Argument(
-            metavar="PATH", help="A store, one of its directories, or a file; or a URL of one.", parser=store_place
+            metavar="PATH", help="A store, one of its directories, or a file; or a URL of one.", parser=store_location
         ),
     ],
     kind: Annotated[DumpKind | None, typer.Option("--type", help="What to show of a store; what a file is.")] = None,

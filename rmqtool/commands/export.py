@@ -12,7 +12,7 @@ from rmqtool.commands.messages import messages_of
 from rmqtool.commands.options import CommitlogOption
 from rmqtool.commands.spark import DEFAULT_MASTER, AlwaysMasterOption, ConfOption, spark
 from rmqtool.commands.spark_tables import FromTimeOption, StorePaths, TopicOption, ToTimeOption, source_options
-from rmqtool.pipeline.choices import Form, Profile, TableName
+from rmqtool.pipeline.enums import Form, Profile, TableName
 from rmqtool.report.writers import json_text
 
 

@@ -10,10 +10,10 @@ from typing import Annotated, Any, Final
 import typer
 
 from rmqtool.commands.options import FormatOption
-from rmqtool.engine.versions import NEWEST, SUPPORTED, rules_for
+from rmqtool.engine.rules.versions import NEWEST, SUPPORTED, rules_for
 from rmqtool.errors import UnreadableError, UsageError, WriteError
 from rmqtool.fixtures.damage import MARK, Damage, damage_store, require_generated
-from rmqtool.fixtures.damages import DAMAGES
+from rmqtool.fixtures.damage_catalog import DAMAGES
 from rmqtool.fixtures.recipe import Recipe, make_store
 from rmqtool.fixtures.recipes import RECIPES
 from rmqtool.report.writers import OutputFormat, row_writer
@@ -90,7 +90,7 @@ def check(
 
     Example: rmqtool fixture check /tmp/store
     """
-    from rmqtool.fixtures.promise import checked
+    from rmqtool.fixtures.expectation import checked
 
     require_generated(directory)
     mark = _read_mark(directory)

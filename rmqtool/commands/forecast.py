@@ -23,7 +23,7 @@ from rmqtool.commands.options import (
     open_store,
 )
 from rmqtool.commands.screen import screen
-from rmqtool.engine.versions import EXAMINED, rules_for
+from rmqtool.engine.rules.versions import EXAMINED, rules_for
 from rmqtool.errors import UnsupportedError, UsageError
 from rmqtool.forecast.forecast import forecast_store
 from rmqtool.forecast.options import ForecastOptions

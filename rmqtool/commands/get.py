@@ -1,4 +1,4 @@
-"""`rmqtool get`: messages the way the broker finds them. What it answers comes from `engine.reader`."""
+"""`rmqtool get`: messages the way the broker finds them. What it answers comes from `engine.reading.reader`."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from rmqtool.commands.options import (
     timestamp_ms,
 )
 from rmqtool.commands.screen import screen
-from rmqtool.engine.message_finding import message_finding
-from rmqtool.engine.query import DEFAULT_COUNT
-from rmqtool.engine.queue_unit import Boundary
-from rmqtool.engine.reader import Reader, open_reader
-from rmqtool.engine.stored_message import StoredMessage
+from rmqtool.engine.queues.unit import Boundary
+from rmqtool.engine.reading.message_check import message_finding
+from rmqtool.engine.reading.query import DEFAULT_COUNT
+from rmqtool.engine.reading.reader import Reader, open_reader
+from rmqtool.engine.reading.stored_message import StoredMessage
 from rmqtool.errors import UnreadableError, UsageError
 from rmqtool.quantities import JAVA_LONG_MAX
-from rmqtool.report.answer_screen import write_answer
 from rmqtool.report.bodies import BODY_LIMIT, BodyChoice, BodyForm
+from rmqtool.report.get_screen import write_answer
 from rmqtool.report.rows import BODY_FIELDS, MESSAGE_FIELDS, bad_row, blank_row, message_row
 from rmqtool.report.writers import OutputFormat, json_text, row_writer
 

@@ -1,4 +1,4 @@
-"""`rmqtool info`: one screen about a store. What it holds comes from `engine.summary`, how it looks from `report`."""
+"""`rmqtool info`: one screen about a store, from `engine.reading.summary`."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from rmqtool.commands.options import (
     user_name,
 )
 from rmqtool.commands.screen import screen
-from rmqtool.engine.summary import Shutdown, StoreSummary, summarize
+from rmqtool.engine.reading.summary import Shutdown, StoreSummary, summarize
 from rmqtool.errors import UsageError
-from rmqtool.report.summary_screen import summary_lines
+from rmqtool.report.info_screen import summary_lines
 from rmqtool.report.writers import OutputFormat, json_text
 from rmqtool.store.directory import Store
-from rmqtool.store.kinds import FileKind
-from rmqtool.store.location import StorePlace
-from rmqtool.store.lock import LockReport
+from rmqtool.store.file_kinds import FileKind
+from rmqtool.store.location import StoreLocation
+from rmqtool.store.probe_lock import LockReport
 
 
 def info(
@@ -67,7 +67,7 @@ def info(
         sys.stdout.write(json_text(found, indent=2 if output is OutputFormat.JSON else None) + "\n")
 
 
-def info_object(place: StorePlace, opened: OpenedStore, summary: StoreSummary, lock: LockReport) -> dict[str, Any]:
+def info_object(place: StoreLocation, opened: OpenedStore, summary: StoreSummary, lock: LockReport) -> dict[str, Any]:
     """What `--format json` writes."""
     store = opened.store
     lock_problems = [found.problem for found in (lock.lock, *lock.databases) if found.problem is not None]
@@ -98,7 +98,7 @@ def info_object(place: StorePlace, opened: OpenedStore, summary: StoreSummary, l
     }
 
 
-def next_step(place: StorePlace, store: Store, summary: StoreSummary, lock: LockReport) -> tuple[str | None, str]:
+def next_step(place: StoreLocation, store: Store, summary: StoreSummary, lock: LockReport) -> tuple[str | None, str]:
     """A command to type, if one helps, and why; a store elsewhere has to be copied before a command can write."""
     command, why = _next_step(shlex.quote(str(place)), store, summary, lock)
     if place.path is None and command is not None and command.split()[1] in ("undo", "rebuild"):

@@ -12,22 +12,22 @@ from typing import Annotated, Final
 import typer
 
 from rmqtool.commands.messages import Messages
-from rmqtool.engine.versions import NEWEST, BrokerRules, rules_for
+from rmqtool.engine.rules.versions import NEWEST, BrokerRules, rules_for
 from rmqtool.errors import RefusedError, UsageError
 from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.report.bodies import BodyForm
 from rmqtool.report.writers import OutputFormat
 from rmqtool.store.broker_conf import BrokerConf, read_broker_conf
 from rmqtool.store.directory import UNIT_SIZE, Settings, Store
-from rmqtool.store.location import StorePlace, local_path, store_place, survey_store
-from rmqtool.store.lock import LOCK_NAME, Lock, LockReport, LockStatus, lock_report
+from rmqtool.store.location import StoreLocation, local_path, store_location, survey_store
+from rmqtool.store.probe_lock import LOCK_NAME, Lock, LockReport, LockStatus, lock_report
 from rmqtool.store.view import DirectoryView
 
 _STORE_HELP: Final = "The broker's store root: the directory that holds commitlog/"
 StorePath = Annotated[Path, typer.Argument(metavar="STORE", help=f"{_STORE_HELP}.", parser=local_path)]
 ReadStore = Annotated[
-    StorePlace,
-    typer.Argument(metavar="STORE", help=f"{_STORE_HELP}; or a URL: s3://, hdfs://, ...", parser=store_place),
+    StoreLocation,
+    typer.Argument(metavar="STORE", help=f"{_STORE_HELP}; or a URL: s3://, hdfs://, ...", parser=store_location),
 ]
 CommitlogOption = Annotated[
     list[Path] | None,
@@ -90,7 +90,7 @@ class OpenedStore:
 
 
 def open_store(
-    place: Path | StorePlace,
+    place: Path | StoreLocation,
     commitlog: list[Path] | None = None,
     index_slots: int | None = None,
     broker_conf: Path | None = None,
@@ -112,7 +112,7 @@ def open_store(
     store = survey_store(place, commitlog, index_slots, conf, sizes)
     if rules is not None:
         return OpenedStore(store, rules, None, (), "chosen with --broker-version", conf)
-    from rmqtool.engine.version_evidence import infer_version
+    from rmqtool.engine.reading.version_evidence import infer_version
 
     releases = infer_version(store)
     if releases is not None:
@@ -128,7 +128,7 @@ def file_sizes(log_file: int | None, queue_file: int | None, index_entries: int 
     return Settings(commitlog_file_size=log_file, consumequeue_file_size=queue_file, index_entry_count=index_entries)
 
 
-def lock_of(place: StorePlace, store: Store) -> LockReport:
+def lock_of(place: StoreLocation, store: Store) -> LockReport:
     """Whether a broker uses a store; of one elsewhere that cannot be known."""
     if place.path is None:
         return LockReport(Lock(LOCK_NAME, LockStatus.UNKNOWN), (), ())
@@ -156,7 +156,7 @@ def timestamp_ms(text: str, option: str) -> int:
     return (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000
 
 
-def refuse_inside_store(target: Path, what: str, place: StorePlace, log_directories: Iterable[str] = ()) -> None:
+def refuse_inside_store(target: Path, what: str, place: StoreLocation, log_directories: Iterable[str] = ()) -> None:
     """Refuse to write a file into a store that is only read: it would stop a broker's start.
 
     Raises:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from rmqtool.commands.repair_command import repair_command
-from rmqtool.commands.repair_plan import Made, Planner, Repair
+from rmqtool.commands.repair_plan import PlannedRepair, Planner, RepairRun
 from rmqtool.commands.spark import ConfOption, MasterOption, runner
 from rmqtool.repair.rebuild import RebuildChoice, plan_rebuild
 from rmqtool.scan.runner import OnProgress
@@ -17,7 +17,7 @@ from rmqtool.store.directory import Store
 
 @repair_command
 def rebuild(
-    repair: Repair,
+    repair: RepairRun,
     queues: Annotated[bool, typer.Option("--queues", help="The consume queues.")] = False,
     index: Annotated[bool, typer.Option("--index", help="The index.")] = False,
     checkpoint: Annotated[bool, typer.Option("--checkpoint", help="The checkpoint.")] = False,
@@ -36,11 +36,11 @@ def rebuild(
     """
     choice = RebuildChoice(queues, index, checkpoint, frozenset(topic) if topic else None)
 
-    def plan(found: Store, staging: Path, on_progress: OnProgress) -> Made:
+    def plan(found: Store, staging: Path, on_progress: OnProgress) -> PlannedRepair:
         options = repair.build_options
         staging = staging if master is None else staging.resolve()  # other processes write into it too
         with runner(master, conf, repair.messages) as pieces:
             made = plan_rebuild(found, repair.opened.rules, choice, staging, options, on_progress, pieces)
-        return Made(made.steps, notes=made.notes, abort_stays=made.abort_stays, covers=choice.covers)
+        return PlannedRepair(made.steps, notes=made.notes, abort_stays=made.abort_stays, covers=choice.covers)
 
     return plan

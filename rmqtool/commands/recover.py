@@ -10,15 +10,15 @@ import typer
 
 from rmqtool.commands.forecast import forecast_options
 from rmqtool.commands.repair_command import repair_command
-from rmqtool.commands.repair_plan import Made, Planner, Repair
-from rmqtool.repair.recover import RecoverOptions, plan_recover
+from rmqtool.commands.repair_plan import PlannedRepair, Planner, RepairRun
+from rmqtool.repair.recover.plan import RecoverOptions, plan_recover
 from rmqtool.scan.runner import OnProgress
 from rmqtool.store.directory import Store
 
 
 @repair_command
 def recover(
-    repair: Repair,
+    repair: RepairRun,
     cut_at_damage: Annotated[
         bool,
         typer.Option(
@@ -50,9 +50,9 @@ def recover(
         forecast_options(repair.opened.conf),
     )
 
-    def plan(found: Store, staging: Path, on_progress: OnProgress) -> Made:
+    def plan(found: Store, staging: Path, on_progress: OnProgress) -> PlannedRepair:
         made = plan_recover(found, repair.opened.rules, staging, options, on_progress)
-        return Made(
+        return PlannedRepair(
             made.steps, made.loss, made.notes, made.damage, made.abort_stays, made.begin, findings=made.findings
         )
 

@@ -27,7 +27,7 @@ from rmqtool.commands.options import (
     StorePath,
     file_sizes,
 )
-from rmqtool.commands.repair_plan import Planner, Repair, Wish, carry_out, opened_for_repair
+from rmqtool.commands.repair_plan import Planner, RepairRequest, RepairRun, carry_out, opened_for_repair
 from rmqtool.report.writers import OutputFormat
 
 _OF_THE_FRAME: Final = ("command", "stack")
@@ -40,7 +40,7 @@ def repair_command(function: Callable[..., Planner]) -> Callable[..., None]:
     """Make a command, named like the function, of what is special about it.
 
     Args:
-        function: takes the `Repair` and the command's own options, returns its planner. Its docstring is the help.
+        function: takes the `RepairRun` and the command's own options, returns its planner. Its docstring is the help.
     """
     shared = inspect.signature(_opened, eval_str=True).parameters
     own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
@@ -77,7 +77,7 @@ def _opened(
     ] = False,
     copy: Annotated[
         Path | None,
-        typer.Option("--output", metavar="DIR", help="Repair a copy in this directory, and leave the store alone."),
+        typer.Option("--output", metavar="DIR", help="RepairRun a copy in this directory, and leave the store alone."),
     ] = None,
     undo_dir: Annotated[
         Path | None,
@@ -91,12 +91,12 @@ def _opened(
     broker_conf: BrokerConfOption = None,
     broker_version: BrokerVersionOption = None,
     output: FormatOption = OutputFormat.TABLE,
-) -> Repair:
+) -> RepairRun:
     """What a person said with the shared options; their parameters are those of every repair command."""
     messages = messages_of(context)
-    wish = Wish(command, store, dry_run, save, apply, yes, accept_loss, undo_dir, output, copy)
+    wish = RepairRequest(command, store, dry_run, save, apply, yes, accept_loss, undo_dir, output, copy)
     sizes = file_sizes(log_file_size, queue_file_size, index_entries)
     opened, session = opened_for_repair(
         wish, commitlog, index_slots, broker_conf, broker_version, messages, stack, sizes
     )
-    return Repair(wish, opened, messages, session)
+    return RepairRun(wish, opened, messages, session)

@@ -20,33 +20,33 @@ from rmqtool.commands.forecast import forecast_options
 from rmqtool.commands.messages import Messages
 from rmqtool.commands.options import OpenedStore, foreign_owner, open_store
 from rmqtool.commands.screen import screen
-from rmqtool.engine.versions import EXAMINED, NEWEST, BrokerRules, rules_for
+from rmqtool.engine.rules.versions import EXAMINED, NEWEST, BrokerRules, rules_for
 from rmqtool.errors import RefusedError, RmqtoolError, UsageError, WriteError
 from rmqtool.forecast.forecast import SharedStarts, forecast_store, scan_begin
 from rmqtool.forecast.options import COUNT_WHOLE_LOG_UP_TO
 from rmqtool.formats.tags import parse_delay_levels
-from rmqtool.repair.apply import apply_plan
-from rmqtool.repair.built import BuildOptions
-from rmqtool.repair.fingerprint import unchanged
-from rmqtool.repair.gone import gone_messages, unmounted_text
-from rmqtool.repair.output import apply_to_copy
-from rmqtool.repair.places import DEFAULT_LOG, Places
-from rmqtool.repair.plan import ForecastAfter, Loss, Plan, demand_same, read_saved
-from rmqtool.repair.prepare import copied_files
-from rmqtool.repair.remaining import Planned, check_applied, remaining
-from rmqtool.repair.session import Session
-from rmqtool.repair.steps import Step
-from rmqtool.repair.undo import is_unsettled, settle
-from rmqtool.report.plan_screen import plan_lines
+from rmqtool.repair.build.request import BuildOptions
+from rmqtool.repair.machine.apply import apply_plan
+from rmqtool.repair.machine.fingerprint import unchanged
+from rmqtool.repair.machine.journal_writer import copied_files
+from rmqtool.repair.machine.output import apply_to_copy
+from rmqtool.repair.machine.plan import ForecastAfter, Loss, Plan, demand_same, read_saved
+from rmqtool.repair.machine.session import Session
+from rmqtool.repair.machine.steps import Step
+from rmqtool.repair.machine.store_paths import DEFAULT_LOG, StorePaths
+from rmqtool.repair.machine.undo import is_unsettled, settle
+from rmqtool.repair.missing_log import gone_messages, unmounted_text
+from rmqtool.repair.remaining import PlannedStore, check_applied, remaining
 from rmqtool.report.progress import ByteProgress
+from rmqtool.report.repair_screen import plan_lines
 from rmqtool.report.writers import OutputFormat, json_text
 from rmqtool.scan.runner import OnProgress
+from rmqtool.store.acquire_lock import demand_free
 from rmqtool.store.directory import Settings, Store, relative_to_store, survey
-from rmqtool.store.hold import demand_free
 from rmqtool.store.sizes import size_assumptions
 from rmqtool.store.source import reason
 from rmqtool.store.view import open_directory
-from rmqtool.verify.finding import Finding
+from rmqtool.verify.catalog.finding import Finding
 
 EXIT_TO_DO: Final = 3
 EXIT_UNREADABLE: Final = 4
@@ -56,7 +56,7 @@ UNREADABLE: Final = "commitlog.unreadable-range"
 
 
 @dataclass(frozen=True)
-class Wish:
+class RepairRequest:
     """What a person said about any repair."""
 
     command: str
@@ -90,7 +90,7 @@ class Wish:
 
 
 @dataclass(frozen=True)
-class Made:
+class PlannedRepair:
     """What a planner came to; `begin` is the physical offset from which on it looked, None where it looked at all."""
 
     steps: tuple[Step, ...]
@@ -109,15 +109,15 @@ class Made:
     """Saves what the plan takes away, in the given directory of the tool's own, right before it is carried out."""
 
 
-Planner = Callable[[Store, Path, OnProgress], Made]
+Planner = Callable[[Store, Path, OnProgress], PlannedRepair]
 """Makes a plan for a store; what is built lies in the given directory, which stays until the plan is applied."""
 
 
 @dataclass(frozen=True)
-class Repair:
+class RepairRun:
     """One run of a repair command: what was asked for, and the store it is about."""
 
-    wish: Wish
+    wish: RepairRequest
     opened: OpenedStore
     messages: Messages
     session: Session | None = None
@@ -139,7 +139,7 @@ class Repair:
 
 
 def opened_for_repair(
-    wish: Wish,
+    wish: RepairRequest,
     commitlog: list[Path] | None,
     index_slots: int | None,
     broker_conf: Path | None,
@@ -164,7 +164,7 @@ def opened_for_repair(
     session: Session | None = None
     if not wish.only_looks and wish.copy is None:
         # Before anything is looked at: what another run does until then is seen, and afterwards it is kept out.
-        session = stack.enter_context(Session(Places(wish.store, named or DEFAULT_LOG), makes_file=False))
+        session = stack.enter_context(Session(StorePaths(wish.store, named or DEFAULT_LOG), makes_file=False))
     opened = open_store(wish.store, commitlog, index_slots, broker_conf, broker_version, sizes)
     places = places_of(wish, opened.store)
     if session is None:
@@ -191,14 +191,14 @@ def opened_for_repair(
     return opened, session
 
 
-def places_of(wish: Wish, store: Store) -> Places:
+def places_of(wish: RepairRequest, store: Store) -> StorePaths:
     """Where the store's files lie."""
     directories = tuple(dict.fromkeys(segment.path.rpartition("/")[0] for segment in store.commitlog))
     logs = store.settings.commitlog_directories or directories or DEFAULT_LOG
-    return Places(wish.store, logs, wish.undo_dir)
+    return StorePaths(wish.store, logs, wish.undo_dir)
 
 
-def carry_out(repair: Repair, planner: Planner) -> None:
+def carry_out(repair: RepairRun, planner: Planner) -> None:
     """Plan, show, ask and apply. Ends with the exit code of the contract.
 
     Raises:
@@ -249,7 +249,7 @@ def carry_out(repair: Repair, planner: Planner) -> None:
     raise typer.Exit(_exit_code(plan, made, to_do=bool(surprises)))
 
 
-def _repair_copy(wish: Wish, plan: Plan, made: Made, places: Places, opened: OpenedStore) -> None:
+def _repair_copy(wish: RepairRequest, plan: Plan, made: PlannedRepair, places: StorePaths, opened: OpenedStore) -> None:
     assert wish.copy is not None
     copied = apply_to_copy(plan, places, wish.copy)
     if made.keep is not None:
@@ -272,7 +272,7 @@ def _staging(session: Session | None) -> Iterator[Path]:
         yield Path(name)
 
 
-def _plan(wish: Wish, opened: OpenedStore, made: Made, before: str, messages: Messages) -> Plan:
+def _plan(wish: RepairRequest, opened: OpenedStore, made: PlannedRepair, before: str, messages: Messages) -> Plan:
     places = places_of(wish, opened.store)
     copied = copied_files(made.steps, places) if wish.copy is None else {}
     plan = Plan(
@@ -282,7 +282,7 @@ def _plan(wish: Wish, opened: OpenedStore, made: Made, before: str, messages: Me
     settings = opened.store.settings
     after = survey(plan.view_over(opened.store.view), settings) if plan.steps else opened.store
     if not made.damage:
-        planned = Planned(made.steps, made.findings, made.begin, made.abort_stays, made.covers)
+        planned = PlannedStore(made.steps, made.findings, made.begin, made.abort_stays, made.covers)
         plan = replace(plan, remaining=remaining(after, opened.rules, planned, threads=os.cpu_count() or 1))
         if plan.is_empty:
             return plan
@@ -359,12 +359,12 @@ def _kept(now: ForecastAfter | None, after: ForecastAfter | None, loss: Loss) ->
     return {topic: count for topic, count in sorted(kept.items()) if count > 0}
 
 
-def _said(plan: Plan, made: Made, store: Path) -> dict[str, Any]:
+def _said(plan: Plan, made: PlannedRepair, store: Path) -> dict[str, Any]:
     damage = [found.as_json() for found in made.damage]
     return {**plan.to_json(), "damage": damage, **decision(made.damage, store), **made.details}
 
 
-def _show_first(wish: Wish, said: dict[str, Any], opened: OpenedStore) -> None:
+def _show_first(wish: RepairRequest, said: dict[str, Any], opened: OpenedStore) -> None:
     """Show a plan before it is carried out: one that nobody could see is dropped, and that is no success."""
     try:
         _show(wish, said, opened)
@@ -373,7 +373,7 @@ def _show_first(wish: Wish, said: dict[str, Any], opened: OpenedStore) -> None:
         raise RefusedError(f"{wish.store}: the plan could not be shown; nothing was changed") from error
 
 
-def _show(wish: Wish, said: dict[str, Any], opened: OpenedStore) -> None:
+def _show(wish: RepairRequest, said: dict[str, Any], opened: OpenedStore) -> None:
     if wish.output is OutputFormat.TABLE:
         here = screen()
         for line in plan_lines(said, str(wish.store), opened.chosen, here.width, colour=here.colour):
@@ -390,7 +390,7 @@ def _save(path: Path, plan: Plan) -> None:
         raise WriteError(f"{path}: {reason(error)}") from error
 
 
-def _exit_code(plan: Plan, made: Made, *, to_do: bool) -> int:
+def _exit_code(plan: Plan, made: PlannedRepair, *, to_do: bool) -> int:
     if any(found.id == UNREADABLE for found in made.damage):
         return EXIT_UNREADABLE
     return EXIT_TO_DO if to_do or made.damage or plan.remaining or not plan.is_startable else 0

@@ -10,12 +10,12 @@ from typing import Annotated
 import typer
 
 from rmqtool.commands.repair_command import repair_command
-from rmqtool.commands.repair_plan import Made, Planner, Repair
+from rmqtool.commands.repair_plan import PlannedRepair, Planner, RepairRun
 from rmqtool.commands.salvage_export import export_messages
 from rmqtool.errors import UsageError
-from rmqtool.repair.salvage.donor import Donor
-from rmqtool.repair.salvage.mending import Mended
 from rmqtool.repair.salvage.plan import SalvageOptions, plan_salvage
+from rmqtool.repair.salvage.record_repair import RepairedRecord
+from rmqtool.repair.salvage.replica import Replica
 from rmqtool.repair.salvage.report import outcome_json, write_lost_found
 from rmqtool.scan.runner import OnProgress
 from rmqtool.store.directory import Store
@@ -23,7 +23,7 @@ from rmqtool.store.directory import Store
 
 @repair_command
 def salvage(
-    repair: Repair,
+    repair: RepairRun,
     donor: Annotated[
         list[Path] | None,
         typer.Option(
@@ -58,18 +58,22 @@ def salvage(
         raise UsageError("--export changes nothing; it does not go with --plan, --apply, --output or --lost-found")
     options = SalvageOptions(
         repair.build_options,
-        tuple(map(Donor.open, donor or ())),
-        frozenset(how for how, is_agreed in ((Mended.FLIPPED_BIT, fix_bits), (Mended.AS_IS, as_is)) if is_agreed),
+        tuple(map(Replica.open, donor or ())),
+        frozenset(
+            how
+            for how, is_agreed in ((RepairedRecord.FLIPPED_BIT, fix_bits), (RepairedRecord.AS_IS, as_is))
+            if is_agreed
+        ),
         show_lost=show_lost,
         threads=os.cpu_count() or 1,
     )
     if export is not None:
         export_messages(repair, options, export)
 
-    def plan(found: Store, staging: Path, on_progress: OnProgress) -> Made:
+    def plan(found: Store, staging: Path, on_progress: OnProgress) -> PlannedRepair:
         made = plan_salvage(found, repair.opened.rules, staging, options, on_progress)
         recovery = made.recovery
-        return Made(
+        return PlannedRepair(
             made.steps,
             recovery.loss,
             (*made.notes, *recovery.notes),

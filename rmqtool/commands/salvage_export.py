@@ -9,9 +9,9 @@ from typing import Any, Final, NoReturn
 
 import typer
 
-from rmqtool.commands.dump_rows import LogRows, Request, fields_of_kind
-from rmqtool.commands.dump_target import DumpKind, Target
-from rmqtool.commands.repair_plan import EXIT_TO_DO, Repair
+from rmqtool.commands.repair_plan import EXIT_TO_DO, RepairRun
+from rmqtool.dump.rows import LogRows, Request, fields_of_kind
+from rmqtool.dump.target import DumpKind, Target
 from rmqtool.errors import RefusedError, UnsupportedError, WriteError
 from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.repair.salvage.plan import SalvageOptions, plan_salvage
@@ -20,14 +20,14 @@ from rmqtool.report.bodies import BodyChoice, BodyForm
 from rmqtool.report.progress import ByteProgress
 from rmqtool.report.writers import JsonLinesWriter, OutputFormat, json_text
 from rmqtool.store.directory import Store
-from rmqtool.store.kinds import FileKind
+from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.source import reason
 
 NAME: Final = "messages.jsonl"
 _BODY: Final = BodyChoice(BodyForm.BASE64, (1 << 31) - 1, raw=True)
 
 
-def export_messages(repair: Repair, options: SalvageOptions, directory: Path) -> NoReturn:
+def export_messages(repair: RepairRun, options: SalvageOptions, directory: Path) -> NoReturn:
     """Write the messages of the store as it would be after the salvage, and end the command.
 
     Raises:

@@ -12,7 +12,7 @@ from rmqtool.commands.options import CommitlogOption, FormatOption
 from rmqtool.commands.screen import screen
 from rmqtool.commands.spark import DEFAULT_MASTER, AlwaysMasterOption, ConfOption, spark
 from rmqtool.commands.spark_tables import FromTimeOption, StorePaths, TopicOption, ToTimeOption, source_options
-from rmqtool.pipeline.choices import By
+from rmqtool.pipeline.enums import By
 from rmqtool.report.writers import OutputFormat, row_writer
 
 EXIT_FOUND = 3

@@ -12,10 +12,10 @@ import typer
 from rmqtool.commands.messages import messages_of
 from rmqtool.commands.options import CommitlogOption, FormatOption, StorePath
 from rmqtool.errors import RefusedError, UsageError
-from rmqtool.repair.fence import is_fenced
-from rmqtool.repair.journal import recorded_places
-from rmqtool.repair.places import Places
-from rmqtool.repair.undo import Repair, discard_all, repairs, undo_latest
+from rmqtool.repair.machine.fence import is_fenced
+from rmqtool.repair.machine.journal import recorded_places
+from rmqtool.repair.machine.store_paths import StorePaths
+from rmqtool.repair.machine.undo import UndoableRepair, discard_all, repairs, undo_latest
 from rmqtool.report.text import escaped
 from rmqtool.report.writers import OutputFormat, row_writer
 from rmqtool.store.directory import relative_to_store
@@ -51,7 +51,7 @@ def undo(
         raise UsageError("--list shows what --discard would remove; say one of them")
     open_directory(store)
     named = tuple(relative_to_store(directory, store) for directory in commitlog or ())
-    places = recorded_places(Places(store, named, undo_dir))
+    places = recorded_places(StorePaths(store, named, undo_dir))
     found = repairs(places)
     if not found and not is_fenced(places):
         survey_store(store, commitlog)  # a directory that is no store has nothing to take back either: said as that
@@ -79,7 +79,7 @@ def _demand_consent(is_agreed: bool, question: str) -> None:
         raise RefusedError("not agreed to; nothing was changed")
 
 
-def _show(found: list[Repair], output: OutputFormat, nothing: str, became: str | None = None) -> None:
+def _show(found: list[UndoableRepair], output: OutputFormat, nothing: str, became: str | None = None) -> None:
     """Repairs as sentences or rows, with what became of them."""
     if output is OutputFormat.TABLE:
         for repair in found:
@@ -96,7 +96,7 @@ def _show(found: list[Repair], output: OutputFormat, nothing: str, became: str |
     rows.close()
 
 
-def _named(repair: Repair) -> str:
+def _named(repair: UndoableRepair) -> str:
     if repair.began_ms is None:
         return f"repair {repair.number}, which was killed before it changed anything"
     began = datetime.fromtimestamp(repair.began_ms / 1000, UTC).isoformat(" ", "seconds").replace("+00:00", "Z")
@@ -108,7 +108,7 @@ def _repairs(count: int) -> str:
     return "1 repair" if count == 1 else f"{count} repairs"
 
 
-def _tell_left(places: Places, context: typer.Context) -> None:
+def _tell_left(places: StorePaths, context: typer.Context) -> None:
     left = len(repairs(places))
     if left:
         messages_of(context).note(f"{_repairs(left)} left to take back")

@@ -32,19 +32,19 @@ from rmqtool.commands.options import (
 from rmqtool.commands.screen import screen
 from rmqtool.commands.spark import ConfOption, MasterOption, runner
 from rmqtool.errors import UsageError, WriteError
-from rmqtool.report.findings_screen import findings_lines
 from rmqtool.report.junit import junit_text
 from rmqtool.report.progress import ByteProgress
 from rmqtool.report.sarif import sarif_text
+from rmqtool.report.verify_screen import findings_lines
 from rmqtool.report.writers import OutputFormat, json_text, row_writer
 from rmqtool.scan.runner import Runner
-from rmqtool.store.location import StorePlace
+from rmqtool.store.location import StoreLocation
 from rmqtool.store.source import reason
-from rmqtool.verify.catalog import CATALOG
-from rmqtool.verify.finding import Finding
+from rmqtool.verify.catalog.finding import Finding
+from rmqtool.verify.catalog.registry import CATALOG
 from rmqtool.verify.run import verify_store
-from rmqtool.verify.scope import Depth, Options
 from rmqtool.verify.summary import Summary
+from rmqtool.verify.survey.context import Depth, VerifyOptions
 
 EXIT_FOUND: Final = 3
 EXIT_UNREADABLE: Final = 4
@@ -99,7 +99,7 @@ def verify(
     opened = open_store(store, commitlog, index_slots, broker_conf, broker_version, sizes)
     opened.tell(messages)
     number, count = _slice(part)
-    options = Options(
+    options = VerifyOptions(
         depth=depth,
         threads=threads or os.cpu_count() or 1,
         slice_number=number,
@@ -112,7 +112,7 @@ def verify(
     for report in (junit, sarif):
         if report is not None:
             refuse_inside_store(report, "a report", store, opened.store.settings.commitlog_directories)
-    run = _Run(opened, store, output, messages, keeps_rows=junit is not None or sarif is not None)
+    run = _Output(opened, store, output, messages, keeps_rows=junit is not None or sarif is not None)
     with runner(master, conf, messages) as found:
         summary = run.verify(options, found)
     run.report(summary, junit, sarif)
@@ -126,11 +126,11 @@ def verify(
         raise typer.Exit(EXIT_FOUND)
 
 
-class _Run:
+class _Output:
     """One run: findings go out as they come where lines are asked for, else at the end."""
 
     def __init__(
-        self, opened: OpenedStore, place: StorePlace, output: OutputFormat, messages: Messages, *, keeps_rows: bool
+        self, opened: OpenedStore, place: StoreLocation, output: OutputFormat, messages: Messages, *, keeps_rows: bool
     ) -> None:
         self._opened = opened
         self._place = place
@@ -144,7 +144,7 @@ class _Run:
         # A badly damaged store has more findings than memory should hold where they have gone out already.
         self._keeps_rows = keeps_rows or self._writer is None
 
-    def verify(self, options: Options, runner: Runner | None) -> Summary:
+    def verify(self, options: VerifyOptions, runner: Runner | None) -> Summary:
         with ByteProgress("verify", quiet=self._messages.quiet) as progress:
             return verify_store(self._opened.store, self._opened.rules, options, self._take, progress.show, runner)
 
@@ -186,7 +186,7 @@ class _Run:
             self._rows.append(row)
 
 
-def repair_command(repair: str | None, place: StorePlace) -> str | None:
+def repair_command(repair: str | None, place: StoreLocation) -> str | None:
     """The command line that mends a finding; None where there is none."""
     from rmqtool.commands.app import COMMANDS  # the list knows this module by name
 

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from rmqtool.compare.ranges import Ranges
+from rmqtool.compare.ranges import RangeList
 from rmqtool.compare.rows import Array, Block, block_of, is_message, low_bits, sum_of
 
 UNKNOWN: Final = -1
@@ -35,7 +35,7 @@ class LogMerge:
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
-        self.differing = Ranges()
+        self.differing = RangeList()
         self.unresolved_blocks = 0
 
     def run(self, one: Iterator[Block], other: Iterator[Block]) -> None:

@@ -8,24 +8,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, Protocol
 
+from rmqtool.compare.lockstep import LockstepSource, first_difference
 from rmqtool.compare.log_blocks import FileBlocks, topic_totals, unreadable_bytes
-from rmqtool.compare.mirror import MirroredSource, first_difference
 from rmqtool.compare.rows import BLOCK_SIZE, Block, LogTotals, QueueNumbers
 from rmqtool.errors import UnreadableError, UnsupportedError
-from rmqtool.scan.log import (
-    LogFile,
-    LogPlan,
-    ScanOptions,
-    carries_record_crc,
-    plan_log,
-    reader_for,
-    walk_piece,
-)
-from rmqtool.scan.piece import Piece, whole_file
+from rmqtool.scan.log import LogFile, LogPlan, ScanOptions, carries_record_crc, plan_log, reader_for, walk_split
 from rmqtool.scan.rules import Verdict
+from rmqtool.scan.split import Split, whole_file
 from rmqtool.scan.walk import Walk
 from rmqtool.store.directory import Store
-from rmqtool.store.kinds import FileKind
+from rmqtool.store.file_kinds import FileKind
 
 
 class Span(NamedTuple):
@@ -108,15 +100,15 @@ class StoreLog:
         self._compiled = compiled
         self.files = tuple(Span(piece.physical_offset, piece.source.size) for piece in self._plan.pieces)
 
-    def piece(self, number: int) -> Piece:
+    def piece(self, number: int) -> Split:
         """A file to walk."""
         return self._plan.pieces[number]
 
-    def walk(self, piece: Piece) -> Walk:
+    def walk(self, piece: Split) -> Walk:
         """The walk of a piece of this log."""
         # Chosen where the walk is made, which may be another machine than the one that planned it.
         make_reader = reader_for(self._plan.data_bytes, self._compiled)
-        return walk_piece(piece, make_reader(), ScanOptions(record_crc=self.record_crc))
+        return walk_split(piece, make_reader(), ScanOptions(record_crc=self.record_crc))
 
     def stream(self, number: int, numbers: QueueNumbers, terms: Terms) -> FileBlocks:
         return FileBlocks(
@@ -140,7 +132,7 @@ class StoreLog:
             return None
         if self.record_crc != other.record_crc:
             return None
-        mirror = MirroredSource(here.source, there.source)
+        mirror = LockstepSource(here.source, there.source)
         walk = self.walk(whole_file(mirror, here.physical_offset, more_follows=here.more_follows))
         totals = LogTotals(begin=here.physical_offset)
         held = 0

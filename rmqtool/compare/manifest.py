@@ -25,8 +25,8 @@ from zlib import crc32
 import numpy as np
 import zstandard
 
-from rmqtool.compare.facts import Facts
 from rmqtool.compare.log_side import Span, Terms
+from rmqtool.compare.metadata import StoreMetadata
 from rmqtool.compare.rows import ROW, Array, Block, LogTotals, QueueNumbers, TopicTotal
 from rmqtool.errors import UnreadableError, UnsupportedError
 from rmqtool.formats.commitlog import RECORD_SIZE_MIN
@@ -65,7 +65,7 @@ class Description:
     files: tuple[Span, ...]
     queues: tuple[tuple[bytes, int], ...]
     totals: LogTotals
-    facts: Facts
+    facts: StoreMetadata
     not_compared: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
@@ -117,7 +117,7 @@ class Description:
             files,
             tuple((_bytes(topic), _whole(queue_id)) for topic, queue_id in said["queues"]),
             LogTotals(topics=topics, **log),
-            Facts(queues, config, tuple(map(str, said["problems"]))),
+            StoreMetadata(queues, config, tuple(map(str, said["problems"]))),
             tuple(map(str, said["not_compared"])),
         )
 

@@ -26,7 +26,7 @@ from rmqtool.compare.manifest import (
     packed_rows,
 )
 from rmqtool.compare.rows import LogTotals, QueueNumbers
-from rmqtool.compare.run import Subject
+from rmqtool.compare.run import ComparedStore
 from rmqtool.errors import WriteError
 from rmqtool.store.source import reason
 
@@ -36,7 +36,7 @@ _LEVEL: Final = 1
 
 def write_manifest(
     path: Path,
-    subject: Subject,
+    subject: ComparedStore,
     made_by: str,
     terms: Terms,
     *,

@@ -13,7 +13,7 @@ KEPT_MAX: Final = 1000
 
 
 @dataclass
-class Ranges:
+class RangeList:
     """Ranges as (begin, end) physical offsets. `merge` is associative over parts in the order of the log."""
 
     count: int = 0
@@ -45,7 +45,7 @@ class Ranges:
         for begin, end in zip(begins[starts].tolist(), behind.tolist(), strict=True):
             self.add(begin, end)
 
-    def merge(self, other: Ranges) -> None:
+    def merge(self, other: RangeList) -> None:
         """Add the ranges of the part of the log that follows."""
         if other.last is None:
             return
@@ -55,10 +55,12 @@ class Ranges:
             self.count += other.count - len(other.first)
             self.last = other.last
 
-    def within(self, begin: int, end: int) -> Ranges:
+    def within(self, begin: int, end: int) -> RangeList:
         """The ranges inside [begin, end), cut at its borders; what lies outside is one range at most on each side."""
         kept = [(max(start, begin), min(stop, end)) for start, stop in self.first if stop > begin and start < end]
         outside = len(self.first) - len(kept)
         if self.last is not None and self.count > len(self.first) and self.last[0] >= end:
             outside += 1
-        return Ranges(self.count - outside, kept, None if self.last is None else (self.last[0], min(self.last[1], end)))
+        return RangeList(
+            self.count - outside, kept, None if self.last is None else (self.last[0], min(self.last[1], end))
+        )

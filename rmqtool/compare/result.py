@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from rmqtool.compare.facts import ConfigDifference, QueueDifference
 from rmqtool.compare.join import Differences, Kind
-from rmqtool.compare.ranges import Ranges
+from rmqtool.compare.metadata import ConfigDifference, QueueDifference
+from rmqtool.compare.ranges import RangeList
 from rmqtool.compare.rows import Array, LogTotals, QueueKey, TopicTotal
 
 SIDES: Final = ("a", "b")
@@ -85,7 +85,7 @@ class Comparison:
     identity: str
     relation: Relation
     divergence: Divergence | None
-    differing: Ranges
+    differing: RangeList
     unresolved_blocks: int
     messages: Mapping[Kind, Differences] | None
     queues: list[QueueKey]

@@ -9,15 +9,15 @@ from typing import Final
 
 import numpy as np
 
-from rmqtool.compare.facts import Facts, config_differences, queue_differences
 from rmqtool.compare.join import Differences, Kind, find_reordered, join, partition_by_identity
 from rmqtool.compare.log_merge import Sink
 from rmqtool.compare.log_side import LogSide, StoreLog, Terms
-from rmqtool.compare.parts import Nowhere, Part, PartOutcome, PartWork, compare_part, cut
-from rmqtool.compare.ranges import Ranges
+from rmqtool.compare.metadata import StoreMetadata, config_differences, queue_differences
+from rmqtool.compare.ranges import RangeList
 from rmqtool.compare.result import Comparison, Divergence, Relation, Side
 from rmqtool.compare.rows import Array, LogTotals, QueueNumbers
 from rmqtool.compare.spill import MEMORY_MAX, Spill
+from rmqtool.compare.splits import LogRange, NullSink, RangeComparison, RangeOutcome, compare_range, cut
 from rmqtool.scan.runner import Runner, ThreadRunner
 
 PARTITION_BYTES: Final = 256 << 20
@@ -26,7 +26,7 @@ PARTITIONS_MAX: Final = 4096
 
 
 @dataclass(frozen=True)
-class Subject:
+class ComparedStore:
     """A side with all that is compared of it.
 
     Attributes:
@@ -38,14 +38,14 @@ class Subject:
     label: str
     kind: str
     log: LogSide
-    facts: Facts
+    facts: StoreMetadata
     totals: LogTotals | None = None
     not_compared: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class Options:
+class CompareOptions:
     """What a person may choose.
 
     Attributes:
@@ -65,10 +65,10 @@ class Options:
 
 
 def compare(
-    a: Subject,
-    b: Subject,
+    a: ComparedStore,
+    b: ComparedStore,
     terms: Terms,
-    options: Options,
+    options: CompareOptions,
     on_progress: Callable[[int, int], None] | None = None,
     runner: Runner | None = None,
 ) -> Comparison:
@@ -103,15 +103,15 @@ def compare(
         Spill(count, by_identity, options.folder, options.memory_max) as spill,
         Spill(count, by_place, options.folder, options.memory_max) as pairs,
     ):
-        sink: Sink = spill if has_rows else Nowhere()
-        whole = PartOutcome()
+        sink: Sink = spill if has_rows else NullSink()
+        whole = RangeOutcome()
         done = 0
-        outcomes: Iterator[PartOutcome]
+        outcomes: Iterator[RangeOutcome]
         if runner is None:
             threads = ThreadRunner(options.threads)
-            outcomes = threads.map(lambda part: compare_part(part, sides, sink, numbers, terms), parts)
+            outcomes = threads.map(lambda part: compare_range(part, sides, sink, numbers, terms), parts)
         else:
-            outcomes = _elsewhere(parts, PartWork(sides, terms, keeps_rows=has_rows), runner, sink, numbers)
+            outcomes = _elsewhere(parts, RangeComparison(sides, terms, keeps_rows=has_rows), runner, sink, numbers)
         for part, outcome in zip(parts, outcomes, strict=True):
             whole.merge(outcome)
             done += part.size
@@ -125,8 +125,8 @@ def compare(
 
 
 def _elsewhere(
-    parts: Sequence[Part], work: PartWork, runner: Runner, sink: Sink, numbers: QueueNumbers
-) -> Iterator[PartOutcome]:
+    parts: Sequence[LogRange], work: RangeComparison, runner: Runner, sink: Sink, numbers: QueueNumbers
+) -> Iterator[RangeOutcome]:
     """Outcomes in the order of the log, computed by a runner."""
     for result in runner.map(work, parts):
         translation = numbers.translation(result.queues)
@@ -138,11 +138,11 @@ def _elsewhere(
 
 
 def _comparison(
-    a: Subject,
-    b: Subject,
+    a: ComparedStore,
+    b: ComparedStore,
     terms: Terms,
-    options: Options,
-    whole: PartOutcome,
+    options: CompareOptions,
+    whole: RangeOutcome,
     numbers: QueueNumbers,
     messages: dict[Kind, Differences] | None,
 ) -> Comparison:
@@ -173,14 +173,14 @@ def _comparison(
     )
 
 
-def _problems(side: Subject, totals: LogTotals) -> Iterator[str]:
+def _problems(side: ComparedStore, totals: LogTotals) -> Iterator[str]:
     texts = [*side.problems, *side.facts.problems]
     if totals.unreadable_bytes:
         texts.append(f"{totals.unreadable_bytes} bytes of the log cannot be read")
     yield from (f"{side.label}: {text}" for text in texts)
 
 
-def _relation(totals: tuple[LogTotals, LogTotals], begin: int, end: int, differing: Ranges) -> Relation:
+def _relation(totals: tuple[LogTotals, LogTotals], begin: int, end: int, differing: RangeList) -> Relation:
     a, b = totals[0].end, totals[1].end
     if a == b and not differing.count:
         return Relation.EQUAL
@@ -193,7 +193,7 @@ def _relation(totals: tuple[LogTotals, LogTotals], begin: int, end: int, differi
     return Relation.A_IS_PREFIX if a < b else Relation.B_IS_PREFIX
 
 
-def _divergence(a: LogSide, b: LogSide, differing: Ranges, *, has_rows: bool) -> Divergence | None:
+def _divergence(a: LogSide, b: LogSide, differing: RangeList, *, has_rows: bool) -> Divergence | None:
     if not differing.first:
         return None
     begin, end = differing.first[0]
@@ -208,7 +208,7 @@ def _differing_topics(a: LogTotals, b: LogTotals) -> frozenset[bytes]:
     return frozenset(topic for topic in a.topics.keys() | b.topics.keys() if a.topics.get(topic) != b.topics.get(topic))
 
 
-def _not_compared(a: Subject, b: Subject) -> Iterator[str]:
+def _not_compared(a: ComparedStore, b: ComparedStore) -> Iterator[str]:
     unknown = [side.label for side in (a, b) if side.facts.queues is None]
     if unknown:
         yield f"{', '.join(unknown)}: the ends of the queues, which are kept in RocksDB"

@@ -7,10 +7,11 @@ from dataclasses import replace
 from itertools import pairwise
 from threading import Lock
 
-from rmqtool.engine.log_tail import log_tail
-from rmqtool.engine.versions import BrokerRules
+from rmqtool.engine.reading.log_tail import log_tail
+from rmqtool.engine.reading.messages_without_log import messages_without_log
+from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.errors import UnknownSizeError, UnsupportedError
-from rmqtool.forecast.losses import LossCount, Toll
+from rmqtool.forecast.losses import LossCounter, LossReport
 from rmqtool.forecast.options import COUNT_WHOLE_LOG_UP_TO, ForecastOptions
 from rmqtool.forecast.plain_records import PlainRecords
 from rmqtool.forecast.result import Forecast, QueueForecast, StopsAt
@@ -18,7 +19,6 @@ from rmqtool.forecast.simulate import Simulation
 from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, ScanOptions
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.sizes import size_assumptions
-from rmqtool.verify.without_log import messages_without_log
 
 
 class SharedStarts:
@@ -30,10 +30,10 @@ class SharedStarts:
 
     def __init__(self) -> None:
         self.plain = PlainRecords()
-        self._tolls: dict[Hashable, Toll] = {}
+        self._tolls: dict[Hashable, LossReport] = {}
         self._lock = Lock()
 
-    def toll(self, key: Hashable, count: Callable[[], Toll]) -> Toll:
+    def toll(self, key: Hashable, count: Callable[[], LossReport]) -> LossReport:
         """What a start costs that leaves behind what the key says, counted if it is the first of its kind."""
         with self._lock:
             if key not in self._tolls:
@@ -183,10 +183,10 @@ def _what_is_left(simulation: Simulation, segments: tuple[Segment, ...]) -> Hash
     )
 
 
-def _toll(simulation: Simulation, segments: tuple[Segment, ...]) -> Toll:
+def _toll(simulation: Simulation, segments: tuple[Segment, ...]) -> LossReport:
     options, log = simulation.options, simulation.log
     assert log is not None
-    count = LossCount(
+    count = LossCounter(
         simulation.queues,
         simulation.index if options.enters_index else None,
         simulation.files,
@@ -200,7 +200,7 @@ def _toll(simulation: Simulation, segments: tuple[Segment, ...]) -> Toll:
     return count.toll
 
 
-def _queues(simulation: Simulation, toll: Toll) -> tuple[QueueForecast, ...]:
+def _queues(simulation: Simulation, toll: LossReport) -> tuple[QueueForecast, ...]:
     assert simulation.log is not None
     found = []
     for name, state in sorted(simulation.queues.items()):

@@ -13,26 +13,26 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from rmqtool.engine.dispatch import Rows
-from rmqtool.engine.index_keys import index_entries
-from rmqtool.engine.index_writer import DIRECTORY, IndexWriter, OpenIndexFile, read_index_file
-from rmqtool.engine.open_files import OpenFiles
-from rmqtool.engine.query import IndexFile
-from rmqtool.engine.versions import BrokerRules
+from rmqtool.engine.dispatch.index_entries import index_entries
+from rmqtool.engine.dispatch.index_writer import DIRECTORY, IndexWriter, OpenIndexFile, read_index_file
+from rmqtool.engine.dispatch.queue_entries import Rows
+from rmqtool.engine.reading.query import IndexFile
+from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.forecast.log_scan import Records
 from rmqtool.forecast.options import DEFAULT_ENTRY_COUNT, DEFAULT_SLOT_COUNT, ForecastOptions
-from rmqtool.forecast.overlay import Nowhere, Overlay
+from rmqtool.forecast.overlay import NullContent, Overlay
 from rmqtool.formats import system_flag
 from rmqtool.formats.index import ENTRY, ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE, entry_position, file_size
 from rmqtool.store.directory import Store
-from rmqtool.store.kinds import is_java_long
+from rmqtool.store.file_kinds import is_java_long
 from rmqtool.store.sink import FileSink
 from rmqtool.store.view import Entry
 
 _LAST_YEAR_MS: Final = 253_370_764_800_000
 
 
-class Ranges:
+class OffsetRanges:
     """Ranges of physical offsets, both ends inside, kept disjoint and in order."""
 
     def __init__(self) -> None:
@@ -83,18 +83,18 @@ class IndexState:
     ) -> None:
         """`keeps_content` keeps what is entered, so that it can be asked for; it is large, and counting needs none."""
         self._overlay = overlay
-        self._sink: FileSink = overlay if keeps_content else Nowhere()
+        self._sink: FileSink = overlay if keeps_content else NullContent()
         self._rules = rules
         self._enabled = options.enters_index
         self.slot_count: int = store.index_slot_count or DEFAULT_SLOT_COUNT
         self._entry_count: int = store.index_entry_count or DEFAULT_ENTRY_COUNT
         self.dropped: list[str] = []
         self.kept: list[Entry] = []
-        self.covered = Ranges()
+        self.covered = OffsetRanges()
         self.duplicate_entries = 0
         self.why_not: str | None = None
         self._not_loaded: frozenset[str] = frozenset()
-        self._before = Ranges()
+        self._before = OffsetRanges()
         self._split: dict[int, int] = {}
         self._writer: IndexWriter | None = None
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rmqtool.engine.algorithms import SizeMismatch
-from rmqtool.engine.versions import BrokerRules
+from rmqtool.engine.rules.algorithms import SizeMismatch
+from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.forecast.overlay import Overlay
 from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.store.directory import Segment

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from struct import Struct
 
-from rmqtool.engine.versions import BrokerRules
+from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.errors import UnreadableError
 from rmqtool.forecast.log_scan import FileEnd, FileScan, Records
 from rmqtool.forecast.options import ForecastOptions
@@ -18,10 +18,10 @@ from rmqtool.forecast.plain_records import PlainRecords
 from rmqtool.forecast.record_check import RecordCheck, first_record
 from rmqtool.forecast.start_file import FirstRecord
 from rmqtool.formats import commitlog, system_flag
-from rmqtool.scan.deferred import DeferredSource
+from rmqtool.scan.lazy_source import LazySource
 from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, ScanOptions, reader_for
 from rmqtool.scan.rules import FINDING_IDS, Verdict
-from rmqtool.scan.walk import FRAME_SIZE, Reader
+from rmqtool.scan.walk import FRAME_SIZE, RecordReader
 from rmqtool.store.directory import Segment
 from rmqtool.store.source import ByteSource, read_range
 
@@ -69,7 +69,7 @@ class LogState:
         self._rules = rules
         self._options = options
         self._plain = plain
-        self._make_reader: Callable[[], Reader] = reader_for(data_bytes)
+        self._make_reader: Callable[[], RecordReader] = reader_for(data_bytes)
 
     @property
     def minimum(self) -> int:
@@ -191,7 +191,7 @@ class LogState:
     def _file(
         self, scan: FileScan, segment: Segment, position: int, known: int = -1
     ) -> Generator[Records, None, FileEnd]:
-        source = DeferredSource.look(lambda: self._opened(segment))
+        source = LazySource.look(lambda: self._opened(segment))
         try:
             return (yield from scan.records(source, position, segment.start, known))
         finally:

@@ -12,16 +12,16 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rmqtool.engine.dispatch import RecordBytes, Rows, batch_bytes
+from rmqtool.engine.dispatch.queue_entries import RowBytes, Rows, batch_bytes
 from rmqtool.forecast.plain_records import PlainRecords, odd_rows
 from rmqtool.forecast.record_check import Checked, RecordCheck
 from rmqtool.formats import commitlog, system_flag
 from rmqtool.scan import columns
 from rmqtool.scan.columns import row_dtype
-from rmqtool.scan.log import ScanOptions, walk_piece
-from rmqtool.scan.piece import Piece
+from rmqtool.scan.log import ScanOptions, walk_split
 from rmqtool.scan.rules import Verdict
-from rmqtool.scan.walk import Batch, Reader, Walk
+from rmqtool.scan.split import Split
+from rmqtool.scan.walk import Batch, RecordReader, Walk
 from rmqtool.store.source import ByteSource
 
 _HOST_BITS: Final = system_flag.BORN_HOST_V6 | system_flag.STORE_HOST_V6
@@ -35,7 +35,7 @@ class Records(NamedTuple):
 
     rows: Rows
     topics: list[bytes]
-    texts: RecordBytes
+    texts: RowBytes
     own_offset: int | None = None
 
 
@@ -67,7 +67,7 @@ class FileScan:
         self,
         checker: RecordCheck,
         options: ScanOptions,
-        make_reader: Callable[[], Reader],
+        make_reader: Callable[[], RecordReader],
         plain: PlainRecords | None = None,
     ) -> None:
         self.checker = checker
@@ -77,8 +77,8 @@ class FileScan:
 
     def walk(self, source: ByteSource, position: int, file_start: int) -> Walk:
         """A walk over the rest of a file."""
-        piece = Piece(source, position, source.size, file_start)
-        return walk_piece(piece, self._make_reader(), self._options)
+        piece = Split(source, position, source.size, file_start)
+        return walk_split(piece, self._make_reader(), self._options)
 
     def records(
         self, source: ByteSource, position: int, file_start: int, known: int = -1

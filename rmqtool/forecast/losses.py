@@ -16,12 +16,12 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rmqtool.engine.dispatch import DispatchSettings, QueueEntries, batch_bytes, message_rows
-from rmqtool.engine.dispatch_stretch import DispatchStretch
-from rmqtool.engine.open_files import OpenFiles
+from rmqtool.engine.dispatch.entry_extractor import EntryExtractor
+from rmqtool.engine.dispatch.queue_entries import DispatchSettings, QueueEntries, batch_bytes, message_rows
+from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.forecast.index_state import IndexState
 from rmqtool.forecast.queue_state import QueueState
-from rmqtool.forecast.result import Damage, Lost
+from rmqtool.forecast.result import Lost, ServedDamage
 from rmqtool.formats.consumequeue import unit_format
 from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.formats.tombstone import TOMBSTONE
@@ -42,7 +42,7 @@ Int64s = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 
-class Places(NamedTuple):
+class RecordArrays(NamedTuple):
     """Records, one number each in every array; `limits` are where the readable part of their files ends."""
 
     physical_offsets: Int64s
@@ -58,9 +58,9 @@ class Places(NamedTuple):
         )
         return fitting
 
-    def some(self, chosen: NDArray[np.intp] | Bools) -> Places:
+    def some(self, chosen: NDArray[np.intp] | Bools) -> RecordArrays:
         """A part of the records."""
-        return Places(*(column[chosen] for column in self))
+        return RecordArrays(*(column[chosen] for column in self))
 
 
 class ServedUnits:
@@ -75,7 +75,7 @@ class ServedUnits:
         self._minimum = 0 if state.is_batch else state.minimum
         self._span: tuple[int, int] | None = None
 
-    def has_at(self, queue_offsets: Int64s, records: Places) -> Bools:
+    def has_at(self, queue_offsets: Int64s, records: RecordArrays) -> Bools:
         """For each record whether the unit at its own queue offset points to it.
 
         Raises:
@@ -99,7 +99,7 @@ class ServedUnits:
     def _file_numbers(self, positions: Int64s) -> Int64s:
         return file_numbers(self._loaded.segments, self._loaded.file_size, positions)
 
-    def has_anywhere(self, records: Places) -> Bools:
+    def has_anywhere(self, records: RecordArrays) -> Bools:
         """For each record whether any unit points to it; reads the queue, so it is asked for misplaced ones only.
 
         Raises:
@@ -206,14 +206,14 @@ def _asked_for(bases: Int64s, ends: Int64s, limits: Int64s, at: int) -> tuple[Bo
 
 
 @dataclass
-class Toll:
+class LossReport:
     """What was counted."""
 
     messages: int = 0
     bytes: int = 0
     by_topic: Counter[str] = field(default_factory=Counter)
     unindexed: int = 0
-    damage: list[Damage] = field(default_factory=list)
+    damage: list[ServedDamage] = field(default_factory=list)
     damage_count: int = 0
     highest: dict[tuple[str, int], int] = field(default_factory=dict)
     """Highest queue offset of a message in the log, by queue."""
@@ -223,7 +223,7 @@ class Toll:
         return Lost(self.messages, self.bytes, dict(sorted(self.by_topic.items())))
 
 
-class LossCount:
+class LossCounter:
     """Counts over the log as it is before the start."""
 
     def __init__(
@@ -246,9 +246,9 @@ class LossCount:
         self._overlapping = kept if any(second.start < first.end for first, second in pairwise(in_order)) else ()
         self._log_end = log_end
         self._damage_max = damage_max
-        self._missed: defaultdict[tuple[str, int], list[Places]] = defaultdict(list)
+        self._missed: defaultdict[tuple[str, int], list[RecordArrays]] = defaultdict(list)
         self._missed_count = 0
-        self.toll = Toll()
+        self.toll = LossReport()
 
     def count(self, view: StoreView, segments: Sequence[Segment], options: ScanOptions) -> None:
         """Scan files of the log.
@@ -266,7 +266,7 @@ class LossCount:
             plan.close()
 
     def _count_file(self, segment: Segment, batches: Iterable[Batch]) -> None:
-        stretch = DispatchStretch(self._settings)
+        stretch = EntryExtractor(self._settings)
         for batch in batches:
             rows = batch.as_array()
             for row in rows[rows["verdict"] != Verdict.GOOD]:
@@ -282,7 +282,7 @@ class LossCount:
                 self._count_stretch(segment, stretch)
         self._count_stretch(segment, stretch)
 
-    def _count_stretch(self, segment: Segment, stretch: DispatchStretch) -> None:
+    def _count_stretch(self, segment: Segment, stretch: EntryExtractor) -> None:
         for entries in stretch.entries():
             self._entries(entries, segment)
         stretch.clear()
@@ -320,12 +320,12 @@ class LossCount:
     def _look_anywhere(self) -> None:
         """Look for the records that are not at their place, many at a time, for each look reads a whole queue."""
         for name, parts in self._missed.items():
-            missed = Places(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+            missed = RecordArrays(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
             self._lose(name[0], missed.some(~self._served[name].has_anywhere(missed)))
         self._missed.clear()
         self._missed_count = 0
 
-    def _lose(self, topic: str, places: Places) -> None:
+    def _lose(self, topic: str, places: RecordArrays) -> None:
         count = int(places.message_counts.sum())
         if count:
             self.toll.messages += count
@@ -344,7 +344,7 @@ class LossCount:
             return
         self.toll.damage_count += 1
         if len(self.toll.damage) < self._damage_max:
-            self.toll.damage.append(Damage(FINDING_IDS[Verdict(verdict)], path, physical_offset, length))
+            self.toll.damage.append(ServedDamage(FINDING_IDS[Verdict(verdict)], path, physical_offset, length))
 
 
 def _own_only(entries: QueueEntries) -> QueueEntries:
@@ -358,6 +358,8 @@ def _own_only(entries: QueueEntries) -> QueueEntries:
     )
 
 
-def _places(entries: QueueEntries, limit: int) -> Places:
+def _places(entries: QueueEntries, limit: int) -> RecordArrays:
     sizes = entries.record_sizes.astype(np.int64)
-    return Places(entries.physical_offsets, sizes, np.full_like(sizes, limit), entries.batch_sizes.astype(np.int64))
+    return RecordArrays(
+        entries.physical_offsets, sizes, np.full_like(sizes, limit), entries.batch_sizes.astype(np.int64)
+    )

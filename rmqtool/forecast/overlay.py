@@ -73,7 +73,7 @@ class Pages:
         return self._spill
 
 
-class Nowhere:
+class NullContent:
     """A `FileSink` that forgets what it is given, for what is counted and not read."""
 
     def create(self, path: str, size: int) -> None:
@@ -104,7 +104,7 @@ class Changed:
     pages: dict[int, int] = field(default_factory=dict)
 
 
-class LaidOverSource:
+class OverlaidSource:
     """Bytes of one file as the overlay shows it at the time of each read; see `ByteSource`."""
 
     def __init__(self, name: str, overlay: Overlay, base: ByteSource | None) -> None:
@@ -190,7 +190,7 @@ class Overlay:
         changed = self._changed.get(path)
         if changed is None and path in self.removed:
             raise UnreadableError(f"{path}: no such file")
-        return LaidOverSource(path, self, self._base.open(path) if changed is None or changed.base_size else None)
+        return OverlaidSource(path, self, self._base.open(path) if changed is None or changed.base_size else None)
 
     def changes_of(self, path: str) -> Changed | None:
         """What is laid over a file; None where it is as in the store."""

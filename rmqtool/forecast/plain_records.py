@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from rmqtool.engine.dispatch import Rows
+from rmqtool.engine.dispatch.queue_entries import Rows
 from rmqtool.formats import commitlog, system_flag
 from rmqtool.scan import columns
 from rmqtool.scan.log import ScanOptions

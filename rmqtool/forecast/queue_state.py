@@ -8,22 +8,22 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from rmqtool.engine.algorithms import MinOffsetSearch
-from rmqtool.engine.batch_queue import BatchQueue
-from rmqtool.engine.batch_queue_writer import BatchQueueWriter
-from rmqtool.engine.dispatch import QueueEntries
-from rmqtool.engine.extension import QueueExtension
-from rmqtool.engine.open_files import OpenFiles
-from rmqtool.engine.queue import FileQueue
-from rmqtool.engine.queue_files import BLOCK_UNITS, LoadedFiles, minimum_position, recovered_end, valid_length
-from rmqtool.engine.queue_unit import BATCH_UNITS, PLAIN, PLAIN_UNITS, Queue
-from rmqtool.engine.queue_writer import QueueEnd, QueueWriter, physical_end
-from rmqtool.engine.versions import BrokerRules
+from rmqtool.engine.dispatch.batch_queue_writer import BatchQueueWriter
+from rmqtool.engine.dispatch.queue_entries import QueueEntries
+from rmqtool.engine.dispatch.queue_writer import QueueEnd, QueueWriter, physical_end
+from rmqtool.engine.queues.batch_queue import BatchQueue
+from rmqtool.engine.queues.extension import QueueExtension
+from rmqtool.engine.queues.file_queue import FileQueue
+from rmqtool.engine.queues.loaded_files import BLOCK_UNITS, LoadedFiles, minimum_position, recovered_end, valid_length
+from rmqtool.engine.queues.unit import BATCH_UNITS, PLAIN, PLAIN_UNITS, Queue
+from rmqtool.engine.rules.algorithms import MinOffsetSearch
+from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.forecast.load import LoadedQueue, LoadFailure
 from rmqtool.forecast.overlay import Overlay
 from rmqtool.formats.consumequeue import FILLER_UNIT, UNIT_SIZE
 from rmqtool.store.directory import Segment
-from rmqtool.store.kinds import segment_name
+from rmqtool.store.file_kinds import segment_name
 from rmqtool.store.view import Entry, EntryKind
 
 NOTHING_ENTERED: Final = -1

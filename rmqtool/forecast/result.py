@@ -24,7 +24,7 @@ class Lost:
 
 
 @dataclass(frozen=True)
-class Damage:
+class ServedDamage:
     """Damage inside the log that the start does not notice: it stays, and is served as it is."""
 
     finding: str
@@ -82,7 +82,7 @@ class Forecast:
     stops_at: StopsAt | None = None
     deleted_files: tuple[str, ...] = ()
     lost: Lost = field(default_factory=Lost)
-    unnoticed_damage: tuple[Damage, ...] = ()
+    unnoticed_damage: tuple[ServedDamage, ...] = ()
     unnoticed_damage_count: int = 0
     queues: tuple[QueueForecast, ...] = ()
     filler_units: int = 0

@@ -10,12 +10,12 @@ from typing import Final, Self
 
 import numpy as np
 
-from rmqtool.engine.algorithms import DispatchedEnd, NormalDispatch, ReputStart
-from rmqtool.engine.dispatch import DispatchSettings, QueueEntries, queue_entries, topic_bytes
-from rmqtool.engine.dispatch_stretch import DispatchStretch
-from rmqtool.engine.extension import broken_chain
-from rmqtool.engine.open_files import OpenFiles
-from rmqtool.engine.versions import BrokerRules
+from rmqtool.engine.dispatch.entry_extractor import EntryExtractor
+from rmqtool.engine.dispatch.queue_entries import DispatchSettings, QueueEntries, queue_entries, topic_bytes
+from rmqtool.engine.queues.extension import broken_chain
+from rmqtool.engine.rules.algorithms import DispatchedEnd, NormalDispatch, ReputStart
+from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import UnknownSizeError, UnsupportedError
 from rmqtool.forecast import load
 from rmqtool.forecast.index_state import IndexState
@@ -37,7 +37,7 @@ from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.store.config_json import batch_topics, read_config, topics
 from rmqtool.store.directory import Segment, Store
-from rmqtool.store.kinds import FileKind
+from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.source import read_range
 
 TOPICS_PATH: Final = "config/topics.json"
@@ -90,7 +90,7 @@ class Simulation:
         self.settings = DispatchSettings(
             rules, options.multi_dispatch, options.lmq, frozenset(map(topic_bytes, self._batch_topics()))
         )
-        self._stretch = DispatchStretch(self.settings)
+        self._stretch = EntryExtractor(self.settings)
 
     def run(self) -> None:
         """Load, recover and start; afterwards the state is that of the running broker.

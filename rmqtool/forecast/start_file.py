@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rmqtool.engine.algorithms import AbnormalStart, NormalStart
-from rmqtool.engine.log_tail import FILES_FROM_END
-from rmqtool.engine.versions import BrokerRules
+from rmqtool.engine.reading.log_tail import FILES_FROM_END
+from rmqtool.engine.rules.algorithms import AbnormalStart, NormalStart
+from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.forecast.options import ForecastOptions
 from rmqtool.formats.checkpoint import Checkpoint
 from rmqtool.scan.columns import Row

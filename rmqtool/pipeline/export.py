@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import rmqtool
 from rmqtool.errors import RefusedError, UnsupportedError, UsageError, WriteError
-from rmqtool.pipeline.choices import Form
+from rmqtool.pipeline.enums import Form
 from rmqtool.pipeline.options import SourceOptions
 from rmqtool.store.directory import Store
 from rmqtool.store.source import reason

@@ -8,18 +8,18 @@ from typing import Any
 
 from pyspark.sql import datasource
 
-from rmqtool.pipeline.wanted import Wanted
+from rmqtool.pipeline.row_filter import RowFilter
 
 _RANGES = {"physical_offset": "physical_offset", "store_timestamp_ms": "ms"}
 
 
-def pushed(filters: Iterable[Any]) -> tuple[Wanted, ...]:
+def pushed(filters: Iterable[Any]) -> tuple[RowFilter, ...]:
     """What each filter that is understood asks for; all of them hold."""
     found = (_wanted(each) for each in filters)
     return tuple(each for each in found if each is not None)
 
 
-def _wanted(asked: Any) -> Wanted | None:
+def _wanted(asked: Any) -> RowFilter | None:
     column = ".".join(getattr(asked, "attribute", ()))
     value = getattr(asked, "value", None)
     if isinstance(asked, datasource.In):
@@ -29,15 +29,15 @@ def _wanted(asked: Any) -> Wanted | None:
     else:
         return _range(asked, column, value)
     if column == "topic" and all(isinstance(one, str) for one in values):
-        return Wanted(topics=tuple(glob.escape(one) for one in values), strict=True)
+        return RowFilter(topics=tuple(glob.escape(one) for one in values), strict=True)
     if column == "queue_id" and all(isinstance(one, int) for one in values):
-        return Wanted(queue_ids=frozenset(values), strict=True)
+        return RowFilter(queue_ids=frozenset(values), strict=True)
     if column in _RANGES and len(values) == 1 and isinstance(values[0], int):
         return _between(column, values[0], values[0] + 1)
     return None
 
 
-def _range(asked: Any, column: str, value: Any) -> Wanted | None:
+def _range(asked: Any, column: str, value: Any) -> RowFilter | None:
     if column not in _RANGES or not isinstance(value, int):
         return None
     if isinstance(asked, datasource.GreaterThan):
@@ -51,7 +51,7 @@ def _range(asked: Any, column: str, value: Any) -> Wanted | None:
     return None
 
 
-def _between(column: str, low: int | None, high: int | None) -> Wanted:
+def _between(column: str, low: int | None, high: int | None) -> RowFilter:
     if column == "physical_offset":
-        return Wanted(from_physical_offset=low, to_physical_offset=high, strict=True)
-    return Wanted(from_ms=low, to_ms=high, strict=True)
+        return RowFilter(from_physical_offset=low, to_physical_offset=high, strict=True)
+    return RowFilter(from_ms=low, to_ms=high, strict=True)

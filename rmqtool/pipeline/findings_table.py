@@ -9,15 +9,15 @@ from typing import Final
 
 import pyarrow as pa
 
-from rmqtool.engine.version_evidence import infer_version
-from rmqtool.engine.versions import NEWEST, BrokerRules, rules_for
+from rmqtool.engine.reading.version_evidence import infer_version
+from rmqtool.engine.rules.versions import NEWEST, BrokerRules, rules_for
 from rmqtool.pipeline.texts import LIST_TYPE
 from rmqtool.store.directory import Store
-from rmqtool.store.lock import lock_report
+from rmqtool.store.probe_lock import lock_report
 from rmqtool.store.view import DirectoryView
-from rmqtool.verify.finding import Finding
+from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.run import verify_store
-from rmqtool.verify.scope import Options
+from rmqtool.verify.survey.context import VerifyOptions
 
 SCHEMA: Final = pa.schema(
     [
@@ -70,7 +70,7 @@ def read_findings(check: StoreCheck) -> Iterator[pa.RecordBatch]:
     if isinstance(view, DirectoryView):
         directories = [Path(view.label) / named for named in check.store.settings.commitlog_directories]
         running = lock_report(Path(view.label), directories).is_in_use
-    verify_store(check.store, check.rules, Options(threads=1, broker_runs=running), found.append)
+    verify_store(check.store, check.rules, VerifyOptions(threads=1, broker_runs=running), found.append)
     for first in range(0, len(found), BATCH_ROWS):
         rows = [{"store": view.label, **one.as_json()} for one in found[first : first + BATCH_ROWS]]
         yield pa.RecordBatch.from_pylist([{name: row[name] for name in SCHEMA.names} for row in rows], SCHEMA)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from rmqtool.pipeline.log_parts import PART_BYTES
+from rmqtool.pipeline.log_splits import PART_BYTES
 from rmqtool.pipeline.options import SourceOptions
 from rmqtool.pipeline.source import NAME, RocketmqStoreSource
 

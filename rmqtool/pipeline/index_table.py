@@ -38,7 +38,7 @@ BLOCK_ENTRIES: Final = 1 << 16
 
 
 @dataclass(frozen=True)
-class IndexFile:
+class IndexSplit:
     """One index file; `slot_count` is None where nothing tells it."""
 
     view: StoreView
@@ -51,13 +51,13 @@ class IndexFile:
         return self.entry.size
 
 
-def index_parts(store: Store) -> list[tuple[IndexFile, ...]]:
+def index_splits(store: Store) -> list[tuple[IndexSplit, ...]]:
     """The index files, small ones together."""
-    files = [IndexFile(store.view, store.view.label, entry, store.index_slot_count) for entry in store.index_files]
+    files = [IndexSplit(store.view, store.view.label, entry, store.index_slot_count) for entry in store.index_files]
     return grouped_by_size(files, PART_BYTES)
 
 
-def read_index_files(files: Sequence[IndexFile]) -> Iterator[pa.RecordBatch]:
+def read_index_files(files: Sequence[IndexSplit]) -> Iterator[pa.RecordBatch]:
     """The record batches of some files, with all columns."""
     for file in files:
         try:
@@ -71,7 +71,7 @@ def read_index_files(files: Sequence[IndexFile]) -> Iterator[pa.RecordBatch]:
             source.close()
 
 
-def _entries(file: IndexFile, source: ByteSource) -> Iterator[pa.RecordBatch]:
+def _entries(file: IndexSplit, source: ByteSource) -> Iterator[pa.RecordBatch]:
     try:
         raw = read_range(source, 0, HEADER_SIZE)
     except UnreadableError:
@@ -111,11 +111,11 @@ def _entries(file: IndexFile, source: ByteSource) -> Iterator[pa.RecordBatch]:
 _OWN: Final = tuple(field.name for field in ENTRY.fields)
 
 
-def _bad(file: IndexFile, position: int, size: int, finding: str) -> pa.RecordBatch:
+def _bad(file: IndexSplit, position: int, size: int, finding: str) -> pa.RecordBatch:
     return batch_of(
         SCHEMA, 1, _where(file) | {"type": "bad", "file_position": position, "size": size, "finding": finding}
     )
 
 
-def _where(file: IndexFile) -> dict[str, Any]:
+def _where(file: IndexSplit) -> dict[str, Any]:
     return {"store": file.store, "file": file.entry.path}

@@ -40,7 +40,7 @@ _ALWAYS: Final = frozenset({"store", "file", "file_position", "verdict", "type",
 
 
 @dataclass(frozen=True)
-class Place:
+class SourceFile:
     """Where rows come from: the store as it was named, and the file's path in it."""
 
     store: str
@@ -48,11 +48,11 @@ class Place:
 
 
 @dataclass
-class MessageColumns:
+class MessageBatches:
     """Makes the record batches of one file."""
 
     schema: pa.Schema
-    place: Place
+    place: SourceFile
     _topics: pa.Array | None = field(default=None, repr=False)
 
     def batch(self, batch: Batch, rows: NDArray[Any]) -> pa.RecordBatch:

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Final
 
 from rmqtool.errors import NotAStoreError, UsageError
-from rmqtool.pipeline.choices import TableName
-from rmqtool.pipeline.log_parts import PART_BYTES, Splitting
+from rmqtool.pipeline.enums import TableName
+from rmqtool.pipeline.log_splits import PART_BYTES, Splitting
+from rmqtool.pipeline.row_filter import RowFilter
 from rmqtool.pipeline.search import Search, parse_search
-from rmqtool.pipeline.wanted import Wanted
-from rmqtool.scan.seam import PROOF_BYTES
+from rmqtool.scan.split_start import PROOF_BYTES
 from rmqtool.store.directory import Settings, Store, survey
 from rmqtool.store.remote import connect, open_remote
 from rmqtool.store.urls import is_url
@@ -33,7 +33,7 @@ KNOWN: Final = frozenset(
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """What a person asks of the data source; names of options are those of the attributes or of `Wanted`.
+    """What a person asks of the data source; names of options are those of the attributes or of `RowFilter`.
 
     Attributes:
         paths: of stores, absolute, a pattern names several; or URLs.
@@ -48,7 +48,7 @@ class SourceOptions:
     table: str = "messages"
     profile: str = "headers"
     columns: tuple[str, ...] = ()
-    wanted: Wanted = field(default_factory=lambda: Wanted(stale=False))
+    wanted: RowFilter = field(default_factory=lambda: RowFilter(stale=False))
     mode: str = "permissive"
     splitting: Splitting = field(default_factory=Splitting)
     pushdown: bool = False
@@ -69,7 +69,7 @@ class SourceOptions:
         if unknown:
             raise UsageError(f"no option {', '.join(unknown)}; there are {', '.join(sorted(KNOWN))}")
         queue_ids = _words(said, "queue_ids")
-        wanted = Wanted(
+        wanted = RowFilter(
             topics=_words(said, "topics") or None,
             queue_ids=frozenset(_number("queue_ids", text) for text in queue_ids) if queue_ids else None,
             from_physical_offset=_number_of(said, "from_offset"),

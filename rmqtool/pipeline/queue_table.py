@@ -21,8 +21,8 @@ from rmqtool.formats.consumequeue import (
     UNIT_SIZE,
     unit_format,
 )
+from rmqtool.pipeline.row_filter import RowFilter
 from rmqtool.pipeline.rows import PART_BYTES, batch_of, grouped_by_size
-from rmqtool.pipeline.wanted import Wanted
 from rmqtool.scan.blocks import last_data_end
 from rmqtool.store.directory import QueueFiles, Segment, Store
 from rmqtool.store.source import ByteSource, read_salvaging
@@ -54,7 +54,7 @@ BLOCK_UNITS: Final = 1 << 16
 
 
 @dataclass(frozen=True)
-class QueueFile:
+class QueueSplit:
     """One file of a queue; `is_last` for the last one that holds data, behind which all is preallocated."""
 
     view: StoreView
@@ -70,7 +70,7 @@ class QueueFile:
         return self.segment.size
 
 
-def queue_parts(store: Store, wanted: Sequence[Wanted]) -> list[tuple[QueueFile, ...]]:
+def queue_splits(store: Store, wanted: Sequence[RowFilter]) -> list[tuple[QueueSplit, ...]]:
     """The files of wanted queues, small ones together."""
     files = [
         found
@@ -82,16 +82,16 @@ def queue_parts(store: Store, wanted: Sequence[Wanted]) -> list[tuple[QueueFile,
     return grouped_by_size(files, PART_BYTES)
 
 
-def read_queue_files(files: Sequence[QueueFile]) -> Iterator[pa.RecordBatch]:
+def read_queue_files(files: Sequence[QueueSplit]) -> Iterator[pa.RecordBatch]:
     """The record batches of some files, with all columns."""
     for file in files:
         yield from _Units(file).batches()
 
 
-def _files(view: StoreView, queue: QueueFiles, *, is_batch: bool) -> list[QueueFile]:
+def _files(view: StoreView, queue: QueueFiles, *, is_batch: bool) -> list[QueueSplit]:
     last = next((at for at in range(len(queue.segments) - 1, -1, -1) if _has_data(view, queue.segments[at])), -1)
     return [
-        QueueFile(view, view.label, queue.topic, queue.queue_id, segment, is_batch, at == last)
+        QueueSplit(view, view.label, queue.topic, queue.queue_id, segment, is_batch, at == last)
         for at, segment in enumerate(queue.segments[: last + 1])
     ]
 
@@ -109,7 +109,7 @@ def _has_data(view: StoreView, segment: Segment) -> bool:
 class _Units:
     """The rows of one file."""
 
-    def __init__(self, file: QueueFile) -> None:
+    def __init__(self, file: QueueSplit) -> None:
         self._file = file
         declared = unit_format(is_batch=file.is_batch)
         self._dtype, self._unit_size = declared.dtype, declared.dtype.itemsize

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic
 
 from rmqtool.errors import RmqtoolError
-from rmqtool.pipeline.worker import keep_what_is_loaded
+from rmqtool.pipeline.python_worker import keep_what_is_loaded
 from rmqtool.scan.runner import Item, Result
 
 if TYPE_CHECKING:

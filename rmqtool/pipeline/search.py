@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from rmqtool.errors import UsageError
 from rmqtool.formats import system_flag
 from rmqtool.formats.compression import decompress
-from rmqtool.pipeline.choices import Where
+from rmqtool.pipeline.enums import Where
 from rmqtool.pipeline.message_schema import message_schema
 
 CONTENT_MAX: Final = 16 << 20

@@ -14,9 +14,9 @@ from rmqtool.errors import UnsupportedError, UsageError
 from rmqtool.pipeline.filters import pushed
 from rmqtool.pipeline.message_schema import chosen
 from rmqtool.pipeline.options import SourceOptions
+from rmqtool.pipeline.python_worker import keep_what_is_loaded
+from rmqtool.pipeline.row_filter import RowFilter
 from rmqtool.pipeline.table import Table, in_mode, table_of
-from rmqtool.pipeline.wanted import Wanted
-from rmqtool.pipeline.worker import keep_what_is_loaded
 
 NAME = "rocketmq-store"
 
@@ -68,7 +68,7 @@ class TableReader(DataSourceReader):
     def __init__(self, table: Table, schema: StructType, mode: str) -> None:
         self._table, self._mode = table, mode
         self._schema = asked_schema(table, schema)
-        self._filters: tuple[Wanted, ...] = ()
+        self._filters: tuple[RowFilter, ...] = ()
 
     def partitions(self) -> Sequence[InputPartition]:
         """One for each part; Spark makes one without a value where there is none."""

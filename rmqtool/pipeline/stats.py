@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from rmqtool.pipeline.choices import By
+from rmqtool.pipeline.enums import By
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -10,11 +10,11 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 
-from rmqtool.pipeline.flushed import flushed_end, log_begin
-from rmqtool.pipeline.log_parts import LogPart, log_parts
+from rmqtool.pipeline.log_splits import LogSplit, log_splits
 from rmqtool.pipeline.options import SourceOptions
-from rmqtool.pipeline.table import Messages, in_mode
-from rmqtool.pipeline.wanted import Wanted
+from rmqtool.pipeline.row_filter import RowFilter
+from rmqtool.pipeline.stream_position import flushed_end, log_begin
+from rmqtool.pipeline.table import MessagesTable, in_mode
 from rmqtool.store.directory import Store
 
 Offsets = dict[str, int]
@@ -55,22 +55,22 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
         """The parts of the logs in between."""
-        parts: list[LogPart] = []
+        parts: list[LogSplit] = []
         for store in self._options.stores():
             low, high = start.get(store.view.label, log_begin(store)), end.get(store.view.label, 0)
             if low < high:
                 between = self._between(low, high)
-                parts += log_parts(store, [between], self._options.splitting)
+                parts += log_splits(store, [between], self._options.splitting)
         return [InputPartition((part, start, end)) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The record batches of one part."""
         part, start, end = partition.value
         between = self._between(start.get(part.store, 0), end[part.store])
-        table = Messages(replace(self._options, wanted=between))
+        table = MessagesTable(replace(self._options, wanted=between))
         return in_mode(table.read(part, []), self._schema, self._options.mode)
 
-    def _between(self, low: int, high: int) -> Wanted:
+    def _between(self, low: int, high: int) -> RowFilter:
         return replace(self._options.wanted, from_physical_offset=low, to_physical_offset=high)
 
     def _flushed(self) -> Offsets:

@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 
 from rmqtool.errors import RmqtoolError
 from rmqtool.pipeline import findings_table, index_table, queue_table
-from rmqtool.pipeline.log_parts import log_parts, read_part
+from rmqtool.pipeline.log_splits import log_splits, read_split
 from rmqtool.pipeline.message_schema import chosen, message_schema
 from rmqtool.pipeline.options import SourceOptions
-from rmqtool.pipeline.wanted import Wanted
+from rmqtool.pipeline.row_filter import RowFilter
 
 
 class DamageError(RmqtoolError):
@@ -28,15 +28,15 @@ class Table(Protocol):
     def schema(self) -> pa.Schema:
         """The columns."""
 
-    def parts(self, filters: Sequence[Wanted]) -> list[Any]:
+    def parts(self, filters: Sequence[RowFilter]) -> list[Any]:
         """What tasks read, one each; filters are those of the query."""
 
-    def read(self, part: Any, filters: Sequence[Wanted]) -> Iterator[pa.RecordBatch]:
+    def read(self, part: Any, filters: Sequence[RowFilter]) -> Iterator[pa.RecordBatch]:
         """The record batches of a part."""
 
 
 @dataclass(frozen=True)
-class Messages:
+class MessagesTable:
     """The records of the log."""
 
     options: SourceOptions
@@ -45,18 +45,18 @@ class Messages:
     def schema(self) -> pa.Schema:
         return message_schema(self.options.profile, self.options.columns)
 
-    def parts(self, filters: Sequence[Wanted]) -> list[Any]:
+    def parts(self, filters: Sequence[RowFilter]) -> list[Any]:
         wanted = [self.options.wanted, *filters]
-        return [part for store in self.options.stores() for part in log_parts(store, wanted, self.options.splitting)]
+        return [part for store in self.options.stores() for part in log_splits(store, wanted, self.options.splitting)]
 
-    def read(self, part: Any, filters: Sequence[Wanted]) -> Iterator[pa.RecordBatch]:
+    def read(self, part: Any, filters: Sequence[RowFilter]) -> Iterator[pa.RecordBatch]:
         search, schema = self.options.search, with_judgement(self.schema)
-        batches = read_part(part, schema if search is None else search.read(schema), [self.options.wanted, *filters])
+        batches = read_split(part, schema if search is None else search.read(schema), [self.options.wanted, *filters])
         return batches if search is None else search.found(batches)
 
 
 @dataclass(frozen=True)
-class Queues:
+class QueuesTable:
     """The units of consume queues."""
 
     options: SourceOptions
@@ -65,16 +65,16 @@ class Queues:
     def schema(self) -> pa.Schema:
         return chosen(queue_table.SCHEMA, self.options.columns)
 
-    def parts(self, filters: Sequence[Wanted]) -> list[Any]:
+    def parts(self, filters: Sequence[RowFilter]) -> list[Any]:
         wanted = [self.options.wanted, *filters]
-        return [part for store in self.options.stores() for part in queue_table.queue_parts(store, wanted)]
+        return [part for store in self.options.stores() for part in queue_table.queue_splits(store, wanted)]
 
-    def read(self, part: Any, _filters: Sequence[Wanted]) -> Iterator[pa.RecordBatch]:
+    def read(self, part: Any, _filters: Sequence[RowFilter]) -> Iterator[pa.RecordBatch]:
         return queue_table.read_queue_files(part)
 
 
 @dataclass(frozen=True)
-class Index:
+class IndexTable:
     """The entries of index files."""
 
     options: SourceOptions
@@ -83,15 +83,15 @@ class Index:
     def schema(self) -> pa.Schema:
         return chosen(index_table.SCHEMA, self.options.columns)
 
-    def parts(self, _filters: Sequence[Wanted]) -> list[Any]:
-        return [part for store in self.options.stores() for part in index_table.index_parts(store)]
+    def parts(self, _filters: Sequence[RowFilter]) -> list[Any]:
+        return [part for store in self.options.stores() for part in index_table.index_splits(store)]
 
-    def read(self, part: Any, _filters: Sequence[Wanted]) -> Iterator[pa.RecordBatch]:
+    def read(self, part: Any, _filters: Sequence[RowFilter]) -> Iterator[pa.RecordBatch]:
         return index_table.read_index_files(part)
 
 
 @dataclass(frozen=True)
-class Findings:
+class FindingsTable:
     """What `verify` finds."""
 
     options: SourceOptions
@@ -100,10 +100,10 @@ class Findings:
     def schema(self) -> pa.Schema:
         return chosen(findings_table.SCHEMA, self.options.columns)
 
-    def parts(self, _filters: Sequence[Wanted]) -> list[Any]:
+    def parts(self, _filters: Sequence[RowFilter]) -> list[Any]:
         return [findings_table.store_check(store, self.options.broker_version) for store in self.options.stores()]
 
-    def read(self, part: Any, _filters: Sequence[Wanted]) -> Iterator[pa.RecordBatch]:
+    def read(self, part: Any, _filters: Sequence[RowFilter]) -> Iterator[pa.RecordBatch]:
         return findings_table.read_findings(part)
 
 
@@ -113,11 +113,11 @@ def table_of(options: SourceOptions) -> Table:
     Raises:
         UsageError: another option says nothing about it.
     """
-    tables: dict[str, type[Messages | Queues | Index | Findings]] = {
-        "messages": Messages,
-        "consumequeue": Queues,
-        "index": Index,
-        "findings": Findings,
+    tables: dict[str, type[MessagesTable | QueuesTable | IndexTable | FindingsTable]] = {
+        "messages": MessagesTable,
+        "consumequeue": QueuesTable,
+        "index": IndexTable,
+        "findings": FindingsTable,
     }
     options.check_table()
     return tables[options.table](options)

@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from rmqtool.engine.versions import BrokerRules
+from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.errors import UnsupportedError
-from rmqtool.repair.built import BuildOptions, Built, Wanted
-from rmqtool.repair.handoff import abort_reason, abort_steps, checkpoint_steps
-from rmqtool.repair.queue_building import TAIL_FINDINGS, build
-from rmqtool.repair.rebuild_steps import index_steps, queue_steps
-from rmqtool.repair.steps import Step
+from rmqtool.repair.build.build import TAIL_FINDINGS, build
+from rmqtool.repair.build.clean_state import abort_reason, abort_steps, checkpoint_steps
+from rmqtool.repair.build.file_steps import index_steps, queue_steps
+from rmqtool.repair.build.request import BuildOptions, BuildRequest, BuildResult
+from rmqtool.repair.machine.steps import Step
 from rmqtool.scan.runner import OnProgress, Runner
 from rmqtool.store.directory import Store
-from rmqtool.store.kinds import FileKind
-from rmqtool.verify.finding import Finding
+from rmqtool.store.file_kinds import FileKind
+from rmqtool.verify.catalog.finding import Finding
 
 WHY = "built anew from the log"
 NAMED_MAX: Final = 5
@@ -68,7 +68,7 @@ class Rebuild:
     """
 
     steps: tuple[Step, ...]
-    built: Built
+    built: BuildResult
     notes: tuple[str, ...] = ()
     abort_stays: str | None = None
 
@@ -109,7 +109,7 @@ def plan_rebuild(
             "a start with `abort` (mqadmin checkRocksdbCqWriteProgress compares them with queue files)"
         )
     wanted = _chosen(choice) if with_queues else None
-    built = build(store, rules, Wanted(wanted, choice.includes("index")), staging, options, on_progress, runner)
+    built = build(store, rules, BuildRequest(wanted, choice.includes("index")), staging, options, on_progress, runner)
     require_intact(built)
     if wanted is not None:
         parts.steps += queue_steps(store, built, wanted, WHY)
@@ -137,7 +137,7 @@ def require_log(store: Store) -> None:
         raise UnsupportedError(f"{store.view.label}: the log {kind}; nothing can be built from it")
 
 
-def require_intact(built: Built) -> None:
+def require_intact(built: BuildResult) -> None:
     """Refuse to build from a log that has damage inside.
 
     Raises:
@@ -151,7 +151,7 @@ def require_intact(built: Built) -> None:
         )
 
 
-def building_notes(store: Store, built: Built) -> list[str]:
+def building_notes(store: Store, built: BuildResult) -> list[str]:
     """What a person should know of how the files were built."""
     notes = list(built.refused)
     if built.repeated:
@@ -174,7 +174,7 @@ def building_notes(store: Store, built: Built) -> list[str]:
     return notes
 
 
-def _hand_off(store: Store, rules: BrokerRules, choice: RebuildChoice, built: Built, parts: _Parts) -> str | None:
+def _hand_off(store: Store, rules: BrokerRules, choice: RebuildChoice, built: BuildResult, parts: _Parts) -> str | None:
     """Steps for checkpoint and `abort`; why the latter stays."""
     stays = abort_reason(store, rules) if store.has_abort else None
     if built.bad is not None and store.has_abort:

@@ -12,15 +12,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rmqtool.engine.versions import BrokerRules
-from rmqtool.repair.plan import Remaining
-from rmqtool.repair.steps import Step, WriteRange
-from rmqtool.repair.window import window_of
+from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.repair.build.log_window import window_of
+from rmqtool.repair.machine.plan import Remaining
+from rmqtool.repair.machine.steps import Step, WriteRange
 from rmqtool.store.directory import Store
-from rmqtool.verify.catalog import BY_ID
-from rmqtool.verify.finding import Finding, Severity
+from rmqtool.verify.catalog.finding import Finding, Severity
+from rmqtool.verify.catalog.registry import BY_ID
 from rmqtool.verify.run import verify_store
-from rmqtool.verify.scope import Depth, Options
+from rmqtool.verify.survey.context import Depth, VerifyOptions
 
 READ_AGAIN_MAX: Final = 1 << 30
 """Bytes of the log that are read once more, a second or two."""
@@ -30,7 +30,7 @@ OWN: Final = ".rmqtool/"
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedStore:
     """What a planner came to, as far as it decides what is left.
 
     Attributes:
@@ -58,7 +58,7 @@ def scope_of(store: Store, begin: int | None, read_again_max: int = READ_AGAIN_M
 
 
 def remaining(
-    after: Store, rules: BrokerRules, planned: Planned, *, threads: int = 1, read_again_max: int = READ_AGAIN_MAX
+    after: Store, rules: BrokerRules, planned: PlannedStore, *, threads: int = 1, read_again_max: int = READ_AGAIN_MAX
 ) -> tuple[Remaining, ...]:
     """What is left of a store as a plan leaves it.
 
@@ -68,7 +68,7 @@ def remaining(
     """
     part, depth = scope_of(after, planned.begin, read_again_max)
     findings: list[Finding] = []
-    verify_store(part, rules, Options(depth=depth, threads=threads), findings.append)
+    verify_store(part, rules, VerifyOptions(depth=depth, threads=threads), findings.append)
     if depth is not Depth.FULL:
         findings += [found for found in planned.before if _is_of_log(found) and not _is_changed(found, planned.steps)]
     left = {
@@ -85,11 +85,11 @@ def check_applied(
     """Check queues and index of a repaired store: a summary, and ids of what is wrong though the plan did not name it.
 
     Args:
-        begin: see `Planned`.
+        begin: see `PlannedStore`.
     """
     part, _ = scope_of(store, begin)
     findings: list[Finding] = []
-    summary = verify_store(part, rules, Options(depth=Depth.STRUCTURE), findings.append)
+    summary = verify_store(part, rules, VerifyOptions(depth=Depth.STRUCTURE), findings.append)
     known = {(left.finding.id, left.finding.file) for left in named}
     wrong = (found for found in findings if found.severity is not Severity.NOTE and not found.file.startswith(OWN))
     return summary.as_json(), sorted({found.id for found in wrong if (found.id, found.file) not in known})
@@ -111,7 +111,7 @@ def _is_changed(found: Finding, steps: Sequence[Step]) -> bool:
     return False
 
 
-def _why(found: Finding, planned: Planned) -> str:
+def _why(found: Finding, planned: PlannedStore) -> str:
     if found.id == ABORT and planned.abort_stays is not None:
         return planned.abort_stays
     known = {(before.id, before.file) for before in planned.before}

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from rmqtool.report.forecast_screen import counted
-from rmqtool.report.summary_screen import size_text
+from rmqtool.report.info_screen import size_text
 from rmqtool.report.text import cropped, escaped, labelled, padded
 
 Found = Mapping[str, Any]

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from rmqtool.report.summary_screen import size_text
+from rmqtool.report.info_screen import size_text
 from rmqtool.report.text import cropped, escaped, labelled, padded
 
 Found = Mapping[str, Any]

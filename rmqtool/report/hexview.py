@@ -26,7 +26,7 @@ Read = Callable[[int, int], bytes]
 
 
 @dataclass(frozen=True)
-class Part:
+class HexField:
     """A field with its bytes.
 
     Attributes:
@@ -52,7 +52,7 @@ class Part:
         }
 
 
-def parts_of(read: Read, length: int, fields: Sequence[Field], limit: int = BYTES_SHOWN_MAX) -> list[Part]:
+def parts_of(read: Read, length: int, fields: Sequence[Field], limit: int = BYTES_SHOWN_MAX) -> list[HexField]:
     """The parts of a structure; what its fields do not account for is named as such, so no byte is left out.
 
     Args:
@@ -60,7 +60,7 @@ def parts_of(read: Read, length: int, fields: Sequence[Field], limit: int = BYTE
         length: of the whole structure.
         fields: as declared; one of variable length takes what the last length in front of it says.
     """
-    found: list[Part] = []
+    found: list[HexField] = []
     at, said = 0, 0
     for field in fields:
         size = min(max(0, said) if field.size is None else field.size, length - at)
@@ -71,31 +71,31 @@ def parts_of(read: Read, length: int, fields: Sequence[Field], limit: int = BYTE
         if is_properties and size:
             found += _properties(content, at)
         elif size:
-            found.append(Part(field.name, at, content, size, _value(field, content)))
+            found.append(HexField(field.name, at, content, size, _value(field, content)))
         at += size
     if at < length:
-        found.append(Part("(beyond the fields)", at, read(at, min(limit, length - at)), length - at, ""))
+        found.append(HexField("(beyond the fields)", at, read(at, min(limit, length - at)), length - at, ""))
     return found
 
 
-def message_parts(read: Read, length: int, limit: int = BYTES_SHOWN_MAX) -> list[Part]:
+def message_parts(read: Read, length: int, limit: int = BYTES_SHOWN_MAX) -> list[HexField]:
     """The parts of a message record, in the form that its magic and host flags give it."""
     magic = int.from_bytes(read(4, 4), "big", signed=True)
     sys_flag = int.from_bytes(read(commitlog.MESSAGE_V1.position("sys_flag"), 4), "big")
     return parts_of(read, length, fields_of(commitlog.message_variant(magic, sys_flag)), limit)
 
 
-def bare_parts(read: Read, length: int, limit: int = BYTES_SHOWN_MAX) -> list[Part]:
+def bare_parts(read: Read, length: int, limit: int = BYTES_SHOWN_MAX) -> list[HexField]:
     """One part for a range that has no fields."""
-    return [Part("bytes", 0, read(0, min(length, limit)), length, "")]
+    return [HexField("bytes", 0, read(0, min(length, limit)), length, "")]
 
 
-def hex_fields(parts: Sequence[Part], width: int, start: int = 0) -> dict[str, Any]:
+def hex_fields(parts: Sequence[HexField], width: int, start: int = 0) -> dict[str, Any]:
     """What a row has with `--hex`: `bytes` for programs, and the lines that a table shows."""
     return {"bytes": [part.as_json() for part in parts], "bytes_text": list(hex_lines(parts, width, start))}
 
 
-def hex_lines(parts: Iterable[Part], width: int, start: int = 0) -> Iterator[str]:
+def hex_lines(parts: Iterable[HexField], width: int, start: int = 0) -> Iterator[str]:
     """Lines for a terminal: position, bytes, ASCII, field, value.
 
     Args:
@@ -118,7 +118,7 @@ def hex_lines(parts: Iterable[Part], width: int, start: int = 0) -> Iterator[str
             yield f"  {'':8}  ({part.length - len(part.content)} more bytes of {part.name})"
 
 
-def _labels(part: Part, width: int) -> list[str]:
+def _labels(part: HexField, width: int) -> list[str]:
     """Name and value, on one line if they fit, else the value below the name in as many lines as a few."""
     whole = f"{part.name} = {part.value}" if part.value else part.name
     if columns_of(whole) <= width or not part.value:
@@ -129,7 +129,7 @@ def _labels(part: Part, width: int) -> list[str]:
     return [cropped(part.name, width), *words]
 
 
-def _properties(content: bytes, position: int) -> list[Part]:
+def _properties(content: bytes, position: int) -> list[HexField]:
     """The property block, a part for each property with its separators."""
     found = []
     at = 0
@@ -139,7 +139,7 @@ def _properties(content: bytes, position: int) -> list[Part]:
             name, _, value = segment.partition(b"\x01")
             label = f"properties.{escaped(name.decode('utf-8', 'backslashreplace'))}" if name else "properties"
             shown = escaped(value.decode("utf-8", "backslashreplace"))
-            found.append(Part(label, position + at, piece, len(piece), shown))
+            found.append(HexField(label, position + at, piece, len(piece), shown))
         at += len(segment) + 1
     return found
 

@@ -47,7 +47,7 @@ BODY_FIELDS: Final = ("body", "body_encoding", "body_truncated", "body_error")
 
 
 class DecodedRecord(StoredBody, Protocol):
-    """What a row needs of a decoded record (`engine.record.Record` has it)."""
+    """What a row needs of a decoded record (`engine.reading.record.Record` has it)."""
 
     @property
     def size(self) -> int: ...

@@ -10,13 +10,13 @@ from rmqtool.errors import UnreadableError
 from rmqtool.formats.record_crc import record_crc_matches
 from rmqtool.formats.tags import parse_delay_levels
 from rmqtool.scan.blocks import BLOCK_SIZE, last_data_end
-from rmqtool.scan.deferred import DeferredSource
 from rmqtool.scan.judge import MESSAGE_MAGICS, judge_frame
-from rmqtool.scan.piece import Piece, whole_file
+from rmqtool.scan.lazy_source import LazySource
 from rmqtool.scan.plain import PlainReader
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.runner import ThreadRunner
-from rmqtool.scan.walk import FRAME_SIZE, Batch, Reader, Walk
+from rmqtool.scan.split import Split, whole_file
+from rmqtool.scan.walk import FRAME_SIZE, Batch, RecordReader, Walk
 from rmqtool.store.source import ByteSource, read_range
 
 COMPILED_FROM_BYTES: Final = 24 << 20
@@ -55,7 +55,7 @@ class ScanOptions:
 class LogPlan:
     """The files of a log with what must be known of all of them before any is scanned."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[Split, ...]
     data_bytes: int
 
     def close(self) -> None:
@@ -72,10 +72,10 @@ def plan_log(files: Sequence[LogFile]) -> LogPlan:
     Raises:
         UnreadableError: a file may not be opened.
     """
-    sources: list[DeferredSource] = []
+    sources: list[LazySource] = []
     data_bytes, last = 0, -1
     for at, file in enumerate(files):
-        source = DeferredSource.look(file.open)
+        source = LazySource.look(file.open)
         data_bytes += sum(end - start for start, end in source.extents(0, source.size))
         if _has_data(source):
             last = at
@@ -94,32 +94,32 @@ def scan_log(plan: LogPlan, options: ScanOptions | None = None) -> Iterator[Batc
     options = options or ScanOptions()
     make_reader = reader_for(plan.data_bytes, options.compiled)
     for piece in plan.pieces:
-        yield from walk_piece(piece, make_reader(), options).batches()
+        yield from walk_split(piece, make_reader(), options).batches()
         piece.source.close()
 
 
-def map_pieces(
+def map_splits(
     plan: LogPlan, work: Callable[[Walk], T], options: ScanOptions | None = None, threads: int = 2
 ) -> Generator[T, None, None]:
     """Results of `work` over the walk of each piece, in log order, computed by several threads."""
     options = options or ScanOptions()
     make_reader = reader_for(plan.data_bytes, options.compiled)
 
-    def run(piece: Piece) -> T:
+    def run(piece: Split) -> T:
         try:
-            return work(walk_piece(piece, make_reader(), options))
+            return work(walk_split(piece, make_reader(), options))
         finally:
             piece.source.close()
 
     yield from ThreadRunner(threads).map(run, plan.pieces)
 
 
-def walk_piece(piece: Piece, reader: Reader, options: ScanOptions) -> Walk:
+def walk_split(piece: Split, reader: RecordReader, options: ScanOptions) -> Walk:
     """The walk of one piece with these options."""
     return Walk(piece, reader, options.delays_ms, options.record_crc, options.block_size)
 
 
-def reader_for(data_bytes: int, compiled: bool | None = None) -> Callable[[], Reader]:
+def reader_for(data_bytes: int, compiled: bool | None = None) -> Callable[[], RecordReader]:
     """A maker of readers: compiled for much data where the compiler can be loaded, else plain."""
     if compiled is False or (compiled is None and data_bytes < COMPILED_FROM_BYTES):
         return PlainReader
@@ -130,14 +130,14 @@ def reader_for(data_bytes: int, compiled: bool | None = None) -> Callable[[], Re
     return compiled_module.CompiledReader
 
 
-def carries_record_crc(pieces: Sequence[Piece]) -> bool:
+def carries_record_crc(pieces: Sequence[Split]) -> bool:
     """Whether the first message of any file carries a right whole-record CRC, so that the store writes them.
 
     One that is right is proof enough: a text that an application put there would not be.
     """
     for piece in pieces:
         found = _carries_record_crc(piece.source)
-        if isinstance(piece.source, DeferredSource):
+        if isinstance(piece.source, LazySource):
             piece.source.close()
         if found:
             return True

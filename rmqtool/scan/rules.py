@@ -1,7 +1,7 @@
 """The rule table of the record judge: what is wrong with a record, in the order in which the broker looks.
 
 Broker: `CommitLog#checkMessageAndReturnSize`. The last rule is ours: the broker never compares a record's own offset
-with its place. Both readers follow this table; tests/scan/test_readers.py holds them equal on random damage.
+with its place. Both readers follow this table; tests/scan/test_compiled.py holds them equal on random damage.
 """
 
 from enum import IntEnum

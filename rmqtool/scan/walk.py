@@ -12,9 +12,9 @@ from rmqtool.scan.blocks import BLOCK_SIZE, Window, last_data_end
 from rmqtool.scan.checksum import crc32
 from rmqtool.scan.columns import Row, bare_row, row_dtype
 from rmqtool.scan.judge import HEAD_READ, MESSAGE_MAGICS, TopicTable, judge_frame, judge_parts, judge_record
-from rmqtool.scan.piece import Outcome, Piece
 from rmqtool.scan.resync import find_next
 from rmqtool.scan.rules import KEEPS_ITS_LENGTH, Verdict
+from rmqtool.scan.split import Split, SplitOutcome
 
 if TYPE_CHECKING:
     import numpy
@@ -48,7 +48,7 @@ class Batch:
         topics: names by topic number; grows from batch to batch of one piece.
     """
 
-    piece: Piece
+    piece: Split
     rows: Sequence[Row]
     topics: list[bytes]
     window: Window
@@ -73,7 +73,7 @@ class Batch:
         return bytes(self.window.bytes_at(start + position, min(length, row.size - position)))
 
 
-class Reader(Protocol):
+class RecordReader(Protocol):
     """Judges many good records at once; whatever is not plainly good it leaves to the walk."""
 
     def run(self, walk: Walk, position: int, limit: int) -> tuple[int, Sequence[Row]]:
@@ -92,13 +92,13 @@ class Walk:
         record_crc: whether the store writes whole-record CRCs; elsewhere a property of that name is the application's.
     """
 
-    piece: Piece
-    reader: Reader
+    piece: Split
+    reader: RecordReader
     delays_ms: Sequence[int] = field(default_factory=parse_delay_levels)
     record_crc: bool = False
     block_size: int = BLOCK_SIZE
     topics: TopicTable = field(default_factory=TopicTable)
-    outcome: Outcome = field(default_factory=Outcome)
+    outcome: SplitOutcome = field(default_factory=SplitOutcome)
     at_hand: InitVar[Window | None] = None
     """A window that shows the piece already; else one of `block_size` is moved over it."""
 

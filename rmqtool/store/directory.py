@@ -10,7 +10,8 @@ from posixpath import normpath
 from typing import Final
 
 from rmqtool.errors import NotAStoreError, UnreadableError
-from rmqtool.store.kinds import FileKind, is_broker_directory, is_segment_name, kind_of, stray_kind_of
+from rmqtool.store.file_kinds import FileKind, is_broker_directory, is_segment_name, kind_of, stray_kind_of
+from rmqtool.store.list_files import list_files
 from rmqtool.store.log_reach import record_end_across
 from rmqtool.store.sizes import (
     DEFAULT_LOG_FILE_SIZE,
@@ -21,7 +22,6 @@ from rmqtool.store.sizes import (
     infer_log_file_size,
 )
 from rmqtool.store.view import Entry, StoreView
-from rmqtool.store.walk import walk
 
 EVIDENCE: Final = frozenset(
     {
@@ -236,7 +236,7 @@ def survey(view: StoreView, settings: Settings | None = None) -> Store:
         UnreadableError: the directory itself may not be read.
     """
     settings = settings or Settings()
-    walked = walk(view, settings.log_directories)
+    walked = list_files(view, settings.log_directories)
     found: dict[FileKind, list[Entry]] = defaultdict(list)
     for entry in walked.entries:
         found[_kind(entry)].append(entry)

@@ -12,13 +12,13 @@ from pathlib import Path
 from rmqtool.errors import NotAStoreError, RmqtoolError, UsageError
 from rmqtool.store.broker_conf import BrokerConf
 from rmqtool.store.directory import Settings, Store, relative_to_store, survey, with_settings
-from rmqtool.store.kinds import is_broker_directory
+from rmqtool.store.file_kinds import is_broker_directory
 from rmqtool.store.urls import is_url
 from rmqtool.store.view import StoreView, open_directory
 
 
 @dataclass(frozen=True)
-class StorePlace:
+class StoreLocation:
     """A place that is read.
 
     Attributes:
@@ -49,16 +49,16 @@ class StorePlace:
         return open_directory(self.path)
 
 
-def store_place(text: str) -> StorePlace:
+def store_location(text: str) -> StoreLocation:
     """The place that a word of a command line names."""
     if not is_url(text):
-        return StorePlace(Path(text))
+        return StoreLocation(Path(text))
     from urllib.parse import unquote, urlsplit
 
     split = urlsplit(text)
     if split.scheme.lower() == "file":
-        return StorePlace(Path(unquote(split.path)))
-    return StorePlace(None, text)
+        return StoreLocation(Path(unquote(split.path)))
+    return StoreLocation(None, text)
 
 
 def local_path(text: str) -> Path:
@@ -73,7 +73,7 @@ def local_path(text: str) -> Path:
 
 
 def survey_store(
-    place: Path | StorePlace,
+    place: Path | StoreLocation,
     commitlog: list[Path] | None = None,
     index_slots: int | None = None,
     conf: BrokerConf | None = None,
@@ -108,14 +108,14 @@ def survey_store(
 
 
 def _survey_elsewhere(
-    place: Path | StorePlace,
+    place: Path | StoreLocation,
     commitlog: list[Path] | None,
     index_slots: int | None,
     conf: BrokerConf | None,
     sizes: Settings | None,
 ) -> Store:
     """The store that a URL names, whose log is named relative to it."""
-    assert isinstance(place, StorePlace)
+    assert isinstance(place, StoreLocation)
     outside = [named for named in commitlog or () if named.is_absolute() or ".." in named.parts or ":" in str(named)]
     if outside:
         raise UsageError(f"--commitlog {outside[0]}: of a store elsewhere this is a directory inside it")

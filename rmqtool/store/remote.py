@@ -11,7 +11,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from rmqtool.errors import NotAStoreError, UnreadableError, UnsupportedError, UsageError
-from rmqtool.store.kinds import is_broker_directory
+from rmqtool.store.file_kinds import is_broker_directory
 from rmqtool.store.ranged_source import Health, RangedSource, one_line
 from rmqtool.store.view import Entry, EntryKind
 

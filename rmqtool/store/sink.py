@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Final, Protocol, Self
 
 from rmqtool.errors import WriteError
-from rmqtool.store.kinds import is_broker_directory
+from rmqtool.store.file_kinds import is_broker_directory
 from rmqtool.store.source import reason
 
 OPEN_MAX: Final = 256

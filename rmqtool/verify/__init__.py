@@ -1,5 +1,6 @@
-"""What is wrong with a store: findings out of one catalogue.
+"""What is wrong with a store: findings out of one catalog.
 
-Every check is a map over pieces and an associative merge. Damage is data here, never an exception, and a check never
-mends what it found.
+`run` calls every check in order: `survey` reads queues and index alone, `match` compares the log with them split by
+split, `files` looks at whole files. Every check is a map and an associative merge. Damage is data here, never an
+exception, and a check never repairs.
 """

@@ -13,40 +13,34 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from rmqtool.engine.dispatch import DispatchSettings
-from rmqtool.engine.versions import BrokerRules
+from rmqtool.engine.dispatch.queue_entries import DispatchSettings
+from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.checkpoint import FIELDS_SIZE, Checkpoint, parse_checkpoint
 from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, LogFile, LogPlan, ScanOptions, carries_record_crc, plan_log
 from rmqtool.scan.runner import OnProgress, Runner, ThreadRunner
 from rmqtool.store.config_json import TOPICS, ConfigFile, batch_topics, topics
 from rmqtool.store.directory import Segment, Store
-from rmqtool.store.kinds import FileKind
+from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.source import read_range
-from rmqtool.verify.account import Account
-from rmqtool.verify.catalog import finding
-from rmqtool.verify.config_files import config_findings, read_configs
-from rmqtool.verify.coverage import (
-    entries_outside,
-    index_findings,
-    newest_start,
-    units_ahead,
-    units_below,
-)
-from rmqtool.verify.finding import Finding
-from rmqtool.verify.index_files import read_index
-from rmqtool.verify.index_map import IndexMap
-from rmqtool.verify.log_files import log_file_findings, missing_end
-from rmqtool.verify.misled import Doubts, misled_findings
-from rmqtool.verify.missing import missing_findings, zero_queues
-from rmqtool.verify.piece_check import PieceAt, PieceCheck, checked_in_parts
-from rmqtool.verify.queue_map import QueueMap
-from rmqtool.verify.queue_pass import QueuePass
-from rmqtool.verify.result import PieceResult, merge
-from rmqtool.verify.scope import Context, Depth, Options, QueueKey, bytes_of
-from rmqtool.verify.small_files import checkpoint_findings, extension_findings, state_findings
+from rmqtool.verify.catalog.finding import Finding
+from rmqtool.verify.catalog.registry import finding
+from rmqtool.verify.files.config_files import config_findings, read_configs
+from rmqtool.verify.files.index_files import read_index
+from rmqtool.verify.files.log_files import log_file_findings, missing_end
+from rmqtool.verify.files.reach import entries_outside, index_findings, newest_start, units_ahead, units_below
+from rmqtool.verify.files.small_files import checkpoint_findings, extension_findings, state_findings
+from rmqtool.verify.match.missing_units import missing_findings, zero_queues
+from rmqtool.verify.match.parallel import PieceAt, SplitCheck, check_in_parallel
+from rmqtool.verify.match.undispatched_headers import Doubts, undispatched_header_findings
 from rmqtool.verify.state import State
 from rmqtool.verify.summary import Summary
+from rmqtool.verify.survey.account import Account
+from rmqtool.verify.survey.context import Depth, QueueKey, VerifyContext, VerifyOptions, bytes_of
+from rmqtool.verify.survey.index_map import IndexMap
+from rmqtool.verify.survey.queue_map import QueueMap
+from rmqtool.verify.survey.queue_pass import QueuePass
+from rmqtool.verify.survey.result import SplitResult, merge
 
 OnFinding = Callable[[Finding], None]
 
@@ -56,7 +50,7 @@ _COMPACTION: Final = "COMPACTION"
 def verify_store(
     store: Store,
     rules: BrokerRules,
-    options: Options | None = None,
+    options: VerifyOptions | None = None,
     on_finding: OnFinding | None = None,
     on_progress: OnProgress | None = None,
     runner: Runner | None = None,
@@ -71,28 +65,28 @@ def verify_store(
         UsageError, RefusedError, UnreadableError: the state file is none, lies in the store, or cannot be used.
         AssertionError: the program lost count of a file's bytes.
     """
-    options = options or Options()
+    options = options or VerifyOptions()
     threads = ThreadRunner(options.threads)
-    return _Run(store, rules, options, on_finding, on_progress, threads, runner or threads).run()
+    return _Verifier(store, rules, options, on_finding, on_progress, threads, runner or threads).run()
 
 
 @dataclass
 class _Log:
     """The log as far as it was scanned."""
 
-    merged: PieceResult
+    merged: SplitResult
     complete: bool
     done_paths: frozenset[str]
 
 
-class _Run:
+class _Verifier:
     """One run; see `verify_store`."""
 
     def __init__(
         self,
         store: Store,
         rules: BrokerRules,
-        options: Options,
+        options: VerifyOptions,
         on_finding: OnFinding | None,
         on_progress: OnProgress | None,
         threads: ThreadRunner,
@@ -147,14 +141,14 @@ class _Run:
 
     # Queues and index alone
 
-    def _context(self, configs: dict[str, ConfigFile]) -> Context:
+    def _context(self, configs: dict[str, ConfigFile]) -> VerifyContext:
         known = topics(configs[TOPICS]) if TOPICS in configs else {}
         batch = frozenset(map(bytes_of, batch_topics(known, (topic for topic, _ in self.store.batch_queues))))
         unchecked = {bytes_of(name) for name, said in known.items() if said.cleanup_policy == _COMPACTION}
         minimum = self.store.commitlog[0].start if self.store.commitlog else 0
         queues = self._queue_maps(is_batch=False, minimum=minimum)
         batch_queues = self._queue_maps(is_batch=True, minimum=minimum)
-        context = Context(
+        context = VerifyContext(
             self.store,
             self.rules,
             self.options,
@@ -172,7 +166,7 @@ class _Run:
             self._summary.complete = False
         return context
 
-    def _dispatched_end(self, context: Context, newest: int) -> int:
+    def _dispatched_end(self, context: VerifyContext, newest: int) -> int:
         """Behind the start of the last record that was dispatched, as far as queues and index show it."""
         end = context.store.commitlog[-1].end if context.store.commitlog else 0
         if newest < 0 and not context.store.has_abort:
@@ -206,7 +200,7 @@ class _Run:
 
     # The log
 
-    def _check_log(self, context: Context, state: State) -> _Log:
+    def _check_log(self, context: VerifyContext, state: State) -> _Log:
         segments, findings = self._openable()
         self._say(findings)
         plan = plan_log([LogFile(partial(self.store.view.open, found.path), found.start) for found in segments])
@@ -260,7 +254,9 @@ class _Run:
             length=length,
         )
 
-    def _pieces(self, context: Context, state: State, plan: LogPlan, segments: list[Segment]) -> Iterator[PieceResult]:
+    def _pieces(
+        self, context: VerifyContext, state: State, plan: LogPlan, segments: list[Segment]
+    ) -> Iterator[SplitResult]:
         """Results of the chosen pieces in the order of the log; findings are said as they come."""
         scan = ScanOptions(
             record_crc=carries_record_crc(plan.pieces),
@@ -273,7 +269,7 @@ class _Run:
         until = None if limit is None else time.time() + limit - (time.monotonic() - self._begun)
         known = {number: state.result(segments[number]) for number in numbers}
         fresh = [(plan.pieces[number], segments[number].path) for number in numbers if known[number] is None]
-        results = self._checked(PieceCheck(context, plan.data_bytes, scan, until), fresh)
+        results = self._checked(SplitCheck(context, plan.data_bytes, scan, until), fresh)
         for number in numbers:
             result = known.pop(number) or next(results)
             if result is None:
@@ -286,11 +282,11 @@ class _Run:
                 self._on_progress(done_bytes, total)
             yield result
 
-    def _checked(self, check: PieceCheck, pieces: Sequence[PieceAt]) -> Iterator[PieceResult | None]:
+    def _checked(self, check: SplitCheck, pieces: Sequence[PieceAt]) -> Iterator[SplitResult | None]:
         """Results of pieces, in order; threads of this process share a large one, other runners get it whole."""
         if self._runner is not self._threads:
             return self._runner.map(check, pieces)
-        return checked_in_parts(check, pieces, self._threads, self.options.parts)
+        return check_in_parallel(check, pieces, self._threads, self.options.parts)
 
     def _chosen(self, count: int) -> list[int]:
         """Numbers of the pieces that slice and sample leave."""
@@ -306,7 +302,7 @@ class _Run:
 
     # What all pieces together say
 
-    def _finish(self, context: Context, configs: dict[str, ConfigFile], log: _Log | None) -> None:
+    def _finish(self, context: VerifyContext, configs: dict[str, ConfigFile], log: _Log | None) -> None:
         checkpoint = self._checkpoint()
         whole = log.merged if log is not None and log.complete else None
         if log is not None and context.crosses:
@@ -321,7 +317,7 @@ class _Run:
                 self._say(found for file in context.index for found in entries_outside(context, file, end))
                 self._say(missing_end(self.store, whole.end, lambda begin, end: _units_into(context, begin, end)))
                 if context.crosses:
-                    self._say(misled_findings(context, whole.missing, self._doubts))
+                    self._say(undispatched_header_findings(context, whole.missing, self._doubts))
                     self._say(zero_queues(context, whole.missing))
             if context.crosses:
                 self._say(index_findings(context, whole, checkpoint))
@@ -342,12 +338,12 @@ class _Run:
             return None
 
 
-def _units_into(context: Context, begin: int, end: int) -> int:
+def _units_into(context: VerifyContext, begin: int, end: int) -> int:
     queues = (*context.queues.values(), *context.batch_queues.values())
     return sum(queue.count_in(context.open_file, begin, end)[0] for queue in queues)
 
 
-def _newest_record(context: Context) -> tuple[int, int]:
+def _newest_record(context: VerifyContext) -> tuple[int, int]:
     """Physical offset and size of the newest record that a unit points to; -1 and 0 without one."""
     end = context.store.commitlog[-1].end if context.store.commitlog else 0
     place, newest, owner = -1, -1, None

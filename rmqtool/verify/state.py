@@ -16,8 +16,8 @@ from typing import Any, Final
 from rmqtool.errors import RefusedError, UnreadableError, UsageError
 from rmqtool.store.directory import Segment
 from rmqtool.store.source import reason
-from rmqtool.verify.finding import Finding, Severity
-from rmqtool.verify.result import PieceResult
+from rmqtool.verify.catalog.finding import Finding, Severity
+from rmqtool.verify.survey.result import SplitResult
 
 _FORMAT: Final = "rmqtool-verify-state-1"
 
@@ -64,7 +64,7 @@ class State:
             raise UsageError(f"{path}: not a state that verify wrote")
         return state
 
-    def result(self, segment: Segment) -> PieceResult | None:
+    def result(self, segment: Segment) -> SplitResult | None:
         """The result of a piece that is done."""
         said = self.done.get(segment.path)
         if said is None or said["file"] != [segment.size, segment.entry.mtime_ns]:
@@ -74,7 +74,7 @@ class State:
         except (KeyError, TypeError, ValueError):
             return None
 
-    def add(self, segment: Segment, result: PieceResult) -> None:
+    def add(self, segment: Segment, result: SplitResult) -> None:
         """Remember a piece and write the file."""
         if self.path is None:
             return
@@ -88,7 +88,7 @@ class State:
             raise UnreadableError(f"{self.path}: {reason(error)}") from error
 
 
-def _encoded(result: PieceResult) -> dict[str, Any]:
+def _encoded(result: SplitResult) -> dict[str, Any]:
     return {
         **asdict(result),
         "findings": [found.as_json() for found in result.findings],
@@ -96,13 +96,13 @@ def _encoded(result: PieceResult) -> dict[str, Any]:
     }
 
 
-def _decoded(said: dict[str, Any]) -> PieceResult:
+def _decoded(said: dict[str, Any]) -> SplitResult:
     findings = [
         Finding(**{**found, "severity": Severity(found["severity"]), "upstream": tuple(found["upstream"])})
         for found in said["findings"]
     ]
     last = said["last_record"]
-    return PieceResult(
+    return SplitResult(
         **{
             **said,
             "findings": findings,

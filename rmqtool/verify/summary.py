@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from rmqtool.verify.finding import Finding, Severity
+from rmqtool.verify.catalog.finding import Finding, Severity
 
 
 @dataclass

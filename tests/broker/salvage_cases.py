@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rmqtool.engine.versions import rules_for
-from rmqtool.repair.apply import apply_plan
-from rmqtool.repair.fingerprint import fingerprint
-from rmqtool.repair.places import Places
-from rmqtool.repair.plan import Plan
+from rmqtool.engine.rules.versions import rules_for
+from rmqtool.repair.machine.apply import apply_plan
+from rmqtool.repair.machine.fingerprint import fingerprint
+from rmqtool.repair.machine.plan import Plan
+from rmqtool.repair.machine.store_paths import StorePaths
 from rmqtool.repair.salvage.plan import Salvage, plan_salvage
 from rmqtool.store.directory import Settings, survey
-from rmqtool.store.kinds import segment_name
+from rmqtool.store.file_kinds import segment_name
 from rmqtool.store.view import open_directory
 from tests.broker.broker import Answer, Judge
 from tests.broker.files import copy_store
@@ -205,7 +205,7 @@ def intact(store: Healthy, harm: Harm) -> dict[Place, int]:
 
 def salvaged(path: Path, form: Form, version: str, staging: Path) -> Salvage:
     """Salvage in place, as the command does."""
-    places = Places(path)
+    places = StorePaths(path)
     before = fingerprint(places)
     staging.mkdir()
     made = plan_salvage(survey(open_directory(path), form.settings), rules_for(version), staging)

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from rmqtool.engine.versions import rules_for
+from rmqtool.engine.rules.versions import rules_for
 from rmqtool.forecast.forecast import forecast_store
 from rmqtool.forecast.options import ForecastOptions
 from rmqtool.forecast.result import Forecast
 from rmqtool.formats import commitlog
 from rmqtool.store.directory import survey
 from rmqtool.store.view import open_directory
-from rmqtool.verify.finding import Finding
+from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.run import verify_store
-from rmqtool.verify.scope import Options
+from rmqtool.verify.survey.context import VerifyOptions
 from tests.broker.broker import Judge
 
 JudgeOf = Callable[[str], Judge]
@@ -146,6 +146,6 @@ def test_an_extension_whose_unit_leads_out_of_its_file(judge_of: JudgeOf, tmp_pa
         opened.write((390).to_bytes(2, "big"))
     store = survey(open_directory(path))
     found: list[Finding] = []
-    verify_store(store, rules_for(version), Options(), found.append)
+    verify_store(store, rules_for(version), VerifyOptions(), found.append)
     assert any(each.id == "consumequeue.bad-extension" and each.file_position == 20 for each in found)
     assert not assert_same(judge, path, config).starts

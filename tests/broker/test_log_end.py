@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from rmqtool.engine.versions import rules_for
+from rmqtool.engine.rules.versions import rules_for
 from rmqtool.forecast.forecast import forecast_store
-from rmqtool.repair.apply import apply_plan
-from rmqtool.repair.fingerprint import fingerprint
-from rmqtool.repair.places import Places
-from rmqtool.repair.plan import Plan
-from rmqtool.repair.recover import plan_recover
+from rmqtool.repair.machine.apply import apply_plan
+from rmqtool.repair.machine.fingerprint import fingerprint
+from rmqtool.repair.machine.plan import Plan
+from rmqtool.repair.machine.store_paths import StorePaths
+from rmqtool.repair.recover.plan import plan_recover
 from rmqtool.store.directory import Settings, survey
 from rmqtool.store.view import open_directory
 from tests.broker.broker import Judge, OpenStore
@@ -80,7 +80,7 @@ def test_after_recover_every_version_keeps_the_next_message(
     _with_zeros(judge, tmp_path / "written", numbers, is_crashed=is_crashed)
     path = copy_store(tmp_path / "written", tmp_path / "store")  # the broker's process may still have files mapped
     recovery = plan_recover(survey(open_directory(path), SETTINGS), rules_for(version), staging)
-    places = Places(path, ("commitlog",))
+    places = StorePaths(path, ("commitlog",))
     apply_plan(Plan("recover", fingerprint(places), version, recovery.steps, recovery.loss), places)
     for number in range(3):
         with judge.open(path, CONFIG) as store:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from rmqtool.engine.reader import open_reader
-from rmqtool.engine.versions import rules_for
+from rmqtool.engine.reading.reader import open_reader
+from rmqtool.engine.rules.versions import rules_for
 from rmqtool.store.directory import survey
 from rmqtool.store.view import open_directory
 from tests.broker.conftest import JudgeOf

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from _pytest.mark import ParameterSet
 
-from rmqtool.repair.apply import apply_plan
-from rmqtool.repair.fingerprint import fingerprint
-from rmqtool.repair.places import Places
-from rmqtool.repair.plan import Plan
+from rmqtool.repair.machine.apply import apply_plan
+from rmqtool.repair.machine.fingerprint import fingerprint
+from rmqtool.repair.machine.plan import Plan
+from rmqtool.repair.machine.store_paths import StorePaths
 from rmqtool.repair.rebuild import RebuildChoice, plan_rebuild
 from tests.broker.broker import Judge
 from tests.broker.test_recover import assert_serves, changed, intact, put_to_all, served
@@ -35,7 +35,7 @@ VERSIONS_OFTEN = ("4.9.7", "5.5.0")
 
 def rebuild(path: Path, name: str, staging: Path) -> None:
     """Build all that was lost, in place, as the command does."""
-    places = Places(path)
+    places = StorePaths(path)
     before = fingerprint(places)
     staging.mkdir()
     made = plan_rebuild(store_of(path, name), rules_of(name), RebuildChoice(), staging, options_of(name))

@@ -8,17 +8,17 @@ from zlib import crc32
 import pytest
 from _pytest.mark import ParameterSet
 
-from rmqtool.repair.apply import apply_plan
-from rmqtool.repair.fingerprint import fingerprint
-from rmqtool.repair.places import Places
-from rmqtool.repair.plan import Plan
-from rmqtool.repair.recover import RecoverOptions, plan_recover
+from rmqtool.repair.machine.apply import apply_plan
+from rmqtool.repair.machine.fingerprint import fingerprint
+from rmqtool.repair.machine.plan import Plan
+from rmqtool.repair.machine.store_paths import StorePaths
+from rmqtool.repair.recover.plan import RecoverOptions, plan_recover
 from tests.broker.broker import Judge, OpenStore
 from tests.broker.files import changes, snapshot
 from tests.broker.versions import ROUTINE
 from tests.golden_stores import Manifest, Record, crashed_names, damaged_names, manifest
 from tests.repair.golden_repairs import options_of, rules_of, settings_of, store_of
-from tests.repair.test_recover import ABORT_STAYS, SALVAGED
+from tests.repair.recover.test_plan import ABORT_STAYS, SALVAGED
 from tests.verify.test_golden import damage_of
 
 JudgeOf = Callable[[str], Judge]
@@ -61,7 +61,7 @@ def recover(path: Path, name: str, staging: Path, *, cut_at_damage: bool = False
     """Recover in place, as the command does."""
     store = store_of(path, name)
     directories = settings_of(name).commitlog_directories
-    places = Places(path, directories or ("commitlog",))
+    places = StorePaths(path, directories or ("commitlog",))
     before = fingerprint(places)
     staging.mkdir()
     options = RecoverOptions(options_of(name), cut_at_damage=cut_at_damage, full=full)

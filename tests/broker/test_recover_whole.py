@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from rmqtool.engine.open_writer import new_store
-from rmqtool.engine.versions import rules_for
-from rmqtool.engine.writer_config import config_from
+from rmqtool.engine.append.open_writer import new_store
+from rmqtool.engine.append.writer_config import config_from
+from rmqtool.engine.rules.versions import rules_for
 from rmqtool.fixtures.recipe import SMALL, TopicSpec, write_topics
-from rmqtool.repair.apply import apply_plan
-from rmqtool.repair.fingerprint import fingerprint
-from rmqtool.repair.places import Places
-from rmqtool.repair.plan import ABORT_NAME, Plan
-from rmqtool.repair.recover import RecoverOptions, Recovery, plan_recover
+from rmqtool.repair.machine.apply import apply_plan
+from rmqtool.repair.machine.fingerprint import fingerprint
+from rmqtool.repair.machine.plan import ABORT_NAME, Plan
+from rmqtool.repair.machine.store_paths import StorePaths
+from rmqtool.repair.recover.plan import RecoverOptions, Recovery, plan_recover
 from rmqtool.store.broker_conf import broker_conf
 from rmqtool.store.directory import survey
 from rmqtool.store.view import open_directory
@@ -30,7 +30,7 @@ KEYS = 5
 
 def recover(path: Path, version: str, staging: Path, *, full: bool) -> Recovery:
     """Recover in place, as the command does."""
-    places = Places(path)
+    places = StorePaths(path)
     staging.mkdir()
     store = survey(open_directory(path), broker_conf(SMALL).settings())
     before = fingerprint(places)

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from rmqtool.errors import RefusedError
-from rmqtool.repair.apply import apply_plan
-from rmqtool.repair.disk import Disk
-from rmqtool.repair.fence import is_fenced
-from rmqtool.repair.fingerprint import fingerprint
-from rmqtool.repair.places import Places
-from rmqtool.repair.plan import Plan
-from rmqtool.repair.steps import Step, create_file, remove_file, replace_file, write_range
-from rmqtool.repair.undo import undo_latest
+from rmqtool.repair.machine.apply import apply_plan
+from rmqtool.repair.machine.disk import Disk
+from rmqtool.repair.machine.fence import is_fenced
+from rmqtool.repair.machine.fingerprint import fingerprint
+from rmqtool.repair.machine.plan import Plan
+from rmqtool.repair.machine.steps import Step, create_file, remove_file, replace_file, write_range
+from rmqtool.repair.machine.store_paths import StorePaths
+from rmqtool.repair.machine.undo import undo_latest
 from rmqtool.store.content import Literal, Zeros
 from rmqtool.store.view import DirectoryView
 from tests.broker.broker import Judge
@@ -34,7 +34,7 @@ POINTS = 4
 JudgeOf = Callable[[str], Judge]
 
 
-def harmful_plan(places: Places) -> Plan:
+def harmful_plan(places: StorePaths) -> Plan:
     """Steps of every kind; half of them done would cost messages as soon as a broker started."""
     view = DirectoryView(places.root)
     logs = [entry.path for entry in view.list("commitlog")]
@@ -62,7 +62,7 @@ def guarded_points(folder: Path) -> list[int]:
     """The changes in front of which a killed repair leaves its fence."""
     watch = Counting()
     fenced: list[int] = []
-    places = Places(unpack(STORE, folder))
+    places = StorePaths(unpack(STORE, folder))
     plan = harmful_plan(places)
 
     def look(change: str, place: Path) -> None:
@@ -75,7 +75,7 @@ def guarded_points(folder: Path) -> list[int]:
 
 
 def assert_kept_out(judge: Judge, folder: Path, point: int) -> None:
-    places = Places(unpack(STORE, folder / str(point)))
+    places = StorePaths(unpack(STORE, folder / str(point)))
     original = files_of(places.root)
     plan = harmful_plan(places)
     assert killed_at(point, lambda disk: apply_plan(plan, places, disk=disk))
@@ -86,7 +86,7 @@ def assert_kept_out(judge: Judge, folder: Path, point: int) -> None:
     assert [path for path in touched if path.split("/")[0] not in MAY_CHANGE] == []
     # The judge's process has the files mapped until it ends, so what it saw is taken back in a copy.
     for store in (places.root, copy_store(shown, folder / f"alone-{point}")):
-        undo_latest(Places(store))
+        undo_latest(StorePaths(store))
         kept = {path: state for path, state in files_of(store).items() if path.split("/")[0] not in MAY_CHANGE}
         assert kept == {path: state for path, state in original.items() if path.split("/")[0] not in MAY_CHANGE}
 
@@ -110,7 +110,7 @@ def test_a_broker_is_kept_out_at_every_point(judge_of: JudgeOf, tmp_path: Path, 
 def test_the_same_store_without_the_fence_is_loaded(judge_of: JudgeOf, tmp_path: Path, version: str) -> None:
     """So it is the fence that keeps the broker out, and nothing else about a killed repair."""
     points = guarded_points(tmp_path / "whole")
-    places = Places(unpack(STORE, tmp_path / "killed"))
+    places = StorePaths(unpack(STORE, tmp_path / "killed"))
     plan = harmful_plan(places)
     assert killed_at(points[-1], lambda disk: apply_plan(plan, places, disk=disk))
     for fence in places.fences:
@@ -122,7 +122,7 @@ def test_the_same_store_without_the_fence_is_loaded(judge_of: JudgeOf, tmp_path:
 
 @pytest.mark.parametrize("version", ROUTINE)
 def test_nothing_is_taken_back_once_a_broker_has_run(judge_of: JudgeOf, tmp_path: Path, version: str) -> None:
-    places = Places(unpack(STORE, tmp_path))
+    places = StorePaths(unpack(STORE, tmp_path))
     view = DirectoryView(places.root)
     step = remove_file(view, "abort", "handed over")
     apply_plan(Plan("recover", fingerprint(places), "5.5.0", (step,)), places)
@@ -130,7 +130,7 @@ def test_nothing_is_taken_back_once_a_broker_has_run(judge_of: JudgeOf, tmp_path
     before = files_of(places.root)
     with pytest.raises(RefusedError, match="has its files mapped"):  # by the judge's process, until it ends
         undo_latest(places)
-    alone = Places(copy_store(places.root, tmp_path / "alone"))
+    alone = StorePaths(copy_store(places.root, tmp_path / "alone"))
     with pytest.raises(RefusedError, match="written since"):
         undo_latest(alone)
     assert files_of(places.root) == before

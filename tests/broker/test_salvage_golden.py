@@ -6,17 +6,17 @@ from pathlib import Path
 import pytest
 from _pytest.mark import ParameterSet
 
-from rmqtool.repair.apply import apply_plan
-from rmqtool.repair.fingerprint import fingerprint
-from rmqtool.repair.places import Places
-from rmqtool.repair.plan import Plan
+from rmqtool.repair.machine.apply import apply_plan
+from rmqtool.repair.machine.fingerprint import fingerprint
+from rmqtool.repair.machine.plan import Plan
+from rmqtool.repair.machine.store_paths import StorePaths
 from rmqtool.repair.salvage.plan import SalvageOptions, plan_salvage
 from tests.broker.broker import Judge
 from tests.broker.test_recover import changed, intact, put_to_all, served
 from tests.broker.versions import ROUTINE
 from tests.golden_stores import damaged_names, manifest
 from tests.repair.golden_repairs import options_of, rules_of, store_of
-from tests.repair.test_recover import SALVAGED
+from tests.repair.recover.test_plan import SALVAGED
 from tests.verify.test_golden import damage_of
 
 JudgeOf = Callable[[str], Judge]
@@ -48,7 +48,7 @@ def test_every_intact_message_is_served(
     sent = manifest(found.base) if found.base else found  # readers of the damaged store may have met changed records
     before = {record.at for record in intact(path, sent)}
     (tmp_path / "staging").mkdir()
-    places, rules = Places(path), rules_of(name)
+    places, rules = StorePaths(path), rules_of(name)
     print_before = fingerprint(places)
     made = plan_salvage(store_of(path, name), rules, tmp_path / "staging", SalvageOptions(options_of(name)))
     apply_plan(Plan("salvage", print_before, rules.version, made.steps), places)

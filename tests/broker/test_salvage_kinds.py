@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from _pytest.mark import ParameterSet
 
-from rmqtool.engine.versions import rules_for
+from rmqtool.engine.rules.versions import rules_for
 from rmqtool.fixtures.recipe import Recipe
 from rmqtool.fixtures.recipes import RECIPES
-from rmqtool.repair.apply import apply_plan
-from rmqtool.repair.built import BuildOptions
-from rmqtool.repair.fingerprint import fingerprint
-from rmqtool.repair.places import Places
-from rmqtool.repair.plan import Plan
+from rmqtool.repair.build.request import BuildOptions
+from rmqtool.repair.machine.apply import apply_plan
+from rmqtool.repair.machine.fingerprint import fingerprint
+from rmqtool.repair.machine.plan import Plan
+from rmqtool.repair.machine.store_paths import StorePaths
 from rmqtool.repair.salvage.plan import SalvageOptions, plan_salvage
 from rmqtool.store.directory import survey
 from rmqtool.store.view import open_directory
@@ -87,7 +87,7 @@ def harmed(path: Path, recipe: Recipe, served: dict[str, Any]) -> set[int]:
 def salvage(path: Path, recipe: Recipe, version: str, staging: Path) -> Any:
     settings = recipe.conf.settings()
     store = survey(open_directory(path), settings)
-    places = Places(path, settings.commitlog_directories or ("commitlog",))
+    places = StorePaths(path, settings.commitlog_directories or ("commitlog",))
     before = fingerprint(places)
     staging.mkdir()
     build = BuildOptions(extension=recipe.conf.has_queue_extension)

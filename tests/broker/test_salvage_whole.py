@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from rmqtool.engine.open_writer import new_store
-from rmqtool.engine.put_status import PutResult
-from rmqtool.engine.versions import rules_for
-from rmqtool.engine.writer_config import config_from
+from rmqtool.engine.append.open_writer import new_store
+from rmqtool.engine.append.status import PutResult
+from rmqtool.engine.append.writer_config import config_from
+from rmqtool.engine.rules.versions import rules_for
 from rmqtool.fixtures.recipe import SMALL, TopicSpec, write_topics
-from rmqtool.repair.apply import apply_plan
-from rmqtool.repair.built import BuildOptions
-from rmqtool.repair.fingerprint import fingerprint
-from rmqtool.repair.places import Places
-from rmqtool.repair.plan import Plan
+from rmqtool.repair.build.request import BuildOptions
+from rmqtool.repair.machine.apply import apply_plan
+from rmqtool.repair.machine.fingerprint import fingerprint
+from rmqtool.repair.machine.plan import Plan
+from rmqtool.repair.machine.store_paths import StorePaths
 from rmqtool.repair.salvage.plan import SalvageOptions, plan_salvage
 from rmqtool.scan.log import LogFile, plan_log, scan_log
 from rmqtool.store.broker_conf import broker_conf
@@ -117,7 +117,7 @@ def overwrite_range(store: Path, physical_offset: int, length: int) -> None:
 
 
 def salvage(path: Path, version: str, staging: Path, build: BuildOptions | None = None) -> None:
-    places = Places(path)
+    places = StorePaths(path)
     before = fingerprint(places)
     staging.mkdir()
     store = survey(open_directory(path), broker_conf(SMALL).settings())

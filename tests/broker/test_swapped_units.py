@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from rmqtool.engine.versions import rules_for
-from rmqtool.repair.apply import apply_plan
-from rmqtool.repair.fingerprint import fingerprint
-from rmqtool.repair.places import Places
-from rmqtool.repair.plan import Plan
+from rmqtool.engine.rules.versions import rules_for
+from rmqtool.repair.machine.apply import apply_plan
+from rmqtool.repair.machine.fingerprint import fingerprint
+from rmqtool.repair.machine.plan import Plan
+from rmqtool.repair.machine.store_paths import StorePaths
 from rmqtool.repair.salvage.plan import plan_salvage
 from rmqtool.store.directory import Settings, survey
 from rmqtool.store.view import open_directory
@@ -42,7 +42,7 @@ def test_the_log_stays_and_all_is_served(judge_of: JudgeOf, tmp_path: Path, vers
     raw[one], raw[other] = raw[other], raw[one]
     queue.write_bytes(raw)
     planned = plan_salvage(survey(open_directory(path), SETTINGS), rules_for(version), staging)
-    places = Places(path, ("commitlog",))
+    places = StorePaths(path, ("commitlog",))
     apply_plan(Plan("salvage", fingerprint(places), version, planned.steps), places)
     assert [file.read_bytes() for file in sorted((path / "commitlog").iterdir())] == log
     with judge.open(path, CONFIG) as store:

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rmqtool.engine.versions import rules_for
+from rmqtool.engine.rules.versions import rules_for
 from rmqtool.forecast.forecast import forecast_store
 from rmqtool.formats.consumequeue import UNIT
-from rmqtool.repair.built import Wanted
-from rmqtool.repair.queue_building import build
+from rmqtool.repair.build.build import build
+from rmqtool.repair.build.request import BuildRequest
 from rmqtool.store.directory import Settings, survey
 from rmqtool.store.view import open_directory
 from tests.broker.broker import Judge
@@ -47,7 +47,7 @@ def test_topics_that_are_one_string_are_one_queue(
     told = forecast_store(before, rules_for(version))
     ours = tmp_path / "ours"
     ours.mkdir()
-    build(before, rules_for(version), Wanted(lambda _topic, _queue_id: True, index=False), ours)
+    build(before, rules_for(version), BuildRequest(lambda _topic, _queue_id: True, index=False), ours)
     report = judge.examine(path, CONFIG)
     found = [queue for queue in report["served"]["queues"] if queue["topic"].startswith("Topic")]
     assert [(queue["min"], queue["max"]) for queue in found] == [

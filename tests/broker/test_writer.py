@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from _pytest.mark import ParameterSet
 
-from rmqtool.engine.versions import rules_for
+from rmqtool.engine.rules.versions import rules_for
 from rmqtool.fixtures.recipes import RECIPES
 from tests.broker.broker import Judge
 from tests.broker.versions import ROUTINE

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from _pytest.mark import ParameterSet
 
-from rmqtool.engine.message import Message
-from rmqtool.engine.open_writer import config_of, existing_store
-from rmqtool.engine.put_status import PutResult
-from rmqtool.engine.reader import open_reader
-from rmqtool.engine.versions import rules_for
+from rmqtool.engine.append.message import Message
+from rmqtool.engine.append.open_writer import config_of, existing_store
+from rmqtool.engine.append.status import PutResult
+from rmqtool.engine.reading.reader import open_reader
+from rmqtool.engine.rules.versions import rules_for
 from rmqtool.fixtures.recipe import End, Recipe, make_store
 from rmqtool.fixtures.recipes import RECIPES
 from rmqtool.fixtures.samples import BORN_HOST, STORE_HOST

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from rmqtool.engine.message import Message, MessageBatch
-from rmqtool.engine.open_writer import new_store
-from rmqtool.engine.reader import Reader, open_reader
-from rmqtool.engine.versions import BrokerRules, rules_for
-from rmqtool.engine.writer_config import WriterConfig
+from rmqtool.engine.append.message import Message, MessageBatch
+from rmqtool.engine.append.open_writer import new_store
+from rmqtool.engine.append.writer_config import WriterConfig
+from rmqtool.engine.reading.reader import Reader, open_reader
+from rmqtool.engine.rules.versions import BrokerRules, rules_for
 from rmqtool.fixtures.recipe import SMALL, Run
 from rmqtool.fixtures.recipes import RECIPES
 from rmqtool.formats.batch import BatchPart

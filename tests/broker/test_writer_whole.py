@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from rmqtool.engine.message import Message
-from rmqtool.engine.open_writer import new_store
-from rmqtool.engine.versions import rules_for
-from rmqtool.engine.writer_config import config_from
+from rmqtool.engine.append.message import Message
+from rmqtool.engine.append.open_writer import new_store
+from rmqtool.engine.append.writer_config import config_from
+from rmqtool.engine.rules.versions import rules_for
 from rmqtool.fixtures.recipe import SMALL, TopicSpec, write_topics
 from rmqtool.formats.message_id import host_bytes
 from rmqtool.store.broker_conf import broker_conf

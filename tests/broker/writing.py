@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rmqtool.engine.message import Message, MessageBatch
-from rmqtool.engine.open_writer import config_of, existing_store, new_store
-from rmqtool.engine.properties_text import hash_map_order
-from rmqtool.engine.put_status import PutResult
-from rmqtool.engine.versions import BrokerRules, rules_for
-from rmqtool.engine.writer_config import WriterConfig, config_from
+from rmqtool.engine.append.message import Message, MessageBatch
+from rmqtool.engine.append.open_writer import config_of, existing_store, new_store
+from rmqtool.engine.append.properties_text import hash_map_order
+from rmqtool.engine.append.status import PutResult
+from rmqtool.engine.append.writer_config import WriterConfig, config_from
+from rmqtool.engine.rules.versions import BrokerRules, rules_for
 from rmqtool.fixtures.recipe import End, Recipe, Run
 from rmqtool.formats.message_id import host_text
 from rmqtool.formats.properties import decode_properties, encode_properties

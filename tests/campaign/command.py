@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from rmqtool.commands import app
-from rmqtool.store import lock
+from rmqtool.store import probe_lock
 
 CLEAN_EXITS = (0, 2, 3, 4, 5)
 """What a repair command may end with; 1 is a crash of the tool."""
@@ -43,8 +43,8 @@ def run(*arguments: Any) -> Outcome:
 def ready_commands() -> Iterator[None]:
     """Keep the command line once it is built, and do not look for other processes: that is most of a run."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lock, "processes_mapping", lambda _directories: ())
-        patch.setattr(lock, "_is_own", lambda _found: True)
+        patch.setattr(probe_lock, "processes_mapping", lambda _directories: ())
+        patch.setattr(probe_lock, "_is_own", lambda _found: True)
         patch.setattr(app, "load", functools.cache(app.load))
         patch.setattr(app, "application", functools.cache(app.application))
         patch.setattr("sys.stdin", io.StringIO())

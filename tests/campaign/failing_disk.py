@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rmqtool.store.kinds import FENCE_NAME
+from rmqtool.store.file_kinds import FENCE_NAME
 from tests.campaign.calls import CODES, Calls, watched
 from tests.campaign.cases import Case
 from tests.campaign.command import Outcome

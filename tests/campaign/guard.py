@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rmqtool.store.kinds import FENCE_NAME
+from rmqtool.store.file_kinds import FENCE_NAME
 from tests.campaign.cases import Case
 from tests.campaign.command import CLEAN_EXITS, Outcome
 from tests.campaign.trees import OWN, Tree, capture, differences, put_back, without_lock, without_own

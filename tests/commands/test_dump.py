@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 
-from rmqtool.commands.dump_filter import LogFilter
-from rmqtool.commands.dump_follow import Follower
-from rmqtool.commands.dump_log import LogDump
-from rmqtool.commands.dump_target import TargetOptions, find_target
-from rmqtool.engine.versions import NEWEST, rules_for
+from rmqtool.dump.follow import Follower
+from rmqtool.dump.log import LogDump
+from rmqtool.dump.log_filter import LogFilter
+from rmqtool.dump.target import TargetOptions, find_target
+from rmqtool.engine.rules.versions import NEWEST, rules_for
 from rmqtool.report.rows import MESSAGE_FIELDS
-from rmqtool.store.location import StorePlace
+from rmqtool.store.location import StoreLocation
 from tests.commands.schema_check import schema_errors
-from tests.commands.test_dump_hostile import record
 from tests.commands.transcripts import rmqtool
 from tests.conftest import Unpacked
+from tests.dump.test_hostile import record
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "schema" / "dump.json").read_text("utf-8"))
 STORE = "5.5.0-clean-basic"
@@ -75,7 +75,7 @@ def test_filters_keep_what_the_whole_dump_shows(golden: Unpacked, everything: li
 
 
 def test_both_readers_filter_alike(golden: Unpacked, everything: list[dict[str, Any]]) -> None:
-    target = find_target(StorePlace(golden(STORE)), TargetOptions())
+    target = find_target(StoreLocation(golden(STORE)), TargetOptions())
     some = everything[70]
     for wanted in (
         LogFilter(),
@@ -288,7 +288,7 @@ def test_following_gives_each_record_once_and_waits_for_the_end_of_one(tmp_path:
     second = record(b"two", at=len(first))
     path.write_bytes(first + bytes(1000))
     follower = Follower(
-        LogDump(find_target(StorePlace(tmp_path), TargetOptions()), LogFilter(), rules_for(NEWEST)), poll_seconds=0
+        LogDump(find_target(StoreLocation(tmp_path), TargetOptions()), LogFilter(), rules_for(NEWEST)), poll_seconds=0
     )
     rows = follower.rows()
 

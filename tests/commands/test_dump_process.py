@@ -9,8 +9,8 @@ import sys
 import time
 from pathlib import Path
 
-from tests.commands.test_dump_hostile import record
 from tests.conftest import Unpacked
+from tests.dump.test_hostile import record
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = [sys.executable, "-m", "rmqtool", "dump"]

@@ -11,10 +11,10 @@ from collections import Counter
 
 import pytest
 
-from rmqtool.repair.places import Places
+from rmqtool.repair.machine.store_paths import StorePaths
 from tests.commands.transcripts import rmqtool
 from tests.conftest import Unpacked
-from tests.repair.crafted_journals import LEADING_OUT, ZERO_DIGEST, Manifest, reopened, victim_tree
+from tests.repair.machine.crafted_journals import LEADING_OUT, ZERO_DIGEST, Manifest, reopened, victim_tree
 from tests.store_state import assert_store_unchanged, store_state
 
 CRASHED = "5.5.0-crashed"
@@ -34,7 +34,7 @@ def test_a_crafted_journal_ends_every_command_with_exit_code_5(golden_copy: Unpa
     manifest["files"] = [{**queue, **further, "number": 901}, {**checkpoint, **further, "number": 902}]
     LEADING_OUT[name](manifest, victim)
     (path / ".rmqtool/undo/1/manifest").write_text(json.dumps(manifest))
-    reopened(Places(path))
+    reopened(StorePaths(path))
     for command, *options in COMMANDS:
         with assert_store_unchanged(path.parent):
             ran = rmqtool(command, path, *options)

@@ -121,7 +121,7 @@ def test_a_saved_plan_is_applied_to_the_same_store_only(golden_copy: Unpacked, t
 def test_a_store_in_use_is_refused(golden_copy: Unpacked, tmp_path: Path) -> None:
     path = golden_copy(CRASHED)
     program = (
-        "import sys; from pathlib import Path; from rmqtool.store.hold import StoreLock\n"
+        "import sys; from pathlib import Path; from rmqtool.store.acquire_lock import StoreLock\n"
         "with StoreLock(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(

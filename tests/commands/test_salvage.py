@@ -127,7 +127,7 @@ def test_what_is_exported_is_what_append_takes(golden: Unpacked, tmp_path: Path)
 def test_a_store_in_use_is_refused(golden_copy: Unpacked, tmp_path: Path, how: list[str]) -> None:
     path = golden_copy(HOLE)
     program = (
-        "import sys; from pathlib import Path; from rmqtool.store.hold import StoreLock\n"
+        "import sys; from pathlib import Path; from rmqtool.store.acquire_lock import StoreLock\n"
         "with StoreLock(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
     )
     command = [sys.executable, "-c", program, str(path)]

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from rmqtool.repair.apply import apply_plan
-from rmqtool.repair.disk import Disk
-from rmqtool.repair.places import Places
-from rmqtool.store.kinds import FENCE_NAME
+from rmqtool.repair.machine.apply import apply_plan
+from rmqtool.repair.machine.disk import Disk
+from rmqtool.repair.machine.store_paths import StorePaths
+from rmqtool.store.file_kinds import FENCE_NAME
 from tests.commands.transcripts import rmqtool
 from tests.repair.small_stores import cutting, files_of, killed_at, recovery, small_store
 from tests.store_state import FileState, assert_store_unchanged
@@ -19,7 +19,7 @@ from tests.store_state import FileState, assert_store_unchanged
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
     """A store that was repaired twice."""
-    places = Places(small_store(tmp_path / "store"))
+    places = StorePaths(small_store(tmp_path / "store"))
     apply_plan(recovery(places, tmp_path), places)
     apply_plan(cutting(places, tmp_path), places)
     return places.root
@@ -74,7 +74,7 @@ def test_what_was_written_since_is_refused(store: Path) -> None:
 
 
 def test_a_killed_repair_is_shown_and_taken_back(tmp_path: Path, original: dict[str, FileState]) -> None:
-    places = Places(small_store(tmp_path / "store"))
+    places = StorePaths(small_store(tmp_path / "store"))
     plan = recovery(places, tmp_path)
     assert killed_at(60, lambda disk: apply_plan(plan, places, disk=disk))
     assert (places.root / "commitlog" / FENCE_NAME).read_text().count("rmqtool undo")
@@ -87,7 +87,7 @@ def test_a_killed_repair_is_shown_and_taken_back(tmp_path: Path, original: dict[
 def test_a_log_elsewhere_has_to_be_named_for_the_store_may_lie(tmp_path: Path) -> None:
     root, log = small_store(tmp_path / "store"), tmp_path / "log"
     (root / "commitlog").rename(log)
-    places = Places(root, (str(log),))
+    places = StorePaths(root, (str(log),))
     before = (files_of(root), files_of(log))
     apply_plan(cutting(places, tmp_path), places, disk=Disk())
     with assert_store_unchanged(root), assert_store_unchanged(log):
@@ -102,7 +102,7 @@ def test_a_log_elsewhere_has_to_be_named_for_the_store_may_lie(tmp_path: Path) -
 def test_a_directory_of_kept_files_has_to_be_named_for_the_store_may_lie(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     kept.mkdir()
-    places = Places(small_store(tmp_path / "store"), undo_directory=kept)
+    places = StorePaths(small_store(tmp_path / "store"), undo_directory=kept)
     before = files_of(places.root)
     apply_plan(recovery(places, tmp_path), places)
     with assert_store_unchanged(tmp_path):

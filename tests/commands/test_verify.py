@@ -15,10 +15,10 @@ import pytest
 
 import rmqtool
 from rmqtool.commands.verify import FIELDS, repair_command
-from rmqtool.report.findings_screen import findings_lines
 from rmqtool.report.sarif import sarif_text
-from rmqtool.store.location import StorePlace
-from rmqtool.verify.catalog import BY_ID, finding
+from rmqtool.report.verify_screen import findings_lines
+from rmqtool.store.location import StoreLocation
+from rmqtool.verify.catalog.registry import BY_ID, finding
 from tests.commands.schema_check import schema_errors
 from tests.commands.transcripts import Ran
 from tests.commands.transcripts import rmqtool as command_line
@@ -248,12 +248,12 @@ def test_a_report_that_cannot_be_written_costs_no_finding(golden: Unpacked, tmp_
 
 
 def test_what_to_run_fits_a_shell() -> None:
-    assert repair_command("verify --depth full", StorePlace(Path("/a store/it's"))) == (
+    assert repair_command("verify --depth full", StoreLocation(Path("/a store/it's"))) == (
         "rmqtool verify --depth full '/a store/it'\"'\"'s'"
     )
-    assert repair_command("no-such-command", StorePlace(Path("/x"))) is None
-    assert repair_command(None, StorePlace(Path("/x"))) is None
-    assert repair_command("verify", StorePlace(None, "s3://bucket/x")) is None
+    assert repair_command("no-such-command", StoreLocation(Path("/x"))) is None
+    assert repair_command(None, StoreLocation(Path("/x"))) is None
+    assert repair_command("verify", StoreLocation(None, "s3://bucket/x")) is None
 
 
 @pytest.mark.parametrize("width", [60, 80, 200])

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rmqtool.compare.facts import Facts, read_facts
 from rmqtool.compare.join import Kind
 from rmqtool.compare.log_side import StoreLog, Terms
 from rmqtool.compare.manifest import ManifestLog
 from rmqtool.compare.manifest_writer import write_manifest
+from rmqtool.compare.metadata import StoreMetadata, read_metadata
 from rmqtool.compare.result import Comparison
-from rmqtool.compare.run import Options, Subject, compare
-from rmqtool.engine.versions import NEWEST, rules_for
+from rmqtool.compare.run import ComparedStore, CompareOptions, compare
+from rmqtool.engine.rules.versions import NEWEST, rules_for
 from rmqtool.formats import commitlog
 from rmqtool.store.directory import Store
 from tests.engine.memory_view import made_store, record, segment_name
@@ -80,14 +80,16 @@ def store_of(records: dict[int, bytes], file_size: int = FILE_SIZE) -> Store:
     )
 
 
-def subject(store: Store, *, facts: bool = True) -> Subject:
+def subject(store: Store, *, facts: bool = True) -> ComparedStore:
     """One side of a comparison."""
-    return Subject("store", "store", StoreLog(store), read_facts(store, rules_for(NEWEST)) if facts else Facts({}))
+    return ComparedStore(
+        "store", "store", StoreLog(store), read_metadata(store, rules_for(NEWEST)) if facts else StoreMetadata({})
+    )
 
 
 def compared(a: Store, b: Store, terms: Terms | None = None, **options: object) -> Comparison:
     """Two stores compared directly."""
-    return compare(subject(a), subject(b), terms or Terms(), Options(**{"limit": 1000, "threads": 1, **options}))
+    return compare(subject(a), subject(b), terms or Terms(), CompareOptions(**{"limit": 1000, "threads": 1, **options}))
 
 
 def through_manifest(
@@ -98,8 +100,8 @@ def through_manifest(
     write_manifest(path, near, "test", terms or Terms(), has_rows=has_rows)
     log = ManifestLog(path)
     said = log.description
-    far = Subject(said.label, "store", log, said.facts, said.totals)
-    return compare(subject(a), far, said.terms, Options(limit=1000, threads=1))
+    far = ComparedStore(said.label, "store", log, said.facts, said.totals)
+    return compare(subject(a), far, said.terms, CompareOptions(limit=1000, threads=1))
 
 
 @dataclass(frozen=True)

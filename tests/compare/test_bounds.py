@@ -12,7 +12,7 @@ from benchmarks.logs import write_log
 from rmqtool.compare.join import Kind
 from rmqtool.compare.log_side import Terms
 from rmqtool.compare.manifest_writer import write_manifest
-from rmqtool.compare.run import Options, compare
+from rmqtool.compare.run import CompareOptions, compare
 from rmqtool.errors import WriteError
 from rmqtool.store.directory import survey
 from rmqtool.store.view import open_directory
@@ -31,7 +31,7 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return folder / "a", folder / "b"
 
 
-def peak_of(a: Path, b: Path, options: Options) -> tuple[int, int]:
+def peak_of(a: Path, b: Path, options: CompareOptions) -> tuple[int, int]:
     """Peak of traced memory, and the messages that both have."""
     tracemalloc.start()
     try:
@@ -44,10 +44,10 @@ def peak_of(a: Path, b: Path, options: Options) -> tuple[int, int]:
 
 
 def test_rows_beyond_a_bound_go_to_files(logs: tuple[Path, Path], tmp_path: Path) -> None:
-    bounded = Options(threads=1, folder=tmp_path, memory_max=1 << 20, partition_bytes=1 << 20)
+    bounded = CompareOptions(threads=1, folder=tmp_path, memory_max=1 << 20, partition_bytes=1 << 20)
     peak_of(*logs, bounded)  # what is loaded once is no part of it
     low, both = peak_of(*logs, bounded)
-    high, same = peak_of(*logs, Options(threads=1))
+    high, same = peak_of(*logs, CompareOptions(threads=1))
     assert both == same > MESSAGES_MIN
     assert low < 12 << 20
     assert low < high / 3
@@ -70,5 +70,5 @@ def test_a_folder_that_takes_no_files_is_an_error(tmp_path: Path) -> None:
     stores = store_of(laid_out(messages)), store_of(laid_out(messages, 4096 * 8))
     threads_before = set(threading.enumerate())  # other tests may have left some of their own
     with pytest.raises(WriteError):
-        compare(*map(subject, stores), Terms(), Options(folder=tmp_path / "absent", memory_max=1))
+        compare(*map(subject, stores), Terms(), CompareOptions(folder=tmp_path / "absent", memory_max=1))
     assert set(threading.enumerate()) <= threads_before

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from rmqtool.engine.reader import open_reader
-from rmqtool.engine.versions import rules_for
+from rmqtool.engine.reading.reader import open_reader
+from rmqtool.engine.rules.versions import rules_for
 from rmqtool.store.directory import survey
 from rmqtool.store.view import open_directory
 from tests.conftest import Unpacked

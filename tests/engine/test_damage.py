@@ -8,10 +8,10 @@ from collections.abc import Callable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmqtool.engine.queue_unit import Boundary
-from rmqtool.engine.reader import Reader, open_reader
-from rmqtool.engine.version_evidence import infer_version
-from rmqtool.engine.versions import SUPPORTED, rules_for
+from rmqtool.engine.queues.unit import Boundary
+from rmqtool.engine.reading.reader import Reader, open_reader
+from rmqtool.engine.reading.version_evidence import infer_version
+from rmqtool.engine.rules.versions import SUPPORTED, rules_for
 from rmqtool.errors import RmqtoolError
 from rmqtool.formats.consumequeue import EXTENSION_ADDRESS_BASE
 from rmqtool.formats.index import key_hash, key_text

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from rmqtool.engine.reader import Reader
+from rmqtool.engine.reading.reader import Reader
 from rmqtool.forecast.result import Forecast
 from tests.golden_stores import Read, Record, Row, Served, manifest
 

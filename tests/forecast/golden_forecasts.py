@@ -7,17 +7,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from rmqtool.engine.algorithms import ReputStart
-from rmqtool.engine.reader import Reader, open_reader
-from rmqtool.engine.stored_message import StoredMessage
-from rmqtool.engine.versions import rules_for
+from rmqtool.engine.reading.reader import Reader, open_reader
+from rmqtool.engine.reading.stored_message import StoredMessage
+from rmqtool.engine.rules.algorithms import ReputStart
+from rmqtool.engine.rules.versions import rules_for
 from rmqtool.forecast.forecast import forecast_of
 from rmqtool.forecast.options import ForecastOptions
 from rmqtool.forecast.simulate import Simulation
 from rmqtool.formats.tags import parse_delay_levels
 from rmqtool.store.directory import Settings, survey
 from rmqtool.store.view import open_directory
-from tests.engine.golden_answers import differences
+from tests.engine.reading.golden_answers import differences
 from tests.forecast.golden_costs import cost_differences, found_intact
 from tests.forecast.started_reader import StartedReader
 from tests.golden_stores import Read, broker_manifest, manifest

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rmqtool.engine.extension import QueueExtension
-from rmqtool.engine.queue_unit import Queue
-from rmqtool.engine.reader import Reader
+from rmqtool.engine.queues.extension import QueueExtension
+from rmqtool.engine.queues.unit import Queue
+from rmqtool.engine.reading.reader import Reader
 from rmqtool.forecast.queue_state import QueueState
 from rmqtool.forecast.simulate import Simulation
 from rmqtool.store.directory import Settings
-from rmqtool.store.kinds import FileKind
+from rmqtool.store.file_kinds import FileKind
 
 
 class StartedReader(Reader):

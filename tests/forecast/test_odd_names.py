@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from rmqtool.engine.reader import open_reader
-from rmqtool.engine.versions import rules_for
+from rmqtool.engine.reading.reader import open_reader
+from rmqtool.engine.rules.versions import rules_for
 from rmqtool.fixtures.recipe import make_store
 from rmqtool.fixtures.recipes import RECIPES
 from rmqtool.forecast.forecast import forecast_store
 from rmqtool.forecast.options import ForecastOptions
 from rmqtool.store.directory import survey
-from rmqtool.store.kinds import segment_name
+from rmqtool.store.file_kinds import segment_name
 from rmqtool.store.view import open_directory
 from tests.commands.transcripts import rmqtool
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rmqtool.formats import commitlog, system_flag
 from rmqtool.formats.layout import fields_of
 from tests.formats.examples import MESSAGE_V1
-from tests.formats.test_examples import plain
+from tests.formats.test_catalog import plain
 
 HOST_BITS = (0, 0x10, 0x20, 0x30)
 VARIANTS = [(magic, hosts) for magic in (commitlog.MAGIC_V1, commitlog.MAGIC_V2) for hosts in HOST_BITS]

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from rmqtool.formats import catalog
 from rmqtool.formats.layout import Format
 from tests.formats.examples import EXAMPLES
-from tests.formats.test_examples import flat, plain
+from tests.formats.test_catalog import flat, plain
 
 FIXED = [declared for declared in catalog.FORMATS if declared.size is not None]
 VARIABLE = [declared for declared in catalog.FORMATS if declared.size is None]

@@ -22,7 +22,7 @@ from typing import Any, Final, Self
 import pytest
 
 from rmqtool.commands import repair_command
-from rmqtool.commands.repair_plan import Planner, Repair
+from rmqtool.commands.repair_plan import Planner, RepairRun
 from rmqtool.errors import RefusedError
 from tests.campaign.cases import CASES, UNDO_KNOWS_DIRECTORIES, Case
 from tests.campaign.command import CLEAN_EXITS, Outcome, run
@@ -341,7 +341,7 @@ def _check(yard: Yard, outcome: Outcome, line: tuple[str, ...], edits: Edits, se
         )
 
 
-def _stop(_repair: Repair, _planner: Planner) -> None:
+def _stop(_repair: RepairRun, _planner: Planner) -> None:
     raise RefusedError("settled; nothing is planned")
 
 

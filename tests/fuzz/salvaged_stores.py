@@ -12,14 +12,14 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rmqtool.engine.versions import EXAMINED, BrokerRules, rules_for
+from rmqtool.engine.rules.versions import EXAMINED, BrokerRules, rules_for
 from rmqtool.errors import RmqtoolError
 from rmqtool.forecast.forecast import forecast_store
 from rmqtool.forecast.options import ForecastOptions
-from rmqtool.repair.built import BuildOptions
-from rmqtool.repair.plan import Plan
-from rmqtool.repair.salvage.mending import Mended
+from rmqtool.repair.build.request import BuildOptions
+from rmqtool.repair.machine.plan import Plan
 from rmqtool.repair.salvage.plan import Salvage, SalvageOptions, plan_salvage
+from rmqtool.repair.salvage.record_repair import RepairedRecord
 from rmqtool.store.directory import Settings, Store, survey
 from tests.engine.memory_view import MemoryView
 from tests.fuzz.tiny_recipes import LOG_FILE_SIZE
@@ -75,7 +75,7 @@ def _forecast(store: Store, version: str, tally: Tally) -> None:
 
 
 def _salvage(store: Store, rules: BrokerRules, staging: Path, chosen: random.Random, tally: Tally) -> None:
-    mending = {how for how in (Mended.FLIPPED_BIT, Mended.AS_IS) if chosen.random() < 0.3}
+    mending = {how for how in (RepairedRecord.FLIPPED_BIT, RepairedRecord.AS_IS) if chosen.random() < 0.3}
     build = BuildOptions(compiled=False)
     made = plan_salvage(store, rules, staging, SalvageOptions(build, mending=frozenset(mending), threads=1))
     plan = Plan("salvage", "", rules.version, made.steps)
@@ -88,7 +88,7 @@ def _salvage(store: Store, rules: BrokerRules, staging: Path, chosen: random.Ran
     # Of the files at their right size: what lies behind that is none of the log.
     before, found = content_of(made.drafted_from, rules, build), content_of(after, rules, build)
     moved = {at for at, raw in before.records.items() if found.records.get(at) != raw}
-    assert len(moved) <= made.outcome.mended[Mended.HEAD], f"records at {sorted(moved)} are given up"
+    assert len(moved) <= made.outcome.mended[RepairedRecord.HEAD], f"records at {sorted(moved)} are given up"
     lost = _displaced(before, found, after, moved, made)
     assert not lost, f"{lost[:5]} stand elsewhere"
 

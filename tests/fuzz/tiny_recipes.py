@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from rmqtool.engine.algorithms import MultiDispatch
-from rmqtool.engine.message import Message, MessageBatch
+from rmqtool.engine.append.message import Message, MessageBatch
+from rmqtool.engine.rules.algorithms import MultiDispatch
 from rmqtool.fixtures.recipe import BATCH_QUEUES, End, Recipe, Run, TopicSpec
 from rmqtool.fixtures.samples import Samples
 from rmqtool.formats import properties as names

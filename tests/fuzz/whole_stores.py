@@ -15,15 +15,15 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from rmqtool.engine.versions import rules_for
+from rmqtool.engine.rules.versions import rules_for
 from rmqtool.errors import RmqtoolError
 from rmqtool.fixtures.recipe import make_store
-from rmqtool.report.findings_screen import findings_lines
+from rmqtool.report.verify_screen import findings_lines
 from rmqtool.store.directory import Settings, survey
 from rmqtool.store.view import StoreView, open_directory
-from rmqtool.verify.finding import Finding
+from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.run import verify_store
-from rmqtool.verify.scope import Depth, Options
+from rmqtool.verify.survey.context import Depth, VerifyOptions
 from tests.engine.memory_view import MemoryView
 from tests.fuzz.edits import NUMBERS, edit_bytes
 from tests.fuzz.tiny_recipes import LOG_FILE_SIZE, TINY
@@ -81,7 +81,7 @@ def check_store(seed: int) -> Tally:
     files, version = mutated(seed)
     chosen = random.Random(~seed)
     settings = Settings(commitlog_file_size=LOG_FILE_SIZE) if chosen.random() < 0.3 else None
-    options = Options(
+    options = VerifyOptions(
         depth=chosen.choice((Depth.FULL,) * 8 + (Depth.RECORDS, Depth.STRUCTURE)),
         threads=1,
         slice_count=chosen.choice((1,) * 9 + (2,)),
@@ -101,7 +101,7 @@ def check_store(seed: int) -> Tally:
     return tally
 
 
-def _verify(view: StoreView, version: str, settings: Settings | None, options: Options, tally: Tally) -> None:
+def _verify(view: StoreView, version: str, settings: Settings | None, options: VerifyOptions, tally: Tally) -> None:
     found: list[Finding] = []
     try:
         store = survey(view, settings)

@@ -5,10 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rmqtool.engine.message import Message, MessageBatch
-from rmqtool.engine.open_writer import config_of, existing_store
-from rmqtool.engine.versions import rules_for
-from rmqtool.engine.writer_config import config_from
+from rmqtool.engine.append.message import Message, MessageBatch
+from rmqtool.engine.append.open_writer import config_of, existing_store
+from rmqtool.engine.append.writer_config import config_from
+from rmqtool.engine.rules.versions import rules_for
 from rmqtool.errors import RmqtoolError
 from rmqtool.formats.batch import BatchPart
 from rmqtool.formats.message_id import host_bytes

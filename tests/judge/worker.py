@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from rmqtool.store import lock
+from rmqtool.store import probe_lock
 from tests.broker.broker import Judge, JudgeError
 from tests.judge.bases import VERSIONS, Base, plan_of, write_base
 from tests.judge.case import Case, Disagreement, make_case
@@ -144,7 +144,7 @@ def start(folder: Path, keep_in: Path | None) -> None:
     own = folder / str(os.getpid())
     own.mkdir(parents=True)
     # No process but ours has these stores, and looking through all others takes longer than a repair.
-    lock.processes_mapping = lambda _directories: ()  # type: ignore[assignment]
+    probe_lock.processes_mapping = lambda _directories: ()  # type: ignore[assignment]
     _WORKERS.append(Worker(own, keep_in))
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pyarrow
 
-from rmqtool.pipeline.log_parts import LogPart, read_part
+from rmqtool.pipeline.log_splits import LogSplit, read_split
 from rmqtool.pipeline.message_schema import HEADERS, PROPERTIES
-from rmqtool.pipeline.wanted import Wanted
+from rmqtool.pipeline.row_filter import RowFilter
 from tests.commands.transcripts import rmqtool
 
 Rows = list[dict[str, Any]]
@@ -30,9 +30,9 @@ def dump_rows(store: Path, *options: str) -> Rows:
     return [{name: row.get(name) for name in COLUMNS} for row in rows]
 
 
-def part_rows(parts: Sequence[LogPart], schema: pyarrow.Schema, wanted: Sequence[Wanted]) -> Rows:
+def part_rows(parts: Sequence[LogSplit], schema: pyarrow.Schema, wanted: Sequence[RowFilter]) -> Rows:
     """All rows of some parts of a log, read in this process."""
-    return [row for part in parts for batch in read_part(part, schema, wanted) for row in batch.to_pylist()]
+    return [row for part in parts for batch in read_split(part, schema, wanted) for row in batch.to_pylist()]
 
 
 def as_dumped(rows: Rows) -> Rows:

@@ -9,7 +9,7 @@ import pytest
 
 from rmqtool.errors import UsageError
 from rmqtool.pipeline.frames import SPLIT_BYTES_MAX, split_bytes
-from rmqtool.pipeline.log_parts import PART_BYTES
+from rmqtool.pipeline.log_splits import PART_BYTES
 from rmqtool.pipeline.runner import SparkRunner
 
 if TYPE_CHECKING:

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from rmqtool.engine.versions import BrokerRules, rules_for
+from rmqtool.engine.rules.versions import BrokerRules, rules_for
 from rmqtool.formats.tags import DEFAULT_DELAY_LEVELS, parse_delay_levels
-from rmqtool.repair.built import BuildOptions
-from rmqtool.repair.digest import digest_of
-from rmqtool.repair.plan import Plan
-from rmqtool.repair.steps import Step
+from rmqtool.repair.build.request import BuildOptions
+from rmqtool.repair.machine.digest import digest_of
+from rmqtool.repair.machine.plan import Plan
+from rmqtool.repair.machine.steps import Step
 from rmqtool.store.directory import Settings, Store, survey
-from rmqtool.store.kinds import FileKind
+from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.view import StoreView, open_directory
 from tests import golden_stores
 

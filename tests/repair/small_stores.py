@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rmqtool.repair.disk import Disk
-from rmqtool.repair.fingerprint import fingerprint
-from rmqtool.repair.places import Places
-from rmqtool.repair.plan import Plan
-from rmqtool.repair.steps import Step, create_file, remove_file, replace_file, write_range
+from rmqtool.repair.machine.disk import Disk
+from rmqtool.repair.machine.fingerprint import fingerprint
+from rmqtool.repair.machine.plan import Plan
+from rmqtool.repair.machine.steps import Step, create_file, remove_file, replace_file, write_range
+from rmqtool.repair.machine.store_paths import StorePaths
 from rmqtool.store.content import FilePart, Literal, Zeros
 from rmqtool.store.view import DirectoryView
 from tests.store_state import FileState, store_state
@@ -29,7 +29,7 @@ NEW_QUEUE = "consumequeue/TopicB/3/00000000000000000000"
 INDEX = "index/20240101000000000"
 YEAR_2020_NS = 1_577_836_800_000_000_000
 
-MakePlan = Callable[[Places, Path], Plan]
+MakePlan = Callable[[StorePaths, Path], Plan]
 
 
 def small_store(root: Path, log: str = "commitlog") -> Path:
@@ -59,11 +59,11 @@ def small_store(root: Path, log: str = "commitlog") -> Path:
     return root
 
 
-def plan_of(places: Places, steps: list[Step], command: str = "recover") -> Plan:
+def plan_of(places: StorePaths, steps: list[Step], command: str = "recover") -> Plan:
     return Plan(command, fingerprint(places), "5.5.0", tuple(steps))
 
 
-def recovery(places: Places, staging: Path) -> Plan:
+def recovery(places: StorePaths, staging: Path) -> Plan:
     """Ranges, a queue that is made, one that grows, a filler and `abort` that go."""
     del staging
     view = DirectoryView(places.root)
@@ -82,7 +82,7 @@ def recovery(places: Places, staging: Path) -> Plan:
     )
 
 
-def rebuilding(places: Places, staging: Path) -> Plan:
+def rebuilding(places: StorePaths, staging: Path) -> Plan:
     """Whole files that a planner has built, in the store's own staging directory and elsewhere."""
     view = DirectoryView(places.root)
     places.staging.mkdir(parents=True, exist_ok=True)
@@ -101,7 +101,7 @@ def rebuilding(places: Places, staging: Path) -> Plan:
     )
 
 
-def cutting(places: Places, staging: Path) -> Plan:
+def cutting(places: StorePaths, staging: Path) -> Plan:
     """Changes of the log alone, wherever it lies: a file that goes, one that is cut and one that is new."""
     del staging
     view = DirectoryView(places.root)

@@ -11,7 +11,7 @@ from tests.campaign.calls import watched
 from tests.campaign.command import run
 from tests.campaign.trees import capture, differences
 from tests.golden_stores import unpack
-from tests.repair.test_two_users import owned
+from tests.repair.machine.test_two_users import owned
 
 CRASHED = "5.5.0-crashed"
 DAMAGED = "5.5.0-damage-flip-body-middle-file-abort"

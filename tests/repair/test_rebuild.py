@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqtool.engine.versions import rules_for
+from rmqtool.engine.rules.versions import rules_for
 from rmqtool.errors import UnsupportedError
 from rmqtool.formats.checkpoint import parse_checkpoint
 from rmqtool.formats.commitlog import MESSAGE_V1
@@ -18,15 +18,15 @@ from rmqtool.repair.rebuild import Rebuild, RebuildChoice, plan_rebuild
 from rmqtool.store.directory import Store
 from rmqtool.store.source import read_range
 from tests import golden_stores
-from tests.engine.memory_view import log_file, made_store
-from tests.engine.memory_view import record as record_bytes
-from tests.engine.test_dispatch_golden import (
+from tests.engine.dispatch.test_derived_writer import (
     DISPATCHED_FROM,
     DISPATCHED_TWICE,
     HEAD_IS_GONE,
     NO_QUEUE_FILES,
     OTHER_LOG,
 )
+from tests.engine.memory_view import log_file, made_store
+from tests.engine.memory_view import record as record_bytes
 from tests.golden_stores import Record
 from tests.repair.golden_repairs import derived_differences, options_of, planned_store, rules_of, store_of
 from tests.store_state import assert_store_unchanged

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rmqtool.report.columns import TABLES, fitted
-from rmqtool.report.hexview import Part, hex_lines
+from rmqtool.report.hexview import HexField, hex_lines
 from rmqtool.report.rows import MESSAGE_FIELDS, bad_row, blank_row
 from rmqtool.report.tables import TableWriter
 from rmqtool.report.text import columns_of
@@ -100,9 +100,9 @@ def test_a_table_holds_no_rows() -> None:
 @pytest.mark.parametrize(("width", "step"), [(80, 8), (120, 16)])
 def test_hex_lines_name_each_field_once_and_fit(width: int, step: int) -> None:
     parts = [
-        Part("born_timestamp_ms", 0, bytes(8), 8, "1700000000000 2023-11-14T22:13:20.000Z"),
-        Part("body", 8, bytes(range(40)), 100, ""),
-        Part("x" * 100, 48, b"a", 1, "y" * 300),
+        HexField("born_timestamp_ms", 0, bytes(8), 8, "1700000000000 2023-11-14T22:13:20.000Z"),
+        HexField("body", 8, bytes(range(40)), 100, ""),
+        HexField("x" * 100, 48, b"a", 1, "y" * 300),
     ]
     lines = list(hex_lines(parts, width, start=0x1000))
     assert all(columns_of(line) <= width for line in lines)

@@ -11,12 +11,12 @@ from rmqtool.formats import commitlog
 from rmqtool.formats.commitlog import MAGIC_BLANK, MAGIC_V1, message_variant
 from rmqtool.formats.record_crc import masked_crc, record_crc_property
 from rmqtool.scan.columns import Row
-from rmqtool.scan.piece import Outcome, Piece, whole_file
 from rmqtool.scan.rules import Verdict
-from rmqtool.scan.walk import Reader, Walk
+from rmqtool.scan.split import Split, SplitOutcome, whole_file
+from rmqtool.scan.walk import RecordReader, Walk
 from rmqtool.store.source import ByteSource, BytesSource
 
-MakeReader = Callable[[], Reader]
+MakeReader = Callable[[], RecordReader]
 FIRST_STORE_TIMESTAMP_MS = 1_700_000_000_000
 
 
@@ -129,7 +129,7 @@ class Scanned:
 
     rows: list[Row]
     topics: list[bytes]
-    outcome: Outcome
+    outcome: SplitOutcome
 
     def good(self) -> list[Row]:
         return [row for row in self.rows if row.verdict == Verdict.GOOD and row.magic != MAGIC_BLANK]
@@ -141,7 +141,7 @@ class Scanned:
         return [row.physical_offset for row in self.good()]
 
 
-def scan_piece(piece: Piece, make_reader: MakeReader, **options: Any) -> Scanned:
+def scan_piece(piece: Split, make_reader: MakeReader, **options: Any) -> Scanned:
     walk = Walk(piece, make_reader(), **options)
     rows = [row for batch in walk.batches() for row in batch.as_rows()]
     return Scanned(rows, walk.topics.names, walk.outcome)

@@ -31,7 +31,7 @@ import json, sys
 from pathlib import Path
 import rmqtool
 from rmqtool.scan.log import reader_for
-from rmqtool.scan.piece import whole_file
+from rmqtool.scan.split import whole_file
 from rmqtool.scan.walk import Walk
 from rmqtool.store.source import FileSource
 make = reader_for(1 << 40)

@@ -8,7 +8,7 @@ import struct
 import pytest
 
 from rmqtool.store.directory import Segment, survey
-from rmqtool.store.kinds import segment_name
+from rmqtool.store.file_kinds import segment_name
 from rmqtool.store.sizes import infer_file_size
 from rmqtool.store.view import Entry, EntryKind, open_directory
 from tests.conftest import Unpacked

@@ -10,8 +10,8 @@ from pathlib import Path
 from rmqtool.formats import checkpoint, commitlog, index, system_flag
 from rmqtool.formats.consumequeue import UNIT, UNIT_SIZE
 from rmqtool.store.directory import Settings, survey
-from rmqtool.verify.finding import Finding
-from rmqtool.verify.scope import Options
+from rmqtool.verify.catalog.finding import Finding
+from rmqtool.verify.survey.context import VerifyOptions
 from tests.engine.memory_view import MemoryView
 from tests.verify.stores import verified
 
@@ -57,7 +57,7 @@ class FlippedStore:
             raw = bytearray(files[path])
             raw[bit // 8] ^= 1 << bit % 8
             files[path] = bytes(raw)
-        return verified(MemoryView(files), self.version, Options(threads=1), self.settings)[1]
+        return verified(MemoryView(files), self.version, VerifyOptions(threads=1), self.settings)[1]
 
     def field_of(self, flip: tuple[str, int]) -> tuple[str, str]:
         """File kind and field of a bit."""

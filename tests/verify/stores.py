@@ -6,13 +6,13 @@ import re
 from collections import Counter
 from pathlib import Path
 
-from rmqtool.engine.versions import rules_for
+from rmqtool.engine.rules.versions import rules_for
 from rmqtool.store.directory import Settings, Store, survey
 from rmqtool.store.view import StoreView, open_directory
-from rmqtool.verify.finding import Finding, Severity
+from rmqtool.verify.catalog.finding import Finding, Severity
 from rmqtool.verify.run import verify_store
-from rmqtool.verify.scope import Options
 from rmqtool.verify.summary import Summary
+from rmqtool.verify.survey.context import VerifyOptions
 
 
 def writer_of(name: str) -> str:
@@ -25,7 +25,7 @@ def writer_of(name: str) -> str:
 def verified(
     store: Path | StoreView | Store,
     version: str,
-    options: Options | None = None,
+    options: VerifyOptions | None = None,
     settings: Settings | None = None,
 ) -> tuple[Summary, list[Finding]]:
     """Summary and findings."""

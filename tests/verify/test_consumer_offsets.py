@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from rmqtool.engine.versions import NEWEST
+from rmqtool.engine.rules.versions import NEWEST
 from tests.engine.memory_view import log_file, made_store, queue_file, record
 from tests.verify.stores import verified
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Unpacked
-from tests.unprotected_fields import TABLE
 from tests.verify.flips import FlippedStore
+from tests.verify.unprotected_fields import TABLE
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 STORES = ("5.5.0-transaction", "4.9.7-ipv6")

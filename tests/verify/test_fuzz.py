@@ -10,7 +10,7 @@ import pytest
 
 from rmqtool.errors import NotAStoreError
 from rmqtool.store.directory import survey
-from rmqtool.verify.scope import Options
+from rmqtool.verify.survey.context import VerifyOptions
 from tests.conftest import Unpacked
 from tests.engine.memory_view import MemoryView
 from tests.verify.flips import FlippedStore
@@ -120,6 +120,6 @@ def _mutate(store: FlippedStore, seed: str, count: int) -> None:
         except NotAStoreError:
             continue
         begun = time.monotonic()
-        summary, found = verified(surveyed, store.version, Options(threads=1))
+        summary, found = verified(surveyed, store.version, VerifyOptions(threads=1))
         assert time.monotonic() - begun < SECONDS_MAX, f"{seed} {number}"
         assert summary.findings.total() == len(found)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqtool.verify.scope import Options
+from rmqtool.verify.survey.context import VerifyOptions
 from tests import golden_stores
 from tests.conftest import Unpacked
 from tests.store_state import assert_store_unchanged
@@ -166,8 +166,8 @@ def test_damaged_stores(golden: Unpacked, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["5.5.0-damage-zero-hole", "4.9.7-damage-flip-topic-byte", "5.5.0-inner-batch"])
 def test_both_readers_find_the_same(golden: Unpacked, name: str) -> None:
-    plain = verified(golden(name), writer_of(name), Options(compiled=False))[1]
-    compiled = verified(golden(name), writer_of(name), Options(compiled=True))[1]
+    plain = verified(golden(name), writer_of(name), VerifyOptions(compiled=False))[1]
+    compiled = verified(golden(name), writer_of(name), VerifyOptions(compiled=True))[1]
     assert plain == compiled
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from rmqtool.engine.versions import NEWEST
+from rmqtool.engine.rules.versions import NEWEST
 from rmqtool.formats import commitlog
-from rmqtool.verify.scope import Options
+from rmqtool.verify.survey.context import VerifyOptions
 from tests.conftest import Unpacked
 from tests.engine.memory_view import made_store
 from tests.store_state import assert_store_unchanged
@@ -54,7 +54,7 @@ def test_a_queue_in_senseless_order_costs_bounded_memory() -> None:
     )
     tracemalloc.start()
     try:
-        summary, found = verified(store, NEWEST, Options(threads=1))
+        summary, found = verified(store, NEWEST, VerifyOptions(threads=1))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -67,10 +67,10 @@ def test_a_queue_in_senseless_order_costs_bounded_memory() -> None:
 def test_a_log_of_claims_costs_bounded_memory() -> None:
     frame = struct.pack(">ii", 0x7FFFFFF0, commitlog.MAGIC_V1)
     store = made_store({"commitlog/" + "0" * 20: frame * 131_072}, commitlog_file_size=1 << 20)
-    verified(store, NEWEST, Options(threads=1))  # loads what is compiled, which takes more
+    verified(store, NEWEST, VerifyOptions(threads=1))  # loads what is compiled, which takes more
     tracemalloc.start()
     try:
-        found = verified(store, NEWEST, Options(threads=1))[1]
+        found = verified(store, NEWEST, VerifyOptions(threads=1))[1]
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -8,8 +8,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from rmqtool.repair.salvage.damage import DamagedRange
-from rmqtool.repair.steps import Remove, Replace, Step, WriteRange, create_file, remove_file, replace_file, write_range
+from rmqtool.repair.machine.steps import (
+    Remove,
+    Replace,
+    Step,
+    WriteRange,
+    create_file,
+    remove_file,
+    replace_file,
+    write_range,
+)
+from rmqtool.repair.salvage.damaged_ranges import DamagedRange
 from rmqtool.store.content import Content, FilePart, Zeros
 from rmqtool.store.overlay import PlannedView
 from rmqtool.store.sink import DirectorySink
@@ -34,7 +43,7 @@ class LogDraft:
         """
         self._base, self._shape, self._staging, self._file_size = base, list(shape), staging, file_size
         self._sink = DirectorySink(staging)
-        self._ranges: dict[str, Ranges] = {}
+        self._ranges: dict[str, FileRanges] = {}
         self._times_ms: dict[str, int] = {}
         self._copies = {
             step.path: step.content.place
@@ -104,7 +113,7 @@ class LogDraft:
         )  # fmt: skip
 
     def _claim(self, path: str, start: int, stop: int) -> None:
-        self._ranges.setdefault(path, Ranges()).add(start, stop)
+        self._ranges.setdefault(path, FileRanges()).add(start, stop)
         self._sink.create(_staged(path), self._file_size)
 
     def _changes(self, path: str) -> bool:
@@ -127,7 +136,7 @@ class LogDraft:
         """Ranges of files that stay: (path, file position, content)."""
         for step in self._shape:
             if isinstance(step, WriteRange):
-                for start, end in self._ranges.get(step.path, Ranges()).between(step.file_position, step.end):
+                for start, end in self._ranges.get(step.path, FileRanges()).between(step.file_position, step.end):
                     yield step.path, start, Zeros(end - start)
         for path, ranges in self._ranges.items():
             if path not in self._copies and self._base.stat(path) is not None:
@@ -162,7 +171,7 @@ def _staged(path: str) -> str:
     return f"{_DIRECTORY}/{path.rpartition('/')[2]}"
 
 
-class Ranges:
+class FileRanges:
     """Ranges of one file, in order and apart from each other: those that touch become one."""
 
     def __init__(self) -> None:

@@ -10,8 +10,8 @@ from heapq import heapify, heappop, heappush
 from typing import Final
 
 from rmqtool.formats.commitlog import BLANK_SIZE_MIN, RECORD_SIZE_MIN
-from rmqtool.repair.salvage.damage import DamagedRange
-from rmqtool.repair.salvage.lost import Casualties, LostRecord
+from rmqtool.repair.salvage.damaged_ranges import DamagedRange
+from rmqtool.repair.salvage.lost_records import LostInRange, LostRecord
 
 BRIDGE_MAX: Final = 4 << 20
 """Bytes of one record over what nobody can attribute: older brokers allocate the size of each that they check."""
@@ -26,7 +26,7 @@ Least = Callable[[LostRecord | None], int]
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class Filling:
     """Physical offsets [start, end), and what comes there: the stand-in of a lost record, a bridge, or a blank."""
 
     start: int
@@ -39,7 +39,7 @@ class Piece:
         return self.end - self.start
 
 
-def lay_out(damaged: DamagedRange, casualties: Casualties, least: Least) -> list[Piece] | None:
+def lay_out(damaged: DamagedRange, casualties: LostInRange, least: Least) -> list[Filling] | None:
     """Pieces that lie side by side and fill the range; behind the last piece of the log's last range nothing follows.
 
     Where the places that units alone tell leave no room between them for a message of the same queue, they are wrong,
@@ -59,7 +59,7 @@ def lay_out(damaged: DamagedRange, casualties: Casualties, least: Least) -> list
     return pieces
 
 
-def _without_places(casualties: Casualties, queues: AbstractSet[_Queue]) -> Casualties | None:
+def _without_places(casualties: LostInRange, queues: AbstractSet[_Queue]) -> LostInRange | None:
     """The casualties with the records of some queues among the unplaced, but those whose heads tell their places."""
     moved = [lost for lost in casualties.placed if lost.head is None and (lost.topic, lost.queue_id) in queues]
     if not moved:
@@ -68,7 +68,7 @@ def _without_places(casualties: Casualties, queues: AbstractSet[_Queue]) -> Casu
     others = [lost for lost in casualties.unplaced if (lost.topic, lost.queue_id) not in queues]
     packed = sorted([*moved, *waiting], key=lambda lost: lost.queue_offset)
     ids = set(map(id, moved))
-    return Casualties([lost for lost in casualties.placed if id(lost) not in ids], [*packed, *others])
+    return LostInRange([lost for lost in casualties.placed if id(lost) not in ids], [*packed, *others])
 
 
 class _Layout:
@@ -78,14 +78,14 @@ class _Layout:
         left: the queue of each record that no piece stands for, once it ran.
     """
 
-    def __init__(self, damaged: DamagedRange, casualties: Casualties, least: Least) -> None:
+    def __init__(self, damaged: DamagedRange, casualties: LostInRange, least: Least) -> None:
         self._damaged, self._casualties, self._least = damaged, casualties, least
         self._waiting = _Waiting(casualties.unplaced, casualties.placed)
-        self._pieces: list[Piece] = []
+        self._pieces: list[Filling] = []
         self._at = damaged.start
         self.left: list[_Queue] = []
 
-    def run(self) -> list[Piece] | None:
+    def run(self) -> list[Filling] | None:
         damaged = self._damaged
         file_end = damaged.file_start + damaged.file_size
         limit = damaged.end if damaged.end < file_end else file_end - BLANK_SIZE_MIN
@@ -103,11 +103,11 @@ class _Layout:
         if damaged.reaches_file_end:
             if damaged.end - self._at < BLANK_SIZE_MIN:
                 return None
-            self._pieces.append(Piece(self._at, damaged.end, is_blank=True))
+            self._pieces.append(Filling(self._at, damaged.end, is_blank=True))
         return self._joined()
 
     def _add(self, end: int, lost: LostRecord | None = None) -> None:
-        self._pieces.append(Piece(self._at, end, lost))
+        self._pieces.append(Filling(self._at, end, lost))
         self._at = end
         if lost is not None:
             self._waiting.note(lost)
@@ -122,10 +122,10 @@ class _Layout:
         while to_end and self._at < end:
             self._add(end if end - self._at <= BRIDGE_MAX else self._at + BRIDGE_MAX // 2)
 
-    def _joined(self) -> list[Piece] | None:
+    def _joined(self) -> list[Filling] | None:
         """The pieces, those that are too short for a record given to a neighbour."""
-        found: list[Piece] = []
-        short: Piece | None = None
+        found: list[Filling] = []
+        short: Filling | None = None
         for piece in self._pieces:
             each = piece if short is None else replace(piece, start=short.start)
             short = None
@@ -196,7 +196,7 @@ class _Waiting:
             heappush(self._first, each)
 
 
-def parts_of(pieces: Sequence[Piece]) -> Iterator[Sequence[Piece]]:
+def parts_of(pieces: Sequence[Filling]) -> Iterator[Sequence[Filling]]:
     """Pieces that are encoded and written together; their bodies are held in memory."""
     first = 0
     for number in range(1, len(pieces) + 1):

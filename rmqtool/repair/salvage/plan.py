@@ -12,36 +12,36 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from rmqtool.engine.log import Log
-from rmqtool.engine.open_files import OpenFiles
-from rmqtool.engine.record import Record, read_record
-from rmqtool.engine.versions import BrokerRules
+from rmqtool.engine.reading.record import Record, read_record
+from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.segments.log import Log
+from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import WriteError
-from rmqtool.repair.built import BuildOptions
-from rmqtool.repair.derived_building import dispatch_settings
-from rmqtool.repair.recover import RecoverOptions, Recovery, plan_recover
-from rmqtool.repair.recover_log import damage_in, is_misnamed, shape_steps
-from rmqtool.repair.salvage.damage import DamagedRange, damaged_ranges, is_too_far
-from rmqtool.repair.salvage.donor import Donor
+from rmqtool.repair.build.builder import dispatch_settings
+from rmqtool.repair.build.request import BuildOptions
+from rmqtool.repair.machine.steps import Step
+from rmqtool.repair.recover.log_steps import damage_in, is_misnamed, shape_steps
+from rmqtool.repair.recover.plan import RecoverOptions, Recovery, plan_recover
+from rmqtool.repair.salvage.damage_context import DamageContext, Neighbor, scan_context
+from rmqtool.repair.salvage.damaged_ranges import DamagedRange, damaged_ranges, is_too_far
 from rmqtool.repair.salvage.draft import LogDraft
-from rmqtool.repair.salvage.further import add_further
-from rmqtool.repair.salvage.headers import DOUBTFUL, corrected_record, moved_record
-from rmqtool.repair.salvage.layout import Piece, lay_out, parts_of
-from rmqtool.repair.salvage.lost import Casualties, LostRecord, LostRecords
-from rmqtool.repair.salvage.mending import NEEDS_CONSENT, Mended, ways_to_mend
-from rmqtool.repair.salvage.outcome import Outcome
-from rmqtool.repair.salvage.surroundings import Neighbour, Surroundings, look_around
-from rmqtool.repair.salvage.tombstones import StandIn
-from rmqtool.repair.steps import Step
+from rmqtool.repair.salvage.header_repair import DOUBTFUL, corrected_record, moved_record
+from rmqtool.repair.salvage.layout import Filling, lay_out, parts_of
+from rmqtool.repair.salvage.lost_records import LostInRange, LostRecord, LostRecords
+from rmqtool.repair.salvage.multi_dispatch import add_further
+from rmqtool.repair.salvage.record_repair import NEEDS_CONSENT, RepairedRecord, possible_repairs
+from rmqtool.repair.salvage.replica import Replica
+from rmqtool.repair.salvage.result import SalvageResult
+from rmqtool.repair.salvage.tombstones import TombstoneEncoder
 from rmqtool.scan.log import LogFile, ScanOptions, carries_record_crc, plan_log
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.scan.runner import OnProgress
 from rmqtool.store.directory import Store, survey
 from rmqtool.store.source import read_range, reason
-from rmqtool.verify.finding import Finding, Severity
-from rmqtool.verify.queue_order import Misled
+from rmqtool.verify.catalog.finding import Finding, Severity
+from rmqtool.verify.match.queue_order import MisplacedRecord
 from rmqtool.verify.run import verify_store
-from rmqtool.verify.scope import Options
+from rmqtool.verify.survey.context import VerifyOptions
 
 WHY = "stands in the place of what cannot be read"
 UNREADABLE: Final = FINDING_IDS[Verdict.UNREADABLE_RANGE]
@@ -63,8 +63,8 @@ class SalvageOptions:
     """
 
     build: BuildOptions = field(default_factory=BuildOptions)
-    donors: tuple[Donor, ...] = ()
-    mending: frozenset[Mended] = frozenset()
+    donors: tuple[Replica, ...] = ()
+    mending: frozenset[RepairedRecord] = frozenset()
     show_lost: bool = False
     threads: int = 2
 
@@ -80,7 +80,7 @@ class Salvage:
 
     steps: tuple[Step, ...]
     recovery: Recovery
-    outcome: Outcome
+    outcome: SalvageResult
     notes: tuple[str, ...]
     drafted_from: Store
     drafted: Store
@@ -138,7 +138,7 @@ class _Salvage:
         self._dispatch = dispatch_settings(store, rules, options.build)
         self._record_crc = False
         self.drafted = survey(draft.view(), self._settings)
-        self.outcome = Outcome()
+        self.outcome = SalvageResult()
         self.notes: list[str] = []
         self.queues: set[tuple[str, int]] = set()
         """Queues that lost a message, which are built anew in any case."""
@@ -167,7 +167,7 @@ class _Salvage:
     def mend_log(self, on_progress: OnProgress | None) -> None:
         """Draft the log."""
         findings: list[Finding] = []
-        checked = Options(threads=self._options.threads, compiled=self._options.build.compiled)
+        checked = VerifyOptions(threads=self._options.threads, compiled=self._options.build.compiled)
         verify_store(self.drafted, self._rules, checked, findings.append, on_progress)
         damage = damage_in(findings)
         ranges = damaged_ranges(self.drafted, findings, self._options.build.delays_ms)
@@ -240,10 +240,10 @@ class _Salvage:
         one = DamagedRange(place.path, start - place.file_position, log.file_size, start, stop, (start,))
         self._draft.claim(one)
         self._draft.write(one, start, record)
-        self.outcome.mended[Mended.HEAD] += 1
+        self.outcome.mended[RepairedRecord.HEAD] += 1
         self.queues.update(queues)
 
-    def _moves_misled(self, lost: LostRecords, misled: Sequence[Misled]) -> bool:
+    def _moves_misled(self, lost: LostRecords, misled: Sequence[MisplacedRecord]) -> bool:
         """Set the heads of good records right that their neighbours contradict; whether there are any."""
         moved = 0
         with OpenFiles(self.drafted.view) as files:
@@ -277,7 +277,7 @@ class _Salvage:
             rest += parts
         return rest
 
-    def _fits(self, donor: Donor, each: DamagedRange, neighbours: tuple[Neighbour | None, Neighbour | None]) -> bool:
+    def _fits(self, donor: Replica, each: DamagedRange, neighbours: tuple[Neighbor | None, Neighbor | None]) -> bool:
         """Whether a donor holds the same log here: the same records next to the damage, as far as its files reach."""
         said = [donor.knows(found, self._read(found)) for found in neighbours if found is not None]
         if False in said:
@@ -285,7 +285,7 @@ class _Salvage:
             return False
         return True in said or each.length == each.file_size
 
-    def _read(self, found: Neighbour) -> bytes:
+    def _read(self, found: Neighbor) -> bytes:
         segment = next(one for one in reversed(self.drafted.commitlog) if one.start <= found.physical_offset)
         source = self.drafted.view.open(segment.path)
         try:
@@ -293,7 +293,7 @@ class _Salvage:
         finally:
             source.close()
 
-    def _filled(self, donor: Donor, damaged: DamagedRange) -> Iterator[tuple[int, int]]:
+    def _filled(self, donor: Replica, damaged: DamagedRange) -> Iterator[tuple[int, int]]:
         """Copy a donor's records into a range; the parts that are filled."""
         for run in donor.records(damaged, self._scan):
             self._draft.claim(damaged, run.end)
@@ -317,7 +317,7 @@ class _Salvage:
     def _kept(self, damaged: DamagedRange, record: LostRecord) -> bytes | None:
         """The record's bytes, if they tell what they were or a person agreed to keep them as they are."""
         if record.restored is not None:
-            ways = [(Mended.FRAME, record.restored)]
+            ways = [(RepairedRecord.FRAME, record.restored)]
         elif record.head is not None:
             ways = self._ways(damaged, record.place[0], record.head)
         else:
@@ -331,11 +331,11 @@ class _Salvage:
             self.outcome.mendable[ways[0][0]] += 1
         return None
 
-    def _ways(self, damaged: DamagedRange, physical_offset: int, head: Record) -> list[tuple[Mended, bytes]]:
+    def _ways(self, damaged: DamagedRange, physical_offset: int, head: Record) -> list[tuple[RepairedRecord, bytes]]:
         source = self.drafted.view.open(damaged.path)
         try:
             position = physical_offset - damaged.file_start
-            return list(ways_to_mend(source, position, physical_offset, head, record_crc=self._record_crc))
+            return list(possible_repairs(source, position, physical_offset, head, record_crc=self._record_crc))
         finally:
             source.close()
 
@@ -346,7 +346,7 @@ class _Salvage:
         if around.misled and self._moves_misled(lost, around.misled):
             self._renew()
             around = self._look_around(ranges)
-        stand_in = StandIn(self._rules, self._record_crc)
+        stand_in = TombstoneEncoder(self._rules, self._record_crc)
         found = lost.of(ranges, around)
         add_further(ranges, found, around.missing, stand_in.least, self._rules.dispatch_keeps_out)
         for damaged, casualties, neighbours in zip(ranges, found, around.neighbours, strict=True):
@@ -362,15 +362,15 @@ class _Salvage:
                 self._draft.write(damaged, part[0].start, stand_in.records(part, time_ms), time_ms)
             self._note_lost(casualties, pieces)
 
-    def _note_lost(self, casualties: Casualties, pieces: Sequence[Piece]) -> None:
+    def _note_lost(self, casualties: LostInRange, pieces: Sequence[Filling]) -> None:
         records = [*casualties.placed, *casualties.unplaced]
         self.outcome.lost += records
         self.outcome.unknown_bytes += sum(piece.length for piece in pieces if piece.lost is None and not piece.is_blank)
         for record in records:
             self.queues.update(record.queues)
 
-    def _look_around(self, ranges: Sequence[DamagedRange]) -> Surroundings:
-        return look_around(self.drafted, ranges, self._dispatch, self._scan)
+    def _look_around(self, ranges: Sequence[DamagedRange]) -> DamageContext:
+        return scan_context(self.drafted, ranges, self._dispatch, self._scan)
 
     @property
     def _scan(self) -> ScanOptions:

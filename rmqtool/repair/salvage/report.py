@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from rmqtool.errors import WriteError
-from rmqtool.repair.salvage.damage import DamagedRange
-from rmqtool.repair.salvage.lost import LostRecord
-from rmqtool.repair.salvage.outcome import Outcome
+from rmqtool.repair.salvage.damaged_ranges import DamagedRange
+from rmqtool.repair.salvage.lost_records import LostRecord
+from rmqtool.repair.salvage.result import SalvageResult
 from rmqtool.store.directory import Store
 from rmqtool.store.source import read_salvaging, reason
 
@@ -19,7 +19,7 @@ LOST_FOUND: Final = "lost+found"
 _BLOCK: Final = 4 << 20
 
 
-def outcome_json(outcome: Outcome) -> dict[str, Any]:
+def outcome_json(outcome: SalvageResult) -> dict[str, Any]:
     """The part of a plan's JSON that only `salvage` has. Lost messages next to each other in a queue are one entry."""
     return {
         "lost_for_good": {
@@ -34,7 +34,7 @@ def outcome_json(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def write_lost_found(store: Store, outcome: Outcome, directory: Path) -> None:
+def write_lost_found(store: Store, outcome: SalvageResult, directory: Path) -> None:
     """Save each damaged range as it is, with what is known of the messages in it, below a directory.
 
     Args:

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rmqtool.engine.encoder import RecordColumns, encode_blank, encode_records, record_size, topic_part
-from rmqtool.engine.versions import BrokerRules
+from rmqtool.engine.append.encoder import RecordColumns, encode_blank, encode_records, record_size, topic_part
+from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.formats import properties, system_flag
 from rmqtool.formats.record_crc import PROPERTY_SIZE
 from rmqtool.formats.tombstone import TOMBSTONE, TOMBSTONE_TAG, TOMBSTONE_TOPIC
-from rmqtool.repair.salvage.layout import Piece
-from rmqtool.repair.salvage.lost import LostRecord
+from rmqtool.repair.salvage.layout import Filling
+from rmqtool.repair.salvage.lost_records import LostRecord
 
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 RESENT: Final = frozenset({properties.SCHEDULE_TOPIC, HALF_TOPIC})
@@ -28,7 +28,7 @@ _TAG: Final = f"{properties.TAGS}\x01{TOMBSTONE_TAG}".encode()
 
 
 @dataclass(frozen=True)
-class StandIn:
+class TombstoneEncoder:
     """Makes the records of one store.
 
     Attributes:
@@ -44,14 +44,14 @@ class StandIn:
             return self._size(_SHORT_TOPIC, b"")
         return self._size(lost.topic, self._required(lost))
 
-    def records(self, pieces: Sequence[Piece], store_timestamp_ms: int) -> bytes:
+    def records(self, pieces: Sequence[Filling], store_timestamp_ms: int) -> bytes:
         """The bytes of pieces that lie side by side; of a blank, the last one, those that count."""
         blank = pieces[-1] if pieces[-1].is_blank else None
         stand_ins = [piece for piece in pieces if not piece.is_blank]
         found = self._encoded(stand_ins, store_timestamp_ms) if stand_ins else b""
         return found if blank is None else found + encode_blank(blank.length)
 
-    def _encoded(self, pieces: Sequence[Piece], time_ms: int) -> bytes:
+    def _encoded(self, pieces: Sequence[Filling], time_ms: int) -> bytes:
         texts = [self._texts(piece) for piece in pieces]
         lost = [piece.lost for piece in pieces]
         times = [time_ms] * len(pieces)
@@ -73,7 +73,7 @@ class StandIn:
         )
         return bytes(encode_records(columns, columns.sizes(), pieces[0].start))
 
-    def _texts(self, piece: Piece) -> tuple[bytes, bytes]:
+    def _texts(self, piece: Filling) -> tuple[bytes, bytes]:
         """Topic and properties of the record for a piece, the tag among them where there is room."""
         if piece.lost is None:
             topic = TOMBSTONE_TOPIC.encode()

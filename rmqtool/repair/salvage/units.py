@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from rmqtool.repair.salvage.damage import DamagedRange
-from rmqtool.verify.queue_map import Open, QueueMap
+from rmqtool.repair.salvage.damaged_ranges import DamagedRange
+from rmqtool.verify.survey.queue_map import Open, QueueMap
 
 Unit = tuple[int, int, int, int]
 """Physical offset, record size; of a batch queue also the first queue offset and the number of messages."""

@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rmqtool.engine.dispatch import batch_bytes, message_rows, queue_entries
-from rmqtool.engine.versions import BrokerRules
+from rmqtool.engine.dispatch.queue_entries import batch_bytes, message_rows, queue_entries
+from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.formats.consumequeue import BATCH_UNIT, UNIT
 from rmqtool.formats.tombstone import TOMBSTONE
-from rmqtool.repair.built import BuildOptions
-from rmqtool.repair.derived_building import dispatch_settings
+from rmqtool.repair.build.builder import dispatch_settings
+from rmqtool.repair.build.request import BuildOptions
 from rmqtool.scan.log import LogFile, ScanOptions, carries_record_crc, plan_log, scan_log
 from rmqtool.scan.rules import Verdict
 from rmqtool.store.directory import Store

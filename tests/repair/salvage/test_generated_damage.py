@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from rmqtool.engine.versions import rules_for
+from rmqtool.engine.rules.versions import rules_for
 from rmqtool.fixtures.recipe import Recipe, Run
 from rmqtool.fixtures.recipes import RECIPES
 from rmqtool.fixtures.samples import Samples

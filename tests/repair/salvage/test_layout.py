@@ -9,11 +9,11 @@ from unittest.mock import Mock
 from hypothesis import given
 from hypothesis import strategies as some
 
-from rmqtool.engine.record import Record
+from rmqtool.engine.reading.record import Record
 from rmqtool.formats.commitlog import BLANK_SIZE_MIN
-from rmqtool.repair.salvage.damage import DamagedRange
-from rmqtool.repair.salvage.layout import BRIDGE_MAX, Piece, lay_out
-from rmqtool.repair.salvage.lost import Casualties, LostRecord
+from rmqtool.repair.salvage.damaged_ranges import DamagedRange
+from rmqtool.repair.salvage.layout import BRIDGE_MAX, Filling, lay_out
+from rmqtool.repair.salvage.lost_records import LostInRange, LostRecord
 
 FILE_SIZE = 16 << 20
 FILE_START = 3 * FILE_SIZE
@@ -35,7 +35,7 @@ def lost(number: int, place: int | None = None, size: int | None = None, topic: 
 
 
 @some.composite
-def ranges(draw: some.DrawFn) -> tuple[DamagedRange, Casualties]:
+def ranges(draw: some.DrawFn) -> tuple[DamagedRange, LostInRange]:
     length = draw(some.integers(1, 3000) | some.integers(1, 3 * BRIDGE_MAX))
     where = draw(some.sampled_from(["begin", "middle", "end", "last"]))
     start = {"begin": 0, "middle": 4096, "end": FILE_SIZE - length, "last": 4096}[where]
@@ -50,11 +50,11 @@ def ranges(draw: some.DrawFn) -> tuple[DamagedRange, Casualties]:
         lost(draw(some.integers(0, 60)), topic=draw(some.sampled_from([b"T", b"Other", b"L" * 100])))
         for _ in range(draw(some.integers(0, 12)))
     ]
-    return damaged, Casualties(placed, unplaced)
+    return damaged, LostInRange(placed, unplaced)
 
 
 @given(ranges())
-def test_pieces_fill_the_range(case: tuple[DamagedRange, Casualties]) -> None:
+def test_pieces_fill_the_range(case: tuple[DamagedRange, LostInRange]) -> None:
     damaged, casualties = case
     pieces = lay_out(damaged, casualties, least)
     if pieces is None:
@@ -76,7 +76,7 @@ def test_pieces_fill_the_range(case: tuple[DamagedRange, Casualties]) -> None:
 
 
 @given(ranges())
-def test_a_record_with_a_place_is_at_it_if_it_can_be(case: tuple[DamagedRange, Casualties]) -> None:
+def test_a_record_with_a_place_is_at_it_if_it_can_be(case: tuple[DamagedRange, LostInRange]) -> None:
     damaged, casualties = case
     pieces = lay_out(damaged, casualties, least) or []
     file_end = FILE_START + FILE_SIZE
@@ -95,22 +95,22 @@ def test_a_record_with_a_place_is_at_it_if_it_can_be(case: tuple[DamagedRange, C
             assert found is None or _stand_for_more(damaged, casualties, pieces)
 
 
-def _stand_for_more(damaged: DamagedRange, casualties: Casualties, pieces: list[Piece]) -> bool:
+def _stand_for_more(damaged: DamagedRange, casualties: LostInRange, pieces: list[Filling]) -> bool:
     """Whether places that units tell were given up so that fewer records are left out."""
     certain = [replace(record, head=HEAD) for record in casualties.placed]
-    as_told = lay_out(damaged, Casualties(certain, casualties.unplaced), least) or []
+    as_told = lay_out(damaged, LostInRange(certain, casualties.unplaced), least) or []
     return sum(piece.lost is not None for piece in pieces) > sum(piece.lost is not None for piece in as_told)
 
 
 @given(ranges())
-def test_each_record_stands_once_and_in_the_order_of_its_queue(case: tuple[DamagedRange, Casualties]) -> None:
+def test_each_record_stands_once_and_in_the_order_of_its_queue(case: tuple[DamagedRange, LostInRange]) -> None:
     damaged, casualties = case
     ordered = sorted(
         {record.queue_offset: record for record in casualties.unplaced}.values(), key=lambda r: r.queue_offset
     )
     known = {(record.topic, record.queue_offset) for record in casualties.placed}
     unplaced = [record for record in ordered if (record.topic, record.queue_offset) not in known]
-    pieces = lay_out(damaged, Casualties(casualties.placed, unplaced), least) or []
+    pieces = lay_out(damaged, LostInRange(casualties.placed, unplaced), least) or []
     stand = [piece.lost for piece in pieces if piece.lost is not None]
     assert len(set(map(id, stand))) == len(stand)
     for topic in {record.topic for record in stand}:
@@ -121,15 +121,15 @@ def test_each_record_stands_once_and_in_the_order_of_its_queue(case: tuple[Damag
 def test_exactly_where_they_lay() -> None:
     damaged = damage(4096, 1000)
     placed = [lost(number, damaged.start + 250 * number, 250) for number in range(4)]
-    assert lay_out(damaged, Casualties(placed), least) == [
-        Piece(record.place[0], record.place[1], record) for record in placed
+    assert lay_out(damaged, LostInRange(placed), least) == [
+        Filling(record.place[0], record.place[1], record) for record in placed
     ]
 
 
 def test_packed_where_nothing_tells_their_places() -> None:
     damaged = damage(4096, 1000)
     unplaced = [lost(number) for number in range(4)]
-    pieces = lay_out(damaged, Casualties([], unplaced), least) or []
+    pieces = lay_out(damaged, LostInRange([], unplaced), least) or []
     assert [piece.lost for piece in pieces] == unplaced
     assert [piece.length for piece in pieces] == [92, 92, 92, 1000 - 3 * 92]
 
@@ -138,33 +138,33 @@ def test_places_that_leave_no_room_for_a_message_of_their_queue_are_given_up() -
     damaged = damage(4096, 1000)
     told = [lost(4, damaged.start + 400, 300), lost(5, damaged.start + 700, 300)]
     other = lost(7, damaged.start, 300, topic=b"Other")
-    pieces = lay_out(damaged, Casualties([other, *told], [lost(6)]), least) or []
+    pieces = lay_out(damaged, LostInRange([other, *told], [lost(6)]), least) or []
     assert [piece.lost.queue_offset for piece in pieces if piece.lost is not None] == [7, 4, 5, 6]
 
 
 def test_a_head_keeps_its_place_even_if_that_leaves_no_room() -> None:
     damaged = damage(4096, 1000)
     record = replace(lost(5, damaged.start + 700, 300), head=HEAD)
-    pieces = lay_out(damaged, Casualties([record], [lost(6)]), least) or []
-    assert pieces[-1] == Piece(damaged.start + 700, damaged.end, record)
+    pieces = lay_out(damaged, LostInRange([record], [lost(6)]), least) or []
+    assert pieces[-1] == Filling(damaged.start + 700, damaged.end, record)
 
 
 def test_nobody_can_bridge_less_than_a_record() -> None:
-    assert lay_out(damage(4096, 91), Casualties(), least) is None
-    assert lay_out(damage(4096, 92), Casualties(), least) == [Piece(FILE_START + 4096, FILE_START + 4188)]
+    assert lay_out(damage(4096, 91), LostInRange(), least) is None
+    assert lay_out(damage(4096, 92), LostInRange(), least) == [Filling(FILE_START + 4096, FILE_START + 4188)]
 
 
 def test_the_end_of_a_file_is_a_blank() -> None:
-    assert lay_out(damage(FILE_SIZE - 8, 8), Casualties(), least) == [
-        Piece(FILE_START + FILE_SIZE - 8, FILE_START + FILE_SIZE, is_blank=True)
+    assert lay_out(damage(FILE_SIZE - 8, 8), LostInRange(), least) == [
+        Filling(FILE_START + FILE_SIZE - 8, FILE_START + FILE_SIZE, is_blank=True)
     ]
-    assert lay_out(damage(0, FILE_SIZE), Casualties(), least) == [
-        Piece(FILE_START, FILE_START + FILE_SIZE, is_blank=True)
+    assert lay_out(damage(0, FILE_SIZE), LostInRange(), least) == [
+        Filling(FILE_START, FILE_START + FILE_SIZE, is_blank=True)
     ]
 
 
 def test_long_damage_is_bridged_in_parts_that_every_broker_can_hold() -> None:
-    pieces = lay_out(damage(0, 15 << 20), Casualties(), least) or []
+    pieces = lay_out(damage(0, 15 << 20), LostInRange(), least) or []
     assert max(piece.length for piece in pieces) <= BRIDGE_MAX
     assert sum(piece.length for piece in pieces) == 15 << 20
 
@@ -172,5 +172,5 @@ def test_long_damage_is_bridged_in_parts_that_every_broker_can_hold() -> None:
 def test_a_million_waiting_records_are_packed_in_no_time() -> None:
     placed = [lost(number, FILE_START + 200 * number, 100, b"P") for number in range(50_000)]
     unplaced = [lost(number) for number in range(50_000)]
-    pieces = lay_out(damage(0, 200 * 50_000), Casualties(placed, unplaced), least) or []
+    pieces = lay_out(damage(0, 200 * 50_000), LostInRange(placed, unplaced), least) or []
     assert sum(piece.lost is not None for piece in pieces) == 100_000

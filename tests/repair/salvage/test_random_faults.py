@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from rmqtool.engine.versions import rules_for
+from rmqtool.engine.rules.versions import rules_for
 from rmqtool.formats.commitlog import MESSAGE_V1
-from rmqtool.repair.built import BuildOptions
-from rmqtool.repair.plan import Plan
-from rmqtool.repair.recover import RecoverOptions, plan_recover
+from rmqtool.repair.build.request import BuildOptions
+from rmqtool.repair.machine.plan import Plan
+from rmqtool.repair.recover.plan import RecoverOptions, plan_recover
 from rmqtool.store.directory import Store, survey
 from tests.fuzz.tiny_recipes import TINY
 from tests.repair.salvage.standing import Content, astray, content_of, gone

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from rmqtool.engine.versions import BrokerRules, rules_for
+from rmqtool.engine.rules.versions import BrokerRules, rules_for
 from rmqtool.formats import properties, system_flag
 from rmqtool.formats.record_crc import PROPERTY_SIZE, record_crc_matches
 from rmqtool.formats.tombstone import TOMBSTONE, TOMBSTONE_TAG, TOMBSTONE_TOPIC
-from rmqtool.repair.salvage.layout import Piece
-from rmqtool.repair.salvage.lost import LostRecord
-from rmqtool.repair.salvage.tombstones import HALF_TOPIC, StandIn
+from rmqtool.repair.salvage.layout import Filling
+from rmqtool.repair.salvage.lost_records import LostRecord
+from rmqtool.repair.salvage.tombstones import HALF_TOPIC, TombstoneEncoder
 from rmqtool.scan.columns import Row
 from rmqtool.scan.judge import TopicTable, judge_record
 from rmqtool.scan.rules import Verdict
@@ -53,9 +53,9 @@ def judged(raw: bytes, rules: BrokerRules, *, record_crc: bool) -> tuple[Row, st
 @pytest.mark.parametrize("extra", [0, 1, 13, 17, 18, 19, 30, 500, 100_000])
 def test_a_tombstone(name: str, version: str, extra: int, *, record_crc: bool) -> None:
     lost = LOST[name]
-    stand_in = StandIn(rules_for(version), record_crc)
+    stand_in = TombstoneEncoder(rules_for(version), record_crc)
     size = stand_in.least(lost) + extra
-    raw = stand_in.records([Piece(PLACE, PLACE + size, lost)], TIME_MS)
+    raw = stand_in.records([Filling(PLACE, PLACE + size, lost)], TIME_MS)
     assert len(raw) == size
     row, topic = judged(raw, rules_for(version), record_crc=record_crc)
     assert (topic, row.queue_id, row.queue_offset) == (lost.topic_name, lost.queue_id, lost.queue_offset)
@@ -81,9 +81,9 @@ def test_a_tombstone(name: str, version: str, extra: int, *, record_crc: bool) -
 @pytest.mark.parametrize("length", [127, 128, 255])
 def test_a_long_topic_is_one_of_version_2(length: int, *, record_crc: bool) -> None:
     lost = LostRecord(b"L" * length, 0, 3)
-    stand_in = StandIn(rules_for("5.5.0"), record_crc)
+    stand_in = TombstoneEncoder(rules_for("5.5.0"), record_crc)
     size = stand_in.least(lost)
-    raw = stand_in.records([Piece(PLACE, PLACE + size, lost)], TIME_MS)
+    raw = stand_in.records([Filling(PLACE, PLACE + size, lost)], TIME_MS)
     _, topic = judged(raw, rules_for("5.5.0"), record_crc=record_crc)
     assert topic == "L" * length
 
@@ -91,30 +91,30 @@ def test_a_long_topic_is_one_of_version_2(length: int, *, record_crc: bool) -> N
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("size", [92, 93, 102, 103, 104, 4096, 4 << 20])
 def test_a_bridge_stands_in_no_queue(version: str, size: int) -> None:
-    stand_in = StandIn(rules_for(version))
+    stand_in = TombstoneEncoder(rules_for(version))
     assert stand_in.least(None) == 92
-    raw = stand_in.records([Piece(PLACE, PLACE + size)], TIME_MS)
+    raw = stand_in.records([Filling(PLACE, PLACE + size)], TIME_MS)
     row, topic = judged(raw, rules_for(version), record_crc=False)
     assert row.sys_flag == system_flag.TRANSACTION_ROLLBACK
     assert topic == (TOMBSTONE_TOPIC if size >= 103 else "-")
 
 
 def test_a_bridge_with_a_whole_records_crc() -> None:
-    stand_in = StandIn(rules_for("5.5.0"), record_crc=True)
+    stand_in = TombstoneEncoder(rules_for("5.5.0"), record_crc=True)
     assert stand_in.least(None) == 92 + PROPERTY_SIZE
-    raw = stand_in.records([Piece(PLACE, PLACE + 500)], TIME_MS)
+    raw = stand_in.records([Filling(PLACE, PLACE + 500)], TIME_MS)
     judged(raw, rules_for("5.5.0"), record_crc=True)
     assert record_crc_matches(raw)
 
 
 def test_pieces_lie_side_by_side() -> None:
-    stand_in = StandIn(rules_for("5.5.0"))
+    stand_in = TombstoneEncoder(rules_for("5.5.0"))
     sizes = [120, 300, 95]
     pieces, at = [], PLACE
     for number, size in enumerate(sizes):
-        pieces.append(Piece(at, at + size, LostRecord(b"T", 0, number) if number != 2 else None))
+        pieces.append(Filling(at, at + size, LostRecord(b"T", 0, number) if number != 2 else None))
         at += size
-    pieces.append(Piece(at, at + 50, is_blank=True))
+    pieces.append(Filling(at, at + 50, is_blank=True))
     raw = stand_in.records(pieces, TIME_MS)
     assert len(raw) == sum(sizes) + 8
     assert raw[-8:] == (50).to_bytes(4, "big") + bytes.fromhex("CBD43194")

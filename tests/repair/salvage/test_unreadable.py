@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from rmqtool.engine.versions import rules_for
+from rmqtool.engine.rules.versions import rules_for
 from rmqtool.errors import UnreadableError
-from rmqtool.repair.apply import apply_plan
-from rmqtool.repair.fingerprint import fingerprint
-from rmqtool.repair.output import apply_to_copy
-from rmqtool.repair.places import Places
-from rmqtool.repair.plan import Plan
-from rmqtool.repair.salvage.donor import Donor
+from rmqtool.repair.machine.apply import apply_plan
+from rmqtool.repair.machine.fingerprint import fingerprint
+from rmqtool.repair.machine.output import apply_to_copy
+from rmqtool.repair.machine.plan import Plan
+from rmqtool.repair.machine.store_paths import StorePaths
+from rmqtool.repair.machine.undo import undo_latest
 from rmqtool.repair.salvage.plan import Salvage, SalvageOptions, plan_salvage
-from rmqtool.repair.undo import undo_latest
+from rmqtool.repair.salvage.replica import Replica
 from rmqtool.store.directory import survey
 from rmqtool.store.view import open_directory
 from tests.conftest import Unpacked
@@ -68,12 +68,12 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> BadSectors:
 
 def _planned(path: Path, staging: Path, *donors: Path) -> Salvage:
     staging.mkdir()
-    options = SalvageOptions(donors=tuple(map(Donor.open, donors)), threads=1)
+    options = SalvageOptions(donors=tuple(map(Replica.open, donors)), threads=1)
     return plan_salvage(survey(open_directory(path)), rules_for("5.5.0"), staging, options)
 
 
 def _plan(path: Path, made: Salvage) -> Plan:
-    return Plan("salvage", fingerprint(Places(path)), "5.5.0", made.steps)
+    return Plan("salvage", fingerprint(StorePaths(path)), "5.5.0", made.steps)
 
 
 def test_what_cannot_be_read_is_bridged_and_taken_back(golden_copy: Unpacked, tmp_path: Path, disk: BadSectors) -> None:
@@ -83,9 +83,9 @@ def test_what_cannot_be_read_is_bridged_and_taken_back(golden_copy: Unpacked, tm
     made = _planned(path, tmp_path / "staging")
     assert made.outcome.lost_messages > 0
     assert any("the disk does not give all" in note for note in made.notes)
-    apply_plan(_plan(path, made), Places(path))
+    apply_plan(_plan(path, made), StorePaths(path))
     assert above_note(verified(path, "5.5.0")[1]) == {}
-    undo_latest(Places(path))
+    undo_latest(StorePaths(path))
     assert (path / LOG).read_bytes() == whole[: BAD[0]] + bytes(BAD[1] - BAD[0]) + whole[BAD[1] :]
     left = files_of(path)
     assert {name for name in original if left[name] != original[name]} == {LOG}
@@ -100,7 +100,7 @@ def test_a_donor_gives_what_the_disk_does_not(
     disk.add(path / LOG, *BAD)
     made = _planned(path, tmp_path / "staging", golden(NAME))
     assert made.outcome.lost == []
-    apply_plan(_plan(path, made), Places(path))
+    apply_plan(_plan(path, made), StorePaths(path))
     assert (path / LOG).read_bytes() == whole
 
 
@@ -109,7 +109,7 @@ def test_a_copy_has_what_can_be_read(golden_copy: Unpacked, tmp_path: Path, disk
     original = files_of(path)
     disk.add(path / LOG, *BAD)
     made = _planned(path, tmp_path / "staging")
-    copy = apply_to_copy(_plan(path, made), Places(path), tmp_path / "copy")
+    copy = apply_to_copy(_plan(path, made), StorePaths(path), tmp_path / "copy")
     assert above_note(verified(copy.root, "5.5.0")[1]) == {}
     disk._bad.clear()
     assert files_of(path) == original
@@ -128,9 +128,9 @@ def test_a_file_that_no_step_answers_for_is_not_copied_with_zeros(
     untouched.parent.mkdir(exist_ok=True)
     untouched.write_text("{}")
     disk.add(untouched, 0, SECTOR)
-    plan = Plan("salvage", fingerprint(Places(path)), "5.5.0", made.steps)
+    plan = Plan("salvage", fingerprint(StorePaths(path)), "5.5.0", made.steps)
     with pytest.raises(UnreadableError):
-        apply_to_copy(plan, Places(path), tmp_path / "copy")
+        apply_to_copy(plan, StorePaths(path), tmp_path / "copy")
     assert not (tmp_path / "copy").exists()
 
 
@@ -139,9 +139,9 @@ def test_a_too_long_file_with_bad_sectors(golden_copy: Unpacked, tmp_path: Path,
     (path / LOG).write_bytes((path / LOG).read_bytes() + bytes(100))
     disk.add(path / LOG, *BAD)
     made = _planned(path, tmp_path / "staging")
-    apply_plan(_plan(path, made), Places(path))
+    apply_plan(_plan(path, made), StorePaths(path))
     assert above_note(verified(path, "5.5.0")[1]) == {}
-    undo_latest(Places(path))
+    undo_latest(StorePaths(path))
     assert (path / LOG).stat().st_size == 65_636
 
 
@@ -152,5 +152,5 @@ def test_the_first_and_the_last_sector_of_a_file(
     path = golden_copy(NAME)
     disk.add(path / LOG, start, start + SECTOR)
     made = _planned(path, tmp_path / "staging")
-    apply_plan(_plan(path, made), Places(path))
+    apply_plan(_plan(path, made), StorePaths(path))
     assert above_note(verified(path, "5.5.0")[1]) == {}

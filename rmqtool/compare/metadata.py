@@ -1,0 +1,128 @@
+"""What a comparison looks at besides the log: the ends of the queues, and the tables of the configuration files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from rmqtool.engine.reading.summary import QueueSummary, summarize
+from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.store.config_json import CONSUMER_OFFSETS, DELAY_OFFSETS, TOPICS, ConfigState, read_config
+from rmqtool.store.directory import Store
+
+SUBSCRIPTION_GROUPS: Final = "config/subscriptionGroup.json"
+CONFIG_FILES: Final = (TOPICS, SUBSCRIPTION_GROUPS, CONSUMER_OFFSETS, DELAY_OFFSETS)
+VALUE_MAX: Final = 2000
+"""Characters of a configuration entry up to which it is kept as it is; a longer one is kept as its digest."""
+_VERSION: Final = "dataVersion"
+"""Counts changes by the clock of the machine: different where nothing else is."""
+
+ConfigKey = tuple[str, str, str]
+"""File, table and entry."""
+
+
+class QueueDifference(NamedTuple):
+    """A queue's first and next queue offset on both sides; None where there is no queue, or it cannot be read."""
+
+    topic: str
+    queue_id: int
+    a: tuple[int | None, int | None] | None
+    b: tuple[int | None, int | None] | None
+
+
+class ConfigDifference(NamedTuple):
+    """An entry of a configuration file on both sides, as JSON text; None where there is none."""
+
+    file: str
+    table: str
+    entry: str
+    a: str | None
+    b: str | None
+
+
+@dataclass(frozen=True)
+class StoreMetadata:
+    """The facts of one store.
+
+    Attributes:
+        queues: None where they are not kept in files.
+        config: JSON texts; files that cannot be read have no entry.
+        problems: what could not be read, as sentences.
+    """
+
+    queues: dict[tuple[str, int], tuple[int | None, int | None]] | None = None
+    config: dict[ConfigKey, str] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+
+
+def read_metadata(store: Store, rules: BrokerRules) -> StoreMetadata:
+    """The facts of a store. Never raises for what is broken in it."""
+    summary = summarize(store, rules)
+    problems = [
+        f"the queue {queue.topic}/{queue.queue_id} cannot be read"
+        for queue in summary.queues
+        if queue.max_queue_offset is None
+    ]
+    config: dict[ConfigKey, str] = {}
+    for path in CONFIG_FILES:
+        found = read_config(store.view, path)
+        if found.state is ConfigState.UNREADABLE:
+            problems += found.problems
+        config.update(_entries(path, found.value or {}))
+    queues = None if store.queue_kind == "rocksdb" else _bounds(summary.queues)
+    return StoreMetadata(queues, config, tuple(problems))
+
+
+def queue_differences(a: StoreMetadata, b: StoreMetadata) -> list[QueueDifference]:
+    """Queues whose ends differ; none where one side's are not known."""
+    if a.queues is None or b.queues is None:
+        return []
+    keys = sorted(a.queues.keys() | b.queues.keys())
+    return [
+        QueueDifference(*key, a.queues.get(key), b.queues.get(key))
+        for key in keys
+        if a.queues.get(key) != b.queues.get(key)
+    ]
+
+
+def config_differences(a: StoreMetadata, b: StoreMetadata) -> list[ConfigDifference]:
+    """Entries that differ."""
+    keys = sorted(a.config.keys() | b.config.keys())
+    return [
+        ConfigDifference(*key, a.config.get(key), b.config.get(key))
+        for key in keys
+        if a.config.get(key) != b.config.get(key)
+    ]
+
+
+def _bounds(queues: Iterable[QueueSummary]) -> dict[tuple[str, int], tuple[int | None, int | None]]:
+    return {(queue.topic, queue.queue_id): (queue.min_queue_offset, queue.max_queue_offset) for queue in queues}
+
+
+def _entries(path: str, value: Mapping[Any, Any]) -> dict[ConfigKey, str]:
+    found: dict[ConfigKey, str] = {}
+    for table, entries in value.items():
+        if table == _VERSION:
+            continue
+        if isinstance(entries, dict):
+            found.update({(path, str(table), str(entry)): _text(said) for entry, said in entries.items()})
+        else:
+            found[path, str(table), ""] = _text(entries)
+    return found
+
+
+def _text(value: Any) -> str:
+    text = json.dumps(_with_text_keys(value), sort_keys=True)
+    if len(text) <= VALUE_MAX:
+        return text
+    return json.dumps("sha256:" + hashlib.sha256(text.encode()).hexdigest())
+
+
+def _with_text_keys(value: Any) -> Any:
+    """The value with all keys as text: brokers write some of them as bare numbers."""
+    if isinstance(value, dict):
+        return {str(key): _with_text_keys(part) for key, part in value.items()}
+    return [_with_text_keys(part) for part in value] if isinstance(value, list) else value

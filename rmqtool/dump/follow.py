@@ -1,0 +1,118 @@
+"""Follows a log as it grows: what is read once is not read again, and a record that is half written is waited for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from rmqtool.dump.log import LogDump, MatchedRecord
+from rmqtool.errors import UnreadableError
+from rmqtool.formats.commitlog import MAGIC_BLANK
+from rmqtool.scan.columns import Row
+from rmqtool.scan.rules import Verdict
+from rmqtool.store.file_kinds import is_segment_name
+from rmqtool.store.source import read_range
+from rmqtool.store.view import Entry
+
+POLL_SECONDS: Final = 0.25
+_FRAME_SIZE: Final = 8
+
+
+@dataclass
+class Follower:
+    """Where reading has come to: a file and the position in it.
+
+    Attributes:
+        poll_seconds: how long it waits where there is nothing new.
+    """
+
+    dump: LogDump
+    poll_seconds: float = POLL_SECONDS
+    _number: int = 0
+    _position: int = 0
+    _is_full: bool = False
+    """A blank has ended the current file."""
+
+    def rows(self) -> Iterator[MatchedRecord | None]:
+        """Rows as they come, and None each time there is nothing new for now; never ends by itself."""
+        while True:
+            last = self.dump.last_with_data()
+            advanced = False
+            while self._number <= last:
+                before = (self._number, self._position)
+                if not self._is_full and self._has_more(last):
+                    yield from self._read_on(more_follows=self._number < last)
+                if self._number < last:
+                    self._number, self._position, self._is_full = self._number + 1, 0, False
+                advanced = advanced or before != (self._number, self._position)
+                if self._number == last and (self._is_full or not self._has_more(last)):
+                    break
+                if before == (self._number, self._position):
+                    break
+            if not advanced:
+                yield None
+                time.sleep(self.poll_seconds)
+            self._look_again()
+
+    def _has_more(self, last: int) -> bool:
+        """Whether something stands where the next record will be; in a file that is no longer the last, in any case."""
+        if not 0 <= self._number < len(self.dump.target.entries):
+            return False
+        if self._number < last:
+            return True
+        try:
+            source = self.dump.target.view.open(self.dump.target.entries[self._number].path)
+        except UnreadableError:
+            return False
+        try:
+            return any(read_range(source, self._position, _FRAME_SIZE))
+        except UnreadableError:
+            return False
+        finally:
+            source.close()
+
+    def _read_on(self, *, more_follows: bool) -> Iterator[MatchedRecord]:
+        """Rows of the file from the position on; a bad range at the end of the log is not yet one."""
+        entry = self.dump.target.entries[self._number]
+        held: MatchedRecord | None = None
+        for row, found in self.dump.scanned(entry, self._position, more_follows=more_follows):
+            if held is not None:
+                yield self.dump.counted(held)
+                held = None
+            place = row.physical_offset - self.dump.start_of(entry)
+            if not more_follows and _is_bad(row):
+                held = found
+                self._position = place
+                continue
+            self._position = place + row.size
+            self._is_full = row.magic == MAGIC_BLANK
+            if found is not None:
+                yield self.dump.counted(found)
+
+    def _look_again(self) -> None:
+        """List the directories anew: the file before the last keeps its number, for files only come at the end."""
+        target = self.dump.target
+        if not target.entries:
+            return
+        current = target.entries[min(self._number, len(target.entries) - 1)].path
+        directories = dict.fromkeys(entry.path.rpartition("/")[0] for entry in target.entries)
+        found: list[Entry] = []
+        for directory in directories:
+            try:
+                listed = target.view.list(directory)
+            except UnreadableError:
+                return
+            found += [entry for entry in listed if entry.is_file and is_segment_name(entry.name)]
+        paths = {entry.path for entry in target.entries}
+        if len(target.entries) == 1 and not is_segment_name(target.entries[0].name):
+            return
+        entries = tuple(sorted(found, key=lambda entry: (int(entry.name), entry.path)))
+        if paths != {entry.path for entry in entries} and any(entry.path == current for entry in entries):
+            self.dump.target = replace(target, entries=entries)
+            self._number = [entry.path for entry in entries].index(current)
+
+
+def _is_bad(row: Row) -> bool:
+    return row.verdict not in (Verdict.GOOD, Verdict.STALE)

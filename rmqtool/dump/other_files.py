@@ -1,0 +1,152 @@
+"""Rows of single files for `dump`: index, checkpoint, abort and configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from struct import Struct
+from typing import Final
+
+from rmqtool.dump.target import DumpKind, Target
+from rmqtool.errors import UnreadableError
+from rmqtool.formats import index
+from rmqtool.formats.abort import parse_abort
+from rmqtool.formats.checkpoint import CHECKPOINT, FIELDS_SIZE, FILE_SIZE, parse_checkpoint
+from rmqtool.formats.java_text import decode_java_utf8
+from rmqtool.formats.layout import Format
+from rmqtool.report.file_rows import (
+    abort_row,
+    bad_file_row,
+    checkpoint_row,
+    config_row,
+    entry_row,
+    header_row,
+    slot_row,
+)
+from rmqtool.report.hexview import hex_fields, parts_of
+from rmqtool.report.rows import DumpRow
+from rmqtool.store.config_json import SIZE_MAX
+from rmqtool.store.relaxed_json import JsonError, parse_relaxed_json
+from rmqtool.store.source import ByteSource, read_range, read_salvaging
+from rmqtool.store.view import Entry
+
+BLOCK: Final = 1 << 19
+_SLOT = Struct(index.SLOT.struct_code)
+_ENTRY = Struct(index.ENTRY.struct_code)
+
+
+@dataclass
+class FileDump:
+    """The rows of files that are no streams.
+
+    Attributes:
+        width: of the terminal, for annotated bytes; None without them.
+        problems: what could not be shown, as sentences.
+        bad_ranges: how many have been met.
+    """
+
+    target: Target
+    width: int | None = None
+    problems: list[str] = field(default_factory=list)
+    bad_ranges: int = 0
+
+    def rows(self) -> Iterator[DumpRow]:
+        """All rows, file after file."""
+        by_kind = {
+            DumpKind.INDEX: self._index,
+            DumpKind.CHECKPOINT: self._checkpoint,
+            DumpKind.ABORT: self._abort,
+            DumpKind.CONFIG: self._config,
+        }
+        for entry in self.target.entries:
+            try:
+                source = self.target.view.open(entry.path)
+                try:
+                    yield from by_kind[self.target.kind](entry, source)
+                finally:
+                    source.close()
+            except UnreadableError as error:
+                self.problems.append(str(error))
+
+    def _index(self, entry: Entry, source: ByteSource) -> Iterator[DumpRow]:
+        raw = read_range(source, 0, index.HEADER_SIZE)
+        if len(raw) < index.HEADER_SIZE:
+            yield self._bad(entry, 0, entry.size, "index.bad-header")
+            return
+        header = index.HEADER.struct.parse(raw)
+        slots = self.target.index_slot_count
+        yield header_row(entry.path, header, slots) | self._bytes(raw, index.HEADER, 0)
+        if slots is None:
+            if header.next_entry_number != 1:
+                self.problems.append(f"{entry.path}: nothing tells how many slots it has; --index-slots says it")
+            return
+        yield from self._slots(entry, source, slots)
+        yield from self._entries(entry, source, slots, header.next_entry_number)
+
+    def _slots(self, entry: Entry, source: ByteSource, slots: int) -> Iterator[DumpRow]:
+        end = min(index.slot_position(slots), source.size)
+        for begin, stop in source.extents(index.HEADER_SIZE, end):
+            first = begin - begin % index.SLOT_SIZE  # the header's 40 bytes are a multiple too
+            for at, block in self._blocks(entry, source, first, stop, index.SLOT_SIZE):
+                for number, (newest,) in enumerate(
+                    _SLOT.iter_unpack(block), (at - index.HEADER_SIZE) // index.SLOT_SIZE
+                ):
+                    if newest:
+                        position = index.slot_position(number)
+                        yield slot_row(number, newest) | self._bytes(_SLOT.pack(newest), index.SLOT, position)
+
+    def _entries(self, entry: Entry, source: ByteSource, slots: int, next_entry: int) -> Iterator[DumpRow]:
+        start = index.entry_position(1, slots)
+        room = max(0, source.size - start) // index.ENTRY_SIZE
+        count = max(0, min(next_entry - 1, room))
+        for at, block in self._blocks(entry, source, start, start + count * index.ENTRY_SIZE, index.ENTRY_SIZE):
+            for number, values in enumerate(_ENTRY.iter_unpack(block), (at - start) // index.ENTRY_SIZE + 1):
+                position = index.entry_position(number, slots)
+                yield entry_row(number, slots, values) | self._bytes(_ENTRY.pack(*values), index.ENTRY, position)
+        if not 0 <= next_entry - 1 <= room:
+            yield self._bad(entry, 0, index.HEADER_SIZE, "index.bad-header")
+
+    def _blocks(
+        self, entry: Entry, source: ByteSource, start: int, end: int, unit: int
+    ) -> Iterator[tuple[int, memoryview]]:
+        """Blocks of whole units; a range that cannot be read counts as bad, and as zeros."""
+        step = BLOCK // unit * unit
+        for at in range(start, end, step):
+            block = bytearray(min(step, (end - at) // unit * unit))
+            for bad_start, bad_end in read_salvaging(source, at, memoryview(block)):
+                self.bad_ranges += 1
+                self.problems.append(f"{entry.path}: bytes {bad_start} to {bad_end} cannot be read")
+            yield at, memoryview(block)
+
+    def _checkpoint(self, entry: Entry, source: ByteSource) -> Iterator[DumpRow]:
+        raw = read_range(source, 0, FIELDS_SIZE)
+        finding = None if entry.size == FILE_SIZE else "checkpoint.bad-size"
+        self.bad_ranges += finding is not None
+        row = checkpoint_row(entry.path, entry.size, vars(parse_checkpoint(raw)), finding)
+        yield row | self._bytes(raw, CHECKPOINT, 0)
+
+    def _abort(self, entry: Entry, source: ByteSource) -> Iterator[DumpRow]:
+        yield abort_row(entry.path, parse_abort(read_range(source, 0, 64)))
+
+    def _config(self, entry: Entry, source: ByteSource) -> Iterator[DumpRow]:
+        if entry.size > SIZE_MAX:
+            self.problems.append(f"{entry.path}: {entry.size} bytes, which no broker writes; not read")
+            return
+        text = decode_java_utf8(read_range(source, 0, entry.size))
+        try:
+            content = parse_relaxed_json(text)
+        except JsonError as error:
+            self.problems.append(f"{entry.path}: {error}")
+            yield self._bad(entry, 0, entry.size, "config.unreadable")
+            return
+        yield config_row(entry.path, content)
+
+    def _bad(self, entry: Entry, file_position: int, size: int, finding: str) -> DumpRow:
+        self.bad_ranges += 1
+        return bad_file_row(entry.path, file_position, size, finding)
+
+    def _bytes(self, raw: bytes, declared: Format, start: int) -> DumpRow:
+        if self.width is None:
+            return {}
+        parts = parts_of(lambda position, length: raw[position : position + length], len(raw), declared.fields)
+        return hex_fields(parts, self.width, start)

@@ -1,0 +1,332 @@
+"""What `dump PATH` is to show: a store, one of its directories, or a file, told by place and name, else by content."""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from rmqtool.errors import NotAStoreError, UnreadableError, UnsupportedError
+from rmqtool.formats.commitlog import MAGIC_BYTES
+from rmqtool.store.broker_conf import read_broker_conf
+from rmqtool.store.directory import Segment, Store
+from rmqtool.store.file_kinds import FileKind, is_broker_directory, is_segment_name, kind_of
+from rmqtool.store.location import StoreLocation, survey_store
+from rmqtool.store.sizes import infer_file_size
+from rmqtool.store.source import FileSource, read_range, reason
+from rmqtool.store.view import DirectoryView, Entry, EntryKind, StoreView, open_directory
+
+
+class DumpKind(StrEnum):
+    """What can be dumped, by the broker's names of the places."""
+
+    COMMITLOG = "commitlog"
+    CONSUMEQUEUE = "consumequeue"
+    EXTENSION = "consumequeue_ext"
+    BATCH = "batchconsumequeue"
+    INDEX = "index"
+    CHECKPOINT = "checkpoint"
+    ABORT = "abort"
+    CONFIG = "config"
+
+
+KINDS: Final = {
+    FileKind.COMMITLOG: DumpKind.COMMITLOG,
+    FileKind.CONSUMEQUEUE: DumpKind.CONSUMEQUEUE,
+    FileKind.CONSUMEQUEUE_EXT: DumpKind.EXTENSION,
+    FileKind.BATCH_CONSUMEQUEUE: DumpKind.BATCH,
+    FileKind.INDEX: DumpKind.INDEX,
+    FileKind.CHECKPOINT: DumpKind.CHECKPOINT,
+    FileKind.ABORT: DumpKind.ABORT,
+    FileKind.CONFIG: DumpKind.CONFIG,
+}
+_STRAYS: Final = frozenset(
+    {FileKind.UNKNOWN, FileKind.STRAY_COMMITLOG, FileKind.STRAY_QUEUE, FileKind.STRAY_INDEX, FileKind.RMQTOOL}
+)
+_DEPTH: Final = 5
+"""Names in the longest path of a store's file (`compaction/compactionLog/TOPIC/QUEUE/FILE`)."""
+_SNIFF_BYTES: Final = 8192
+
+
+@dataclass(frozen=True)
+class Target:
+    """Files of one kind, in order.
+
+    Attributes:
+        file_size: bytes of a full commitlog file; 0 if unknown.
+        problems: places that could not be looked at, as sentences.
+        unread: those of them where files of this kind would be.
+    """
+
+    kind: DumpKind
+    view: StoreView
+    entries: tuple[Entry, ...]
+    file_size: int = 0
+    index_slot_count: int | None = None
+    problems: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        return self.view.label
+
+
+@dataclass(frozen=True)
+class TargetOptions:
+    """What the command line says about the place."""
+
+    kind: DumpKind | None = None
+    commitlog: list[Path] | None = None
+    index_slots: int | None = None
+    broker_conf: Path | None = None
+
+
+def find_target(place: StoreLocation, options: TargetOptions) -> Target:
+    """What there is at a path.
+
+    Raises:
+        NotAStoreError: nothing, or nothing of a broker.
+        UnreadableError: it may not be read.
+        UnsupportedError: it is recognised, and not decoded.
+    """
+    path = place.path
+    if path is None:
+        return _elsewhere(place, options)
+    try:
+        is_directory = stat.S_ISDIR(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError, ValueError) as error:
+        raise NotAStoreError(f"{path}: no such file or directory") from error
+    except OSError as error:
+        raise UnreadableError(f"{path}: {reason(error)}") from error
+    if not is_directory:
+        return _file(path, options)
+    if not options.commitlog:
+        part = _place(path, directory=True)
+        if part is not None:
+            root, prefix = part
+            view = open_directory(root)
+            open_directory(path)  # a directory that may not be read must not look empty
+            return _part_of_store(view, prefix, str(root / prefix), options)
+    return _store(place, options)
+
+
+def _elsewhere(place: StoreLocation, options: TargetOptions) -> Target:
+    """What a URL names: a file or directory with a broker's name, or a store."""
+    from rmqtool.store.remote import connect, open_remote
+
+    assert place.url is not None
+    here = connect(place.url)
+    kind = here.kind()
+    if kind is None:
+        raise NotAStoreError(f"{place}: no such file or directory")
+    counts = range(1, min(_DEPTH, here.depth()) + 1)
+    names = [here.split(count) for count in (reversed(counts) if kind is EntryKind.DIRECTORY else counts)]
+    if kind is not EntryKind.DIRECTORY:
+        root, name = next((found for found in names if kind_of(found[1]) not in _STRAYS), names[0])
+        return _entry(open_remote(root), name, str(place), options)
+    part = next((found for found in names if is_broker_directory(found[1])), None)
+    if part is None or options.commitlog or _holds_store(open_remote(here)):
+        return _store(place, options)
+    return _part_of_store(open_remote(part[0]), part[1], str(place), options)
+
+
+def _store(place: StoreLocation, options: TargetOptions) -> Target:
+    conf = read_broker_conf(options.broker_conf) if options.broker_conf is not None else None
+    try:
+        store = survey_store(place, options.commitlog, options.index_slots, conf)
+    except NotAStoreError:
+        loose = _loose_files(place.view(), options)
+        if loose is None:
+            raise
+        return loose
+    kind = options.kind or DumpKind.COMMITLOG
+    entries = tuple(entry for found, entries in store.files.items() if KINDS.get(found) is kind for entry in entries)
+    if kind is DumpKind.COMMITLOG:
+        entries = tuple(segment.entry for segment in store.commitlog)
+    if not entries:
+        _explain_absence(str(place), kind, set(store.files))
+    slots = store.index_slot_count if kind is DumpKind.INDEX else None
+    unread = tuple(problem for problem in store.problems if _concerns(problem, kind, store))
+    return Target(kind, store.view, entries, store.commitlog_file_size, slots, store.problems, unread)
+
+
+def _concerns(problem: str, kind: DumpKind, store: Store) -> bool:
+    """Whether a place that could not be looked at is one where a broker keeps files of a kind."""
+    place = problem.partition(": ")[0]
+    if kind is DumpKind.COMMITLOG and place in store.settings.commitlog_directories:
+        return True
+    top = place.partition("/")[0]
+    return is_broker_directory(place) and (top.startswith(kind) if kind is DumpKind.COMMITLOG else top == kind)
+
+
+def _explain_absence(label: str, kind: DumpKind, found: set[FileKind]) -> None:
+    """Say so where what is asked for is kept in a way that is not decoded."""
+    elsewhere = {
+        DumpKind.COMMITLOG: FileKind.DLEDGER,
+        DumpKind.CONSUMEQUEUE: FileKind.CONSUMEQUEUE_ROCKSDB,
+        DumpKind.CONFIG: FileKind.CONFIG_ROCKSDB,
+        DumpKind.INDEX: FileKind.ROCKSDB,
+    }.get(kind)
+    if elsewhere in found:
+        raise _unsupported(label, elsewhere)
+
+
+def _unsupported(label: str, kind: FileKind) -> UnsupportedError:
+    if kind is FileKind.LOCK:
+        return UnsupportedError(f"{label}: the broker's lock file, which holds nothing; `rmqtool info` shows the lock")
+    return UnsupportedError(f"{label}: {kind.value}, recognised and not decoded")
+
+
+def _part_of_store(view: StoreView, prefix: str, label: str, options: TargetOptions) -> Target:
+    """A directory that has a place in a store, whether the rest of the store is there or not."""
+    problems: list[str] = []
+    by_kind: dict[FileKind, list[Entry]] = {}
+    for entry in _files_below(view, prefix, problems):
+        by_kind.setdefault(kind_of(entry.path), []).append(entry)
+    known = {KINDS[kind]: entries for kind, entries in by_kind.items() if kind in KINDS}
+    if options.kind is not None and options.kind not in known:
+        known = {options.kind: [entry for entries in by_kind.values() for entry in entries]}
+    kind = options.kind or min(known, key=list(DumpKind).index, default=None)
+    undecoded = next((found for found in by_kind if found not in KINDS and found not in _STRAYS), None)
+    if kind is None and undecoded is not None:
+        raise _unsupported(label, undecoded)
+    if kind is None or not known[kind]:
+        if problems:
+            raise UnreadableError(problems[0])
+        raise NotAStoreError(f"{label}: no file of a broker in it")
+    return _target(kind, view, known[kind], options.index_slots, tuple(problems))
+
+
+def _loose_files(view: StoreView, options: TargetOptions) -> Target | None:
+    """A directory anywhere with a broker's segments in it; None if there are none."""
+    files = [entry for entry in view.list("") if entry.is_file]
+    if options.kind is None:
+        files = [entry for entry in files if is_segment_name(entry.name)]
+    if not files:
+        return None
+    kind = options.kind or next((found for entry in files if (found := _by_content(view, entry))), None)
+    return _target(kind, view, files, options.index_slots) if kind is not None else None
+
+
+def _file(path: Path, options: TargetOptions) -> Target:
+    found = _place(path, directory=False)
+    root, name = found if found is not None else (path.parent, path.name)
+    FileSource.open(path).close()  # no FIFO, nothing that may not be read
+    return _entry(DirectoryView(root), name, str(path), options)
+
+
+def _entry(view: StoreView, name: str, label: str, options: TargetOptions) -> Target:
+    """A file, told by its place if it has one, else by its content."""
+    entry = view.stat(name)
+    if entry is None:
+        raise NotAStoreError(f"{label}: no such file")
+    if options.kind is not None:
+        return _target(options.kind, view, [entry], options.index_slots)
+    place = kind_of(entry.path)
+    if place in KINDS:
+        return _target(KINDS[place], view, [entry], options.index_slots)
+    if place not in _STRAYS:
+        raise _unsupported(label, place)
+    kind = _by_content(view, entry)
+    if kind is None:
+        what = "an empty file" if entry.size == 0 else "neither name nor content tell what it is"
+        raise NotAStoreError(f"{label}: {what}; --type says what to take it for")
+    return _target(kind, view, [entry], options.index_slots)
+
+
+def _target(
+    kind: DumpKind, view: StoreView, entries: list[Entry], index_slots: int | None, problems: tuple[str, ...] = ()
+) -> Target:
+    slots = index_slots
+    if kind is DumpKind.INDEX and slots is None:
+        from rmqtool.store.index_slots import infer_slot_count
+
+        slots = infer_slot_count(view, entries)
+    named = [entry for entry in entries if is_segment_name(entry.name)]
+    size = infer_file_size([Segment(entry, int(entry.name)) for entry in named])
+    ordered = sorted(entries, key=lambda entry: (entry.path.rpartition("/")[0], len(entry.name), entry.name))
+    return Target(kind, view, tuple(ordered), size, slots, problems, problems)
+
+
+def _place(path: Path, *, directory: bool) -> tuple[Path, str] | None:
+    """The store root that a path would belong to, and the path in it; None if nothing in it is a broker's name."""
+    whole = Path(os.path.abspath(path))  # noqa: PTH100 - links stay: their names are what is looked at
+    counts = range(1, min(_DEPTH, len(whole.parts) - 1) + 1)
+    for count in reversed(counts) if directory else counts:
+        name = "/".join(whole.parts[-count:])
+        if is_broker_directory(name) if directory else kind_of(name) not in _STRAYS:
+            root = Path(*whole.parts[:-count])
+            if directory and _is_store_itself(whole):
+                return None
+            return root, name
+    return None
+
+
+def _is_store_itself(path: Path) -> bool:
+    """Whether a directory with a broker's name is a whole store that happens to be called so."""
+    return any((path / name).is_dir() for name in ("commitlog", "consumequeue"))
+
+
+def _holds_store(view: StoreView) -> bool:
+    return any(view.stat(name) is not None for name in ("commitlog", "consumequeue"))
+
+
+def _files_below(view: StoreView, prefix: str, problems: list[str]) -> list[Entry]:
+    """Files of a directory and of those below it that a broker has; a link in a circle is no such place."""
+    found: list[Entry] = []
+    pending = [prefix]
+    while pending:
+        try:
+            listed = view.list(pending.pop())
+        except UnreadableError as error:
+            problems.append(str(error))
+            continue
+        found += [entry for entry in listed if entry.is_file]
+        pending += [entry.path for entry in listed if entry.is_directory and is_broker_directory(entry.path)]
+    return found
+
+
+def _by_content(view: StoreView, entry: Entry) -> DumpKind | None:
+    """What a file's first bytes show; None if they show nothing."""
+    from rmqtool.formats.checkpoint import FIELDS_SIZE, FILE_SIZE
+    from rmqtool.store.index_slots import slot_count_of
+
+    source = view.open(entry.path)
+    try:
+        head = read_range(source, 0, _SNIFF_BYTES)
+        if head[4:8] in MAGIC_BYTES.values():
+            return DumpKind.COMMITLOG
+        if head.lstrip()[:1] == b"{":
+            return DumpKind.CONFIG
+        if not any(head):
+            return None
+        if entry.size == FILE_SIZE and not any(head[FIELDS_SIZE:]):
+            return DumpKind.CHECKPOINT
+        if _looks_like_units(head):
+            return DumpKind.CONSUMEQUEUE
+        return DumpKind.INDEX if slot_count_of(source) is not None else None
+    finally:
+        source.close()
+
+
+def _looks_like_units(head: bytes) -> bool:
+    """Whether the first units point ever further into a log, at records of a possible size."""
+    from struct import iter_unpack
+
+    from rmqtool.formats.commitlog import RECORD_SIZE_MIN
+    from rmqtool.formats.consumequeue import FILLER_UNIT, UNIT, UNIT_SIZE
+
+    last = -1
+    for values in iter_unpack(UNIT.struct_code, head[: len(head) // UNIT_SIZE * UNIT_SIZE]):
+        if values == FILLER_UNIT:
+            continue
+        physical_offset, record_size, _ = values
+        if record_size == 0 and physical_offset == 0:
+            break
+        if physical_offset <= last or record_size < RECORD_SIZE_MIN:
+            return False
+        last = physical_offset
+    return last >= 0

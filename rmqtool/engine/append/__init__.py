@@ -1,0 +1,1 @@
+"""How a broker appends: checks, encoding, the log, and dispatch right after it."""

@@ -1,0 +1,363 @@
+"""Puts messages: checks, queue offsets, placing and encoding, with the status that the broker would answer.
+
+Broker: `DefaultMessageStore#asyncPutMessage`, `CommitLog#asyncPutMessage`, `CommitLog#asyncPutMessages`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from itertools import count
+from typing import Final
+
+from rmqtool.engine.append.batch_append import ColumnAppender, MessageColumns, are_plain, columns_of, place_columns
+from rmqtool.engine.append.encoder import (
+    HOST_BITS,
+    RecordColumns,
+    RecordFields,
+    encode_records,
+    host_flags,
+    record_size,
+    topic_part,
+)
+from rmqtool.engine.append.log_writer import LogWriter
+from rmqtool.engine.append.message import Message, MessageBatch
+from rmqtool.engine.append.properties_text import encode_map
+from rmqtool.engine.append.rewrite import RewrittenMessage, further_queues, prepare, sent_text, with_further_offsets
+from rmqtool.engine.append.status import AppendStatus, PutResult, PutStatus
+from rmqtool.engine.append.validation import batch_refusal, further_refusal, refusal, size_refusal
+from rmqtool.engine.append.writer_config import WriterConfig
+from rmqtool.engine.rules.algorithms import BatchProperties
+from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.formats import properties as names
+from rmqtool.formats import system_flag
+from rmqtool.formats.batch import join_batch
+from rmqtool.formats.commitlog import BLANK_SIZE_MIN, PROPERTIES_LENGTH_MAX
+from rmqtool.formats.message_id import offset_message_id
+from rmqtool.formats.record_crc import PROPERTY_SIZE
+
+INNER_BATCH_FLAGS: Final = system_flag.INNER_BATCH | system_flag.NEED_UNWRAP
+ENCODED_AT_ONCE: Final = 2048
+ROLLS_IN_STEP: Final = 4
+PLAIN_FROM: Final = 16
+"""Messages from which columns are worth making."""
+_Queue = tuple[str, int]
+_DumpedAt = tuple[int, int]
+"""Physical offset and queue offset."""
+
+
+def clock_ms() -> int:
+    """Now, in ms since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+class _NextOffsets(dict[_Queue, "count[int]"]):
+    """The offsets of each queue from its next one on."""
+
+    def __init__(self, next_queue_offset: Callable[[_Queue], int]) -> None:
+        super().__init__()
+        self._next_queue_offset = next_queue_offset
+
+    def __missing__(self, queue: _Queue) -> count[int]:
+        found = self[queue] = count(self._next_queue_offset(queue))
+        return found
+
+
+class MessageAppender:
+    """Gives every message its queue offset and its place in the log.
+
+    Args:
+        next_queue_offset: the next offset of a queue that this putter has not met yet, from the queue's files.
+        clock: store time of messages that bring none.
+        from_dump: the messages are those of a whole log, so that files end and queues begin where they did there. As
+            soon as a message goes elsewhere, it is a new log like any other.
+    """
+
+    def __init__(
+        self,
+        log: LogWriter,
+        rules: BrokerRules,
+        config: WriterConfig,
+        next_queue_offset: Callable[[str, int], int],
+        clock: Callable[[], int] = clock_ms,
+        *,
+        from_dump: bool = False,
+    ) -> None:
+        self._in_step = from_dump
+        self._log = log
+        self._rules = rules
+        self._config = config
+        self._next_queue_offset = next_queue_offset
+        self._clock = clock
+        self._queue_offsets: dict[_Queue, int] = {}
+        self._topic_parts: dict[str, bytes] = {}
+        self._waiting: list[RecordFields] = []
+        self._waiting_size = 0
+
+    def put_columns(self, columns: MessageColumns) -> ColumnAppender | None:
+        """Put plain messages as columns; None, and nothing written, where one of them is not plain."""
+        return self._put_columns(columns) if are_plain(columns, self._rules, self._config) else None
+
+    def _put_columns(
+        self, columns: MessageColumns, dumped_at: Sequence[_DumpedAt] | None = None
+    ) -> ColumnAppender | None:
+        """Put plain messages, those of a dumped log only where they were."""
+        queues = list(zip(columns.topics, columns.queue_ids, strict=True))
+        wanted, begins = None, self._queue_offsets
+        if dumped_at is not None:
+            wanted, offsets = zip(*dumped_at, strict=True)
+            begins = dict(zip(reversed(queues), reversed(offsets), strict=True)) | self._queue_offsets
+        next_offsets = _NextOffsets(lambda queue: begins[queue] if queue in begins else self._queue_offset(queue))
+        queue_offsets = list(map(next, map(next_offsets.__getitem__, queues)))
+        put = place_columns(columns, self._log, self._topic_part, queue_offsets, self._clock(), wanted)
+        if put is not None:
+            self._queue_offsets.update((queue, next(offsets)) for queue, offsets in next_offsets.items())
+        return put
+
+    def put_all(self, messages: Sequence[Message | MessageBatch]) -> list[PutResult]:
+        """Put messages in order; all of them are in the log's hands when this returns."""
+        return self._put_plain(messages) or self._put_each(messages)
+
+    def _put_in_step(self, message: Message) -> PutResult:
+        """Put a message of a dumped log at the place at which it was, if that is where the log is now."""
+        assert message.dumped_at is not None
+        place, queue_offset = message.dumped_at
+        self._roll_to(place)
+        queue = message.topic, message.queue_id
+        if queue not in self._queue_offsets and system_flag.takes_queue_entry(message.sys_flag):
+            self._queue_offsets[queue] = queue_offset
+        result = self._put(message)
+        self._in_step = result.physical_offset == place
+        return result
+
+    def _roll_to(self, place: int) -> None:
+        """End files early where the dumped log did: at a batch that did not fit, or a message that fits into none."""
+        for _ in range(ROLLS_IN_STEP):
+            if self._end < place and place % self._log.file_size == 0:
+                self._encode()
+                self._log.roll()
+
+    def _put_plain(self, messages: Sequence[Message | MessageBatch]) -> list[PutResult] | None:
+        """Several plain messages by way of columns; None where one of them is not plain, or not where it was."""
+        if len(messages) < PLAIN_FROM:
+            return None
+        plain = [message for message in messages if isinstance(message, Message)]
+        columns = columns_of(plain, self._rules, self._clock())
+        if len(plain) < len(messages) or not are_plain(columns, self._rules, self._config):
+            return None
+        dumped_at = None
+        if self._in_step:
+            dumped_at = [message.dumped_at for message in plain if message.dumped_at is not None]
+            if len(dumped_at) < len(plain):
+                return None
+            self._roll_to(dumped_at[0][0])
+        put = self._put_columns(columns, dumped_at)
+        if put is None:
+            return None
+        return [
+            PutResult(PutStatus.PUT_OK, AppendStatus.PUT_OK, *placed, offset_message_id(message.store_host, placed[0]))
+            for message, placed in zip(plain, put.rows(), strict=True)
+        ]
+
+    def _put_each(self, messages: Iterable[Message | MessageBatch]) -> list[PutResult]:
+        results = [self._put_one(message) for message in messages]
+        self._encode()
+        return results
+
+    def _put_one(self, message: Message | MessageBatch) -> PutResult:
+        if isinstance(message, MessageBatch):
+            return self._put_batch(message)
+        if self._in_step and message.dumped_at is not None:
+            return self._put_in_step(message)
+        return self._put(message)
+
+    def _put(self, message: Message) -> PutResult:
+        rules, config = self._rules, self._config
+        prepared = prepare(message, rules, config)
+        if reason := refusal(message, prepared.text, rules, config):
+            return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=reason)
+        takes_entry = system_flag.takes_queue_entry(message.sys_flag)
+        queue = prepared.topic, prepared.queue_id
+        queue_offset = self._queue_offset(queue) if takes_entry else 0
+        further: list[_Queue | None] = []
+        taken = 1
+        if prepared.properties:
+            further = [] if message.is_final else further_queues(prepared, rules, config)
+            if reason := further_refusal(further):
+                return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=reason)
+            taken = self._finish_properties(message, prepared, queue_offset, further)
+        result = self._place(message, prepared, message.flag, message.body, queue_offset)
+        if result.is_written:
+            if takes_entry:
+                self._queue_offsets[queue] = queue_offset + taken
+            for other in further if takes_entry or rules.further_offsets_always_advance else []:
+                if other is not None:
+                    self._queue_offsets[other] = self._queue_offset(other) + 1
+        return result
+
+    def _finish_properties(
+        self, message: Message, prepared: RewrittenMessage, queue_offset: int, further: list[_Queue | None]
+    ) -> int:
+        """Write offsets into the properties where they belong; how many offsets the message takes."""
+        properties = prepared.properties or {}
+        if further:
+            offsets = [None if other is None else self._queue_offset(other) for other in further]
+            prepared.text = with_further_offsets(prepared, offsets, self._rules)
+        if not message.sys_flag & system_flag.INNER_BATCH:
+            return 1
+        if not message.is_final:
+            properties[names.INNER_BASE] = str(queue_offset)
+            prepared.text = encode_map(properties, self._rules)
+        return int(properties.get(names.INNER_COUNT, "1"))
+
+    def _put_batch(self, batch: MessageBatch) -> PutResult:
+        """A batch: its parts as records side by side in one file, or all of it as one record."""
+        if batch.is_inner:
+            return self._put_inner(batch)
+        shared = batch.shared
+        body_length = len(join_batch(batch.parts))
+        if reason := batch_refusal(batch, body_length, self._rules, self._config):
+            return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=reason)
+        if not batch.parts:
+            return PutResult(PutStatus.MESSAGE_ILLEGAL, reason="a batch without messages")
+        text = shared.properties_text
+        batch_text = text if text is not None else sent_text(shared.properties, self._rules)
+        texts = [self._part_text(part.properties, batch_text) for part in batch.parts]
+        sizes = []
+        for part, part_text in zip(batch.parts, texts, strict=True):
+            sizes.append(self._size(shared, shared.topic, len(part.body), part_text))
+            if refused := self._too_large(part_text, sizes[-1], len(part.body)):
+                return refused
+        if not self._make_room(sum(sizes)):
+            return PutResult(PutStatus.PUT_OK, AppendStatus.END_OF_FILE, self._end)
+        queue = shared.topic, shared.queue_id
+        first_offset = self._queue_offset(queue)
+        start = self._end
+        now = self._time(shared)
+        ids = []
+        for at, (part, part_text, size) in enumerate(zip(batch.parts, texts, sizes, strict=True)):
+            ids.append(offset_message_id(shared.store_host, self._end))
+            prepared = RewrittenMessage(shared.topic, shared.queue_id, part_text, None)
+            self._add(shared, prepared, part.flag, part.body, first_offset + at, size, now, 0)
+        self._queue_offsets[queue] = first_offset + len(batch.parts)
+        return PutResult(PutStatus.PUT_OK, AppendStatus.PUT_OK, start, sum(sizes), first_offset, now, ",".join(ids))
+
+    def _put_inner(self, batch: MessageBatch) -> PutResult:
+        properties = {**batch.shared.properties, names.INNER_COUNT: str(len(batch.parts))}
+        sys_flag = batch.shared.sys_flag | INNER_BATCH_FLAGS
+        return self._put(replace(batch.shared, body=join_batch(batch.parts), properties=properties, sys_flag=sys_flag))
+
+    def _place(
+        self, message: Message, prepared: RewrittenMessage, flag: int, body: bytes, queue_offset: int
+    ) -> PutResult:
+        text = prepared.text
+        if self._config.record_crc and not message.is_final and text and not text.endswith(b"\x02"):
+            prepared.text = text = text + b"\x02"
+        size = self._size(message, prepared.topic, len(body), text)
+        if refused := self._too_large(text, size, len(body)):
+            return refused
+        if not self._make_room(size):
+            return PutResult(PutStatus.PUT_OK, AppendStatus.END_OF_FILE, self._end)
+        now = self._time(message)
+        start = self._end
+        self._add(message, prepared, flag, body, queue_offset, size, now, message.prepared_transaction_offset)
+        message_id = offset_message_id(message.store_host, start)
+        return PutResult(PutStatus.PUT_OK, AppendStatus.PUT_OK, start, size, queue_offset, now, message_id)
+
+    def _add(
+        self,
+        message: Message,
+        prepared: RewrittenMessage,
+        flag: int,
+        body: bytes,
+        queue_offset: int,
+        size: int,
+        store_timestamp_ms: int,
+        prepared_transaction_offset: int,
+    ) -> None:
+        """Give one record its place behind those that wait to be encoded."""
+        host_bits = host_flags(len(message.born_host), len(message.store_host))
+        self._waiting.append(
+            RecordFields(
+                self._topic_part(prepared.topic),
+                body,
+                prepared.text,
+                prepared.queue_id,
+                flag,
+                queue_offset,
+                message.sys_flag & ~HOST_BITS | host_bits,
+                message.born_timestamp_ms,
+                message.born_host,
+                store_timestamp_ms,
+                message.store_host,
+                message.reconsume_times,
+                prepared_transaction_offset,
+                self._config.record_crc and not message.is_final,
+            )
+        )
+        self._waiting_size += size
+        if len(self._waiting) >= ENCODED_AT_ONCE:
+            self._encode()
+
+    def _encode(self) -> None:
+        """Encode what waits, and hand it to the log."""
+        if not self._waiting:
+            return
+        columns = RecordColumns.of(self._waiting)
+        block = encode_records(columns, columns.sizes(), self._log.end)
+        assert len(block) == self._waiting_size, (len(block), self._waiting_size)
+        self._waiting = []
+        self._waiting_size = 0
+        self._log.append(block)
+
+    @property
+    def _end(self) -> int:
+        """Physical offset of the next record."""
+        return self._log.end + self._waiting_size
+
+    def _make_room(self, size: int) -> bool:
+        """Roll to the next file where so much does not fit; False where it fits into none."""
+        for _ in range(2):
+            if self._waiting_size + size + BLANK_SIZE_MIN <= self._log.room():
+                return True
+            self._encode()
+            self._log.roll()
+        return False
+
+    def _too_large(self, text: bytes, size: int, body_length: int) -> PutResult | None:
+        if len(text) + (PROPERTY_SIZE if self._config.record_crc else 0) > PROPERTIES_LENGTH_MAX:
+            return PutResult(PutStatus.PROPERTIES_SIZE_EXCEEDED, reason="properties of more than 32767 bytes")
+        reason = size_refusal(size, body_length, self._config)
+        return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=reason) if reason else None
+
+    def _size(self, message: Message, topic: str, body_length: int, text: bytes) -> int:
+        properties_length = len(text)
+        if self._config.record_crc and not message.is_final:
+            properties_length += PROPERTY_SIZE
+        hosts_length = len(message.born_host) + len(message.store_host)
+        return record_size(len(self._topic_part(topic)), body_length, properties_length, hosts_length)
+
+    def _part_text(self, text: bytes, batch_text: bytes) -> bytes:
+        """Properties of a batch's part with what the version adds to them."""
+        how = self._rules.batch_properties
+        if how is not BatchProperties.DROPPED and batch_text:
+            separator = b"\x02" if how is BatchProperties.SEPARATED and text and not text.endswith(b"\x02") else b""
+            text = text + separator + batch_text
+        return text
+
+    def _time(self, message: Message) -> int:
+        return message.store_timestamp_ms if message.store_timestamp_ms is not None else self._clock()
+
+    def _topic_part(self, topic: str) -> bytes:
+        part = self._topic_parts.get(topic)
+        if part is None:
+            raw = topic.encode("utf-8", "surrogatepass")
+            part = self._topic_parts[topic] = topic_part(raw, writes_v2=self._rules.reads_v2)
+        return part
+
+    def _queue_offset(self, queue: _Queue) -> int:
+        found = self._queue_offsets.get(queue)
+        if found is None:
+            found = self._queue_offsets[queue] = self._next_queue_offset(*queue)
+        return found

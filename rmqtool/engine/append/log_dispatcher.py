@@ -1,0 +1,145 @@
+"""Dispatches blocks of a log that is being written: the block is scanned as any log is, and its rows are dispatched.
+
+Broker: `DefaultMessageStore.ReputMessageService#doReput`.
+"""
+
+from __future__ import annotations
+
+from rmqtool.engine.append.writer_config import WriterConfig
+from rmqtool.engine.dispatch.derived_writer import DerivedSizes, DerivedWriter, QueueEnds
+from rmqtool.engine.dispatch.extension_writer import ExtensionEnd
+from rmqtool.engine.dispatch.index_writer import IndexWriter
+from rmqtool.engine.dispatch.queue_entries import DispatchSettings, Rows, batch_bytes, message_rows
+from rmqtool.engine.dispatch.queue_writer import QueueEnd, queue_end
+from rmqtool.engine.reading.reader import Reader
+from rmqtool.errors import RefusedError, RmqtoolError
+from rmqtool.formats import system_flag
+from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, extension_position, is_extension_address
+from rmqtool.scan import walk
+from rmqtool.scan.blocks import Window
+from rmqtool.scan.judge import TopicTable
+from rmqtool.scan.log import COMPILED_FROM_BYTES, reader_for
+from rmqtool.scan.plain import PlainReader
+from rmqtool.scan.split import Split
+from rmqtool.store.sink import FileSink, TrackingSink
+from rmqtool.store.source import BytesSource
+
+
+class LogDispatcher:
+    """The ends of all queues and of the index, open for appending.
+
+    Attributes:
+        last_store_timestamp_ms, last_physical_offset: of the last record that a queue was given; 0 before the first.
+    """
+
+    def __init__(
+        self,
+        sink: FileSink,
+        settings: DispatchSettings,
+        config: WriterConfig,
+        index: IndexWriter | None,
+        existing: Reader | None,
+    ) -> None:
+        """`existing` reads the queues that are there already; they are opened when a record first reaches them."""
+        sizes = DerivedSizes(
+            config.consumequeue_file_size,
+            config.batch_file_size // BATCH_UNIT_SIZE * BATCH_UNIT_SIZE,
+            config.extension_file_size if config.extension else None,
+        )
+        self._derived = DerivedWriter(TrackingSink(sink), sizes, settings, index, self._ends)
+        self._config = config
+        self._rules = settings.rules
+        self._existing = existing
+        self._dispatched_bytes = 0
+        self._topics = TopicTable()
+        self._judges: walk.RecordReader = PlainReader()
+        self.last_store_timestamp_ms = 0
+        self.last_physical_offset = 0
+
+    @property
+    def index_timestamp_ms(self) -> int | None:
+        """Last store time in the latest index file that became full; None before."""
+        return self._derived.index.full_timestamp_ms if self._derived.index is not None else None
+
+    def dispatch(self, physical_offset: int, block: bytearray) -> None:
+        """Dispatch a run of whole records that lies at a physical offset.
+
+        Raises:
+            WriteError: the sink does not take it.
+            RmqtoolError: the block is not a run of good records.
+        """
+        if self._dispatched_bytes < COMPILED_FROM_BYTES <= self._dispatched_bytes + len(block):
+            self._judges = reader_for(COMPILED_FROM_BYTES)()
+        self._dispatched_bytes += len(block)
+        source = BytesSource("block", block)
+        # Topics and reader go from block to block: a reader leaves the first record of each topic to the slow judge.
+        found = walk.Walk(
+            Split(source, 0, len(block), physical_offset),
+            self._judges,
+            self._config.delays_ms,
+            block_size=len(block),
+            topics=self._topics,
+            at_hand=Window.over(source, block),
+        )
+        covered = 0
+        for batch in found.batches():
+            rows = message_rows(batch.as_array())
+            if rows.size:
+                covered += int(rows["size"].sum())
+                self._derived.put(rows, batch.topics, batch_bytes(batch))
+                self._note_last(rows)
+        if covered != len(block):
+            raise RmqtoolError(f"a block at {physical_offset} holds more than good records: it was dispatched in part")
+
+    def _note_last(self, rows: Rows) -> None:
+        """A queue tells the checkpoint of what it was given, and prepared and rolled back records are in none."""
+        kinds = rows["sys_flag"] & system_flag.TRANSACTION_MASK
+        given = rows[(kinds == 0) | (kinds == system_flag.TRANSACTION_COMMIT)]
+        if given.size:
+            self.last_store_timestamp_ms = int(given["store_timestamp_ms"][-1])
+            self.last_physical_offset = int(given["physical_offset"][-1])
+
+    def go_on_from(self, existing: Reader) -> None:
+        """Ask another reader for the ends of queues from now on; queues that are open go on at their own."""
+        self._existing = existing
+
+    def next_queue_offset(self, topic: str, queue_id: int) -> int:
+        """The next queue offset of a queue as its files say."""
+        if self._existing is None or not self._is_there(topic, queue_id):
+            return 0
+        return self._existing.queue(topic, queue_id).max_queue_offset
+
+    def sync(self) -> None:
+        """Return once everything that was dispatched is on the disk."""
+        self._derived.sync()
+
+    def finish(self, *, clean: bool) -> None:
+        """Leave queues and index as a broker does that ends cleanly, or is killed."""
+        self._derived.finish(clean=clean)
+
+    def _is_there(self, topic: str, queue_id: int) -> bool:
+        assert self._existing is not None
+        store = self._existing.store
+        return (topic, queue_id) in store.queues or (topic, queue_id) in store.batch_queues
+
+    def _ends(self, topic: str, queue_id: int, _is_batch: bool) -> QueueEnds:
+        if self._existing is None or not self._is_there(topic, queue_id):
+            return QueueEnds(QueueEnd())
+        loaded = self._existing.queue(topic, queue_id).loaded
+        assert loaded is not None, "no reader opens a queue of a database"
+        return QueueEnds(queue_end(loaded, self._rules), self._extension_end(topic, queue_id))
+
+    def _extension_end(self, topic: str, queue_id: int) -> ExtensionEnd:
+        """Behind the unit that the queue's last unit refers to (`ConsumeQueueExt#truncateByMaxAddress`)."""
+        assert self._existing is not None
+        found = self._existing.store.extensions.get((topic, queue_id))
+        if found is None:
+            return ExtensionEnd()
+        queue = self._existing.queue(topic, queue_id)
+        last = found.segments[-1]
+        for queue_offset in range(queue.max_queue_offset - 1, queue.min_queue_offset - 1, -1):
+            unit = queue.unit_at(queue_offset)
+            if unit is not None and unit.extension is not None and is_extension_address(unit.stored_tags_code):
+                end = extension_position(unit.stored_tags_code) + unit.extension.size
+                return ExtensionEnd(last.start, end, last.path)
+        raise RefusedError(f"{last.path}: no unit of the queue leads here; the store must be recovered first")

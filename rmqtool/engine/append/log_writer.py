@@ -1,0 +1,130 @@
+"""Appends records to the commitlog's files: room, end-of-file blank, next file, several paths, preallocation.
+
+Broker: `CommitLog#asyncPutMessage`, `MappedFileQueue#getLastMappedFile`, `AllocateMappedFileService`,
+`MultiPathMappedFileQueue#tryCreateMappedFile`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from rmqtool.engine.append.encoder import encode_blank
+from rmqtool.formats.commitlog import BLANK_SIZE_MIN
+from rmqtool.store.directory import Segment
+from rmqtool.store.file_kinds import segment_name
+from rmqtool.store.sink import FileSink
+
+BLOCK_SIZE: Final = 4 << 20
+"""Bytes that are gathered before they are written."""
+
+
+class LogWriter:
+    """The end of the log, open for appending. Offsets are physical.
+
+    Attributes:
+        file_size: bytes of a file.
+        end: behind the last record that was given.
+        written_end: behind the last byte that was handed to the operating system.
+    """
+
+    def __init__(
+        self,
+        sink: FileSink,
+        directories: tuple[str, ...],
+        file_size: int,
+        on_written: Callable[[int, bytearray], None],
+        end: int | None = None,
+        file: Segment | None = None,
+    ) -> None:
+        """An end of None is that of a log without any file; `file` holds the end, None where the next one begins there.
+
+        `on_written` gets each block of records that was written, with its physical offset; it lies within one file.
+        """
+        self._on_written = on_written
+        self._sink = sink
+        self._directories = tuple(sorted(directories))
+        self.file_size = file_size
+        self._file = file.path if file is not None else None
+        self._file_start = file.start if file is not None else 0
+        self._pending: list[bytearray] = []
+        self._pending_size = 0
+        self._preallocated: str | None = None
+        self.end = end or 0
+        self.written_end = self.end
+
+    def room(self) -> int:
+        """Bytes left in the current file; a whole file where the next one is still to be made."""
+        return self._file_start + self.file_size - self.end if self._file is not None else self.file_size
+
+    def fits(self, length: int) -> bool:
+        """Whether so many bytes and the smallest blank behind them go into the current file."""
+        return length + BLANK_SIZE_MIN <= self.room()
+
+    def append(self, records: bytearray) -> None:
+        """Take records, which fit and were encoded for `end`."""
+        if self._file is None:
+            self._open_file()
+        self._pending.append(records)
+        self._pending_size += len(records)
+        self.end += len(records)
+        if self._pending_size >= BLOCK_SIZE:
+            self.write_out()
+
+    def roll(self) -> None:
+        """End the current file with a blank; the next record begins a new one."""
+        if self._file is None:
+            self._open_file()
+        self._pending.append(bytearray(encode_blank(self.room())))
+        self.write_out()
+        self._close_file()
+
+    def write_out(self) -> None:
+        """Hand what was gathered to the operating system.
+
+        Raises:
+            WriteError: it does not take it.
+        """
+        if not self._pending or self._file is None:
+            return
+        block = self._pending[0] if len(self._pending) == 1 else bytearray().join(self._pending)
+        start = self.written_end
+        self._sink.write_at(self._file, start - self._file_start, memoryview(block))
+        self.written_end = self.end
+        self._pending.clear()
+        self._pending_size = 0
+        if self.end > start:
+            self._on_written(start, block if len(block) == self.end - start else block[: self.end - start])
+        if self.end == self._file_start + self.file_size:
+            self._close_file()
+
+    def sync(self) -> None:
+        """Write out and wait until the disk has it."""
+        self.write_out()
+        if self._file is not None:
+            self._sink.sync(self._file)
+
+    def drop_preallocated(self) -> None:
+        """Unlink the file that was made in advance, as a clean stop does."""
+        if self._preallocated is not None:
+            self._sink.remove(self._preallocated)
+            self._preallocated = None
+
+    def _open_file(self) -> None:
+        self._file_start = self.end
+        self._file = self._path(self._file_start)
+        if self._file != self._preallocated:
+            self._sink.create(self._file, self.file_size)
+        following = self._path(self._file_start + self.file_size)
+        self._sink.create(following, self.file_size)
+        self._preallocated = following
+
+    def _close_file(self) -> None:
+        if self._file is not None:
+            self._sink.sync(self._file)
+            self.end = self.written_end = self._file_start + self.file_size
+            self._file = None
+
+    def _path(self, start: int) -> str:
+        directory = self._directories[start // self.file_size % len(self._directories)]
+        return f"{directory}/{segment_name(start)}"

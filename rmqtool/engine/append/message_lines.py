@@ -1,0 +1,174 @@
+"""Messages out of rows with the names of a `dump` row, so that a dump can be put again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from rmqtool.engine.append.message import DEFAULT_BORN_HOST, DEFAULT_STORE_HOST, Message
+from rmqtool.errors import UsageError
+from rmqtool.formats.message_id import host_bytes
+from rmqtool.quantities import JAVA_LONG_MAX
+
+_MESSAGES: Final = frozenset({"message", "stale"})
+_NO_MESSAGES: Final = frozenset({"blank", "bad"})
+"""Rows of a log's dump that are passed over."""
+_TRANSACTIONS: Final = {"none": 0, "prepared": 4, "commit": 8, "rollback": 12}
+_INT_MAX: Final = (1 << 31) - 1
+
+Int = Annotated[int, msgspec.Meta(ge=-_INT_MAX - 1, le=_INT_MAX)]
+Long = Annotated[int, msgspec.Meta(ge=-JAVA_LONG_MAX - 1, le=JAVA_LONG_MAX)]
+Place = Annotated[int, msgspec.Meta(ge=0, le=JAVA_LONG_MAX)]
+
+
+_NO_BODY: Final = msgspec.Raw(b"null")
+
+
+class _Row(msgspec.Struct):
+    """What counts of a row; everything may be left out but the topic."""
+
+    type: str = "message"
+    topic: str | None = None
+    body: msgspec.Raw = _NO_BODY
+    """As JSON: what it means is said by another field."""
+    body_encoding: str = "text"
+    body_truncated: bool = False
+    body_length: int = 0
+    queue_id: Int = 0
+    properties: dict[str, str] | None = None
+    properties_raw: str | None = None
+    flag: Int = 0
+    sys_flag: Int | None = None
+    transaction: str = "none"
+    born_timestamp_ms: Long = 0
+    born_host: str | None = None
+    store_timestamp_ms: Long | None = None
+    store_host: str | None = None
+    reconsume_times: Int = 0
+    prepared_transaction_offset: Long = 0
+    physical_offset: Place | None = None
+    queue_offset: Place | None = None
+
+
+_ROW: Final = msgspec.json.Decoder(_Row)
+
+
+def message_of_line(line: bytes) -> Message | None:
+    """The message of one line of JSON; None for a row that is no message.
+
+    A row with `properties_raw` was dumped whole, and is stored as it is. One without may leave out everything but the
+    topic; what a broker does with a message that is sent is then done with it.
+
+    Raises:
+        UsageError: it is no such row.
+    """
+    return _message(_row(line))
+
+
+def _row(line: bytes) -> _Row:
+    try:
+        try:
+            return _ROW.decode(line)
+        except msgspec.ValidationError:
+            raise
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            # Bytes that are not UTF-8, or half a surrogate pair: Python's reader, though slower, takes both.
+            return _converted(json.loads(line.decode("utf-8", "replace")))
+    except msgspec.ValidationError as error:
+        raise UsageError(_in_words(str(error))) from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"not JSON ({error})") from error
+
+
+def _converted(row: Any) -> _Row:
+    if isinstance(row, dict) and "body" in row:
+        row["body"] = msgspec.Raw(json.dumps(row["body"]).encode("ascii"))
+    return msgspec.convert(row, _Row)
+
+
+def _in_words(said: str) -> str:
+    """A reason with the field's name in front, which the library puts behind it as a path."""
+    reason, _, path = said.partition(" - at ")
+    reason = reason[:1].lower() + reason[1:]
+    return f"{path.strip('`').removeprefix('$.')}: {reason}" if path else reason
+
+
+def _message(row: _Row) -> Message | None:
+    if row.type in _NO_MESSAGES:
+        return None
+    if row.type not in _MESSAGES:
+        raise UsageError(f"a row of type {row.type!r} is no message")
+    if row.topic is None:
+        raise UsageError("no topic")
+    raw = row.properties_raw
+    return Message(
+        topic=row.topic,
+        body=_body(row),
+        queue_id=row.queue_id,
+        properties=row.properties or {},
+        properties_text=raw.encode("utf-8", "surrogateescape") if raw is not None else None,
+        flag=row.flag,
+        sys_flag=row.sys_flag if row.sys_flag is not None else _transaction(row.transaction),
+        born_timestamp_ms=row.born_timestamp_ms,
+        born_host=_host("born_host", row.born_host) if row.born_host is not None else DEFAULT_BORN_HOST,
+        store_timestamp_ms=row.store_timestamp_ms,
+        store_host=_host("store_host", row.store_host) if row.store_host is not None else DEFAULT_STORE_HOST,
+        reconsume_times=row.reconsume_times,
+        prepared_transaction_offset=row.prepared_transaction_offset,
+        dumped_at=_dumped_at(row),
+        is_final=raw is not None,
+    )
+
+
+def _dumped_at(row: _Row) -> tuple[int, int] | None:
+    if row.properties_raw is None or row.physical_offset is None or row.queue_offset is None:
+        return None
+    return row.physical_offset, row.queue_offset
+
+
+def _body(row: _Row) -> bytes:
+    encoding = row.body_encoding
+    if row.body == _NO_BODY:
+        if row.body_length:
+            raise UsageError("the body is not in the row (dump with --raw --body base64)")
+        return b""
+    if row.body_truncated:
+        raise UsageError("the body was cut when it was dumped (dump with a larger --body-limit)")
+    if encoding not in _BODY_DECODERS:
+        raise UsageError(f"bodies shown as {encoding!r} cannot be put again (dump with --body base64)")
+    try:
+        return _BODY_DECODERS[encoding](row.body)
+    except (ValueError, msgspec.ValidationError) as error:
+        raise UsageError(f"the body is not {encoding}") from error
+
+
+def _text(body: msgspec.Raw) -> str:
+    text = json.loads(bytes(body).decode("utf-8", "replace"))
+    if not isinstance(text, str):
+        raise UsageError("the body is not a text")
+    return text
+
+
+_BODY_DECODERS: Final[dict[str, Callable[[msgspec.Raw], bytes]]] = {
+    "base64": msgspec.json.Decoder(bytes).decode,
+    "hex": lambda body: bytes.fromhex(_text(body)),
+    "text": lambda body: _text(body).encode("utf-8", "surrogatepass"),
+}
+
+
+def _transaction(name: str) -> int:
+    if name not in _TRANSACTIONS:
+        raise UsageError(f"transaction is {name!r}, not one of {', '.join(_TRANSACTIONS)}")
+    return _TRANSACTIONS[name]
+
+
+@lru_cache(maxsize=1024)
+def _host(name: str, text: str) -> bytes:
+    try:
+        return host_bytes(text)
+    except ValueError as error:
+        raise UsageError(f"{name} is {text!r}, which is no ip:port") from error

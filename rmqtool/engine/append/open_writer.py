@@ -1,0 +1,283 @@
+"""Opens a store for writing: a new one, or one that a broker (or this writer) left, at the true end of its log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+from rmqtool.engine.append.appender import clock_ms
+from rmqtool.engine.append.encoder import encode_blank
+from rmqtool.engine.append.log_dispatcher import LogDispatcher
+from rmqtool.engine.append.redispatch import dispatch_from, waits_for_dispatch
+from rmqtool.engine.append.store_writer import StoreWriter, make_abort
+from rmqtool.engine.append.writer_config import WriterConfig
+from rmqtool.engine.dispatch.index_writer import IndexWriter, OpenIndexFile, holds_no_entry, read_index_file
+from rmqtool.engine.dispatch.queue_entries import DispatchSettings, topic_bytes
+from rmqtool.engine.reading.log_end import find_log_end
+from rmqtool.engine.reading.reader import Reader, open_reader
+from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.segments.open_files import OpenFiles
+from rmqtool.errors import RefusedError, UnsupportedError, WriteError
+from rmqtool.formats.checkpoint import FIELDS_SIZE, Checkpoint, parse_checkpoint
+from rmqtool.formats.commitlog import BLANK_SIZE_MIN
+from rmqtool.formats.consumequeue import UNIT_SIZE
+from rmqtool.formats.index import file_size
+from rmqtool.scan.blocks import last_data_end
+from rmqtool.store.acquire_lock import StoreLock
+from rmqtool.store.config_json import TOPICS, batch_topics, read_config, topics
+from rmqtool.store.directory import Segment, Store
+from rmqtool.store.file_kinds import FileKind
+from rmqtool.store.sink import DirectorySink
+from rmqtool.store.source import read_range, reason
+
+NEW_DIRECTORIES: Final = ("consumequeue", "index", "config")
+
+
+@contextmanager
+def new_store(
+    root: Path,
+    rules: BrokerRules,
+    config: WriterConfig,
+    clock: Callable[[], int] = clock_ms,
+    *,
+    process_id: int | None = None,
+    dumped_from: int | None = None,
+) -> Iterator[StoreWriter]:
+    """A store in a directory that is empty or does not exist; stopped cleanly at the end, like a crash on an error.
+
+    Args:
+        dumped_from: physical offset at which the dump of a whole log begins, that of a file; the log begins there too.
+
+    Raises:
+        RefusedError: there is something in the directory.
+        WriteError: it cannot be made.
+    """
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        if any(root.iterdir()):
+            raise RefusedError(f"{root}: not empty; a new store needs a directory of its own")
+        for name in (*config.commitlog_directories, *NEW_DIRECTORIES):
+            (root / name).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise WriteError(f"{root}: {reason(error)}") from error
+    with StoreLock(root), DirectorySink(root) as sink:
+        make_abort(sink, rules, process_id)
+        dispatcher = LogDispatcher(
+            sink, _dispatch_settings(rules, config), config, _index(sink, rules, config, clock), None
+        )
+        with StoreWriter(
+            sink,
+            rules,
+            config,
+            dispatcher,
+            dumped_from or None,
+            clock=clock,
+            from_dump=dumped_from is not None,
+        ) as writer:
+            yield writer
+
+
+@contextmanager
+def existing_store(
+    root: Path,
+    look: Callable[[], Store],
+    rules: BrokerRules,
+    config: WriterConfig,
+    clock: Callable[[], int] = clock_ms,
+    *,
+    after_crash: bool = False,
+    process_id: int | None = None,
+) -> Iterator[StoreWriter]:
+    """A store that is there, gone on with at the end of its log.
+
+    Args:
+        look: surveys the store; called once the lock is held.
+        after_crash: go on though the last stop was not clean; records that no queue has are dispatched first.
+
+    Raises:
+        RefusedError: a broker uses it, its last stop was not clean, or its end is not where queues and log agree.
+        UnsupportedError: it keeps its queues or its log in a form that is not written.
+    """
+    with ExitStack() as stack:
+        stack.enter_context(StoreLock(root))
+        store = look()
+        _require_supported(store)
+        if store.has_abort and not after_crash:
+            raise RefusedError(f"{root}: the last stop was not clean; the store must be recovered first")
+        reader = stack.enter_context(open_reader(store, rules))
+        files = stack.enter_context(OpenFiles(store.view))
+        sink = stack.enter_context(DirectorySink(root))
+        dispatched, end = _log_ends(store, reader, files, after_crash=after_crash)
+        if not store.has_abort:
+            make_abort(sink, rules, process_id)
+        _remove_files_after_end(store, reader, sink, end)
+        index = _index(sink, rules, config, clock, _last_index_file(store, config, sink))
+        dispatcher = LogDispatcher(sink, _dispatch_settings(rules, config), config, index, reader)
+        if after_crash and end is not None:
+            dispatch_from(store, dispatcher, dispatched, end)
+        if after_crash:
+            # Queues have grown by what was dispatched just now, and some of them are new.
+            dispatcher.sync()
+            dispatcher.go_on_from(stack.enter_context(open_reader(look(), rules)))
+        checkpoint = _checkpoint(store)
+        writer = StoreWriter(
+            sink,
+            rules,
+            config,
+            dispatcher,
+            end,
+            checkpoint,
+            was_abnormal=store.has_abort,
+            log_file=_file_with(store, config, end),
+            clock=clock,
+        )
+        yield stack.enter_context(writer)
+
+
+def config_of(store: Store, config: WriterConfig) -> WriterConfig:
+    """The settings with the sizes that a store's files have, and the batch topics that it knows."""
+    from dataclasses import replace
+
+    sizes = {
+        "commitlog_file_size": store.commitlog_file_size,
+        "consumequeue_file_size": store.consumequeue_file_size,
+        "extension_file_size": store.extension_file_size,
+        "batch_file_size": store.batch_file_size,
+        "index_slot_count": store.index_slot_count,
+        "index_entry_count": store.index_entry_count,
+        "commitlog_directories": _log_directories(store, config),
+        "extension": bool(store.extensions),
+    }
+    known = topics(read_config(store.view, TOPICS))
+    packed = config.batch_topics | batch_topics(known, (topic for topic, _ in store.batch_queues))
+    counts = {name: said.write_queue_count for name, said in known.items() if said.write_queue_count is not None}
+    found = replace(config, batch_topics=packed, queue_counts=counts)
+    return replace(found, **{name: value for name, value in sizes.items() if value})  # type: ignore[arg-type]
+
+
+def _log_directories(store: Store, config: WriterConfig) -> tuple[str, ...]:
+    """Those that are told, also where one holds no file yet; else those that hold the log."""
+    holding = {segment.path.rpartition("/")[0] for segment in store.commitlog}
+    for told in (store.settings.commitlog_directories, config.commitlog_directories):
+        if holding <= set(told):
+            return told
+    return tuple(sorted(holding))
+
+
+def _dispatch_settings(rules: BrokerRules, config: WriterConfig) -> DispatchSettings:
+    topics = frozenset(map(topic_bytes, config.batch_topics))
+    return DispatchSettings(rules, config.multi_dispatch, config.lmq, topics)
+
+
+def _index(
+    sink: DirectorySink,
+    rules: BrokerRules,
+    config: WriterConfig,
+    clock: Callable[[], int],
+    current: OpenIndexFile | None = None,
+) -> IndexWriter | None:
+    if not config.index:
+        return None
+    return IndexWriter(sink, config.index_slot_count, config.index_entry_count, rules, clock, current)
+
+
+def _require_supported(store: Store) -> None:
+    for kind in (FileKind.CONSUMEQUEUE_ROCKSDB, FileKind.DLEDGER):
+        if store.files.get(kind):
+            raise UnsupportedError(f"{store.view.label}: {kind.value} found; such a store cannot be written")
+
+
+def _log_ends(store: Store, reader: Reader, files: OpenFiles, *, after_crash: bool) -> tuple[int, int | None]:
+    """Up to where the queues know the log, and where it ends; None as the end of a log without any file."""
+    if not store.commitlog:
+        return 0, None
+    known = [
+        (unit.physical_offset, unit.record_size)
+        for name in reader.queues()
+        if (queue := reader.queue(*name)).max_queue_offset > queue.min_queue_offset
+        and (unit := queue.unit_at(queue.max_queue_offset - 1)) is not None
+    ]
+    end = find_log_end(store.commitlog, files, known)
+    where = f"{store.view.label}: the log's end"
+    if not end.is_exact:
+        raise RefusedError(f"{where} is not clear ({end.reason}); the store must be recovered first")
+    dispatched = max((start + size for start, size in known), default=store.commitlog[0].start)
+    for segment in store.commitlog:
+        if segment.end <= end.physical_offset:
+            continue
+        behind = max(0, end.physical_offset - segment.start)
+        source = store.view.open(segment.path)
+        try:
+            # A blank that no record follows is where a broker, too, goes on, and what it overwrites. Only its first
+            # bytes are written: 4.4.0 leaves old ones after them.
+            if read_range(source, behind, BLANK_SIZE_MIN) == encode_blank(segment.size - behind):
+                continue
+            if last_data_end(source, behind, segment.size) != behind:
+                raise RefusedError(
+                    f"{where} is at {end.physical_offset}, but bytes lie behind it; recover the store first"
+                )
+        finally:
+            source.close()
+    if not after_crash and waits_for_dispatch(store, dispatched, end.physical_offset):
+        raise RefusedError(
+            f"{where} is at {end.physical_offset}, but the queues end at {dispatched}; recover the store first"
+        )
+    return dispatched, end.physical_offset
+
+
+def _file_with(store: Store, config: WriterConfig, end: int | None) -> Segment | None:
+    """The file that the log ends in, whatever its name looks like; None where the next record begins another one."""
+    if end is None:
+        return None
+    size = config.commitlog_file_size
+    return next((segment for segment in store.commitlog if segment.start <= end < segment.start + size), None)
+
+
+def _remove_files_after_end(store: Store, reader: Reader, sink: DirectorySink, log_end: int | None) -> None:
+    """Unlink files of zeros that begin after the end of the log or of a queue, as the recovery of a broker does."""
+    after = [segment for segment in store.commitlog if log_end is not None and segment.start > log_end]
+    for name, queue in store.queues.items():
+        queue_end = reader.queue(*name).max_queue_offset * UNIT_SIZE
+        after += [segment for segment in queue.segments if segment.start > queue_end]
+    for segment in after:
+        source = store.view.open(segment.path)
+        try:
+            is_zero = last_data_end(source, 0, segment.size) == 0
+        finally:
+            source.close()
+        if is_zero:
+            sink.remove(segment.path)
+
+
+def _last_index_file(store: Store, config: WriterConfig, sink: DirectorySink) -> OpenIndexFile | None:
+    """The file that entries go into; one without any is to a broker a file of the size that it is set to."""
+    if not store.index_files or not config.index:
+        return None
+    last = store.index_files[-1]
+    if not store.index_slot_count:
+        source = store.view.open(last.path)
+        try:
+            if not holds_no_entry(source):
+                return None
+        finally:
+            source.close()
+    if last.size < (size := file_size(config.index_slot_count, config.index_entry_count)):
+        sink.create(last.path, size)
+    source = store.view.open(last.path)
+    try:
+        return read_index_file(last.path, source, config.index_slot_count)
+    finally:
+        source.close()
+
+
+def _checkpoint(store: Store) -> Checkpoint:
+    entry = store.first(FileKind.CHECKPOINT)
+    if entry is None:
+        return Checkpoint()
+    source = store.view.open(entry.path)
+    try:
+        return parse_checkpoint(read_range(source, 0, FIELDS_SIZE))
+    finally:
+        source.close()

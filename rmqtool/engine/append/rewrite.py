@@ -1,0 +1,119 @@
+"""What the broker makes of a message before it is encoded: delayed, listed in further queues, written anew.
+
+Broker: `HookUtils#transformDelayLevelMessage`, `MultiDispatch#wrapMultiDispatch`, `LmqDispatch#wrapLmqDispatch`,
+`BatchConsumeQueue#assignQueueOffset`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from rmqtool.engine.append.encoder import without_record_crc
+from rmqtool.engine.append.message import Message
+from rmqtool.engine.append.properties_text import SENT_ANEW, decode_map, encode_map, hash_map_order
+from rmqtool.engine.append.validation import delay_level
+from rmqtool.engine.append.writer_config import WriterConfig
+from rmqtool.engine.rules.algorithms import MultiDispatch
+from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX, is_kept_out
+from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.formats import properties as names
+from rmqtool.formats import system_flag
+from rmqtool.formats.properties import encode_properties
+
+CLIENT_MAP_CAPACITY: Final = 16
+_SPECIAL: Final = re.compile(rb"(?:\A|\x02)(?:DELAY|WAIT|INNER_[A-Z_]+|__CRC32#)\x01")
+"""Names that make the broker look into the properties; text without any of them is stored as it came."""
+_SPECIAL_PARTS: Final = (b"DELAY\x01", b"WAIT\x01", b"INNER_", b"__CRC32#\x01")
+"""One of these is in each such name; looking for them is many times faster."""
+
+
+@dataclass(slots=True)
+class RewrittenMessage:
+    """A message with its final topic, queue and text; `properties` is None where nobody has to look into them."""
+
+    topic: str
+    queue_id: int
+    text: bytes
+    properties: dict[str, str] | None
+
+
+def sent_text(properties: Mapping[str, str], rules: BrokerRules) -> bytes:
+    """The text that is stored for a map: encoded by the client, decoded and encoded once more by the broker."""
+    if not properties:
+        return b""
+    order = hash_map_order(properties, CLIENT_MAP_CAPACITY)
+    sent = encode_properties({name: properties[name] for name in order}, trailing_separator=True)
+    return encode_map(decode_map(sent), rules)
+
+
+def is_plain_text(texts: Iterable[bytes]) -> bool:
+    """Whether none of these property texts makes the broker look into it."""
+    joined = b"\x02".join(texts)
+    return not any(part in joined for part in _SPECIAL_PARTS) or not _SPECIAL.search(joined)
+
+
+def prepare(message: Message, rules: BrokerRules, config: WriterConfig) -> RewrittenMessage:
+    """Everything that does not depend on queue offsets."""
+    text = message.properties_text if message.properties_text is not None else sent_text(message.properties, rules)
+    if message.is_final:
+        inner = decode_map(text) if message.sys_flag & system_flag.INNER_BATCH else None
+        return RewrittenMessage(message.topic, message.queue_id, text, inner)
+    if not _SPECIAL.search(text):
+        return RewrittenMessage(message.topic, message.queue_id, text, None)
+    properties = decode_map(text)
+    prepared = RewrittenMessage(message.topic, message.queue_id, text, properties)
+    if config.record_crc and names.RECORD_CRC in properties:
+        del properties[names.RECORD_CRC]
+        prepared.text = without_record_crc(text)
+    if SENT_ANEW in properties and rules.strips_wait:
+        # Taken out of the text only: it stays in the map and comes back when the properties are written anew.
+        prepared.text = encode_map(properties, rules, without=SENT_ANEW)
+    _delay(prepared, message, rules, config)
+    return prepared
+
+
+def _delay(prepared: RewrittenMessage, message: Message, rules: BrokerRules, config: WriterConfig) -> None:
+    properties = prepared.properties or {}
+    level = delay_level(Message(topic="", properties=properties))
+    if level <= 0 or not system_flag.takes_queue_entry(message.sys_flag) or not config.delays_ms:
+        return
+    level = min(level, len(config.delays_ms))
+    properties[names.DELAY_LEVEL] = (
+        str(level) if int(properties[names.DELAY_LEVEL]) > level else properties[names.DELAY_LEVEL]
+    )
+    properties[names.REAL_TOPIC] = prepared.topic
+    properties[names.REAL_QUEUE_ID] = str(prepared.queue_id)
+    prepared.topic, prepared.queue_id = names.SCHEDULE_TOPIC, level - 1
+    prepared.text = encode_map(properties, rules)
+
+
+def further_queues(
+    prepared: RewrittenMessage, rules: BrokerRules, config: WriterConfig
+) -> list[tuple[str, int] | None]:
+    """The queues beside its own that a message goes to, as it names them; None for one that gets no offset."""
+    listed = (prepared.properties or {}).get(names.MULTI_DISPATCH)
+    if not listed or not _dispatches_further(prepared.topic, rules, config):
+        return []
+    return [_further_queue(name, prepared.queue_id, rules, config) for name in listed.split(",")]
+
+
+def with_further_offsets(prepared: RewrittenMessage, queue_offsets: Iterable[int | None], rules: BrokerRules) -> bytes:
+    """The text with the queue offsets in those queues."""
+    properties = prepared.properties or {}
+    properties[names.MULTI_QUEUE_OFFSET] = ",".join("" if offset is None else str(offset) for offset in queue_offsets)
+    return encode_map(properties, rules, without=SENT_ANEW if rules.strips_wait else None)
+
+
+def _dispatches_further(topic: str, rules: BrokerRules, config: WriterConfig) -> bool:
+    if rules.multi_dispatch is MultiDispatch.NONE or is_kept_out(topic, rules.put_keeps_out):
+        return False
+    return config.lmq if rules.multi_dispatch is MultiDispatch.LMQ_ONLY else config.multi_dispatch
+
+
+def _further_queue(name: str, queue_id: int, rules: BrokerRules, config: WriterConfig) -> tuple[str, int] | None:
+    if config.lmq and name.startswith(LMQ_PREFIX):
+        return name, 0
+    return None if rules.multi_dispatch is MultiDispatch.LMQ_ONLY else (name, queue_id)

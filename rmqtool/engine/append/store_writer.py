@@ -1,0 +1,210 @@
+"""A store that is written to: log, queues, index, checkpoint, abort, from its opening to a clean stop or a crash.
+
+Broker: `DefaultMessageStore#load`, `#start`, `#shutdown`; `StoreCheckpoint#flush`; the flush services.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Final, Self
+
+from rmqtool.engine.append.appender import MessageAppender, clock_ms
+from rmqtool.engine.append.batch_append import ColumnAppender, MessageColumns
+from rmqtool.engine.append.log_dispatcher import LogDispatcher
+from rmqtool.engine.append.log_writer import LogWriter
+from rmqtool.engine.append.message import Message, MessageBatch
+from rmqtool.engine.append.status import PutResult
+from rmqtool.engine.append.writer_config import WriterConfig
+from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.formats.abort import build_abort
+from rmqtool.formats.checkpoint import FILE_SIZE, Checkpoint, build_checkpoint
+from rmqtool.store.directory import Segment
+from rmqtool.store.sink import FileSink
+
+ABORT: Final = "abort"
+ABORT_BACKUP: Final = "abort.bak"
+CHECKPOINT: Final = "checkpoint"
+SYNC_INTERVAL_MS: Final = 500
+"""Without synchronous flush the log goes to the disk this often (flushIntervalCommitLog)."""
+
+
+def make_abort(sink: FileSink, rules: BrokerRules, process_id: int | None = None) -> None:
+    """Mark a store as not cleanly stopped; nothing else in it changes before.
+
+    Args:
+        process_id: what the file says; that of this process if it is None.
+
+    Raises:
+        WriteError: the disk does not take it.
+    """
+    process_id = os.getpid() if process_id is None else process_id
+    sink.create(ABORT, 0)
+    sink.write_at(ABORT, 0, build_abort(process_id if rules.abort_holds_process_id else None))
+    if rules.abort_holds_process_id:
+        # The broker writes the pid through a routine that first keeps a copy of the (empty) file.
+        sink.create(ABORT_BACKUP, 0)
+    sink.sync_directory("")
+
+
+class StoreWriter:
+    """A store under the broker's lock, which the caller holds. Puts are reported as safe by `sync` only.
+
+    `abort` is there already (`make_abort`), and goes with a clean stop.
+
+    Args:
+        log_end: physical offset at which the log goes on; None for a store without a log file.
+        checkpoint: as it was found.
+        was_abnormal: the last stop was no clean one; then `abort` stays, and so do the checkpoint's times.
+        log_file: the file in which the log goes on; None where the next record begins one.
+        from_dump: see `MessageAppender`.
+    """
+
+    def __init__(
+        self,
+        sink: FileSink,
+        rules: BrokerRules,
+        config: WriterConfig,
+        dispatcher: LogDispatcher,
+        log_end: int | None,
+        checkpoint: Checkpoint | None = None,
+        *,
+        was_abnormal: bool = False,
+        log_file: Segment | None = None,
+        clock: Callable[[], int] = clock_ms,
+        from_dump: bool = False,
+    ) -> None:
+        self._sink = sink
+        self.rules = rules
+        self._config = config
+        self._dispatcher = dispatcher
+        self._checkpoint = checkpoint or Checkpoint()
+        self._keeps_abort = was_abnormal
+        self._dispatches = True
+        self._clock = clock
+        self._last_store_timestamp_ms = 0
+        self._synced_at_ms = clock()
+        self._log = LogWriter(
+            sink, config.commitlog_directories, config.commitlog_file_size, self._written, log_end, log_file
+        )
+        self._putter = MessageAppender(
+            self._log, rules, config, dispatcher.next_queue_offset, clock, from_dump=from_dump
+        )
+        self._is_open = True
+        sink.create(CHECKPOINT, FILE_SIZE)
+        sink.sync_directory("")
+
+    @property
+    def log_end(self) -> int:
+        """Physical offset behind the last record."""
+        return self._log.end
+
+    def put(self, message: Message | MessageBatch) -> PutResult:
+        """Put a message or a batch.
+
+        Raises:
+            WriteError: the disk does not take it; the store is left as a crashed one.
+        """
+        return self.put_all([message])[0]
+
+    def put_all(self, messages: Sequence[Message | MessageBatch]) -> list[PutResult]:
+        """Put several; with synchronous flush each one is on the disk before the next.
+
+        Raises:
+            WriteError: the disk does not take it; the store is left as a crashed one.
+        """
+        step = 1 if self._config.synchronous_flush else max(1, len(messages))
+        results: list[PutResult] = []
+        for at in range(0, len(messages), step):
+            results += self._putter.put_all(messages[at : at + step])
+            if self._config.synchronous_flush:
+                self._log.sync()
+        written = (result.store_timestamp_ms for result in reversed(results) if result.is_written)
+        self._last_store_timestamp_ms = next(written, self._last_store_timestamp_ms)
+        return results
+
+    def put_columns(self, columns: MessageColumns) -> ColumnAppender | None:
+        """Put plain messages as columns; None, and nothing written, where one of them is not plain.
+
+        Raises:
+            WriteError: the disk does not take it; the store is left as a crashed one.
+        """
+        put = self._putter.put_columns(columns)
+        if put is not None and put.store_timestamps_ms.size:
+            self._last_store_timestamp_ms = int(put.store_timestamps_ms[-1])
+            if self._config.synchronous_flush:
+                self._log.sync()
+        return put
+
+    def stop_dispatch(self) -> None:
+        """From now on records reach no queue and no index, as if the broker were killed before it dispatched them."""
+        self._log.write_out()
+        self._dispatches = False
+
+    def write_out(self) -> None:
+        """Hand everything that was put to the operating system: it survives the end of this process."""
+        self._log.write_out()
+
+    def sync(self) -> None:
+        """Return once everything that was put is on the disk: it survives the end of the machine."""
+        self._log.sync()
+        self._dispatcher.sync()
+        self._note_times()
+        self._write_checkpoint()
+        self._synced_at_ms = self._clock()
+
+    def sync_if_due(self) -> None:
+        """`sync`, if the last one is long enough ago."""
+        if self._clock() - self._synced_at_ms >= SYNC_INTERVAL_MS:
+            self.sync()
+
+    def close(self, *, crash: bool = False) -> None:
+        """Stop.
+
+        Args:
+            crash: leave the files as a killed broker would: `abort`, the file made in advance, an old checkpoint.
+        """
+        if not self._is_open:
+            return
+        self._is_open = False
+        self._log.write_out()
+        self._dispatcher.finish(clean=not crash)
+        if not crash:
+            self.sync()
+            self._log.drop_preallocated()
+            if not self._keeps_abort:
+                self._sink.remove(ABORT)
+            self._sink.sync_directory("")
+        self._sink.close()
+
+    def _written(self, physical_offset: int, block: bytearray) -> None:
+        if self._dispatches:
+            self._dispatcher.dispatch(physical_offset, block)
+
+    def _note_times(self) -> None:
+        found = self._checkpoint
+        dispatcher = self._dispatcher
+        offset = dispatcher.last_physical_offset or found.consumequeue_physical_offset
+        self._checkpoint = Checkpoint(
+            commitlog_timestamp_ms=self._last_store_timestamp_ms or found.commitlog_timestamp_ms,
+            consumequeue_timestamp_ms=dispatcher.last_store_timestamp_ms or found.consumequeue_timestamp_ms,
+            index_timestamp_ms=dispatcher.index_timestamp_ms or found.index_timestamp_ms,
+            master_flushed_offset=found.master_flushed_offset,
+            confirm_physical_offset=found.confirm_physical_offset,
+            consumequeue_physical_offset=offset
+            if self.rules.checkpoint_after_queue_flush
+            else found.consumequeue_physical_offset,
+        )
+
+    def _write_checkpoint(self) -> None:
+        self._sink.write_at(CHECKPOINT, 0, build_checkpoint(self._checkpoint))
+        self._sink.sync(CHECKPOINT)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close(crash=kind is not None)

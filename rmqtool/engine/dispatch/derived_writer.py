@@ -1,0 +1,250 @@
+"""Writes all that is derived from the log, from rows of records: queues, extensions, batch queues and the index.
+
+Broker: `DefaultMessageStore#doDispatch`. A queue is opened when its first record comes, at the end that the caller
+knows of, so that a new store, a store that is continued and one that is made anew go the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from rmqtool.engine.dispatch.batch_queue_writer import BatchQueueWriter
+from rmqtool.engine.dispatch.extension_writer import ExtensionEnd, ExtensionWriter
+from rmqtool.engine.dispatch.index_entries import IndexEntries, index_entries
+from rmqtool.engine.dispatch.index_writer import IndexWriter
+from rmqtool.engine.dispatch.queue_entries import (
+    DispatchSettings,
+    QueueEntries,
+    RowBytes,
+    Rows,
+    joined_entries,
+    queue_entries,
+)
+from rmqtool.engine.dispatch.queue_writer import QueueEnd, QueueWriter
+from rmqtool.errors import WriteError
+from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, UNIT_SIZE
+from rmqtool.formats.java_text import decode_java_utf8
+from rmqtool.store.file_kinds import segment_name
+from rmqtool.store.sink import TrackingSink, check_path
+
+HELD_ROWS_MAX: Final = 1 << 18
+"""Rows whose queue entries are held back: with thousands of queues a batch has but a few for each."""
+QUEUES, EXTENSIONS, BATCH_QUEUES = "consumequeue", "consumequeue_ext", "batchconsumequeue"
+
+
+@dataclass(frozen=True)
+class DerivedSizes:
+    """Bytes of full files. `extension` is None where the store has no extensions (`enableConsumeQueueExt`)."""
+
+    queue: int = 300_000 * UNIT_SIZE
+    batch: int = 300_000 * BATCH_UNIT_SIZE
+    extension: int | None = None
+
+
+@dataclass(frozen=True)
+class QueueEnds:
+    """Where a queue and its extension go on."""
+
+    queue: QueueEnd
+    extension: ExtensionEnd = field(default_factory=ExtensionEnd)
+
+
+@dataclass(frozen=True)
+class DerivedEntries:
+    """What some rows of the log put into queues and index; `index` is None where none is written."""
+
+    queues: list[QueueEntries]
+    index: IndexEntries | None
+    row_count: int
+
+
+@dataclass(frozen=True)
+class EntrySelector:
+    """Tells what rows of the log put into queues and index. It keeps nothing, so any thread or machine may ask."""
+
+    settings: DispatchSettings
+    with_queues: bool = True
+    with_index: bool = True
+
+    def __call__(self, rows: Rows, topics: Sequence[bytes], texts: RowBytes) -> DerivedEntries:
+        queues = queue_entries(rows, topics, texts, self.settings) if self.with_queues else []
+        index = index_entries(rows, topics, texts, self.settings.rules) if self.with_index else None
+        return DerivedEntries(queues, index, rows.size)
+
+
+QueueEndOf = Callable[[str, int, bool], QueueEnds]
+"""The ends of a queue by (topic, queue id, whether it is a batch queue)."""
+
+
+def no_queues(_topic: str, _queue_id: int, _is_batch: bool) -> QueueEnds:
+    """The ends in a store that has no queues yet."""
+    return QueueEnds(QueueEnd())
+
+
+@dataclass(frozen=True)
+class _Queue:
+    writer: QueueWriter
+    extension: ExtensionWriter | None
+
+
+class DerivedWriter:
+    """The derived files of one store.
+
+    Attributes:
+        dispatching: what `put_entries` is given comes from it.
+        refused: why nothing is written for a queue, by (topic, queue id): its name leads out of the store.
+    """
+
+    def __init__(
+        self,
+        sink: TrackingSink,
+        sizes: DerivedSizes,
+        settings: DispatchSettings,
+        index: IndexWriter | None,
+        ends: QueueEndOf = no_queues,
+        *,
+        with_queues: bool = True,
+        wants: Callable[[str, int], bool] | None = None,
+        make_queue: Callable[..., QueueWriter] = QueueWriter,
+    ) -> None:
+        """Open nothing yet.
+
+        Args:
+            index: None where no index is to be written (`messageIndexEnable`).
+            with_queues: False writes the index only.
+            wants: tells by (topic, queue id) which queues are written; None writes all.
+            make_queue: makes a plain queue's writer, with the arguments of `QueueWriter`.
+        """
+        self._sink = sink
+        self._sizes = sizes
+        self._settings = settings
+        self.dispatching = EntrySelector(settings, with_queues, index is not None)
+        self._index = index
+        self._ends = ends
+        self._wants = wants
+        self._make_queue = make_queue
+        self._queues: dict[tuple[bytes, int], _Queue] = {}
+        self._batch_queues: dict[tuple[bytes, int], BatchQueueWriter] = {}
+        self._held: dict[tuple[bytes, int, bool], list[QueueEntries]] = {}
+        self._held_rows = 0
+        self.refused: dict[tuple[str, int], str] = {}
+
+    @property
+    def index(self) -> IndexWriter | None:
+        return self._index
+
+    def queues(self) -> Iterator[tuple[str, int, QueueWriter | BatchQueueWriter]]:
+        """The queues that were opened, as (topic, queue id, writer)."""
+        for (topic, queue_id), found in self._queues.items():
+            yield decode_java_utf8(topic), queue_id, found.writer
+        for (topic, queue_id), batch in self._batch_queues.items():
+            yield decode_java_utf8(topic), queue_id, batch
+
+    def put(self, rows: Rows, topics: Sequence[bytes], texts: RowBytes) -> None:
+        """Dispatch rows of the log, which follow those of the call before. Nothing need be written before `flush`.
+
+        Raises:
+            WriteError: the sink does not take it.
+        """
+        self.put_entries(self.dispatching(rows, topics, texts))
+
+    def put_entries(self, entries: DerivedEntries) -> None:
+        """Enter what `dispatching` told, in the order of the log; see `put`."""
+        for found in entries.queues:
+            if self._wants is not None and not self._wants(decode_java_utf8(found.topic), found.queue_id):
+                continue
+            self._held.setdefault((found.topic, found.queue_id, found.is_batch), []).append(found)
+        self._held_rows += entries.row_count
+        if self._held_rows >= HELD_ROWS_MAX:
+            self._flush_queues()
+        if self._index is not None and entries.index is not None:
+            self._index.put(entries.index)
+
+    def flush(self) -> None:
+        """Write everything that was put, the index's current file whole.
+
+        Raises:
+            WriteError: the sink does not take it.
+        """
+        self._flush_queues()
+        if self._index is not None:
+            self._index.flush()
+
+    def sync(self) -> None:
+        """Return once everything that was put is on the disk.
+
+        Raises:
+            WriteError: the sink does not take it.
+        """
+        self.flush()
+        self._sink.sync_written()
+
+    def finish(self, *, clean: bool) -> None:
+        """Leave the files as a broker does that ends cleanly, or is killed.
+
+        Raises:
+            WriteError: the sink does not take it.
+        """
+        self._flush_queues()
+        if self._index is not None:
+            self._index.finish(clean=clean)
+
+    def _flush_queues(self) -> None:
+        held, self._held, self._held_rows = self._held, {}, 0
+        for parts in held.values():
+            self._put_queue(joined_entries(parts))
+
+    def _put_queue(self, entries: QueueEntries) -> None:
+        key = (entries.topic, entries.queue_id)
+        if entries.is_batch:
+            batch = self._batch_queues.get(key) or self._open_batch(key)
+            if batch is not None:
+                batch.put(entries)
+            return
+        found = self._queues.get(key) or self._open(key)
+        if found is None:
+            return
+        if found.extension is None:
+            found.writer.put(entries)
+            return
+        # Only a record's own queue gets a unit in the extension; it gets one even if the queue ignores the record.
+        tags_codes = entries.tags_codes.copy()
+        tags_codes[entries.own] = found.extension.put(
+            entries.tags_codes[entries.own], entries.store_timestamps_ms[entries.own]
+        )
+        found.writer.put(entries, tags_codes)
+
+    def _open(self, key: tuple[bytes, int]) -> _Queue | None:
+        directory = self._directory(QUEUES, key)
+        if directory is None:
+            return None
+        ends = self._ends(decode_java_utf8(key[0]), key[1], False)
+        extension = None
+        if self._sizes.extension is not None:
+            place = EXTENSIONS + directory.removeprefix(QUEUES)
+            extension = ExtensionWriter(self._sink, place, self._sizes.extension, ends.extension)
+        writer = self._make_queue(self._sink, directory, self._sizes.queue, self._settings.rules, ends.queue)
+        self._queues[key] = _Queue(writer, extension)
+        return self._queues[key]
+
+    def _open_batch(self, key: tuple[bytes, int]) -> BatchQueueWriter | None:
+        directory = self._directory(BATCH_QUEUES, key)
+        if directory is None:
+            return None
+        end = self._ends(decode_java_utf8(key[0]), key[1], True).queue
+        self._batch_queues[key] = BatchQueueWriter(self._sink, directory, self._sizes.batch, end)
+        return self._batch_queues[key]
+
+    def _directory(self, root: str, key: tuple[bytes, int]) -> str | None:
+        """Path of a queue; None where its name is none that a directory can have."""
+        topic = decode_java_utf8(key[0])
+        directory = f"{root}/{topic}/{key[1]}"
+        try:
+            if len(check_path(f"{directory}/{segment_name(0)}")) == 4:
+                return directory
+            self.refused[topic, key[1]] = f"{topic[:80]!r}: a topic with a slash in it"
+        except WriteError as error:
+            self.refused[topic, key[1]] = str(error)
+        return None

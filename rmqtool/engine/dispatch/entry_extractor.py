@@ -1,0 +1,98 @@
+"""What a stretch of the log puts into its queues, gathered until there are enough rows to be worth grouping them.
+
+A batch of the scan holds a few thousand rows, so that each of many queues gets a few dozen of them at a time; what is
+done queue by queue is done many times as fast for tens of thousands at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from rmqtool.engine.dispatch.queue_entries import (
+    AnyRows,
+    DispatchSettings,
+    QueueEntries,
+    RowBytes,
+    Rows,
+    joined_entries,
+    queue_entries,
+)
+from rmqtool.scan.row_columns import RowColumns, RowColumnsBuilder
+
+ROWS_MAX: Final = 1 << 16
+"""Rows of a full stretch; they take 4 MB, their entries about as much."""
+COLUMNS: Final = (
+    "physical_offset",
+    "size",
+    "queue_offset",
+    "store_timestamp_ms",
+    "prepared_transaction_offset",
+    "tags_code",
+    "verdict",
+    "magic",
+    "queue_id",
+    "sys_flag",
+    "topic_number",
+    "features",
+)
+"""What a stretch keeps of its rows."""
+_NO_TEXTS: Final = RowBytes(np.empty(0, np.uint8), 0)
+"""For rows whose queues are told by the rows alone."""
+
+
+class EntryExtractor:
+    """Gathers rows of one piece of the log. With `settings` None their queues are not asked for."""
+
+    def __init__(self, settings: DispatchSettings | None) -> None:
+        self._settings = settings
+        self._rows = RowColumnsBuilder(COLUMNS, ROWS_MAX)
+        self._queues: dict[tuple[bytes, int, bool], list[QueueEntries]] = {}
+        self._grouped = 0
+        """Rows in front that are in `_queues`."""
+        self.topics: Sequence[bytes] = ()
+
+    @property
+    def row_count(self) -> int:
+        return self._rows.count
+
+    @property
+    def is_full(self) -> bool:
+        return self.row_count >= ROWS_MAX
+
+    def take(self, rows: Rows, topics: Sequence[bytes], texts: RowBytes) -> None:
+        """Take rows; nothing of them is needed afterwards.
+
+        Args:
+            topics: names by topic number, the same as of the rows before, and more.
+            texts: the bytes that the rows lie in.
+        """
+        begin = self.row_count
+        self._rows.take(rows)
+        self.topics = topics
+        if self._settings is not None and rows["features"].any():
+            self._group(self._rows.rows(self._grouped, begin), _NO_TEXTS)
+            self._group(rows, texts)
+            self._grouped = self.row_count
+
+    def rows(self) -> RowColumns:
+        """All rows of the stretch, one behind the other; valid until the next ones are taken."""
+        return self._rows.rows()
+
+    def entries(self) -> list[QueueEntries]:
+        """The entries of each queue, each queue once."""
+        self._group(self._rows.rows(self._grouped), _NO_TEXTS)
+        self._grouped = self.row_count
+        return [joined_entries(found) for found in self._queues.values()]
+
+    def clear(self) -> None:
+        """Forget the stretch."""
+        self._queues, self._grouped = {}, 0
+        self._rows.clear()
+
+    def _group(self, rows: AnyRows, texts: RowBytes) -> None:
+        assert self._settings is not None, "nobody wanted to know the queues"
+        for found in queue_entries(rows, self.topics, texts, self._settings):
+            self._queues.setdefault((found.topic, found.queue_id, found.is_batch), []).append(found)

@@ -1,0 +1,292 @@
+"""Writes index files as the broker does: hash chains, header, a new file where one is full.
+
+Broker: `IndexFile#putKey`, `IndexService#buildIndex`, `#getAndCreateLastIndexFile`. Entries are written as they come;
+slots and header of the current file are kept in memory and written when it is full, and on request.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from rmqtool.engine.dispatch.index_entries import COMPILED_FROM_ROWS, KERNEL, IndexEntries
+from rmqtool.engine.dispatch.queue_entries import Int32s, Int64s
+from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.errors import UnreadableError
+from rmqtool.formats.index import ENTRY, HEADER, HEADER_SIZE, SLOT_SIZE, entry_position, file_size, slot_position
+from rmqtool.scan.blocks import last_data_end
+from rmqtool.scan.compiled import is_worth, load_kernel
+from rmqtool.store.sink import FileSink
+from rmqtool.store.source import ByteSource, read_range
+
+DIRECTORY: Final = "index"
+_ENTRY: Final = ENTRY.dtype
+_INT_MAX: Final = (1 << 31) - 1
+PAGE_SLOTS: Final = 1024
+"""Slots that are written together; a page without any change stays a hole."""
+
+
+@dataclass(frozen=True)
+class IndexHeaderValues:
+    """The numbers in a file's header; the entry number is that of the next entry, from 1."""
+
+    begin_timestamp_ms: int = 0
+    end_timestamp_ms: int = 0
+    begin_physical_offset: int = 0
+    end_physical_offset: int = 0
+    used_slot_count: int = 0
+    next_entry_number: int = 1
+
+
+@dataclass
+class OpenIndexFile:
+    """The file that entries go to: its header and slots, and the pages of slots that are not written yet."""
+
+    path: str
+    header: IndexHeaderValues
+    slots: Int32s
+    stored_entry_number: int = 0
+    """What stands in the file's header, which is 0 until the first entry, or a flush of the broker."""
+
+    def __post_init__(self) -> None:
+        self.changed_pages = np.zeros(-(-self.slots.size // PAGE_SLOTS), np.bool_)
+
+
+def read_index_file(path: str, source: ByteSource, slot_count: int) -> OpenIndexFile:
+    """An existing file, to be gone on with (`IndexHeaderValues#load`).
+
+    Raises:
+        UnreadableError: it is shorter than its slots, or the disk does not give them.
+    """
+    raw = read_range(source, 0, HEADER_SIZE + SLOT_SIZE * slot_count)
+    if len(raw) < HEADER_SIZE + SLOT_SIZE * slot_count:
+        raise UnreadableError(f"{path}: shorter than the {slot_count} slots of an index file")
+    (said,) = np.frombuffer(raw, HEADER.dtype, 1)
+    numbers = {name: int(said[name]) for name in HEADER.dtype.names or ()}
+    stored = numbers["next_entry_number"]
+    header = IndexHeaderValues(**{**numbers, "next_entry_number": max(1, stored)})
+    return OpenIndexFile(path, header, np.frombuffer(raw, ">i4", slot_count, HEADER_SIZE).astype(np.int32), stored)
+
+
+def holds_no_entry(source: ByteSource) -> bool:
+    """Whether a file is as it was made: a clean stop writes no more than the header, which counts from 1 on.
+
+    Raises:
+        UnreadableError: the disk does not give the header.
+    """
+    raw = read_range(source, 0, HEADER_SIZE).ljust(HEADER_SIZE, b"\0")
+    is_new = int(np.frombuffer(raw, HEADER.dtype)[0]["next_entry_number"]) in (0, 1)
+    return is_new and last_data_end(source, min(HEADER_SIZE, source.size), source.size) <= HEADER_SIZE
+
+
+def creation_name(timestamp_ms: int) -> str:
+    """A file's name: its creation time in the local zone (`UtilAll#timeMillisToHumanString`)."""
+    return time.strftime("%Y%m%d%H%M%S", time.localtime(timestamp_ms // 1000)) + f"{timestamp_ms % 1000:03d}"
+
+
+def path_behind(last: str, timestamp_ms: int) -> str:
+    """Path of a file that is made at a time; where clocks went back, the number that follows the last one's name.
+
+    Two files of one millisecond would be one file, and a broker goes on with the one whose name is the last.
+    """
+    path = f"{DIRECTORY}/{creation_name(timestamp_ms)}"
+    return path if path > last else number_behind(last)
+
+
+def number_behind(last: str) -> str:
+    """Path of the file whose name is the next number."""
+    name = last.rpartition("/")[2]
+    return f"{DIRECTORY}/{int(name) + 1:0{len(name)}d}"
+
+
+def carried_header(full: IndexHeaderValues) -> IndexHeaderValues:
+    """The header with which a file takes over from a full one (`IndexFile#<init>`)."""
+    offset, time_ms = max(0, full.end_physical_offset), max(0, full.end_timestamp_ms)
+    return IndexHeaderValues(time_ms, time_ms, offset, offset)
+
+
+class IndexWriter:
+    """The index of a store. Memory: 4 bytes per slot, and the entries of one call."""
+
+    def __init__(
+        self,
+        sink: FileSink,
+        slot_count: int,
+        entry_count: int,
+        rules: BrokerRules,
+        clock_ms: Callable[[], int],
+        current: OpenIndexFile | None = None,
+    ) -> None:
+        """Go on with the current file, or begin; no file is made before the first record.
+
+        Args:
+            slot_count: the broker's `maxHashSlotNum`.
+            entry_count: its `maxIndexNum`; a file holds one entry fewer.
+            clock_ms: tells the time, of which the name of a new file is made.
+        """
+        assert slot_count > 0, slot_count
+        assert entry_count > 1, entry_count
+        self._sink = sink
+        self._slot_count = slot_count
+        self._entry_count = entry_count
+        self._rules = rules
+        self._clock_ms = clock_ms
+        self._current = current
+        self._full_timestamp_ms: int | None = None
+        self.full_paths: list[str] = []
+        """Files that became full since this writer began."""
+
+    @property
+    def current(self) -> OpenIndexFile | None:
+        """The file that entries go to."""
+        return self._current
+
+    @property
+    def full_timestamp_ms(self) -> int | None:
+        """Last store time in the latest file that became full, which is what the checkpoint holds; None before."""
+        return self._full_timestamp_ms
+
+    def put(self, entries: IndexEntries) -> None:
+        """Enter records.
+
+        Raises:
+            WriteError: the sink does not take it.
+        """
+        # Each entry raises the header's end to its own record, and a record below that end is left out.
+        offsets = entries.physical_offsets
+        end = self._current.header.end_physical_offset if self._current is not None else 0
+        fresh = offsets >= np.maximum.accumulate(np.concatenate([[end], offsets]))[:-1]
+        if not fresh.all():
+            entries = IndexEntries(
+                entries.key_hashes[fresh],
+                offsets[fresh],
+                entries.store_timestamps_ms[fresh],
+                entries.ends_without or not fresh[-1],
+            )
+        at, count = 0, entries.physical_offsets.size
+        while at < count:
+            file = self._file_with_room()
+            part = slice(at, min(count, at + self._entry_count - file.header.next_entry_number))
+            self._append(
+                file, entries.key_hashes[part], entries.physical_offsets[part], entries.store_timestamps_ms[part]
+            )
+            at = part.stop
+        if entries.ends_without:
+            self._file_with_room()
+
+    def flush(self) -> None:
+        """Write slots and header of the current file.
+
+        Raises:
+            WriteError: the sink does not take it.
+        """
+        if self._current is not None:
+            self._write_slots(self._current)
+            self._write_header(self._current)
+
+    def finish(self, *, clean: bool) -> None:
+        """Leave the files as a broker does that ends cleanly, or is killed.
+
+        Raises:
+            WriteError: the sink does not take it.
+        """
+        if self._current is not None and clean and self._rules.index_flushed_at_stop:
+            self._current.stored_entry_number = self._current.header.next_entry_number
+        self.flush()
+
+    def _file_with_room(self) -> OpenIndexFile:
+        """The current file, or a new one that takes over where a full one ends."""
+        file = self._current
+        carried = IndexHeaderValues()
+        if file is not None:
+            if file.header.next_entry_number < self._entry_count:
+                return file
+            file.stored_entry_number = file.header.next_entry_number
+            self.flush()
+            self.full_paths.append(file.path)
+            last = file.header
+            self._full_timestamp_ms = last.end_timestamp_ms
+            carried = carried_header(last)
+        path = path_behind(file.path if file is not None else "", self._clock_ms())
+        self._sink.create(path, file_size(self._slot_count, self._entry_count))
+        self._current = OpenIndexFile(path, carried, np.zeros(self._slot_count, np.int32))
+        return self._current
+
+    def _append(self, file: OpenIndexFile, hashes: Int32s, physical_offsets: Int64s, timestamps_ms: Int64s) -> None:
+        """Append entries for which the file has room."""
+        header, count = file.header, hashes.size
+        previous, newly_used = chain(file, hashes, header.next_entry_number)
+        begins = np.full(count, header.begin_timestamp_ms, np.int64)
+        if header.next_entry_number <= 1:
+            # The first entry is still measured from what the file before left, all others from the first one.
+            begins[1:] = int(timestamps_ms[0])
+            header = replace(
+                header, begin_timestamp_ms=int(timestamps_ms[0]), begin_physical_offset=int(physical_offsets[0])
+            )
+        deltas = np.where(begins <= 0, 0, (timestamps_ms - begins).clip(min=0) // 1000).clip(max=_INT_MAX)
+        entries = np.empty(count, _ENTRY)
+        entries["key_hash"] = hashes
+        entries["physical_offset"] = physical_offsets
+        entries["time_delta_seconds"] = deltas
+        entries["previous_entry"] = previous
+        position = entry_position(header.next_entry_number, self._slot_count)
+        self._sink.write_at(file.path, position, entries.tobytes())
+        file.header = replace(
+            header,
+            end_timestamp_ms=int(timestamps_ms[-1]),
+            end_physical_offset=int(physical_offsets[-1]),
+            used_slot_count=header.used_slot_count + (newly_used if self._rules.index_counts_used_slots else count),
+            next_entry_number=header.next_entry_number + count,
+        )
+        file.stored_entry_number = file.header.next_entry_number
+
+    def _write_slots(self, file: OpenIndexFile) -> None:
+        """Write the pages of slots that have changed, neighbours together."""
+        pages = np.flatnonzero(file.changed_pages)
+        for run in np.split(pages, np.flatnonzero(np.diff(pages) != 1) + 1) if pages.size else ():
+            first, last = int(run[0]) * PAGE_SLOTS, (int(run[-1]) + 1) * PAGE_SLOTS
+            self._sink.write_at(file.path, slot_position(first), file.slots[first:last].astype(">i4").tobytes())
+        file.changed_pages[:] = False
+
+    def _write_header(self, file: OpenIndexFile) -> None:
+        said = {**vars(file.header), "next_entry_number": file.stored_entry_number}
+        self._sink.write_at(file.path, 0, HEADER.struct.build(said))
+
+
+def chain(file: OpenIndexFile, hashes: Int32s, first_number: int) -> tuple[Int32s, int]:
+    """Enter entries into the slots: the entry before each in its chain, and how many found theirs empty."""
+    enter = compiled_chain if is_worth(hashes.size, COMPILED_FROM_ROWS) else plain_chain
+    return enter(file, hashes, first_number)
+
+
+def plain_chain(file: OpenIndexFile, hashes: Int32s, first_number: int) -> tuple[Int32s, int]:
+    """See `chain`."""
+    slots = hashes % np.int32(file.slots.size)
+    order = np.argsort(slots, kind="stable")
+    in_order, numbers_in_order = slots[order], first_number + order
+    follows = np.zeros(order.size, np.bool_)
+    follows[1:] = in_order[1:] == in_order[:-1]
+    previous_in_order = file.slots[in_order].astype(np.int32)
+    # A slot that names an entry which is not written yet is taken for empty.
+    previous_in_order[(previous_in_order <= 0) | (previous_in_order > numbers_in_order)] = 0
+    previous_in_order[1:][follows[1:]] = numbers_in_order[:-1][follows[1:]]
+    is_last = np.ones(order.size, np.bool_)
+    is_last[:-1] = ~follows[1:]
+    file.slots[in_order[is_last]] = numbers_in_order[is_last]
+    file.changed_pages[in_order[is_last] // PAGE_SLOTS] = True
+    previous = np.empty_like(previous_in_order)
+    previous[order] = previous_in_order
+    return previous, int((previous_in_order == 0).sum())
+
+
+def compiled_chain(file: OpenIndexFile, hashes: Int32s, first_number: int) -> tuple[Int32s, int]:
+    """See `chain`; without the sort that takes most of the time."""
+    previous = np.empty(hashes.size, np.int32)
+    newly_used = load_kernel(KERNEL).enter_chain(
+        hashes, first_number, file.slots, PAGE_SLOTS, file.changed_pages, previous
+    )
+    return previous, int(newly_used)

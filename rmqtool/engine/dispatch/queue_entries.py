@@ -1,0 +1,350 @@
+"""Dispatch: what records of the log put into consume queues, computed for thousands of rows at once.
+
+Broker: `DefaultMessageStore.CommitLogDispatcherBuildConsumeQueue`, `ConsumeQueue#multiDispatchLmqQueue`,
+`BatchConsumeQueue#putMessagePositionInfoWrapper`. Only rows of good messages are dispatched.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rmqtool.engine.rules.algorithms import MultiDispatch
+from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX, is_kept_out
+from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.formats import commitlog, system_flag
+from rmqtool.formats.java_text import decode_java_utf8
+from rmqtool.formats.properties import (
+    INNER_BASE,
+    INNER_COUNT,
+    MULTI_DISPATCH,
+    MULTI_QUEUE_OFFSET,
+    decode_properties,
+)
+from rmqtool.quantities import JAVA_LONG_MAX
+from rmqtool.scan import columns
+from rmqtool.scan.row_columns import RowColumns, kept_rows
+from rmqtool.scan.rules import Verdict
+from rmqtool.scan.walk import Batch
+
+Rows = NDArray[Any]
+"""A structured array of `scan.columns.row_dtype`."""
+AnyRows = Rows | RowColumns
+Int64s = NDArray[np.int64]
+Int32s = NDArray[np.int32]
+
+QUEUE_TYPE: Final = "queue.type"
+BATCH_QUEUE: Final = "BatchCQ"
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,30}", re.ASCII)
+_SHORT_MAX: Final = (1 << 15) - 1
+
+
+@dataclass(frozen=True)
+class DispatchSettings:
+    """What decides about dispatch beside the records.
+
+    Attributes:
+        multi_dispatch: the broker's `enableMultiDispatch`; a record with offsets in further queues was written with it.
+        lmq: the broker's `enableLmq`: light queues have queue id 0 whatever the record's is.
+        batch_topics: topics of type BatchCQ, which have batch queues instead of plain ones.
+    """
+
+    rules: BrokerRules
+    multi_dispatch: bool = True
+    lmq: bool = True
+    batch_topics: frozenset[bytes] = frozenset()
+
+
+def topic_bytes(name: str) -> bytes:
+    """A topic as records hold it, from the name of its directory."""
+    return name.encode("utf-8", "surrogateescape")
+
+
+def batch_topics_of(attributes: Mapping[str, Mapping[str, str]]) -> frozenset[bytes]:
+    """The topics whose attributes (`config/topics.json`) give them batch queues."""
+    return frozenset(topic_bytes(topic) for topic, found in attributes.items() if found.get(QUEUE_TYPE) == BATCH_QUEUE)
+
+
+@dataclass(frozen=True)
+class RowBytes:
+    """The bytes that rows lie in.
+
+    Attributes:
+        buffer: bytes of the log; a record may also lie outside, or in part.
+        physical_offset: of the buffer's first byte.
+        read: gives (physical offset, length) bytes of the log that are not in the buffer.
+    """
+
+    buffer: NDArray[np.uint8]
+    physical_offset: int
+    read: Callable[[int, int], bytes | bytearray | memoryview] | None = None
+
+    def at(self, physical_offset: int, length: int) -> bytes:
+        """Bytes of the log, from the buffer if they lie in it."""
+        start = physical_offset - self.physical_offset
+        if start >= 0 and start + length <= self.buffer.size:
+            return self.buffer[start : start + length].tobytes()
+        assert self.read is not None, "a record lies outside the buffer, and nothing reads it"
+        return bytes(self.read(physical_offset, length))
+
+    def properties(self, row: Any) -> bytes:
+        """The property block of a row's record, which is its end."""
+        length = int(row["properties_length"])
+        return self.at(int(row["physical_offset"]) + int(row["size"]) - length, length)
+
+
+def batch_bytes(batch: Batch) -> RowBytes:
+    """The bytes of a batch of the scan, valid as long as its rows are."""
+    window, base = batch.window, batch.piece.physical_offset
+    return RowBytes(
+        np.frombuffer(window.storage, np.uint8, window.end - window.start),
+        base + window.start,
+        lambda physical_offset, length: bytes(window.bytes_at(physical_offset - base, length)),
+    )
+
+
+class QueueEntries(NamedTuple):
+    """What goes into one queue, in log order: one number per entry in each array.
+
+    Topics that are one string to a broker are one topic, whatever bytes are no UTF-8 in them.
+    `own` is False where the record belongs to another topic and only names this queue; `batch_sizes` are the messages
+    in a record, and count in batch queues only.
+    """
+
+    topic: bytes
+    queue_id: int
+    is_batch: bool
+    queue_offsets: Int64s
+    physical_offsets: Int64s
+    record_sizes: Int32s
+    tags_codes: Int64s
+    store_timestamps_ms: Int64s
+    batch_sizes: Int32s
+    own: NDArray[np.bool_]
+
+
+def message_rows(rows: AnyRows) -> Any:
+    """The rows that are good messages, no blank and nothing bad."""
+    return kept_rows(rows, (rows["verdict"] == Verdict.GOOD) & (rows["magic"] != commitlog.MAGIC_BLANK))
+
+
+def queue_entries(
+    rows: AnyRows,
+    topics: Sequence[bytes],
+    texts: RowBytes,
+    settings: DispatchSettings,
+    *,
+    by_bytes: bool = False,
+) -> list[QueueEntries]:
+    """The entries of all queues that the rows reach, each queue once.
+
+    Args:
+        topics: names by the rows' topic numbers.
+        by_bytes: keep topics apart whose bytes differ, though they are one string to a broker: one may be damaged.
+    """
+    rows = message_rows(rows)
+    transaction = rows["sys_flag"] & system_flag.TRANSACTION_MASK
+    # PREPARED and ROLLBACK records have no place in a queue.
+    rows = kept_rows(rows, (transaction == 0) | (transaction == system_flag.TRANSACTION_COMMIT))
+    if not rows.size:
+        return []
+    numbers = rows["topic_number"]
+    if not by_bytes:
+        topics, numbers = _topics_of_strings(topics, numbers)
+    batch_numbers: set[int] = set()
+    if settings.rules.batch_queues and settings.batch_topics:
+        batch_numbers = {number for number, name in enumerate(topics) if name in settings.batch_topics}
+    all_of = _expanded(rows, numbers, topics, texts, settings, batch_numbers)
+    order, bounds = _grouped(all_of.numbers, all_of.queue_ids)
+    taken = all_of.rows[order]
+    queue_offsets, own = all_of.queue_offsets[order], all_of.own[order]
+    physical_offsets, sizes = rows["physical_offset"][taken], rows["size"][taken]
+    tags_codes, timestamps = rows["tags_code"][taken], rows["store_timestamp_ms"][taken]
+    batch_sizes = all_of.batch_sizes[taken]
+    found = []
+    for start, end in pairwise(bounds):
+        number, part = int(all_of.numbers[order[start]]), slice(start, end)
+        found.append(
+            QueueEntries(
+                all_of.names[number],
+                int(all_of.queue_ids[order[start]]),
+                number in batch_numbers,
+                queue_offsets[part],
+                physical_offsets[part],
+                sizes[part],
+                tags_codes[part],
+                timestamps[part],
+                batch_sizes[part],
+                own[part],
+            )
+        )
+    return found
+
+
+def _topics_of_strings(topics: Sequence[bytes], numbers: Int32s) -> tuple[Sequence[bytes], Int32s]:
+    """Topics by number, and the numbers of rows, where topics that are one string to a broker have one number."""
+    with suppress(UnicodeDecodeError):
+        b"\0".join(topics).decode("utf-8")
+        return topics, numbers
+    first: dict[bytes, int] = {}
+    strings = [decode_java_utf8(topic).encode("utf-8") for topic in topics]
+    shared = np.array([first.setdefault(name, number) for number, name in enumerate(strings)], np.int32)
+    return strings, shared[numbers]
+
+
+def joined_entries(parts: Sequence[QueueEntries]) -> QueueEntries:
+    """Entries of one queue that were told in several parts, in the order of the log."""
+    if len(parts) == 1:
+        return parts[0]
+    columns = zip(*(part[3:] for part in parts), strict=True)
+    return QueueEntries(*parts[0][:3], *(np.concatenate(column) for column in columns))
+
+
+class _Expanded(NamedTuple):
+    """One number per entry, in log order; `rows` tells whose entry it is, `batch_sizes` are those of the rows."""
+
+    names: list[bytes]
+    rows: NDArray[np.int64]
+    numbers: Int32s
+    queue_ids: Int32s
+    queue_offsets: Int64s
+    own: NDArray[np.bool_]
+    batch_sizes: Int32s
+
+
+def _expanded(
+    rows: AnyRows,
+    numbers: Int32s,
+    topics: Sequence[bytes],
+    texts: RowBytes,
+    settings: DispatchSettings,
+    batch_numbers: set[int],
+) -> _Expanded:
+    """The entries of the rows: the own one of each, then those of the further queues that it names.
+
+    Args:
+        numbers: the topic of each row.
+    """
+    queue_offsets = np.array(rows["queue_offset"], np.int64)
+    batch_sizes = np.ones(rows.size, np.int32)
+    further = _Further(list(topics))
+    for index in np.flatnonzero(rows["features"]).tolist():
+        row = rows[index]
+        features, topic_number = int(row["features"]), int(numbers[index])
+        if topic_number in batch_numbers:
+            if features & columns.INNER_BATCH_NUMBERS:
+                queue_offsets[index], batch_sizes[index] = _inner_batch(row, texts)
+        elif features & columns.MULTI_DISPATCH and _may_multi_dispatch(topics[topic_number], settings):
+            further.add(index, int(row["queue_id"]), texts.properties(row), settings)
+    found = _Expanded(
+        further.names,
+        np.arange(rows.size),
+        numbers,
+        rows["queue_id"],
+        queue_offsets,
+        np.ones(rows.size, np.bool_),
+        batch_sizes,
+    )
+    if not further.rows:
+        return found
+    source = np.concatenate([found.rows, np.array(further.rows, np.int64)])
+    order = np.argsort(source, kind="stable")
+    return found._replace(
+        rows=source[order],
+        numbers=np.concatenate([found.numbers, np.array(further.topic_numbers, np.int32)])[order],
+        queue_ids=np.concatenate([found.queue_ids, np.array(further.queue_ids, np.int32)])[order],
+        queue_offsets=np.concatenate([queue_offsets, np.array(further.queue_offsets, np.int64)])[order],
+        own=np.concatenate([found.own, np.zeros(len(further.rows), np.bool_)])[order],
+    )
+
+
+class _Further:
+    """Entries in queues that records name beside their own; topic numbers go on behind those of the rows."""
+
+    def __init__(self, names: list[bytes]) -> None:
+        self.names = names
+        self._numbers: dict[bytes, int] = {}
+        self.rows: list[int] = []
+        self.topic_numbers: list[int] = []
+        self.queue_ids: list[int] = []
+        self.queue_offsets: list[int] = []
+
+    def add(self, row_index: int, queue_id: int, properties: bytes, settings: DispatchSettings) -> None:
+        found = decode_properties(properties)
+        for name, queue_offset in named_queues(found[MULTI_DISPATCH], found[MULTI_QUEUE_OFFSET]):
+            if not self._numbers:
+                for known_number, known in enumerate(self.names):
+                    self._numbers.setdefault(known, known_number)
+            topic = name.encode("utf-8", "replace")
+            number = self._numbers.setdefault(topic, len(self.names))
+            if number == len(self.names):
+                self.names.append(topic)
+            self.rows.append(row_index)
+            self.topic_numbers.append(number)
+            self.queue_ids.append(0 if settings.lmq and name.startswith(LMQ_PREFIX) else queue_id)
+            self.queue_offsets.append(queue_offset)
+
+
+def named_queues(names: str, queue_offsets: str) -> list[tuple[str, int]]:
+    """The further queues that a record names, with its offset in each; none if the two lists differ in length.
+
+    The broker's own dispatch never gets past an offset that is no number; here that one queue is left out.
+    """
+    if not names.strip() or not queue_offsets.strip():
+        return []
+    parts, numbers = _java_split(names), _java_split(queue_offsets)
+    if len(parts) != len(numbers):
+        return []
+    return [
+        (name, int(number))
+        for name, number in zip(parts, numbers, strict=True)
+        if "/" not in name and _is_integer(number, JAVA_LONG_MAX)
+    ]
+
+
+def _is_integer(text: str, largest: int) -> bool:
+    return _INTEGER.fullmatch(text) is not None and abs(int(text)) <= largest
+
+
+def _java_split(text: str) -> list[str]:
+    """`String.split(",")`: empty parts at the end do not count."""
+    parts = text.split(",")
+    while parts and not parts[-1]:
+        parts.pop()
+    return parts
+
+
+def _may_multi_dispatch(topic: bytes, settings: DispatchSettings) -> bool:
+    rules = settings.rules
+    if not settings.multi_dispatch or rules.multi_dispatch is MultiDispatch.NONE:
+        return False
+    return not is_kept_out(topic.decode("latin-1"), rules.dispatch_keeps_out)
+
+
+def _inner_batch(row: Any, texts: RowBytes) -> tuple[int, int]:
+    """Queue offset of the first message inside and their number (`CommitLog#setBatchSizeIfNeeded`)."""
+    found = decode_properties(texts.properties(row))
+    base, count = found[INNER_BASE], found[INNER_COUNT]
+    if _is_integer(base, JAVA_LONG_MAX) and _is_integer(count, _SHORT_MAX):
+        return int(base), int(count)
+    # A broker takes a record with other numbers for the end of the log; as one message it can at least be found.
+    return int(row["queue_offset"]), 1
+
+
+def _grouped(numbers: Int32s, queue_ids: Int32s) -> tuple[NDArray[np.intp], list[int]]:
+    """An order that brings each queue's entries together and keeps theirs, and the bounds of the queues in it."""
+    lowest, span = int(queue_ids.min()), int(queue_ids.max()) - int(queue_ids.min()) + 1
+    keys = numbers.astype(np.int64) * span + (queue_ids.astype(np.int64) - lowest)
+    if (int(numbers.max()) + 1) * span <= 1 << 16:
+        keys = keys.astype(np.uint16)  # sorted by digits, many times faster
+    order = np.argsort(keys, kind="stable")
+    in_order = keys[order]
+    starts = np.flatnonzero(in_order[1:] != in_order[:-1]) + 1
+    return order, [0, *starts.tolist(), int(keys.size)]

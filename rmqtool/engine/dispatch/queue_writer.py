@@ -1,0 +1,221 @@
+"""Writes one consume queue as the broker does, out of place and ignored entries included.
+
+Broker: `ConsumeQueue#putMessagePositionInfo`, `#fillPreBlank`, `MappedFileQueue#getLastMappedFile`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rmqtool.engine.dispatch.queue_entries import Int64s, QueueEntries
+from rmqtool.engine.queues.loaded_files import LoadedFiles
+from rmqtool.engine.queues.unit import BATCH_UNITS
+from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.formats.consumequeue import FILLER_UNIT, UNIT, UNIT_SIZE
+from rmqtool.quantities import JAVA_LONG_MAX
+from rmqtool.store.directory import Segment
+from rmqtool.store.file_kinds import segment_name
+from rmqtool.store.sink import FileSink
+
+_UNIT: Final = UNIT.dtype
+
+
+@dataclass(frozen=True)
+class QueueEnd:
+    """Where writing goes on; the default is a queue without files.
+
+    Attributes:
+        last_start: stream position at which the last file begins, None without files.
+        end: stream position behind the last unit.
+        physical_offset: broker's maxPhysicOffset: up to there records count as entered already.
+        last_path: the last file's path; None where its name is the usual one.
+    """
+
+    last_start: int | None = None
+    end: int = 0
+    physical_offset: int = -1
+    last_path: str | None = field(default=None, compare=False)
+
+
+def queue_end(loaded: LoadedFiles, rules: BrokerRules) -> QueueEnd:
+    """The end of a queue of either kind, as the broker finds it at start (`ConsumeQueue#recover`).
+
+    In front of the first entry stands filler, and a queue that ends within it takes no record below 2 GiB any more.
+
+    Raises:
+        UnreadableError: the last unit cannot be read.
+    """
+    last = loaded.last
+    if last is None:
+        return QueueEnd()
+    position = loaded.last_unit_position()
+    physical_offset = physical_end(loaded, *position, rules) if position is not None else -1
+    return QueueEnd(last.start, loaded.end, physical_offset, last.path)
+
+
+def physical_end(loaded: LoadedFiles, segment: Segment, position: int, rules: BrokerRules) -> int:
+    """Broker's maxPhysicOffset as a unit shows it: the start or the end of its record, by kind and version.
+
+    Raises:
+        UnreadableError: the unit cannot be read.
+    """
+    begin, size = loaded.kind.form.unpack(loaded.read(segment, position, loaded.kind.size))[:2]
+    is_start = loaded.kind is BATCH_UNITS or rules.queue_end_is_record_start
+    return int(begin if is_start else begin + size)
+
+
+class UnitWriter:
+    """A queue of either kind on its way: units of one size in files that follow one another.
+
+    Attributes:
+        ignored: entries that were left out, as the broker does with what it takes for a repetition.
+        first_queue_offset: that of the first record that was put; None before it.
+        begin: stream position of the first unit of a queue that began with this writer; None for one that was there.
+    """
+
+    def __init__(self, sink: FileSink, directory: str, file_size: int, unit_size: int, end: QueueEnd | None) -> None:
+        """Go on at an end, or begin a queue; no file is made before the first entry.
+
+        Args:
+            directory: path of the queue in the store.
+            file_size: bytes of a full file, a multiple of the unit's.
+        """
+        assert file_size > 0, file_size
+        assert file_size % unit_size == 0, file_size
+        end = end or QueueEnd()
+        self._sink = sink
+        self._directory = directory
+        self._file_size = file_size
+        self._last_start = end.last_start
+        self._end = end.end
+        self._physical_offset = end.physical_offset
+        self._known_path = (end.last_start, end.last_path)
+        self.ignored = 0
+        self.first_queue_offset: int | None = None
+        self.begin: int | None = None
+
+    @property
+    def end(self) -> QueueEnd:
+        """Where writing goes on."""
+        return QueueEnd(self._last_start, self._end, self._physical_offset)
+
+    @property
+    def last_path(self) -> str | None:
+        """The file that is written to; None before the first one is made."""
+        return None if self._last_start is None else self._path(self._last_start)
+
+    def _file_for(self, first: int) -> int:
+        """Start of the last file, a new one where there is none with room; the first of all holds position `first`."""
+        if self._last_start is None:
+            self._last_start, self._end, self.begin = first - first % self._file_size, first, first
+        elif self._end >= self._last_start + self._file_size:
+            self._last_start = self._end = self._last_start + self._file_size
+        else:
+            return self._last_start
+        self._sink.create(self._path(self._last_start), self._file_size)
+        return self._last_start
+
+    def _write(self, stream_position: int, units: NDArray[Any]) -> None:
+        assert self._last_start is not None
+        self._sink.write_at(self._path(self._last_start), stream_position - self._last_start, units.tobytes())
+
+    def _path(self, start: int) -> str:
+        known_start, known_path = self._known_path
+        return known_path if known_path and start == known_start else f"{self._directory}/{segment_name(start)}"
+
+
+class QueueWriter(UnitWriter):
+    """One queue of 20-byte units.
+
+    Attributes:
+        misplaced: entries that stand at another queue offset than their record says.
+    """
+
+    def __init__(
+        self, sink: FileSink, directory: str, file_size: int, rules: BrokerRules, end: QueueEnd | None = None
+    ) -> None:
+        """See `UnitWriter`."""
+        super().__init__(sink, directory, file_size, UNIT_SIZE, end)
+        self._ends_at_start = rules.queue_end_is_record_start
+        self.misplaced = 0
+
+    def put(self, entries: QueueEntries, tags_codes: Int64s | None = None) -> None:
+        """Enter records.
+
+        Args:
+            entries: in log order.
+            tags_codes: what stands in the units instead of the entries' own, as addresses in the extension.
+
+        Raises:
+            WriteError: the sink does not take it.
+        """
+        units = np.empty(entries.physical_offsets.size, _UNIT)
+        units["physical_offset"] = entries.physical_offsets
+        units["record_size"] = entries.record_sizes
+        units["tags_code"] = entries.tags_codes if tags_codes is None else tags_codes
+        ends = entries.physical_offsets
+        if not self._ends_at_start:
+            ends = ends + entries.record_sizes
+        queue_offsets = entries.queue_offsets
+        if self.first_queue_offset is None and ends.size:
+            self.first_queue_offset = int(queue_offsets[0])
+        if ends.size > 1 and not (ends[1:] > ends[:-1]).all():
+            # Not the order of a log: what an entry raises may hide the next one, so they go one by one.
+            for index in range(ends.size):
+                one = slice(index, index + 1)
+                self._put_rising(queue_offsets[one], units[one], ends[one])
+            return
+        self._put_rising(queue_offsets, units, ends)
+
+    def _put_rising(self, queue_offsets: Int64s, units: NDArray[Any], ends: Int64s) -> None:
+        """Enter records whose ends rise: those that count as entered already are the first ones."""
+        known = int(np.searchsorted(ends, self._physical_offset, side="right"))
+        self.ignored += known
+        if known == ends.size:
+            return
+        breaks = np.flatnonzero(queue_offsets[known + 1 :] - queue_offsets[known:-1] != 1) + known + 1
+        start = known
+        for stop in [*breaks.tolist(), ends.size]:
+            self._put_run(int(queue_offsets[start]), units[start:stop], ends[start:stop])
+            start = stop
+
+    def _put_run(self, queue_offset: int, units: NDArray[Any], ends: Int64s) -> None:
+        """Enter records with consecutive queue offsets."""
+        at, count = 0, units.size
+        while at < count:
+            expected = (queue_offset + at) * UNIT_SIZE
+            if not 0 <= expected <= JAVA_LONG_MAX - self._file_size:
+                self.ignored += 1  # no file can have that name
+                at += 1
+                continue
+            last_start = self._file_for(expected)
+            if 0 < expected < self._end:
+                # A queue that ends within a unit, as odd files make it, has the place of that unit too.
+                repeated = min(count - at, -(-(self._end - expected) // UNIT_SIZE))
+                self.ignored += repeated
+                at += repeated
+                continue
+            room = (last_start + self._file_size - self._end) // UNIT_SIZE
+            if room <= 0:
+                self.ignored += count - at  # the file is not full, and takes no unit any more
+                return
+            # Queue offset 0 goes wherever the queue ends; the next one is then judged anew.
+            entered = 1 if expected == 0 < self._end else min(count - at, room)
+            if expected != self._end:
+                self.misplaced += entered
+            self._write(self._end, units[at : at + entered])
+            self._end += entered * UNIT_SIZE
+            at += entered
+            self._physical_offset = int(ends[at - 1])
+
+    def _file_for(self, first: int) -> int:
+        """See `UnitWriter`; the queue's first file begins with filler."""
+        is_first = self._last_start is None
+        start = super()._file_for(first)
+        if is_first and first != start:
+            self._write(start, np.array([FILLER_UNIT], _UNIT).repeat((first - start) // UNIT_SIZE))
+        return start

@@ -1,0 +1,74 @@
+"""The extension of a consume queue: the real tags code and store time behind an address in a unit.
+
+Broker: `ConsumeQueueExt#get`, `ConsumeQueueExt#recover`, `ConsumeQueueExt.CqExtUnit#read`, `#readBySkip`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from struct import Struct
+from typing import Final
+
+from rmqtool.engine.queues.unit import Extension
+from rmqtool.engine.segments.open_files import OpenFiles
+from rmqtool.formats.consumequeue import EXTENSION_HEAD_SIZE, EXTENSION_UNIT, extension_position
+from rmqtool.store.directory import QueueFiles
+
+_HEAD: Final = Struct(EXTENSION_UNIT.struct_code)
+assert _HEAD.size == EXTENSION_HEAD_SIZE
+_SIZE_BYTES: Final = 2
+"""The length of a unit, a signed number, stands first in it."""
+_BLOCK: Final = 1 << 20
+
+
+def broken_chain(path: str, file_size: int, files: OpenFiles) -> int | None:
+    """The unit of an extension file whose length leads out of it, which ends a broker's load; None where none does.
+
+    Args:
+        file_size: bytes of the file.
+
+    Returns:
+        The unit's file position.
+
+    Raises:
+        UnreadableError: the file cannot be read.
+    """
+    position = block_start = 0
+    block = b""
+    while position + _SIZE_BYTES <= file_size:
+        if not block_start <= position <= block_start + len(block) - _SIZE_BYTES:
+            block_start, block = position, files.read(path, position, _BLOCK)
+        at = position - block_start
+        length = int.from_bytes(block[at : at + _SIZE_BYTES], "big", signed=True)
+        if length <= 0:
+            return None
+        if position + length > file_size:
+            return position
+        position += length
+    return position
+
+
+class QueueExtension:
+    """Looks up addresses in the extension files of one queue."""
+
+    def __init__(self, found: QueueFiles, file_size: int, files: OpenFiles) -> None:
+        self._segments = found.segments
+        self._starts = [segment.start for segment in found.segments]
+        self._file_size = file_size
+        self._files = files
+
+    def unit(self, address: int) -> Extension | None:
+        """The unit at an address; None where there is none.
+
+        Raises:
+            UnreadableError: the file cannot be read.
+        """
+        position = extension_position(address)
+        index = bisect_right(self._starts, position) - 1
+        if index < 0 or not self._file_size or position >= self._starts[index] + self._file_size:
+            return None
+        raw = self._files.read(self._segments[index].path, position % self._file_size, EXTENSION_HEAD_SIZE)
+        if len(raw) < EXTENSION_HEAD_SIZE:
+            return None
+        size, tags_code, store_timestamp_ms, _ = _HEAD.unpack(raw)
+        return Extension(size, tags_code, store_timestamp_ms) if size >= 1 else None

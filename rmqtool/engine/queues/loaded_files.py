@@ -1,0 +1,209 @@
+"""The files of one queue: where recovery ends it, and which unit is the first that counts as readable.
+
+Broker: `MappedFileQueue#load`, `#truncateDirtyFiles`, `ConsumeQueue#recover`, `BatchConsumeQueue#recover`,
+`ConsumeQueue#correctMinOffset`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from rmqtool.engine.queues.unit import PLAIN, UnitKind, whole_units
+from rmqtool.engine.rules.algorithms import MinOffsetSearch
+from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.segments.open_files import OpenFiles
+from rmqtool.formats.consumequeue import UNIT_SIZE
+from rmqtool.store.directory import QueueFiles, Segment
+
+FILES_EXAMINED: Final = 3
+"""Recovery reads this many files from the end and trusts the ones before."""
+BLOCK_UNITS: Final = 50_000
+DEFAULT_UNITS_PER_FILE: Final = 300_000
+READ_UNITS: Final = 4096
+"""Units that are read ahead while iterating."""
+
+
+class RecoveredEnd(NamedTuple):
+    """Where recovery ends a queue, and the last file with units; stream and file positions in bytes."""
+
+    end: int
+    last: Segment | None = None
+    last_length: int = 0
+    """Bytes of units in that file."""
+
+
+class LoadedFiles:
+    """A queue's files up to the end of its units. File sizes and positions in bytes."""
+
+    def __init__(self, segments: Sequence[Segment], file_size: int, kind: UnitKind, files: OpenFiles, end: int) -> None:
+        """Take a queue whose end is known.
+
+        Args:
+            segments: its files in order, none after the end.
+            file_size: bytes of a full file.
+            end: stream position after the last unit.
+        """
+        self.kind = kind
+        self.file_size = file_size
+        self.end = end
+        self.segments: tuple[Segment, ...] = tuple(segments)
+        self._files = files
+        self._starts = [segment.start for segment in self.segments]
+
+    @classmethod
+    def recovered(cls, queue: QueueFiles | None, file_size: int, kind: UnitKind, files: OpenFiles) -> LoadedFiles:
+        """The queue as recovery leaves it; None is a queue without files.
+
+        Raises:
+            UnreadableError: a file cannot be read.
+        """
+        file_size = file_size or DEFAULT_UNITS_PER_FILE * kind.size
+        segments = with_content(queue.segments) if queue is not None else ()
+
+        def length_of(segment: Segment) -> int:
+            return valid_length(segment, file_size, kind, files)
+
+        end = recovered_end(segments, file_size, length_of).end
+        return cls([segment for segment in segments if segment.start <= end], file_size, kind, files, end)
+
+    @property
+    def first(self) -> Segment | None:
+        return self.segments[0] if self.segments else None
+
+    @property
+    def last(self) -> Segment | None:
+        return self.segments[-1] if self.segments else None
+
+    def length(self, segment: Segment) -> int:
+        """Bytes of a file that hold units."""
+        return max(0, min(self.file_size, self.end - segment.start))
+
+    def last_unit_position(self) -> tuple[Segment, int] | None:
+        """The last unit's file and position in it; None without units."""
+        for segment in reversed(self.segments):
+            if length := self.length(segment):
+                return segment, length - self.kind.size
+        return None
+
+    def segment_at(self, stream_position: int) -> Segment | None:
+        """The file that holds a byte of the queue's stream (`MappedFileQueue#findMappedFileByOffset`)."""
+        index = bisect_right(self._starts, stream_position) - 1
+        if index < 0 or stream_position >= self._starts[index] + self.file_size:
+            return None
+        return self.segments[index]
+
+    def read(self, segment: Segment, position: int, length: int) -> bytes:
+        """Units from a position, zeros where the file is shorter than it should be.
+
+        Raises:
+            UnreadableError: the file cannot be read.
+        """
+        readable = min(length, self.length(segment) - position)
+        return self._files.read(segment.path, position, readable).ljust(max(0, readable), b"\0")
+
+    def physical_offset_at(self, segment: Segment, position: int) -> int:
+        """Where the record of a unit begins; units of every kind begin with it.
+
+        Raises:
+            UnreadableError: the file cannot be read.
+        """
+        return int.from_bytes(self.read(segment, position, self.kind.size)[:8], "big", signed=True)
+
+
+def with_content(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
+    """Files without empty last ones, which a broker deletes at load, or on which it does not start."""
+    while segments and segments[-1].size == 0:
+        segments = segments[:-1]
+    return segments
+
+
+def recovered_end(segments: Sequence[Segment], file_size: int, length_of: Callable[[Segment], int]) -> RecoveredEnd:
+    """Where recovery ends a queue: at the first invalid unit of the last files.
+
+    Args:
+        length_of: bytes of the valid units that a file begins with.
+    """
+    recovered = RecoveredEnd(0)
+    for segment in segments[-FILES_EXAMINED:]:
+        length = length_of(segment)
+        end = segment.start + length
+        recovered = RecoveredEnd(end, segment, length) if length else recovered._replace(end=end)
+        if length != file_size:
+            break
+    return recovered
+
+
+def valid_length(segment: Segment, file_size: int, kind: UnitKind, files: OpenFiles, start: int = 0) -> int:
+    """File position of the first invalid unit from a position on; where a file is too short, zeros are read.
+
+    Raises:
+        UnreadableError: the file cannot be read.
+    """
+    position = start
+    while position < file_size:
+        expected = min(BLOCK_UNITS * kind.size, file_size - position)
+        valid = kind.valid_count(files.read(segment.path, position, expected)) * kind.size
+        position += valid
+        if valid < expected:
+            break
+    return position
+
+
+def minimum_position(
+    loaded: LoadedFiles, rules: BrokerRules, log_minimum: int, known: int = 0, *, by_halving: bool = False
+) -> int:
+    """Stream position of the first plain unit that counts as readable: the first file's first one not below the log.
+
+    Args:
+        log_minimum: first physical offset of the commitlog.
+        known: the minimum before, which stays where no such unit is in the first file.
+        by_halving: take the units for ordered where the version reads one after another.
+
+    Raises:
+        UnreadableError: a file cannot be read.
+    """
+    first, last = loaded.first, loaded.last
+    if first is None or last is None:
+        return known
+    if rules.min_offset_search is MinOffsetSearch.LINEAR:
+        if by_halving:
+            position = _searched(loaded, first, log_minimum, known - first.start)
+        else:
+            position = _first_at_or_above(loaded, first, log_minimum)
+        return known if position is None else first.start + position
+    if known >= loaded.end and not (rules.empty_queue_examined_again and known == loaded.end):
+        return known
+    last_length = loaded.length(last)
+    if last_length and loaded.physical_offset_at(last, last_length - UNIT_SIZE) < log_minimum:
+        return last.start + last_length
+    position = _searched(loaded, first, log_minimum, known - first.start)
+    return known if position is None else first.start + position
+
+
+def _first_at_or_above(loaded: LoadedFiles, first: Segment, log_minimum: int) -> int | None:
+    position = 0
+    while block := whole_units(loaded.read(first, position, READ_UNITS * UNIT_SIZE), UNIT_SIZE):
+        for number, (physical_offset, _, _) in enumerate(PLAIN.iter_unpack(block)):
+            if physical_offset >= log_minimum:
+                return position + number * UNIT_SIZE
+        position += len(block)
+    return None
+
+
+def _searched(loaded: LoadedFiles, first: Segment, log_minimum: int, known: int) -> int | None:
+    """By halving from the known minimum on; None where that stays."""
+    length, start = loaded.length(first), max(0, known)
+    if start >= length or (known >= 0 and loaded.physical_offset_at(first, start) >= log_minimum):
+        return None
+    low, high = 0, length - start - UNIT_SIZE
+    while high - low > UNIT_SIZE:
+        middle = (low + high) // 2 // UNIT_SIZE * UNIT_SIZE
+        physical_offset = loaded.physical_offset_at(first, start + middle)
+        high = middle if physical_offset >= log_minimum else high
+        low = middle if physical_offset <= log_minimum else low
+    for position in range(low, high + 1, UNIT_SIZE):
+        if loaded.physical_offset_at(first, start + position) >= log_minimum:
+            return start + position
+    return None

@@ -1,0 +1,184 @@
+"""Finds the commitlog's end from what the queues know: hop on from the highest record of a queue, reading heads only.
+
+Broker: `CommitLog#recoverNormally`, which reads the last files' records whole and so finds damage that is passed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from struct import Struct
+from typing import Final
+
+from rmqtool.engine.segments.open_files import OpenFiles
+from rmqtool.errors import UnreadableError
+from rmqtool.formats import commitlog
+from rmqtool.scan.judge import MESSAGE_MAGICS, judge_frame
+from rmqtool.scan.rules import Verdict
+from rmqtool.store.directory import Segment
+
+RECORDS_MAX: Final = 200_000
+"""Records that are hopped over, about half a second."""
+READ_MAX: Final = 128 << 20
+WINDOW: Final = 64 << 10
+CANDIDATES_MAX: Final = 256
+QUIET_BYTES: Final = 1 << 20
+"""Zeros that must follow the last record, for the end to count as found; a hole is not read further than this."""
+
+_OWN_OFFSET_AT: Final = commitlog.MESSAGE_V1.position("physical_offset")
+_OWN_OFFSET: Final = Struct(">q")
+_HEAD: Final = _OWN_OFFSET_AT + _OWN_OFFSET.size
+FRAME_SIZE: Final = 8
+
+
+@dataclass(frozen=True)
+class LogEnd:
+    """Where the log ends as far as it was followed."""
+
+    physical_offset: int
+    is_exact: bool
+    """False where the hop stopped at something that is no record, or was not followed to the end."""
+    last_record: int | None
+    """Physical offset of the last record that was passed; None if there was none."""
+    reason: str
+    """What lies at the end, as a sentence."""
+    is_full: bool = False
+    """Whether it lies at the end of the last file, so that the next record begins another one."""
+
+
+def find_log_end(segments: tuple[Segment, ...], files: OpenFiles, known: Iterable[tuple[int, int]]) -> LogEnd:
+    """The end of the log.
+
+    Args:
+        segments: the log's files, by their start.
+        known: (physical offset, size) of the last record of each queue; the highest one that is there is the start.
+            Where none is, the hop starts at the begin of the last file that holds anything.
+
+    """
+    if not segments:
+        return LogEnd(0, is_exact=True, last_record=None, reason="there is no file")
+    hop = _Hop(segments, files)
+    for physical_offset, size in sorted(set(known), reverse=True)[:CANDIDATES_MAX]:
+        index = hop.segment_of(physical_offset)
+        if index is not None and hop.is_record(index, physical_offset - segments[index].start, size):
+            return hop.follow(index, physical_offset - segments[index].start)
+    return hop.follow(hop.last_used(), 0)
+
+
+class _Hop:
+    """The walk from head to head."""
+
+    def __init__(self, segments: tuple[Segment, ...], files: OpenFiles) -> None:
+        self._segments = segments
+        self._files = files
+        self._window = b""
+        self._window_at = (-1, 0)
+        self._bytes_read = 0
+        self._index, self._position = 0, 0
+        self._last: int | None = None
+
+    def segment_of(self, physical_offset: int) -> int | None:
+        """Number of the file that holds a physical offset."""
+        for index in range(len(self._segments) - 1, -1, -1):
+            segment = self._segments[index]
+            if segment.start <= physical_offset:
+                return index if physical_offset < segment.end else None
+        return None
+
+    def last_used(self) -> int:
+        """Number of the last file whose first bytes are not zero; the first one if there is none."""
+        for index in range(len(self._segments) - 1, -1, -1):
+            with suppress(UnreadableError):
+                if any(self._files.read(self._segments[index].path, 0, FRAME_SIZE)):
+                    return index
+        return 0
+
+    def is_record(self, index: int, position: int, size: int) -> bool:
+        """Whether a message of this size lies at a place."""
+        try:
+            return self.record_size(index, position) == size > 0
+        except UnreadableError:
+            return False
+
+    def record_size(self, index: int, position: int) -> int | None:
+        """Size of the message at a place; None where its frame or its own offset says that it is none.
+
+        Raises:
+            UnreadableError: the disk does not give its head.
+        """
+        segment = self._segments[index]
+        head = self._head(index, position)
+        if len(head) < _HEAD:
+            return None
+        verdict, size, magic = judge_frame(head, segment.size - position)
+        own_offset = _OWN_OFFSET.unpack_from(head, _OWN_OFFSET_AT)[0]
+        good = verdict == Verdict.GOOD and magic in MESSAGE_MAGICS and own_offset == segment.start + position
+        return size if good else None
+
+    def follow(self, index: int, position: int) -> LogEnd:
+        """Hop on from the begin of a record, across files."""
+        self._index, self._position, self._last = index, position, None
+        try:
+            return self._follow(index, position)
+        except UnreadableError as error:
+            end = self._segments[self._index].start + self._position
+            return LogEnd(end, is_exact=False, last_record=self._last, reason=f"not readable there: {error}")
+
+    def _follow(self, index: int, position: int) -> LogEnd:
+        last: int | None = None
+        for _ in range(RECORDS_MAX):
+            self._index, self._position, self._last = index, position, last
+            segment = self._segments[index]
+            if self._bytes_read > READ_MAX:
+                break
+            size = self.record_size(index, position)
+            if size is not None:
+                last = segment.start + position
+                position += size
+                if position < segment.size:
+                    continue
+            elif not self._is_blank(index, position):
+                return self._stopped(index, position, last)
+            following = index + 1
+            if following == len(self._segments) or self._segments[following].start != segment.end:
+                # A blank that nothing follows is written anew by the next append, so the log ends before it.
+                return self._ended(index, position, last)
+            index, position = following, 0
+        end = self._segments[index].start + position
+        return LogEnd(end, is_exact=False, last_record=last, reason="the log goes on; it was not followed further")
+
+    def _ended(self, index: int, position: int, last: int | None) -> LogEnd:
+        end = self._segments[index].start + position
+        if index + 1 < len(self._segments):
+            return LogEnd(end, is_exact=False, last_record=last, reason="the file that should follow is missing")
+        return LogEnd(end, is_exact=True, last_record=last, reason="the last file is full", is_full=True)
+
+    def _stopped(self, index: int, position: int, last: int | None) -> LogEnd:
+        """The end at something that is neither a record nor a blank."""
+        segment = self._segments[index]
+        end = segment.start + position
+        behind = self._files.read(segment.path, position, QUIET_BYTES)
+        if any(behind[:FRAME_SIZE]):
+            return LogEnd(end, is_exact=False, last_record=last, reason="what follows is no record")
+        later = any(any(self._files.read(found.path, 0, FRAME_SIZE)) for found in self._segments[index + 1 :])
+        if later or any(behind):
+            return LogEnd(end, is_exact=False, last_record=last, reason="zeros follow, and more behind them")
+        return LogEnd(end, is_exact=True, last_record=last, reason="untouched space follows")
+
+    def _is_blank(self, index: int, position: int) -> bool:
+        head = self._head(index, position)
+        if len(head) < FRAME_SIZE:
+            return position == self._segments[index].size
+        verdict, _, magic = judge_frame(head, self._segments[index].size - position)
+        return verdict == Verdict.GOOD and magic == commitlog.MAGIC_BLANK
+
+    def _head(self, index: int, position: int) -> bytes:
+        """The first bytes of what lies at a place, from the window where it holds them."""
+        inside = position - self._window_at[1]
+        if self._window_at[0] != index or inside < 0 or inside + _HEAD > len(self._window):
+            self._window = self._files.read(self._segments[index].path, position, WINDOW)
+            self._window_at = (index, position)
+            self._bytes_read += len(self._window)
+            inside = 0
+        return self._window[inside : inside + _HEAD]

@@ -1,0 +1,182 @@
+"""Messages by key: the index's chains, newest entry first, and the records they point to, unchecked.
+
+Broker: `IndexService#queryOffset`, `IndexFile#selectPhyOffset`, `#isTimeMatched`, `DefaultMessageStore#queryMessage`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from struct import Struct
+from typing import Final
+
+from rmqtool.engine.reading.stored_message import StoredMessage, message_at
+from rmqtool.engine.segments.log import Log
+from rmqtool.engine.segments.open_files import OpenFiles
+from rmqtool.formats import index
+from rmqtool.store.view import Entry
+
+DEFAULT_COUNT: Final = 32
+COUNT_MAX: Final = 64
+"""`maxMsgsNumBatch`: more are never looked up at once."""
+_HEADER: Final = Struct(index.HEADER.struct_code)
+_ENTRY: Final = Struct(index.ENTRY.struct_code)
+_SLOT: Final = Struct(index.SLOT.struct_code)
+
+
+@dataclass(frozen=True)
+class QueryResult:
+    """The answer to a query by key."""
+
+    messages: tuple[StoredMessage, ...]
+    """What the broker hands out, by physical offset; the index knows hashes only, so any may be something else."""
+    carries_key: tuple[bool, ...]
+    """For each message, whether its record really has the key (or tag)."""
+    indexed_physical_offsets: tuple[int, ...]
+    """What the index answered, sorted; it may point to what is gone, and more than once to the same."""
+    never_ends: bool
+    """A chain goes in a circle without a hit: the broker would look for ever."""
+
+
+@dataclass(frozen=True)
+class IndexHeader:
+    """Head of an index file; times in ms."""
+
+    begin_timestamp_ms: int
+    end_timestamp_ms: int
+    begin_physical_offset: int
+    end_physical_offset: int
+    used_slot_count: int
+    next_entry_number: int
+
+    def overlaps(self, begin_ms: int, end_ms: int) -> bool:
+        """Whether the broker searches the file for a range of times (`IndexFile#isTimeMatched`)."""
+        first, last = self.begin_timestamp_ms, self.end_timestamp_ms
+        return (begin_ms < first and end_ms > last) or first <= begin_ms <= last or first <= end_ms <= last
+
+
+class IndexFile:
+    """Reads one index file; what lies behind its end reads as zero, for the broker's mapping extends it."""
+
+    def __init__(self, path: str, slot_count: int, files: OpenFiles) -> None:
+        """Read the header.
+
+        Raises:
+            UnreadableError: the file cannot be read.
+        """
+        self._path = path
+        self._slot_count = slot_count
+        self._files = files
+        self.header = IndexHeader(*self._unpack(_HEADER, 0))
+
+    def newest_entry(self, key_hash: int) -> int:
+        """Number of the newest entry in the hash's slot."""
+        (number,) = self._unpack(_SLOT, index.slot_position(key_hash % self._slot_count))
+        return int(number)
+
+    def entry(self, number: int) -> tuple[int, int, int, int]:
+        """Hash, physical offset, seconds behind the file's begin, number of the previous entry."""
+        key_hash, physical_offset, seconds, previous = self._unpack(
+            _ENTRY, index.entry_position(number, self._slot_count)
+        )
+        return key_hash, physical_offset, seconds, previous
+
+    def _unpack(self, form: Struct, position: int) -> tuple[int, ...]:
+        return form.unpack(self._files.read(self._path, position, form.size).ljust(form.size, b"\0"))
+
+
+class _Search:
+    """Hits of one lookup over all files."""
+
+    def __init__(self, key_hash: int, count: int, begin_ms: int, end_ms: int) -> None:
+        self.key_hash = key_hash
+        self.count = count
+        self.begin_ms = begin_ms
+        self.end_ms = end_ms
+        self.found: list[int] = []
+        self.never_ends = False
+
+    @property
+    def is_complete(self) -> bool:
+        return len(self.found) >= self.count or self.never_ends
+
+    def search(self, file: IndexFile) -> None:
+        """Follow the hash's chain. A circle is gone round as long as it brings hits, as the broker does."""
+        following = file.header.next_entry_number
+        number = file.newest_entry(self.key_hash)
+        if number <= 0 or number > following or following <= 1:
+            return
+        # A sound chain only leads to lower numbers, so every circle contains a step upwards.
+        hits_at_step_up: dict[int, int] = {}
+        while not self.is_complete:
+            key_hash, physical_offset, seconds, previous = file.entry(number)
+            if seconds < 0:
+                return
+            time_ms = file.header.begin_timestamp_ms + seconds * 1000
+            if key_hash == self.key_hash and self.begin_ms <= time_ms <= self.end_ms:
+                self.found.append(physical_offset)
+            if previous <= 0 or previous > following or previous == number or time_ms < self.begin_ms:
+                return
+            if previous > number:
+                if number in hits_at_step_up:
+                    self._go_round(self.found[hits_at_step_up[number] :])
+                    return
+                hits_at_step_up[number] = len(self.found)
+            number = previous
+
+    def _go_round(self, hits: list[int]) -> None:
+        """Answer what endless rounds through these hits would; a circle can have millions of entries."""
+        self.never_ends = not hits
+        while hits and len(self.found) < self.count:
+            self.found += hits[: self.count - len(self.found)]
+
+
+def query(
+    entries: Sequence[Entry],
+    slot_count: int,
+    files: OpenFiles,
+    log: Log,
+    topic: str,
+    key: str,
+    count: int,
+    begin_ms: int,
+    end_ms: int,
+    *,
+    by_tag: bool,
+) -> QueryResult:
+    """Look a key (or a tag) up in the index files, given in the order of their making.
+
+    Raises:
+        UnreadableError: the disk does not give an index file or a record.
+    """
+    text = index.tag_text(topic, key) if by_tag else index.key_text(topic, key)
+    search = _Search(index.key_hash(text), min(count, COUNT_MAX), begin_ms, end_ms)
+    for entry in reversed(entries):
+        file = IndexFile(entry.path, slot_count, files)
+        if file.header.overlaps(begin_ms, end_ms):
+            search.search(file)
+        if file.header.begin_timestamp_ms < begin_ms or search.is_complete:
+            break
+    offsets = sorted(search.found)
+    messages = () if search.never_ends else tuple(_served(log, offsets))
+    return QueryResult(
+        messages,
+        tuple(_carries(message, topic, key, by_tag=by_tag) for message in messages),
+        tuple(offsets),
+        search.never_ends,
+    )
+
+
+def _served(log: Log, physical_offsets: Sequence[int]) -> Iterator[StoredMessage]:
+    for number, physical_offset in enumerate(physical_offsets):
+        message = message_at(log, physical_offset, first_file_for_zero=False)
+        # The broker decodes the first one to learn its time, and passes it over where it cannot.
+        if message is not None and (number or (message.record is not None and message.record.is_decodable)):
+            yield message
+
+
+def _carries(message: StoredMessage, topic: str, key: str, *, by_tag: bool) -> bool:
+    record = message.record
+    if record is None or record.topic != topic:
+        return False
+    return record.tags == key if by_tag else key in record.keys or key == record.unique_key

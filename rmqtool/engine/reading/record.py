@@ -1,0 +1,245 @@
+"""One record, decoded as the broker decodes what it hands out; the body is read on demand, up to a limit.
+
+Broker: `MessageDecoder#decode`.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from struct import Struct
+from typing import Final, Protocol
+
+from rmqtool.engine.rules.algorithms import PropertyDecoder
+from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.segments.log import Log, RecordLocation
+from rmqtool.formats import commitlog, properties, system_flag
+from rmqtool.formats.java_text import decode_java_utf8
+from rmqtool.formats.layout import fields_of
+from rmqtool.formats.message_id import host_text, offset_message_id
+from rmqtool.formats.record_crc import CRC_MASK
+
+TAIL_SIZE_MAX: Final = 2 + 32767 + 2 + commitlog.PROPERTIES_LENGTH_MAX
+"""Bytes in which topic and properties lie, whatever their lengths claim."""
+PORT_MAX: Final = 65535
+CRC_BLOCK: Final = 1 << 20
+_HOST_BITS: Final = system_flag.BORN_HOST_V6 | system_flag.STORE_HOST_V6
+_SYS_FLAG_AT: Final = commitlog.MESSAGE_V1.position("sys_flag")
+_HEAD_SIZE_MAX: Final = commitlog.HEAD_SIZE + 2 * commitlog.V6_EXTRA
+
+
+class RecordSource(Protocol):
+    """What a record is decoded from: a log, or the bytes of one record alone."""
+
+    @property
+    def rules(self) -> BrokerRules:
+        """Of the brokers that shall decode it."""
+
+    def read(self, place: RecordLocation, start: int, length: int) -> bytes:
+        """Bytes from `start` behind a place on.
+
+        Raises:
+            UnreadableError: the disk does not give them.
+        """
+
+
+@dataclass(frozen=True)
+class SingleRecord:
+    """The bytes of one record; `read_at` gives (position in it, length)."""
+
+    rules: BrokerRules
+    read_at: Callable[[int, int], bytes]
+
+    def read(self, place: RecordLocation, start: int, length: int) -> bytes:
+        del place
+        return self.read_at(start, length) if length > 0 else b""
+
+
+@dataclass(frozen=True)
+class Record:
+    """A decoded message record; times in ms, lengths in bytes."""
+
+    place: RecordLocation
+    size: int
+    magic: str
+    """v1 or v2."""
+    body_crc: int
+    queue_id: int
+    flag: int
+    queue_offset: int
+    physical_offset: int
+    """What the record says of itself, which need not be where it lies."""
+    sys_flag: int
+    born_timestamp_ms: int
+    born_host: str
+    store_timestamp_ms: int
+    store_host: str
+    reconsume_times: int
+    prepared_transaction_offset: int
+    body_position: int
+    """Bytes from the record's begin to its body."""
+    body_length: int
+    topic_raw: bytes
+    topic: str
+    """As brokers take it: what is no UTF-8 is replaced."""
+    properties_raw: bytes
+    properties: Mapping[str, str]
+    message_id: str
+    """The broker's id: store host and the physical offset that the record says of itself."""
+    _log: RecordSource = field(repr=False, compare=False)
+
+    @property
+    def tags(self) -> str | None:
+        return self.properties.get(properties.TAGS)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys it is indexed under."""
+        return tuple(key for key in self.properties.get(properties.KEYS, "").split(" ") if key)
+
+    @property
+    def unique_key(self) -> str | None:
+        return self.properties.get(properties.UNIQUE_KEY)
+
+    @property
+    def is_decodable(self) -> bool:
+        """Whether a broker decodes it; Java makes no address of a port that cannot be."""
+        return all(0 <= int(host.rpartition(":")[2]) <= PORT_MAX for host in (self.born_host, self.store_host))
+
+    @property
+    def transaction(self) -> str:
+        return system_flag.transaction(self.sys_flag)
+
+    @property
+    def compression(self) -> str | None:
+        return system_flag.compression(self.sys_flag)
+
+    def body(self, length_max: int) -> bytes:
+        """The stored body, its first `length_max` bytes.
+
+        Raises:
+            UnreadableError: the disk does not give it.
+        """
+        return self._log.read(self.place, self.body_position, min(self.body_length, length_max))
+
+    @cached_property
+    def body_crc_ok(self) -> bool:
+        """Whether the body has the CRC that the record says; an empty one always has.
+
+        Raises:
+            UnreadableError: the disk does not give the body.
+        """
+        if self.body_length == 0:
+            return True
+        computed = 0
+        for start in range(0, self.body_length, CRC_BLOCK):
+            length = min(CRC_BLOCK, self.body_length - start)
+            computed = zlib.crc32(self._log.read(self.place, self.body_position + start, length), computed)
+        return computed & CRC_MASK == self.body_crc
+
+
+@dataclass(frozen=True)
+class _Head:
+    """The struct and the field names of everything in front of the body."""
+
+    struct: Struct
+    names: tuple[str, ...]
+
+
+def _head(hosts: int) -> _Head:
+    fields = [
+        found
+        for found in fields_of(commitlog.message_struct(hosts))
+        if found.position is not None and found.size is not None
+    ]
+    return _Head(Struct(">" + "".join(found.code or "" for found in fields)), tuple(found.name for found in fields))
+
+
+_HEADS: Final = {hosts: _head(hosts) for hosts in (0, system_flag.BORN_HOST_V6, system_flag.STORE_HOST_V6, _HOST_BITS)}
+
+
+def read_record(log: Log, physical_offset: int) -> Record | None:
+    """The record at a physical offset; None where none can be decoded.
+
+    Nothing is compared with the place: neither the record's own physical offset nor a CRC.
+
+    Raises:
+        UnreadableError: the disk does not give its bytes.
+    """
+    place = log.place(physical_offset)
+    return None if place is None else decode_record(log, place)
+
+
+def decode_record(log: RecordSource, place: RecordLocation) -> Record | None:
+    """The record that begins at a place; None where none can be decoded.
+
+    Raises:
+        UnreadableError: the disk does not give its bytes.
+    """
+    start = log.read(place, 0, _HEAD_SIZE_MAX)
+    if len(start) < commitlog.RECORD_SIZE_MIN:
+        return None
+    sys_flag = int.from_bytes(start[_SYS_FLAG_AT : _SYS_FLAG_AT + 4], "big", signed=True)
+    form = _HEADS[sys_flag & _HOST_BITS if log.rules.ipv6_hosts else 0]
+    if len(start) < form.struct.size:
+        return None
+    head = dict(zip(form.names, form.struct.unpack_from(start), strict=True))
+    magic = head["magic"]
+    if magic not in (commitlog.MAGIC_V1, commitlog.MAGIC_V2) or not 0 < head["size"] <= place.readable_length:
+        return None
+    body_length = max(0, head["body_length"])
+    tail_at = form.struct.size + body_length
+    tail = log.read(place, tail_at, min(TAIL_SIZE_MAX, head["size"] - tail_at))
+    parts = _tail(tail, 2 if magic == commitlog.MAGIC_V2 else 1)
+    if parts is None or tail_at + parts[2] != head["size"]:
+        return None
+    store_host = head["store_host.address"] + head["store_host.port"].to_bytes(4, "big", signed=True)
+    return Record(
+        place=place,
+        size=head["size"],
+        magic=commitlog.MAGIC_NAMES[magic],
+        body_crc=head["body_crc"],
+        queue_id=head["queue_id"],
+        flag=head["flag"],
+        queue_offset=head["queue_offset"],
+        physical_offset=head["physical_offset"],
+        sys_flag=sys_flag,
+        born_timestamp_ms=head["born_timestamp_ms"],
+        born_host=host_text(head["born_host.address"] + head["born_host.port"].to_bytes(4, "big", signed=True)),
+        store_timestamp_ms=head["store_timestamp_ms"],
+        store_host=host_text(store_host),
+        reconsume_times=head["reconsume_times"],
+        prepared_transaction_offset=head["prepared_transaction_offset"],
+        body_position=form.struct.size,
+        body_length=body_length,
+        topic_raw=parts[0],
+        topic=decode_java_utf8(parts[0]),
+        properties_raw=parts[1],
+        properties=decoded_properties(parts[1], log.rules),
+        message_id=offset_message_id(store_host, head["physical_offset"]),
+        _log=log,
+    )
+
+
+def decoded_properties(raw: bytes, rules: BrokerRules) -> Mapping[str, str]:
+    """A property block as brokers of these rules take it apart."""
+    if rules.property_decoder is PropertyDecoder.STRICT_PAIRS:
+        return properties.decode_properties_strict_pairs(raw)
+    return properties.decode_properties(raw)
+
+
+def _tail(tail: bytes, topic_length_size: int) -> tuple[bytes, bytes, int] | None:
+    """Topic, properties, and the bytes that they take with their lengths; None where they do not fit."""
+    if len(tail) < topic_length_size:
+        return None
+    topic_length = int.from_bytes(tail[:topic_length_size], "big", signed=True)
+    topic_end = topic_length_size + topic_length
+    if topic_length < 0 or len(tail) < topic_end + 2:
+        return None
+    properties_length = max(0, int.from_bytes(tail[topic_end : topic_end + 2], "big", signed=True))
+    end = topic_end + 2 + properties_length
+    if len(tail) < end:
+        return None
+    return tail[topic_length_size:topic_end], tail[topic_end + 2 : end], end

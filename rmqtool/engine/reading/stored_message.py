@@ -1,0 +1,67 @@
+"""What a broker hands out: bytes at a place, which need not be a record, let alone the right one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from rmqtool.engine.queues.unit import QueueUnit
+from rmqtool.engine.reading.record import Record, decode_record
+from rmqtool.engine.segments.log import Log, RecordLocation
+
+
+@dataclass(frozen=True)
+class StoredMessage:
+    """One message as it is handed out."""
+
+    size: int
+    """Bytes handed out: what the queue's unit or the record itself says."""
+    place: RecordLocation
+    unit: QueueUnit | None
+    """The queue's unit that led to it; None where it was found in another way."""
+    _log: Log = field(repr=False, compare=False)
+
+    @property
+    def physical_offset(self) -> int:
+        """Where it lies; the unit may say 0 where the log begins later."""
+        return self.place.physical_offset
+
+    @cached_property
+    def record(self) -> Record | None:
+        """The record at the place; None if there is none.
+
+        Raises:
+            UnreadableError: the disk does not give it.
+        """
+        return decode_record(self._log, self.place)
+
+    def raw(self, length_max: int) -> bytes:
+        """The bytes handed out, the first `length_max` of them.
+
+        Raises:
+            UnreadableError: the disk does not give them.
+        """
+        return self._log.read(self.place, 0, min(self.size, length_max))
+
+
+def message_of_unit(log: Log, unit: QueueUnit) -> StoredMessage | None:
+    """What a unit leads to; None where it cannot be handed out (`CommitLog#getMessage`)."""
+    place = log.selectable(unit.physical_offset, unit.record_size)
+    if place is None:
+        return None
+    return StoredMessage(unit.record_size, place, unit, log)
+
+
+def message_at(log: Log, physical_offset: int, *, first_file_for_zero: bool = True) -> StoredMessage | None:
+    """What lies at a physical offset, as long as its first four bytes say.
+
+    None where it cannot be handed out (`DefaultMessageStore#selectOneMessageByOffset`).
+
+    Raises:
+        UnreadableError: the disk does not give those bytes.
+    """
+    place = log.place(physical_offset, first_file_for_zero=first_file_for_zero)
+    if place is None or place.readable_length < 4:
+        return None
+    size = int.from_bytes(log.read(place, 0, 4), "big", signed=True)
+    return StoredMessage(size, place, None, log) if 0 <= size <= place.readable_length else None

@@ -1,0 +1,235 @@
+"""Which broker version a store was last used by, as far as its files tell; only a handful of records is read.
+
+No file names the version. What only newer versions write rules the older ones out. What a version always leaves and is
+not there rules that version out too, but only while another remains: a store may have been upgraded or tidied up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+from rmqtool.engine.reading.query import IndexFile
+from rmqtool.engine.reading.record import Record, read_record
+from rmqtool.engine.rules.algorithms import MultiDispatch
+from rmqtool.engine.rules.versions import NEWEST, PRESUMED, SUPPORTED, BrokerRules, rules_for
+from rmqtool.engine.segments.log import Log
+from rmqtool.engine.segments.open_files import OpenFiles
+from rmqtool.errors import UnreadableError
+from rmqtool.formats import index, properties, system_flag
+from rmqtool.formats.abort import parse_abort
+from rmqtool.formats.checkpoint import FIELDS_SIZE, parse_checkpoint
+from rmqtool.formats.record_crc import record_crc_matches
+from rmqtool.store.directory import Store
+from rmqtool.store.file_kinds import FileKind
+
+RECORDS_MAX: Final = 64
+ENTRIES_MAX: Final = 64
+SEGMENTS_MAX: Final = 3
+ABORT_SIZE_MAX: Final = 64
+CHECKED_SIZE_MAX: Final = 1 << 20
+OWN_ROCKSDB_DIRECTORY: Final = "consumequeue_rocksdb"
+
+Fits = Callable[[BrokerRules], bool]
+
+
+class Evidence(NamedTuple):
+    """One observation: a sentence, which versions it fits, and whether a store cannot have it otherwise."""
+
+    sentence: str
+    fits: Fits
+    is_certain: bool
+
+
+class VersionRange(NamedTuple):
+    """The releases that fit what lies in a store."""
+
+    first: str
+    last: str
+    rules: str
+    """Whose rules apply. A release that is added later does not change it."""
+    evidence: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return self.first if self.first == self.last else f"{self.first} to {self.last}"
+
+
+def infer_version(store: Store) -> VersionRange | None:
+    """The broker releases that fit what lies in a store; None where nothing shows a version.
+
+    What cannot be read shows nothing.
+    """
+    found: list[Evidence] = []
+    with OpenFiles(store.view) as files:
+        log = Log(store, rules_for(NEWEST), files)
+        for look in (_directories, _abort, _checkpoint, _records, _index):
+            try:
+                found += look(store, log, files)
+            except UnreadableError:
+                continue
+    fitting = [rules_for(version) for version in SUPPORTED]
+    sentences: list[str] = []
+    for evidence in sorted(found, key=lambda each: not each.is_certain):
+        left = [rules for rules in fitting if evidence.fits(rules)]
+        if left and len(left) < len(fitting):
+            sentences.append(evidence.sentence)
+            fitting = left
+    if not sentences:
+        return None
+    releases = [rules.version for rules in fitting]
+    return VersionRange(releases[0], releases[-1], _whose_rules(releases), tuple(sentences))
+
+
+def _whose_rules(releases: list[str]) -> str:
+    """The newest release of the range, but none after the presumed one where that lies in the range."""
+    return PRESUMED if PRESUMED in releases else releases[-1]
+
+
+def _directories(store: Store, _log: Log, _files: OpenFiles) -> Iterator[Evidence]:
+    """Directories and files by which a version is known without a look inside."""
+    marks: tuple[tuple[FileKind, str, Fits], ...] = (
+        (FileKind.BATCH_CONSUMEQUEUE, "there are batch consume queues", lambda rules: rules.batch_queues),
+        (FileKind.TIMER_WHEEL, "there is a timer wheel", lambda rules: rules.timer),
+        (FileKind.CONSUMEQUEUE_ROCKSDB, "consume queues are kept in RocksDB", lambda rules: rules.rocksdb_queues),
+        (FileKind.ROCKSDB, "there is the side store rocksdbstore", lambda rules: rules.rocksdb_side_store),
+        (FileKind.COMPACTION_LOG, "there are compacted topics", lambda rules: rules.compaction),
+        (FileKind.DLEDGER, "the log is kept by DLedger", lambda rules: rules.dledger),
+        (FileKind.ABORT_BACKUP, "there is a left-over abort.bak", lambda rules: rules.abort_holds_process_id),
+    )
+    for kind, sentence, fits in marks:
+        if store.files.get(kind):
+            yield Evidence(sentence, fits, is_certain=True)
+    for name in store.directories:
+        if name == "compaction":
+            yield Evidence("there is a directory compaction", lambda rules: rules.compaction, is_certain=True)
+        if name == OWN_ROCKSDB_DIRECTORY:
+            yield Evidence(
+                "RocksDB consume queues have a directory of their own",
+                lambda rules: OWN_ROCKSDB_DIRECTORY in rules.rocksdb_queue_directories,
+                is_certain=True,
+            )
+    # Only a store that was used can lack what use leaves behind.
+    if store.commitlog or store.files.get(FileKind.DLEDGER):
+        if "rocksdbstore" not in store.directories:
+            yield Evidence(
+                "there is no side store rocksdbstore", lambda rules: not rules.rocksdb_side_store, is_certain=False
+            )
+        if not store.has_abort and not store.files.get(FileKind.ABORT_BACKUP):
+            yield Evidence(
+                "it was stopped without leaving abort.bak",
+                lambda rules: not rules.abort_holds_process_id,
+                is_certain=False,
+            )
+
+
+def _abort(store: Store, _log: Log, files: OpenFiles) -> Iterator[Evidence]:
+    entry = store.first(FileKind.ABORT)
+    if entry is None or not entry.is_file:
+        return
+    if parse_abort(files.read(entry.path, 0, ABORT_SIZE_MAX)) is not None:
+        yield Evidence("abort holds a process id", lambda rules: rules.abort_holds_process_id, is_certain=True)
+    elif entry.size == 0:
+        yield Evidence("abort is empty", lambda rules: not rules.abort_holds_process_id, is_certain=False)
+
+
+def _checkpoint(store: Store, _log: Log, files: OpenFiles) -> Iterator[Evidence]:
+    entry = store.first(FileKind.CHECKPOINT)
+    if entry is None or not entry.is_file:
+        return
+    for number, (name, value) in enumerate(vars(parse_checkpoint(files.read(entry.path, 0, FIELDS_SIZE))).items(), 1):
+        # A negative value is damage, not a field of a newer version.
+        if value > 0:
+            yield Evidence(f"the checkpoint has a {name}", _has_checkpoint_field(number), is_certain=True)
+
+
+def _has_checkpoint_field(number: int) -> Fits:
+    return lambda rules: rules.checkpoint_field_count >= number
+
+
+def _records(_store: Store, log: Log, _files: OpenFiles) -> Iterator[Evidence]:
+    records = list(_sample(log))
+    marks: tuple[tuple[str, Callable[[Record], bool], Fits], ...] = (
+        ("a record has version 2", lambda found: found.magic == "v2", lambda rules: rules.reads_v2),
+        (
+            "a record has an IPv6 host",
+            lambda found: bool(found.sys_flag & (system_flag.BORN_HOST_V6 | system_flag.STORE_HOST_V6)),
+            lambda rules: rules.ipv6_hosts,
+        ),
+        (
+            "a record is an inner batch",
+            lambda found: bool(found.sys_flag & system_flag.INNER_BATCH),
+            lambda rules: rules.inner_batch,
+        ),
+        (
+            "a record has a CRC over all of it",
+            lambda found: _has_record_crc(log, found),
+            lambda rules: rules.record_crc,
+        ),
+        (
+            "a record was dispatched to several queues",
+            lambda found: properties.MULTI_QUEUE_OFFSET in found.properties,
+            lambda rules: rules.multi_dispatch is not MultiDispatch.NONE,
+        ),
+    )
+    for sentence, shows, fits in marks:
+        if any(map(shows, records)):
+            yield Evidence(sentence, fits, is_certain=True)
+    # A whole-record CRC always ends with the separator, and a batch keeps what its client wrote, so the most decide.
+    voting = [found for found in records if found.properties_raw and properties.RECORD_CRC not in found.properties]
+    trailing = sum(found.properties_raw.endswith(b"\x02") for found in voting)
+    if 2 * trailing > len(voting):
+        yield Evidence("properties end with a separator", lambda rules: rules.trailing_separator, is_certain=False)
+    elif voting:
+        yield Evidence(
+            "properties end without a separator", lambda rules: not rules.trailing_separator, is_certain=False
+        )
+
+
+def _has_record_crc(log: Log, record: Record) -> bool:
+    """A client may send a property of that name, but hardly one that is right."""
+    if properties.RECORD_CRC not in record.properties or record.size > CHECKED_SIZE_MAX:
+        return False
+    return record_crc_matches(log.read(record.place, 0, record.size)) is True
+
+
+def _sample(log: Log) -> Iterator[Record]:
+    """The first records of the newest file that begins with one; the newest files may be empty yet."""
+    for segment in log.segments[: -SEGMENTS_MAX - 1 : -1]:
+        physical_offset = segment.start
+        count = 0
+        while count < RECORDS_MAX and physical_offset < segment.end:
+            found = read_record(log, physical_offset)
+            if found is None:
+                break
+            yield found
+            count += 1
+            physical_offset += found.size
+        if count:
+            return
+
+
+def _index(store: Store, log: Log, files: OpenFiles) -> Iterator[Evidence]:
+    """Whether the newest entries are those of tags too."""
+    if not store.index_files or not store.index_slot_count:
+        return
+    hashes: dict[int, set[int]] = {}
+    for entry in store.index_files[: -SEGMENTS_MAX - 1 : -1]:
+        file = IndexFile(entry.path, store.index_slot_count, files)
+        following = file.header.next_entry_number
+        for number in range(following - 1, max(0, following - 1 - ENTRIES_MAX), -1):
+            key_hash, physical_offset, _, _ = file.entry(number)
+            hashes.setdefault(physical_offset, set()).add(key_hash)
+        if hashes:
+            break
+    # The entries of the oldest record in sight may lie only partly in it.
+    keyed_without_tag = False
+    for physical_offset in list(hashes)[:-1][:RECORDS_MAX]:
+        record = read_record(log, physical_offset)
+        if record is None or not record.tags:
+            continue
+        if index.key_hash(index.tag_text(record.topic, record.tags)) in hashes[physical_offset]:
+            yield Evidence("tags are indexed", lambda rules: rules.index_tags, is_certain=True)
+            return
+        keyed_without_tag = True
+    if keyed_without_tag:
+        yield Evidence("keys are indexed, tags are not", lambda rules: not rules.index_tags, is_certain=False)

@@ -1,0 +1,1 @@
+"""How broker versions differ, as data: the only place that compares versions."""

@@ -1,0 +1,176 @@
+"""Queues, extensions and index on their way into a directory: what decides about them, and what comes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, Self
+
+from rmqtool.engine.dispatch.derived_writer import QUEUES, DerivedEntries, DerivedSizes, DerivedWriter, EntrySelector
+from rmqtool.engine.dispatch.index_writer import IndexWriter
+from rmqtool.engine.dispatch.queue_entries import DispatchSettings, topic_bytes
+from rmqtool.engine.reading.messages_without_log import has_data
+from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.errors import UnknownSizeError
+from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, UNIT_SIZE
+from rmqtool.formats.index import DEFAULT_ENTRY_COUNT, DEFAULT_SLOT_COUNT
+from rmqtool.repair.build.gap_queue_writer import GapPreservingQueueWriter, RecordOffsets
+from rmqtool.repair.build.queue_prefix import QueuePrefixes
+from rmqtool.repair.build.request import BuildOptions, BuildRequest, BuiltQueues
+from rmqtool.store.config_json import TOPICS, batch_topics, read_config, topics
+from rmqtool.store.directory import Store
+from rmqtool.store.file_kinds import segment_name
+from rmqtool.store.sink import FileSink, TrackingSink
+from rmqtool.store.sizes import DEFAULT_INDEX_FILE_SIZE
+
+DEFAULT_UNITS: Final = 300_000
+_QUEUE: Final = ("consumequeue_file_size", "a queue file", DEFAULT_UNITS * UNIT_SIZE, "--queue-file-size BYTES or ")
+_BATCH: Final = ("batch_file_size", "a batch queue file", DEFAULT_UNITS * BATCH_UNIT_SIZE, "")
+_SLOTS: Final = ("index_slot_count", "an index file (its hash slots)", DEFAULT_SLOT_COUNT, "--index-slots N or ")
+_ENTRIES: Final = ("index_entry_count", "an index file (its entries)", DEFAULT_ENTRY_COUNT, "--index-entries N or ")
+
+
+def sizes_of(store: Store, options: BuildOptions, settings: DispatchSettings, *, demands: bool) -> DerivedSizes:
+    """Sizes of the derived files: those that are there show them, else the broker's defaults.
+
+    Args:
+        demands: whether the sizes must be right, because files are written.
+
+    Raises:
+        UnknownSizeError: no file shows a size, and the store's broker does not have the default sizes.
+    """
+    queue = _shown(store, store.consumequeue_file_size, *_QUEUE, demands=demands)
+    batch = _shown(store, store.batch_file_size, *_BATCH, demands=demands and bool(settings.batch_topics))
+    extension = options.extension if options.extension is not None else bool(store.extensions)
+    return DerivedSizes(
+        queue,
+        batch // BATCH_UNIT_SIZE * BATCH_UNIT_SIZE,
+        (store.extension_file_size or 48 << 20) if extension else None,
+    )
+
+
+def index_shape_of(store: Store, *, demands: bool) -> tuple[int, int]:
+    """Slots and entries of an index file; a file without any content still has the length of the default ones.
+
+    Raises:
+        UnknownSizeError: see `sizes_of`.
+    """
+    if store.index_slot_count is None and any(entry.size == DEFAULT_INDEX_FILE_SIZE for entry in store.index_files):
+        return DEFAULT_SLOT_COUNT, DEFAULT_ENTRY_COUNT
+    slots = _shown(store, store.index_slot_count, *_SLOTS, demands=demands)
+    return slots, _shown(store, store.index_entry_count, *_ENTRIES, demands=demands)
+
+
+def _shown(store: Store, size: int | None, setting: str, what: str, default: int, option: str, *, demands: bool) -> int:
+    """A size as the store shows it; the default where that may be taken for the broker's."""
+    if size or not demands or store.uses_default_sizes:
+        return size or default
+    raise UnknownSizeError(
+        f"{store.view.label}: nothing in the store shows the size of {what}, and a broker with another size would not "
+        f"find what is written; give it with {option}--broker-conf FILE",
+        setting,
+        default,
+    )
+
+
+def dispatch_settings(store: Store, rules: BrokerRules, options: BuildOptions) -> DispatchSettings:
+    """How the store's broker dispatches: topics of batch queues by their configuration, or by the queues themselves."""
+    batch = batch_topics(topics(read_config(store.view, TOPICS)), (topic for topic, _ in store.batch_queues))
+    return DispatchSettings(rules, options.multi_dispatch, options.lmq, frozenset(map(topic_bytes, batch)))
+
+
+@dataclass(frozen=True)
+class BuildContext:
+    """What decides, beside the records, about the files that are built."""
+
+    store: Store
+    rules: BrokerRules
+    wanted: BuildRequest
+    options: BuildOptions
+    sizes: DerivedSizes
+    dispatching: EntrySelector
+    """What tells the entries that are wanted."""
+    index_shape: tuple[int, int]
+    """Slots and entries of an index file."""
+
+    @classmethod
+    def of(cls, store: Store, rules: BrokerRules, wanted: BuildRequest, options: BuildOptions) -> Self:
+        """Look at a store, once for whoever builds a part.
+
+        Raises:
+            UnknownSizeError: the size of a file that is to be written is not known.
+        """
+        settings = dispatch_settings(store, rules, options)
+        has_records = any(has_data(store, segment.path) for segment in store.commitlog)
+        dispatching = EntrySelector(settings, wanted.queue is not None, wanted.index)
+        sizes = sizes_of(store, options, settings, demands=has_records and wanted.queue is not None)
+        index_shape = index_shape_of(store, demands=has_records and wanted.index)
+        return cls(store, rules, wanted, options, sizes, dispatching, index_shape)
+
+    @property
+    def log_starts(self) -> tuple[int, ...]:
+        """Physical offsets at which files of the log begin."""
+        return (*self.wanted.earlier, *(segment.start for segment in self.store.commitlog))
+
+    @property
+    def minimum(self) -> int:
+        """Physical offset at which the log, or the window of it, begins."""
+        return self.store.commitlog[0].start if self.store.commitlog else 0
+
+
+class QueueIndexBuilder:
+    """Some queues of a store, and its index, that are being written."""
+
+    def __init__(
+        self,
+        setup: BuildContext,
+        sink: FileSink,
+        log: RecordOffsets,
+        wants: Callable[[str, int], bool] | None,
+        index: IndexWriter | None = None,
+    ) -> None:
+        """`wants` tells which queues; None writes the index only."""
+        self._sink = TrackingSink(sink)
+        self._wants = wants
+        self.heads = QueuePrefixes(setup.store, setup.sizes, setup.minimum, is_window=bool(setup.wanted.earlier))
+        self.writer = DerivedWriter(
+            self._sink,
+            setup.sizes,
+            setup.dispatching.settings,
+            index,
+            partial(self.heads.ends, self._sink),
+            with_queues=wants is not None,
+            wants=wants,
+            make_queue=partial(GapPreservingQueueWriter, log=log),
+        )
+
+    def put(self, entries: DerivedEntries) -> None:
+        """Enter what the next rows of the log say.
+
+        Raises:
+            UnreadableError: the head of a queue may not be read.
+            WriteError: the sink does not take it.
+        """
+        self.writer.put_entries(entries)
+
+    def finish(self) -> BuiltQueues:
+        """Write what is left, and queues of which the log has no record any more.
+
+        Raises:
+            UnreadableError, WriteError: see `put`.
+        """
+        self.writer.finish(clean=True)
+        if self._wants is not None:
+            self.heads.keep_others(self._sink, self._wants)
+        built = BuiltQueues(refused=tuple(sorted(self.writer.refused.values())))
+        for topic, queue_id, queue in self.writer.queues():
+            built.repeated += queue.ignored
+            if isinstance(queue, GapPreservingQueueWriter):
+                queue.finish()
+                built.gap_units += queue.gap_units
+                if queue.misplaced:
+                    built.displaced[f"{topic}/{queue_id}"] = queue.misplaced
+                for start, time_ms in queue.file_times_ms.items():
+                    built.file_times_ms[f"{QUEUES}/{topic}/{queue_id}/{segment_name(start)}"] = time_ms
+        return built

@@ -1,0 +1,84 @@
+"""The state in which every broker version starts a repaired store without changing it.
+
+Queues and index complete, nothing but zeros behind the log's end, a checkpoint that tells the last record, and no
+`abort`: after a clean stop a broker dispatches nothing anew and keeps every index file (`DefaultMessageStore#recover`,
+`IndexService#load`). Where a product of dispatch is not ours to write, `abort` stays: only a start after a crash makes
+such a broker catch up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.errors import UnreadableError
+from rmqtool.formats.checkpoint import FIELDS_SIZE, FILE_SIZE, Checkpoint, build_checkpoint, parse_checkpoint
+from rmqtool.repair.build.request import BuildResult
+from rmqtool.repair.machine.plan import ABORT_NAME
+from rmqtool.repair.machine.steps import Step, create_file, remove_file, replace_file
+from rmqtool.store.config_json import TOPICS, read_config, topics
+from rmqtool.store.content import Literal
+from rmqtool.store.directory import Store
+from rmqtool.store.file_kinds import FileKind
+from rmqtool.store.source import read_range
+
+CHECKPOINT_PATH = "checkpoint"
+
+
+def abort_reason(store: Store, rules: BrokerRules) -> str | None:
+    """Why `abort` has to stay; None where the repair writes all that dispatch would."""
+    if store.files.get(FileKind.CONSUMEQUEUE_ROCKSDB):
+        return "the consume queues are kept in RocksDB: only a start after a crash dispatches to them what is missing"
+    compacted = any(topic.cleanup_policy == "COMPACTION" for topic in topics(read_config(store.view, TOPICS)).values())
+    if rules.compaction and (compacted or store.files.get(FileKind.COMPACTION_LOG)):
+        return "topics are compacted: only a start after a crash brings the compaction log up to date"
+    for entry in store.files.get(FileKind.ROCKSDB, ()):
+        is_table = entry.name.endswith(".sst")
+        if is_table or (entry.name.removesuffix(".log").isdigit() and entry.name.endswith(".log") and entry.size):
+            return "rocksdbstore/ is in use: only a start after a crash brings its tables up to date"
+    return None
+
+
+def checkpoint_steps(store: Store, rules: BrokerRules, built: BuildResult, why: str) -> Iterator[Step]:
+    """The step that writes the checkpoint of a store whose queues and index are complete; none if it is there.
+
+    Raises:
+        UnreadableError: the file is there and may not be read.
+    """
+    if built.last_record is None:
+        return
+    entry = store.first(FileKind.CHECKPOINT)
+    raw = b""
+    if entry is not None:
+        source = store.view.open(entry.path)
+        try:
+            raw = read_range(source, 0, FILE_SIZE + 1)
+        finally:
+            source.close()
+    wanted = build_checkpoint(_checkpoint(parse_checkpoint(raw[:FIELDS_SIZE]), rules, built))
+    if entry is None:
+        if store.view.stat(CHECKPOINT_PATH) is not None:
+            raise UnreadableError(f"{CHECKPOINT_PATH}: not a file")
+        yield create_file(store.view, CHECKPOINT_PATH, Literal(wanted), why)
+    elif raw != wanted:
+        yield replace_file(store.view, entry.path, Literal(wanted), why)
+
+
+def abort_steps(store: Store) -> Iterator[Step]:
+    """The step that takes `abort` away."""
+    if store.first(FileKind.ABORT) is not None:
+        yield remove_file(store.view, ABORT_NAME, "nothing is left for a start after a crash to do")
+
+
+def _checkpoint(known: Checkpoint, rules: BrokerRules, built: BuildResult) -> Checkpoint:
+    assert built.last_record is not None
+    physical_offset, time_ms = built.last_record
+    confirmed = known.confirm_physical_offset
+    fields = rules.checkpoint_field_count
+    return Checkpoint(
+        commitlog_timestamp_ms=time_ms,
+        consumequeue_timestamp_ms=time_ms,
+        index_timestamp_ms=time_ms,
+        confirm_physical_offset=confirmed if fields > 4 and 0 <= confirmed <= built.log_end else 0,
+        consumequeue_physical_offset=physical_offset if fields > 5 else 0,
+    )

@@ -1,0 +1,158 @@
+"""The index in front of a window of the log: entries for records below it, which a build copies and goes on from.
+
+The chains of what is copied are told from its hashes, as `IndexFile#putKey` made them; hashes and times are believed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rmqtool.engine.dispatch.index_writer import DIRECTORY, IndexHeaderValues, IndexWriter, OpenIndexFile, chain
+from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.formats.index import ENTRY, ENTRY_SIZE, HEADER, HEADER_SIZE, entry_position, file_size
+from rmqtool.store.directory import Store
+from rmqtool.store.sink import FileSink
+from rmqtool.store.source import ByteSource, read_range
+
+BLOCK_ENTRIES: Final = 1 << 19
+HEAD_PATH: Final = f"{DIRECTORY}/{0:017d}"
+"""Where the copy is built: a name in front of all that follow it."""
+
+
+@dataclass
+class IndexPrefix:
+    """The first index file of a window, copied up to it.
+
+    Attributes:
+        file: the copy, to be gone on with; None where the index has no entry for a record below the window.
+        count: entries that were copied.
+        stored_count: entries that the file says it has.
+        first, last: physical offsets that the first and the last copied entry point to.
+        is_newest: whether the index has nothing behind what was copied.
+        is_broken: whether entries for records below the window stand behind others.
+    """
+
+    file: OpenIndexFile | None = None
+    count: int = 0
+    stored_count: int = 0
+    first: int = 0
+    last: int = 0
+    is_newest: bool = False
+    is_broken: bool = False
+
+    def needs(self, writer: IndexWriter) -> int | None:
+        """Physical offset to which a window must reach for the index to be made right; None where this one does.
+
+        Args:
+            writer: went on with the copy through the whole window.
+        """
+        if self.file is None:
+            return None
+        if self.is_broken:
+            return self.first
+        if writer.current is self.file and self.file.header.next_entry_number == self.count + 1:
+            # The last entry's time stands in the header, and only its record tells it.
+            return self.last if self.count != self.stored_count else None
+        # Nothing of the window was entered before, so what lies between the last entry and the window may lack too.
+        return self.last if self.is_newest else None
+
+
+def copied_prefix(sink: FileSink, store: Store, begin: int, rules: BrokerRules) -> IndexPrefix:
+    """Copy what the first index file of a window has for records in front of it.
+
+    Args:
+        begin: physical offset at which the window begins.
+
+    Raises:
+        UnreadableError, WriteError: the file cannot be read, or the copy not be written.
+    """
+    slots, room = store.index_slot_count, store.index_entry_count
+    if not store.index_files or not slots or not room:
+        return IndexPrefix()
+    source = store.view.open(store.index_files[0].path)
+    try:
+        said = HEADER.struct.parse(read_range(source, 0, HEADER_SIZE).ljust(HEADER_SIZE, b"\0"))
+        head = IndexPrefix(stored_count=min(int(said.next_entry_number), room) - 1)
+        used = 0
+        file = OpenIndexFile(HEAD_PATH, IndexHeaderValues(), np.zeros(slots, np.int32))
+        for number, entries in _blocks(source, slots, head.stored_count):
+            offsets = entries["physical_offset"].astype(np.int64)
+            below = (offsets >= 0) & (offsets < begin)
+            is_whole = head.count == number - 1
+            taken = int(np.argmin(np.append(below, False))) if is_whole else 0
+            head.is_broken |= bool(below[taken:].any())
+            if not taken:
+                continue
+            if number == 1:
+                head.first = int(offsets[0])
+                sink.create(HEAD_PATH, file_size(slots, room))
+            head.last = int(offsets[taken - 1])
+            used += _copy(sink, file, entries[:taken], number)
+            head.count += taken
+    finally:
+        source.close()
+    if not head.count:
+        return head
+    head.is_newest = head.count == head.stored_count and not _has_entries(store)
+    file.header = IndexHeaderValues(
+        said.begin_timestamp_ms,
+        said.end_timestamp_ms,
+        head.first,
+        head.last,
+        used if rules.index_counts_used_slots else head.count,
+        head.count + 1,
+    )
+    file.stored_entry_number = head.count + 1
+    head.file = file
+    return head
+
+
+def first_entry_offset(store: Store) -> int:
+    """Physical offset that the first entry of the first index file points to; 0 where nothing tells.
+
+    Raises:
+        UnreadableError: the file cannot be read.
+    """
+    if not store.index_files or not store.index_slot_count:
+        return 0
+    source = store.view.open(store.index_files[0].path)
+    try:
+        (_, entries), *_ = _blocks(source, store.index_slot_count, 1)
+    finally:
+        source.close()
+    return max(0, int(entries["physical_offset"][0])) if entries.size else 0
+
+
+def _blocks(source: ByteSource, slot_count: int, count: int) -> Iterator[tuple[int, NDArray[Any]]]:
+    """The first entries of a file, many at a time, with the number of the first of them."""
+    for low in range(1, count + 1, BLOCK_ENTRIES):
+        wanted = min(BLOCK_ENTRIES, count + 1 - low)
+        raw = read_range(source, entry_position(low, slot_count), wanted * ENTRY_SIZE)
+        yield low, np.frombuffer(raw[: len(raw) // ENTRY_SIZE * ENTRY_SIZE], ENTRY.dtype)
+
+
+def _copy(sink: FileSink, file: OpenIndexFile, entries: NDArray[Any], number: int) -> int:
+    """Write entries with chains of their own; how many found their slot empty."""
+    copied = entries.copy()
+    previous, newly_used = chain(file, entries["key_hash"].astype(np.int32), number)
+    copied["previous_entry"] = previous
+    sink.write_at(file.path, entry_position(number, file.slots.size), copied.tobytes())
+    return newly_used
+
+
+def _has_entries(store: Store) -> bool:
+    """Whether a file behind the first one has entries."""
+    for entry in store.index_files[1:]:
+        source = store.view.open(entry.path)
+        try:
+            raw = read_range(source, 0, HEADER_SIZE)
+        finally:
+            source.close()
+        if len(raw) == HEADER_SIZE and HEADER.struct.parse(raw).next_entry_number > 1:
+            return True
+    return False

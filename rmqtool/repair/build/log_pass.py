@@ -1,0 +1,189 @@
+"""Reads the log for a build: what its records put into queues and index, in order, up to the first damage.
+
+Several threads share the log, and each large file of it: a part is read by any of them, and taken in the order of the
+log. Where a part has met anything but good records, or does not begin where the one before it ended, the file is read
+on in one piece from there, as a single thread would. At most some sixteen parts of 16 MiB wait, about 20 MB each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Final
+
+import numpy as np
+
+from rmqtool.engine.dispatch.derived_writer import DerivedEntries, EntrySelector
+from rmqtool.engine.dispatch.queue_entries import Rows, batch_bytes, message_rows
+from rmqtool.formats.tombstone import TOMBSTONE
+from rmqtool.scan.log import LogPlan, ScanOptions, map_splits, reader_for, walk_split
+from rmqtool.scan.row_columns import kept_rows
+from rmqtool.scan.rules import FINDING_IDS, Verdict
+from rmqtool.scan.split import Split, SplitOutcome
+from rmqtool.scan.splits import splits_of
+from rmqtool.scan.walk import Batch, Walk
+
+PART_BYTES: Final = 16 << 20
+
+Bad = tuple[int, int, str]
+"""Something that is no record: physical offset, length, finding."""
+
+
+@dataclass
+class ReadRows:
+    """Some good records, one behind the other.
+
+    Attributes:
+        last_begin, log_end: physical offset of the last one, and behind it.
+        size: their bytes.
+        last_record: physical offset and store time of the last message; None without one.
+        first_ms: store time of the first message, one without a topic too; None without any.
+        newest_ms: the latest store time.
+        tombstones: physical offsets of the records that stand in the place of lost ones.
+        entries: what they put into queues and index; None where nobody asked.
+    """
+
+    last_begin: int
+    log_end: int
+    size: int
+    record_count: int = 0
+    last_record: tuple[int, int] | None = None
+    first_ms: int | None = None
+    newest_ms: int = 0
+    tombstones: list[int] = field(default_factory=list)
+    entries: DerivedEntries | None = None
+
+
+@dataclass
+class _ReadPart:
+    """A part of a file: its records up to the first damage."""
+
+    outcome: SplitOutcome
+    found: list[ReadRows]
+    bad: Bad | None
+
+
+@dataclass
+class LogReading:
+    """One reading of a log.
+
+    Attributes:
+        log_end: records from here on do not count; None reads to the end of the log.
+        dispatching: tells what rows put into queues and index; None where only the records count.
+        threads: one reads each file in one.
+        part_bytes: of a part.
+        bad: where the reading met something that is no record: (physical offset, length, finding).
+    """
+
+    plan: LogPlan
+    options: ScanOptions
+    log_end: int | None = None
+    dispatching: EntrySelector | None = None
+    threads: int = 1
+    part_bytes: int = PART_BYTES
+    bad: Bad | None = None
+
+    def rows(self) -> Iterator[ReadRows]:
+        """What was read, in the order of the log, up to the first thing that is no record, or to the wanted end."""
+        if self.threads == 1:
+            for piece in self.plan.pieces:
+                if (yield from self._in_one(piece, piece.start, piece.start)):
+                    return
+            return
+        cut = [splits_of(piece, self.part_bytes) for piece in self.plan.pieces]
+        parts = LogPlan(tuple(part for found in cut for part in found), self.plan.data_bytes)
+        with closing(map_splits(parts, self._read_part, self.options, self.threads)) as results:
+            for piece, found in zip(self.plan.pieces, cut, strict=True):
+                if (yield from self._joined(piece, islice(results, len(found)))):
+                    return
+
+    def _joined(self, piece: Split, parts: Iterator[_ReadPart]) -> Generator[ReadRows, None, bool]:
+        """The rows of a file from those of its parts; whether the log ends in it."""
+        position = last = piece.start
+        fits, ended = True, False
+        for part in parts:
+            first = part.outcome.first_record
+            if not fits or first is None:
+                continue
+            fits = first == position and not ended
+            if not fits:
+                continue
+            for found in part.found:
+                yield found
+                position, last = (place - piece.physical_offset for place in (found.log_end, found.last_begin))
+                if self._is_at_end(found):
+                    return True
+            fits, ended = part.bad is None, part.outcome.ended
+            if fits:
+                position = part.outcome.data_end
+        if ended and fits:
+            return False
+        # From the last record on: a time to compare with is part of what a walk knows.
+        return (yield from self._in_one(piece, last, position))
+
+    def _in_one(self, piece: Split, start: int, position: int) -> Generator[ReadRows, None, bool]:
+        """The rows of a file from a file position on, read from a record before it; whether the log ends in it."""
+        if start >= piece.source.size:
+            return False
+        reader = reader_for(self.plan.data_bytes, self.options.compiled)()
+        walk = walk_split(replace(piece, start=start), reader, self.options)
+        try:
+            for rows, bad in self._batches(walk, piece.physical_offset + position):
+                if rows is not None:
+                    yield rows
+                self.bad = self.bad or bad
+                if bad is not None or (rows is not None and self._is_at_end(rows)):
+                    return True
+        finally:
+            piece.source.close()
+        return False
+
+    def _is_at_end(self, found: ReadRows) -> bool:
+        return self.log_end is not None and found.log_end >= self.log_end
+
+    def _read_part(self, walk: Walk) -> _ReadPart:
+        found: list[ReadRows] = []
+        for rows, bad in self._batches(walk, 0):
+            if rows is not None:
+                found.append(rows)
+            if bad is not None:
+                return _ReadPart(walk.outcome, found, bad)
+        return _ReadPart(walk.outcome, found, None)
+
+    def _batches(self, walk: Walk, begin: int) -> Iterator[tuple[ReadRows | None, Bad | None]]:
+        """Good rows from a physical offset on, and at last what is none; nothing from the wanted end on."""
+        for batch in walk.batches():
+            rows = batch.as_array()
+            rows = kept_rows(rows, rows["physical_offset"] >= begin)
+            if self.log_end is not None:
+                rows = kept_rows(rows, rows["physical_offset"] < self.log_end)
+            bad: Bad | None = None
+            wrong = np.flatnonzero(rows["verdict"] != Verdict.GOOD)
+            if wrong.size:
+                row = rows[int(wrong[0])]
+                bad = int(row["physical_offset"]), int(row["size"]), FINDING_IDS[Verdict(int(row["verdict"]))]
+                rows = rows[: int(wrong[0])]
+            if rows.size or bad is not None:
+                yield (self._read(rows, batch) if rows.size else None), bad
+            if bad is not None:
+                return
+
+    def _read(self, rows: Rows, batch: Batch) -> ReadRows:
+        last_begin = int(rows["physical_offset"][-1])
+        found = ReadRows(last_begin, last_begin + int(rows["size"][-1]), int(rows["size"].sum()))
+        if self.dispatching is not None:
+            found.entries = self.dispatching(rows, batch.topics, batch_bytes(batch))
+        dispatched = message_rows(rows)
+        if dispatched.size:
+            found.first_ms = int(dispatched["store_timestamp_ms"][0])
+        messages = kept_rows(rows, rows["topic_length"] > 0)
+        if messages.size:
+            times_ms = messages["store_timestamp_ms"]
+            found.record_count = messages.size
+            found.last_record = int(messages["physical_offset"][-1]), int(times_ms[-1])
+            found.newest_ms = int(times_ms.max())
+            marked = messages["prepared_transaction_offset"] == TOMBSTONE
+            found.tombstones = messages["physical_offset"][marked].tolist()
+        return found

@@ -1,0 +1,187 @@
+"""The part of a store that a bounded repair looks at: the log from one of its files on, and what points there.
+
+A window is a store like one whose log has expired below its begin, so that checks and builders need no other rules for
+it. Of each queue and of the index it holds the files from the one on in which the last entry for a record below the
+window lies. What it leaves out a repair cannot change, for it does not see it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from rmqtool.engine.queues.unit import PLAIN
+from rmqtool.engine.segments.open_files import OpenFiles
+from rmqtool.errors import UnreadableError
+from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, UNIT_SIZE
+from rmqtool.formats.index import ENTRY, ENTRY_SIZE, HEADER, HEADER_SIZE, entry_position, file_size
+from rmqtool.store.directory import QueueFiles, Segment, Settings, Store
+from rmqtool.store.file_kinds import FileKind
+from rmqtool.store.view import Entry
+
+
+@dataclass(frozen=True)
+class LogWindow:
+    """A part of a store.
+
+    Attributes:
+        store: the part, as a store of its own.
+        begin: physical offset at which its log begins.
+        left_out: the files that it does not hold.
+        earlier: where the files of the log begin that it does not hold.
+        needs: physical offset to which a window has to reach because a file that is left out has a wrong length or
+            place; None where there is none.
+    """
+
+    store: Store
+    begin: int
+    left_out: tuple[Entry, ...] = ()
+    earlier: tuple[int, ...] = ()
+    needs: int | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is left out."""
+        return not self.left_out
+
+    def notes(self) -> tuple[str, ...]:
+        """What was not looked at, as sentences."""
+        if self.is_whole:
+            return ()
+        paths = [entry.path.partition("/")[0] for entry in self.left_out]
+        derived = [
+            f"{count} {what}"
+            for what, count in (
+                ("files of queues", sum(path in ("consumequeue", "batchconsumequeue") for path in paths)),
+                ("index files", paths.count("index")),
+            )
+            if count
+        ]
+        told = f", and {' and '.join(derived)} that point there" if derived else ""
+        size = sum(entry.size for entry in self.left_out)
+        text = f"the log below physical offset {self.begin}: {len(self.earlier)} files{told}, {size} bytes together"
+        return (f"{text}, of which only names and lengths were looked at; --full looks at all of it",)
+
+
+def window_of(store: Store, begin: int) -> LogWindow:
+    """The part of a store from the log file on that holds a physical offset."""
+    log = store.commitlog
+    starts = [segment.start for segment in log]
+    first = bisect_left(starts, max((start for start in starts if start <= begin), default=0))
+    if first == 0:
+        return LogWindow(store, log[0].start if log else 0)
+    slots, room = store.index_slot_count, store.index_entry_count
+    with OpenFiles(store.view) as files:
+        cut = _Cut(store, log[first].start, files)
+        kept = {
+            FileKind.COMMITLOG: [segment.entry for segment in log[first:]],
+            FileKind.CONSUMEQUEUE: cut.queues(store.queues.values(), store.consumequeue_file_size, UNIT_SIZE),
+            FileKind.BATCH_CONSUMEQUEUE: cut.queues(
+                store.batch_queues.values(), store.batch_file_size, BATCH_UNIT_SIZE
+            ),
+            FileKind.INDEX: cut.index(store.index_files, slots, room) if slots and room else list(store.index_files),
+        }
+    paths = {entry.path for entries in kept.values() for entry in entries}
+    left_out = tuple(entry for kind in kept for entry in store.files.get(kind, ()) if entry.path not in paths)
+    files_of = {kind: tuple(entries) for kind, entries in kept.items() if entries}
+    part = replace(store, files={**store.files, **files_of}, settings=_known_settings(store))
+    return LogWindow(part, cut.begin, left_out, tuple(segment.start for segment in log[:first]), cut.needs)
+
+
+Ends = tuple[int | None, int | None]
+"""Physical offsets that the first and the last entry of a file point to; None where no entry stands there."""
+
+
+class _Cut:
+    """Where to cut queues and index for a window that begins at a physical offset."""
+
+    def __init__(self, store: Store, begin: int, files: OpenFiles) -> None:
+        self.begin = begin
+        self.needs: int | None = None
+        self._files = files
+        self._minimum = store.commitlog[0].start
+
+    def queues(self, queues: Iterable[QueueFiles], full_size: int, unit_size: int) -> list[Entry]:
+        """The files of all queues of a kind that belong into the window."""
+        kept: list[Entry] = []
+        for queue in queues:
+            segments = queue.segments
+            if segments[0].start > 0 == self._minimum:
+                self._need(None)  # nothing has expired, so files are missing
+            ends = partial(self._queue_ends, segments, unit_size)
+            first = self._first(len(segments), ends)
+            for number, segment in enumerate(segments[:first]):
+                is_right = 0 < segment.size == full_size and segment.start % full_size == 0
+                if not is_right or segments[number + 1].start != segment.start + full_size:
+                    self._need(ends(number - 1)[1] if number else None)
+            kept += [segment.entry for segment in segments[first:]]
+        return kept
+
+    def index(self, entries: Sequence[Entry], slot_count: int, entry_count: int) -> list[Entry]:
+        """The index files that belong into the window."""
+        ends = partial(self._index_ends, entries, slot_count)
+        first = self._first(len(entries), ends)
+        for number, entry in enumerate(entries[:first]):
+            if entry.size != file_size(slot_count, entry_count):
+                self._need(ends(number)[0])
+        return list(entries[first:])
+
+    def _first(self, count: int, ends: Callable[[int], Ends]) -> int:
+        """The file from which on a window needs them: the last one that begins with an entry for a record below it.
+
+        Such an entry counts only if it is no older than the last one of the file before.
+        """
+        for number in range(count - 1, 0, -1):
+            begin = ends(number)[0]
+            if begin is None or begin >= self.begin:
+                continue
+            before = ends(number - 1)[1]
+            if before is not None and before <= begin:
+                return number
+        return 0
+
+    def _need(self, physical_offset: int | None) -> None:
+        wanted = self._minimum if physical_offset is None else max(self._minimum, physical_offset)
+        self.needs = wanted if self.needs is None else min(self.needs, wanted)
+
+    def _queue_ends(self, segments: Sequence[Segment], unit_size: int, number: int) -> Ends:
+        segment = segments[number]
+        return self._unit(segment.path, 0), self._unit(segment.path, segment.size - unit_size)
+
+    def _unit(self, path: str, position: int) -> int | None:
+        raw = self._read(path, position, PLAIN.size)  # a batch unit begins as a plain one does
+        physical_offset, size, _ = PLAIN.unpack(raw) if len(raw) == PLAIN.size else (-1, 0, 0)
+        return physical_offset if physical_offset >= 0 and size > 0 else None
+
+    def _index_ends(self, entries: Sequence[Entry], slot_count: int, number: int) -> Ends:
+        path = entries[number].path
+        raw = self._read(path, 0, HEADER_SIZE)
+        if len(raw) < HEADER_SIZE:
+            return None, None
+        header = HEADER.struct.parse(raw)
+        entry = self._read(path, entry_position(1, slot_count), ENTRY_SIZE)
+        if header.next_entry_number <= 1 or len(entry) < ENTRY_SIZE:
+            return None, None
+        return int(ENTRY.struct.parse(entry).physical_offset), int(header.end_physical_offset)
+
+    def _read(self, path: str, position: int, length: int) -> bytes:
+        """Bytes of a file; none where it does not give them, so that it is not left out."""
+        try:
+            return self._files.read(path, position, length) if position >= 0 else b""
+        except UnreadableError:
+            return b""
+
+
+def _known_settings(store: Store) -> Settings:
+    """What the files of the whole store say of sizes: a part may hold too few to tell."""
+    return replace(
+        store.settings,
+        commitlog_file_size=store.commitlog_file_size or None,
+        consumequeue_file_size=store.consumequeue_file_size or None,
+        batch_file_size=store.batch_file_size or None,
+        extension_file_size=store.extension_file_size or None,
+        index_slot_count=store.index_slot_count,
+        index_entry_count=store.index_entry_count,
+    )

@@ -1,0 +1,281 @@
+"""Carries a plan out: lock, check, journal, fence, steps, read back, hand over. What fails half-way is rolled back."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from rmqtool.errors import RefusedError, RmqtoolError, UnreadableError, UnsupportedError, UsageError, WriteError
+from rmqtool.repair.machine.digest import digest_of
+from rmqtool.repair.machine.disk import Disk, Metadata
+from rmqtool.repair.machine.fence import is_fenced, lower_fences
+from rmqtool.repair.machine.fingerprint import file_states, fingerprint
+from rmqtool.repair.machine.interrupt import Interrupt, held_interrupts
+from rmqtool.repair.machine.journal import Journal, JournalState, done_record, journals
+from rmqtool.repair.machine.journal_writer import (
+    FileChange,
+    PreparedJournal,
+    check_undo_directory,
+    demand_own_kinds,
+    write_journal,
+)
+from rmqtool.repair.machine.plan import ABORT_NAME, Plan
+from rmqtool.repair.machine.restore import how_left, reopen, roll_back
+from rmqtool.repair.machine.root import RootPath
+from rmqtool.repair.machine.session import Session, remove_empty
+from rmqtool.repair.machine.steps import Create, Remove, Replace, Step, WriteRange
+from rmqtool.repair.machine.store_paths import StorePaths, own_file_like
+
+FILE_MODE: Final = 0o644
+"""Of a new file that has no neighbour to be like."""
+
+
+@dataclass(frozen=True)
+class Applied:
+    """A repair that is done."""
+
+    plan: Plan
+    undo: Path
+    """Its journal."""
+
+    def to_json(self, verify: dict[str, Any] | None = None) -> dict[str, Any]:
+        """The plan's JSON and what became of it; `verify` is the summary of a verification afterwards."""
+        return {**self.plan.to_json(), "applied": True, "undo": str(self.undo), "verify": verify}
+
+
+def apply_plan(plan: Plan, places: StorePaths, *, disk: Disk | None = None, session: Session | None = None) -> Applied:
+    """Carry a plan out in place.
+
+    Args:
+        plan: not an empty one.
+        places: the store it was made for.
+        disk: makes the changes; another one in a test.
+        session: of the run that made the plan, if it holds the store's lock already.
+
+    Raises:
+        RefusedError: a broker holds the store, it has changed since it was planned, or a repair is unfinished.
+        UsageError: the plan contradicts itself.
+        UnsupportedError: the store has no directory of the log.
+        WriteError: something cannot be written; all is rolled back, or the text says that it is not.
+        UnreadableError: something cannot be read; likewise.
+        KeyboardInterrupt: asked for during a step; all is rolled back.
+    """
+    plan.check(places.log_directories)
+    if plan.is_empty:
+        raise UsageError("the plan has no steps")
+    check_undo_directory(places)
+    demand_log(places)
+    demand_own_kinds(plan, places)
+    if session is not None:
+        return _applied(plan, session)
+    with Session(places, disk) as own_session:
+        return _applied(plan, own_session)
+
+
+def _applied(plan: Plan, session: Session) -> Applied:
+    places = session.places
+    with held_interrupts() as interrupt:
+        session.lock.complete()
+        demand_settled(places)
+        demand_unchanged(plan, places)
+        journal = carry_out(plan, session, interrupt)
+    return Applied(plan, journal.folder.shown)
+
+
+def demand_settled(places: StorePaths) -> None:
+    """Refuse to change a store on which a repair was killed half-way.
+
+    Raises:
+        RefusedError: it was.
+    """
+    if is_fenced(places) or any(journal.state is not JournalState.DONE for journal in journals(places)):
+        raise RefusedError(f"{places.root}: an earlier repair is unfinished; roll it back with rmqtool undo first")
+
+
+def demand_log(places: StorePaths) -> None:
+    """Refuse to change a store whose log's directory is missing: there would be no place for the fence.
+
+    Raises:
+        UnsupportedError: it is.
+    """
+    for directory in places.log_directories:
+        if not (places.root / directory).is_dir():
+            raise UnsupportedError(
+                f"{places.root / directory}: no such directory, so brokers cannot be kept out of a repair"
+            )
+
+
+def demand_unchanged(plan: Plan, places: StorePaths) -> None:
+    """Refuse a plan that was made for another store, or for this one as it no longer is.
+
+    Raises:
+        RefusedError: it was.
+        UnreadableError: what is to be changed cannot be read.
+    """
+    if fingerprint(places) != plan.store_fingerprint:
+        raise RefusedError(f"{places.root}: not the store that was planned for, or changed since; plan anew")
+    for step in plan.steps:
+        if step.before is None:
+            continue
+        with places.file(step.path).source(step.path) as source:
+            end = min(source.size, step.file_position + step.length) if isinstance(step, WriteRange) else source.size
+            if digest_of(source, step.file_position, end, salvaging=True) != step.before:
+                raise RefusedError(f"{step.path}: changed since it was planned; plan anew")
+
+
+def _demand_fit(plan: Plan, session: Session) -> None:
+    """Refuse a store that a broker has changed or loads, though not served: the lock stops it only after its load.
+
+    Raises:
+        RefusedError: it does.
+    """
+    session.lock.demand_unmapped()
+    if fingerprint(session.places) != plan.store_fingerprint:
+        raise RefusedError(f"{session.places.root}: changed since it was planned; plan again")
+
+
+def carry_out(plan: Plan, session: Session, interrupt: Interrupt) -> Journal:
+    """Journal, fence, steps, check and hand-over, under the lock that the session holds."""
+    places, disk = session.places, session.disk
+    before = {journal.number for journal in journals(places)}
+    try:
+        prepared = _prepared(plan, session)
+        interrupt.demand_none()
+        _change_all(prepared, places, disk, interrupt)
+        _hand_over(prepared, places, disk, interrupt)
+    except BaseException as error:
+        for journal in journals(places):
+            if journal.number not in before:
+                _take_back_after(error, journal, places, disk)
+        with suppress(RmqtoolError):
+            remove_empty(places, disk)
+        raise
+    with suppress(RmqtoolError):  # what planners left is in nobody's way
+        remove_empty(places, disk)
+    return prepared.journal
+
+
+def _prepared(plan: Plan, session: Session) -> PreparedJournal:
+    try:
+        return write_journal(plan, session, lambda: _demand_fit(plan, session))
+    except (UnreadableError, WriteError):
+        _demand_fit(plan, session)  # a file that a broker has just removed is no error of the disk
+        raise
+
+
+def _change_all(prepared: PreparedJournal, places: StorePaths, disk: Disk, interrupt: Interrupt) -> None:
+    new_directories = [places.directory(path) for path in prepared.manifest.made_directories]
+    for directory in new_directories:
+        disk.make_directory(directory, Metadata.of(directory.parent))
+    for change in prepared.changes:
+        if change.saved.path != ABORT_NAME or change.saved.action != "remove":
+            _change(change, disk)
+            interrupt.demand_none()
+    for directory in sorted({*(change.file.parent for change in prepared.changes), *new_directories}, key=str):
+        disk.sync_directory(directory)
+        disk.sync_directory(directory.parent)
+
+
+def _change(change: FileChange, disk: Disk) -> None:
+    """Make one file what the plan says."""
+    first, file, kept, saved = change.steps[0], change.file, change.kept.kept, change.saved
+    if saved.action == "write":
+        for step in change.steps:
+            if isinstance(step, WriteRange):
+                disk.write(file, step.file_position, step.content)
+        if saved.metadata is not None:
+            disk.set_times(file, saved.metadata.atime_ns, saved.metadata.mtime_ns)
+        disk.sync(file)
+    elif isinstance(first, Remove):
+        if saved.is_moved:
+            disk.rename(file, kept)
+            disk.sync_directory(kept.parent)
+        else:
+            disk.remove(file)
+    else:
+        _build(change, disk)
+        if saved.is_moved and saved.action == "replace":
+            disk.rename(file, kept)
+            disk.sync_directory(kept.parent)
+        disk.rename(change.staged, file)
+
+
+def _build(change: FileChange, disk: Disk) -> None:
+    """The new file, whole and on the disk, in the place from which it is renamed."""
+    first = change.steps[0]
+    if change.is_copied:
+        with change.file.source() as source:
+            disk.copy(source, change.staged, salvaging=True)
+        for step in change.steps:
+            if isinstance(step, WriteRange):
+                disk.write(change.staged, step.file_position, step.content)
+    elif isinstance(first, Replace | Create) and not change.adopts:
+        disk.create(change.staged, first.length)
+        disk.write(change.staged, 0, first.content)
+    disk.give_metadata(change.staged, change.saved.metadata or _metadata_of_new(change.file, first))
+    disk.sync(change.staged)
+
+
+def _metadata_of_new(file: RootPath, step: Step) -> Metadata:
+    """Like its neighbors; its directory says whose it is."""
+    directory = Metadata.of(file.parent)
+    neighbors = (file.with_name(name).lstat() for name in file.parent.names() if not name.startswith("."))
+    modes = (state.st_mode for state in neighbors if state is not None and stat.S_ISREG(state.st_mode))
+    mode = stat.S_IMODE(next(modes, FILE_MODE))
+    mtime_ns = step.mtime_ns if isinstance(step, Create) else None
+    now_ns = time.time_ns()
+    return Metadata(step.length, mode, directory.user_id, directory.group_id, now_ns, mtime_ns or now_ns)
+
+
+def _hand_over(prepared: PreparedJournal, places: StorePaths, disk: Disk, interrupt: Interrupt) -> None:
+    """Check what was written, remove `abort`, say that it is done, let brokers in."""
+    written = {change.saved.path: _checked(change) for change in prepared.changes}
+    for change in prepared.changes:
+        if change.saved.path == ABORT_NAME and change.saved.action == "remove":
+            _change(change, disk)
+            disk.sync_directory(places.top)
+    interrupt.demand_none()
+    record = done_record(file_states(places), written, time.time_ns() // 1_000_000)
+    disk.publish(prepared.journal.folder / "done", record, own_file_like(places.top))
+    lower_fences(places, disk)
+
+
+def _checked(change: FileChange) -> tuple[tuple[int, int, str], ...]:
+    """What a file holds now, read from the disk; (position, length, digest) of each range that was written.
+
+    Raises:
+        WriteError: it is not what was written.
+    """
+    written: list[tuple[int, int, str]] = []
+    for step in change.steps:
+        if step.after is None:
+            continue
+        with change.file.source(step.path) as source:
+            with suppress(OSError):  # advice only: the bytes on the disk and not those in memory
+                os.posix_fadvise(source.descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            is_whole = isinstance(step, WriteRange) or source.size == step.length
+            if not is_whole or digest_of(source, step.file_position, step.file_position + step.length) != step.after:
+                raise WriteError(f"{step.path}: reads back as something else than was written")
+        written.append((step.file_position, step.length, step.after))
+    return tuple(written)
+
+
+def _take_back_after(error: BaseException, journal: Journal, places: StorePaths, disk: Disk) -> None:
+    """Roll a repair back that failed, were it in the last moment.
+
+    Raises:
+        WriteError: that failed too; the text says how the store is left.
+    """
+    try:
+        if journal.state is JournalState.DONE:
+            reopen(journal, places, disk)
+        roll_back(journal, places, disk)
+    except (RmqtoolError, OSError) as second:
+        raise WriteError(
+            f"{str(error) or 'interrupted'}; it could not be rolled back now ({second}): {how_left(journal, places)}"
+        ) from error

@@ -1,0 +1,168 @@
+"""Makes a repaired copy of a store and leaves the store alone: nothing of it is written, not even its lock.
+
+The copy shares blocks with the store where the file system can, keeps its holes, and never shares a file with it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from rmqtool.errors import RefusedError, RmqtoolError, UnreadableError, UnsupportedError, UsageError, WriteError
+from rmqtool.repair.machine.apply import carry_out, demand_settled, demand_unchanged
+from rmqtool.repair.machine.disk import Disk, Metadata
+from rmqtool.repair.machine.fence import raise_fences
+from rmqtool.repair.machine.fingerprint import file_states, fingerprint
+from rmqtool.repair.machine.interrupt import Interrupt, held_interrupts
+from rmqtool.repair.machine.plan import OWN_DIRECTORY, Plan
+from rmqtool.repair.machine.restore import discard
+from rmqtool.repair.machine.root import Root, RootPath
+from rmqtool.repair.machine.session import Session
+from rmqtool.repair.machine.store_paths import DEFAULT_LOG, StorePaths
+from rmqtool.store.acquire_lock import demand_free
+from rmqtool.store.file_kinds import is_broker_directory
+from rmqtool.store.list_files import list_files
+from rmqtool.store.source import FileSource, reason
+from rmqtool.store.view import DirectoryView
+
+
+def apply_to_copy(plan: Plan, places: StorePaths, output: Path, disk: Disk | None = None) -> StorePaths:
+    """Copy a store and carry a plan out in the copy; where the copy lies.
+
+    Until it is finished the copy has a fence. What was begun is removed where it fails.
+
+    Args:
+        plan: made for the store; an empty one makes a plain copy.
+        places: the store.
+        output: a directory that is not there yet, or is empty.
+        disk: makes the changes; another one in a test.
+
+    Raises:
+        RefusedError: a broker uses the store, or it changed since it was planned for, or while it was copied.
+        UsageError: the directory is not free, or lies in the store.
+        UnsupportedError: the log has several directories outside of the store.
+        WriteError: the copy cannot be written.
+        UnreadableError: the store cannot be read.
+        KeyboardInterrupt: asked for during the copy.
+    """
+    plan.check(places.log_directories)
+    _check_output(places, output)
+    copy = StorePaths(output, _log_directories(places))
+    demand_free(places.root, places.outer_logs)
+    demand_settled(places)
+    demand_unchanged(plan, places)
+    disk = disk or Disk()
+    is_new = not output.exists()
+    itself = Root.open(output.absolute().parent) / output.name
+    with held_interrupts() as interrupt:
+        try:
+            disk.make_directory(itself, Metadata.of(places.top))
+            _copy(places, copy, disk, interrupt, {step.path for step in plan.steps})
+            _demand_still_unchanged(plan, places)
+            _repair_copy(_moved(plan, places, copy), copy, disk, interrupt)
+        except BaseException:
+            with suppress(RmqtoolError):
+                _remove_copy(itself, disk, whole=is_new)
+            raise
+    return copy
+
+
+def _demand_still_unchanged(plan: Plan, places: StorePaths) -> None:
+    if fingerprint(places) != plan.store_fingerprint:
+        raise RefusedError(f"{places.root}: changed while it was copied")
+
+
+def _check_output(places: StorePaths, output: Path) -> None:
+    try:
+        if output.exists() and (not output.is_dir() or any(output.iterdir())):
+            raise UsageError(f"{output}: is there already; a repaired copy goes into a new directory")
+    except OSError as error:
+        raise WriteError(f"{output}: {reason(error)}") from error
+    if not output.absolute().parent.is_dir():
+        raise UsageError(f"{output.parent}: no such directory")
+    for inside in (places.root, *places.outer_logs):
+        if output.resolve().is_relative_to(inside.resolve()):
+            raise UsageError(f"{output}: lies in the store")
+
+
+def _log_directories(places: StorePaths) -> tuple[str, ...]:
+    """The log's directories of the copy; one that lay outside comes home."""
+    if not places.outer_logs:
+        return places.log_directories
+    if len(places.log_directories) > 1:
+        raise UnsupportedError(f"{places.root}: a copy of a log in several directories, some of them elsewhere")
+    return DEFAULT_LOG
+
+
+def _copy(places: StorePaths, copy: StorePaths, disk: Disk, interrupt: Interrupt, mended: AbstractSet[str]) -> None:
+    """Directories first, then the fences, then files, then the times of the directories.
+
+    Args:
+        mended: paths of files in which the plan answers what the disk does not give; others have to be readable.
+    """
+    directories = {
+        path: places.root / path
+        for path in list_files(DirectoryView(places.root)).directories
+        if path.split("/", maxsplit=1)[0] != OWN_DIRECTORY and not _is_foreign_link(places, path)
+    }
+    for outer in places.outer_logs:
+        directories[DEFAULT_LOG[0]] = outer
+    for path, source in sorted(directories.items()):
+        disk.make_directory(copy.top / path, _metadata(source))
+    for path in copy.log_directories:
+        disk.make_directory(copy.top / path, Metadata.of(places.top))
+    raise_fences(copy, disk)
+    for path in file_states(places):
+        file, target = places.root / path, copy.top / _copied_path(path, places)
+        if file.is_file() and target.parent.is_directory() and not target.exists():
+            with FileSource.open(file) as opened:
+                disk.copy(opened, target, salvaging=path in mended)
+                disk.give_metadata(target, Metadata.from_stat(os.fstat(opened.descriptor)))
+            disk.sync(target)
+            interrupt.demand_none()
+    for path, source in sorted(directories.items(), reverse=True):
+        metadata = _metadata(source)
+        disk.set_times(copy.top / path, metadata.atime_ns, metadata.mtime_ns)
+        disk.sync_directory(copy.top / path)
+
+
+def _metadata(directory: Path) -> Metadata:
+    """Of a directory of the store, which may be reached by a link."""
+    try:
+        return Metadata.from_stat(directory.stat())
+    except OSError as error:
+        raise UnreadableError(f"{directory}: {reason(error)}") from error
+
+
+def _is_foreign_link(places: StorePaths, path: str) -> bool:
+    return (places.root / path).is_symlink() and not is_broker_directory(path)
+
+
+def _copied_path(path: str, places: StorePaths) -> str:
+    """Where a file of the store lies in the copy; a log outside of the store stands for the one inside."""
+    return f"{DEFAULT_LOG[0]}/{path.rpartition('/')[2]}" if path.startswith("/") and places.outer_logs else path
+
+
+def _moved(plan: Plan, places: StorePaths, copy: StorePaths) -> Plan:
+    steps = tuple(replace(step, path=_copied_path(step.path, places)) for step in plan.steps)
+    return replace(plan, steps=steps, store_fingerprint=fingerprint(copy))
+
+
+def _repair_copy(plan: Plan, copy: StorePaths, disk: Disk, interrupt: Interrupt) -> None:
+    with Session(copy, disk) as session:
+        journal = carry_out(plan, session, interrupt)
+        discard(journal, copy, disk, lower=True)
+
+
+def _remove_copy(output: RootPath, disk: Disk, *, whole: bool) -> None:
+    if whole:
+        disk.remove_tree(output)
+        return
+    for name in output.names():
+        if (output / name).is_directory():
+            disk.remove_tree(output / name)
+        else:
+            disk.remove(output / name)

@@ -1,0 +1,259 @@
+"""A repair before it happens: its steps, what is lost by it, and what every broker would do afterwards.
+
+A planner makes it, a person agrees to it, `apply` carries it out. Saved to a file it holds digests and no bytes: it is
+planned anew when it is to be applied, and must come out the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+from rmqtool.errors import RefusedError, UnreadableError, UsageError, WriteError
+from rmqtool.repair.machine.steps import Create, Remove, Replace, Step, WriteRange, step_json
+from rmqtool.store.file_kinds import FENCE_NAME
+from rmqtool.store.overlay import PlannedView
+from rmqtool.store.probe_lock import LOCK_NAME
+from rmqtool.store.sink import check_path
+from rmqtool.store.source import reason
+from rmqtool.store.view import StoreView
+from rmqtool.verify.catalog.finding import Finding
+
+ABORT_NAME: Final = "abort"
+OWN_DIRECTORY: Final = ".rmqtool"
+SAVED_SIZE_MAX: Final = 1 << 30
+"""Bytes of a saved plan that are read."""
+_COMPARED: Final = ("command", "store_fingerprint", "broker_version", "steps", "loss")
+
+
+@dataclass(frozen=True)
+class Remaining:
+    """A finding that is left, and why."""
+
+    finding: Finding
+    why: str
+
+    def as_json(self) -> dict[str, Any]:
+        return {**self.finding.as_json(), "why": self.why}
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Messages that are given up: they pass the broker's check now, or queues and index still point to them."""
+
+    messages: int = 0
+    bytes: int = 0
+    by_topic: Mapping[str, int] = field(default_factory=dict)
+    without_log: int = 0
+    """How many of the messages lie in files of the log that are missing or too short; see `gone`."""
+
+    def __add__(self, other: Loss) -> Loss:
+        topics = {name: self.by_topic.get(name, 0) + other.by_topic.get(name, 0) for name in self.by_topic}
+        return Loss(
+            self.messages + other.messages,
+            self.bytes + other.bytes,
+            {**other.by_topic, **topics},
+            self.without_log + other.without_log,
+        )
+
+
+@dataclass(frozen=True)
+class ForecastAfter:
+    """What one broker version would do on the store as the plan leaves it."""
+
+    starts: bool
+    lost: int
+    """Messages."""
+    lost_by_topic: Mapping[str, int] = field(default_factory=dict)
+    why_not: str | None = None
+    """Why it does not start."""
+
+    def as_json(self) -> dict[str, Any]:
+        return {"starts": self.starts, "lost": self.lost}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything a person needs to agree to, and everything the machine needs to do it."""
+
+    command: str
+    store_fingerprint: str
+    """Of the store that was planned on; see `fingerprint`."""
+    broker_version: str
+    steps: tuple[Step, ...]
+    loss: Loss = Loss()
+    kept_beyond_broker: Mapping[str, int] = field(default_factory=dict)
+    """Messages, by topic, that are served afterwards and would have been lost by the broker's own start."""
+    not_looked_at: tuple[str, ...] = ()
+    forecast_after: Mapping[str, ForecastAfter] = field(default_factory=dict)
+    abort_stays: str | None = None
+    """Why `abort` is left; None where it is removed or not there."""
+    copied_files: Mapping[str, int] = field(default_factory=dict)
+    """Files with other names (hard links), and their sizes: a copy replaces each, and those names keep what it was."""
+    remaining: tuple[Remaining, ...] = ()
+    """What a check of the repaired store still finds, and why it is left."""
+    forecast_now: ForecastAfter | None = None
+    """What the chosen version would do on the store as it is; None where nobody has looked."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to do."""
+        return not self.steps
+
+    @property
+    def disk_needed_bytes(self) -> int:
+        """Room that the new files take, and the copies of what is overwritten; holes are counted as if filled."""
+        return sum(self.copied_files.values()) + sum(
+            step.length * (2 if isinstance(step, WriteRange) and step.path not in self.copied_files else 1)
+            for step in self.steps
+            if not isinstance(step, Remove)
+        )
+
+    @property
+    def is_startable(self) -> bool:
+        """Whether the chosen version starts on the store as the plan leaves it, as far as anybody has looked."""
+        after = self.forecast_after.get(self.broker_version)
+        return after is None or after.starts
+
+    def demand_harmless(self) -> None:
+        """Refuse a plan that leaves the chosen broker worse off than no repair at all.
+
+        Raises:
+            RefusedError: it would no longer start, or would lose more messages.
+        """
+        now, after = self.forecast_now, self.forecast_after.get(self.broker_version)
+        if now is None or after is None or not now.starts:
+            return
+        if not after.starts:
+            raise RefusedError(
+                f"a broker {self.broker_version} starts on this store now, and would not after the repair "
+                f"({after.why_not}); nothing was changed"
+            )
+        if after.lost > now.lost:
+            raise RefusedError(
+                f"a broker {self.broker_version} would lose {after.lost} messages after the repair, and {now.lost} "
+                "without it; nothing was changed"
+            )
+
+    def view_over(self, base: StoreView) -> PlannedView:
+        """The store as it will be, without changing it."""
+        view = PlannedView(base)
+        for step in self.steps:
+            match step:
+                case WriteRange():
+                    view.write(step.path, step.file_position, step.content)
+                case Replace():
+                    view.replace(step.path, step.content)
+                case Create():
+                    view.create(step.path, step.content, step.mtime_ns)
+                case Remove():
+                    view.remove(step.path)
+        return view
+
+    def in_order(self) -> tuple[Step, ...]:
+        """The steps as they are carried out: `abort` is removed behind all others, for it makes the broker recover."""
+        return tuple(sorted(self.steps, key=lambda step: isinstance(step, Remove) and step.path == ABORT_NAME))
+
+    def check(self, log_directories: Sequence[str] = ()) -> None:
+        """Refuse steps that contradict each other or lead out of the store.
+
+        Args:
+            log_directories: the commitlog's directories, of which absolute ones lie outside of the store.
+
+        Raises:
+            WriteError: a path leads elsewhere, or to what no repair may change.
+            UsageError: two steps change the same bytes.
+        """
+        ranges: dict[str, list[tuple[int, int]]] = {}
+        whole: set[str] = set()
+        for step in self.steps:
+            check_step_path(step.path, log_directories)
+            if isinstance(step, WriteRange):
+                ranges.setdefault(step.path, []).append((step.file_position, step.end))
+            elif step.path in whole:
+                raise UsageError(f"{step.path}: two steps change this file")
+            else:
+                whole.add(step.path)
+        for path, found in ranges.items():
+            if path in whole or any(second[0] < first[1] for first, second in pairwise(sorted(found))):
+                raise UsageError(f"{path}: two steps change the same bytes")
+
+    def to_json(self) -> dict[str, Any]:
+        """The plan as `--dry-run --format json` shows it and `--plan` saves it."""
+        return {
+            "command": self.command,
+            "store_fingerprint": self.store_fingerprint,
+            "broker_version": self.broker_version,
+            "steps": [step_json(step) for step in self.steps],
+            "loss": {
+                "messages": self.loss.messages,
+                "bytes": self.loss.bytes,
+                "by_topic": dict(self.loss.by_topic),
+                "without_log": self.loss.without_log,
+            },
+            "kept_beyond_broker": {
+                "messages": sum(self.kept_beyond_broker.values()),
+                "by_topic": dict(self.kept_beyond_broker),
+            },
+            "not_looked_at": list(self.not_looked_at),
+            "forecast_now": self.forecast_now.as_json() if self.forecast_now is not None else None,
+            "forecast_after": {version: after.as_json() for version, after in self.forecast_after.items()},
+            "abort_stays": self.abort_stays,
+            "copied_files": list(self.copied_files),
+            "remaining": [left.as_json() for left in self.remaining],
+            "disk_needed_bytes": self.disk_needed_bytes,
+        }
+
+
+def check_step_path(path: str, log_directories: Sequence[str] = ()) -> None:
+    """Refuse a path that leads out of the store, or to a file that no repair may touch.
+
+    Raises:
+        WriteError: it does.
+    """
+    directory, _, name = path.rpartition("/")
+    if path.startswith("/"):
+        if directory not in {named.rstrip("/") or "/" for named in log_directories}:
+            raise WriteError(f"{path}: leads out of the store")
+        check_path(name)
+    else:
+        check_path(path)
+    if path == LOCK_NAME or name == FENCE_NAME or path.split("/", maxsplit=1)[0] == OWN_DIRECTORY:
+        raise WriteError(f"{path}: no step of a repair may change this file")
+
+
+def read_saved(path: Path) -> dict[str, Any]:
+    """A plan that `--plan` saved.
+
+    Raises:
+        UnreadableError: the file may not be read, or is no saved plan.
+    """
+    try:
+        with path.open("rb") as file:
+            text = file.read(SAVED_SIZE_MAX + 1)
+    except OSError as error:
+        raise UnreadableError(f"{path}: {reason(error)}") from error
+    try:
+        found = json.loads(text) if len(text) <= SAVED_SIZE_MAX else None
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict) or any(name not in found for name in _COMPARED):
+        raise UnreadableError(f"{path}: not a saved plan")
+    return found
+
+
+def demand_same(plan: Plan, saved: Mapping[str, Any]) -> None:
+    """Refuse to apply a saved plan where planning again, just now, came to another one.
+
+    Raises:
+        RefusedError: it did; the text says what differs.
+    """
+    made = json.loads(json.dumps(plan.to_json()))
+    for name in _COMPARED:
+        if saved[name] != made[name]:
+            what = "the store is another one, or has changed" if name == "store_fingerprint" else f"{name} differ"
+            raise RefusedError(f"the saved plan does not fit: {what}; plan anew")

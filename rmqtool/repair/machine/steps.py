@@ -1,0 +1,161 @@
+"""The four kinds of steps that a repair is made of: write a range, replace, create, remove a file.
+
+A path is that of the store view: relative to the store, absolute only for a commitlog that lies elsewhere. A step holds
+the digests of what is there before and afterwards, so a plan can be saved without its bytes and checked when applied.
+What the disk does not give of what is there before counts as zeros, which is what the journal keeps of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from rmqtool.errors import UnreadableError
+from rmqtool.repair.machine.digest import digest_of, digest_of_content
+from rmqtool.store.content import Content
+from rmqtool.store.view import StoreView
+
+
+@dataclass(frozen=True)
+class WriteRange:
+    """Overwrite bytes of a file that exists; what lies beyond its end makes it longer."""
+
+    path: str
+    file_position: int
+    content: Content
+    before: str
+    """Digest of the part of the range that the file has now."""
+    after: str
+    why: str
+
+    action: ClassVar[Literal["write"]] = "write"
+
+    @property
+    def length(self) -> int:
+        return self.content.length
+
+    @property
+    def end(self) -> int:
+        return self.file_position + self.content.length
+
+
+@dataclass(frozen=True)
+class Replace:
+    """Give a file that exists another content; owner, mode and modification time stay."""
+
+    path: str
+    content: Content
+    before: str
+    after: str
+    why: str
+
+    action: ClassVar[Literal["replace"]] = "replace"
+    file_position = 0
+
+    @property
+    def length(self) -> int:
+        return self.content.length
+
+
+@dataclass(frozen=True)
+class Create:
+    """Make a file that is not there, and its directories."""
+
+    path: str
+    content: Content
+    after: str
+    why: str
+    mtime_ns: int | None = None
+    """Modification time, for the broker reads those of log and queue files; None: when it is made."""
+
+    action: ClassVar[Literal["create"]] = "create"
+    file_position = 0
+    before = None
+
+    @property
+    def length(self) -> int:
+        return self.content.length
+
+
+@dataclass(frozen=True)
+class Remove:
+    """Take a file away; its directory stays."""
+
+    path: str
+    length: int
+    before: str
+    why: str
+
+    action: ClassVar[Literal["remove"]] = "remove"
+    file_position = 0
+    after = None
+
+
+Step = WriteRange | Replace | Create | Remove
+
+
+def write_range(view: StoreView, path: str, file_position: int, content: Content, why: str) -> WriteRange:
+    """A step that overwrites a range, digests taken from the store as it is.
+
+    Raises:
+        UnreadableError: the file is not there or may not be read.
+    """
+    source = view.open(path)
+    try:
+        end = min(source.size, file_position + content.length)
+        before = digest_of(source, file_position, end, salvaging=True)
+    finally:
+        source.close()
+    return WriteRange(path, file_position, content, before, digest_of_content(content), why)
+
+
+def replace_file(view: StoreView, path: str, content: Content, why: str) -> Replace:
+    """A step that replaces a file.
+
+    Raises:
+        UnreadableError: the file is not there or may not be read.
+    """
+    before, _ = _whole(view, path)
+    return Replace(path, content, before, digest_of_content(content), why)
+
+
+def create_file(view: StoreView, path: str, content: Content, why: str, mtime_ns: int | None = None) -> Create:
+    """A step that makes a file.
+
+    Raises:
+        UnreadableError: something has this path already.
+    """
+    if view.stat(path) is not None:
+        raise UnreadableError(f"{path}: is there already")
+    return Create(path, content, digest_of_content(content), why, mtime_ns)
+
+
+def remove_file(view: StoreView, path: str, why: str) -> Remove:
+    """A step that takes a file away.
+
+    Raises:
+        UnreadableError: the file is not there or may not be read.
+    """
+    before, size = _whole(view, path)
+    return Remove(path, size, before, why)
+
+
+def step_json(step: Step) -> dict[str, Any]:
+    """A step as the JSON of a plan shows it."""
+    return {
+        "action": step.action,
+        "file": step.path,
+        "file_position": step.file_position,
+        "length": step.length,
+        "before": step.before,
+        "after": step.after,
+        "why": step.why,
+    }
+
+
+def _whole(view: StoreView, path: str) -> tuple[str, int]:
+    source = view.open(path)
+    try:
+        return digest_of(source, 0, source.size, salvaging=True), source.size
+    finally:
+        source.close()

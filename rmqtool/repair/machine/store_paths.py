@@ -1,0 +1,233 @@
+"""Where the files of a store lie on this machine: a step's path becomes a file below a root that this call trusts.
+
+Roots are the store, the log's directories that this call names, and directories to which a link of the store leads
+where a broker has a directory. A link is followed to what belongs to the store's owner; else the call has to name it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+from rmqtool.errors import RefusedError, UnreadableError, WriteError
+from rmqtool.repair.machine.disk import Metadata
+from rmqtool.repair.machine.plan import OWN_DIRECTORY, check_step_path
+from rmqtool.repair.machine.root import Root, RootPath
+from rmqtool.store.file_kinds import FENCE_NAME, is_broker_directory
+from rmqtool.store.sink import check_path
+from rmqtool.store.source import reason
+
+DEFAULT_LOG: Final = ("commitlog",)
+STAGING: Final = "staging"
+"""Directory below `.rmqtool` in which planners build files; those that are needed whole are renamed into the store."""
+UNDO: Final = "undo"
+
+
+@dataclass(frozen=True)
+class StorePaths:
+    """A store directory and its commitlog's directories: relative to the store, absolute where they lie elsewhere."""
+
+    root: Path
+    log_directories: tuple[str, ...] = DEFAULT_LOG
+    undo_directory: Path | None = None
+    """Where this call keeps replaced files, if not in the store."""
+
+    @property
+    def own(self) -> Path:
+        """The directory that holds everything of the tool's own."""
+        return self.root / OWN_DIRECTORY
+
+    @property
+    def undo(self) -> Path:
+        """The directory of the journals, one numbered folder each."""
+        return self.own / UNDO
+
+    @property
+    def staging(self) -> Path:
+        """Where planners build files, each run in a directory of its own."""
+        return self.own / STAGING
+
+    @property
+    def fences(self) -> tuple[RootPath, ...]:
+        """One in every directory of the log."""
+        return tuple(self.directory(directory) / FENCE_NAME for directory in self.log_directories)
+
+    @property
+    def outer_logs(self) -> tuple[Path, ...]:
+        """The log's directories that lie outside of the store."""
+        return tuple(Path(directory) for directory in self.log_directories if directory.startswith("/"))
+
+    @property
+    def identity(self) -> str:
+        """A short name for the store, for what lies in a directory that several stores may share."""
+        return hashlib.sha256(os.fsencode(self.root.resolve())).hexdigest()[:12]
+
+    @cached_property
+    def top(self) -> RootPath:
+        """The store directory, opened once."""
+        return Root.open(self.root).top
+
+    @property
+    def own_top(self) -> RootPath:
+        """The directory that holds everything of the tool's own."""
+        return self.top / OWN_DIRECTORY
+
+    def staged_path(self, built: Path) -> str | None:
+        """The path in the store of what a planner built; None where it lies elsewhere, or was moved."""
+        if built.is_relative_to(self.staging):
+            return str(built.relative_to(self.root))
+        real, store = built.resolve(), self.root.resolve()
+        return str(real.relative_to(store)) if real.is_relative_to(store / OWN_DIRECTORY / STAGING) else None
+
+    @property
+    def trusted_owners(self) -> frozenset[int]:
+        """Whose directories a repair works in: the store's owner's, and one's own."""
+        return frozenset((self.top.root.owner_id, os.geteuid()))
+
+    def directory(self, path: str) -> RootPath:
+        """A directory of the store by its path, which need not be there; absolute for a log elsewhere.
+
+        Raises:
+            WriteError: the path leads out of the store, or over a link where no broker has a directory.
+            RefusedError: a link leads to a directory of somebody else.
+        """
+        if path.startswith("/"):
+            return self._outer(path)
+        at = self.top
+        names = check_path(path) if path else ()
+        for depth, name in enumerate(names, 1):
+            store_path = "/".join(names[:depth])
+            at = self._behind_link(store_path, at / name) or at / name
+        return at
+
+    def file(self, path: str) -> RootPath:
+        """A file of the store by its path, which need not be there.
+
+        Raises:
+            WriteError: the path leads elsewhere, or over a link where no broker has a directory, or is no file.
+            RefusedError: a link on the way leads to a directory of somebody else.
+        """
+        check_step_path(path, self.log_directories)
+        directory, _, name = path.rpartition("/")
+        file = self.directory(directory) / name
+        try:
+            state = file.lstat()
+        except UnreadableError as error:
+            raise WriteError(str(error)) from error
+        if state is not None and not stat.S_ISREG(state.st_mode):
+            raise WriteError(f"{path}: not a regular file, so it is not changed")
+        return file
+
+    def is_linked(self, file: RootPath) -> bool:
+        """Whether a file lies outside of the store in a directory that only a link of the store names."""
+        named = {root.identity for root in self._named.values()}
+        return file.root is not self.top.root and file.root.identity not in named
+
+    @property
+    def outer_roots(self) -> tuple[Root, ...]:
+        """The log's directories outside of the store, opened once."""
+        return tuple(self._named.values())
+
+    @cached_property
+    def _named(self) -> dict[str, Root]:
+        """The log's directories outside of the store, by path."""
+        return {str(directory): Root.open(directory) for directory in self.outer_logs}
+
+    @cached_property
+    def _links(self) -> dict[str, Root]:
+        """Directories to which links of the store lead, by their path in the store."""
+        return {}
+
+    def _outer(self, path: str) -> RootPath:
+        for directory, root in self._named.items():
+            if path == directory:
+                return root.top
+        raise WriteError(f"{path}: leads out of the store")
+
+    def _behind_link(self, path: str, link: RootPath) -> RootPath | None:
+        """What a link of the store leads to; None where there is no link."""
+        if path in self._links:
+            return self._links[path].top
+        state = link.lstat()
+        if state is None or not stat.S_ISLNK(state.st_mode):
+            return None
+        if not is_broker_directory(path):
+            raise WriteError(f"{path}: leads over a link")
+        with link.entry() as (directory, name):
+            try:
+                descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory)
+            except OSError as error:
+                raise WriteError(f"{path}: {reason(error)}") from error
+        root = Root(self.root / path, descriptor)
+        self._demand_own_link(path, root)
+        self._links[path] = root
+        return root.top
+
+    def _demand_own_link(self, path: str, root: Root) -> None:
+        """Refuse a link to a directory that the store's owner has no hand in, unless this call names the directory."""
+        if root.identity in {named.identity for named in self._named.values()}:
+            return
+        state = os.fstat(root.descriptor)
+        owners = {self.top.root.owner_id} | ({os.geteuid()} if os.geteuid() else set())
+        if state.st_uid not in owners:
+            problem = f"belongs to user {state.st_uid}, and the store to user {self.top.root.owner_id}"
+        elif state.st_mode & stat.S_IWOTH:
+            problem = "may be written by everybody"
+        else:
+            return
+        raise RefusedError(
+            f"{self.root / path}: a link to {root.real_path}, which {problem}, so no repair follows it; "
+            f"if it is the log, say --commitlog {root.real_path}"
+        )
+
+
+def own_like(store: RootPath) -> Metadata:
+    """What the tool's own directories are like: the store's owner's, as open as the store, never open to others."""
+    metadata = Metadata.of(store)
+    return replace(metadata, mode=(metadata.mode & 0o2770) | 0o700)
+
+
+def own_file_like(store: RootPath) -> Metadata:
+    """The same of files."""
+    metadata = Metadata.of(store)
+    return replace(metadata, mode=(metadata.mode & 0o660) | 0o600)
+
+
+def fence_like(log: RootPath) -> Metadata:
+    """What the fence is like: a file of its directory's owner, which everybody reads who may look into it."""
+    metadata = Metadata.of(log)
+    return replace(metadata, mode=(metadata.mode & 0o664) | 0o600)
+
+
+def demand_own(directory: RootPath, store: Root) -> None:
+    """Refuse a directory in the place of one of the tool's own that somebody else may have put there.
+
+    Raises:
+        RefusedError: it is a link, or no directory, or somebody else's, or others may write in it.
+        UnreadableError: it may not be looked at.
+    """
+    state = directory.lstat()
+    if state is None:
+        return
+    shared = os.fstat(store.descriptor)
+    problem = None
+    if stat.S_ISLNK(state.st_mode):
+        problem = "a symbolic link"
+    elif not stat.S_ISDIR(state.st_mode):
+        problem = "no directory"
+    elif state.st_uid not in (store.owner_id, os.geteuid(), 0):
+        problem = f"a directory of user {state.st_uid}, and the store belongs to user {store.owner_id}"
+    elif state.st_mode & stat.S_IWOTH:
+        problem = "a directory in which everybody may write"
+    elif state.st_mode & stat.S_IWGRP and not (shared.st_mode & stat.S_IWGRP and shared.st_gid == state.st_gid):
+        problem = f"a directory in which group {state.st_gid} may write, which may not write in the store"
+    if problem is not None:
+        raise RefusedError(
+            f"{directory}: {problem}, where rmqtool keeps what a repair needs; nothing was changed. "
+            f"Look at who made it, and move it away"
+        )

@@ -1,0 +1,254 @@
+"""Rolls repairs back, the latest first, and settles what a killed one left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from rmqtool.errors import RefusedError, UnreadableError, WriteError
+from rmqtool.repair.machine.digest import digest_of
+from rmqtool.repair.machine.disk import Disk
+from rmqtool.repair.machine.fence import is_fenced, lower_fences
+from rmqtool.repair.machine.fingerprint import FileState, file_states
+from rmqtool.repair.machine.interrupt import held_interrupts
+from rmqtool.repair.machine.journal import Journal, JournalState, journals
+from rmqtool.repair.machine.journal_check import CheckedJournal, checked
+from rmqtool.repair.machine.restore import demand_undoable, discard, how_left, reopen, roll_back
+from rmqtool.repair.machine.root import RootPath
+from rmqtool.repair.machine.session import Session, demand_own_directories
+from rmqtool.repair.machine.store_paths import StorePaths
+from rmqtool.store.file_kinds import FENCE_NAME
+
+SHOWN_MAX: Final = 3
+"""Changed files that a refusal names."""
+
+
+@dataclass(frozen=True)
+class UndoableRepair:
+    """One repair that can be taken back, as `undo --list` shows it."""
+
+    number: int
+    command: str | None
+    """None where it was killed before it said so."""
+    state: str
+    began_ms: int | None
+    steps: int
+    kept_bytes: int
+    """Room that its journal takes: old files and old bytes of changed ones."""
+    journal: str
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def repairs(places: StorePaths) -> list[UndoableRepair]:
+    """All repairs that can be taken back, the latest first.
+
+    Raises:
+        UnreadableError: a journal may not be read, or is damaged.
+    """
+    return [_repair(journal, places) for journal in reversed(journals(places))]
+
+
+def undo_latest(places: StorePaths, disk: Disk | None = None) -> UndoableRepair | None:
+    """Make the store what it was before its latest repair; None where there is none.
+
+    A repair that was killed half-way is rolled back whatever happened since: no broker could load the store.
+
+    Raises:
+        RefusedError: a broker holds the store, something was written into it since the repair, or the journal is not
+            the work of a repair of this store.
+        WriteError: something cannot be written; the store stays fenced, and this can be tried again.
+        UnreadableError: the journal cannot be read.
+    """
+    if not journals(places):
+        _demand_no_lost_journal(places)
+        if places.own_top.exists():
+            with Session(places, disk, makes_file=False) as session:
+                session.remove_left()
+        return None
+    with Session(places, disk) as session, held_interrupts():
+        latest = journals(places)[-1]
+        shown = _repair(latest, places)
+        known = demand_undoable(latest, places)
+        if latest.state is JournalState.DONE:
+            if not is_fenced(places):  # a broker that was kept out has written no message, whatever else it touched
+                demand_untouched(latest, places)
+            with _telling(latest, places):
+                reopen(latest, places, session.disk)
+        session.clear_staging()
+        _forget_lock_of(known, session)
+        with _telling(latest, places):
+            roll_back(latest, places, session.disk, known)
+        return shown
+
+
+def settle(places: StorePaths, disk: Disk | None = None, session: Session | None = None) -> UndoableRepair | None:
+    """Bring a killed repair to an end: rolled back where steps were left to do, brokers let in where none were.
+
+    Args:
+        session: of the run that holds the store's lock already.
+
+    Returns:
+        What was settled; None where nothing was left behind.
+
+    Raises:
+        RefusedError: a broker holds the store, the fence is there without its journal or the journal without its
+            fence, or the journal is not the work of a repair of this store.
+        WriteError: something cannot be written; this can be tried again.
+        UnreadableError: the journal cannot be read.
+    """
+    if not is_unsettled(places):
+        return None
+    with _session(places, disk, session) as held, held_interrupts():
+        held.lock.complete()
+        known = journals(places)
+        left = [journal for journal in known if journal.state is not JournalState.DONE]
+        shown = _repair((left or known)[-1], places) if known else None
+        takeable = [demand_undoable(journal, places) for journal in left]
+        for journal in left:
+            _demand_fenced(journal, places)
+        held.clear_staging()
+        for checked_journal in reversed(takeable):
+            _forget_lock_of(checked_journal, held)
+            with _telling(checked_journal.journal, places):
+                roll_back(checked_journal.journal, places, held.disk, checked_journal)
+        if left:
+            held.note_times()
+        if not left:
+            if not known:
+                _demand_no_lost_journal(places)
+            lower_fences(places, held.disk)
+        return shown
+
+
+def is_unsettled(places: StorePaths) -> bool:
+    """Whether a repair was killed on this store; looked at only, nothing is changed.
+
+    Raises:
+        RefusedError: a directory of the tool's own is a link, or somebody else's.
+    """
+    demand_own_directories(places)
+    return is_fenced(places) or any(journal.state is not JournalState.DONE for journal in journals(places))
+
+
+def discard_all(places: StorePaths, disk: Disk | None = None) -> list[UndoableRepair]:
+    """Remove the journals of all repairs that are done, so that none of them can be rolled back; which they were.
+
+    Raises:
+        RefusedError: a broker is being kept out of the store, for a repair is unfinished; or one holds it.
+        WriteError: something cannot be removed.
+        UnreadableError: a journal cannot be read.
+    """
+    if not journals(places):
+        return []
+    with Session(places, disk) as session, held_interrupts():
+        if is_unsettled(places):
+            raise RefusedError(f"{places.root}: a repair is unfinished; its journal is needed to roll it back")
+        known = list(reversed(journals(places)))
+        shown = [_repair(journal, places) for journal in known]
+        for journal in known:
+            checked(journal, places)
+        for journal in reversed(known):  # the oldest first: what is left can still be rolled back
+            discard(journal, places, session.disk, lower=False)
+        return shown
+
+
+def _forget_lock_of(known: CheckedJournal, session: Session) -> None:
+    """Let `lock` go in the end where a killed repair has made it."""
+    if known.manifest is not None and known.manifest.made_lock:
+        session.lock.set_missing()
+
+
+@contextmanager
+def _telling(journal: Journal, places: StorePaths) -> Iterator[None]:
+    """Add to what fails how the store is left, and what to run."""
+    try:
+        yield
+    except (WriteError, UnreadableError) as error:
+        raise type(error)(f"{error}; {how_left(journal, places)}") from error
+
+
+@contextmanager
+def _session(places: StorePaths, disk: Disk | None, session: Session | None) -> Iterator[Session]:
+    """The session that is there, else one for this."""
+    if session is not None:
+        yield session
+        return
+    with Session(places, disk) as new:
+        yield new
+
+
+def _demand_fenced(journal: Journal, places: StorePaths) -> None:
+    """Refuse to roll a repair back by the way where its fence has gone, for a broker may have written since.
+
+    Raises:
+        RefusedError: it has.
+    """
+    manifest = journal.manifest()
+    if manifest is None or journal.state is not JournalState.UNFINISHED:
+        return
+    for directory in manifest.log_directories:
+        if not (places.directory(directory) / FENCE_NAME).exists():
+            raise RefusedError(
+                f"{places.root}: an earlier repair is unfinished and its fence in {directory} is gone, so a broker "
+                f"may have written since; rmqtool undo {places.root} rolls the repair back all the same"
+            )
+
+
+def demand_untouched(journal: Journal, places: StorePaths) -> None:
+    """Refuse to take a repair back once anything was written since: a broker's messages would go with it.
+
+    Raises:
+        RefusedError: something was; the text names it.
+        UnreadableError: the journal or the store cannot be read.
+    """
+    record = journal.when_done()
+    then, now = {path: FileState(*state) for path, state in record.files.items()}, file_states(places)
+    differing = [path for path in sorted(then.keys() | now.keys()) if not _is_same(then.get(path), now.get(path))]
+    if not differing:
+        for path, parts in record.written.items():
+            if parts and not _holds(places.file(path), parts):
+                differing.append(path)
+    if differing:
+        named = ", ".join(differing[:SHOWN_MAX]) + (", ..." if len(differing) > SHOWN_MAX else "")
+        raise RefusedError(
+            f"{places.root}: written since the repair ({len(differing)} files differ: {named}), so it is not undone"
+        )
+
+
+def _is_same(then: FileState | None, now: FileState | None) -> bool:
+    """Whether a file is as the repair left it; the inode may differ, for a later repair may have been taken back."""
+    return then is not None and now is not None and (then.size, then.mtime_ns) == (now.size, now.mtime_ns)
+
+
+def _holds(file: RootPath, parts: tuple[tuple[int, int, str], ...]) -> bool:
+    with file.source() as source:
+        return all(digest_of(source, start, start + length) == digest for start, length, digest in parts)
+
+
+def _demand_no_lost_journal(places: StorePaths) -> None:
+    if is_fenced(places):
+        raise RefusedError(
+            f"{places.root}: a repair is unfinished and its journal in {places.undo} is gone, so it cannot be rolled "
+            f"back; restore the journal, or the store from a copy"
+        )
+
+
+def _repair(journal: Journal, places: StorePaths) -> UndoableRepair:
+    manifest = journal.manifest()
+    kept_bytes = journal.folder.allocated_bytes()
+    if manifest is not None and manifest.folders:
+        with suppress(RefusedError):  # what this call does not name is not looked at
+            kept_bytes += sum(folder.allocated_bytes() for folder in checked(journal, places).folders)
+    return UndoableRepair(
+        number=journal.number,
+        command=manifest.command if manifest is not None else None,
+        state=journal.state.value,
+        began_ms=manifest.began_ms if manifest is not None else None,
+        steps=manifest.step_count if manifest is not None else 0,
+        kept_bytes=kept_bytes,
+        journal=str(journal.folder),
+    )

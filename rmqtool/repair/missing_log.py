@@ -1,0 +1,63 @@
+"""Counts messages that only queues and index still know: the files of the log that held them are missing, or too short.
+
+No such message can be read, so a repair cannot lose it. But where the log's disk is not mounted, or a copy broke off,
+the messages are elsewhere, and a repair would remove what still points to them. So a person has to agree to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from rmqtool.engine.reading.messages_without_log import (
+    Array,
+    entries_without_file,
+    queues_of,
+    ranges_without_file,
+    units_without_file,
+)
+from rmqtool.repair.machine.plan import Loss
+from rmqtool.repair.machine.steps import Step
+from rmqtool.store.directory import Store
+
+
+def gone_messages(before: Store, after: Store, steps: Sequence[Step]) -> Loss:
+    """Messages that queues or index point to, of which the log has no file, and to which nothing points afterwards.
+
+    Args:
+        before: the store as it is.
+        after: the store as the steps leave it.
+    """
+    ranges = ranges_without_file(before)
+    touched = {step.path.rpartition("/")[0] for step in steps}
+    names = {name for store in (before, after) for name, _, directory in queues_of(store) if directory in touched}
+    messages = lost_bytes = 0
+    by_topic: dict[str, int] = {}
+    known: list[Array] = []
+    for topic in sorted(names):
+        units, kept = (units_without_file(store, topic, touched, ranges) for store in (before, after))
+        units = units[~np.isin(units[:, 0], kept[:, 0])]
+        if len(units):
+            by_topic[topic] = len(units)
+            known.append(units[:, 0])
+            messages, lost_bytes = messages + len(units), lost_bytes + int(units[:, 1].sum())
+    if "index" in touched:
+        entries = np.setdiff1d(entries_without_file(before, ranges), entries_without_file(after, ranges))
+        messages += len(np.setdiff1d(entries, np.concatenate(known) if known else entries[:0]))
+    return Loss(messages, lost_bytes, by_topic, messages)
+
+
+def unmounted_text(store: Store, count: int) -> str:
+    """What a person should look at first, as a sentence.
+
+    Args:
+        count: messages that queues or index point to and no file of the log holds; 0 if nobody has counted.
+    """
+    paths = (segment.path.rpartition("/")[0] for segment in store.commitlog)
+    directories = ", ".join(dict.fromkeys((*store.settings.commitlog_directories, *paths))) or "commitlog"
+    what = f"{count} messages are" if count else "there is something"
+    return (
+        f"{what} in the queues or the index, but files of the log are missing or too short: check first that the disk "
+        f"of {directories} is mounted and the copy is complete"
+    )

@@ -1,0 +1,211 @@
+"""The steps of `recover` that concern the log's own files: their sizes, strays among them, and the tail behind its end.
+
+Bytes behind the end can come back as messages once new records happen to end where old ones begin
+(`MappedFileQueue#truncateDirtyFiles` only moves positions), so they are zeroed, and later files go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from rmqtool.errors import RefusedError, UnknownSizeError
+from rmqtool.formats import commitlog
+from rmqtool.repair.machine.plan import Loss
+from rmqtool.repair.machine.steps import Step, remove_file, replace_file, write_range
+from rmqtool.scan.blocks import last_data_end
+from rmqtool.scan.log import LogFile, ScanOptions, carries_record_crc, plan_log, scan_log
+from rmqtool.scan.rules import Verdict
+from rmqtool.store.content import FilePart, Zeros
+from rmqtool.store.directory import Segment, Store
+from rmqtool.store.file_kinds import FileKind
+from rmqtool.store.sink import DirectorySink
+from rmqtool.store.source import ByteSource, read_range, read_salvaging
+from rmqtool.verify.catalog.finding import Finding, Severity
+from rmqtool.verify.files.log_files import misnamed_files
+
+MISNAMED: Final = "commitlog.stray-file"
+SHAPE: Final = frozenset({"commitlog.wrong-file-size", "commitlog.empty-file", MISNAMED, "commitlog.missing-file"})
+"""Findings about files as such: no record is damaged, and what lies behind is reached all the same."""
+TAIL: Final = frozenset({"commitlog.torn-record", "commitlog.stale-tail", "commitlog.file-after-end"})
+_COPY: Final = 4 << 20
+_SEARCHED_MAX: Final = 64 << 20
+"""Bytes after a full file's end that are searched for records."""
+_MAGIC: Final = commitlog.MAGIC_V1.to_bytes(4, "big", signed=True)
+_MAGIC_AT: Final = commitlog.MESSAGE_V1.position("magic")
+_OWN_OFFSET_AT: Final = commitlog.MESSAGE_V1.position("physical_offset")
+
+
+def damage_in(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Damage inside the log, in its order."""
+    found = [
+        each
+        for each in findings
+        if each.id.startswith("commitlog.")
+        and each.severity is Severity.ERROR
+        and (each.id not in SHAPE | TAIL or is_misnamed(each))
+    ]
+    return tuple(sorted(found, key=lambda each: each.physical_offset or 0))
+
+
+def is_misnamed(found: Finding) -> bool:
+    """Whether a file of the log has a wrong name: a person renames it, or moves it away."""
+    return found.id == MISNAMED and found.physical_offset is not None
+
+
+def tail_begin(findings: Iterable[Finding]) -> int | None:
+    """Where the log ends, if something lies behind its end; None where nothing does."""
+    places = [each.physical_offset for each in findings if each.id in TAIL and each.physical_offset is not None]
+    return min(places, default=None)
+
+
+def shape_steps(store: Store, staging: Path, *, keep_empty: bool = False) -> Iterator[Step]:
+    """Steps for files of the wrong size, and for files that are none of the log: both keep a broker from starting.
+
+    Args:
+        keep_empty: make a file of length 0 between others a full one, instead of removing it.
+
+    Raises:
+        UnreadableError, WriteError: a file cannot be read, or copied to the staging directory.
+        RefusedError: a file holds data beyond the size that all are to have.
+        UnknownSizeError: the only file has an unlikely length, and nothing shows the right one.
+    """
+    size = store.commitlog_file_size
+    for segment in store.commitlog:
+        if segment.size == size or not size:
+            continue
+        _demand_shown_size(store)
+        is_inside = keep_empty and segment is not store.commitlog[-1]
+        if segment.size == 0 and len(store.commitlog) > 1 and not is_inside:
+            yield remove_file(store.view, segment.path, "a file of length 0 stops brokers before 5.1.3")
+        elif segment.size < size:
+            why = f"every file of the log has {size} bytes; the rest of this one is untouched space"
+            yield write_range(store.view, segment.path, segment.size, Zeros(size - segment.size), why)
+        else:
+            _demand_nothing_behind(store, segment, size)
+            place = _copied(store, segment, size, staging)
+            yield replace_file(store.view, segment.path, FilePart.whole(place), f"cut to {size} bytes as all others")
+    strays = store.files.get(FileKind.STRAY_COMMITLOG, ())
+    misnamed = misnamed_files(store) if strays else {}
+    for entry in strays:
+        directory = entry.path.rpartition("/")[0]
+        if entry.is_file and directory in _log_directories(store) and entry.path not in misnamed:
+            yield remove_file(store.view, entry.path, "a file that is none of the log stops a broker")
+
+
+def _demand_shown_size(store: Store) -> None:
+    """Refuse to give files a length that nothing shows."""
+    if not store.log_file_size.is_shown:
+        (segment, *_) = store.commitlog
+        raise UnknownSizeError(
+            f"{segment.path}: {segment.size} bytes, so the file is not whole, and nothing shows the size of a full "
+            "file; check that the log's disk is mounted and the copy is complete, or give the size with "
+            "--log-file-size BYTES or --broker-conf FILE",
+            "commitlog_file_size",
+            store.commitlog_file_size,
+        )
+
+
+def _demand_nothing_behind(store: Store, segment: Segment, size: int) -> None:
+    """Refuse to cut data off a file where no other file takes its place: then the size is the wrong one."""
+    if any(other.start == segment.start + size for other in store.commitlog):
+        return
+    source = store.view.open(segment.path)
+    try:
+        data_end = last_data_end(source, size, segment.size)
+        holds_records = data_end > size and _record_after(source, segment.start, size, data_end)
+    finally:
+        source.close()
+    if holds_records:
+        raise RefusedError(
+            f"{segment.path}: holds records up to byte {data_end}, so a full file does not have {size} bytes; give the "
+            "right size with --log-file-size BYTES or --broker-conf FILE"
+        )
+
+
+def _record_after(source: ByteSource, start: int, position: int, data_end: int) -> bool:
+    """Whether a record that says that it lies there begins after a file position; noise does not."""
+    content = read_range(source, position, min(data_end - position, _SEARCHED_MAX))
+    at = content.find(_MAGIC)
+    while at >= 0:
+        begin = at - _MAGIC_AT
+        own = content[begin + _OWN_OFFSET_AT : begin + _OWN_OFFSET_AT + 8]
+        if begin >= 0 and len(own) == 8 and int.from_bytes(own, "big") == start + position + begin:
+            return True
+        at = content.find(_MAGIC, at + 1)
+    return False
+
+
+def tail_steps(store: Store, log_end: int, why: str) -> Iterator[Step]:
+    """Steps that leave nothing but zeros behind the log's end, and no later file.
+
+    Raises:
+        UnreadableError: a file cannot be read.
+    """
+    for number, segment in enumerate(store.commitlog):
+        if segment.end <= log_end or segment.size == 0:
+            continue
+        if segment.start >= log_end and number > 0:
+            yield remove_file(store.view, segment.path, "it lies behind the log's end")
+            continue
+        position = max(0, log_end - segment.start)
+        source = store.view.open(segment.path)
+        try:
+            data_end = last_data_end(source, position, segment.size)
+        finally:
+            source.close()
+        if data_end > position:
+            yield write_range(store.view, segment.path, position, Zeros(data_end - position), why)
+
+
+def loss_behind(store: Store, log_end: int, delays_ms: tuple[int, ...]) -> Loss:
+    """Messages that pass the broker's check now and lie behind a new end of the log.
+
+    Raises:
+        UnreadableError: a file may not be opened.
+    """
+    plan = plan_log([LogFile(partial(store.view.open, found.path), found.start) for found in _from(store, log_end)])
+    messages = lost_bytes = 0
+    by_topic: dict[str, int] = {}
+    try:
+        for batch in scan_log(plan, ScanOptions(delays_ms, carries_record_crc(plan.pieces))):
+            rows = batch.as_array()
+            rows = rows[
+                (rows["physical_offset"] >= log_end) & (rows["verdict"] == Verdict.GOOD) & (rows["topic_length"] > 0)
+            ]
+            messages += int(rows.size)
+            lost_bytes += int(rows["size"].sum())
+            for number in rows["topic_number"].tolist():
+                name = batch.topics[number].decode("utf-8", "surrogateescape")
+                by_topic[name] = by_topic.get(name, 0) + 1
+    finally:
+        plan.close()
+    return Loss(messages, lost_bytes, dict(sorted(by_topic.items())))
+
+
+def _from(store: Store, log_end: int) -> list[Segment]:
+    """The files that reach behind a place."""
+    return [segment for segment in store.commitlog if segment.end > log_end]
+
+
+def _log_directories(store: Store) -> set[str]:
+    return {segment.path.rpartition("/")[0] for segment in store.commitlog} | {"commitlog"}
+
+
+def _copied(store: Store, segment: Segment, size: int, staging: Path) -> Path:
+    """The first bytes of a file, copied; holes stay holes."""
+    path = f"log/{segment.start:020d}"
+    source = store.view.open(segment.path)
+    try:
+        with DirectorySink(staging) as sink:
+            sink.create(path, size)
+            for start, end in source.extents(0, size):
+                for at in range(start, end, _COPY):
+                    buffer = bytearray(min(_COPY, end - at))
+                    read_salvaging(source, at, memoryview(buffer))  # what is missing is a finding of the log
+                    sink.write_at(path, at, memoryview(buffer))
+    finally:
+        source.close()
+    return staging / path

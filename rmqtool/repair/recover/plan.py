@@ -1,0 +1,373 @@
+"""Plans `recover`: mends what a crash leaves, and all that can be derived from the log, without losing a message.
+
+What is wrong is found by `verify`; each finding is answered, and nothing else is touched. Damage inside the log is not
+mended here: it is named, and the log stays as it is unless a person agrees to cut it there as the broker would.
+
+Unless all is asked for, a window of the store is looked at: what the broker would read at its start, and below it what
+a queue or the index lacks. It grows until nothing incomplete begins before it; nothing that it leaves out is changed.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.forecast.options import ForecastOptions
+from rmqtool.repair.build.build import build
+from rmqtool.repair.build.clean_state import abort_reason, abort_steps, checkpoint_steps
+from rmqtool.repair.build.file_steps import index_steps, queue_steps
+from rmqtool.repair.build.log_window import LogWindow
+from rmqtool.repair.build.request import BuildOptions, BuildRequest, BuildResult
+from rmqtool.repair.machine.plan import Loss, Plan
+from rmqtool.repair.machine.steps import Remove, Step, WriteRange, remove_file
+from rmqtool.repair.missing_log import unmounted_text
+from rmqtool.repair.rebuild import building_notes, require_log
+from rmqtool.repair.recover.config_steps import rescue_steps
+from rmqtool.repair.recover.log_steps import MISNAMED, damage_in, loss_behind, shape_steps, tail_begin, tail_steps
+from rmqtool.repair.recover.scope import (
+    WindowTooSmall,
+    demand_index_head,
+    demand_no_zero_queue,
+    first_window,
+    index_reaches,
+    larger_window,
+    queues_reaching,
+    whole_window,
+)
+from rmqtool.scan.runner import OnProgress
+from rmqtool.store.directory import Store, survey
+from rmqtool.store.file_kinds import FileKind
+from rmqtool.store.view import StoreView
+from rmqtool.verify.catalog.finding import Finding, Severity
+from rmqtool.verify.files.log_files import log_file_findings
+from rmqtool.verify.run import verify_store
+from rmqtool.verify.survey.context import VerifyOptions
+
+CATCHES_UP: Final = frozenset({"consumequeue.behind-log", "index.missing-key", "index.missing-file"})
+"""What a start after a crash brings up to date by itself."""
+NOT_BUILT: Final = frozenset(
+    {
+        "consumequeue.stray-file", "consumequeue.unsafe-name",
+        "index.directory", "index.misnamed-file", "index.zero-file",
+    }
+)  # fmt: skip
+"""Findings about queues and index that are repaired without building them again, or not at all."""
+_QUEUE_DEPTH: Final = 4
+"""Names in the path of a queue's file; a stray file there keeps a broker from starting."""
+
+
+@dataclass(frozen=True)
+class RecoverOptions:
+    """What a person may choose.
+
+    Attributes:
+        cut_at_damage: end the log at the first damage, as a broker would.
+        clamp_offsets: set consumer offsets that lie beyond a queue's end to that end.
+        full: look at all of the store.
+        threads: of the check.
+        forecast: what the broker's configuration says of its start.
+        built_anew: (topic, queue id) of queues that are built anew whatever the check says of them.
+        tolerated: (id, physical offset) of damage that is left and keeps nothing else from being mended.
+    """
+
+    build: BuildOptions = field(default_factory=BuildOptions)
+    cut_at_damage: bool = False
+    clamp_offsets: bool = False
+    full: bool = False
+    threads: int = 2
+    forecast: ForecastOptions = field(default_factory=ForecastOptions)
+    built_anew: AbstractSet[tuple[str, int]] = frozenset()
+    tolerates: Callable[[Finding], bool] = lambda _found: False
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """Steps, and what a person should know beside them.
+
+    Attributes:
+        findings: all that the check found, notes too.
+        damage: what lies inside the log and is left.
+        loss: messages that are given up.
+        notes: sentences about what was left alone, or decided.
+        abort_stays: why `abort` is left; None where it is removed or not there.
+        begin: physical offset from which on the store was looked at; None where all of it was.
+    """
+
+    steps: tuple[Step, ...]
+    findings: tuple[Finding, ...]
+    damage: tuple[Finding, ...] = ()
+    loss: Loss = field(default_factory=Loss)
+    notes: tuple[str, ...] = ()
+    abort_stays: str | None = None
+    begin: int | None = None
+
+
+def plan_recover(
+    store: Store,
+    rules: BrokerRules,
+    staging: Path,
+    options: RecoverOptions | None = None,
+    on_progress: OnProgress | None = None,
+) -> Recovery:
+    """Check the store, and find the steps that mend it.
+
+    Args:
+        staging: an empty directory, which must stay until the plan is applied.
+
+    Raises:
+        UnsupportedError: the log is kept by DLedger.
+        UnreadableError, WriteError: a file of the store, or the staging directory, fails.
+    """
+    options = options or RecoverOptions()
+    # A file of the wrong length changes what every record in it seems to be, so the rest is judged as if it were right.
+    shape, base = tuple(shape_steps(store, staging)), store.view
+    if shape:
+        settings = replace(store.settings, commitlog_file_size=store.commitlog_file_size)
+        store = survey(Plan("recover", "", rules.version, shape).view_over(store.view), settings)
+    if options.full or not store.commitlog:
+        window = whole_window(store)
+    else:
+        window = first_window(store, rules, options.forecast, [step.path for step in shape])
+    for attempt in count():
+        place = staging / f"attempt-{attempt}"
+        place.mkdir()
+        try:
+            recovery = _planned(store, window, rules, place, options, shape, on_progress)
+            return replace(recovery, steps=tuple(_over(base, step) for step in recovery.steps))
+        except WindowTooSmall as found:
+            window = larger_window(store, window, found.physical_offset)
+            shutil.rmtree(place)
+    raise AssertionError  # the largest window is the whole store, which is never too small
+
+
+def _over(base: StoreView, step: Step) -> Step:
+    """A step that was planned on files of the right size, for the store as it is."""
+    return remove_file(base, step.path, step.why) if isinstance(step, Remove) else step
+
+
+def _planned(
+    store: Store,
+    window: LogWindow,
+    rules: BrokerRules,
+    staging: Path,
+    options: RecoverOptions,
+    shape: tuple[Step, ...],
+    on_progress: OnProgress | None,
+) -> Recovery:
+    """The plan for what lies in a window.
+
+    Raises:
+        WindowTooSmall: something that is incomplete in it began before it.
+    """
+    findings: list[Finding] = []
+    checked = VerifyOptions(threads=options.threads, compiled=options.build.compiled)
+    verify_store(window.store, rules, checked, findings.append, on_progress)
+    if not window.is_whole:
+        # Which name is wrong, and which one is free, only all files together tell.
+        findings = [found for found in findings if found.id not in ("consumequeue.below-log", MISNAMED)]
+        below = window.begin
+        findings += [
+            found
+            for found in log_file_findings(store, None)
+            if found.id == MISNAMED or (found.physical_offset or 0) < below
+        ]
+    demand_index_head(window, findings)
+    demand_no_zero_queue(window, findings)
+    made = _Recover(window, rules, staging, options, tuple(findings), shape, on_progress).run()
+    left_out = {entry.path for entry in window.left_out}
+    if any(step.path in left_out for step in made.steps):
+        raise WindowTooSmall(0)
+    begin = None if window.is_whole else window.begin
+    return replace(made, notes=(*made.notes, *window.notes()), begin=begin)
+
+
+class _Recover:
+    """One run; see `plan_recover`."""
+
+    def __init__(
+        self,
+        window: LogWindow,
+        rules: BrokerRules,
+        staging: Path,
+        options: RecoverOptions,
+        findings: tuple[Finding, ...],
+        shape: tuple[Step, ...],
+        on_progress: OnProgress | None,
+    ) -> None:
+        store = window.store
+        self._window = window
+        self._store, self._rules, self._staging, self._options = store, rules, staging, options
+        self._findings = findings
+        self._wrong = tuple(found for found in findings if found.severity is not Severity.NOTE)
+        self._on_progress = on_progress
+        self._steps: list[Step] = list(shape)
+        self._notes: list[str] = []
+        self._stays = abort_reason(store, rules) if store.has_abort else None
+
+    def run(self) -> Recovery:
+        damage = tuple(found for found in damage_in(self._wrong) if not self._options.tolerates(found))
+        if not self._store.commitlog:
+            if self._store.files.get(FileKind.DLEDGER):
+                require_log(self._store)
+            lost = tuple(found for found in self._wrong if found.id == "commitlog.missing-file")
+            return Recovery((), self._findings, lost, notes=(unmounted_text(self._store, 0),) if lost else ())
+        if damage and not self._options.cut_at_damage:
+            return Recovery(
+                (), self._findings, damage, notes=tuple(self._notes), abort_stays=self._why_abort_stays(damage)
+            )
+        log_end, loss = self._log_end(damage)
+        self._mend_log(log_end, is_cut=bool(damage))
+        self._steps += rescue_steps(self._store, self._wrong, clamp=self._options.clamp_offsets)
+        self._steps += self._removals()
+        built = self._mend_derived(log_end)
+        self._steps += list(self._zero_index_files())
+        self._hand_off(built)
+        return Recovery(tuple(self._steps), self._findings, (), loss, tuple(self._notes), self._stays)
+
+    def _log_end(self, damage: tuple[Finding, ...]) -> tuple[int | None, Loss]:
+        """Where the log has to be cut, if anywhere, and what is given up by it."""
+        places = [found.physical_offset for found in damage if found.physical_offset is not None]
+        tail = tail_begin(self._wrong)
+        log_end = min([*places, *([] if tail is None else [tail])], default=None)
+        if log_end is None:
+            return None, Loss()
+        self._demand_larger_than(log_end)
+        loss = loss_behind(self._store, log_end, self._options.build.delays_ms)
+        if loss.messages and not self._options.cut_at_damage:
+            # Cut inside its properties: brokers do not notice, enter and serve it.
+            self._notes.append(
+                f"the last record, at {log_end}, did not arrive whole, but brokers serve what there is of it: it is "
+                "kept (on a replica --cut-at-damage lets the master send it anew)"
+            )
+            return None, Loss()
+        return log_end, loss
+
+    def _demand_larger_than(self, log_end: int) -> None:
+        """Refuse a window in which the log has no record: what comes before its end must be known."""
+        if not self._window.is_whole and log_end <= self._window.begin:
+            raise WindowTooSmall(self._window.begin - 1)
+
+    def _why_abort_stays(self, damage: tuple[Finding, ...]) -> str | None:
+        if not self._store.has_abort:
+            return None
+        return self._stays or f"the log is damaged at {damage[0].physical_offset}"
+
+    def _mend_log(self, log_end: int | None, *, is_cut: bool) -> None:
+        self._notes += [
+            f"{path}: a directory among the files of the log, which stops brokers before 5.1.0; move it away by hand"
+            for path in self._store.stray_log_directories
+        ]
+        for found in self._wrong:
+            if found.id == "commitlog.missing-file":
+                then = "a broker passes over it" if found.length is not None else "with it the end of the log is gone"
+                self._notes.append(f"{found.file}: {found.message}; {then}")
+        if log_end is not None:
+            why = "behind the damage, given up" if is_cut else "behind the log's end, from where it could come back"
+            self._cut_tail(log_end, why)
+
+    def _cut_tail(self, log_end: int, why: str) -> None:
+        """Steps after the log's end, but for what earlier ones do already; a file that goes needs no other step."""
+        whole = {step.path for step in self._steps if not isinstance(step, WriteRange)}
+        ranges = {(step.path, step.file_position) for step in self._steps if isinstance(step, WriteRange)}
+        for step in tail_steps(self._store, log_end, why):
+            if isinstance(step, Remove):
+                self._steps = [each for each in self._steps if each.path != step.path] + [step]
+            elif step.path not in whole and (step.path, step.file_position) not in ranges:
+                self._steps.append(step)
+
+    def _removals(self) -> Iterable[Step]:
+        """Files that keep a broker from starting and hold nothing."""
+        view = self._store.view
+        for entry in self._store.files.get(FileKind.STRAY_QUEUE, ()):
+            if entry.is_file and len(entry.path.split("/")) == _QUEUE_DEPTH:
+                yield remove_file(view, entry.path, "a file that is none of the queue stops a broker")
+        for found in self._wrong:
+            if found.id in ("compaction.leftover-file", "index.misnamed-file"):
+                yield remove_file(view, found.file, found.message)
+
+    def _zero_index_files(self) -> Iterable[Step]:
+        """Index files that never got an entry, unless the index is built again and they are part of it."""
+        changed = {step.path for step in self._steps}
+        for found in self._wrong:
+            if found.id == "index.zero-file" and found.file not in changed:
+                yield remove_file(self._store.view, found.file, found.message)
+
+    def _mend_derived(self, log_end: int | None) -> BuildResult | None:
+        """Build what is wrong; None where nothing has to be known of the log."""
+        about = [found for found in self._wrong if found.id not in NOT_BUILT or _is_misnamed_queue_file(found)]
+        if self._stays is not None:
+            about = [found for found in about if found.id not in CATCHES_UP]
+        queues = [found for found in about if found.id.startswith("consumequeue.")]
+        with_index = any(found.id.startswith("index.") for found in about)
+        checkpoint = any(found.id.startswith("checkpoint.") for found in about)
+        names = _names(queues, self._options.built_anew)
+        if log_end is not None and self._stays is None:
+            names = names | queues_reaching(self._store, log_end) if names is not None else None
+            with_index = with_index or index_reaches(self._store, log_end)
+        wanted = _chosen(names)
+        ends_clean = self._store.has_abort and self._stays is None
+        if not (queues or wanted or with_index or checkpoint or ends_clean or log_end is not None):
+            return None
+        if self._store.queue_kind == "rocksdb":
+            wanted = None
+        if wanted is not None and self._store.extensions and not self._window.is_whole:
+            raise WindowTooSmall(0)  # the addresses of an extension's units count from its first one
+        built = build(
+            self._store, self._rules, BuildRequest(wanted, with_index, log_end, self._window.earlier), self._staging,
+            self._options.build, self._on_progress,
+        )  # fmt: skip
+        self._demand_larger_than(built.log_end)
+        if built.needs is not None:
+            raise WindowTooSmall(built.needs)
+        if wanted is not None:
+            self._steps += queue_steps(self._store, built, wanted, _why(queues, "it was not as the log says"))
+        if with_index:
+            self._steps += index_steps(self._store, built, "the index was not as the log says")
+            if not self._store.index_files and not self._window.is_whole:
+                self._notes.append(
+                    f"there is no index: keys are entered from physical offset {self._window.begin} on, where a broker "
+                    "would begin too; rmqtool rebuild --index enters all"
+                )
+        self._notes += building_notes(self._store, built)
+        return built
+
+    def _hand_off(self, built: BuildResult | None) -> None:
+        if built is None or self._stays is not None:
+            return
+        if built.bad is None:
+            self._cut_tail(built.log_end, "nothing lies behind the log's end")
+        self._steps += checkpoint_steps(self._store, self._rules, built, "tells the last record, all of it dispatched")
+        self._steps += abort_steps(self._store)
+
+
+def _is_misnamed_queue_file(found: Finding) -> bool:
+    """Whether a broker loads the stray file as one of its queue, so that the queue has to be built without it."""
+    return found.id == "consumequeue.stray-file" and found.topic is not None
+
+
+def _names(queues: list[Finding], built_anew: AbstractSet[tuple[str, int]]) -> set[tuple[str, int]] | None:
+    """The queues that findings are about, and those named beside them, by topic and queue id; None for all."""
+    names = set(built_anew)
+    for found in queues:
+        if found.topic is None or found.queue_id is None:
+            return None
+        names.add((found.topic, found.queue_id))
+    return names
+
+
+def _chosen(names: set[tuple[str, int]] | None) -> Callable[[str, int], bool] | None:
+    """Tells which queues are built; None where none is."""
+    if names is None:
+        return lambda _topic, _queue_id: True
+    return (lambda topic, queue_id: (topic, queue_id) in names) if names else None
+
+
+def _why(queues: list[Finding], otherwise: str) -> str:
+    ids = sorted({found.id for found in queues})
+    return f"answers {', '.join(ids)}" if ids else otherwise

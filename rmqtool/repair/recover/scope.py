@@ -1,0 +1,137 @@
+"""How far `recover` looks: what the broker would read, and from there down as far as something is incomplete."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.forecast.forecast import scan_begin
+from rmqtool.forecast.options import ForecastOptions
+from rmqtool.formats.consumequeue import BATCH_UNIT, UNIT
+from rmqtool.formats.index import HEADER, HEADER_SIZE
+from rmqtool.repair.build.index_prefix import first_entry_offset
+from rmqtool.repair.build.log_window import LogWindow, window_of
+from rmqtool.scan.blocks import last_data_end
+from rmqtool.store.directory import QueueFiles, Store
+from rmqtool.store.source import read_range
+from rmqtool.verify.catalog.finding import Finding
+
+
+class WindowTooSmall(Exception):  # noqa: N818 - the reason to look again, and no error of this program
+    """Something is incomplete that began before the window; `physical_offset` is where it did."""
+
+    def __init__(self, physical_offset: int) -> None:
+        super().__init__(physical_offset)
+        self.physical_offset = physical_offset
+
+
+def whole_window(store: Store) -> LogWindow:
+    """All of a store."""
+    return window_of(store, 0)
+
+
+def first_window(store: Store, rules: BrokerRules, options: ForecastOptions, shaped: Iterable[str]) -> LogWindow:
+    """What the broker would read, the files whose length a step changes, and queue and index files of a wrong length.
+
+    Args:
+        shaped: paths of the log's files that steps of the repair change already.
+
+    Raises:
+        UnreadableError: a file that the broker reads first cannot be read.
+    """
+    begin = scan_begin(store, rules, options)
+    if begin is None:
+        return whole_window(store)
+    paths = set(shaped)
+    begins = [begin, *(segment.start for segment in store.commitlog if segment.path in paths)]
+    return _settled(store, window_of(store, min(begins)))
+
+
+def larger_window(store: Store, window: LogWindow, physical_offset: int) -> LogWindow:
+    """The window that reaches to a place, and is at least twice as large: few rounds come to any place."""
+    end = store.commitlog[-1].end
+    if physical_offset >= window.begin:
+        return whole_window(store)
+    return _settled(store, window_of(store, max(0, min(physical_offset, window.begin - (end - window.begin)))))
+
+
+def _settled(store: Store, window: LogWindow) -> LogWindow:
+    """The window, larger where one of the files that it leaves out is not what it should be."""
+    while window.needs is not None:
+        if window.needs >= window.begin:
+            return whole_window(store)
+        window = window_of(store, window.needs)
+    return window
+
+
+def demand_index_head(window: LogWindow, findings: Iterable[Finding]) -> None:
+    """Refuse a window whose first index file is wrong in what no log record of the window tells.
+
+    Raises:
+        WindowTooSmall: it is.
+    """
+    files = window.store.index_files
+    if window.is_whole or not files:
+        return
+    for found in findings:
+        is_bad = found.file == files[0].path and found.id in ("index.bad-header", "index.bad-entry", "store.unreadable")
+        if is_bad or (found.id == "index.missing-key" and not window.store.index_slot_count):
+            raise WindowTooSmall(first_entry_offset(window.store))
+
+
+def demand_no_zero_queue(window: LogWindow, findings: Iterable[Finding]) -> None:
+    """Refuse a window where the files of a queue are zero: only the whole log tells that it has no message of it.
+
+    Raises:
+        WindowTooSmall: there is such a queue.
+    """
+    for found in findings:
+        is_whole_queue = found.physical_offset is None and found.queue_offset is None
+        if found.id == "consumequeue.zero-file" and is_whole_queue and not window.is_whole:
+            raise WindowTooSmall(0)
+
+
+def queues_reaching(store: Store, log_end: int) -> set[tuple[str, int]]:
+    """The queues, by topic and queue id, that have a unit for a record from a physical offset on.
+
+    Raises:
+        UnreadableError: a queue's file may not be read.
+    """
+    plain, batch = store.queues.items(), store.batch_queues.items()
+    found = {name for name, queue in plain if _reaches(store, queue, log_end, UNIT.dtype)}
+    return found | {name for name, queue in batch if _reaches(store, queue, log_end, BATCH_UNIT.dtype)}
+
+
+def index_reaches(store: Store, log_end: int) -> bool:
+    """Whether an index file says that it has entries from a physical offset on.
+
+    Raises:
+        UnreadableError: a file may not be read.
+    """
+    for entry in store.index_files:
+        source = store.view.open(entry.path)
+        try:
+            raw = read_range(source, 0, HEADER_SIZE)
+        finally:
+            source.close()
+        if len(raw) == HEADER_SIZE and HEADER.struct.parse(raw).end_physical_offset >= log_end:
+            return True
+    return False
+
+
+def _reaches(store: Store, queue: QueueFiles, log_end: int, form: np.dtype[np.void]) -> bool:
+    for segment in reversed(queue.segments):
+        source = store.view.open(segment.path)
+        try:
+            end = -(-last_data_end(source, 0, source.size) // form.itemsize) * form.itemsize
+            raw = read_range(source, 0, end)
+        finally:
+            source.close()
+        units = np.frombuffer(raw[: len(raw) // form.itemsize * form.itemsize], form)
+        if (units["physical_offset"] >= log_end).any():
+            return True
+        if units.size and 0 <= units["physical_offset"][0] < log_end and units["record_size"][0] > 0:
+            return False
+    return False

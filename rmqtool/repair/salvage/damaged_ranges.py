@@ -1,0 +1,129 @@
+"""The damaged ranges of a log, as `verify` found them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from rmqtool.repair.recover.log_steps import TAIL, loss_behind, tail_begin
+from rmqtool.scan.blocks import last_data_end
+from rmqtool.scan.rules import FINDING_IDS
+from rmqtool.store.directory import Store
+from rmqtool.store.file_kinds import segment_name
+from rmqtool.verify.catalog.finding import Finding
+
+RANGES: Final = frozenset(FINDING_IDS.values()) - TAIL
+"""Findings about bytes in which no record can be read as it stands."""
+MISSING_FILE: Final = "commitlog.missing-file"
+MISSING_FILES_MAX: Final = 100
+"""Files side by side that are made anew."""
+
+
+@dataclass(frozen=True)
+class DamagedRange:
+    """Physical offsets [start, end) in one file, between good records or the file's bounds.
+
+    Attributes:
+        file_start: physical offset of the file's first byte.
+        starts: where a damaged record begins, as far as the scan could tell.
+        is_last: nothing good lies behind it, so the log may as well end in it.
+        is_missing: the file is not there.
+    """
+
+    path: str
+    file_start: int
+    file_size: int
+    start: int
+    end: int
+    starts: tuple[int, ...]
+    is_last: bool = False
+    is_missing: bool = False
+
+    @property
+    def length(self) -> int:
+        return self.end - self.start
+
+    @property
+    def reaches_file_end(self) -> bool:
+        """Whether a blank has to lead from it to the next file."""
+        return self.end == self.file_start + self.file_size and not self.is_last
+
+    def without(self, kept: Iterable[tuple[int, int]]) -> Iterator[DamagedRange]:
+        """The parts that stay damaged where others, given as physical offsets [start, end) in order, are mended."""
+        at = self.start
+        for start, end in kept:
+            if start > at:
+                yield replace(self, start=at, end=start, starts=(at,), is_last=False)
+            at = end
+        if at < self.end:
+            yield replace(self, start=at, starts=(at, *(each for each in self.starts if each > at)))
+
+
+def damaged_ranges(store: Store, findings: Iterable[Finding], delays_ms: tuple[int, ...]) -> tuple[DamagedRange, ...]:
+    """The ranges in log order; those that touch each other in one file are one.
+
+    Args:
+        delays_ms: of the broker's delay levels.
+
+    Raises:
+        UnreadableError: a file cannot be opened.
+    """
+    findings = tuple(findings)
+    good_end = _good_end(store, findings, delays_ms)
+    # A file that is missing where nothing good follows is where the log may as well end.
+    missing = (each for each in _missing_files(store, findings) if each.start < good_end)
+    found = sorted((*_in_files(store, findings), *missing), key=lambda each: each.start)
+    joined: list[DamagedRange] = []
+    for each in found:
+        last = joined[-1] if joined else None
+        if last is not None and last.path == each.path and each.start <= last.end:
+            joined[-1] = replace(last, end=max(last.end, each.end), starts=(*last.starts, *each.starts))
+        else:
+            joined.append(each)
+    if joined and joined[-1].end >= good_end:
+        joined[-1] = replace(joined[-1], is_last=True)
+    return tuple(joined)
+
+
+def _in_files(store: Store, findings: Iterable[Finding]) -> Iterator[DamagedRange]:
+    by_path = {segment.path: segment for segment in store.commitlog}
+    for found in findings:
+        segment = by_path.get(found.file)
+        if found.id in RANGES and segment is not None and found.physical_offset is not None and found.length:
+            start = found.physical_offset
+            yield DamagedRange(found.file, segment.start, segment.size, start, start + found.length, (start,))
+
+
+def _missing_files(store: Store, findings: Iterable[Finding]) -> Iterator[DamagedRange]:
+    size = store.commitlog_file_size
+    for found in findings:
+        if found.id != MISSING_FILE or not found.length or found.physical_offset is None or not size:
+            continue
+        if is_too_far(found, size):
+            continue
+        directory = found.file.rpartition("/")[0]
+        for start in range(found.physical_offset, found.physical_offset + found.length, size):
+            path = f"{directory}/{segment_name(start)}"
+            yield DamagedRange(path, start, size, start, start + size, (start,), is_missing=True)
+
+
+def is_too_far(found: Finding, file_size: int) -> bool:
+    """Whether so many files are missing that the name of the next one is rather wrong; brokers pass over them."""
+    return found.id == MISSING_FILE and (found.length or 0) > MISSING_FILES_MAX * file_size
+
+
+def _good_end(store: Store, findings: Iterable[Finding], delays_ms: tuple[int, ...]) -> int:
+    """Where the log's data ends, or where a tail begins that is cut anyway: what brokers serve of it is kept."""
+    tail = tail_begin(findings)
+    if tail is not None and not loss_behind(store, tail, delays_ms).messages:
+        return tail
+    for segment in reversed(store.commitlog):
+        source = store.view.open(segment.path)
+        try:
+            end = last_data_end(source, 0, segment.size)
+        finally:
+            source.close()
+        if end:
+            return segment.start + end
+    return 0

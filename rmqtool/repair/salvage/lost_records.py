@@ -1,0 +1,348 @@
+"""Which messages a damaged range held: told by heads that are still whole, by queue units, by gaps in the queues."""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+
+from rmqtool.engine.reading.record import Record, decode_record
+from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX
+from rmqtool.engine.segments.log import Log
+from rmqtool.errors import UnreadableError
+from rmqtool.formats import system_flag
+from rmqtool.formats.commitlog import RECORD_SIZE_MIN
+from rmqtool.formats.properties import INNER_BASE, INNER_COUNT, MULTI_DISPATCH, MULTI_QUEUE_OFFSET
+from rmqtool.repair.salvage.damage_context import DamageContext
+from rmqtool.repair.salvage.damaged_ranges import DamagedRange
+from rmqtool.repair.salvage.frame_repair import restored
+from rmqtool.repair.salvage.placement import placeable
+from rmqtool.repair.salvage.units import Unit, UnitsInRanges
+from rmqtool.store.directory import QueueFiles, Store
+from rmqtool.verify.match.queue_order import MissingRun
+from rmqtool.verify.survey.account import Account
+from rmqtool.verify.survey.queue_map import QueueMap
+from rmqtool.verify.survey.queue_pass import QueuePass
+
+_LMQ: Final = LMQ_PREFIX.encode()
+_EMPTY: Final = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class LostRecord:
+    """A record of a damaged range, as far as it is known.
+
+    Attributes:
+        topic: raw bytes.
+        further: (topic, queue offset) of the other queues that it stands in (multi-dispatch).
+        batch_size: messages in it, where it belongs into a batch queue.
+        physical_offset, size: where it lies; None where only its queue tells of it.
+        head: what can be read of it, if all its lengths agree.
+        restored: its bytes, where only size and magic were wrong.
+        has_unit: a unit of its queue says the same.
+        by_head: what the head says where the unit says something else.
+    """
+
+    topic: bytes
+    queue_id: int
+    queue_offset: int
+    further: tuple[tuple[bytes, int], ...] = ()
+    batch_size: int | None = None
+    physical_offset: int | None = None
+    size: int | None = None
+    head: Record | None = None
+    restored: bytes | None = None
+    has_unit: bool = False
+    by_head: LostRecord | None = None
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Physical offsets [start, end) of a record whose place is known."""
+        assert self.physical_offset is not None
+        assert self.size is not None
+        return self.physical_offset, self.physical_offset + self.size
+
+    @property
+    def topic_name(self) -> str:
+        """The topic as its directory is named."""
+        return self.topic.decode("utf-8", "surrogateescape")
+
+    @property
+    def messages(self) -> int:
+        """Messages that are lost with it."""
+        return self.batch_size or 1
+
+    @property
+    def queues(self) -> Iterator[tuple[str, int]]:
+        """Topic, as its directory is named, and queue id of each queue that it stands in."""
+        yield self.topic_name, self.queue_id
+        for topic, _ in self.further:
+            yield topic.decode("utf-8", "surrogateescape"), 0 if topic.startswith(_LMQ) else self.queue_id
+
+
+@dataclass
+class LostInRange:
+    """The records of one range, in log order.
+
+    Attributes:
+        placed: their places are known, and do not overlap.
+        unplaced: known to their queues only.
+    """
+
+    placed: list[LostRecord] = field(default_factory=list)
+    unplaced: list[LostRecord] = field(default_factory=list)
+
+
+class LostRecords:
+    """Finds the records of damaged ranges in one store."""
+
+    def __init__(self, store: Store, log: Log, ranges: Sequence[DamagedRange], *, record_crc: bool) -> None:
+        """Reads all queues.
+
+        Args:
+            ranges: all damage; what is asked for later lies in it.
+            record_crc: whether the store writes whole-record CRCs.
+
+        Raises:
+            UnreadableError: a file of a queue may not be opened.
+        """
+        self._store, self._log, self._record_crc = store, log, record_crc
+        minimum = store.commitlog[0].start if store.commitlog else 0
+        self._queues = [
+            *self._mapped(store.queues.values(), store.consumequeue_file_size, minimum, is_batch=False),
+            *self._mapped(store.batch_queues.values(), store.batch_file_size, minimum, is_batch=True),
+        ]
+        self._units = UnitsInRanges(self._queues, store.view.open, ranges)
+
+    def heads_and_units(self, damaged: DamagedRange) -> list[LostRecord]:
+        """The records of a range whose places are known, in order."""
+        return list(self._placed(damaged))
+
+    def of(self, ranges: Sequence[DamagedRange], around: DamageContext) -> list[LostInRange]:
+        """The records of each range, in order."""
+        found = [
+            LostInRange(placed) for placed in placeable([self.heads_and_units(one) for one in ranges], ranges, around)
+        ]
+        if around.missing:
+            self._place_missing(ranges, found, around.missing)
+        return found
+
+    def has_unit(self, topic: str, queue_id: int, queue_offset: int, physical_offset: int) -> bool:
+        """Whether a queue has a record at a place.
+
+        Raises:
+            UnreadableError: the queue cannot be read.
+        """
+        return any(
+            int(unit["physical_offset"]) == physical_offset
+            for queue in self._queues
+            if (queue.topic, queue.queue_id, queue.is_batch) == (topic, queue_id, False)
+            for unit in queue.read(self._store.view.open, queue_offset, queue_offset + 1)[1]
+        )
+
+    def _mapped(self, queues: Iterable[QueueFiles], size: int, minimum: int, *, is_batch: bool) -> Iterator[QueueMap]:
+        for files in queues:
+            one = QueuePass(files, is_batch, size, self._store.commitlog_file_size, minimum, Account())
+            yield one.run(self._store.view.open)
+
+    # What heads and units say
+
+    def _placed(self, each: DamagedRange) -> Iterator[LostRecord]:
+        by_unit = self._by_units(each)
+        end = each.start
+        for start in sorted({*by_unit, *each.starts}):
+            if start < end:
+                continue
+            following: int | None = start
+            while following is not None and (following == start or following not in by_unit):
+                record = self._at(each, following, by_unit.get(following))
+                if record is None:
+                    break
+                yield record
+                end = record.place[1]
+                following = end if end < each.end else None
+
+    def _at(self, each: DamagedRange, start: int, unit: LostRecord | None) -> LostRecord | None:
+        """The record at a place, by its head if that is whole, else by its unit."""
+        head, raw = self._head(each, start, unit.size if unit is not None else None)
+        if head is None:
+            return unit
+        known = _of_head(head, raw)
+        if known is None:  # it stands in no queue
+            return None
+        if unit is None:
+            # Nothing but the head speaks for it, so it has to be right about its place, or to fill the damage exactly.
+            return known if start in (head.physical_offset, each.end - head.size) else None
+        if (known.topic, known.queue_id, known.queue_offset) != (unit.topic, unit.queue_id, unit.queue_offset):
+            return replace(unit, by_head=known)
+        further, batch_size = known.further or unit.further, known.batch_size or unit.batch_size
+        return replace(known, further=further, batch_size=batch_size, has_unit=True)
+
+    def _head(self, each: DamagedRange, start: int, known_size: int | None) -> tuple[Record | None, bytes | None]:
+        """The head of a record all of whose lengths agree, and that ends inside the range; its bytes if restored."""
+        place = None if each.is_missing else self._log.place(start)
+        if place is None:
+            return None, None
+        try:
+            record = decode_record(self._log, place)
+        except UnreadableError:
+            return None, None
+        if record is not None and start + record.size <= each.end:
+            return record, None
+        room = each.end - start
+        return restored(self._log, place, room, record_crc=self._record_crc, known_size=known_size) or (None, None)
+
+    def _by_units(self, each: DamagedRange) -> dict[int, LostRecord]:
+        """Records by their physical offset; one that several queues point to is one record.
+
+        Of those that overlap as many as can be are kept: a unit with too large a size hides no other record.
+        """
+        limit = each.file_start + each.file_size if each.is_last else each.end
+        claims: defaultdict[int, list[tuple[QueueMap, LostRecord]]] = defaultdict(list)
+        for queue, place, unit in self._units.between(each.start, limit):
+            start, size = unit[0], unit[1]
+            if size >= RECORD_SIZE_MIN and start + size <= limit:
+                claims[start].append((queue, _of_unit(queue, place, unit)))
+        records = [record for start in sorted(claims) if (record := _one_of(claims[start])) is not None]
+        found: dict[int, LostRecord] = {}
+        end = each.start
+        for record in sorted(records, key=lambda record: record.place[1]):
+            if record.place[0] >= end:
+                found[record.place[0]] = record
+                end = record.place[1]
+        return found
+
+    # What the gaps say
+
+    def _place_missing(
+        self, ranges: Sequence[DamagedRange], found: list[LostInRange], missing: Iterable[MissingRun]
+    ) -> None:
+        """Give each missing queue offset to the first range between its neighbours that has room for it.
+
+        Where none has, the last one between its lost neighbours takes it, which may give up what their units say.
+        """
+        starts, ends = [each.start for each in ranges], [each.end for each in ranges]
+        room = [
+            each.length - sum(record.size or 0 for record in lost.placed)
+            for each, lost in zip(ranges, found, strict=True)
+        ]
+        following = list(range(len(ranges) + 1))
+        """The first range from a number on that has room for any record."""
+
+        def with_room(number: int) -> int:
+            last = number
+            while last < len(ranges) and (following[last] != last or room[last] < RECORD_SIZE_MIN):
+                last = following[last] if following[last] != last else last + 1
+            while number < last:
+                following[number], number = last, max(following[number], number + 1)
+            return last
+
+        known = _Placed(found)
+        for run in missing:
+            if run.is_further:
+                continue
+            first, last = bisect_right(starts, run.behind), bisect_right(ends, run.before) - 1
+            for lost, low, high in known.others(run):
+                least = RECORD_SIZE_MIN + len(lost.topic)
+                number = with_room(max(first, low))
+                while number <= min(last, high) and room[number] < least:
+                    number = with_room(number + 1)
+                first = min(number, last, high)
+                found[first].unplaced.append(lost)
+                room[first] -= least
+
+
+class _Placed:
+    """The queue offsets of records whose places are known, with the numbers of their ranges."""
+
+    def __init__(self, found: Iterable[LostInRange]) -> None:
+        columns: defaultdict[tuple[bytes, int], tuple[array[int], array[int]]] = defaultdict(
+            lambda: (array("q"), array("q"))
+        )
+        for number, casualties in enumerate(found):
+            for record in casualties.placed:
+                offsets, numbers = columns[record.topic, record.queue_id]
+                offsets.extend(range(record.queue_offset, record.queue_offset + record.messages))
+                numbers.extend([number] * record.messages)
+        self._columns = {queue: _sorted(*one) for queue, one in columns.items()}
+
+    def others(self, run: MissingRun) -> Iterator[tuple[LostRecord, int, int]]:
+        """Records of a run that are none of those, each with the numbers of the first and last range that may hold it.
+
+        They lie after the record of their queue in front of them, and before the next one.
+        """
+        topic, queue_id, is_batch = run.queue
+        known, numbers = self._columns.get((topic, queue_id), (_EMPTY, _EMPTY))
+        low, high = np.searchsorted(known, (run.first, run.first + run.length)).tolist()
+        if is_batch:
+            # How the missing messages were spread over records nobody knows; one record keeps the queue's offsets too.
+            if low == high or known[low] != run.first:
+                yield LostRecord(topic, queue_id, run.first, batch_size=run.length), 0, sys.maxsize
+            return
+        missing = np.setdiff1d(np.arange(run.first, run.first + run.length), known[low:high])
+        for queue_offset, at in zip(missing.tolist(), np.searchsorted(known, missing).tolist(), strict=True):
+            first = int(numbers[at - 1]) if at > low else 0
+            last = int(numbers[at]) if at < high else sys.maxsize
+            yield LostRecord(topic, queue_id, queue_offset), first, last
+
+
+def _sorted(queue_offsets: array[int], numbers: array[int]) -> tuple[Any, Any]:
+    unique, at = np.unique(np.frombuffer(queue_offsets, np.int64), return_index=True)
+    return unique, np.frombuffer(numbers, np.int64)[at]
+
+
+def _of_head(head: Record, restored: bytes | None) -> LostRecord | None:
+    """The record that a head tells of; None where it stands in no queue."""
+    if head.sys_flag & system_flag.TRANSACTION_MASK in (
+        system_flag.TRANSACTION_PREPARED,
+        system_flag.TRANSACTION_ROLLBACK,
+    ):
+        return None
+    said = head.properties
+    names, offsets = (said.get(name, "").split(",") for name in (MULTI_DISPATCH, MULTI_QUEUE_OFFSET))
+    further = tuple(
+        (name.encode("utf-8", "replace"), int(number))
+        for name, number in zip(names, offsets, strict=False)
+        if name and number.isascii() and number.isdigit()
+    )
+    base, count = said.get(INNER_BASE, ""), said.get(INNER_COUNT, "")
+    is_batch = all(text.isascii() and text.isdigit() for text in (base, count))
+    return LostRecord(
+        head.topic_raw,
+        head.queue_id,
+        int(base) if is_batch else head.queue_offset,
+        further,
+        int(count) if is_batch else None,
+        head.place.physical_offset,
+        head.size,
+        head,
+        restored,
+    )
+
+
+def _of_unit(queue: QueueMap, place: int, unit: Unit) -> LostRecord:
+    physical_offset, size, base, count = unit
+    return LostRecord(
+        queue.topic.encode("utf-8", "surrogateescape"),
+        queue.queue_id,
+        base if queue.is_batch else place,
+        batch_size=count if queue.is_batch else None,
+        physical_offset=physical_offset,
+        size=size,
+        has_unit=True,
+    )
+
+
+def _one_of(claims: list[tuple[QueueMap, LostRecord]]) -> LostRecord | None:
+    """The one record that units of several queues point to; None where they contradict each other."""
+    own = [record for _, record in claims if not record.topic.startswith(_LMQ)] or [claims[0][1]]
+    if len({record.size for _, record in claims}) > 1 or len(own) > 1:
+        return None
+    further = tuple((record.topic, record.queue_offset) for _, record in claims if record is not own[0])
+    return replace(own[0], further=further)

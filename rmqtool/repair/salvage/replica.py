@@ -1,0 +1,155 @@
+"""Another copy of the log, from which damage is filled: a replica's store, a backup, one file of either.
+
+A log is replicated byte for byte, so the donor's bytes are the lost ones if they are records with the right CRC and own
+offset, and if the donor holds the same records next to the damage as this log does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from rmqtool.errors import NotAStoreError, UnreadableError
+from rmqtool.formats import commitlog
+from rmqtool.repair.salvage.damage_context import Neighbor
+from rmqtool.repair.salvage.damaged_ranges import DamagedRange
+from rmqtool.scan.judge import judge_frame
+from rmqtool.scan.log import ScanOptions, reader_for, walk_split
+from rmqtool.scan.rules import Verdict
+from rmqtool.scan.split import Split
+from rmqtool.store.directory import survey
+from rmqtool.store.source import ByteSource, FileSource, read_range
+from rmqtool.store.view import open_directory
+
+_OWN_OFFSET_AT: Final = commitlog.MESSAGE_V1.position("physical_offset")
+_PROBE: Final = commitlog.HEAD_SIZE
+
+
+@dataclass(frozen=True)
+class ReplicaFile:
+    """One file of the other log; `place` is where it lies on this machine."""
+
+    place: Path
+    start: int
+    size: int
+
+    @property
+    def end(self) -> int:
+        return self.start + self.size
+
+
+@dataclass(frozen=True)
+class ReplicaBytes:
+    """Good records of a donor, physical offsets [start, end)."""
+
+    file: ReplicaFile
+    start: int
+    end: int
+
+    def read(self) -> bytes:
+        """Their bytes.
+
+        Raises:
+            UnreadableError: the donor does not give them.
+        """
+        with FileSource.open(self.file.place) as source:
+            data = read_range(source, self.start - self.file.start, self.end - self.start)
+        if len(data) < self.end - self.start:
+            raise UnreadableError(f"{self.file.place}: shorter than when it was looked at")
+        return data
+
+
+@dataclass(frozen=True)
+class Replica:
+    """One donor, by its name on the command line."""
+
+    name: str
+    files: tuple[ReplicaFile, ...]
+
+    @classmethod
+    def open(cls, path: Path) -> Replica:
+        """A store, its commitlog directory, or one file of a log.
+
+        Raises:
+            NotAStoreError: it holds no file of a log.
+            UnreadableError: it may not be read.
+        """
+        if path.is_dir():
+            root = path.parent if path.name == "commitlog" else path
+            files = tuple(
+                ReplicaFile(root / segment.path, segment.start, segment.size)
+                for segment in survey(open_directory(root)).commitlog
+            )
+        else:
+            files = (_single(path),)
+        if not files:
+            raise NotAStoreError(f"{path}: holds no file of a commitlog")
+        return cls(str(path), files)
+
+    def knows(self, neighbour: Neighbor, ours: bytes) -> bool | None:
+        """Whether the donor has the same record; None where its files do not reach there."""
+        file = self._file(neighbour.physical_offset)
+        if file is None:
+            return None
+        with FileSource.open(file.place) as source:
+            theirs = read_range(source, neighbour.physical_offset - file.start, neighbour.size)
+        return theirs == ours if any(theirs) else None
+
+    def records(self, damaged: DamagedRange, options: ScanOptions) -> Iterator[ReplicaBytes]:
+        """Runs of good records that lie in a damaged range, in order; an end-of-file blank counts where it fits.
+
+        Raises:
+            UnreadableError: the donor's file cannot be opened.
+        """
+        file = self._file(damaged.start)
+        if file is None:
+            return
+        limit = damaged.file_start + damaged.file_size if damaged.is_last else damaged.end
+        with FileSource.open(file.place) as source:
+            run: tuple[int, int] | None = None
+            for start, end in self._good(source, file, damaged, options):
+                if end > limit:
+                    break
+                if run is not None and run[1] == start and end - run[0] <= RUN_MAX:
+                    run = run[0], end
+                    continue
+                if run is not None:
+                    yield ReplicaBytes(file, *run)
+                run = start, end
+            if run is not None:
+                yield ReplicaBytes(file, *run)
+
+    def _good(
+        self, source: ByteSource, file: ReplicaFile, damaged: DamagedRange, options: ScanOptions
+    ) -> Iterator[tuple[int, int]]:
+        piece = Split(
+            source, damaged.start - file.start, min(damaged.end, file.end) - file.start, file.start, more_follows=True
+        )
+        for batch in walk_split(piece, reader_for(damaged.length, options.compiled)(), options).batches():
+            for row in batch.as_rows():
+                end = row.physical_offset + row.size
+                is_blank = row.magic == commitlog.MAGIC_BLANK
+                if row.verdict == Verdict.GOOD and (not is_blank or (damaged.reaches_file_end and end == damaged.end)):
+                    yield row.physical_offset, end
+
+    def _file(self, physical_offset: int) -> ReplicaFile | None:
+        return next((file for file in self.files if file.start <= physical_offset < file.end), None)
+
+
+RUN_MAX: Final = 64 << 20
+"""Bytes of donated records that are copied together."""
+
+
+def _single(path: Path) -> ReplicaFile:
+    """One file of a log, whatever its name: its first record says where it begins."""
+    with FileSource.open(path) as source:
+        head = read_range(source, 0, _PROBE)
+        size = source.size
+    verdict, _, magic = judge_frame(head, size) if len(head) >= _PROBE else (Verdict.BAD_SIZE, 0, 0)
+    if verdict == Verdict.GOOD and magic != commitlog.MAGIC_BLANK:
+        return ReplicaFile(path, int.from_bytes(head[_OWN_OFFSET_AT : _OWN_OFFSET_AT + 8], "big"), size)
+    if path.name.isascii() and path.name.isdigit():
+        return ReplicaFile(path, int(path.name), size)
+    raise NotAStoreError(f"{path}: no file of a commitlog, by its content or by its name")

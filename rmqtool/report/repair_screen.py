@@ -1,0 +1,168 @@
+"""What every repair shows before anything is changed: each step, what is lost, what brokers would do then."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from rmqtool.report.forecast_screen import counted
+from rmqtool.report.info_screen import size_text
+from rmqtool.report.text import escaped, labelled
+
+Said = Mapping[str, Any]
+_STYLES: Final = {"bad": "\x1b[1;31m", "good": "\x1b[1;32m"}
+_PLAIN: Final = "\x1b[0m"
+_ACTIONS: Final = {"write": "write", "replace": "replace", "create": "create", "remove": "remove"}
+TOPICS_MAX: Final = 8
+RUNS_MAX: Final = 20
+REMAINING_MAX: Final = 20
+_MENDED: Final = {
+    "frame": "size or magic, which all else in the record proves",
+    "own-offset": "its own physical offset",
+    "head": "a field of its head that its queue contradicts",
+    "flipped-bit": "one flipped bit, proven by the CRC",
+    "as-is": "a damaged body under an intact head",
+}
+_CONSENT: Final = {"flipped-bit": "--fix-bits", "as-is": "--as-is"}
+
+
+def plan_lines(said: Said, store: str, chosen: str, width: int, *, colour: bool = False) -> Iterator[str]:
+    """The lines of the screen.
+
+    Args:
+        said: the plan's JSON, with `damage` beside it.
+        chosen: why the broker's rules are those, as a sentence.
+    """
+    width = max(width, 60)
+    style, text = _verdict(said)
+    for line in textwrap.wrap(text, width):
+        yield f"{_STYLES[style]}{line}{_PLAIN}" if colour else line
+    yield ""
+    yield from labelled("Store", store, width)
+    yield from labelled("Broker rules", f"{said['broker_version']}, {chosen}", width)
+    for found in said["damage"]:
+        place = found["physical_offset"]
+        where = found["file"] if place is None else f"{found['file']}, physical offset {place}"
+        yield from labelled("Damage", f"{found['id']}: {found['message']} ({where})", width)
+    if said["needs_decision"]:
+        yield from labelled("Decide", said["next_step"]["reason"], width)
+        if said["next_step"]["command"] is not None:
+            yield escaped(said["next_step"]["command"])  # never broken by us: it is there to be copied
+    yield from _steps(said, width)
+    yield from labelled("Gives up", _loss(said["loss"]), width)
+    yield from _salvaged(said, width)
+    if said["kept_beyond_broker"]["messages"]:
+        kept = said["kept_beyond_broker"]
+        text = f"{counted(kept['messages'], 'message')} that the broker's own start would lose"
+        yield from labelled("Keeps", f"{text}: {_topics(kept['by_topic'])}", width)
+    for note in said["not_looked_at"]:
+        yield from labelled("Note", note, width)
+    if said["copied_files"]:
+        names = ", ".join(said["copied_files"][:TOPICS_MAX])
+        rest = len(said["copied_files"]) - TOPICS_MAX
+        text = f"{names}{f' and {rest} more' if rest > 0 else ''}: replaced by a copy, for other names share the file"
+        yield from labelled("Hard links", text, width)
+    if said["abort_stays"] is not None:
+        yield from labelled("abort stays", said["abort_stays"], width)
+    yield from _remaining(said["remaining"], width)
+    yield from labelled("Afterwards" if said["steps"] else "A start now", _afterwards(said), width)
+    if said["steps"]:
+        yield from labelled("Disk needed", f"at most {size_text(said['disk_needed_bytes'])}", width)
+
+
+def _remaining(remaining: Sequence[Said], width: int) -> Iterator[str]:
+    """What a check of the repaired store would still find, and why it is left."""
+    for left in remaining[:REMAINING_MAX]:
+        yield from labelled("Left", f"{left['id']}: {left['message']} ({left['file']}): {left['why']}", width)
+    if len(remaining) > REMAINING_MAX:
+        text = f"and {counted(len(remaining) - REMAINING_MAX, 'more finding')}; --format json names them all"
+        yield from labelled("Left", text, width)
+
+
+def _verdict(said: Said) -> tuple[str, str]:
+    if said["damage"] and all(found["id"] == "commitlog.missing-file" for found in said["damage"]):
+        return "bad", "The log has no files: nothing can be made of the rest, so nothing is changed."
+    if said["needs_decision"]:
+        return "bad", "Nothing is changed: a person must decide about a file in the directory of the commit log."
+    if said["damage"]:
+        return "bad", (
+            "The log is damaged inside, so nothing is changed. rmqtool salvage keeps what lies behind the damage; "
+            "recover --cut-at-damage gives it up."
+        )
+    if not said["steps"] and said["remaining"]:
+        return "bad", f"Nothing is repaired; {counted(len(said['remaining']), 'finding')} left, for the reasons below."
+    if not said["steps"]:
+        return "good", "Nothing has to be done."
+    text = f"{counted(len(said['steps']), 'step')} to take"
+    if gone := said.get("lost_for_good", {}).get("messages"):
+        return "bad", f"{text}; all is kept but {counted(gone, 'message')} that cannot be read any more."
+    if lost := said["loss"]["messages"]:
+        return "bad", f"{text}; {counted(lost, 'message')} given up."
+    return "good", f"{text}; no message is given up."
+
+
+def _steps(said: Said, width: int) -> Iterator[str]:
+    """Each step, and below those with the same reason that reason once."""
+    if not said["steps"]:
+        return
+    yield ""
+    why = None
+    for step in said["steps"]:
+        if step["why"] != why:
+            why = step["why"]
+            yield from textwrap.wrap(f"{escaped(why)}:", width, subsequent_indent="  ", break_on_hyphens=False)
+        part = f" at {step['file_position']}" if step["action"] == "write" else ""
+        text = f"  {_ACTIONS[step['action']]:<8}{escaped(step['file'])}{part} ({size_text(step['length'])})"
+        yield from textwrap.wrap(text, width, subsequent_indent=" " * 10, break_on_hyphens=False)
+    yield ""
+
+
+def _salvaged(said: Said, width: int) -> Iterator[str]:
+    """What only `salvage` tells: each run of lost messages, and what became of the other damage."""
+    lost = said.get("lost_for_good")
+    if lost is None:
+        return
+    for run in lost["queues"][:RUNS_MAX]:
+        last = run["queue_offset"] + run["count"] - 1
+        offsets = f"queue offset {run['queue_offset']}" if run["count"] == 1 else f"{run['queue_offset']} to {last}"
+        yield from labelled("Lost for good", f"{run['topic']}/{run['queue_id']} {offsets}", width)
+    if len(lost["queues"]) > RUNS_MAX:
+        text = f"and {len(lost['queues']) - RUNS_MAX} more such runs; --format json tells them all"
+        yield from labelled("Lost for good", text, width)
+    if said["unknown_bytes"]:
+        yield from labelled("Lost for good", f"{size_text(said['unknown_bytes'])} that nothing tells of", width)
+    if said["donated_bytes"]:
+        yield from labelled("From donors", size_text(said["donated_bytes"]), width)
+    for how, count in said["mended"].items():
+        yield from labelled("Mended", f"{counted(count, 'record')}: {_MENDED[how]}", width)
+    for how, count in said["mendable"].items():
+        yield from labelled("Could be kept", f"{counted(count, 'record')}: {_MENDED[how]} ({_CONSENT[how]})", width)
+
+
+def _loss(loss: Said) -> str:
+    if not loss["messages"]:
+        return ""
+    return f"{counted(loss['messages'], 'message')}, {size_text(loss['bytes'])}: {_topics(loss['by_topic'])}"
+
+
+def _topics(by_topic: Mapping[str, int]) -> str:
+    """The topics with the most messages, and how many."""
+    topics = sorted(by_topic.items(), key=lambda item: -item[1])
+    named = ", ".join(f"{topic} {count}" for topic, count in topics[:TOPICS_MAX])
+    rest = f" and {len(topics) - TOPICS_MAX} more topics" if len(topics) > TOPICS_MAX else ""
+    return f"{named}{rest}"
+
+
+def _afterwards(said: Said) -> str:
+    """Versions that end alike together."""
+    endings: dict[str, list[str]] = {}
+    for version, after in said["forecast_after"].items():
+        endings.setdefault(_ending(after), []).append(version)
+    return "; ".join(f"{', '.join(sorted(versions))}: {ending}" for ending, versions in endings.items())
+
+
+def _ending(after: Said) -> str:
+    if not after["starts"]:
+        return "does not start"
+    return f"loses {counted(after['lost'], 'message')}" if after["lost"] else "starts and loses nothing"

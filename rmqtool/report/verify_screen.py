@@ -1,0 +1,98 @@
+"""What `verify` shows a person: the verdict in one sentence, the findings file by file, then what to run."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any, Final
+
+from rmqtool.report.info_screen import size_text
+from rmqtool.report.text import escaped
+
+Found = Mapping[str, Any]
+
+PER_FILE_MAX: Final = 20
+"""Findings of one file that are shown; the rest is counted."""
+_SIGNS: Final = {"error": "E", "warning": "W", "note": "n"}
+_STYLES: Final = {"error": "\x1b[1;31m", "warning": "\x1b[1;33m", "note": "", "good": "\x1b[1;32m"}
+_PLAIN: Final = "\x1b[0m"
+_INDENT: Final = "    "
+
+
+def findings_lines(
+    findings: Sequence[Found], summary: Found, commands: Iterable[str], width: int, *, colour: bool, all_rows: bool
+) -> Iterator[str]:
+    """The lines of the screen.
+
+    Args:
+        findings: objects as `verify --format json` writes them, in order.
+        summary: its summary.
+        commands: what to run, most urgent first.
+        all_rows: every finding, however many there are.
+    """
+    width = max(width, 60)
+    worst = worst_severity(findings)
+    yield from _wrapped(_styled(verdict(findings, summary), worst or "good", colour=colour), width, "")
+    for file, of_file in groupby(findings, key=lambda found: found["file"]):
+        listed = list(of_file)
+        yield ""
+        yield escaped(file)
+        for found in listed if all_rows else listed[:PER_FILE_MAX]:
+            yield from _finding(found, width, colour=colour)
+        if not all_rows and len(listed) > PER_FILE_MAX:
+            yield f"  ... and {len(listed) - PER_FILE_MAX} more (--verbose shows all)"
+    steps = list(commands)
+    if steps:
+        yield ""
+        yield "Next:"
+        yield from (f"  {escaped(step)}" for step in steps)
+    yield ""
+    yield from _wrapped(checked(summary), width, "")
+
+
+def verdict(findings: Sequence[Found], summary: Found) -> str:
+    """The state of the store in one sentence."""
+    counts = {name: sum(found["severity"] == name for found in findings) for name in _SIGNS}
+    parts = [f"{counts[name]} {name}{'s' if counts[name] > 1 else ''}" for name in ("error", "warning") if counts[name]]
+    what = {
+        "error": "DAMAGED: messages are lost or cannot be read",
+        "warning": "NOT IN ORDER: no message is damaged, but what is derived from the log, or its state, is not right",
+    }.get(worst_severity(findings) or "", "SOUND: everything that was checked agrees")
+    tail = f" ({', '.join(parts)})" if parts else ""
+    return what + tail + ("" if summary["complete"] else "; not all of the store was checked")
+
+
+def worst_severity(findings: Iterable[Found]) -> str | None:
+    """error, warning, or None where there are notes at most."""
+    found = {finding["severity"] for finding in findings}
+    return next((name for name in ("error", "warning") if name in found), None)
+
+
+def checked(summary: Found) -> str:
+    """How much was looked at, as a sentence."""
+    amounts = summary["checked"]
+    text = (
+        f"Checked {amounts['records']} records, {amounts['units']} queue units and {amounts['entries']} index entries, "
+        f"{size_text(amounts['bytes'])} in all"
+    )
+    left_out = summary["left_out_bytes"]
+    return text + (f"; {size_text(left_out)} were left out." if left_out else ".")
+
+
+def _finding(found: Found, width: int, *, colour: bool) -> Iterator[str]:
+    sign = _styled(_SIGNS[found["severity"]], found["severity"], colour=colour)
+    place = found["physical_offset"] if found["physical_offset"] is not None else found["file_position"]
+    where = f" at {place}" if place is not None else ""
+    yield f"  {sign} {found['id']}{where}"
+    yield from _wrapped(escaped(found["message"]), width, _INDENT)
+    if found.get("candidate"):
+        yield from _wrapped(f"possibly {escaped(found['candidate'])}", width, _INDENT)
+
+
+def _wrapped(text: str, width: int, indent: str) -> list[str]:
+    return textwrap.wrap(text, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
+
+
+def _styled(text: str, style: str, *, colour: bool) -> str:
+    return f"{_STYLES[style]}{text}{_PLAIN}" if colour and _STYLES[style] else text

@@ -1,0 +1,59 @@
+"""A piece of the log: what one worker scans, and what is known when it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from rmqtool.store.source import ByteSource
+
+
+@dataclass(frozen=True)
+class Split:
+    """Records that begin in [start, end) of one file.
+
+    Attributes:
+        start: file position at which a record begins; with `anchor` any, and the first record from there on is found.
+        physical_offset: of the file's first byte.
+        more_follows: whether the log goes on in a later file, so that zeros at the end are damage and not the
+            untouched rest of the last file.
+    """
+
+    source: ByteSource
+    start: int
+    end: int
+    physical_offset: int
+    more_follows: bool = False
+    anchor: bool = False
+
+
+@dataclass
+class SplitOutcome:
+    """What is known when a piece is done.
+
+    Attributes:
+        data_end: the file position behind its last record or bad range.
+        tail_bytes: zeros behind `data_end` that are the untouched rest of the file.
+        stale: whether the log ended in this piece, so that whatever follows was written before it was cut.
+        ended: whether a blank, or the last range before the untouched rest, was met: all of the file is accounted for.
+    """
+
+    data_end: int = 0
+    first_record: int | None = None
+    tail_bytes: int = 0
+    stale: bool = False
+    ended: bool = False
+
+
+def whole_file(source: ByteSource, physical_offset: int, *, more_follows: bool) -> Split:
+    """The piece that is a whole file."""
+    return Split(source, 0, source.size, physical_offset, more_follows)
+
+
+def sub_splits(piece: Split, cuts: Iterable[int]) -> list[Split]:
+    """Cut a piece at file positions into parts, which find their own first record; see `parts`."""
+    starts = sorted({*cuts, piece.start})
+    return [
+        replace(piece, start=start, end=end, anchor=piece.anchor or start > piece.start)
+        for start, end in zip(starts, [*starts[1:], piece.end], strict=True)
+    ]

@@ -1,0 +1,78 @@
+"""Walks a store's directories: every entry once, whatever links, odd names and forbidden places there are.
+
+Real directories are entered wherever they are; a link to one only where a broker has a directory (another disk mounted
+by a link), and behind a link nothing but a broker's directories. So a link to `/` or to its own parent ends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from rmqtool.errors import UnreadableError
+from rmqtool.store.file_kinds import is_broker_directory
+from rmqtool.store.view import Entry, StoreView
+
+DEPTH_MAX: Final = 8
+"""Real directories nested deeper than a broker's (or an undo journal's) are not entered."""
+FOREIGN_DEPTH_MAX: Final = 2
+"""A directory at the top that no broker makes may be anything, a home directory or a whole disk: a look, no tour."""
+
+
+@dataclass
+class ListedFile:
+    """What a walk found: entries that are no directories, paths of directories, and what could not be looked at."""
+
+    entries: list[Entry] = field(default_factory=list)
+    directories: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+def list_files(view: StoreView, log_directories: frozenset[str] = frozenset()) -> ListedFile:
+    """Every entry of a store.
+
+    Args:
+        log_directories: where a person says that the log lies; no directory below is the broker's.
+
+    Raises:
+        UnreadableError: the store directory itself may not be read.
+    """
+    found = ListedFile()
+    pending: list[tuple[Entry, int, bool]] = []
+    _sort_in(view.list(""), 1, found, pending, behind_link=False)
+    while pending:
+        directory, depth, behind_link = pending.pop()
+        is_broker = is_broker_directory(directory.path)
+        if (directory.is_link or behind_link) and not is_broker:
+            found.problems.append(f"{directory.path}: behind a link where no broker has a directory, not entered")
+            continue
+        if depth > _depth_max(directory.path):
+            if any(directory.path.startswith(f"{above}/") for above in log_directories):
+                continue
+            found.problems.append(f"{directory.path}: nested deeper than a broker's directories, not entered")
+            continue
+        try:
+            listed = view.list(directory.path)
+        except UnreadableError as error:
+            found.problems.append(str(error))
+            continue
+        _sort_in(listed, depth + 1, found, pending, behind_link=behind_link or directory.is_link)
+    found.entries.sort(key=lambda entry: entry.path)
+    found.directories.sort()
+    return found
+
+
+def _sort_in(
+    listed: list[Entry], depth: int, found: ListedFile, pending: list[tuple[Entry, int, bool]], *, behind_link: bool
+) -> None:
+    for entry in listed:
+        if entry.is_directory:
+            found.directories.append(entry.path)
+            pending.append((entry, depth, behind_link))
+        else:
+            found.entries.append(entry)
+
+
+def _depth_max(path: str) -> int:
+    top = path.partition("/")[0]
+    return DEPTH_MAX if is_broker_directory(top) or top == ".rmqtool" else FOREIGN_DEPTH_MAX

@@ -1,0 +1,30 @@
+"""The one catalogue of findings: every id that exists, how much it matters, what brokers do about it, what mends it."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Any, Final
+
+from rmqtool.verify.catalog import commitlog, others, queues
+from rmqtool.verify.catalog.finding import Finding
+from rmqtool.verify.catalog.finding_type import FindingType
+
+CATALOG: Final[tuple[FindingType, ...]] = tuple(
+    sorted(
+        (*commitlog.ENTRIES, *queues.ENTRIES, *others.ENTRIES),
+        key=lambda entry: (entry.id.partition(".")[0], entry.id),
+    )
+)
+"""All kinds of finding, sorted by id."""
+BY_ID: Final = MappingProxyType({entry.id: entry for entry in CATALOG})
+
+
+def finding(kind: str, file: str, message: str, **details: Any) -> Finding:
+    """A finding with what the catalogue says of its kind; `details` are further fields of `Finding`.
+
+    Raises:
+        KeyError: the catalogue has no such id.
+    """
+    entry = BY_ID[kind]
+    details.setdefault("repair", entry.repair)
+    return Finding(kind, entry.severity, file, message, upstream=entry.upstream, **details)

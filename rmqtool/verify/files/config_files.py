@@ -1,0 +1,87 @@
+"""Checks the configuration: whether it can be read, and what it says of queues that are there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from rmqtool.store.config_json import (
+    CONSUMER_OFFSETS,
+    TOPICS,
+    ConfigFile,
+    ConfigState,
+    consumer_offsets,
+    read_config,
+    topics,
+)
+from rmqtool.store.directory import Store
+from rmqtool.store.file_kinds import FileKind
+from rmqtool.verify.catalog.finding import Finding
+from rmqtool.verify.catalog.registry import finding
+from rmqtool.verify.survey.context import QueueKey, bytes_of
+from rmqtool.verify.survey.queue_map import QueueMap
+from rmqtool.verify.survey.result import SplitResult
+
+_LIGHT = "%LMQ%"
+
+
+def read_configs(store: Store) -> dict[str, ConfigFile]:
+    """All JSON files of the configuration that are there, or of which a copy is."""
+    paths = {entry.path.removesuffix(".tmp").removesuffix(".bak") for entry in store.files.get(FileKind.CONFIG, ())}
+    return {path: read_config(store.view, path) for path in sorted(paths) if path.endswith(".json")}
+
+
+def config_findings(
+    configs: Mapping[str, ConfigFile], queues: Mapping[QueueKey, QueueMap], log: SplitResult | None
+) -> Iterator[Finding]:
+    """What cannot be read, and what contradicts the queues.
+
+    Args:
+        queues: by (topic, queue id); plain ones.
+        log: the merged result of all pieces, which knows of messages that are in no queue yet; None where not all of
+            the log was scanned.
+    """
+    for path, config in configs.items():
+        if config.state is ConfigState.READ:
+            continue
+        if config.is_backup:
+            yield finding("config.backup-better", path, f"{config.state.value}, its copy can be read")
+        elif config.state is not ConfigState.ABSENT:
+            text = "; ".join(config.problems) or config.state.value
+            yield finding("config.unreadable", path, text)
+    offsets = configs.get(CONSUMER_OFFSETS)
+    if offsets is not None:
+        yield from _consumers(offsets, _queue_ends(queues, log))
+    known = configs.get(TOPICS)
+    if known is not None and known.value is not None:
+        names = topics(known)
+        for topic in sorted({queue.topic for queue in queues.values()} - set(names)):
+            if not topic.startswith(_LIGHT):
+                yield finding(
+                    "config.queue-without-topic", f"consumequeue/{topic}", f"{TOPICS} does not know it", topic=topic
+                )
+
+
+def _queue_ends(queues: Mapping[QueueKey, QueueMap], log: SplitResult | None) -> dict[QueueKey, int]:
+    """The end of each plain queue, once what the log has for it is dispatched."""
+    ends = {name: queue.end for name, queue in queues.items()}
+    for topic, queue_id, is_batch, first, count, *_ in log.missing if log is not None else ():
+        if not is_batch:
+            ends[topic, queue_id] = max(ends.get((topic, queue_id), 0), first + count)
+    return ends
+
+
+def _consumers(config: ConfigFile, ends: Mapping[QueueKey, int]) -> Iterator[Finding]:
+    for (topic, group), offsets in sorted(consumer_offsets(config).items()):
+        for queue_id, queue_offset in sorted(offsets.items()):
+            end = ends.get((bytes_of(topic), queue_id))
+            if end is not None and queue_offset > end:
+                yield finding(
+                    "config.consumer-offset-beyond-queue",
+                    config.path,
+                    f"group {group} is at {queue_offset}, the queue ends at {end}",
+                    topic=topic,
+                    queue_id=queue_id,
+                    queue_offset=queue_offset,
+                    expected=f"at most {end}",
+                    found=str(queue_offset),
+                )

@@ -1,0 +1,237 @@
+"""Checks names and lengths of the commitlog's files, and what else lies in its directories."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator
+from itertools import pairwise
+from typing import Final
+
+from rmqtool.engine.reading.log_tail import LogTail, log_tail
+from rmqtool.errors import UnreadableError
+from rmqtool.formats import commitlog
+from rmqtool.quantities import OFFSETS_END
+from rmqtool.scan.judge import judge_frame
+from rmqtool.scan.rules import Verdict
+from rmqtool.store.directory import Segment, Store
+from rmqtool.store.file_kinds import FENCE_NAME, FileKind, is_broker_directory, segment_name
+from rmqtool.store.source import read_range
+from rmqtool.store.view import Entry, StoreView
+from rmqtool.verify.catalog.finding import Finding
+from rmqtool.verify.catalog.registry import finding
+
+_OWN_OFFSET_AT: Final = commitlog.MESSAGE_V1.position("physical_offset")
+_LOOKED_AT: Final = 64 << 10
+"""Bytes at the begin of a file whose records are asked where they lie."""
+
+
+def log_file_findings(
+    store: Store, units_into: Callable[[int, int], int] | None, known: Iterable[tuple[int, int]] = ()
+) -> Iterator[Finding]:
+    """Findings about the files as such.
+
+    Args:
+        units_into: how many units of the queues point into [begin, end) of the log; None where nobody has looked.
+        known: physical offset and size of records near the log's end.
+    """
+    size = store.commitlog_file_size
+    segments = store.commitlog
+    tail = log_tail(store, known)
+    tail_start = tail.files[0].start if tail is not None and tail.files else OFFSETS_END
+    for segment in segments:
+        if segment.size == 0:
+            yield finding(
+                "commitlog.empty-file", segment.path, "a file of length 0", physical_offset=segment.start, length=0
+            )
+        elif segment.size != size:
+            yield finding(
+                "commitlog.wrong-file-size",
+                segment.path,
+                f"{segment.size} bytes, a full file has {size}",
+                length=segment.size,
+                expected=str(size),
+                found=str(segment.size),
+            )
+    misnamed = misnamed_files(store)
+    yield from misnamed.values()
+    named_well = [segment for segment in segments if segment.path not in misnamed]
+    for before, segment in pairwise(named_well if size else ()):
+        following = before.start + size
+        if segment.start > following and segment.start < tail_start:
+            lost = units_into(following, segment.start) if units_into is not None else None
+            yield _missing(before.path, following, segment.start, size, lost)
+    if tail is not None and tail.files and tail.is_odd:
+        yield _after_end(tail)
+    yield from _strays(store, misnamed)
+
+
+def misnamed_files(store: Store) -> dict[str, Finding]:
+    """Files of the log with wrong names, by path; `expected` is the right name, where no other file holds its place.
+
+    Of two that overlap it is the one whose own records, or else whose digits, speak against its name. Any other file
+    is misnamed only where its records agree on another place, which is free and next to that of a file of the log.
+    """
+    size, misnamed = store.commitlog_file_size, {}
+    before: Segment | None = None
+    for segment in store.commitlog if size else ():
+        if before is None or segment.start >= before.start + size:
+            before = segment
+            continue
+        told, told_before = _told_starts(store.view, segment), _told_starts(store.view, before)
+        is_before_wrong = _trust(before, told_before) < _trust(segment, told)
+        wrong, own = (before, told_before) if is_before_wrong else (segment, told)
+        start = own.most_common(1)[0][0] if own else wrong.start
+        text = f"by its name it overlaps {(segment if wrong is before else before).path}: the name is wrong"
+        if start != wrong.start:
+            holder = _holder(store, start, wrong) or "no other file"
+            text += f"; by its records it begins at {start}, where {holder} lies"
+        misnamed[wrong.path] = _misnamed(store, wrong, start, text)
+        before = segment if wrong is before else before
+    starts = {segment.start for segment in store.commitlog}
+    for segment in (*store.commitlog, *_named_otherwise(store)) if size else ():
+        if segment.path in misnamed:
+            continue
+        is_in_row = segment.start % size == 0 and not starts.isdisjoint((segment.start - size, segment.start + size))
+        agreed = None if is_in_row else _agreed_start(store.view, segment)
+        if agreed is not None and agreed != segment.start and _is_next_to_others(store, segment, agreed):
+            text = f"its name is wrong: by its records it begins at {agreed}"
+            misnamed[segment.path] = _misnamed(store, segment, agreed, text)
+        elif segment.start >= 0 and not _has_its_name(segment):
+            text = "its name is no number of 20 digits, by which brokers sort the files: a start can delete others"
+            misnamed[segment.path] = _misnamed(store, segment, segment.start, text)
+    return misnamed
+
+
+def _misnamed(store: Store, segment: Segment, start: int, text: str) -> Finding:
+    right_path = None
+    if start >= 0 and start % store.commitlog_file_size == 0 and _holder(store, start, segment) is None:
+        right_path = f"{segment.path.rpartition('/')[0]}/{segment_name(start)}"
+    at = max(segment.start, 0)
+    return finding("commitlog.stray-file", segment.path, text, physical_offset=at, expected=right_path)
+
+
+def _holder(store: Store, start: int, wrong: Segment) -> str | None:
+    """Another file in which a full file that begins there would lie."""
+    end = start + store.commitlog_file_size
+    others = (segment for segment in store.commitlog if segment is not wrong)
+    return next((segment.path for segment in others if segment.start < end and start < segment.end), None)
+
+
+def _named_otherwise(store: Store) -> Iterator[Segment]:
+    """Files in the log's directories whose names are no offset, but which have the length of a file of the log."""
+    for entry in store.files.get(FileKind.STRAY_COMMITLOG, ()):
+        directory = entry.path.rpartition("/")[0]
+        is_inside = directory in store.settings.log_directories or is_broker_directory(directory)
+        if is_inside and entry.is_file and entry.size == store.commitlog_file_size:
+            yield Segment(entry, -1)
+
+
+def _trust(segment: Segment, told: Counter[int]) -> tuple[int, bool]:
+    """How much speaks for the name of a file: its records above all, then its digits."""
+    return (2 if segment.start in told else 0 if told else 1, _has_its_name(segment))
+
+
+def _agreed_start(view: StoreView, segment: Segment) -> int | None:
+    """Where a file begins by all of its first records, of which there are several; one alone may be damaged."""
+    first = _told_starts(view, segment, commitlog.HEAD_SIZE)
+    if not first or segment.start in first:
+        return None
+    told = _told_starts(view, segment)
+    return next(iter(told)) if len(told) == 1 and told.total() > 1 else None
+
+
+def _has_its_name(segment: Segment) -> bool:
+    return segment.path.rpartition("/")[2] == segment_name(segment.start)
+
+
+def _is_next_to_others(store: Store, segment: Segment, start: int) -> bool:
+    """Whether a file that begins there would continue the log, or be all of it."""
+    others = [other.start for other in store.commitlog if other.path != segment.path]
+    is_next = not others or any(abs(other - start) == store.commitlog_file_size for other in others)
+    return start >= 0 and is_next and _holder(store, start, segment) is None
+
+
+def _told_starts(view: StoreView, segment: Segment, looked_at: int = _LOOKED_AT) -> Counter[int]:
+    """Where the file begins by what its first records say of their own places, and how many say so.
+
+    One record may be damaged, several agree only on the truth.
+    """
+    starts: Counter[int] = Counter()
+    try:
+        source = view.open(segment.path)
+        try:
+            head, room = read_range(source, 0, looked_at), source.size
+        finally:
+            source.close()
+    except UnreadableError:
+        return starts
+    at = 0
+    while at + commitlog.HEAD_SIZE <= len(head):
+        verdict, length, magic = judge_frame(memoryview(head)[at:], room - at)
+        if verdict != Verdict.GOOD or magic == commitlog.MAGIC_BLANK:
+            break
+        starts[int.from_bytes(head[at + _OWN_OFFSET_AT :][:8], "big", signed=True) - at] += 1
+        at += length
+    return starts
+
+
+def _after_end(tail: LogTail) -> Finding:
+    count = len(tail.files)
+    text = "a file of zeros" if count == 1 else f"{count} files of zeros"
+    return finding(
+        "commitlog.file-after-end",
+        tail.files[0].path,
+        f"{text} after the log's end at {tail.log_end}, where brokers leave one at most, the next one",
+        physical_offset=tail.log_end,
+        count=count,
+    )
+
+
+def missing_end(store: Store, log_end: int, units_into: Callable[[int, int], int]) -> Iterator[Finding]:
+    """The files that the queues point into behind the last one, if that one is written to its end.
+
+    Else the log ends inside the last file, and what the queues have behind it was cut away by a broker.
+    """
+    segments = store.commitlog
+    if segments and log_end < segments[-1].end:
+        return
+    behind = segments[-1].start + store.commitlog_file_size if segments else 0
+    lost = units_into(behind, OFFSETS_END)
+    if lost or (not segments and (store.queues or store.batch_queues or store.index_files)):
+        yield _missing(segments[-1].path if segments else "commitlog/", behind, None, store.commitlog_file_size, lost)
+
+
+def _missing(neighbour: str, begin: int, end: int | None, size: int, lost: int | None) -> Finding:
+    """A file, or several, that are missing from `begin` on."""
+    count = max(1, (end - begin) // size) if end is not None and size else 1
+    text = "the file is missing" if count == 1 else f"{count} files are missing from this one on"
+    return finding(
+        "commitlog.missing-file",
+        neighbour.rpartition("/")[0] + "/" + segment_name(begin),
+        text if lost is None else f"{text}; {lost} units of the queues point there",
+        physical_offset=begin,
+        length=None if end is None else end - begin,
+        count=count,
+    )
+
+
+def _strays(store: Store, misnamed: Container[str]) -> Iterator[Finding]:
+    seen = set()
+    for entry in store.files.get(FileKind.STRAY_COMMITLOG, ()):
+        directory, _, rest = entry.path.rpartition("/")
+        parts = entry.path.split("/")
+        # What lies in a directory of its own is said once, with that directory.
+        top = "/".join(parts[:2]) if parts[0].startswith("commitlog") else f"{directory}/{rest}"
+        if top not in seen and entry.path not in misnamed:
+            seen.add(top)
+            is_directory = top != entry.path
+            text = "a directory" if is_directory else f"a file of {entry.size} bytes"
+            yield finding("commitlog.stray-file", top, f"{text} that is none of the log", length=entry.size)
+    for directory in store.stray_log_directories:
+        if directory not in seen:
+            yield finding("commitlog.stray-file", directory, "a directory that is none of the log")
+
+
+def fences(store: Store) -> list[Entry]:
+    """Files of an interrupted repair with which no broker starts, one in each directory of the log."""
+    return [entry for entry in store.files.get(FileKind.RMQTOOL, ()) if entry.name == FENCE_NAME]

@@ -1,0 +1,129 @@
+"""Says what units and index entries point to where the log is not: below its begin, behind its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from rmqtool.formats.checkpoint import Checkpoint
+from rmqtool.quantities import OFFSETS_END
+from rmqtool.verify.catalog.finding import Finding
+from rmqtool.verify.catalog.registry import finding
+from rmqtool.verify.survey.context import VerifyContext
+from rmqtool.verify.survey.index_map import IndexMap
+from rmqtool.verify.survey.offset_runs import OffsetRuns
+from rmqtool.verify.survey.queue_map import QueueMap
+from rmqtool.verify.survey.result import SplitResult
+
+_KINDS: Final = {
+    "consumequeue.below-log": "below the log's begin, whose messages have expired",
+    "consumequeue.ahead-of-log": "behind the log's end",
+}
+
+
+def units_below(context: VerifyContext, queue: QueueMap) -> Iterator[Finding]:
+    """Units of a queue for records that have expired."""
+    if context.store.commitlog:
+        yield from _units(context, queue, "consumequeue.below-log", -1, context.store.commitlog[0].start)
+
+
+def units_ahead(context: VerifyContext, queue: QueueMap, log_end: int) -> Iterator[Finding]:
+    """Units of a queue behind the log's end."""
+    yield from _units(context, queue, "consumequeue.ahead-of-log", log_end, OFFSETS_END)
+
+
+def _units(context: VerifyContext, queue: QueueMap, kind: str, begin: int, end: int) -> Iterator[Finding]:
+    count, first = queue.count_in(context.open_file, begin, end)
+    if not count:
+        return
+    path, position = queue.position(first)
+    yield finding(
+        kind,
+        path,
+        f"{count} units point {_KINDS[kind]}" if count > 1 else f"a unit points {_KINDS[kind]}",
+        file_position=position,
+        topic=queue.topic,
+        queue_id=queue.queue_id,
+        queue_offset=None if queue.is_batch else first,
+        count=count,
+        expected=f"below {begin}" if begin > 0 else None,
+    )
+
+
+def entries_outside(context: VerifyContext, file: IndexMap, log_end: int) -> Iterator[Finding]:
+    """Index entries that point behind the log's end, or before any log."""
+    count, first = 0, 0
+    for begin, end in ((-OFFSETS_END, 0), (log_end, OFFSETS_END)):
+        numbers, _ = file.pointing_into(context.open_file, begin, end)
+        if len(numbers):
+            first = first or int(numbers[0])
+            count += len(numbers)
+    if count:
+        yield finding(
+            "index.dangling-entry",
+            file.path,
+            f"{count} entries point behind the log's end, the first is entry {first}",
+            file_position=file.position(first),
+            count=count,
+        )
+
+
+def index_findings(context: VerifyContext, log: SplitResult, checkpoint: Checkpoint | None) -> Iterator[Finding]:
+    """What is missing in the index, and what a start would drop."""
+    if not context.store.index_files:
+        if log.keyed_count:
+            yield finding(
+                "index.missing-file", "index", f"{log.keyed_count} keys, and no index file", count=log.keyed_count
+            )
+        return
+    newest = max((file.end_physical_offset for file in context.index), default=-1)
+    if not context.index and log.keyed_count and context.is_index_known:
+        yield finding(
+            "index.missing-key", "index", f"{log.keyed_count} keys, and no entry at all", count=log.keyed_count
+        )
+    for first, last, count, _, _ in log.missing_keys:
+        if first > newest and context.live_end is not None:
+            continue  # entered by and by
+        where = "behind the last entry" if first > newest else f"up to physical offset {last}"
+        yield finding(
+            "index.missing-key",
+            "index",
+            f"{count} keys from physical offset {first} on are not entered, {where}",
+            physical_offset=first,
+            count=count,
+        )
+    if context.store.has_abort:
+        until = checkpoint.index_timestamp_ms if checkpoint else 0
+        for file in context.index:
+            if file.end_timestamp_ms > until:
+                text = f"newer than the checkpoint's index time {until}: {file.count} entries would be dropped"
+                yield finding("index.would-be-dropped", file.path, text, count=max(1, file.count))
+
+
+def zero_files(paths: Iterable[str]) -> Iterator[Finding]:
+    """Index files of zeros where a broker would have made none."""
+    for path in paths:
+        yield finding("index.zero-file", path, "nothing but zeros, beside other index files")
+
+
+def misordered_files(files: Iterable[IndexMap]) -> Iterator[Finding]:
+    """Index files, in the order of their names, that begin before the end of an earlier one."""
+    newest: IndexMap | None = None
+    for file in files:
+        if newest is not None and file.begin_physical_offset < newest.end_physical_offset:
+            text = (
+                f"its entries begin at {file.begin_physical_offset}, but those of {newest.path}, which has the earlier "
+                f"name, end at {newest.end_physical_offset}"
+            )
+            yield finding("index.misordered-file", file.path, text, physical_offset=file.begin_physical_offset)
+        if newest is None or file.end_physical_offset > newest.end_physical_offset:
+            newest = file
+
+
+def newest_start(units: OffsetRuns, below: int) -> tuple[int, int]:
+    """Place and physical offset of the newest unit below an offset; (-1, -1) without one."""
+    inside = units.runs[units.runs["last"] < below]
+    if not len(inside):
+        return -1, -1
+    run = inside[int(inside["last"].argmax())]
+    return int(run["end"]) - 1, int(run["last"])

@@ -1,0 +1,236 @@
+"""Checks the checkpoint, `abort`, lengths of extensions, left-overs of compaction, and files that no broker makes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Final
+
+from rmqtool.engine.dispatch.index_writer import DIRECTORY
+from rmqtool.engine.queues.extension import broken_chain
+from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.segments.open_files import OpenFiles
+from rmqtool.errors import UnreadableError
+from rmqtool.formats.checkpoint import CHECKPOINT, FIELDS_SIZE, FILE_SIZE, parse_checkpoint
+from rmqtool.store.directory import QueueFiles, Segment, Store
+from rmqtool.store.file_kinds import FileKind, is_java_long
+from rmqtool.store.source import read_range
+from rmqtool.store.view import Entry
+from rmqtool.verify.catalog.finding import Finding
+from rmqtool.verify.catalog.registry import finding
+from rmqtool.verify.files.log_files import fences
+from rmqtool.verify.survey.account import Account
+from rmqtool.verify.survey.context import VerifyContext, topic_text, unsafe_name
+from rmqtool.verify.survey.result import SplitResult
+
+CLOCK_MARGIN_MS: Final = 1000
+"""A checkpoint may be written by another clock's tick than the record."""
+RUN_MS: Final = 3_600_000
+"""Messages over a longer time were not stored in one run of less than a minute, after which times may be zero."""
+_QUEUE_ROOTS: Final = ("consumequeue", "batchconsumequeue")
+_BELOW_QUEUE: Final = 3
+"""Names below the root of the queues in the path of a queue's file: topic, queue id, file."""
+_IN_INDEX: Final = f"{DIRECTORY}/"
+_LOG_TIME: Final = "commitlog_timestamp_ms"
+_QUEUE_TIME: Final = "consumequeue_timestamp_ms"
+_DISPATCHED: Final = "consumequeue_physical_offset"
+
+
+def state_findings(store: Store, rules: BrokerRules) -> Iterator[Finding]:
+    """How the broker stopped, whether a repair did, and what could not be looked at."""
+    for entry in store.files.get(FileKind.ABORT, ()):
+        yield finding("store.abort-present", entry.path, "the broker did not stop cleanly")
+    for entry in fences(store):
+        yield finding("store.repair-unfinished", entry.path, "a repair was interrupted")
+    for problem in store.problems:
+        yield finding("store.unreadable", problem.partition(":")[0], problem)
+    for entry in store.files.get(FileKind.COMPACTION_LEFTOVER, ()):
+        if entry.name.endswith(".delete"):
+            yield finding("compaction.leftover-file", entry.path, "a file that compaction should have removed")
+    for entry in store.files.get(FileKind.STRAY_QUEUE, ()):
+        yield finding("consumequeue.stray-file", entry.path, "no file of a queue", length=entry.size)
+    if not rules.skips_directories:
+        yield from _directories_in_queues(store)
+    yield from _strays_in_index(store)
+
+
+def _directories_in_queues(store: Store) -> Iterator[Finding]:
+    """Directories among the files of a queue, which old brokers take for files of another length."""
+    for path in store.directories:
+        root, *names = path.split("/")
+        if root in _QUEUE_ROOTS and len(names) == _BELOW_QUEUE and is_java_long(names[1]):
+            yield finding("consumequeue.stray-file", path, "a directory among the files of a queue")
+
+
+def _strays_in_index(store: Store) -> Iterator[Finding]:
+    """What lies in the index directory and is no index file; what lies in a directory there is not looked at."""
+    for entry in store.files.get(FileKind.STRAY_INDEX, ()):
+        if "/" in entry.path.removeprefix(_IN_INDEX):
+            continue
+        if is_java_long(entry.name):
+            text = "its name is a number, so a broker takes it for an index file, but not one that a broker gives"
+            yield finding("index.misnamed-file", entry.path, text, length=entry.size)
+        else:
+            yield finding("index.stray-file", entry.path, "its name is no time", length=entry.size)
+    for path in store.directories:
+        name = path.removeprefix(_IN_INDEX)
+        if path.startswith(_IN_INDEX) and "/" not in name:
+            is_opened = is_java_long(name)
+            kind = "index.directory" if is_opened else "index.stray-file"
+            text = "a directory that a broker takes for an index file" if is_opened else "a directory"
+            yield finding(kind, path, f"{text}: its name is {'a' if is_opened else 'no'} number")
+
+
+def extension_findings(store: Store) -> Iterator[Finding]:
+    """Files of the queues' extensions that have another length than a full one, or whose units lead out of them."""
+    with OpenFiles(store.view) as files:
+        for queue in store.extensions.values():
+            for segment in queue.segments:
+                yield from _of_extension(store, queue, segment, files)
+
+
+def checkpoint_findings(context: VerifyContext, account: Account, log: SplitResult | None) -> Iterator[Finding]:
+    """What the checkpoint says against what log and queues hold.
+
+    Args:
+        log: the merged result of all pieces; None where not all of the log was scanned.
+    """
+    store = context.store
+    entry = store.first(FileKind.CHECKPOINT)
+    if entry is None:
+        if log is not None and (log.record_count or context.newest_unit >= 0):
+            text = f"the log has {log.record_count} messages" if log.record_count else "the queues have units"
+            yield finding("checkpoint.missing", "checkpoint", text)
+        return
+    found = account.file(entry.path, entry.size)
+    try:
+        raw = _first_bytes(store, entry)
+    except UnreadableError as error:
+        found.reported += entry.size
+        yield finding("store.unreadable", entry.path, str(error))
+        return
+    found.checked += min(entry.size, FIELDS_SIZE)
+    rest = raw[FIELDS_SIZE:]
+    if any(rest):
+        yield _field(entry.path, "checkpoint.bad-time", "bytes behind its fields are not zero", FIELDS_SIZE, len(rest))
+        found.reported += len(rest)
+    else:
+        found.zero_tail += len(rest)
+    if entry.size != FILE_SIZE:
+        yield finding(
+            "checkpoint.bad-size", entry.path, f"{entry.size} bytes", expected=str(FILE_SIZE), found=str(entry.size)
+        )
+        found.reported += max(0, entry.size - FILE_SIZE)
+        if entry.size < FIELDS_SIZE:
+            return
+    yield from _fields(context, entry.path, raw, log)
+
+
+def _first_bytes(store: Store, entry: Entry) -> bytes:
+    """The checkpoint as far as it may go.
+
+    Raises:
+        UnreadableError: it is gone, or shorter than it was a moment ago.
+    """
+    source = store.view.open(entry.path)
+    try:
+        raw = read_range(source, 0, FILE_SIZE)
+    finally:
+        source.close()
+    if len(raw) < min(entry.size, FILE_SIZE):
+        raise UnreadableError(f"{entry.path}: {len(raw)} of {entry.size} bytes are left")
+    return raw
+
+
+def _fields(context: VerifyContext, path: str, raw: bytes, log: SplitResult | None) -> Iterator[Finding]:
+    values = {field.name: getattr(parse_checkpoint(raw), field.name) for field in CHECKPOINT.fields}
+    flaws = set()
+    for name, value in values.items():
+        known = list(values).index(name) < context.rules.checkpoint_field_count
+        if value < 0 or (value and not known):
+            flaws.add(name)
+            text = f"{name} is {value}" + ("" if known else f", which {context.rules.version} does not write")
+            yield _field(path, "checkpoint.bad-time", text, CHECKPOINT.position(name), 8)
+    if log is None or context.live_end is not None:
+        return
+    if log.record_count or context.newest_unit >= 0:
+        yield from _zero_times(context, path, values, log)
+    if not log.record_count:
+        return
+    for name in (_LOG_TIME, _QUEUE_TIME, "index_timestamp_ms"):
+        if name not in flaws and values[name] > log.newest_ms + CLOCK_MARGIN_MS:
+            text = f"{name} is {values[name]}, the newest message was stored at {log.newest_ms}"
+            yield _field(path, "checkpoint.ahead-of-log", text, CHECKPOINT.position(name), 8)
+            flaws.add(name)
+    for name in ("confirm_physical_offset", "consumequeue_physical_offset"):
+        # One is the end of what was confirmed, the other the begin of the last message that was dispatched.
+        behind = log.end if name == "confirm_physical_offset" else log.end - 1
+        if name not in flaws and values[name] > behind:
+            text = f"{name} is {values[name]}, the log ends at {log.end}"
+            yield _field(path, "checkpoint.ahead-of-log", text, CHECKPOINT.position(name), 8)
+            flaws.add(name)
+            if name == "consumequeue_physical_offset" and not context.has_file_queues:
+                yield from _rocksdb(context, text)
+    yield from _ahead_of_queues(context, path, values[_DISPATCHED] if _DISPATCHED not in flaws else 0, log)
+
+
+def _zero_times(context: VerifyContext, path: str, values: Mapping[str, int], log: SplitResult) -> Iterator[Finding]:
+    """Times that are zero though there are messages: a note, unless a broker must have written them."""
+    names = [_LOG_TIME]
+    if context.has_file_queues and context.newest_unit >= 0:
+        names.append(_QUEUE_TIME)
+    names = [name for name in names if not values[name]]
+    if not names:
+        return
+    is_clean, because = not context.store.has_abort, None
+    if log.newest_ms - log.first_timestamp_ms > RUN_MS:
+        because = "though the messages span more than an hour and a broker writes it every minute"
+    elif is_clean and not any(values.values()) and sum(not file.is_zero for file in context.index) > 1:
+        because = "though a full index file has set at least one of the times"
+    elif is_clean and _QUEUE_TIME in names and not context.rules.checkpoint_after_queue_flush:
+        names, because = [_QUEUE_TIME], "though a clean stop writes the time of the last message in a queue"
+    text = f"{' and '.join(names)} {'are' if len(names) > 1 else 'is'} 0"
+    kind = "checkpoint.bad-time" if because else "checkpoint.zero-time"
+    text += f", {because or 'as after a run of less than a minute'}"
+    yield _field(path, kind, text, CHECKPOINT.position(names[0]), 8)
+
+
+def _rocksdb(context: VerifyContext, text: str) -> Iterator[Finding]:
+    """The one thing that tells of queues in RocksDB without opening the database."""
+    entry = next(iter(context.store.files.get(FileKind.CONSUMEQUEUE_ROCKSDB, ())), None)
+    if entry is not None:
+        yield finding("rocksdb.ahead-of-log", entry.path.rpartition("/")[0], f"by the checkpoint: {text}")
+
+
+def _ahead_of_queues(context: VerifyContext, path: str, dispatched: int, log: SplitResult) -> Iterator[Finding]:
+    if not context.has_file_queues or context.newest_unit < 0:
+        return  # queues that are gone altogether are findings of their own
+    # Dispatch passes over records of which no unit tells, as it should; units for some topics lie outside of the store.
+    elsewhere = (run[6] for run in log.missing if unsafe_name(topic_text(run[0])))
+    if dispatched > max(context.newest_unit, log.last_unseen, *elsewhere):
+        text = f"{_DISPATCHED} is {dispatched}, the newest unit is of the record at {context.newest_unit}"
+        yield _field(path, "checkpoint.ahead-of-queues", text, CHECKPOINT.position(_DISPATCHED), 8)
+
+
+def _field(path: str, kind: str, text: str, position: int, length: int) -> Finding:
+    return finding(kind, path, text, file_position=position, length=length)
+
+
+def _of_extension(store: Store, queue: QueueFiles, segment: Segment, files: OpenFiles) -> Iterator[Finding]:
+    of_queue = partial(finding, topic=queue.topic, queue_id=queue.queue_id)
+    size = store.extension_file_size
+    if segment.size != size:
+        message = f"{segment.size} bytes, a full file of an extension has {size}"
+        yield of_queue(
+            "consumequeue.wrong-file-size", segment.path, message,
+            length=segment.size, expected=str(size), found=str(segment.size),
+        )  # fmt: skip
+        return
+    try:
+        position = broken_chain(segment.path, size, files)
+    except UnreadableError as error:
+        yield of_queue("consumequeue.unreadable-range", segment.path, str(error), file_position=0, length=size)
+        return
+    if position is not None:
+        message = "the length of a unit leads out of the file, so a broker does not load the store"
+        yield of_queue("consumequeue.bad-extension", segment.path, message, file_position=position)

@@ -1,0 +1,1 @@
+"""Compares the log with queues and index, one split of the log after the other."""

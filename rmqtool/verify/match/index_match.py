@@ -1,0 +1,204 @@
+"""Compares a stretch of the log with the index entries that point into it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from rmqtool.engine.dispatch.index_entries import KERNEL
+from rmqtool.formats.index import ENTRY_SIZE, HEADER
+from rmqtool.scan.compiled import is_worth, load_kernel
+from rmqtool.scan.rules import Verdict
+from rmqtool.verify.catalog.finding import Finding
+from rmqtool.verify.catalog.registry import finding
+from rmqtool.verify.match.log_chunk import ExpectedIndex
+from rmqtool.verify.match.rows_lookup import RowsLookup, is_message
+from rmqtool.verify.survey.context import VerifyContext
+from rmqtool.verify.survey.index_map import COMPILED_FROM_ENTRIES, IndexMap
+from rmqtool.verify.survey.offset_runs import Array
+from rmqtool.verify.survey.result import MissingKeys
+
+FINDINGS_MAX: Final = 1000
+_HASH_BITS: Final = 31
+_INT_MAX: Final = (1 << 31) - 1
+
+
+class _FileEntries(NamedTuple):
+    """Entries of one file that point into the stretch, with their numbers and keys."""
+
+    file: IndexMap
+    numbers: Array
+    entries: Array
+    keys: Array
+
+
+@dataclass
+class IndexMatch:
+    """The comparison of one stretch; what records with a doubtful head put into the index is not judged."""
+
+    context: VerifyContext
+    lookup: RowsLookup
+    doubtful: list[int]
+    findings: list[Finding] = field(default_factory=list)
+    missing: list[MissingKeys] = field(default_factory=list)
+    entry_count: int = 0
+
+    def run(self, expected: ExpectedIndex) -> None:
+        """Compare all index files; runs of records without their entries become `missing`."""
+        self._headers(expected)
+        if is_worth(len(expected.key_hashes), COMPILED_FROM_ENTRIES) and self._met_in_order(expected):
+            self.entry_count += len(expected.key_hashes)
+            return
+        wanted = self._keys(expected.physical_offsets, expected.key_hashes)
+        files = []
+        for file in self.context.index:
+            numbers, entries = file.pointing_into(self.context.open_file, self.lookup.begin, self.lookup.end)
+            if len(entries):
+                files.append(_FileEntries(file, numbers, entries, self._keys_of(entries)))
+        self.entry_count += sum(len(found.keys) for found in files)
+        order = np.argsort(wanted, kind="stable")
+        in_order, times = wanted[order], expected.store_timestamps_ms[order]
+        met = np.zeros(len(in_order), np.bool_)
+        for found in files:
+            self._compare(found, in_order, times, met)
+        # A key that stands twice in one record gives two equal entries, of which the first was met.
+        met = met[np.searchsorted(in_order, in_order)]
+        without = np.sort(order[~met])
+        without = without[~np.isin(expected.physical_offsets[without], self.doubtful)]
+        self._note_missing(expected, without)
+
+    def _headers(self, expected: ExpectedIndex) -> None:
+        """Compare the times in a file's header with those of the records that it names, its first and its last one."""
+        for file in self.context.index:
+            begin_ms, end_ms = file.begin_timestamp_ms, file.end_timestamp_ms
+            if not min(begin_ms, end_ms) > 0:
+                continue  # which the file alone shows
+            for name, physical_offset, time_ms in (
+                ("begin_timestamp_ms", file.begin_physical_offset, begin_ms),
+                ("end_timestamp_ms", file.end_physical_offset, end_ms),
+            ):
+                at = int(np.searchsorted(expected.physical_offsets, physical_offset))
+                is_there = at < len(expected.physical_offsets) and expected.physical_offsets[at] == physical_offset
+                stored_ms = int(expected.store_timestamps_ms[at]) if is_there else time_ms
+                if stored_ms != time_ms and physical_offset not in self.doubtful:
+                    self.findings.append(
+                        finding(
+                            "index.bad-header",
+                            file.path,
+                            f"{name} is {time_ms}, the record at {physical_offset} was stored at {stored_ms}",
+                            file_position=HEADER.position(name),
+                            length=8,
+                            physical_offset=physical_offset,
+                            expected=str(stored_ms),
+                            found=str(time_ms),
+                        )
+                    )
+
+    def _met_in_order(self, expected: ExpectedIndex) -> bool:
+        """Whether the entries are exactly those that are expected, in the order in which a broker puts them."""
+        entries_met, lookup, at = load_kernel(KERNEL).entries_met, self.lookup, 0
+        for file in self.context.index:
+            for number, raw in file.ranges(self.context.open_file, lookup.begin, lookup.end):
+                entries = np.frombuffer(raw, np.uint8)
+                at = entries_met(entries, number, lookup.begin, lookup.end, file.begin_timestamp_ms, *expected, at)
+                if at < 0:
+                    return False
+        return bool(at == len(expected.key_hashes))
+
+    def _compare(self, found: _FileEntries, in_order: Array, times: Array, met: Array) -> None:
+        """Say what is wrong with entries of a file; note which of the expected ones are met."""
+        keys, entries = found.keys, found.entries
+        exempt = np.isin(entries["physical_offset"], self.doubtful)
+        if len(in_order):
+            at = np.minimum(np.searchsorted(in_order, keys), len(in_order) - 1)
+            right = in_order[at] == keys
+            met[at[right]] = True
+            late = right & ~exempt & ~self._plausible(found, times[at])
+        else:
+            right = late = np.zeros(len(keys), np.bool_)
+        wrong = ~right & ~exempt
+        for index in np.flatnonzero(wrong)[:FINDINGS_MAX].tolist():
+            self._of_entry(found.file, int(found.numbers[index]), entries[index])
+        for index in np.flatnonzero(wrong & _are_edges(found))[:FINDINGS_MAX].tolist():
+            self._of_order(found.file, int(found.numbers[index]), entries[index])
+        for index in np.flatnonzero(late)[:FINDINGS_MAX].tolist():
+            said = int(entries["time_delta_seconds"][index])
+            text = f"its record was not stored {said} s after the file's first"
+            self._say(found.file, int(found.numbers[index]), entries[index], "index.bad-entry", text, found=str(said))
+
+    def _keys_of(self, entries: Array) -> Array:
+        return self._keys(entries["physical_offset"].astype(np.int64), entries["key_hash"])
+
+    def _keys(self, physical_offsets: Array, hashes: Array) -> Array:
+        """Place in the stretch and hash as one number."""
+        return (physical_offsets - self.lookup.begin << _HASH_BITS) | hashes.astype(np.int64)
+
+    def _plausible(self, found: _FileEntries, times: Array) -> Array:
+        """Which entries have their record's time. That of a file's first entry goes by the file before."""
+        deltas = np.clip((times - found.file.begin_timestamp_ms) // 1000, 0, _INT_MAX)
+        # Division in the broker rounds towards zero, which differs below it only, where the result is 0 anyway.
+        return np.asarray((found.entries["time_delta_seconds"] == deltas) | (found.numbers == 1))
+
+    def _of_entry(self, file: IndexMap, number: int, entry: Any) -> None:
+        row = self.lookup.at(int(entry["physical_offset"]))
+        if row["verdict"] not in (Verdict.GOOD, Verdict.STALE):
+            return  # its message is lost with the damage, which is a finding of its own
+        if is_message(row) and row["physical_offset"] == entry["physical_offset"]:
+            text = f"its hash is that of no key of {self.lookup.describe(row)}"
+            self._say(file, number, entry, "index.bad-entry", text, found=str(int(entry["key_hash"])))
+        else:
+            self._say(file, number, entry, "index.dangling-entry", f"points to {self.lookup.describe(row)}")
+
+    def _of_order(self, file: IndexMap, number: int, entry: Any) -> None:
+        """An entry that points into damage, between entries that point elsewhere.
+
+        Brokers enter records in the order of the log (`IndexService#buildIndex` passes over older ones).
+        """
+        physical_offset = int(entry["physical_offset"])
+        if self.lookup.at(physical_offset)["verdict"] in (Verdict.GOOD, Verdict.STALE):
+            return
+        before, after = file.around(self.context.open_file, number)
+        if before and after:
+            is_misplaced = before[-1] <= after[0] and not before[-1] <= physical_offset <= after[0]
+        else:
+            is_misplaced = len(before + after) > 1 and not (
+                min(before, default=physical_offset) <= physical_offset <= max(after, default=physical_offset)
+            )
+        if is_misplaced:
+            near = " and ".join(str(offset) for offset in (*before[-1:], *after[:1]))
+            text = f"points to {physical_offset}, the entries beside it to {near}"
+            self._say(file, number, entry, "index.bad-entry", text, found=str(physical_offset))
+
+    def _note_missing(self, expected: ExpectedIndex, numbers: Array) -> None:
+        """Runs of records without an entry between two that have theirs."""
+        if not numbers.size:
+            return
+        offsets = expected.physical_offsets
+        breaks = np.flatnonzero(np.diff(numbers) > 1) + 1
+        for low, high in zip([0, *breaks.tolist()], [*breaks.tolist(), len(numbers)], strict=True):
+            first, last = int(offsets[numbers[low]]), int(offsets[numbers[high - 1]])
+            from_begin, to_end = numbers[low] == 0, numbers[high - 1] == len(offsets) - 1
+            self.missing.append((first, last, int(high - low), bool(from_begin), bool(to_end)))
+
+    def _say(self, file: IndexMap, number: int, entry: Any, kind: str, message: str, **details: Any) -> None:
+        self.findings.append(
+            finding(
+                kind,
+                file.path,
+                f"entry {number}: {message}",
+                file_position=file.position(number),
+                physical_offset=int(entry["physical_offset"]),
+                length=ENTRY_SIZE,
+                **details,
+            )
+        )
+
+
+def _are_edges(found: _FileEntries) -> Array:
+    """Which entries do not lie between two others of the same stretch, in the file and in the log alike."""
+    offsets = found.entries["physical_offset"].astype(np.int64)
+    goes_on = (np.diff(found.numbers) == 1) & (np.diff(offsets) >= 0)
+    inside = np.concatenate([[False], goes_on]) & np.concatenate([goes_on, [False]])
+    return np.asarray(~inside)

@@ -1,0 +1,199 @@
+"""Says why messages have no unit, once all of the log is known: which queue, file or place lacks them.
+
+One finding for each reason and place, however many messages there are.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from rmqtool.engine.reading.record import read_record
+from rmqtool.engine.segments.log import Log
+from rmqtool.engine.segments.open_files import OpenFiles
+from rmqtool.errors import UnreadableError
+from rmqtool.formats.consumequeue import FILLER_UNIT, UNIT_SIZE
+from rmqtool.store.file_kinds import segment_name
+from rmqtool.verify.catalog.finding import Finding
+from rmqtool.verify.catalog.registry import finding
+from rmqtool.verify.survey.context import VerifyContext, topic_text, unsafe_name
+from rmqtool.verify.survey.queue_map import QueueMap, Span
+from rmqtool.verify.survey.result import Missing
+
+RECORDS_READ_MAX: Final = 1000
+"""Records that are read to see whether a queue offset was given twice; the rest counts as missing units."""
+
+
+def missing_findings(context: VerifyContext, runs: Sequence[Missing]) -> Iterator[Finding]:
+    """Findings about messages without a unit."""
+    by_queue: dict[tuple[bytes, int, bool], list[Missing]] = defaultdict(list)
+    for run in runs:
+        by_queue[run[:3]].append(run)
+    with OpenFiles(context.store.view) as files:
+        seeker = _Classifier(context, files)
+        for key, found in sorted(by_queue.items()):
+            topic, queue_id, is_batch = key
+            if topic in context.unchecked_topics or not context.has_file_queues:
+                continue
+            queue = (context.batch_queues if is_batch else context.queues).get((topic, queue_id))
+            if queue is None or not queue.files:
+                yield from _whole_queue(context, key, found)
+            else:
+                yield from seeker.of_queue(queue, found)
+
+
+def zero_queues(context: VerifyContext, runs: Sequence[Missing]) -> Iterator[Finding]:
+    """Queues from queue offset 0 on whose files are zero, though the log lacks none of their messages in a unit.
+
+    Args:
+        runs: the messages of the whole log that have no unit.
+    """
+    lacking = {(topic, queue_id) for topic, queue_id, *_ in runs}
+    for name, queue in (*context.queues.items(), *context.batch_queues.items()):
+        is_zero = bool(queue.files) and len(queue.zero_files) == len(queue.files) and queue.first == 0
+        if is_zero and name not in lacking and name[0] not in context.unchecked_topics and context.has_file_queues:
+            text = "the queue's files are zero, and the log has no message of it"
+            yield finding(
+                "consumequeue.zero-file", queue.files[0].path, text, topic=queue.topic, queue_id=queue.queue_id
+            )
+
+
+def _whole_queue(context: VerifyContext, key: tuple[bytes, int, bool], runs: list[Missing]) -> Iterator[Finding]:
+    topic, queue_id, is_batch = key
+    name = topic_text(topic)
+    directory = f"{'batchconsumequeue' if is_batch else 'consumequeue'}/{name}/{queue_id}"
+    count, first, last = sum(run[4] for run in runs), runs[0], runs[-1]
+    if unsafe_name(name):
+        text = f"{count} messages of a topic whose name is no name of a directory"
+        yield finding(
+            "consumequeue.unsafe-name", context.log_path(first[5]), text, topic=name, queue_id=queue_id, count=count
+        )
+        return
+    behind = sum(run[4] for run in runs if run[5] >= context.dispatched_end)
+    if behind == count:
+        kind, text = "consumequeue.behind-log", f"none of its {count} messages was dispatched yet"
+    else:
+        kind, text = "consumequeue.missing-queue", f"the log has {count} messages of it, the store no file"
+    yield finding(
+        kind, directory, text, physical_offset=first[5], topic=name, queue_id=queue_id, count=count,
+        queue_offset=first[3], found=f"queue offsets {first[3]} to {last[3] + last[4] - 1}",
+    )  # fmt: skip
+
+
+class _Classifier:
+    """Finds the reason for each run of missing messages of one queue."""
+
+    def __init__(self, context: VerifyContext, files: OpenFiles) -> None:
+        self._context = context
+        self._files = files
+        self._log = Log(context.store, context.rules, files)
+        self._reads_left = RECORDS_READ_MAX
+
+    def of_queue(self, queue: QueueMap, runs: list[Missing]) -> Iterator[Finding]:
+        reasons: dict[tuple[str, str], list[tuple[int, int, int, int | None]]] = defaultdict(list)
+        for _, _, _, first, count, physical_offset, _ in runs:
+            for place, amount in self._pieces(queue, first, count):
+                behind = physical_offset >= self._context.dispatched_end
+                reason = self._reason(queue, place, physical_offset, behind=behind)
+                if reason is not None:
+                    kind, path, position = reason
+                    reasons[kind, path].append((place, amount, physical_offset, position))
+        for (kind, path), places in reasons.items():
+            yield self._finding(queue, kind, path, places)
+
+    def _pieces(self, queue: QueueMap, first: int, count: int) -> Iterator[Span]:
+        """A run cut where files end and the queue ends; single places inside the queue."""
+        if queue.is_batch:
+            yield first, count
+            return
+        place, end = first, first + count
+        while place < end:
+            if queue.first <= place < queue.end and not any(low <= place < high for low, high in _holes(queue)):
+                amount = 1
+            else:
+                file_end = (place // queue.units_per_file + 1) * queue.units_per_file
+                edges = [edge for span in _holes(queue) for edge in span]
+                amount = min(edge for edge in (end, file_end, queue.first, queue.end, *edges) if edge > place) - place
+            yield place, amount
+            place += amount
+
+    def _reason(
+        self, queue: QueueMap, place: int, physical_offset: int, *, behind: bool
+    ) -> tuple[str, str, int | None] | None:
+        if queue.is_batch:
+            kind = "consumequeue.behind-log" if behind else "consumequeue.missing-unit"
+            return kind, queue.directory, None
+        slot = place // queue.units_per_file * queue.units_per_file
+        file = next((found for found in queue.files if found.first == slot), None)
+        if behind and place >= queue.end:
+            return "consumequeue.behind-log", queue.position(place)[0], None
+        if any(low <= place < high for low, high in (*queue.bad_files, *queue.absent_files)):
+            return None
+        if file is None:
+            path = f"{queue.directory}/{segment_name(slot * UNIT_SIZE)}"
+            return "consumequeue.missing-file", path, None
+        if any(low <= place < high for low, high in queue.zero_files):
+            return ("consumequeue.zero-file", file.path, 0) if place >= queue.end else None
+        path = file.path
+        if place >= queue.end:
+            return "consumequeue.missing-unit", path, (queue.end - file.first) * UNIT_SIZE
+        if any(low <= place < high for low, high in (*queue.gaps, *queue.dead)):
+            return None
+        return self._occupied(queue, place, physical_offset)
+
+    def _occupied(self, queue: QueueMap, place: int, physical_offset: int) -> tuple[str, str, int | None] | None:
+        """The reason where a unit stands in the message's place."""
+        path, position = queue.position(place)
+        missing = "consumequeue.missing-unit", path, position
+        _, units = queue.read(self._context.open_file, place, place + 1)
+        if not len(units) or tuple(units[0].tolist()) == FILLER_UNIT or self._reads_left <= 0:
+            return missing
+        if int(units[0]["physical_offset"]) < self._context.store.commitlog[0].start:
+            return missing  # as if the message had expired, which is no fault by itself
+        self._reads_left -= 1
+        try:
+            record = read_record(self._log, int(units[0]["physical_offset"]))
+        except UnreadableError:
+            return None
+        if record is None or record.topic != queue.topic or record.queue_id != queue.queue_id:
+            return None  # what is wrong with that unit is a finding of its own
+        if record.queue_offset == place and record.physical_offset == record.place.physical_offset:
+            start = self._context.log_start(physical_offset)
+            return (
+                "commitlog.queue-offset-repeated", self._context.log_path(physical_offset), physical_offset - start
+            )  # fmt: skip
+        return missing if record.queue_offset != place else None
+
+    def _finding(
+        self, queue: QueueMap, kind: str, path: str, places: list[tuple[int, int, int, int | None]]
+    ) -> Finding:
+        count = sum(amount for _, amount, _, _ in places)
+        first, last = places[0][0], places[-1][0] + places[-1][1] - 1
+        text = {
+            "consumequeue.behind-log": f"{_messages(count)} of the log not dispatched yet",
+            "consumequeue.missing-file": f"the file is missing, and {_messages(count)} of the log with it",
+            "consumequeue.zero-file": f"the file is zero, {_messages(count)} of the log should stand in it",
+            "consumequeue.missing-unit": f"{_messages(count)} of the log in no unit",
+            "commitlog.queue-offset-repeated": f"a queue offset that another record of {queue.name} has too",
+        }[kind]
+        return finding(
+            kind,
+            path,
+            text,
+            file_position=places[0][3],
+            physical_offset=places[0][2],
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            queue_offset=first,
+            count=count,
+            found=f"queue offsets {first} to {last}" if count > 1 else None,
+        )
+
+
+def _holes(queue: QueueMap) -> tuple[Span, ...]:
+    return (*queue.gaps, *queue.dead, *queue.zero_files, *queue.bad_files, *queue.absent_files)
+
+
+def _messages(count: int) -> str:
+    return f"{count} messages" if count > 1 else "a message"

@@ -1,0 +1,369 @@
+"""Compares a stretch of the log with the units that point into it, one queue after the other.
+
+What agrees is settled for thousands of units at once; only what does not is looked at one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+
+from rmqtool.engine.dispatch.queue_entries import QueueEntries
+from rmqtool.engine.queues.extension import QueueExtension
+from rmqtool.engine.segments.open_files import OpenFiles
+from rmqtool.errors import UnreadableError
+from rmqtool.formats import system_flag
+from rmqtool.formats.consumequeue import EXTENSION_ADDRESS_MAX
+from rmqtool.formats.properties import SCHEDULE_TOPIC
+from rmqtool.scan.rules import Verdict
+from rmqtool.verify.catalog.finding import Finding
+from rmqtool.verify.catalog.registry import finding
+from rmqtool.verify.match.record_places import RecordPlaces
+from rmqtool.verify.match.rows_lookup import RowsLookup, is_message
+from rmqtool.verify.survey.context import QueueKey, VerifyContext, topic_text
+from rmqtool.verify.survey.offset_runs import Array
+from rmqtool.verify.survey.queue_map import QueueMap
+from rmqtool.verify.survey.result import Missing
+
+FINDINGS_MAX: Final = 1000
+"""Findings about one queue in one stretch; what is more is left to the next run, and said."""
+
+DELAY_MAX_MS: Final = 400 * 86_400_000
+"""Longest delay that a level is believed to have."""
+
+
+@dataclass
+class Mismatch:
+    """A unit that does not agree with the log.
+
+    Attributes:
+        entry: number of the expected entry for its record, or -1.
+        queue_offset: that entry's; not the record's own, where it stands in further queues.
+    """
+
+    queue: QueueMap
+    place: int
+    unit: Any
+    entry: int = -1
+    queue_offset: int = -1
+
+
+@dataclass
+class QueueMatch:
+    """The comparison of one stretch.
+
+    Attributes:
+        lost: units that point into damage, by number of the damaged row: what was lost there.
+        doubtful: physical offsets of records whose head is wrong, by all that is known.
+    """
+
+    context: VerifyContext
+    lookup: RowsLookup
+    findings: list[Finding] = field(default_factory=list)
+    missing: list[Missing] = field(default_factory=list)
+    lost: dict[int, list[str]] = field(default_factory=dict)
+    doubtful: list[int] = field(default_factory=list)
+    unit_count: int = 0
+    _places: RecordPlaces = field(init=False)
+
+    def run(self, expected: dict[tuple[QueueKey, bool], QueueEntries]) -> None:
+        """Compare all queues; what is expected and has no unit becomes `missing`."""
+        unmatched: dict[tuple[QueueKey, bool], tuple[QueueEntries, Array]] = {}
+        doubtful: list[tuple[QueueMap, Mismatch]] = []
+        for key, queue in self._queues(expected):
+            entries = expected.get(key)
+            places, units = queue.pointing_into(self.context.open_file, self.lookup.begin, self.lookup.end)
+            self.unit_count += len(units)
+            if not queue.is_batch and (units["tags_code"] <= EXTENSION_ADDRESS_MAX).any():
+                units = self._resolved(queue, units)
+            if entries is not None and _agree(queue, places, units, entries):
+                continue
+            without_unit, mismatches = self._compare(queue, places, units, entries)
+            if entries is not None and without_unit.any():
+                unmatched[key] = entries, without_unit
+            if queue.topic == SCHEDULE_TOPIC:
+                mismatches = self._without_other_delay(mismatches)
+            doubtful += [(queue, found) for found in mismatches]
+        for wanted, entries in expected.items():
+            if wanted not in unmatched and self._map_of(wanted) is None:
+                unmatched[wanted] = entries, np.ones(len(entries.queue_offsets), np.bool_)
+        with OpenFiles(self.context.store.view) as files:
+            self._places = RecordPlaces(self.context, self.lookup, expected, files)
+            self._settle(doubtful, unmatched)
+        for (owner, is_batch), (entries, open_entries) in unmatched.items():
+            self._note_missing(owner, is_batch, entries, np.flatnonzero(open_entries))
+
+    def _queues(self, expected: Iterable[tuple[QueueKey, bool]]) -> list[tuple[tuple[QueueKey, bool], QueueMap]]:
+        """The queues with files that have units into the stretch, or should have."""
+        found: dict[tuple[QueueKey, bool], QueueMap] = {}
+        for is_batch, queues in ((False, self.context.queues), (True, self.context.batch_queues)):
+            for key, queue in queues.items():
+                if queue.units.ranges(self.lookup.begin, self.lookup.end):
+                    found[key, is_batch] = queue
+        for wanted in expected:
+            queue_of = self._map_of(wanted)
+            if queue_of is not None:
+                found[wanted] = queue_of
+        return list(found.items())
+
+    def _resolved(self, queue: QueueMap, units: Array) -> Array:
+        """The units with the tags code of the queue's extension where they have an address that leads to one."""
+        found = self.context.store.extensions.get((queue.topic, queue.queue_id))
+        if found is None:
+            return units
+        resolved = units.copy()
+        with OpenFiles(self.context.store.view) as files:
+            extension = QueueExtension(found, self.context.store.extension_file_size, files)
+            for index in np.flatnonzero(units["tags_code"] <= EXTENSION_ADDRESS_MAX).tolist():
+                try:
+                    unit = extension.unit(int(units["tags_code"][index]))
+                except UnreadableError:
+                    continue
+                if unit is not None:
+                    resolved["tags_code"][index] = unit.tags_code
+        return resolved
+
+    def _without_other_delay(self, mismatches: list[Mismatch]) -> list[Mismatch]:
+        """The units of a delay level less those that all have one other delay: the broker was set to other delays."""
+        delays = set()
+        for found in mismatches:
+            row = self.lookup.at(int(found.unit["physical_offset"]))
+            as_dispatched = found.entry >= 0 and int(row["queue_offset"]) == found.place
+            if not as_dispatched or int(found.unit["record_size"]) != int(row["size"]):
+                return mismatches
+            delays.add(int(found.unit["tags_code"]) - int(row["store_timestamp_ms"]))
+        if len(delays) == 1 and 0 < (delay := delays.pop()) <= DELAY_MAX_MS and delay % 1000 == 0:
+            return []
+        return mismatches
+
+    def _map_of(self, key: tuple[QueueKey, bool]) -> QueueMap | None:
+        return (self.context.batch_queues if key[1] else self.context.queues).get(key[0])
+
+    def _compare(
+        self, queue: QueueMap, places: Array, units: Array, entries: QueueEntries | None
+    ) -> tuple[Array, list[Mismatch]]:
+        """Which entries have no unit, and which units do not agree with an entry."""
+        offsets = units["physical_offset"].astype(np.int64)
+        if entries is None:
+            return np.empty(0, np.bool_), [
+                Mismatch(queue, int(place), unit) for place, unit in zip(places, units, strict=True)
+            ]
+        at = np.searchsorted(entries.physical_offsets, offsets)
+        at[at == len(entries.physical_offsets)] = 0
+        met = entries.physical_offsets[at] == offsets
+        without_unit = np.ones(len(entries.physical_offsets), np.bool_)
+        without_unit[at[met]] = False
+        right = met & _equal(queue, places, units, entries, at)
+        wrong = np.flatnonzero(~right)
+        expected = entries.queue_offsets[at]
+        return without_unit, [
+            Mismatch(queue, int(places[index]), units[index], int(at[index]), int(expected[index]))
+            if met[index]
+            else Mismatch(queue, int(places[index]), units[index])
+            for index in wrong.tolist()
+        ]
+
+    def _settle(
+        self,
+        mismatches: list[tuple[QueueMap, Mismatch]],
+        unmatched: dict[tuple[QueueKey, bool], tuple[QueueEntries, Array]],
+    ) -> None:
+        """Say of each unit that does not agree what is wrong with it, or with its record."""
+        for number, (_queue, found) in enumerate(mismatches):
+            if number >= FINDINGS_MAX:
+                self._say(
+                    found, "consumequeue.dangling-unit", f"{len(mismatches) - number} more units that do not agree",
+                    count=len(mismatches) - number,
+                )  # fmt: skip
+                return
+            row = self.lookup.at(int(found.unit["physical_offset"]))
+            if is_message(row) and row["physical_offset"] == found.unit["physical_offset"]:
+                said = self._of_message(found, row, unmatched)
+            else:
+                said = self._of_no_message(found, row)
+            if said is not None:
+                self._add(said)
+
+    def _add(self, said: Finding) -> None:
+        """Add a finding; one about the next unit of the same queue goes on with the one before."""
+        before = self.findings[-1] if self.findings else None
+        if (
+            before is not None
+            and said.queue_offset is not None
+            and (before.id, before.file, before.queue_id) == (said.id, said.file, said.queue_id)
+            and before.file_position is not None
+            and before.id.startswith("consumequeue.")
+            and said.queue_offset == (before.queue_offset or 0) + before.count
+        ):
+            self.findings[-1] = replace(
+                before, count=before.count + 1, length=(before.length or 0) + (said.length or 0)
+            )
+        else:
+            self.findings.append(said)
+
+    def _of_message(
+        self,
+        found: Mismatch,
+        row: Any,
+        unmatched: dict[tuple[QueueKey, bool], tuple[QueueEntries, Array]],
+    ) -> Finding | None:
+        """What is wrong with a unit that points to the begin of a good message."""
+        unit, queue = found.unit, found.queue
+        if found.entry < 0 or (not queue.is_batch and found.queue_offset != found.place):
+            if int(unit["record_size"]) == int(row["size"]) and self._blames_record(found, row, unmatched):
+                said = self.lookup.describe(row)
+                claimed = _claimed_offset(found)
+                self.doubtful.append(int(row["physical_offset"]))
+                return finding(
+                    "commitlog.doubtful-header",
+                    self._log_path(),
+                    f"{said}, yet the log lacks {queue.name} at queue offset {claimed} there, and its unit points here",
+                    file_position=self._log_position(int(row["physical_offset"])),
+                    physical_offset=int(row["physical_offset"]),
+                    length=int(row["size"]),
+                    topic=queue.topic,
+                    queue_id=queue.queue_id,
+                    queue_offset=claimed,
+                    expected=f"{queue.name} at queue offset {claimed}",
+                    found=said,
+                )
+            if found.entry < 0:
+                kind = "consumequeue.wrong-record"
+                return self._finding(found, kind, f"points to {self.lookup.describe(row)}", expected=queue.name)
+            return self._finding(
+                found,
+                "consumequeue.wrong-position",
+                f"its message has queue offset {found.queue_offset}",
+                expected=str(found.queue_offset),
+                found=str(found.place),
+            )
+        if queue.is_batch:
+            return self._finding(found, "consumequeue.bad-batch-unit", f"is not what {self.lookup.describe(row)} says")
+        if int(unit["record_size"]) != int(row["size"]):
+            return self._finding(
+                found,
+                "consumequeue.wrong-record-size",
+                f"says {int(unit['record_size'])} bytes, the record has {int(row['size'])}",
+                expected=str(int(row["size"])),
+                found=str(int(unit["record_size"])),
+            )
+        return self._of_tags(found, row)
+
+    def _of_tags(self, found: Mismatch, row: Any) -> Finding:
+        code, expected = int(found.unit["tags_code"]), int(row["tags_code"])
+        if code <= EXTENSION_ADDRESS_MAX:
+            return self._finding(
+                found, "consumequeue.bad-extension", "its address leads to no unit of the queue's extension"
+            )
+        return self._finding(
+            found,
+            "consumequeue.wrong-tags-code",
+            f"tags code {code}, the record's is {expected}",
+            expected=str(expected),
+            found=str(code),
+        )
+
+    def _blames_record(
+        self, found: Mismatch, row: Any, unmatched: dict[tuple[QueueKey, bool], tuple[QueueEntries, Array]]
+    ) -> bool:
+        """Whether the log itself says that the unit is right and the record's head is not; see `queue_sequence`.
+
+        The record's own missing entry is settled with it.
+        """
+        queue, own_entries = found.queue, []
+        if queue.is_batch and (found.entry >= 0 or _claimed_offset(found) != int(row["queue_offset"])):
+            return False  # a unit of another kind tells more of its record, which then has to agree
+        if found.entry < 0:
+            for entries, open_entries in unmatched.values():
+                at = np.flatnonzero(open_entries & (entries.physical_offsets == row["physical_offset"]))
+                own_entries += [(open_entries, at)] if at.size else []
+            if not own_entries and int(row["sys_flag"]) & system_flag.TRANSACTION_MASK == 0:
+                return False  # its own queue has a unit for it
+        queue_offset = found.queue_offset if found.entry >= 0 else None
+        if not self._places.is_misplaced(queue, found.unit, found.place, row, queue_offset):
+            return False
+        for open_entries, at in own_entries:
+            open_entries[at] = False
+        return True
+
+    def _of_no_message(self, found: Mismatch, row: Any) -> Finding | None:
+        """What is wrong with a unit that points to anything but the begin of a good message."""
+        offset = int(found.unit["physical_offset"])
+        if row["verdict"] == Verdict.STALE:
+            return self._finding(found, "consumequeue.stale-unit", f"points to {self.lookup.describe(row)}")
+        if row["verdict"] != Verdict.GOOD:
+            # The message is lost with the damage, which is a finding of its own.
+            number = self.lookup.index_at(offset)
+            self.lost.setdefault(number, []).append(f"{found.queue.name} at queue offset {found.place}")
+            return None
+        inside = offset - int(row["physical_offset"])
+        where = f"{inside} bytes into " if inside else "to "
+        return self._finding(found, "consumequeue.dangling-unit", f"points {where}{self.lookup.describe(row)}")
+
+    def _note_missing(self, key: QueueKey, is_batch: bool, entries: QueueEntries, numbers: Array) -> None:
+        if not numbers.size:
+            return
+        offsets, places = entries.queue_offsets[numbers], entries.physical_offsets[numbers]
+        breaks = np.flatnonzero(offsets[1:] != offsets[:-1] + 1) + 1
+        for low, high in zip([0, *breaks.tolist()], [*breaks.tolist(), len(offsets)], strict=True):
+            self.missing.append(
+                (*key, is_batch, int(offsets[low]), high - low, int(places[low]), int(places[high - 1]))
+            )
+
+    def _finding(self, wrong: Mismatch, kind: str, message: str, **details: Any) -> Finding:
+        path, position = wrong.queue.position(wrong.place)
+        return finding(
+            kind,
+            path,
+            message,
+            file_position=position,
+            physical_offset=int(wrong.unit["physical_offset"]),
+            length=wrong.queue.unit_size,
+            topic=wrong.queue.topic,
+            queue_id=wrong.queue.queue_id,
+            queue_offset=None if wrong.queue.is_batch else wrong.place,
+            **details,
+        )
+
+    def _say(self, wrong: Mismatch, kind: str, message: str, **details: Any) -> None:
+        self.findings.append(self._finding(wrong, kind, message, **details))
+
+    def _log_path(self) -> str:
+        return self.context.log_path(self.lookup.begin)
+
+    def _log_position(self, physical_offset: int) -> int:
+        return physical_offset - self.context.log_start(self.lookup.begin)
+
+
+def _claimed_offset(found: Mismatch) -> int:
+    """The queue offset that a unit gives its record: a batch unit says it, the others stand for it."""
+    return int(found.unit["base_queue_offset"]) if found.queue.is_batch else found.place
+
+
+def _agree(queue: QueueMap, places: Array, units: Array, entries: QueueEntries) -> bool:
+    """Whether the units are exactly the entries."""
+    if len(units) != len(entries.physical_offsets):
+        return False
+    if not np.array_equal(units["physical_offset"], entries.physical_offsets):
+        return False
+    return bool(_equal(queue, places, units, entries, np.arange(len(units))).all())
+
+
+def _equal(queue: QueueMap, places: Array, units: Array, entries: QueueEntries, at: Array) -> Array:
+    """Which units say the same as the entry at the same physical offset."""
+    same = (units["record_size"] == entries.record_sizes[at]) & (units["tags_code"] == entries.tags_codes[at])
+    if not queue.is_batch:
+        return np.asarray(same & (places == entries.queue_offsets[at]))
+    same &= units["base_queue_offset"] == entries.queue_offsets[at]
+    same &= units["batch_size"] == entries.batch_sizes[at]
+    same &= units["compacted_offset"] == -1
+    same &= units["reserved"] == 0
+    return np.asarray(same & (units["store_timestamp_ms"] == entries.store_timestamps_ms[at]))
+
+
+def name_of(key: QueueKey) -> str:
+    """A queue as a person reads it."""
+    return f"{topic_text(key[0])}/{key[1]}"

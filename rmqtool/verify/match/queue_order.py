@@ -1,0 +1,271 @@
+"""The order of queue offsets in the log: which ones are missing between good records, and which record is out of order.
+
+A broker numbers the messages of each queue one by one as it writes them, so that good records stand in stretches of
+consecutive queue offsets. What breaks a stretch is damage, or a head that says what it should not.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from rmqtool.engine.dispatch.queue_entries import QueueEntries
+from rmqtool.formats.commitlog import RECORD_SIZE_MIN
+from rmqtool.verify.survey.context import topic_text, unsafe_name
+
+QueueName = tuple[bytes, int, bool]
+"""Topic, queue id, and whether it is a batch queue."""
+STRETCHES_MAX: Final = 1 << 20
+"""Stretches that are kept; a log that has more of them has no order to learn from."""
+
+CANDIDATES_MAX: Final = 1000
+"""Strays between two neighbours of a queue among which the right one is looked for."""
+WRONG_BYTES_MAX: Final = 2
+"""Bytes of a topic that are believed to be damaged where all else speaks for another topic."""
+SURE: Final = 1 << 80
+"""Bytes of damage that have room for any run."""
+DamagedBetween = Callable[[int, int], int]
+"""Bytes of damage between two physical offsets."""
+
+
+class MissingRun(NamedTuple):
+    """Queue offsets [first, first + length) that no good record has, though good ones lie on both sides of them.
+
+    They were written between the physical offsets `behind` and `before`; by records of other topics that name this
+    queue beside their own, if `is_further`.
+    """
+
+    queue: QueueName
+    first: int
+    length: int
+    behind: int
+    before: int
+    is_further: bool = False
+
+    def has(self, queue_offset: int) -> bool:
+        """Whether it is one of the missing queue offsets."""
+        return self.first <= queue_offset < self.first + self.length
+
+
+class MisplacedRecord(NamedTuple):
+    """A good record that stands at a place in the log where only another place in a queue was written."""
+
+    physical_offset: int
+    topic: bytes
+    queue_id: int
+    queue_offset: int
+
+
+@dataclass
+class QueueRun:
+    """Good records of one queue with consecutive queue offsets [first, end), by the places of the outer two."""
+
+    first: int
+    end: int
+    place: int
+    last_place: int
+    count: int
+
+
+class QueueOrder:
+    """Gathers the stretches of all queues, batch by batch."""
+
+    def __init__(self, *, begins_at_zero: bool) -> None:
+        """`begins_at_zero`: the log's first file is there, so that all queues begin with queue offset 0."""
+        self._begins_at_zero = begins_at_zero
+        self.chains: dict[QueueName, list[QueueRun]] = {}
+        """Once judged: the stretches of each queue that follow each other in log and queue."""
+        self._queues: defaultdict[QueueName, list[QueueRun]] = defaultdict(list)
+        self._further: set[QueueName] = set()
+        self._count = 0
+
+    def take(self, entries: QueueEntries) -> None:
+        """Take the entries of one queue, which follow those taken before."""
+        queue = (entries.topic, entries.queue_id, entries.is_batch)
+        offsets, places = entries.queue_offsets, entries.physical_offsets
+        if not entries.own.all():
+            self._further.add(queue)
+        ends = offsets + (entries.batch_sizes if entries.is_batch else 1)
+        starts = np.flatnonzero(offsets[1:] != ends[:-1]) + 1
+        known = self._queues[queue]
+        for begin, stop in zip([0, *starts.tolist()], [*starts.tolist(), offsets.size], strict=True):
+            first, end, place, last = (
+                int(offsets[begin]),
+                int(ends[stop - 1]),
+                int(places[begin]),
+                int(places[stop - 1]),
+            )
+            if known and known[-1].end == first:
+                known[-1].end, known[-1].last_place = end, last
+                known[-1].count += stop - begin
+            elif self._count < STRETCHES_MAX:
+                known.append(QueueRun(first, end, place, last, stop - begin))
+                self._count += 1
+
+    def take_stretches(self, queue: QueueName, stretches: Sequence[QueueRun]) -> None:
+        """Take all of one queue at once, in log order."""
+        self._queues[queue] = list(stretches[: max(0, STRETCHES_MAX - self._count)])
+        self._count += len(self._queues[queue])
+
+    def judged(self, damaged_between: DamagedBetween) -> tuple[list[MissingRun], list[MisplacedRecord]]:
+        """The runs for which damage has room, in log order, and the records that fill those for which nothing has."""
+        missing, impossible, strays = self._broken(damaged_between)
+        return missing, _misled(impossible, missing, strays, damaged_between)
+
+    def misled(self, damaged_between: DamagedBetween) -> tuple[list[MisplacedRecord], list[MissingRun]]:
+        """Of runs between which nothing at all is damaged: the records that fill them, and the runs that none fills."""
+        _, impossible, strays = self._broken(lambda behind, before: SURE if damaged_between(behind, before) else 0)
+        misled = _misled(impossible, (), strays, damaged_between)
+        filled: defaultdict[tuple[bytes, int], list[int]] = defaultdict(list)
+        for record in misled:
+            filled[record.topic, record.queue_id].append(record.queue_offset)
+        empty = [run for run in impossible if not any(map(run.has, filled[run.queue[:2]]))]
+        return misled, empty
+
+    def _broken(
+        self, damaged_between: DamagedBetween
+    ) -> tuple[list[MissingRun], list[MissingRun], list[tuple[int, int, QueueName]]]:
+        """The runs for which damage has room, in log order; those for which nothing has; strays, in log order."""
+        missing: list[MissingRun] = []
+        impossible: list[MissingRun] = []
+        strays: list[tuple[int, int, QueueName]] = []
+        if self._count >= STRETCHES_MAX:
+            return missing, impossible, strays
+        for queue, stretches in self._queues.items():
+            chain = _in_order(stretches)
+            self.chains[queue] = chain
+            unexplained: set[int] = set()
+            for run in self._runs(queue, chain, stretches):
+                if run.length * RECORD_SIZE_MIN <= damaged_between(run.behind, run.before):
+                    missing.append(run)
+                else:
+                    unexplained.add(run.before)
+                    if not _is_alone(stretches):  # a record alone in a queue tells nothing of what comes before it
+                        impossible.append(run)
+            if not (_is_alone(stretches) and self._begins_at_zero and stretches[0].first == 0):
+                strays += [(each.place, each.first, queue) for each in _strays(stretches, chain, unexplained)]
+        missing.sort(key=lambda run: (run.before, run.first))
+        return missing, impossible, sorted(strays)
+
+    def _runs(self, queue: QueueName, chain: Sequence[QueueRun], stretches: Sequence[QueueRun]) -> Iterator[MissingRun]:
+        is_further = queue in self._further
+        taken = sorted((each.first, each.end) for each in stretches) if len(chain) < len(stretches) else []
+        end, place = (0, -1) if self._begins_at_zero else (chain[0].first, -1)
+        for stretch in chain:
+            if stretch.first > end and not _meets(taken, end, stretch.first):
+                yield MissingRun(queue, end, stretch.first - end, place, stretch.place, is_further)
+            end, place = stretch.end, stretch.last_place
+
+
+def _in_order(stretches: list[QueueRun]) -> list[QueueRun]:
+    """The stretches, of which in log order none begins before the one in front of it ends, that hold most records."""
+    if all(one.end <= two.first for one, two in pairwise(stretches)):
+        return stretches
+    ends: list[int] = []
+    best: list[tuple[int, int]] = []
+    """Records of the best chain that ends at each of `ends`, and its last stretch; both rise."""
+    before: list[int] = []
+    for number, stretch in enumerate(stretches):
+        at = bisect_right(ends, stretch.first)
+        count, previous = best[at - 1] if at else (0, -1)
+        count += stretch.count
+        before.append(previous)
+        at = bisect_right(ends, stretch.end)
+        if at and best[at - 1][0] >= count:
+            continue
+        stop = at
+        while stop < len(ends) and best[stop][0] <= count:
+            stop += 1
+        ends[at:stop], best[at:stop] = [stretch.end], [(count, number)]
+    chain: list[QueueRun] = []
+    number = best[-1][1]
+    while number >= 0:
+        chain.append(stretches[number])
+        number = before[number]
+    return chain[::-1]
+
+
+def _is_alone(stretches: Sequence[QueueRun]) -> bool:
+    """Whether a queue has one record only."""
+    return len(stretches) == 1 and stretches[0].count == 1
+
+
+def _meets(taken: Sequence[tuple[int, int]], first: int, end: int) -> bool:
+    """Whether any of the stretches, sorted by their begin, has a queue offset in [first, end)."""
+    at = bisect_right(taken, (first, first))
+    return (at < len(taken) and taken[at][0] < end) or (at > 0 and taken[at - 1][1] > first)
+
+
+def _strays(
+    stretches: Sequence[QueueRun], chain: Sequence[QueueRun], unexplained: AbstractSet[int]
+) -> Iterator[QueueRun]:
+    """Single records that do not follow from what lies before them in their queue, or that have a queue to themselves.
+
+    Args:
+        unexplained: places of records in front of which messages are missing, and nothing is damaged.
+    """
+    in_chain = set(map(id, chain))
+    for each in stretches:
+        if each.count == 1 and (id(each) not in in_chain or each.place in unexplained or _is_alone(stretches)):
+            yield each
+
+
+def _misled(
+    impossible: Sequence[MissingRun],
+    explained: Sequence[MissingRun],
+    strays: Sequence[tuple[int, int, QueueName]],
+    damaged_between: DamagedBetween,
+) -> list[MisplacedRecord]:
+    """Strays that lie where a missing message was written, and whose heads are off by a little.
+
+    Either the queue is another one, or the queue offset, where no damage stands between the stray and its neighbor. A
+    head in which both are wrong is not recognized. What damage can have held is not looked for in other queues.
+    """
+    found: list[MisplacedRecord] = []
+    places = [place for place, _, _ in strays]
+    for number, run in enumerate([*impossible, *explained]):
+        if run.is_further or run.queue[2]:
+            continue
+        low, high = bisect_right(places, run.behind), bisect_right(places, run.before - 1)
+        if high - low > CANDIDATES_MAX:
+            continue
+        fitting = [
+            (place, fits)
+            for place, queue_offset, queue in strays[low:high]
+            if (queue == run.queue or number < len(impossible))
+            and (fits := _fits(run, place, queue_offset, queue, damaged_between)) is not None
+        ]
+        # Who is claimed twice, or claims what another one does, is left alone.
+        if len({queue_offset for _, queue_offset in fitting}) == len(fitting):
+            found += [MisplacedRecord(place, *run.queue[:2], queue_offset) for place, queue_offset in fitting]
+    claims = Counter(each.physical_offset for each in found)
+    return [each for each in found if claims[each.physical_offset] == 1]
+
+
+def _fits(
+    run: MissingRun, place: int, queue_offset: int, queue: QueueName, damaged_between: DamagedBetween
+) -> int | None:
+    """The missing queue offset that a stray among the run's neighbours must have; None where that is none, or open."""
+    if queue != run.queue:
+        return queue_offset if run.has(queue_offset) and _is_near(queue, run.queue) else None
+    in_front, behind = damaged_between(run.behind, place) > 0, damaged_between(place, run.before) > 0
+    if in_front == behind:
+        return run.first if run.length == 1 and not behind else None
+    # What else is missing was lost on the side where the damage is.
+    return run.first + run.length - 1 if in_front else run.first
+
+
+def _is_near(queue: QueueName, other: QueueName) -> bool:
+    """Whether damage can turn the other queue into this one: by a few wrong bits, or to a topic that none can have."""
+    if queue == other or queue[2] or len(queue[0]) != len(other[0]):
+        return False
+    if queue[1] == other[1] and unsafe_name(topic_text(queue[0])):
+        return True
+    return sum(one != two for one, two in zip(queue[0], other[0], strict=True)) <= WRONG_BYTES_MAX

@@ -1,0 +1,213 @@
+"""Looks up what the log has around a record, in its own queue and in one whose unit claims it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from rmqtool.engine.dispatch.queue_entries import QueueEntries
+from rmqtool.engine.reading.record import Record, read_record
+from rmqtool.engine.segments.log import Log
+from rmqtool.engine.segments.open_files import OpenFiles
+from rmqtool.errors import UnreadableError
+from rmqtool.formats.commitlog import BLANK_SIZE_MIN, MAGIC_BLANK
+from rmqtool.formats.record_crc import record_crc_matches, stored_record_crc
+from rmqtool.formats.tombstone import TOMBSTONE
+from rmqtool.verify.match.queue_sequence import Neighbors, is_misplaced
+from rmqtool.verify.match.rows_lookup import RowsLookup
+from rmqtool.verify.survey.context import QueueKey, VerifyContext, bytes_of
+from rmqtool.verify.survey.queue_map import QueueMap
+
+READS_MAX: Final = 10_000
+"""Records outside a stretch that are looked at for damage; farther away than that all counts as damaged."""
+QueueName = tuple[QueueKey, bool]
+"""Topic and queue id, and whether it is a batch queue."""
+
+
+class RecordPlaces:
+    """Judges records of one stretch of the log whose units contradict them.
+
+    Neighbors are looked up in the stretch. Where it ends before one is met, the units next to the places in question
+    show where to look; what counts is what the record there says of itself.
+    """
+
+    def __init__(
+        self, context: VerifyContext, lookup: RowsLookup, expected: Mapping[QueueName, QueueEntries], files: OpenFiles
+    ) -> None:
+        self._context, self._lookup, self._expected = context, lookup, expected
+        self._log = Log(context.store, context.rules, files)
+        self._reads_left = READS_MAX
+        # A tombstone says what units or gaps told once: it is no evidence of its own.
+        self._sound = lookup.good & (lookup.rows["prepared_transaction_offset"] != TOMBSTONE)
+
+    def is_misplaced(self, queue: QueueMap, unit: Any, place: int, row: Any, queue_offset: int | None) -> bool:
+        """Whether the log says that a record belongs where a unit claims it; see `queue_sequence`.
+
+        Args:
+            place: of the unit, counted in units.
+            queue_offset: what the record says of this very queue; None where it names another one.
+        """
+        physical_offset = int(row["physical_offset"])
+        name = (bytes_of(queue.topic), queue.queue_id), queue.is_batch
+        claim = (place, place + 1)
+        if queue.is_batch:
+            claim = int(unit["base_queue_offset"]), int(unit["base_queue_offset"]) + int(unit["batch_size"])
+        claimed = self._around(name, physical_offset, [place - 1, place + 1])
+        if not claimed.lack(*claim) and not claimed.may_lack(*claim):
+            return False
+        own = self._own(row) if queue_offset is None else name
+        if own is None:  # a record that no queue takes, by its flags
+            named = (bytes_of(self._lookup.topic(row)), int(row["queue_id"]), int(row["queue_offset"]))
+            return named == (*name[0], claim[0]) and claimed.lack(*claim)
+        said = self._said(own, physical_offset)
+        if own != name and said[0] != claim[0]:
+            return False  # two fields would be wrong at once
+        if self._is_confirmed(own, said[0], physical_offset, name, claim[0]):
+            return False
+        around = self._around(own, physical_offset, [said[0] - 1, said[0] + 1])
+        if not is_misplaced(around, said, claimed, claim):
+            return False
+        return own != name or claim > said or not self._has_another_for(name, claim[0], row)
+
+    def _has_another_for(self, name: QueueName, queue_offset: int, row: Any) -> bool:
+        """Whether a record in front of one has a head that is off by one field from a message its queue lacks.
+
+        Then that head is wrong, and what follows in the queue is right.
+        """
+        rows = self._lookup.rows[: self._lookup.index_at(int(row["physical_offset"]))]
+        good = self._sound[: len(rows)] & (rows["queue_offset"] == queue_offset)
+        (topic, queue_id), _ = name
+        for number in np.flatnonzero(good).tolist():
+            other = rows[number]
+            other_topic, other_id = bytes_of(self._lookup.topic(other)), int(other["queue_id"])
+            if (other_topic == topic) == (other_id == queue_id) or len(other_topic) != len(topic):
+                continue
+            own, at = self._own(other), int(other["physical_offset"])
+            around = self._around(own, at, []) if own is not None else None
+            if around is None or own is None or not around.is_continued_by(*self._said(own, at)):
+                return True
+            if queue_offset == 0 and around.start_after is None:  # alone in its queue
+                return True
+        return False
+
+    def _own(self, row: Any) -> QueueName | None:
+        """The queue that a record names."""
+        key = bytes_of(self._lookup.topic(row)), int(row["queue_id"])
+        names: Iterable[QueueName] = ((key, False), (key, True), *self._expected)
+        return next((name for name in names if self._entry(name, int(row["physical_offset"])) is not None), None)
+
+    def _entry(self, name: QueueName, physical_offset: int) -> int | None:
+        """Number of the entry that a record has in a queue as its own."""
+        entries = self._expected.get(name)
+        if entries is None:
+            return None
+        at = int(np.searchsorted(entries.physical_offsets, physical_offset))
+        is_there = at < len(entries.physical_offsets) and entries.physical_offsets[at] == physical_offset
+        return at if is_there else None
+
+    def _said(self, name: QueueName, physical_offset: int) -> tuple[int, int]:
+        """The queue offsets [first, end) that a record says."""
+        entries, at = self._expected[name], self._entry(name, physical_offset)
+        first = int(entries.queue_offsets[at])
+        return first, first + (int(entries.batch_sizes[at]) if entries.is_batch else 1)
+
+    def _around(self, name: QueueName, physical_offset: int, places: Iterable[int]) -> Neighbors:
+        """The neighbors of a record in a queue.
+
+        Args:
+            places: where units may point to neighbors outside the stretch.
+        """
+        before, after = self._in_stretch(name, physical_offset)
+        if before is None or after is None:
+            next_to_known = [after[1] - 1] if after is not None else [before[1]] if before is not None else []
+            for start, first, end in self._pointed_to(name, [*places, *next_to_known]):
+                if start < min(physical_offset, self._lookup.begin) and (before is None or before[0] < start):
+                    before = start, end
+                elif start >= self._lookup.end and (after is None or start < after[0]):
+                    after = start, first
+        low = self._lookup.index_at(max(before[0], self._lookup.begin)) if before is not None else 0
+        high = self._lookup.index_at(min(after[0], self._lookup.end - 1)) + 1 if after is not None else None
+        is_damaged = not (
+            self._sound[low:high].all()
+            and self._is_whole(before[0] if before is not None else self._lookup.begin, self._lookup.begin)
+            and self._is_whole(self._lookup.end, after[0] if after is not None else self._lookup.end)
+        )
+        if before is None and self._lookup.begin == 0:
+            before = 0, 0
+        return Neighbors(before and before[1], after and after[1], is_damaged)
+
+    def _is_whole(self, start: int, stop: int) -> bool:
+        """Whether sound records lie side by side in a part of the log outside the stretch; not if that is too long."""
+        at = start
+        while at < stop and self._reads_left > 0:
+            self._reads_left -= 1
+            try:
+                record = read_record(self._log, at)
+                raw = self._log.read(record.place, 0, record.size) if record is not None else b""
+                is_sound = record is not None and record.physical_offset == at and record.body_crc_ok
+            except UnreadableError:
+                return False
+            if record is None and self._is_blank(at):
+                at = self._log.next_file_start(at)
+            elif (
+                record is None
+                or not is_sound
+                or record.prepared_transaction_offset == TOMBSTONE
+                or (stored_record_crc(raw) is not None and not record_crc_matches(raw))
+            ):
+                return False
+            else:
+                at += record.size
+        return at >= stop
+
+    def _is_blank(self, physical_offset: int) -> bool:
+        place = self._log.place(physical_offset)
+        head = self._log.read(place, 0, BLANK_SIZE_MIN) if place is not None else b""
+        return head[4:8] == MAGIC_BLANK.to_bytes(4, "big", signed=True)
+
+    def _in_stretch(
+        self, name: QueueName, physical_offset: int
+    ) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
+        """Physical offset of the record in front, with the queue offset after it; and of the next one, with its own."""
+        entries = self._expected.get(name)
+        if entries is None:
+            return None, None
+        starts, firsts = entries.physical_offsets, entries.queue_offsets
+        low, high = np.searchsorted(starts, physical_offset), np.searchsorted(starts, physical_offset, "right")
+        before = after = None
+        if low:
+            count = int(entries.batch_sizes[low - 1]) if entries.is_batch else 1
+            before = int(starts[low - 1]), int(firsts[low - 1]) + count
+        if high < len(starts):
+            after = int(starts[high]), int(firsts[high])
+        return before, after
+
+    def _pointed_to(self, name: QueueName, places: Iterable[int]) -> Iterable[tuple[int, int, int]]:
+        """Physical offset and queue offsets [first, end) of records of a queue that its own units lead to."""
+        for place in places:
+            record = self._at_unit(name, place)
+            if record is not None and ((record.topic_raw, record.queue_id), False) == name:
+                yield record.place.physical_offset, record.queue_offset, record.queue_offset + 1
+
+    def _at_unit(self, name: QueueName, place: int) -> Record | None:
+        """The record that a plain queue's unit points to."""
+        queue = self._context.queues.get(name[0])
+        if name[1] or queue is None or place < 0:
+            return None
+        try:
+            units = queue.read(self._context.open_file, place, place + 1)[1]
+            record = read_record(self._log, int(units[0]["physical_offset"])) if len(units) else None
+        except UnreadableError:
+            return None
+        is_record = record is not None and record.physical_offset == record.place.physical_offset
+        return record if is_record else None
+
+    def _is_confirmed(self, own: QueueName, place: int, physical_offset: int, other: QueueName, claim: int) -> bool:
+        """Whether the unit in a record's own place points to it, or to the one that belongs where it is claimed."""
+        record = self._at_unit(own, place)
+        if record is None:
+            return False
+        swapped = ((record.topic_raw, record.queue_id), record.queue_offset) == (other[0], claim)
+        return record.place.physical_offset == physical_offset or swapped

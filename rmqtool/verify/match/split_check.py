@@ -1,0 +1,199 @@
+"""Checks one piece of the log: every record, and what queues and index say about the same stretch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from rmqtool.errors import UnreadableError
+from rmqtool.formats import system_flag
+from rmqtool.formats.tombstone import TOMBSTONE
+from rmqtool.scan.rules import Verdict
+from rmqtool.scan.split import SplitOutcome
+from rmqtool.scan.splits import merged_outcome
+from rmqtool.scan.walk import Walk
+from rmqtool.verify.catalog.registry import finding
+from rmqtool.verify.match.index_match import IndexMatch
+from rmqtool.verify.match.log_chunk import LogChunk
+from rmqtool.verify.match.queue_match import QueueMatch
+from rmqtool.verify.match.row_findings import batch_offset_findings, row_findings, time_findings
+from rmqtool.verify.match.rows_lookup import RowsLookup
+from rmqtool.verify.survey.context import VerifyContext
+from rmqtool.verify.survey.result import SplitResult, append_keys, merge
+
+SECTOR_BYTES: Final = 512
+"""The least that a disk writes as a whole."""
+
+
+@dataclass
+class ChunkResult:
+    """What the check of one part of a file yields, and what tells whether it fits to its neighbours."""
+
+    outcome: SplitOutcome
+    result: SplitResult
+
+
+def check_split(walk: Walk, context: VerifyContext, path: str) -> SplitResult:
+    """Scan a piece and compare it, stretch by stretch.
+
+    Args:
+        walk: of a whole file, not begun.
+        path: the file's, relative to the store.
+    """
+    result = check_chunk(walk, context, path).result
+    _settle(walk, context, result)
+    return result
+
+
+def check_chunk(walk: Walk, context: VerifyContext, path: str) -> ChunkResult:
+    """Scan a part of a piece and compare it; `merge_chunks` makes a file's result of all its parts.
+
+    Args:
+        walk: of the part, not begun.
+        path: the file's, relative to the store.
+    """
+    piece = walk.piece
+    result = SplitResult(piece.physical_offset, path, piece.physical_offset, piece.physical_offset)
+    result.file_size = piece.source.size
+    part = LogChunk(context)
+    for batch in walk.batches():
+        part.take(batch)
+        if part.is_full:
+            _check_part(walk, context, part, result)
+    _check_part(walk, context, part, result)
+    result.left_out_bytes = part.left_out_bytes
+    data_end = piece.physical_offset + walk.outcome.data_end
+    result.scanned_end = max(result.scanned_end, data_end)
+    result.tail_bytes = walk.outcome.tail_bytes
+    return ChunkResult(walk.outcome, result)
+
+
+def merge_chunks(parts: Sequence[ChunkResult], walk: Walk, context: VerifyContext) -> SplitResult | None:
+    """The result of a file that was checked in parts, in order.
+
+    Args:
+        walk: of the whole file, not begun.
+
+    Returns:
+        None where a part has met anything but good records that agree with queues and index, or the parts do not fit
+        together: what a finding says may depend on what lies around, so the file is to be checked in one piece.
+    """
+    times_ms = [0]
+    for part in parts:
+        if part.result.findings or part.result.reported_bytes:
+            return None
+        last = part.result.last_record
+        if last is not None:
+            times_ms += (part.result.first_timestamp_ms, last[1])
+    if any(second < first for first, second in zip(times_ms[::2], times_ms[1::2], strict=False)):
+        return None  # a time that falls from one part to the next
+    outcome = merged_outcome(walk.piece, [part.outcome for part in parts])
+    if outcome is None:
+        return None
+    walk.outcome = outcome
+    first = parts[0].result
+    result = merge(part.result for part in parts)
+    result.path, result.file_size = first.path, first.file_size
+    result.tail_bytes = outcome.tail_bytes
+    _settle(walk, context, result)
+    return None if result.findings else result
+
+
+def _settle(walk: Walk, context: VerifyContext, result: SplitResult) -> None:
+    """What only the end of a file tells: whether its last record is whole, and what is untouched behind it."""
+    if not walk.piece.more_follows:
+        _check_last(walk, context, result)
+    rest = result.file_size - result.checked_bytes - result.reported_bytes - result.tail_bytes
+    if walk.outcome.tail_bytes == 0 and rest > 0 and not result.left_out_bytes:
+        # Nothing but zeros, or a file that ends with its last record.
+        result.tail_bytes = rest if not result.record_count and not result.reported_bytes else 0
+
+
+def _check_part(walk: Walk, context: VerifyContext, part: LogChunk, result: SplitResult) -> None:
+    if part.is_empty:
+        return
+    lookup = part.lookup()
+    lost: dict[int, list[str]] = {}
+    odd_times = time_findings(context, lookup, result.last_record[1] if result.last_record else 0)
+    result.findings += odd_times
+    if context.crosses:
+        queues = QueueMatch(context, lookup)
+        expected = part.queues()
+        result.findings += batch_offset_findings(context, lookup, expected.values())
+        queues.run(expected)
+        result.findings += queues.findings
+        result.missing += queues.missing
+        lost = queues.lost
+        if context.index:
+            index = IndexMatch(
+                context, lookup, [*queues.doubtful, *(found.physical_offset or 0 for found in odd_times)]
+            )
+            index.run(part.index())
+            result.findings += index.findings
+            for run in index.missing:
+                append_keys(result.missing_keys, run)
+        else:
+            result.keyed_count += len(part.index().key_hashes)
+    result.findings += row_findings(context, walk, lookup, lost)
+    _count(lookup, result)
+    part.clear()
+
+
+def _count(lookup: RowsLookup, result: SplitResult) -> None:
+    rows, good, messages = lookup.rows, lookup.good, lookup.messages
+    whole = int(rows["size"].sum())
+    reported = 0 if good.all() else int(rows["size"][~good].sum())
+    result.checked_bytes += whole - reported
+    result.reported_bytes += reported
+    result.record_count += len(messages)
+    if len(messages):
+        if result.last_record is None:
+            result.first_timestamp_ms = int(rows["store_timestamp_ms"][messages[0]])
+        last = rows[messages[-1]]
+        result.last_record = int(last["physical_offset"]), int(last["store_timestamp_ms"])
+        result.newest_ms = max(result.newest_ms, int(rows["store_timestamp_ms"][messages].max()))
+        # A tombstone's unit is a dead one; a record of another type than none or commit has no unit.
+        transaction = rows["sys_flag"][messages] & system_flag.TRANSACTION_MASK
+        has_unit = (transaction == 0) | (transaction == system_flag.TRANSACTION_COMMIT)
+        unseen = messages[~has_unit | (rows["prepared_transaction_offset"][messages] == TOMBSTONE)]
+        if len(unseen):
+            result.last_unseen = int(rows["physical_offset"][unseen[-1]])
+    # Behind the log's end nothing counts; a blank reaches to the file's.
+    counted = np.flatnonzero(rows["verdict"] != Verdict.STALE)
+    if counted.size:
+        behind = rows[counted[-1]]
+        result.end = max(result.end, int(behind["physical_offset"] + behind["size"]))
+
+
+def _is_cut(properties: bytes) -> bool:
+    """Whether the end of them is missing, or a sector within them: a single zero byte may as well be a value's."""
+    return properties.endswith(b"\0") or bytes(SECTOR_BYTES) in properties
+
+
+def _check_last(walk: Walk, context: VerifyContext, result: SplitResult) -> None:
+    """A last record that was cut inside its properties passes every check, with zeros in them (pitfall P20)."""
+    if result.last_record is None or context.live_end is not None:
+        return
+    position = result.last_record[0] - walk.piece.physical_offset
+    try:
+        row = walk.judge(position)
+        length = row.properties_length
+        block = bytes(walk.window.bytes_at(position + row.size - length, length)) if length > 0 else b""
+    except UnreadableError:
+        return
+    if row.verdict == Verdict.GOOD and _is_cut(block) and result.end == result.last_record[0] + row.size:
+        zeros = block.index(b"\0")
+        result.findings.append(
+            finding(
+                "commitlog.torn-record",
+                result.path,
+                "the last record's properties end in zeros: it never arrived whole",
+                file_position=position,
+                physical_offset=result.last_record[0],
+                length=row.size,
+                found=f"a zero byte after {zeros} of {length} bytes of properties",
+            )
+        )

@@ -1,0 +1,152 @@
+"""Records that were not dispatched yet and whose heads the log's own order contradicts: no unit tells of them."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import Final
+
+from rmqtool.engine.reading.record import Record, read_record
+from rmqtool.engine.segments.log import Log
+from rmqtool.engine.segments.open_files import OpenFiles
+from rmqtool.errors import UnreadableError
+from rmqtool.verify.catalog.finding import Finding
+from rmqtool.verify.catalog.registry import finding
+from rmqtool.verify.files.reach import newest_start
+from rmqtool.verify.match.queue_match import name_of
+from rmqtool.verify.match.queue_order import MisplacedRecord, MissingRun, QueueName, QueueOrder, QueueRun
+from rmqtool.verify.survey.context import QueueKey, VerifyContext, bytes_of, topic_text
+from rmqtool.verify.survey.result import Missing
+
+WRONG_UNITS: Final = frozenset(
+    f"consumequeue.{name}" for name in ("dangling-unit", "gap", "order", "wrong-position", "wrong-record")
+)
+"""Findings after which the units of a queue do not tell how far its messages were dispatched."""
+
+_RUNS_MAX = 1000
+"""Runs of missing messages that are named."""
+_FURTHER = b"%LMQ%"
+"""What the names of queues begin with that records only name beside their own."""
+
+
+class Doubts:
+    """Where findings about the log lie: a gap in which there is any other fault tells nothing for sure.
+
+    Attributes:
+        queues: topic and queue id of those with wrong units, which tell nothing either.
+    """
+
+    def __init__(self) -> None:
+        self.queues: set[QueueKey] = set()
+        self._places: array[int] = array("q")
+        self._ends: array[int] = array("q")
+
+    def add(self, found: Finding) -> None:
+        """Keep the place of a finding about the log's bytes, or the queue of one about units."""
+        if found.id in WRONG_UNITS and found.topic is not None and found.queue_id is not None:
+            self.queues.add((bytes_of(found.topic), found.queue_id))
+        if found.id.startswith("commitlog.") and found.physical_offset is not None:
+            self._places.append(found.physical_offset)
+            self._ends.append(found.physical_offset + max(1, found.length or 0))
+
+    def counter(self) -> _Counter:
+        """All that was kept."""
+        return _Counter(sorted(zip(self._places, self._ends, strict=True)))
+
+
+class _Counter:
+    def __init__(self, ranges: Sequence[tuple[int, int]]) -> None:
+        self._starts = [start for start, _ in ranges]
+        self._ends = list(accumulate((end for _, end in ranges), max))
+
+    def between(self, behind: int, before: int) -> int:
+        """How many ranges begin in front of `before`, of which one ends after `behind`; 0 where none does."""
+        count = bisect_left(self._starts, before)
+        return count if count and self._ends[count - 1] > behind else 0
+
+
+def undispatched_header_findings(context: VerifyContext, runs: Sequence[Missing], doubts: Doubts) -> Iterator[Finding]:
+    """Findings about records without a unit that stand where the log lacks exactly one other message.
+
+    Args:
+        runs: the messages of the whole log that have no unit.
+    """
+    order = QueueOrder(begins_at_zero=bool(context.store.commitlog) and context.store.commitlog[0].start == 0)
+    by_queue: defaultdict[QueueName, list[QueueRun]] = defaultdict(list)
+    for topic, queue_id, is_batch, first, count, place, last_place in runs:
+        if not is_batch and (topic, queue_id) not in doubts.queues:
+            by_queue[topic, queue_id, False].append(QueueRun(first, first + count, place, last_place, count))
+    for name, stretches in by_queue.items():
+        stretches.sort(key=lambda stretch: stretch.place)
+        order.take_stretches(name, [*_dispatched(context, name), *stretches])
+    with OpenFiles(context.store.view) as files:
+        log = Log(context.store, context.rules, files)
+        misled_records, empty = order.misled(doubts.counter().between)
+        for misled in misled_records:
+            record = _record_at(log, misled)
+            if record is not None:
+                yield _finding(context, misled, record)
+    for run in empty[:_RUNS_MAX]:
+        # Of messages in front of a queue's first unit the queue's own files tell.
+        if run.before > 0 and not run.queue[0].startswith(_FURTHER):
+            yield _missing_finding(context, run)
+
+
+def _dispatched(context: VerifyContext, name: QueueName) -> Iterator[QueueRun]:
+    """What the queue's units stand for."""
+    queue = context.queues.get(name[:2])
+    if queue is not None and queue.end > queue.first:
+        newest = newest_start(queue.units, context.store.commitlog[-1].end)[1]
+        yield QueueRun(queue.first, queue.end, 0, newest, queue.end - queue.first)
+
+
+def _record_at(log: Log, misled: MisplacedRecord) -> Record | None:
+    """The record, where its own head is what puts it out of order; others may be named beside its queue."""
+    try:
+        record = read_record(log, misled.physical_offset)
+    except UnreadableError:
+        return None
+    if record is None:
+        return None
+    own = record.topic_raw, record.queue_id, record.queue_offset
+    wrong = sum(one != two for one, two in zip(own, misled[1:], strict=True))
+    return record if wrong == 1 else None
+
+
+def _missing_finding(context: VerifyContext, run: MissingRun) -> Finding:
+    topic, queue_id, _ = run.queue
+    last = run.first + run.length - 1
+    offsets = f"queue offset {run.first}" if run.length == 1 else f"queue offsets {run.first} to {last}"
+    lost = f"{name_of((topic, queue_id))} at {offsets}"
+    return finding(
+        "commitlog.missing-message",
+        context.log_path(run.before),
+        f"the log lacks {lost} before this record, and nothing is damaged there",
+        file_position=run.before - context.log_start(run.before),
+        physical_offset=run.before,
+        topic=topic_text(topic),
+        queue_id=queue_id,
+        queue_offset=run.first,
+        count=run.length,
+    )
+
+
+def _finding(context: VerifyContext, misled: MisplacedRecord, record: Record) -> Finding:
+    expected = f"{name_of((misled.topic, misled.queue_id))} at queue offset {misled.queue_offset}"
+    said = f"a record of {name_of((record.topic_raw, record.queue_id))} at queue offset {record.queue_offset}"
+    return finding(
+        "commitlog.doubtful-header",
+        context.log_path(misled.physical_offset),
+        f"{said}, which its own queue contradicts, and the log lacks {expected} there",
+        file_position=misled.physical_offset - context.log_start(misled.physical_offset),
+        physical_offset=misled.physical_offset,
+        length=record.size,
+        topic=topic_text(misled.topic),
+        queue_id=misled.queue_id,
+        queue_offset=misled.queue_offset,
+        expected=expected,
+        found=said,
+    )

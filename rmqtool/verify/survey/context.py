@@ -1,0 +1,124 @@
+"""What a run looks at and by which rules: options, and the context that every piece is checked in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Final
+
+from rmqtool.engine.dispatch.queue_entries import DispatchSettings
+from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.store.directory import Segment, Store
+from rmqtool.store.source import ByteSource
+from rmqtool.verify.survey.index_map import IndexMap
+from rmqtool.verify.survey.queue_map import QueueMap
+
+QueueKey = tuple[bytes, int]
+
+REGRESS_MARGIN_MS: Final = 1000
+"""A record older than the one before it by more than this is worth a word; clocks are set back by less every day."""
+
+
+class Depth(Enum):
+    """How much is checked; each level holds the one before."""
+
+    STRUCTURE = "structure"
+    """Names, sizes, queues and index by themselves, checkpoint and configuration: the log is not read."""
+    RECORDS = "records"
+    """Every record too, with its CRC."""
+    FULL = "full"
+    """And whether log, queues and index agree."""
+
+
+@dataclass(frozen=True)
+class VerifyOptions:
+    """What a person may choose.
+
+    Attributes:
+        slice_number, slice_count: check every `slice_count`-th piece, from the `slice_number`-th on (from 1).
+        sample: the part of the pieces to check, above 0 and up to 1, spread evenly.
+        duration_max_s: no piece is begun after this long.
+        state_file: remembers the pieces that are done; never in the store.
+        broker_runs: a broker holds the lock.
+        compiled: which reader scans; None leaves it to the size of the log.
+        parts: in how many parts threads check each file of the log; None leaves it to its size.
+    """
+
+    depth: Depth = Depth.FULL
+    threads: int = 2
+    slice_number: int = 1
+    slice_count: int = 1
+    sample: float = 1.0
+    duration_max_s: float | None = None
+    state_file: Path | None = None
+    broker_runs: bool = False
+    compiled: bool | None = None
+    parts: int | None = None
+
+
+@dataclass(frozen=True)
+class VerifyContext:
+    """What is known before the first piece of the log is scanned, the same for all pieces.
+
+    Attributes:
+        newest_unit: physical offset of the newest record that any queue has a unit for; -1 without one.
+        dispatched_end: behind the begin of the last record that was dispatched, as far as queues and index show it.
+        live_end: behind the last record that is judged while a broker is running; None without one.
+        unchecked_topics: topics whose messages need not be in a queue of their own.
+        is_index_known: whether every index file with an entry can be read; not where nobody knows the slot count.
+    """
+
+    store: Store
+    rules: BrokerRules
+    options: VerifyOptions
+    dispatch: DispatchSettings
+    queues: Mapping[QueueKey, QueueMap] = field(default_factory=dict)
+    batch_queues: Mapping[QueueKey, QueueMap] = field(default_factory=dict)
+    index: tuple[IndexMap, ...] = ()
+    newest_unit: int = -1
+    dispatched_end: int = 0
+    live_end: int | None = None
+    unchecked_topics: frozenset[bytes] = frozenset()
+    is_index_known: bool = True
+
+    @property
+    def open_file(self) -> Callable[[str], ByteSource]:
+        return self.store.view.open
+
+    def log_path(self, physical_offset: int) -> str:
+        """The commitlog file that holds a physical offset."""
+        return self._segment(physical_offset).path
+
+    def log_start(self, physical_offset: int) -> int:
+        """Physical offset of that file's first byte."""
+        return self._segment(physical_offset).start
+
+    def _segment(self, physical_offset: int) -> Segment:
+        return next(found for found in reversed(self.store.commitlog) if found.start <= physical_offset)
+
+    @property
+    def crosses(self) -> bool:
+        """Whether log, queues and index are compared."""
+        return self.options.depth is Depth.FULL
+
+    @property
+    def has_file_queues(self) -> bool:
+        """Whether every message should be in a queue that is made of files."""
+        return self.store.queue_kind == "file"
+
+
+def topic_text(name: bytes) -> str:
+    """A topic of the log as the name of its directory: what is no UTF-8 is kept as the file system keeps it."""
+    return name.decode("utf-8", "surrogateescape")
+
+
+def bytes_of(name: str) -> bytes:
+    """The reverse of `topic_text`."""
+    return name.encode("utf-8", "surrogateescape")
+
+
+def unsafe_name(name: str) -> bool:
+    """Whether a topic's name leads anywhere but to a directory of its own."""
+    return name in ("", ".", "..") or "/" in name or "\0" in name or len(name.encode("utf-8", "surrogateescape")) > 255

@@ -1,0 +1,355 @@
+"""Looks at an index file alone: header, chains and slots, and where its entries point to.
+
+The order in which entries were put decides every chain: entry n leads to the newest older entry of its slot, and the
+slot to its newest. So the whole file is told from its hashes, which takes one pass and the slots in memory.
+Broker: `IndexFile#putKey`, `IndexHeader`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from rmqtool.engine.dispatch.index_entries import KERNEL
+from rmqtool.errors import UnreadableError
+from rmqtool.formats.index import ENTRY, ENTRY_SIZE, HEADER, HEADER_SIZE, SLOT_SIZE, entry_position
+from rmqtool.scan.compiled import is_worth, load_kernel
+from rmqtool.store.source import ByteSource, read_salvaging
+from rmqtool.store.view import Entry
+from rmqtool.verify.catalog.finding import Finding
+from rmqtool.verify.catalog.registry import finding
+from rmqtool.verify.survey.account import Account
+from rmqtool.verify.survey.offset_runs import Array, OffsetRuns, RunsBuilder
+from rmqtool.verify.survey.queue_map import Open
+
+BLOCK_ENTRIES: Final = 1 << 19
+COMPILED_FROM_ENTRIES: Final = 1 << 18
+"""Entries of a file from which loading the compiled loop pays."""
+FINDINGS_MAX: Final = 100
+"""Findings of one kind in one file; more of them are said in one."""
+_DTYPE: Final = ENTRY.dtype
+
+
+@dataclass(frozen=True)
+class IndexMap:
+    """One index file; entries are 1 to `count`."""
+
+    path: str
+    slot_count: int
+    count: int
+    begin_timestamp_ms: int
+    end_timestamp_ms: int
+    begin_physical_offset: int
+    end_physical_offset: int
+    entries: OffsetRuns
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether nothing was ever entered, and no file before handed anything on."""
+        return not (self.count or self.begin_timestamp_ms or self.end_timestamp_ms or self.end_physical_offset)
+
+    def position(self, number: int) -> int:
+        """File position of an entry."""
+        return entry_position(number, self.slot_count)
+
+    def ranges(self, open_file: Open, begin: int, end: int) -> Iterator[tuple[int, bytearray]]:
+        """First number and bytes of ranges of entries, which together hold all that point into [begin, end)."""
+        yield from self._read(open_file, self.entries.ranges(begin, end))
+
+    def _read(self, open_file: Open, ranges: Sequence[tuple[int, int]]) -> Iterator[tuple[int, bytearray]]:
+        if not ranges:
+            return
+        try:
+            source = open_file(self.path)
+        except UnreadableError:
+            return
+        try:
+            for low, high in ranges:
+                buffer = bytearray((high - low) * ENTRY_SIZE)
+                read_salvaging(source, self.position(low), memoryview(buffer))
+                yield low, buffer
+        finally:
+            source.close()
+
+    def pointing_into(self, open_file: Open, begin: int, end: int) -> tuple[Array, Array]:
+        """Numbers and entries, of those that point into [begin, end)."""
+        numbers, entries = [np.empty(0, np.int64)], [np.empty(0, _DTYPE)]
+        for low, buffer in self.ranges(open_file, begin, end):
+            found = np.frombuffer(buffer, _DTYPE)
+            places = np.arange(low, low + len(found))
+            inside = self.entries.chosen(places, found["physical_offset"].astype(np.int64), begin, end)
+            numbers.append(places[inside])
+            entries.append(found[inside])
+        return np.concatenate(numbers), np.concatenate(entries)
+
+    def around(self, open_file: Open, number: int) -> tuple[list[int], list[int]]:
+        """Physical offsets of up to two entries before an entry, and of up to two after it."""
+        low, high = max(1, number - 2), min(self.count, number + 2) + 1
+        offsets: list[int] = []
+        for _, buffer in self._read(open_file, [(low, high)]):
+            offsets = np.frombuffer(buffer, _DTYPE)["physical_offset"].tolist()
+        return offsets[: number - low], offsets[number - low + 1 :]
+
+
+@dataclass
+class IndexPass:
+    """The pass over one file."""
+
+    entry: Entry
+    slot_count: int
+    full_room: int | None
+    """Entries for which a full file has room, the unused entry 0 included; None where nothing tells."""
+    log_start: int
+    """Physical offset of the oldest record that the log still has."""
+    account: Account
+    findings: list[Finding] = field(default_factory=list)
+
+    def run(self, open_file: Open) -> IndexMap | None:
+        """Check the file; None where nothing of it can be used."""
+        account = self.account.file(self.entry.path, self.entry.size)
+        if self.entry.size < entry_position(1, self.slot_count):
+            account.reported += self.entry.size
+            text = f"{self.entry.size} bytes, which is less than the header and {self.slot_count} slots have"
+            self._say("index.bad-header", text, length=self.entry.size)
+            return None
+        try:
+            source = open_file(self.entry.path)
+        except UnreadableError as error:
+            account.reported += self.entry.size
+            self._say("store.unreadable", str(error))
+            return None
+        try:
+            self._length()
+            found = self._check(source)
+        finally:
+            source.close()
+        used = entry_position(found.count + 1, self.slot_count)
+        account.checked += min(used, self.entry.size)
+        account.zero_tail += max(0, self.entry.size - used)
+        return found
+
+    @property
+    def _room(self) -> int:
+        """Entries for which the file has room to a broker, which uses no more of a long file than a full one has."""
+        return self.full_room or -(-(self.entry.size - entry_position(0, self.slot_count)) // ENTRY_SIZE)
+
+    def _length(self) -> None:
+        size = entry_position(self._room, self.slot_count)
+        if self.entry.size == size:
+            return
+        text = f"{self.entry.size} bytes, a full file has {size}"
+        if self.full_room is None:
+            text = f"{self.entry.size} bytes, which no number of entries gives beside {self.slot_count} slots"
+        self._say(
+            "index.wrong-file-size",
+            text,
+            length=self.entry.size,
+            expected=str(size) if self.full_room else None,
+            found=str(self.entry.size),
+        )
+
+    def _check(self, source: ByteSource) -> IndexMap:
+        header = np.frombuffer(self._read(source, 0, HEADER_SIZE), HEADER.dtype)[0]
+        following = int(header["next_entry_number"])
+        capacity = min(self._room, (self.entry.size - entry_position(0, self.slot_count)) // ENTRY_SIZE)
+        counted = self._last_entry(source, capacity)
+        # A broker lengthens a short file with zeros, so only the entries that were cut off are lost.
+        is_cut = capacity < following <= self._room
+        count = self._entry_count(source, counted, following, int(header["end_physical_offset"]))
+        if (following - 1 != count and (counted or is_cut)) or not 0 <= following <= self._room:
+            self._say(
+                "index.bad-header",
+                f"it says that entry {following} is the next one, entries end with {count}",
+                file_position=HEADER.position("next_entry_number"),
+                expected=str(count + 1),
+                found=str(following),
+            )
+        elif counted > count:
+            self._say(
+                "index.bad-header",
+                f"bytes that are no entry behind entry {count}, the last one",
+                file_position=entry_position(count + 1, self.slot_count),
+                length=(counted - count) * ENTRY_SIZE,
+            )
+        latest, runs = self._chains(source, count)
+        if not is_cut:
+            self._slots(source, latest)
+            self._header(source, header, count, int(np.count_nonzero(latest)))
+        return IndexMap(
+            self.entry.path,
+            self.slot_count,
+            count,
+            int(header["begin_timestamp_ms"]),
+            int(header["end_timestamp_ms"]),
+            int(header["begin_physical_offset"]),
+            int(header["end_physical_offset"]),
+            runs,
+        )
+
+    def _entry_count(self, source: ByteSource, counted: int, following: int, end_physical_offset: int) -> int:
+        """Number of the last entry: as the header says if it names that entry's record too, else by the bytes."""
+        if 1 < following <= counted:
+            raw = self._read(source, entry_position(following - 1, self.slot_count), ENTRY_SIZE)
+            if int(np.frombuffer(raw, _DTYPE)[0]["physical_offset"]) == end_physical_offset:
+                return following - 1
+        return counted
+
+    def _last_entry(self, source: ByteSource, capacity: int) -> int:
+        """Number of the last entry with any byte that is not zero; an entry of zeros is none, for no record is."""
+        start, end = entry_position(0, self.slot_count), entry_position(capacity, self.slot_count)
+        for low, high in reversed(list(source.extents(start, end))):
+            at = high
+            while at > low:
+                step = min(1 << 20, at - low)
+                stripped = self._read(source, at - step, step).rstrip(b"\0")
+                if stripped:
+                    return (at - step + len(stripped) - 1 - start) // ENTRY_SIZE
+                at -= step
+        return 0
+
+    def _chains(self, source: ByteSource, count: int) -> tuple[Array, OffsetRuns]:
+        """Compare every entry's previous one with what the hashes say; the newest entry of each slot."""
+        latest = np.zeros(self.slot_count, np.int32)
+        runs = RunsBuilder(may_repeat=True)
+        chains = _compiled_chains if is_worth(count, COMPILED_FROM_ENTRIES) else _plain_chains
+        wrong = 0
+        for low in range(1, count + 1, BLOCK_ENTRIES):
+            high = min(low + BLOCK_ENTRIES, count + 1)
+            raw = self._read(source, entry_position(low, self.slot_count), (high - low) * ENTRY_SIZE)
+            found = chains(raw, low, latest)
+            runs.take(low, found.physical_offsets)
+            for index in found.wrong.tolist():
+                wrong += 1
+                if wrong <= FINDINGS_MAX:
+                    self._chain(low + index, int(found.expected[index]), np.frombuffer(raw, _DTYPE)[index])
+        if wrong > FINDINGS_MAX:
+            self._say(
+                "index.wrong-slot", f"{wrong - FINDINGS_MAX} more entries in wrong chains", count=wrong - FINDINGS_MAX
+            )
+        return latest, runs.finish()
+
+    def _chain(self, number: int, expected: int, entry: Any) -> None:
+        position, previous = entry_position(number, self.slot_count), int(entry["previous_entry"])
+        details = {
+            "file_position": position,
+            "length": ENTRY_SIZE,
+            "physical_offset": int(entry["physical_offset"]),
+            "expected": str(expected),
+            "found": str(previous),
+        }
+        if entry["key_hash"] < 0 or entry["time_delta_seconds"] < 0:
+            self._say("index.bad-entry", f"entry {number} has a negative hash or time", **details)
+        elif previous >= number:
+            self._say("index.chain-loop", f"entry {number} leads to entry {previous}, which is not older", **details)
+        else:
+            self._say("index.wrong-slot", f"entry {number} leads to entry {previous} and not to {expected}", **details)
+
+    def _slots(self, source: ByteSource, latest: Array) -> None:
+        """Compare the slots with the newest entry of each."""
+        wrong = 0
+        step = 1 << 20
+        for low in range(0, self.slot_count, step):
+            high = min(low + step, self.slot_count)
+            raw = self._read(source, HEADER_SIZE + SLOT_SIZE * low, SLOT_SIZE * (high - low))
+            slots = np.frombuffer(raw, ">i4")
+            for index in np.flatnonzero(slots != latest[low:high]).tolist():
+                wrong += 1
+                if wrong <= FINDINGS_MAX:
+                    expected, found = int(latest[low + index]), int(slots[index])
+                    self._say(
+                        "index.wrong-slot",
+                        f"slot {low + index} begins with entry {found} and not with {expected}",
+                        file_position=HEADER_SIZE + SLOT_SIZE * (low + index),
+                        length=SLOT_SIZE,
+                        expected=str(expected),
+                        found=str(found),
+                    )
+        if wrong > FINDINGS_MAX:
+            self._say("index.wrong-slot", f"{wrong - FINDINGS_MAX} more wrong slots", count=wrong - FINDINGS_MAX)
+
+    def _header(self, source: ByteSource, header: Any, count: int, used: int) -> None:
+        """Compare the header with the first and the last entry; old releases count slots by another rule."""
+        if not count:
+            return
+        first = np.frombuffer(self._read(source, entry_position(1, self.slot_count), ENTRY_SIZE), _DTYPE)[0]
+        last = np.frombuffer(self._read(source, entry_position(count, self.slot_count), ENTRY_SIZE), _DTYPE)[0]
+        # Old releases count an entry more, or every entry.
+        likely = {used, used + 1, count, count + 1}
+        told = {
+            "begin_physical_offset": (int(first["physical_offset"]),),
+            "end_physical_offset": (int(last["physical_offset"]),),
+            "used_slot_count": tuple(likely),
+        }
+        for name, expected in told.items():
+            if int(header[name]) not in expected:
+                self._say(
+                    "index.bad-header",
+                    f"{name} is {int(header[name])}, the entries say {expected[0]}",
+                    file_position=HEADER.position(name),
+                    expected=str(expected[0]),
+                    found=str(int(header[name])),
+                )
+        begin, end = int(header["begin_timestamp_ms"]), int(header["end_timestamp_ms"])
+        # Times that fall are a fault of the records where these say the same (`IndexMatch`).
+        has_records = int(header["begin_physical_offset"]) >= self.log_start
+        if not min(begin, end) > 0 or (begin > end and not has_records):
+            self._say(
+                "index.bad-header",
+                f"it says that its records were stored from {begin} to {end}",
+                file_position=HEADER.position("begin_timestamp_ms"),
+            )
+
+    def _read(self, source: ByteSource, position: int, length: int) -> bytearray:
+        buffer = bytearray(length)
+        there = max(0, min(length, source.size - position))
+        for start, end in read_salvaging(source, position, memoryview(buffer)[:there]):
+            self._say(
+                "store.unreadable", f"{end - start} bytes cannot be read", file_position=start, length=end - start
+            )
+        return buffer
+
+    def _say(self, kind: str, message: str, **details: Any) -> None:
+        self.findings.append(finding(kind, self.entry.path, message, **details))
+
+
+class _Chains(NamedTuple):
+    """What a block of entries says, one number per entry: its record's place, and the entry that it should lead to.
+
+    `wrong` are the places in the block of those that lead elsewhere or hold a negative number.
+    """
+
+    physical_offsets: Array
+    expected: Array
+    wrong: Array
+
+
+def _plain_chains(raw: bytearray, first_number: int, latest: Array) -> _Chains:
+    """Follow the chains through a block; `latest`, the newest entry of every slot, is brought up to date."""
+    entries = np.frombuffer(raw, _DTYPE)
+    slots = entries["key_hash"].astype(np.int64) % len(latest)
+    numbers = np.arange(first_number, first_number + len(slots), dtype=np.int64)
+    order = np.argsort(slots, kind="stable")
+    in_slot = slots[order]
+    begins = np.concatenate([[True], in_slot[1:] != in_slot[:-1]])
+    expected = np.empty(len(slots), np.int32)
+    before = np.concatenate([[0], numbers[order][:-1]])
+    expected[order] = np.where(begins, latest[in_slot], before)
+    finishes = np.concatenate([begins[1:], [True]])
+    latest[in_slot[finishes]] = numbers[order][finishes]
+    return _Chains(entries["physical_offset"].astype(np.int64), expected, _wrong(entries, expected))
+
+
+def _compiled_chains(raw: bytearray, first_number: int, latest: Array) -> _Chains:
+    """The same; the sort is what takes most of the time for a full index file."""
+    entries = np.frombuffer(raw, _DTYPE)
+    expected, offsets = np.empty(len(entries), np.int32), np.empty(len(entries), np.int64)
+    wrong = load_kernel(KERNEL).entry_chains(np.frombuffer(raw, np.uint8), first_number, latest, expected, offsets)
+    return _Chains(offsets, expected, _wrong(entries, expected) if wrong else np.empty(0, np.int64))
+
+
+def _wrong(entries: Array, expected: Array) -> Array:
+    negative = (entries["key_hash"] < 0) | (entries["time_delta_seconds"] < 0)
+    return np.flatnonzero((entries["previous_entry"] != expected) | negative)

@@ -1,0 +1,299 @@
+"""Looks at the files of each queue alone: names, lengths, which units count, their order, what lies behind the end.
+
+A file is read whole, 6 MB as a rule; the rest of the memory is that of `queue_map`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rmqtool.errors import UnreadableError
+from rmqtool.formats.consumequeue import FILLER_UNIT, unit_format
+from rmqtool.formats.tombstone import are_dead
+from rmqtool.scan.blocks import last_data_end
+from rmqtool.store.directory import QueueFiles, Segment
+from rmqtool.store.source import read_salvaging
+from rmqtool.verify.catalog.finding import Finding
+from rmqtool.verify.catalog.registry import finding
+from rmqtool.verify.survey.account import Account
+from rmqtool.verify.survey.offset_runs import Array, RunsBuilder
+from rmqtool.verify.survey.queue_map import Open, QueueMap, UnitFile
+
+ORDER_MAX: Final = 100
+"""Findings about the order of one queue."""
+READ_BYTES: Final = 1 << 23
+
+_ZERO, _INVALID, _FILLER, _DEAD, _COUNTS, _UNREADABLE = range(6)
+Kinds = NDArray[np.int8]
+
+
+@dataclass
+class QueuePass:
+    """What is gathered of one queue, file by file and block by block.
+
+    Args:
+        file_size: bytes of a full file of the queue.
+        log_file_size: bytes of a full commitlog file, for dead units are known by their place before its begin.
+        log_minimum: first physical offset of the log.
+    """
+
+    queue: QueueFiles
+    is_batch: bool
+    file_size: int
+    log_file_size: int
+    log_minimum: int
+    account: Account
+    findings: list[Finding] = field(default_factory=list)
+    unit_count: int = 0
+
+    def __post_init__(self) -> None:
+        self._dtype = unit_format(is_batch=self.is_batch).dtype
+        self._unit_size = self._dtype.itemsize
+        self._per_file = max(1, self.file_size // self._unit_size)
+        self._files: list[UnitFile] = []
+        self._runs = RunsBuilder()
+        self._spans: dict[int, list[tuple[int, int]]] = {kind: [] for kind in range(6)}
+        self._zero_files: list[tuple[int, int]] = []
+        self._bad_files: list[tuple[int, int]] = []
+        self._absent: list[tuple[int, int]] = []
+        self._last_offset = -1
+        self._end = -1
+        self._stale: list[tuple[int, int]] = []
+        self._invalid_since_end = False
+        self._in_stale = False
+
+    def run(self, open_file: Open) -> QueueMap:
+        """Read all files of the queue."""
+        for segment in self.queue.segments:
+            self._read_file(segment, open_file)
+        return self._finish()
+
+    def _read_file(self, segment: Segment, open_file: Open) -> None:
+        path, first = segment.path, segment.start // self._unit_size
+        account = self.account.file(path, segment.size)
+        if self.file_size <= 0 or segment.start % self.file_size:
+            account.reported += segment.size
+            self._say("consumequeue.stray-file", path, "its name is no multiple of the file size")
+            return
+        if self._files and first > (behind := self._files[-1].first + self._per_file):
+            self._absent.append((behind, first))
+            self._say(
+                "consumequeue.missing-file",
+                self.queue.directory,
+                f"no file between {self._files[-1].path} and {path}",
+                queue_offset=None if self.is_batch else behind,
+                count=first - behind,
+            )
+        usable = min(segment.size, self.file_size) // self._unit_size
+        if segment.size != self.file_size:
+            self._say(
+                "consumequeue.wrong-file-size",
+                path,
+                "an empty file" if not segment.size else f"{segment.size} bytes, a full file has {self.file_size}",
+                length=segment.size,
+                expected=str(self.file_size),
+                found=str(segment.size),
+            )
+            self._bad_files.append((first + usable, first + self._per_file))
+            account.reported += segment.size - usable * self._unit_size
+        self._files.append(UnitFile(path, first, usable))
+        if not usable:
+            return
+        try:
+            source = open_file(path)
+        except UnreadableError as error:
+            self._spans[_UNREADABLE].append((first, first + usable))
+            self._say("consumequeue.unreadable-range", path, str(error), file_position=0, length=segment.size)
+            return
+        try:
+            any_data = False
+            step = READ_BYTES // self._unit_size
+            # Most files are the last one of their queue, and a file's rest is zeros that need no look at each unit.
+            used = -(-last_data_end(source, 0, usable * self._unit_size) // self._unit_size)
+            for begin in range(0, used, step):
+                count = min(step, used - begin)
+                buffer = bytearray(count * self._unit_size)
+                bad = read_salvaging(source, begin * self._unit_size, memoryview(buffer))
+                units = np.frombuffer(buffer, self._dtype)
+                any_data = bool(bad) or any_data or any(buffer)
+                self._take(first + begin, units, bad, path, begin * self._unit_size)
+            if used < usable:
+                self._take_invalid(_ZERO, first + used, first + usable)
+        finally:
+            source.close()
+        if not any_data:
+            self._zero_files.append((first, first + usable))
+
+    def _take(self, first: int, units: Array, bad: list[tuple[int, int]], path: str, block_position: int) -> None:
+        kinds = self._kinds_of(units)
+        for start, end in bad:
+            low, high = start - block_position, end - block_position
+            kinds[low // self._unit_size : -(-high // self._unit_size)] = _UNREADABLE
+            self._say(
+                "consumequeue.unreadable-range", path, f"{end - start} bytes cannot be read", file_position=start,
+                length=end - start,
+            )  # fmt: skip
+        changes = np.flatnonzero(kinds[1:] != kinds[:-1]) + 1
+        for low, high in zip([0, *changes.tolist()], [*changes.tolist(), len(kinds)], strict=True):
+            self._take_span(int(kinds[low]), first + low, units[low:high])
+
+    def _take_span(self, kind: int, place: int, units: Array) -> None:
+        """Take a run of units of one kind."""
+        if kind == _COUNTS:
+            self._take_counting(place, units)
+        else:
+            self._take_invalid(kind, place, place + len(units))
+
+    def _take_invalid(self, kind: int, place: int, behind: int) -> None:
+        if kind == _DEAD:
+            self._end, self._invalid_since_end = behind, False
+        elif kind != _FILLER:
+            self._invalid_since_end = True
+        spans = self._spans[kind]
+        if spans and spans[-1][1] == place:
+            spans[-1] = (spans[-1][0], behind)
+        else:
+            spans.append((place, behind))
+
+    def _take_counting(self, place: int, units: Array) -> None:
+        offsets = units["physical_offset"].astype(np.int64)
+        if self._invalid_since_end and self._end >= 0 and (self._in_stale or offsets[0] <= self._last_offset):
+            # Behind an invalid unit, and older than those before it: what a cut has left.
+            self._in_stale = True
+            self._stale.append((place, place + len(units)))
+            return
+        self._in_stale = self._invalid_since_end = False
+        self._runs.take(place, offsets)
+        self._last_offset = int(offsets[-1])
+        self._end = place + len(units)
+        self.unit_count += len(units)
+
+    def _kinds_of(self, units: Array) -> Kinds:
+        offsets, sizes, tags = units["physical_offset"], units["record_size"], units["tags_code"]
+        kinds = np.full(len(units), _COUNTS, np.int8)
+        if self.is_batch:
+            valid = (offsets >= 0) & (sizes > 0) & (units["base_queue_offset"] >= 0) & (units["batch_size"] > 0)
+            kinds[~valid] = _INVALID
+            empty = (units["base_queue_offset"] == 0) & (units["batch_size"] == 0) & (units["compacted_offset"] == 0)
+            empty &= (units["store_timestamp_ms"] == 0) & (units["reserved"] == 0)
+            kinds[~valid & (offsets == 0) & (sizes == 0) & (tags == 0) & empty] = _ZERO
+            return kinds
+        kinds[(offsets < 0) | (sizes <= 0)] = _INVALID
+        kinds[(offsets == 0) & (sizes == 0) & (tags == 0)] = _ZERO
+        kinds[(offsets == FILLER_UNIT[0]) & (sizes == FILLER_UNIT[1]) & (tags == FILLER_UNIT[2])] = _FILLER
+        if self.log_file_size:
+            kinds[are_dead(units, self.log_file_size)] = _DEAD
+        return kinds
+
+    def _finish(self) -> QueueMap:
+        first = self._files[0].first if self._files else 0
+        end = max(self._end, first)
+        found = QueueMap(
+            self.queue.topic,
+            self.queue.queue_id,
+            self.is_batch,
+            self.queue.directory,
+            tuple(self._files),
+            self._per_file,
+            self._runs.finish(),
+            end,
+            tuple(span for kind in (_ZERO, _INVALID, _UNREADABLE) for span in self._spans[kind] if span[0] < end),
+            tuple(self._spans[_DEAD]),
+            tuple(self._zero_files),
+            tuple(self._bad_files),
+            tuple(self._absent),
+        )
+        self._report(found, end)
+        return found
+
+    def _report(self, found: QueueMap, end: int) -> None:
+        """Say what is wrong with the queue by itself, and account for every unit."""
+        for kind in (_ZERO, _INVALID):
+            for low, high in self._spans[kind]:
+                if high <= end:
+                    self._report_gap(found, low, high, is_zero=kind == _ZERO)
+                elif kind == _INVALID:
+                    self._at(
+                        found, low, high, "consumequeue.stale-unit", "bytes behind the queue's end that are no unit"
+                    )
+                else:
+                    self._count(found, low, high, "zero_tail")
+        for low, high in self._spans[_UNREADABLE]:
+            self._count(found, low, high, "reported")
+        for low, high in self._stale:
+            self._at(
+                found,
+                low,
+                high,
+                "consumequeue.stale-unit",
+                f"{high - low} units of an older state behind the queue's end",
+            )
+        for low, high in self._spans[_DEAD]:
+            self._at(found, low, high, "consumequeue.dead-unit", f"{high - low} units in the place of lost messages")
+        for low, high in self._spans[_FILLER]:
+            if self.log_minimum > 0 and low == found.first:
+                self._count(found, low, high, "checked")
+                continue
+            text = f"{high - low} filler units" + (
+                " that a reader can meet" if low == found.first else " inside the queue"
+            )
+            self._at(found, low, high, "consumequeue.filler-readable", text)
+        for run in found.units.drops.tolist()[:ORDER_MAX]:
+            self._at(
+                found, run[0], run[0], "consumequeue.order", "points to an older record than the unit before it does"
+            )
+        if found.units.dropped:
+            self._say(
+                "consumequeue.order",
+                self.queue.directory,
+                "units in senseless order, not followed to their end",
+                count=found.units.dropped,
+            )
+        for file in found.files:
+            account = self.account.files[file.path]
+            account.checked += max(0, account.open_bytes)
+
+    def _report_gap(self, found: QueueMap, low: int, high: int, *, is_zero: bool) -> None:
+        for file in found.files:
+            begin, end = max(low, file.first), min(high, file.end)
+            if begin >= end:
+                continue
+            if is_zero and (begin, end) == (file.first, file.end):
+                self._at(found, begin, end, "consumequeue.zero-file", "the file is zero, and units follow behind it")
+            else:
+                state = "zero" if is_zero else "invalid"
+                text = (
+                    f"{end - begin} {state} units with others behind them" if end - begin > 1 else f"a unit is {state}"
+                )
+                self._at(
+                    found, begin, end, "consumequeue.bad-batch-unit" if self.is_batch else "consumequeue.gap", text
+                )
+
+    def _count(self, found: QueueMap, low: int, high: int, column: str) -> None:
+        for file in found.files:
+            begin, end = max(low, file.first), min(high, file.end)
+            if begin < end:
+                account = self.account.files[file.path]
+                setattr(account, column, getattr(account, column) + (end - begin) * self._unit_size)
+
+    def _at(self, found: QueueMap, low: int, high: int, kind: str, message: str) -> None:
+        path, position = found.position(low)
+        self._say(
+            kind,
+            path,
+            message,
+            file_position=position,
+            length=(high - low) * self._unit_size or None,
+            queue_offset=None if self.is_batch else low,
+            count=max(1, high - low),
+        )
+        self._count(found, low, high, "reported")
+
+    def _say(self, kind: str, path: str, message: str, **details: Any) -> None:
+        self.findings.append(
+            finding(kind, path, message, topic=self.queue.topic, queue_id=self.queue.queue_id, **details)
+        )

@@ -1,0 +1,101 @@
+"""What the check of one piece of the log yields: small, picklable, and merged in any grouping."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from rmqtool.verify.catalog.finding import Finding
+
+Missing = tuple[bytes, int, bool, int, int, int, int]
+"""Messages without a unit, one behind the other: topic, queue id, is batch, first queue offset, count, first physical
+offset, last physical offset."""
+MissingKeys = tuple[int, int, int, bool, bool]
+"""Index entries that are missing, one behind the other: first and last physical offset, number, and whether the first
+is the first of its stretch and the last the last of it."""
+
+
+@dataclass
+class SplitResult:
+    """Findings, counts, and what only all pieces together can judge.
+
+    Attributes:
+        begin, end: physical offsets of the first record, and behind the last record or bad range; records of an older
+            log, which lie behind the end, are in front of `scanned_end`.
+        last_record: physical offset and store time of the last good record; None without one.
+        first_timestamp_ms: store time of the first good record; 0 without one.
+        last_unseen: physical offset of the last good record of which no unit tells; -1 without one.
+    """
+
+    physical_offset: int = 0
+    path: str = ""
+    begin: int = 0
+    end: int = 0
+    last_record: tuple[int, int] | None = None
+    first_timestamp_ms: int = 0
+    last_unseen: int = -1
+    newest_ms: int = 0
+    scanned_end: int = 0
+    findings: list[Finding] = field(default_factory=list)
+    missing: list[Missing] = field(default_factory=list)
+    missing_keys: list[MissingKeys] = field(default_factory=list)
+    record_count: int = 0
+    keyed_count: int = 0
+    file_size: int = 0
+    checked_bytes: int = 0
+    tail_bytes: int = 0
+    reported_bytes: int = 0
+    left_out_bytes: int = 0
+
+
+def merge(results: Iterable[SplitResult]) -> SplitResult:
+    """All results as one, in the order of the log."""
+    merged = SplitResult()
+    ordered = sorted(results, key=lambda found: found.physical_offset)
+    last_runs: dict[tuple[bytes, int, bool], int] = {}
+    for found in ordered:
+        merged.findings += found.findings
+        for run in found.missing:
+            _append(merged.missing, run, last_runs)
+        for keys in found.missing_keys:
+            append_keys(merged.missing_keys, keys)
+        merged.record_count += found.record_count
+        merged.keyed_count += found.keyed_count
+        merged.first_timestamp_ms = merged.first_timestamp_ms or found.first_timestamp_ms
+        merged.last_record = found.last_record or merged.last_record
+        merged.last_unseen = max(merged.last_unseen, found.last_unseen)
+        merged.newest_ms = max(merged.newest_ms, found.newest_ms)
+        merged.end = max(merged.end, found.end)
+        merged.scanned_end = max(merged.scanned_end, found.scanned_end)
+        merged.file_size += found.file_size
+        merged.checked_bytes += found.checked_bytes
+        merged.tail_bytes += found.tail_bytes
+        merged.reported_bytes += found.reported_bytes
+        merged.left_out_bytes += found.left_out_bytes
+    if ordered:
+        merged.physical_offset, merged.begin = ordered[0].physical_offset, ordered[0].begin
+    return merged
+
+
+def _append(runs: list[Missing], run: Missing, last_runs: dict[tuple[bytes, int, bool], int]) -> None:
+    """Add a run, or lengthen the queue's last one: however the log was cut, the runs are the same.
+
+    Args:
+        last_runs: number of each queue's last run.
+    """
+    number = last_runs.get(run[:3])
+    if number is not None and runs[number][3] + runs[number][4] == run[3]:
+        last = runs[number]
+        runs[number] = (*last[:4], last[4] + run[4], last[5], run[6])
+    else:
+        last_runs[run[:3]] = len(runs)
+        runs.append(run)
+
+
+def append_keys(runs: list[MissingKeys], run: MissingKeys) -> None:
+    """Add a run of missing entries; one that goes on where the stretch before ended is no other."""
+    if runs and runs[-1][4] and run[3]:
+        first, _, count, from_begin, _ = runs[-1]
+        runs[-1] = (first, run[1], count + run[2], from_begin, run[4])
+    else:
+        runs.append(run)

@@ -1,0 +1,57 @@
+"""Lost records take the places that are missing in queues which records only name: all of a gap, or none of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from rmqtool.repair.salvage.damaged_ranges import DamagedRange
+from rmqtool.repair.salvage.lost_records import LostInRange, LostRecord
+from rmqtool.repair.salvage.multi_dispatch import add_further
+from rmqtool.verify.match.queue_order import MissingRun
+
+NAMED = b"%LMQ%a"
+DAMAGE = DamagedRange("commitlog/x", 0, 4096, 1000, 2000, (1000,))
+
+
+def least(lost: LostRecord | None) -> int:
+    return 91 + 30 * (0 if lost is None else len(lost.further))
+
+
+def gap(length: int) -> MissingRun:
+    return MissingRun((NAMED, 0, False), 3, length, 500, 2500, is_further=True)
+
+
+def lost(count: int, size: int | None = None) -> list[LostRecord]:
+    return [
+        LostRecord(b"T", 0, number, physical_offset=None if size is None else 1000 + number * size, size=size)
+        for number in range(count)
+    ]
+
+
+def named(casualties: LostInRange) -> list[tuple[tuple[bytes, int], ...]]:
+    return [each.further for each in (*casualties.placed, *casualties.unplaced)]
+
+
+@pytest.mark.parametrize("size", [None, 200])
+def test_a_gap_is_filled_in_log_order(size: int | None) -> None:
+    records = lost(3, size)
+    casualties = LostInRange(unplaced=records) if size is None else LostInRange(placed=records)
+    add_further([DAMAGE], [casualties], [gap(3)], least, ())
+    assert named(casualties) == [((NAMED, 3),), ((NAMED, 4),), ((NAMED, 5),)]
+
+
+@pytest.mark.parametrize(
+    ("records", "length"), [(lost(2), 3), (lost(3, 100), 3), (lost(10), 10)], ids=["too-few", "too-short", "no-room"]
+)
+def test_a_gap_that_cannot_be_filled_stays_whole(records: list[LostRecord], length: int) -> None:
+    """A queue that is filled in part is displaced behind the rest of the gap."""
+    casualties = LostInRange(records, []) if records[0].size else LostInRange([], records)
+    add_further([DAMAGE], [casualties], [gap(length)], least, ())
+    assert named(casualties) == [()] * len(records)
+
+
+def test_what_a_head_says_counts() -> None:
+    known = LostRecord(b"T", 0, 0, further=((NAMED, 4),), physical_offset=1000, size=200)
+    casualties = LostInRange([known, *lost(2)], [])
+    add_further([DAMAGE], [casualties], [gap(3)], least, ())
+    assert sorted(number for each in named(casualties) for _, number in each) == [3, 4, 5]
