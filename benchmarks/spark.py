@@ -58,18 +58,18 @@ def opened(folder: Path) -> Store:
     return survey(DirectoryView(folder))
 
 
-def count_rows(piece: Split) -> int:
+def count_rows(split: Split) -> int:
     try:
-        return sum(len(batch.rows) for batch in walk_split(piece, CompiledReader(), ScanOptions()).batches())
+        return sum(len(batch.rows) for batch in walk_split(split, CompiledReader(), ScanOptions()).batches())
     finally:
-        piece.source.close()
+        split.source.close()
 
 
 def walk(folder: Path, runner: Runner) -> int:
-    """All pieces of the log, by whoever runs them."""
+    """All splits of the log, by whoever runs them."""
     store = opened(folder)
     plan = plan_log([LogFile(OpenIn(store, found.path), found.start) for found in store.commitlog])
-    return sum(runner.map(count_rows, plan.pieces))
+    return sum(runner.map(count_rows, plan.splits))
 
 
 class OpenIn:

@@ -71,7 +71,7 @@ class Pair:
             return
         label = f"{self.damage} in {self.recipe} of {self.version}"
         if self.promise.missing:
-            yield f"{label}: not found {self.promise.missing}, but {self.promise.found}"
+            yield f"{label}: not found {self.promise.missing}, but {self.promise.counts}"
         if self.promise.unexpected:
             yield f"{label}: not promised {self.promise.unexpected}"
         for name in sorted(self.promise.promised - SHOWN_UNHARMED.get(self.recipe, frozenset())):
@@ -164,7 +164,7 @@ def test_a_healthy_store_has_no_finding_above_note(tmp_path: Path, version: str,
     make_store(RECIPES[recipe], tmp_path / "store", version)
     found = checked(tmp_path / "store", RECIPES[recipe], version, [])
     above_note = {each.id for each in found.findings if each.severity is not Severity.NOTE}
-    assert above_note == SHOWN_UNHARMED.get(recipe, frozenset()), found.found
+    assert above_note == SHOWN_UNHARMED.get(recipe, frozenset()), found.counts
 
 
 @pytest.mark.slow
@@ -181,7 +181,7 @@ def test_the_matrix_is_large_and_needs_every_declaration(stores: Stores) -> None
     assert {(pair.damage, pair.recipe) for pair, _ in held} >= {
         (name, recipe) for name, damage in DAMAGES.items() for recipe in damage.recipes
     }
-    met = {(pair.damage, name) for pair, promise in held for name in promise.found}
+    met = {(pair.damage, name) for pair, promise in held for name in promise.counts}
     declared = {(damage, name) for damage, found in CONSEQUENCES.items() for name in found}
     assert declared - met == set()
     astray = {

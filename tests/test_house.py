@@ -23,6 +23,7 @@ ORDERINGS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 # A word that says nothing about what a thing is. The two verbs are banned where they are the verb: `process_records`
 # says nothing, but `broker_process` is a noun with a meaning.
+EMPTY_VARIABLES = {"found", "made", "said", "taken", "wanted"}
 EMPTY_WORDS = {"util", "utils", "common", "helper", "helpers", "manager", "managers"}
 EMPTY_VERBS = {"process", "handle", "processor", "handler"}
 
@@ -108,6 +109,19 @@ def telling_names(found: Source) -> Iterator[str]:
         parts = words(name)
         if EMPTY_WORDS & set(parts) or (parts and (parts[0] in EMPTY_VERBS or parts[-1] in EMPTY_VERBS - {"process"})):
             yield at(found, node, f"{name} says nothing about what it is")
+
+
+def telling_variables(found: Source) -> Iterator[str]:
+    """A variable says what it holds; a field may be called `found` where the JSON calls it so."""
+    if not found.in_package:
+        return
+    inside = (
+        node for function in ast.walk(found.tree) if isinstance(function, FUNCTIONS) for node in ast.walk(function)
+    )
+    for node in inside:
+        name = node.id if isinstance(node, ast.Name) else node.arg if isinstance(node, ast.arg) else ""
+        if name in EMPTY_VARIABLES:
+            yield at(found, node, f"`{name}` does not say what it holds")
 
 
 def kinds_of_offset(found: Source) -> Iterator[str]:
@@ -213,6 +227,7 @@ RULES: list[Callable[[Source], Iterator[str]]] = [
     first_line,
     room_docstrings,
     telling_names,
+    telling_variables,
     kinds_of_offset,
     silence,
     environment,
@@ -224,6 +239,17 @@ RULES: list[Callable[[Source], Iterator[str]]] = [
 
 DOC = '"""Says what it is for."""\n'
 
+
+def test_a_class_name_means_one_class() -> None:
+    files: dict[str, list[str]] = {}
+    for source in project_sources():
+        if source.in_package:
+            for node in ast.walk(source.tree):
+                if isinstance(node, ast.ClassDef):
+                    files.setdefault(node.name, []).append(source.path)
+    assert {name: paths for name, paths in files.items() if len(paths) > 1} == {}
+
+
 BAD: list[tuple[Callable[[Source], Iterator[str]], str, str]] = [
     (short_files, "rmqtool/scan/a.py", DOC + "A = 1\n" * 400),
     (short_functions, "tests/a.py", DOC + "def long():\n" + "    a = 1\n" * 71),
@@ -233,6 +259,8 @@ BAD: list[tuple[Callable[[Source], Iterator[str]], str, str]] = [
     (first_line, "rmqtool/scan/a.py", '"""scan things\n\nA longer text."""\n'),
     (room_docstrings, "rmqtool/scan/__init__.py", DOC + "from rmqtool.scan.walk import walk\n"),
     (room_docstrings, "rmqtool/scan/__init__.py", "# empty\n"),
+    (telling_variables, "rmqtool/scan/a.py", DOC + "def count() -> None:\n    found = 1\n"),
+    (telling_variables, "rmqtool/scan/a.py", DOC + "def add(said: int) -> int: ...\n"),
     (telling_names, "rmqtool/scan/utils.py", DOC),
     (telling_names, "rmqtool/store/path_helpers.py", DOC),
     (telling_names, "rmqtool/store/a.py", DOC + "class LockManager: ...\n"),

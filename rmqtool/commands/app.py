@@ -20,6 +20,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 import rmqtool
+from rmqtool.commands import exit_codes
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.errors import RmqtoolError
 from rmqtool.scan.freed_memory import keep_freed_memory
@@ -80,9 +81,6 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
 In the place of a function may stand a mapping of subcommands to functions."""
 
 _SETTINGS: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
-EXIT_CRASH: Final = 1
-EXIT_FAILED: Final = 4
-EXIT_INTERRUPTED: Final = 130
 
 
 def _set_quiet(context: typer.Context, chosen: bool) -> bool:
@@ -144,11 +142,11 @@ def application() -> TyperGroup:
 def load(name: str) -> TyperCommand | TyperGroup:
     """Import a command of the list; one that is several has a mapping of their names to functions."""
     module, _, attribute = COMMANDS[name][0].partition(":")
-    found = getattr(importlib.import_module(module), attribute)
+    entry_point = getattr(importlib.import_module(module), attribute)
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
-    if isinstance(found, dict):
-        return _group(app, name, found)
-    app.command(name, context_settings=_SETTINGS, no_args_is_help=_needs_arguments(name))(_with_messages(found))
+    if isinstance(entry_point, dict):
+        return _group(app, name, entry_point)
+    app.command(name, context_settings=_SETTINGS, no_args_is_help=_needs_arguments(name))(_with_messages(entry_point))
     command: TyperCommand = get_command(app)  # type: ignore[assignment]
     return command
 
@@ -183,12 +181,12 @@ def run(arguments: Sequence[str]) -> int:
     except OSError as error:
         # Reads name their file and are errors of ours by now; what has no name was written.
         messages.error(f"{error.filename or 'standard output'}: {error.strerror or error}")
-        code = EXIT_FAILED
+        code = exit_codes.FAILED
     except KeyboardInterrupt:
-        code = EXIT_INTERRUPTED
+        code = exit_codes.INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the last place where a person can be told what to do
         messages.bug(error)
-        code = EXIT_CRASH
+        code = exit_codes.CRASHED
     return _flush(code, messages)
 
 
@@ -237,7 +235,7 @@ def _flush(code: int, messages: Messages) -> int:
     except OSError as error:
         messages.error(f"standard output: {error.strerror or error}")
         _discard_output()
-        return code or EXIT_FAILED
+        return code or exit_codes.FAILED
     return code
 
 

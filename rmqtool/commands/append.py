@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, NoReturn
 
 import typer
 
+from rmqtool.commands import exit_codes
 from rmqtool.commands.append_messages import MessageRequest, messages_from, messages_wanted
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options import (
@@ -40,7 +41,6 @@ from rmqtool.store.broker_conf import BrokerConf, broker_conf, read_broker_conf
 from rmqtool.store.location import survey_store
 
 FIELDS: Final = ("type", "status", "append_status", "physical_offset", "queue_offset", "size", "message_id", "reason")
-EXIT_REFUSED_MESSAGES: Final = 3
 GROUP: Final = 4096
 GROUP_BYTES: Final = 4 << 20
 """Messages, and bytes of bodies, that are put before their statuses are reported; all are in the files by then."""
@@ -88,10 +88,10 @@ class _Place:
 
     def config(self) -> WriterConfig:
         try:
-            found = config_from(self.conf) if self.conf is not None else WriterConfig()
+            config = config_from(self.conf) if self.conf is not None else WriterConfig()
         except ValueError as error:
             raise UsageError(str(error)) from error
-        return replace(found, validates_topics=self.topic_rules, batch_topics=self.batch_topics)
+        return replace(config, validates_topics=self.topic_rules, batch_topics=self.batch_topics)
 
 
 def append(
@@ -144,11 +144,11 @@ def append(
     """
     if (source is None) == (topic is None):
         raise UsageError("say either --topic (one message, or --count of them) or --from FILE")
-    wanted: Iterable[Message | MessageBatch]
+    new_messages: Iterable[Message | MessageBatch]
     if source is not None:
-        wanted = messages_from(source)
+        new_messages = messages_from(source)
     else:
-        wanted = messages_wanted(
+        new_messages = messages_wanted(
             MessageRequest(
                 topic=topic or "", queue_id=queue_id, body=body, body_file=body_file, tags=tags, keys=keys,
                 properties=tuple(properties or ()), delay_level=delay_level, transaction=transaction,
@@ -156,13 +156,13 @@ def append(
             )
         )  # fmt: skip
     messages = messages_of(context)
-    first, wanted = _peeked(wanted)
+    first, new_messages = _peeked(new_messages)
     place = _Place(
         store, commitlog, index_slots, _conf(conf, settings or []), broker_version, topic_rules, after_crash,
         frozenset(batch_topics or ()), first if source is None else None,
     )  # fmt: skip
     with _rare_collections(), _create(place, first) if create else _open(place, messages) as writer:
-        refused = _put_all(writer, wanted, output)
+        refused = _put_all(writer, new_messages, output)
         writer.close(crash=end is CloseMode.CRASH)
     if refused:
         _end_refused(refused, messages)
@@ -170,14 +170,14 @@ def append(
 
 def _end_refused(refused: int, messages: Messages) -> NoReturn:
     messages.warn(f"messages refused: {refused}")
-    raise typer.Exit(EXIT_REFUSED_MESSAGES)
+    raise typer.Exit(exit_codes.FINDINGS)
 
 
 def _peeked(
-    wanted: Iterable[Message | MessageBatch],
+    new_messages: Iterable[Message | MessageBatch],
 ) -> tuple[Message | MessageBatch | None, Iterable[Message | MessageBatch]]:
     """The first of them, and all of them."""
-    rest = iter(wanted)
+    rest = iter(new_messages)
     first = next(rest, None)
     return first, chain(() if first is None else (first,), rest)
 
@@ -193,13 +193,13 @@ def _rare_collections() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-def _put_all(writer: StoreWriter, wanted: Iterable[Message | MessageBatch], output: OutputFormat) -> int:
+def _put_all(writer: StoreWriter, new_messages: Iterable[Message | MessageBatch], output: OutputFormat) -> int:
     """Put and report; the number of messages that were not written."""
     here = screen()
     rows = row_writer(output, sys.stdout, FIELDS, width=here.width, colour=here.colour)
     refused = 0
     try:
-        for group in _groups(wanted):
+        for group in _groups(new_messages):
             results = writer.put_all(group)
             # Reported is only what the files hold: killing this process takes nothing of it back.
             writer.write_out()
@@ -212,10 +212,10 @@ def _put_all(writer: StoreWriter, wanted: Iterable[Message | MessageBatch], outp
     return refused
 
 
-def _groups(wanted: Iterable[Message | MessageBatch]) -> Iterator[list[Message | MessageBatch]]:
+def _groups(new_messages: Iterable[Message | MessageBatch]) -> Iterator[list[Message | MessageBatch]]:
     group: list[Message | MessageBatch] = []
     room = GROUP_BYTES
-    for message in wanted:
+    for message in new_messages:
         group.append(message)
         room -= len(message.body) if isinstance(message, Message) else GROUP_BYTES
         if room <= 0 or len(group) >= GROUP:
@@ -249,10 +249,10 @@ def _conf(path: Path | None, settings: list[str]) -> BrokerConf | None:
         if not equals:
             raise UsageError(f"--set: {text!r} is not NAME=VALUE")
         properties[name] = value
-    found = broker_conf(properties, str(path) if path is not None else "--set")
-    if found.problems:
-        raise UsageError(found.problems[0])
-    return found
+    conf = broker_conf(properties, str(path) if path is not None else "--set")
+    if conf.problems:
+        raise UsageError(conf.problems[0])
+    return conf
 
 
 def _create(place: _Place, first: Message | MessageBatch | None) -> AbstractContextManager[StoreWriter]:

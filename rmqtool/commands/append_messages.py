@@ -45,28 +45,28 @@ class MessageRequest:
     is_batch: bool
 
 
-def messages_wanted(wanted: MessageRequest) -> Iterator[Message | MessageBatch]:
+def messages_wanted(request: MessageRequest) -> Iterator[Message | MessageBatch]:
     """The messages, each with a unique key of its own; one batch if that is asked for.
 
     Raises:
         UsageError: an option contradicts another one or does not parse.
     """
     shared = Message(
-        topic=wanted.topic,
-        body=_body(wanted),
-        queue_id=wanted.queue_id,
-        properties=_properties(wanted),
-        sys_flag=_TRANSACTIONS[wanted.transaction],
+        topic=request.topic,
+        body=_body(request),
+        queue_id=request.queue_id,
+        properties=_properties(request),
+        sys_flag=_TRANSACTIONS[request.transaction],
         born_timestamp_ms=clock_ms(),
-        born_host=_host(wanted.born_host, "--born-host", DEFAULT_BORN_HOST),
-        store_host=_host(wanted.store_host, "--store-host", DEFAULT_STORE_HOST),
+        born_host=_host(request.born_host, "--born-host", DEFAULT_BORN_HOST),
+        store_host=_host(request.store_host, "--store-host", DEFAULT_STORE_HOST),
     )
-    if wanted.is_batch:
+    if request.is_batch:
         text = encode_properties(shared.properties, trailing_separator=True)
         shared.properties = {}
-        yield MessageBatch(shared=shared, parts=[BatchPart(0, shared.body, text)] * wanted.count)
+        yield MessageBatch(shared=shared, parts=[BatchPart(0, shared.body, text)] * request.count)
         return
-    for _ in range(wanted.count):
+    for _ in range(request.count):
         yield shared
 
 
@@ -84,8 +84,8 @@ def messages_from(path: Path) -> Iterator[Message]:
             lines = sys.stdin.buffer if str(path) == "-" else stack.enter_context(path.open("rb", READ_AT_ONCE))
             while line := lines.readline(LINE_MAX + 1):
                 number += 1
-                if (found := _message(line)) is not None:
-                    yield found
+                if (message := _message(line)) is not None:
+                    yield message
         except UsageError as error:
             raise UsageError(f"{name}, line {number}: {error}") from error
         except OSError as error:
@@ -98,33 +98,33 @@ def _message(line: bytes) -> Message | None:
     return None if line.isspace() else message_of_line(line)
 
 
-def _body(wanted: MessageRequest) -> bytes:
-    if wanted.body is not None and wanted.body_file is not None:
+def _body(request: MessageRequest) -> bytes:
+    if request.body is not None and request.body_file is not None:
         raise UsageError("say either --body or --body-file")
-    if wanted.body_file is None:
-        return (wanted.body or "").encode("utf-8", "surrogateescape")
+    if request.body_file is None:
+        return (request.body or "").encode("utf-8", "surrogateescape")
     try:
-        with wanted.body_file.open("rb") as file:
+        with request.body_file.open("rb") as file:
             content = file.read(BODY_FILE_MAX + 1)
     except OSError as error:
-        raise UnreadableError(f"{wanted.body_file}: {reason(error)}") from error
+        raise UnreadableError(f"{request.body_file}: {reason(error)}") from error
     if len(content) > BODY_FILE_MAX:
-        raise UsageError(f"{wanted.body_file}: no broker takes a body of more than {BODY_FILE_MAX} bytes")
+        raise UsageError(f"{request.body_file}: no broker takes a body of more than {BODY_FILE_MAX} bytes")
     return content
 
 
-def _properties(wanted: MessageRequest) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for text in wanted.properties:
+def _properties(request: MessageRequest) -> dict[str, str]:
+    properties: dict[str, str] = {}
+    for text in request.properties:
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise UsageError(f"--property: {text!r} is not NAME=VALUE")
-        found[name] = value
-    options = {names.TAGS: wanted.tags, names.KEYS: wanted.keys}
-    found.update({name: value for name, value in options.items() if value is not None})
-    if wanted.delay_level is not None:
-        found[names.DELAY_LEVEL] = str(wanted.delay_level)
-    return found
+        properties[name] = value
+    options = {names.TAGS: request.tags, names.KEYS: request.keys}
+    properties.update({name: value for name, value in options.items() if value is not None})
+    if request.delay_level is not None:
+        properties[names.DELAY_LEVEL] = str(request.delay_level)
+    return properties
 
 
 def _host(text: str | None, option: str, default: bytes) -> bytes:

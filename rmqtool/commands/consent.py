@@ -57,7 +57,7 @@ def plan_with_sizes(
 
 def decision(damage: Sequence[Finding], store: Path) -> dict[str, Any]:
     """Whether only a person can say what to do about damage, and what the choice is, as JSON."""
-    stray = next((found for found in damage if found.id == "commitlog.stray-file"), None)
+    stray = next((finding for finding in damage if finding.id == "commitlog.stray-file"), None)
     if stray is None:
         return {"needs_decision": False, "next_step": None}
     command = None

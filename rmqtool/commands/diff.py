@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final
 import typer
 
 import rmqtool
+from rmqtool.commands import exit_codes
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options import FormatOption, OpenedStore, ReadStore, open_store, refuse_inside_store
 from rmqtool.commands.screen import screen
@@ -31,8 +32,6 @@ from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.location import StoreLocation, store_location
 
-EXIT_DIFFERENT: Final = 3
-EXIT_UNREADABLE: Final = 4
 FIELDS: Final = (
     "type", "topic", "queue_id", "queue_offset", "physical_offset", "size", "other_queue_id", "other_queue_offset",
     "other_physical_offset", "reason", "file", "table", "entry", "a", "b", "a_min", "a_max", "b_min", "b_max",
@@ -128,14 +127,14 @@ def diff(
         folder=work_dir,
     )
     with runner(master, conf, messages) as chosen, ByteProgress("diff", quiet=messages.quiet) as progress:
-        found = compare(_subject(opened), far, terms, options, progress.show, chosen)
-    _write(found, output, messages)
-    for problem in found.problems:
+        comparison = compare(_subject(opened), far, terms, options, progress.show, chosen)
+    _write(comparison, output, messages)
+    for problem in comparison.problems:
         messages.error(problem)
-    if found.problems:
-        raise typer.Exit(EXIT_UNREADABLE)
-    if not found.is_equal:
-        raise typer.Exit(EXIT_DIFFERENT)
+    if comparison.problems:
+        raise typer.Exit(exit_codes.FAILED)
+    if not comparison.is_equal:
+        raise typer.Exit(exit_codes.FINDINGS)
 
 
 def _check(
@@ -177,15 +176,15 @@ def _in_databases(store: Store) -> Iterator[str]:
 
 def _from_manifest(path: Path, identity: Identity | None) -> tuple[ComparedStore, Terms]:
     log = ManifestLog(path)
-    said = log.description
-    made = Identity.CONTENT if said.terms.by_content else Identity.UNIQUE_KEY
-    if identity not in (None, made):
-        raise UsageError(f"--identity {identity}: the manifest was made with {made}")
+    manifest = log.description
+    manifest_identity = Identity.CONTENT if manifest.terms.by_content else Identity.UNIQUE_KEY
+    if identity not in (None, manifest_identity):
+        raise UsageError(f"--identity {identity}: the manifest was made with {manifest_identity}")
     subject = ComparedStore(
-        said.label, "manifest", log, said.facts, totals=said.totals, not_compared=said.not_compared,
+        manifest.label, "manifest", log, manifest.facts, totals=manifest.totals, not_compared=manifest.not_compared,
         problems=(),
     )  # fmt: skip
-    return subject, said.terms
+    return subject, manifest.terms
 
 
 def _make(
@@ -200,7 +199,7 @@ def _make(
     refuse_inside_store(path, "a manifest", store, opened.store.settings.commitlog_directories)
     subject = _subject(opened)
     with ByteProgress("manifest", quiet=messages.quiet) as progress:
-        made = write_manifest(
+        description = write_manifest(
             path,
             subject,
             f"rmqtool {rmqtool.__version__}",
@@ -208,55 +207,61 @@ def _make(
             has_rows=detail is Detail.MESSAGES,
             on_progress=progress.show,
         )
-    said = _made(path, made)
+    row = _made(path, description)
     if output is OutputFormat.TABLE:
-        where = "no log" if made.totals.end is None else f"offsets {made.totals.begin} to {made.totals.end}"
-        text = f"{path}: {where}, {made.totals.messages} messages; {size_text(said['manifest_bytes'])}"
+        where = (
+            "no log"
+            if description.totals.end is None
+            else f"offsets {description.totals.begin} to {description.totals.end}"
+        )
+        text = f"{path}: {where}, {description.totals.messages} messages; {size_text(row['manifest_bytes'])}"
         sys.stdout.write(f"{text}\n")
     else:
-        writer = row_writer(output.value, sys.stdout, tuple(said))
-        writer.write(said)
+        writer = row_writer(output.value, sys.stdout, tuple(row))
+        writer.write(row)
         writer.close()
     for problem in subject.problems:
         messages.error(problem)
     if subject.problems:
-        raise typer.Exit(EXIT_UNREADABLE)
+        raise typer.Exit(exit_codes.FAILED)
 
 
-def _made(path: Path, made: Description) -> dict[str, Any]:
+def _made(path: Path, description: Description) -> dict[str, Any]:
     return {
         "type": "manifest",
         "file": str(path),
-        "store": made.label,
-        "detail": (Detail.MESSAGES if made.has_rows else Detail.BLOCKS).value,
-        "identity": (Identity.CONTENT if made.terms.by_content else Identity.UNIQUE_KEY).value,
-        "min_offset": made.totals.begin,
-        "max_offset": made.totals.end,
-        "messages": made.totals.messages,
-        "bad_ranges": made.totals.bad_ranges,
+        "store": description.label,
+        "detail": (Detail.MESSAGES if description.has_rows else Detail.BLOCKS).value,
+        "identity": (Identity.CONTENT if description.terms.by_content else Identity.UNIQUE_KEY).value,
+        "min_offset": description.totals.begin,
+        "max_offset": description.totals.end,
+        "messages": description.totals.messages,
+        "bad_ranges": description.totals.bad_ranges,
         "manifest_bytes": path.stat().st_size,
     }
 
 
-def _write(found: Comparison, output: OutputFormat, messages: Messages) -> None:
-    said = found.as_json()
+def _write(comparison: Comparison, output: OutputFormat, messages: Messages) -> None:
+    comparison_json = comparison.as_json()
     if output is OutputFormat.TABLE:
         here = screen()
-        for line in diff_lines(said, here.width, colour=here.colour, all_rows=messages.verbose):
+        for line in diff_lines(comparison_json, here.width, colour=here.colour, all_rows=messages.verbose):
             sys.stdout.write(f"{line}\n")
     elif output is OutputFormat.JSON:
-        sys.stdout.write(json_text(said, indent=2) + "\n")
+        sys.stdout.write(json_text(comparison_json, indent=2) + "\n")
     else:
         writer = row_writer(output.value, sys.stdout, FIELDS)
-        for row in _rows(said):
+        for row in _rows(comparison_json):
             writer.write(row)
         if output is OutputFormat.JSONL:
             listed = ("differences", "queues", "config")
-            writer.write({"type": "summary", **{name: value for name, value in said.items() if name not in listed}})
+            writer.write(
+                {"type": "summary", **{name: value for name, value in comparison_json.items() if name not in listed}}
+            )
         writer.close()
 
 
-def _rows(said: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    yield from said["differences"]
-    yield from ({"type": "queue", **queue} for queue in said["queues"])
-    yield from ({"type": "setting", **entry} for entry in said["config"])
+def _rows(comparison_json: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield from comparison_json["differences"]
+    yield from ({"type": "queue", **queue} for queue in comparison_json["queues"])
+    yield from ({"type": "setting", **entry} for entry in comparison_json["config"])

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from itertools import islice
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
+from rmqtool.commands import exit_codes
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options import (
     BodyLimitOption,
@@ -29,8 +30,6 @@ from rmqtool.report.bodies import BODY_LIMIT, BodyChoice, BodyForm
 from rmqtool.report.writers import OutputFormat, row_writer
 from rmqtool.store.location import StoreLocation, store_location
 
-EXIT_FOUND: Final = 3
-EXIT_UNREADABLE: Final = 4
 _From = Annotated[str | None, typer.Option(metavar="TIME", help="Stored at or after this time (ms or ISO 8601, UTC).")]
 _Until = Annotated[str | None, typer.Option(metavar="TIME", help="Stored before this time.")]
 _Version = Annotated[
@@ -125,9 +124,9 @@ def run_dump(ask: Request, target: Target, output: OutputFormat, fields: str | N
     if source.bad_ranges:
         messages.warn(f"bad ranges met: {source.bad_ranges}")
     if source.problems or target.unread:
-        raise typer.Exit(EXIT_UNREADABLE)
+        raise typer.Exit(exit_codes.FAILED)
     if source.bad_ranges:
-        raise typer.Exit(EXIT_FOUND)
+        raise typer.Exit(exit_codes.FINDINGS)
 
 
 def _time(text: str | None, option: str) -> int | None:

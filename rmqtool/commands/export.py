@@ -48,10 +48,10 @@ def export(
     if columns is not None:
         options["columns"] = columns
     manifest = _exported(context, options, to.absolute(), form, partition_by, master, conf)
-    said = {"to": str(to), "rows": manifest["rows"], "files": len(manifest["files"])}
-    said["bytes"] = sum(file["bytes"] for file in manifest["files"])
-    sys.stdout.write(json_text(said) + "\n")
-    messages.note(f"{to}: {said['rows']} rows")
+    summary = {"to": str(to), "rows": manifest["rows"], "files": len(manifest["files"])}
+    summary["bytes"] = sum(file["bytes"] for file in manifest["files"])
+    sys.stdout.write(json_text(summary) + "\n")
+    messages.note(f"{to}: {summary['rows']} rows")
 
 
 def _exported(
@@ -71,17 +71,17 @@ def _exported(
     from rmqtool.pipeline.options import SourceOptions
 
     names = tuple(name.strip() for name in (partition_by or "").split(",") if name.strip())
-    wanted = Export(target, form, options, names)
+    table_export = Export(target, form, options, names)
     parsed = SourceOptions.parse(options)
     parsed.check_table()
     refuse_inside(target, parsed.stores())
-    request = wanted.request()
-    before = wanted.done_before(request)
+    request = table_export.request()
+    before = table_export.done_before(request)
     if before is not None:
         messages_of(context).note("the same export is there already")
         return before
     try:
         with spark(master, conf, messages_of(context), "export") as session:
-            return wanted.write(table_frame(session, options), request)
+            return table_export.write(table_frame(session, options), request)
     finally:
-        wanted.discard_partial()  # now that no task can write into it any more
+        table_export.discard_partial()  # now that no task can write into it any more

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from rmqtool.commands import exit_codes
 from rmqtool.commands.options import FormatOption
 from rmqtool.engine.rules.versions import NEWEST, SUPPORTED, rules_for
 from rmqtool.errors import UnreadableError, UsageError, WriteError
@@ -19,7 +20,6 @@ from rmqtool.fixtures.recipes import RECIPES
 from rmqtool.report.writers import OutputFormat, row_writer
 from rmqtool.store.source import reason
 
-EXIT_FINDINGS: Final = 3
 LIST_FIELDS: Final = ("type", "name", "about", "recipes", "findings", "harm", "versions")
 CHANGE_FIELDS: Final = ("type", "action", "file", "file_position", "length")
 CHECK_FIELDS: Final = ("type", "id", "promised", "found")
@@ -94,13 +94,15 @@ def check(
 
     require_generated(directory)
     mark = _read_mark(directory)
-    found = checked(directory, RECIPES[mark["recipe"]], mark["version"], [DAMAGES[name] for name in mark["damage"]])
+    expectation = checked(
+        directory, RECIPES[mark["recipe"]], mark["version"], [DAMAGES[name] for name in mark["damage"]]
+    )
     rows = row_writer(output, sys.stdout, CHECK_FIELDS)
-    for each in found.rows():
+    for each in expectation.rows():
         rows.write(each)
     rows.close()
-    if not found.is_kept:
-        raise typer.Exit(EXIT_FINDINGS)
+    if not expectation.is_kept:
+        raise typer.Exit(exit_codes.FINDINGS)
 
 
 ACTIONS: Final = {"list": list_kinds, "make": make, "damage": damage, "check": check}
@@ -140,20 +142,20 @@ def _version(settings: list[str]) -> str:
 def _read_mark(directory: Path) -> dict[str, Any]:
     path = directory / MARK
     try:
-        found: Any = json.loads(path.read_text("utf-8"))
+        mark: Any = json.loads(path.read_text("utf-8"))
     except OSError as error:
         raise UnreadableError(f"{path}: {reason(error)}") from error
     except ValueError as error:
         raise UsageError(f"{path}: not what `rmqtool fixture make` wrote") from error
     if (
-        not isinstance(found, dict)
-        or found.get("recipe") not in RECIPES
-        or not isinstance(found.get("version"), str)
-        or not isinstance(found.get("damage"), list)
-        or not all(name in DAMAGES for name in found["damage"])
+        not isinstance(mark, dict)
+        or mark.get("recipe") not in RECIPES
+        or not isinstance(mark.get("version"), str)
+        or not isinstance(mark.get("damage"), list)
+        or not all(name in DAMAGES for name in mark["damage"])
     ):
         raise UsageError(f"{path}: not what `rmqtool fixture make` wrote")
-    return dict(found)
+    return dict(mark)
 
 
 def _write_mark(directory: Path, content: dict[str, Any]) -> None:

@@ -8,6 +8,7 @@ from typing import Final
 
 import typer
 
+from rmqtool.commands import exit_codes
 from rmqtool.commands.messages import messages_of
 from rmqtool.commands.options import (
     BrokerConfOption,
@@ -33,7 +34,6 @@ from rmqtool.report.forecast_screen import comparison_lines, forecast_lines
 from rmqtool.report.writers import OutputFormat, json_text
 from rmqtool.store.broker_conf import BrokerConf
 
-EXIT_COSTS: Final = 3
 ALL: Final = "all"
 
 
@@ -67,19 +67,19 @@ def forecast(
     options = forecast_options(opened.conf)
     is_one = not wants_all and (broker_version is not None or opened.inferred is not None)
     if is_one:
-        found = [forecast_store(opened.store, opened.rules, options)]
+        forecasts = [forecast_store(opened.store, opened.rules, options)]
     else:
-        found = []
+        forecasts = []
         for version in EXAMINED:
             try:
-                found.append(forecast_store(opened.store, rules_for(version), options))
+                forecasts.append(forecast_store(opened.store, rules_for(version), options))
             except UnsupportedError as error:
                 messages.warn(f"{version}: {error}")
-        if not found:
+        if not forecasts:
             raise UnsupportedError(f"{store}: no version's start can be forecast")
     if output is OutputFormat.TABLE:
         here = screen()
-        rows = [each.as_json() for each in found]
+        rows = [each.as_json() for each in forecasts]
         lines = (
             forecast_lines(rows[0], here.width, colour=here.colour, all_rows=messages.verbose)
             if is_one
@@ -88,20 +88,20 @@ def forecast(
         for line in lines:
             sys.stdout.write(f"{line}\n")
     else:
-        _write_json(found, is_one=is_one, output=output)
-    if any(_costs(each) for each in found):
-        raise typer.Exit(EXIT_COSTS)
+        _write_json(forecasts, is_one=is_one, output=output)
+    if any(_costs(each) for each in forecasts):
+        raise typer.Exit(exit_codes.FINDINGS)
 
 
 def forecast_options(conf: BrokerConf | None) -> ForecastOptions:
     """What the broker's properties file says of a start."""
-    found = ForecastOptions()
+    options = ForecastOptions()
     if conf is None:
-        return found
+        return options
     if conf.delay_levels:
-        found = replace(found, delays_ms=parse_delay_levels(conf.delay_levels))
+        options = replace(options, delays_ms=parse_delay_levels(conf.delay_levels))
     return replace(
-        found,
+        options,
         message_index_safe=bool(conf.is_index_safe),
         index_enabled=conf.has_index is not False,
         record_crc=bool(conf.needs_record_crc),
@@ -112,8 +112,8 @@ def forecast_options(conf: BrokerConf | None) -> ForecastOptions:
     )
 
 
-def _write_json(found: list[Forecast], *, is_one: bool, output: OutputFormat) -> None:
-    rows = [each.as_json() for each in found]
+def _write_json(forecasts: list[Forecast], *, is_one: bool, output: OutputFormat) -> None:
+    rows = [each.as_json() for each in forecasts]
     if output is OutputFormat.JSONL:
         for row in rows:
             sys.stdout.write(json_text(row) + "\n")
@@ -121,6 +121,6 @@ def _write_json(found: list[Forecast], *, is_one: bool, output: OutputFormat) ->
         sys.stdout.write(json_text(rows[0] if is_one else {"forecasts": rows}, indent=2) + "\n")
 
 
-def _costs(found: Forecast) -> bool:
-    lost = found.lost.messages + found.messages_without_log + found.misplaces_new_messages
-    return not found.starts or lost > 0 or found.unnoticed_damage_count > 0
+def _costs(forecast: Forecast) -> bool:
+    lost = forecast.lost.messages + forecast.messages_without_log + forecast.misplaces_new_messages
+    return not forecast.starts or lost > 0 or forecast.unnoticed_damage_count > 0

@@ -56,7 +56,7 @@ def _lines(declared: Format | None) -> Iterator[str]:
 
 
 def _named(name: str) -> Format:
-    found = BY_NAME.get(name)
-    if found is None:
+    named_format = BY_NAME.get(name)
+    if named_format is None:
         raise UsageError(f"no format {name!r}; there are {', '.join(BY_NAME)}")
-    return found
+    return named_format

@@ -170,8 +170,8 @@ def answer_to(question: Question, reader: Reader, body: BodyChoice, messages: Me
         UnreadableError: a queue or index file cannot be read.
     """
     if question.topic is None:
-        found = reader.message_by_id(question.message_id or "")
-        return _looked_up([found] if found is not None else [], body)
+        message = reader.message_by_id(question.message_id or "")
+        return _looked_up([message] if message is not None else [], body)
     if question.queue_id is None:
         return _by_index(question, question.topic, reader, body, messages)
     return _by_pull(question, question.topic, question.queue_id, reader, body, messages)
@@ -219,13 +219,13 @@ def _by_index(question: Question, topic: str, reader: Reader, body: BodyChoice, 
     return answer
 
 
-def _looked_up(found: Sequence[StoredMessage], body: BodyChoice) -> dict[str, Any]:
+def _looked_up(stored_messages: Sequence[StoredMessage], body: BodyChoice) -> dict[str, Any]:
     return {
-        "status": FOUND if found else NOT_FOUND,
+        "status": FOUND if stored_messages else NOT_FOUND,
         "next_begin_offset": None,
         "min_offset": None,
         "max_offset": None,
-        "messages": [_row(message, body) for message in found],
+        "messages": [_row(message, body) for message in stored_messages],
     }
 
 

@@ -58,19 +58,21 @@ def info(
     if (warning := foreign_owner(opened.store)) is not None:
         messages.warn(warning)
     lock = lock_of(store, opened.store)
-    found = info_object(store, opened, summarize(opened.store, opened.rules), lock)
+    store_info = info_object(store, opened, summarize(opened.store, opened.rules), lock)
     if output is OutputFormat.TABLE:
         here = screen()
-        for line in summary_lines(found, here.width, colour=here.colour, all_rows=messages.verbose):
+        for line in summary_lines(store_info, here.width, colour=here.colour, all_rows=messages.verbose):
             sys.stdout.write(f"{line}\n")
     else:
-        sys.stdout.write(json_text(found, indent=2 if output is OutputFormat.JSON else None) + "\n")
+        sys.stdout.write(json_text(store_info, indent=2 if output is OutputFormat.JSON else None) + "\n")
 
 
 def info_object(place: StoreLocation, opened: OpenedStore, summary: StoreSummary, lock: LockReport) -> dict[str, Any]:
     """What `--format json` writes."""
     store = opened.store
-    lock_problems = [found.problem for found in (lock.lock, *lock.databases) if found.problem is not None]
+    lock_problems = [
+        probed_lock.problem for probed_lock in (lock.lock, *lock.databases) if probed_lock.problem is not None
+    ]
     return {
         "store": str(place),
         "shutdown": str(summary.shutdown),
@@ -178,7 +180,7 @@ def _has_rocksdb(store: Store) -> bool:
 def _free_bytes(path: Path) -> int | None:
     """Bytes that this user may still write to the store's file system."""
     try:
-        found = os.statvfs(path)
+        file_system = os.statvfs(path)
     except OSError:
         return None
-    return found.f_bavail * found.f_frsize
+    return file_system.f_bavail * file_system.f_frsize

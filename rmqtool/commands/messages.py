@@ -50,8 +50,8 @@ class Messages:
 
 def messages_of(context: typer.Context) -> Messages:
     """The messages of the running program; default ones where a command runs alone, in a test."""
-    found: Messages = context.ensure_object(Messages)
-    return found
+    messages: Messages = context.ensure_object(Messages)
+    return messages
 
 
 def printable(text: str) -> str:

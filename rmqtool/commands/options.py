@@ -146,13 +146,13 @@ def timestamp_ms(text: str, option: str) -> int:
         if -JAVA_LONG_MAX <= number <= JAVA_LONG_MAX:
             return number
     try:
-        found = datetime.fromisoformat(text)
+        timestamp = datetime.fromisoformat(text)
     except ValueError:
         raise UsageError(
             f"{option}: {text!r} is no time (milliseconds since 1970, or like 2024-05-31T08:00:00Z)"
         ) from None
-    found = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
-    since = found - datetime(1970, 1, 1, tzinfo=UTC)
+    timestamp = timestamp if timestamp.tzinfo is not None else timestamp.replace(tzinfo=UTC)
+    since = timestamp - datetime(1970, 1, 1, tzinfo=UTC)
     return (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000
 
 

@@ -1,4 +1,4 @@
-"""`rmqtool rebuild`: queues, index and checkpoint anew from the log. How they are built is decided in `repair`."""
+"""`rmqtool rebuild`: queues, index and checkpoint again from the log. How they are built is decided in `repair`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def rebuild(
     master: MasterOption = None,
     conf: ConfOption = None,
 ) -> Planner:
-    """Consume queues, index and checkpoint anew from the log: all of them, or what is named.
+    """Consume queues, index and checkpoint again from the log: all of them, or what is named.
 
     Only files that differ from what the log says are touched. The plan is shown first; the exit code of --dry-run is 3
     where there is something to do.
@@ -36,11 +36,16 @@ def rebuild(
     """
     choice = RebuildChoice(queues, index, checkpoint, frozenset(topic) if topic else None)
 
-    def plan(found: Store, staging: Path, on_progress: OnProgress) -> PlannedRepair:
+    def plan(store: Store, staging: Path, on_progress: OnProgress) -> PlannedRepair:
         options = repair.build_options
         staging = staging if master is None else staging.resolve()  # other processes write into it too
-        with runner(master, conf, repair.messages) as pieces:
-            made = plan_rebuild(found, repair.opened.rules, choice, staging, options, on_progress, pieces)
-        return PlannedRepair(made.steps, notes=made.notes, abort_stays=made.abort_stays, covers=choice.covers)
+        with runner(master, conf, repair.messages) as splits:
+            planned_rebuild = plan_rebuild(store, repair.opened.rules, choice, staging, options, on_progress, splits)
+        return PlannedRepair(
+            planned_rebuild.steps,
+            notes=planned_rebuild.notes,
+            abort_stays=planned_rebuild.abort_stays,
+            covers=choice.covers,
+        )
 
     return plan

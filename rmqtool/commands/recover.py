@@ -50,10 +50,16 @@ def recover(
         forecast_options(repair.opened.conf),
     )
 
-    def plan(found: Store, staging: Path, on_progress: OnProgress) -> PlannedRepair:
-        made = plan_recover(found, repair.opened.rules, staging, options, on_progress)
+    def plan(store: Store, staging: Path, on_progress: OnProgress) -> PlannedRepair:
+        planned_recovery = plan_recover(store, repair.opened.rules, staging, options, on_progress)
         return PlannedRepair(
-            made.steps, made.loss, made.notes, made.damage, made.abort_stays, made.begin, findings=made.findings
+            planned_recovery.steps,
+            planned_recovery.loss,
+            planned_recovery.notes,
+            planned_recovery.damage,
+            planned_recovery.abort_stays,
+            planned_recovery.begin,
+            findings=planned_recovery.findings,
         )
 
     return plan

@@ -77,7 +77,7 @@ def _opened(
     ] = False,
     copy: Annotated[
         Path | None,
-        typer.Option("--output", metavar="DIR", help="RepairRun a copy in this directory, and leave the store alone."),
+        typer.Option("--output", metavar="DIR", help="Repair a copy in this directory, and leave the store alone."),
     ] = None,
     undo_dir: Annotated[
         Path | None,

@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,27 +13,26 @@ from typing import Any, Final
 
 import typer
 
+from rmqtool.commands import exit_codes
 from rmqtool.commands.consent import decision, demand_consent, plan_with_sizes
 from rmqtool.commands.forecast import forecast_options
 from rmqtool.commands.messages import Messages
 from rmqtool.commands.options import OpenedStore, foreign_owner, open_store
 from rmqtool.commands.screen import screen
-from rmqtool.engine.rules.versions import EXAMINED, NEWEST, BrokerRules, rules_for
-from rmqtool.errors import RefusedError, RmqtoolError, UsageError, WriteError
-from rmqtool.forecast.forecast import SharedStarts, forecast_store, scan_begin
-from rmqtool.forecast.options import COUNT_WHOLE_LOG_UP_TO
+from rmqtool.engine.rules.versions import NEWEST
+from rmqtool.errors import RefusedError, UsageError, WriteError
 from rmqtool.formats.tags import parse_delay_levels
 from rmqtool.repair.build.request import BuildOptions
 from rmqtool.repair.machine.apply import apply_plan
 from rmqtool.repair.machine.fingerprint import unchanged
 from rmqtool.repair.machine.journal_writer import copied_files
 from rmqtool.repair.machine.output import apply_to_copy
-from rmqtool.repair.machine.plan import ForecastAfter, Loss, Plan, demand_same, read_saved
+from rmqtool.repair.machine.plan import Loss, Plan, demand_same, read_saved
 from rmqtool.repair.machine.session import Session
 from rmqtool.repair.machine.steps import Step
 from rmqtool.repair.machine.store_paths import DEFAULT_LOG, StorePaths
 from rmqtool.repair.machine.undo import is_unsettled, settle
-from rmqtool.repair.missing_log import gone_messages, unmounted_text
+from rmqtool.repair.plan_forecasts import with_forecasts
 from rmqtool.repair.remaining import PlannedStore, check_applied, remaining
 from rmqtool.report.progress import ByteProgress
 from rmqtool.report.repair_screen import plan_lines
@@ -43,15 +40,10 @@ from rmqtool.report.writers import OutputFormat, json_text
 from rmqtool.scan.runner import OnProgress
 from rmqtool.store.acquire_lock import demand_free
 from rmqtool.store.directory import Settings, Store, relative_to_store, survey
-from rmqtool.store.sizes import size_assumptions
 from rmqtool.store.source import reason
 from rmqtool.store.view import open_directory
 from rmqtool.verify.catalog.finding import Finding
 
-EXIT_TO_DO: Final = 3
-EXIT_UNREADABLE: Final = 4
-COUNTED_WHOLE_MAX: Final = 256 << 20
-"""Bytes of a log up to which losses are counted over all of it for every version, and not for the chosen one alone."""
 UNREADABLE: Final = "commitlog.unreadable-range"
 
 
@@ -211,7 +203,7 @@ def carry_out(repair: RepairRun, planner: Planner) -> None:
     with _staging(session) as staging:
         with unchanged(places) as before:
             with ByteProgress(wish.command, quiet=messages.quiet) as progress:
-                store, made = plan_with_sizes(
+                store, planned_repair = plan_with_sizes(
                     survey(opened.store.view, opened.store.settings),  # a broker may have come since it was opened
                     lambda store, directory: planner(store, directory, progress.show),
                     staging,
@@ -219,46 +211,48 @@ def carry_out(repair: RepairRun, planner: Planner) -> None:
                     may_ask=not wish.is_agreed and sys.stdin.isatty(),
                 )
             opened = replace(opened, store=store)
-            plan = _plan(wish, opened, made, before, messages)
+            plan = _plan(wish, opened, planned_repair, before, messages)
         if wish.save is not None:
             _save(wish.save, plan)
-        if (plan.is_empty and wish.copy is None) or wish.dry_run or wish.save is not None or made.damage:
-            _show(wish, _said(plan, made, wish.store), opened)
-            raise typer.Exit(_exit_code(plan, made, to_do=bool(plan.steps)))
+        if (plan.is_empty and wish.copy is None) or wish.dry_run or wish.save is not None or planned_repair.damage:
+            _show(wish, _said(plan, planned_repair, wish.store), opened)
+            raise typer.Exit(_exit_code(plan, planned_repair, to_do=bool(plan.steps)))
         if wish.apply is not None:
             demand_same(plan, read_saved(wish.apply))
         if wish.output is OutputFormat.TABLE:
-            _show_first(wish, _said(plan, made, wish.store), opened)
+            _show_first(wish, _said(plan, planned_repair, wish.store), opened)
         plan.demand_harmless()
         demand_consent(plan, is_agreed=wish.is_agreed, accept_loss=wish.accept_loss)
         if wish.copy is not None:
-            _repair_copy(wish, plan, made, places, opened)
-            raise typer.Exit(_exit_code(plan, made, to_do=False))
+            _repair_copy(wish, plan, planned_repair, places, opened)
+            raise typer.Exit(_exit_code(plan, planned_repair, to_do=False))
         assert session is not None, "a plan is carried out under the store's lock"
-        if made.keep is not None:
-            session.keep(made.keep, staging)
+        if planned_repair.keep is not None:
+            session.keep(planned_repair.keep, staging)
         applied = apply_plan(plan, places, session=session)
     store = survey(opened.store.view, opened.store.settings)
-    checked, surprises = check_applied(store, opened.rules, made.begin, plan.remaining)
+    checked, surprises = check_applied(store, opened.rules, planned_repair.begin, plan.remaining)
     if surprises:
         messages.warn(f"the repaired store shows what the plan did not name: {', '.join(surprises)}")
     if wish.output is OutputFormat.TABLE:
         sys.stdout.write(f"\nDone. rmqtool undo {wish.store} rolls it back; the old files are kept in {applied.undo}\n")
     else:
-        _show(wish, {**_said(plan, made, wish.store), **applied.to_json(checked)}, opened)
-    raise typer.Exit(_exit_code(plan, made, to_do=bool(surprises)))
+        _show(wish, {**_said(plan, planned_repair, wish.store), **applied.to_json(checked)}, opened)
+    raise typer.Exit(_exit_code(plan, planned_repair, to_do=bool(surprises)))
 
 
-def _repair_copy(wish: RepairRequest, plan: Plan, made: PlannedRepair, places: StorePaths, opened: OpenedStore) -> None:
+def _repair_copy(
+    wish: RepairRequest, plan: Plan, planned_repair: PlannedRepair, places: StorePaths, opened: OpenedStore
+) -> None:
     assert wish.copy is not None
     copied = apply_to_copy(plan, places, wish.copy)
-    if made.keep is not None:
+    if planned_repair.keep is not None:
         with Session(copied) as session, session.staging() as staging:
-            session.keep(made.keep, staging)
+            session.keep(planned_repair.keep, staging)
     if wish.output is OutputFormat.TABLE:
         sys.stdout.write(f"\nDone. The repaired copy is {wish.copy}; the store is as it was.\n")
     else:
-        _show(wish, {**_said(plan, made, wish.store), "applied": True, "output": str(wish.copy)}, opened)
+        _show(wish, {**_said(plan, planned_repair, wish.store), "applied": True, "output": str(wish.copy)}, opened)
 
 
 @contextmanager
@@ -272,115 +266,64 @@ def _staging(session: Session | None) -> Iterator[Path]:
         yield Path(name)
 
 
-def _plan(wish: RepairRequest, opened: OpenedStore, made: PlannedRepair, before: str, messages: Messages) -> Plan:
+def _plan(
+    wish: RepairRequest, opened: OpenedStore, planned_repair: PlannedRepair, before: str, messages: Messages
+) -> Plan:
     places = places_of(wish, opened.store)
-    copied = copied_files(made.steps, places) if wish.copy is None else {}
+    copied = copied_files(planned_repair.steps, places) if wish.copy is None else {}
     plan = Plan(
-        wish.command, before, opened.rules.version, made.steps, made.loss, {}, made.notes, {}, made.abort_stays, copied
+        wish.command,
+        before,
+        opened.rules.version,
+        planned_repair.steps,
+        planned_repair.loss,
+        {},
+        planned_repair.notes,
+        {},
+        planned_repair.abort_stays,
+        copied,
     )
     plan.check(places.log_directories)
     settings = opened.store.settings
     after = survey(plan.view_over(opened.store.view), settings) if plan.steps else opened.store
-    if not made.damage:
-        planned = PlannedStore(made.steps, made.findings, made.begin, made.abort_stays, made.covers)
+    if not planned_repair.damage:
+        planned = PlannedStore(
+            planned_repair.steps,
+            planned_repair.findings,
+            planned_repair.begin,
+            planned_repair.abort_stays,
+            planned_repair.covers,
+        )
         plan = replace(plan, remaining=remaining(after, opened.rules, planned, threads=os.cpu_count() or 1))
         if plan.is_empty:
             return plan
-    assumed = size_assumptions(opened.store)
-    gone = gone_messages(opened.store, after, plan.steps)
-    log_note = (unmounted_text(opened.store, gone.without_log),) if gone.without_log else ()
-    versions = dict.fromkeys((*EXAMINED, opened.rules.version))
-    whole = sum(segment.entry.allocated_bytes for segment in after.commitlog) <= COUNTED_WHOLE_MAX
-    shared = SharedStarts()
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        now = pool.submit(_forecast, opened, opened.store, opened.rules, messages, begin=made.begin)
-        forecasts = pool.map(
-            lambda version: _forecast(
-                opened, after, rules_for(version), messages, whole=whole or version == opened.rules.version,
-                begin=made.begin, shared=shared,
-            ),
-            versions,
-        )  # fmt: skip
-        found = dict(zip(versions, forecasts, strict=True))
-    said = {version: each for version, each in found.items() if each is not None}
-    own = said.get(opened.rules.version)
-    lacking = [f"what a broker {version} would do afterwards" for version in versions if version not in said]
-    if not whole and made.begin is None:
-        lacking.append("what other versions would lose of the files that their start does not read")
-    return replace(
-        plan,
-        loss=made.loss + gone,
-        kept_beyond_broker=_kept(now.result(), own, made.loss),
-        not_looked_at=(*log_note, *made.notes, *assumed, *lacking),
-        forecast_now=now.result(),
-        forecast_after=said,
+    return with_forecasts(
+        plan, opened.store, after, opened.rules, forecast_options(opened.conf), planned_repair.begin, messages.note
     )
 
 
-def _forecast(
-    opened: OpenedStore,
-    store: Store,
-    rules: BrokerRules,
-    messages: Messages,
-    *,
-    whole: bool = True,
-    begin: int | None = None,
-    shared: SharedStarts | None = None,
-) -> ForecastAfter | None:
-    """The forecast of a version; None where it cannot be made, or would read much more than was looked at.
-
-    Args:
-        begin: physical offset from which on the store was looked at; losses are counted from there. None: all of it.
-    """
-    options = replace(
-        forecast_options(opened.conf), count_whole_log=None if whole else False, count_from=begin, count_index=False
-    )
-    try:
-        if begin is not None and rules.version != opened.rules.version:
-            starts_at = scan_begin(store, rules, options)
-            read = (segment for segment in store.commitlog if starts_at is not None and starts_at <= segment.start)
-            if sum(segment.entry.allocated_bytes for segment in read) > COUNT_WHOLE_LOG_UP_TO:
-                messages.note(f"no forecast for {rules.version}: it would read the log from {starts_at} on")
-                return None
-        found = forecast_store(store, rules, options, shared)
-    except RmqtoolError as error:
-        messages.note(f"no forecast for {rules.version}: {error}")
-        return None
-    return ForecastAfter(found.starts, found.lost.messages, found.lost.by_topic, found.why_not)
+def _said(plan: Plan, planned_repair: PlannedRepair, store: Path) -> dict[str, Any]:
+    damage = [finding.as_json() for finding in planned_repair.damage]
+    return {**plan.to_json(), "damage": damage, **decision(planned_repair.damage, store), **planned_repair.details}
 
 
-def _kept(now: ForecastAfter | None, after: ForecastAfter | None, loss: Loss) -> dict[str, int]:
-    """Messages by topic that a start now would lose, and that are served after the repair."""
-    if now is None or after is None:
-        return {}
-    kept = Counter(now.lost_by_topic)
-    kept.subtract(after.lost_by_topic)
-    kept.subtract(loss.by_topic)
-    return {topic: count for topic, count in sorted(kept.items()) if count > 0}
-
-
-def _said(plan: Plan, made: PlannedRepair, store: Path) -> dict[str, Any]:
-    damage = [found.as_json() for found in made.damage]
-    return {**plan.to_json(), "damage": damage, **decision(made.damage, store), **made.details}
-
-
-def _show_first(wish: RepairRequest, said: dict[str, Any], opened: OpenedStore) -> None:
+def _show_first(wish: RepairRequest, plan_json: dict[str, Any], opened: OpenedStore) -> None:
     """Show a plan before it is carried out: one that nobody could see is dropped, and that is no success."""
     try:
-        _show(wish, said, opened)
+        _show(wish, plan_json, opened)
         sys.stdout.flush()
     except BrokenPipeError as error:
         raise RefusedError(f"{wish.store}: the plan could not be shown; nothing was changed") from error
 
 
-def _show(wish: RepairRequest, said: dict[str, Any], opened: OpenedStore) -> None:
+def _show(wish: RepairRequest, plan_json: dict[str, Any], opened: OpenedStore) -> None:
     if wish.output is OutputFormat.TABLE:
         here = screen()
-        for line in plan_lines(said, str(wish.store), opened.chosen, here.width, colour=here.colour):
+        for line in plan_lines(plan_json, str(wish.store), opened.chosen, here.width, colour=here.colour):
             sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
     else:
-        sys.stdout.write(json_text(said, indent=2 if wish.output is OutputFormat.JSON else None) + "\n")
+        sys.stdout.write(json_text(plan_json, indent=2 if wish.output is OutputFormat.JSON else None) + "\n")
 
 
 def _save(path: Path, plan: Plan) -> None:
@@ -390,7 +333,7 @@ def _save(path: Path, plan: Plan) -> None:
         raise WriteError(f"{path}: {reason(error)}") from error
 
 
-def _exit_code(plan: Plan, made: PlannedRepair, *, to_do: bool) -> int:
-    if any(found.id == UNREADABLE for found in made.damage):
-        return EXIT_UNREADABLE
-    return EXIT_TO_DO if to_do or made.damage or plan.remaining or not plan.is_startable else 0
+def _exit_code(plan: Plan, planned_repair: PlannedRepair, *, to_do: bool) -> int:
+    if any(finding.id == UNREADABLE for finding in planned_repair.damage):
+        return exit_codes.FAILED
+    return exit_codes.FINDINGS if to_do or planned_repair.damage or plan.remaining or not plan.is_startable else 0

@@ -70,18 +70,20 @@ def salvage(
     if export is not None:
         export_messages(repair, options, export)
 
-    def plan(found: Store, staging: Path, on_progress: OnProgress) -> PlannedRepair:
-        made = plan_salvage(found, repair.opened.rules, staging, options, on_progress)
-        recovery = made.recovery
+    def plan(store: Store, staging: Path, on_progress: OnProgress) -> PlannedRepair:
+        planned_salvage = plan_salvage(store, repair.opened.rules, staging, options, on_progress)
+        recovery = planned_salvage.recovery
         return PlannedRepair(
-            made.steps,
+            planned_salvage.steps,
             recovery.loss,
-            (*made.notes, *recovery.notes),
+            (*planned_salvage.notes, *recovery.notes),
             recovery.damage,
             recovery.abort_stays,
-            details=outcome_json(made.outcome),
+            details=outcome_json(planned_salvage.outcome),
             findings=recovery.findings,
-            keep=partial(write_lost_found, made.drafted_from, made.outcome) if lost_found else None,
+            keep=partial(write_lost_found, planned_salvage.drafted_from, planned_salvage.outcome)
+            if lost_found
+            else None,
         )
 
     return plan

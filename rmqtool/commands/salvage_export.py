@@ -9,7 +9,8 @@ from typing import Any, Final, NoReturn
 
 import typer
 
-from rmqtool.commands.repair_plan import EXIT_TO_DO, RepairRun
+from rmqtool.commands import exit_codes
+from rmqtool.commands.repair_plan import RepairRun
 from rmqtool.dump.rows import LogRows, Request, fields_of_kind
 from rmqtool.dump.target import DumpKind, Target
 from rmqtool.errors import RefusedError, UnsupportedError, WriteError
@@ -38,18 +39,24 @@ def export_messages(repair: RepairRun, options: SalvageOptions, directory: Path)
     """
     with tempfile.TemporaryDirectory(prefix="rmqtool-") as staging:
         with ByteProgress("salvage", quiet=repair.messages.quiet) as progress:
-            made = plan_salvage(repair.opened.store, repair.opened.rules, Path(staging), options, progress.show)
-        if made.recovery.damage:
-            raise UnsupportedError(f"{made.recovery.damage[0].message}: cannot be passed over; see --dry-run")
+            planned_salvage = plan_salvage(
+                repair.opened.store, repair.opened.rules, Path(staging), options, progress.show
+            )
+        if planned_salvage.recovery.damage:
+            raise UnsupportedError(
+                f"{planned_salvage.recovery.damage[0].message}: cannot be passed over; see --dry-run"
+            )
         place = directory / NAME
-        count = _write(made.drafted, repair.opened.rules.version, place)
-    said = {"exported": str(place), "messages": count, **outcome_json(made.outcome)}
+        count = _write(planned_salvage.drafted, repair.opened.rules.version, place)
+    summary = {"exported": str(place), "messages": count, **outcome_json(planned_salvage.outcome)}
     if repair.wish.output is OutputFormat.TABLE:
-        lost = made.outcome.lost_messages
+        lost = planned_salvage.outcome.lost_messages
         sys.stdout.write(f"{count} messages written to {place}; {lost} are lost for good\n")
     else:
-        sys.stdout.write(json_text(said, indent=2 if repair.wish.output is OutputFormat.JSON else None) + "\n")
-    raise typer.Exit(EXIT_TO_DO if made.outcome.lost_messages or made.outcome.unknown_bytes else 0)
+        sys.stdout.write(json_text(summary, indent=2 if repair.wish.output is OutputFormat.JSON else None) + "\n")
+    raise typer.Exit(
+        exit_codes.FINDINGS if planned_salvage.outcome.lost_messages or planned_salvage.outcome.unknown_bytes else 0
+    )
 
 
 def _write(store: Store, version: str, place: Path) -> int:

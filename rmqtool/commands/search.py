@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from rmqtool.commands import exit_codes
 from rmqtool.commands.messages import messages_of
 from rmqtool.commands.options import CommitlogOption, FormatOption
 from rmqtool.commands.screen import screen
@@ -15,7 +16,6 @@ from rmqtool.commands.spark_tables import FromTimeOption, StorePaths, TopicOptio
 from rmqtool.pipeline.enums import Where
 from rmqtool.report.writers import OutputFormat, row_writer
 
-EXIT_FOUND = 3
 _IN_TABLE = ("physical_offset", "size", "store_timestamp_ms", "topic", "queue_id", "queue_offset", "tags", "keys")
 
 
@@ -66,4 +66,4 @@ def search(
         writer.close()
     if bad:
         messages.warn(f"bad ranges that were not searched: {bad}")
-        raise typer.Exit(EXIT_FOUND)
+        raise typer.Exit(exit_codes.FINDINGS)

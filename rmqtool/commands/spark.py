@@ -58,7 +58,7 @@ def spark(master: str, conf: list[str] | None, messages: Messages, what: str | N
 
 @contextmanager
 def runner(master: str | None, conf: list[str] | None, messages: Messages) -> Iterator[Runner | None]:
-    """What runs a command's pieces: Spark, or None for the command's own threads.
+    """What runs a command's splits: Spark, or None for the command's own threads.
 
     Raises:
         UsageError: settings of Spark without a master.
@@ -82,19 +82,19 @@ def require_java() -> None:
     """
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    wanted = f"Spark needs Java {JAVA_LEAST} or newer"
+    requirement = f"Spark needs Java {JAVA_LEAST} or newer"
     if java is None:
-        raise UnsupportedError(f"no java on the PATH and no JAVA_HOME: {wanted}")
+        raise UnsupportedError(f"no java on the PATH and no JAVA_HOME: {requirement}")
     try:
         ran = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=60)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise UnsupportedError(f"{java} does not run: {wanted}") from error
-    found = re.search(r'version "(?:1\.)?(\d+)', ran.stderr + ran.stdout)
-    if ran.returncode or found is None:
-        raise UnsupportedError(f"{java} does not say what it is: {wanted}")
-    major = int(found[1])
+        raise UnsupportedError(f"{java} does not run: {requirement}") from error
+    match = re.search(r'version "(?:1\.)?(\d+)', ran.stderr + ran.stdout)
+    if ran.returncode or match is None:
+        raise UnsupportedError(f"{java} does not say what it is: {requirement}")
+    major = int(match[1])
     if major < JAVA_LEAST:
-        raise UnsupportedError(f"{java} is Java {major}: {wanted}")
+        raise UnsupportedError(f"{java} is Java {major}: {requirement}")
 
 
 def _choose_python(executors: str | None, *, is_local: bool) -> None:
@@ -107,10 +107,10 @@ def _choose_python(executors: str | None, *, is_local: bool) -> None:
 
 
 def _settings(conf: list[str] | None) -> dict[str, str]:
-    found = {}
+    settings = {}
     for text in conf or ():
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise UsageError(f"--conf: {text!r} is not K=V")
-        found[name] = value
-    return found
+        settings[name] = value
+    return settings

@@ -34,17 +34,17 @@ def source_options(
     Raises:
         UsageError: a time does not parse, a topic has a comma, or a log is named for several stores.
     """
-    found = {"paths": json.dumps(stores)}
+    options = {"paths": json.dumps(stores)}
     if topic:
         if any("," in name for name in topic):
             raise UsageError("--topic: a comma is in no topic's name")
-        found["topics"] = ",".join(topic)
+        options["topics"] = ",".join(topic)
     if from_time is not None:
-        found["from_time_ms"] = str(timestamp_ms(from_time, "--from-time"))
+        options["from_time_ms"] = str(timestamp_ms(from_time, "--from-time"))
     if to_time is not None:
-        found["to_time_ms"] = str(timestamp_ms(to_time, "--to-time"))
+        options["to_time_ms"] = str(timestamp_ms(to_time, "--to-time"))
     if commitlog:
         if len(stores) > 1:
             raise UsageError("--commitlog: says where the log of one store lies, and there are several")
-        found["commitlog"] = ",".join(relative_to_store(named, Path(stores[0])) for named in commitlog)
-    return found
+        options["commitlog"] = ",".join(relative_to_store(named, Path(stores[0])) for named in commitlog)
+    return options

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from rmqtool.commands import exit_codes
 from rmqtool.commands.messages import messages_of
 from rmqtool.commands.options import CommitlogOption, FormatOption
 from rmqtool.commands.screen import screen
@@ -14,8 +15,6 @@ from rmqtool.commands.spark import DEFAULT_MASTER, AlwaysMasterOption, ConfOptio
 from rmqtool.commands.spark_tables import FromTimeOption, StorePaths, TopicOption, ToTimeOption, source_options
 from rmqtool.pipeline.enums import By
 from rmqtool.report.writers import OutputFormat, row_writer
-
-EXIT_FOUND = 3
 
 
 def stats(
@@ -61,4 +60,4 @@ def stats(
     writer.close()
     if bad is not None:
         messages.warn(f"bad ranges that were not counted: {bad.count}, {bad.size} bytes")
-        raise typer.Exit(EXIT_FOUND)
+        raise typer.Exit(exit_codes.FINDINGS)

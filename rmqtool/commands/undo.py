@@ -1,4 +1,4 @@
-"""`rmqtool undo`: take a repair back, list what can be taken back, or throw the kept files away."""
+"""`rmqtool undo`: take a repair back, list what can be rolled back, or throw the kept files away."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def undo(
 ) -> None:
     """Make a store what it was before its latest repair, byte for byte.
 
-    Several repairs are taken back one by one, the latest first. Refused once anything was written into the store since,
-    for new messages would be lost with it. A repair that was killed half-way is taken back too.
+    Several repairs are rolled back one by one, the latest first. Refused once anything was written into the store,
+    for new messages would be lost with it. A repair that was killed half-way is rolled back too.
 
     Example: rmqtool undo /home/rocketmq/store --list
     """
@@ -52,19 +52,19 @@ def undo(
     open_directory(store)
     named = tuple(relative_to_store(directory, store) for directory in commitlog or ())
     places = recorded_places(StorePaths(store, named, undo_dir))
-    found = repairs(places)
-    if not found and not is_fenced(places):
-        survey_store(store, commitlog)  # a directory that is no store has nothing to take back either: said as that
+    undoable_repairs = repairs(places)
+    if not undoable_repairs and not is_fenced(places):
+        survey_store(store, commitlog)  # a directory that is no store has nothing to roll back either: said as that
     if list_only:
-        _show(found, output, "No repair can be taken back.")
+        _show(undoable_repairs, output, "No repair can be taken back.")
         return
     if throw_away:
-        if found:
-            _demand_consent(is_agreed, f"Remove the kept files of {_repairs(len(found))} for good?")
+        if undoable_repairs:
+            _demand_consent(is_agreed, f"Remove the kept files of {_repairs(len(undoable_repairs))} for good?")
         _show(discard_all(places), output, "No repair can be taken back; nothing to remove.", "discarded")
         return
-    if found:
-        _demand_consent(is_agreed, f"Take back {_named(found[0])}?")
+    if undoable_repairs:
+        _demand_consent(is_agreed, f"Take back {_named(undoable_repairs[0])}?")
     undone = undo_latest(places)
     _show([undone] if undone is not None else [], output, "No repair to take back; nothing was changed.", "undone")
     _tell_left(places, context)
@@ -79,18 +79,18 @@ def _demand_consent(is_agreed: bool, question: str) -> None:
         raise RefusedError("not agreed to; nothing was changed")
 
 
-def _show(found: list[UndoableRepair], output: OutputFormat, nothing: str, became: str | None = None) -> None:
+def _show(shown_repairs: list[UndoableRepair], output: OutputFormat, nothing: str, became: str | None = None) -> None:
     """Repairs as sentences or rows, with what became of them."""
     if output is OutputFormat.TABLE:
-        for repair in found:
+        for repair in shown_repairs:
             named = _named(repair)
             kept = f", {repair.kept_bytes} bytes kept in {repair.journal}" if became is None else ""
             sys.stdout.write(escaped(f"{named[:1].upper()}{named[1:]}: {became or repair.state}{kept}") + "\n")
-        if not found:
+        if not shown_repairs:
             sys.stdout.write(f"{nothing}\n")
         return
     rows = row_writer(output, sys.stdout, FIELDS, width=0, colour=False)
-    for repair in found:
+    for repair in shown_repairs:
         row = repair.to_json()
         rows.write({name: became if name == "state" and became is not None else row[name] for name in FIELDS})
     rows.close()

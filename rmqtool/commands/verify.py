@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final
 import typer
 
 import rmqtool
+from rmqtool.commands import exit_codes
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options import (
     BrokerConfOption,
@@ -46,8 +47,6 @@ from rmqtool.verify.run import verify_store
 from rmqtool.verify.summary import Summary
 from rmqtool.verify.survey.context import Depth, VerifyOptions
 
-EXIT_FOUND: Final = 3
-EXIT_UNREADABLE: Final = 4
 UNREADABLE: Final = ("commitlog.unreadable-range", "consumequeue.unreadable-range", "store.unreadable")
 FIELDS: Final = (
     "type", "id", "severity", "file", "file_position", "physical_offset", "length", "topic", "queue_id",
@@ -113,17 +112,17 @@ def verify(
         if report is not None:
             refuse_inside_store(report, "a report", store, opened.store.settings.commitlog_directories)
     run = _Output(opened, store, output, messages, keeps_rows=junit is not None or sarif is not None)
-    with runner(master, conf, messages) as found:
-        summary = run.verify(options, found)
+    with runner(master, conf, messages) as split_runner:
+        summary = run.verify(options, split_runner)
     run.report(summary, junit, sarif)
     if summary.findings["index.unknown-slot-count"]:
         messages.warn("the index was not checked: nothing in it tells its slot count; say it with --index-slots")
     for problem in opened.store.problems:
         messages.error(problem)
     if opened.store.problems or any(summary.findings[kind] for kind in UNREADABLE):
-        raise typer.Exit(EXIT_UNREADABLE)
+        raise typer.Exit(exit_codes.FAILED)
     if summary.needs_attention:
-        raise typer.Exit(EXIT_FOUND)
+        raise typer.Exit(exit_codes.FINDINGS)
 
 
 class _Output:
@@ -150,16 +149,16 @@ class _Output:
 
     def report(self, summary: Summary, junit: Path | None, sarif: Path | None) -> None:
         rows = sorted(self._rows, key=_place)
-        said = summary.as_json()
+        summary_json = summary.as_json()
         if self._output is OutputFormat.JSONL:
-            sys.stdout.write(json_text({"type": "summary", **said}) + "\n")
+            sys.stdout.write(json_text({"type": "summary", **summary_json}) + "\n")
         elif self._output is OutputFormat.JSON:
-            text = json_text({"findings": rows, "summary": said}, indent=2, unicode=_carries_unicode())
+            text = json_text({"findings": rows, "summary": summary_json}, indent=2, unicode=_carries_unicode())
             sys.stdout.write(text + "\n")
         elif self._output is OutputFormat.TABLE:
             lines = findings_lines(
                 rows,
-                said,
+                summary_json,
                 _commands(rows),
                 self._screen.width,
                 colour=self._screen.colour,
@@ -170,15 +169,15 @@ class _Output:
             self._writer.close()
         # Last, so that a report that cannot be written costs nobody what was found.
         if junit is not None:
-            files = [entry.path for found in self._opened.store.files.values() for entry in found]
+            files = [entry.path for entries in self._opened.store.files.values() for entry in entries]
             _write(junit, junit_text(str(self._place), rows, files))
         if sarif is not None:
             rules = ((entry.id, entry.severity.value, entry.meaning) for entry in CATALOG)
             _write(sarif, sarif_text(rmqtool.__version__, rules, rows))
 
-    def _take(self, found: Finding) -> None:
-        row = {"type": "finding", **found.as_json()}
-        row["repair"] = repair_command(found.repair, self._place)
+    def _take(self, finding: Finding) -> None:
+        row = {"type": "finding", **finding.as_json()}
+        row["repair"] = repair_command(finding.repair, self._place)
         if self._writer is not None:
             self._writer.write(row)
             sys.stdout.flush()

@@ -77,24 +77,24 @@ def join(spill: Spill, pairs: Spill, limit: int) -> dict[Kind, Differences]:
         pairs: takes what both have in the same queue, for `find_reordered`.
         limit: messages of each kind that are kept.
     """
-    found = {kind: Differences(limit) for kind in Kind}
+    differences = {kind: Differences(limit) for kind in Kind}
     for number in range(spill.partition_count):
-        join_rows(spill.rows(0, number, ROW), spill.rows(1, number, ROW), pairs, found)
-    return found
+        join_rows(spill.rows(0, number, ROW), spill.rows(1, number, ROW), pairs, differences)
+    return differences
 
 
-def join_rows(here: Array, there: Array, pairs: Spill, found: dict[Kind, Differences]) -> None:
+def join_rows(here: Array, there: Array, pairs: Spill, differences: dict[Kind, Differences]) -> None:
     """Join the rows of one partition."""
-    here, there = _join_single(here, there, pairs, found)
+    here, there = _join_single(here, there, pairs, differences)
     for fields in (("identity", "queue", "queue_offset"), ("identity", "queue"), ("identity",)):
         left, right = matched(here, there, fields)
-        _compare(here[left], there[right], pairs, found)
+        _compare(here[left], there[right], pairs, differences)
         here, there = np.delete(here, left), np.delete(there, right)
-    found[Kind.ONLY_A].add(here)
-    found[Kind.ONLY_B].add(there)
+    differences[Kind.ONLY_A].add(here)
+    differences[Kind.ONLY_B].add(there)
 
 
-def _join_single(here: Array, there: Array, pairs: Spill, found: dict[Kind, Differences]) -> tuple[Array, Array]:
+def _join_single(here: Array, there: Array, pairs: Spill, differences: dict[Kind, Differences]) -> tuple[Array, Array]:
     """Join the identities that each side has at most once, which are nearly all; the rows of the others."""
     here, there = (rows[np.argsort(rows["identity"])] for rows in (here, there))
     many = np.unique(np.concatenate([_repeated(rows["identity"]) for rows in (here, there)]))
@@ -103,16 +103,16 @@ def _join_single(here: Array, there: Array, pairs: Spill, found: dict[Kind, Diff
     if many.size:
         here, there = here[~left], there[~right]
     in_both = _among(here["identity"], there["identity"]), _among(there["identity"], here["identity"])
-    _compare(here[in_both[0]], there[in_both[1]], pairs, found)
-    found[Kind.ONLY_A].add(here[~in_both[0]])
-    found[Kind.ONLY_B].add(there[~in_both[1]])
+    _compare(here[in_both[0]], there[in_both[1]], pairs, differences)
+    differences[Kind.ONLY_A].add(here[~in_both[0]])
+    differences[Kind.ONLY_B].add(there[~in_both[1]])
     return rests
 
 
 def _repeated(ordered: Array) -> Array:
     """The values that an ordered array has more than once."""
-    found: Array = ordered[1:][ordered[1:] == ordered[:-1]]
-    return found
+    repeated: Array = ordered[1:][ordered[1:] == ordered[:-1]]
+    return repeated
 
 
 def _among(values: Array, ordered: Array) -> Array:
@@ -121,8 +121,8 @@ def _among(values: Array, ordered: Array) -> Array:
         return np.zeros(values.size, np.bool_)
     places = np.searchsorted(ordered, values)
     places[places == ordered.size] = 0
-    found: Array = ordered[places] == values
-    return found
+    is_among: Array = ordered[places] == values
+    return is_among
 
 
 def matched(here: Array, there: Array, fields: Sequence[str]) -> tuple[Array, Array]:
@@ -147,14 +147,14 @@ def matched(here: Array, there: Array, fields: Sequence[str]) -> tuple[Array, Ar
     return order[one[is_pair]], order[next_one[is_pair]] - len(here)
 
 
-def _compare(here: Array, there: Array, pairs: Spill, found: dict[Kind, Differences]) -> None:
+def _compare(here: Array, there: Array, pairs: Spill, differences: dict[Kind, Differences]) -> None:
     if not len(here):
         return
     changed = here["content"] != there["content"]
-    found[Kind.CHANGED].add(here[changed], there[changed])
+    differences[Kind.CHANGED].add(here[changed], there[changed])
     same_queue = here["queue"] == there["queue"]
     moved = ~same_queue | (here["queue_offset"] != there["queue_offset"])
-    found[Kind.MOVED].add(here[moved], there[moved])
+    differences[Kind.MOVED].add(here[moved], there[moved])
     rows = np.empty(int(same_queue.sum()), PAIR)
     for name in ("queue", "physical_offset", "queue_offset"):
         rows[name] = here[name][same_queue]
@@ -162,7 +162,7 @@ def _compare(here: Array, there: Array, pairs: Spill, found: dict[Kind, Differen
     pairs.take(0, rows)
 
 
-def find_reordered(pairs: Spill, found: Differences) -> None:
+def find_reordered(pairs: Spill, differences: Differences) -> None:
     """Find the messages that stand behind one in the other log before which they stand in this one.
 
     Args:
@@ -177,5 +177,5 @@ def find_reordered(pairs: Spill, found: Differences) -> None:
                 continue
             queue = int(part[0]["queue"])
             before = np.maximum.accumulate(np.concatenate([[highest.get(queue, -(1 << 63))], part["other_offset"]]))
-            found.add(part[part["other_offset"] < before[:-1]])
+            differences.add(part[part["other_offset"] < before[:-1]])
             highest[queue] = int(before[-1])

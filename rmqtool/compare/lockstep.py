@@ -73,7 +73,7 @@ class LockstepSource:
 
 
 def equal_bytes(one: memoryview, other: memoryview) -> bool:
-    """Whether two stretches of memory of one length hold the same bytes."""
+    """Whether two chunks of memory of one length hold the same bytes."""
     whole = len(one) // 8 * 8
     words = np.frombuffer(one[:whole], np.uint64), np.frombuffer(other[:whole], np.uint64)
     return bool((words[0] == words[1]).all()) and bytes(one[whole:]) == bytes(other[whole:])

@@ -52,7 +52,7 @@ class FileBlocks:
         self._by_content = by_content
         self._record_crc = record_crc
         self._parts: list[Array] = []
-        self.totals = LogTotals(begin=walk.piece.physical_offset)
+        self.totals = LogTotals(begin=walk.split.physical_offset)
 
     def blocks(self) -> Iterator[Block]:
         """Walk the file. Bad ranges behind the last record are no part of the log any more, if no file follows."""
@@ -74,24 +74,24 @@ class FileBlocks:
             self.totals.add_topics(topic_totals(rows, batch.topics, digests.identity + digests.content))
             yield from self._take(kept_rows)
         for each in held:
-            if self._walk.piece.more_follows:
+            if self._walk.split.more_follows:
                 yield from self._take(each)
             else:
                 self.totals.tail_bytes += int(each["size"].sum(dtype=np.int64))
         yield from self._cut()
 
     def _rows(self, batch: Batch, rows: Array, digests: Digests) -> Array:
-        found = np.zeros(len(rows), ROW)
-        found["identity"] = digests.identity
-        found["content"] = low_bits(digests.content)
-        found["whole"] = digests.whole
+        digest_rows = np.zeros(len(rows), ROW)
+        digest_rows["identity"] = digests.identity
+        digest_rows["content"] = low_bits(digests.content)
+        digest_rows["whole"] = digests.whole
         for name in ("physical_offset", "queue_offset", "size"):
-            found[name] = rows[name]
+            digest_rows[name] = rows[name]
         good = rows["verdict"] == Verdict.GOOD
         messages = good & (rows["magic"] != commitlog.MAGIC_BLANK)
-        found["queue"] = np.where(good, BLANK, BAD - rows["verdict"])
-        found["queue"][messages] = self._queue_numbers(batch.topics, rows[messages])
-        return found
+        digest_rows["queue"] = np.where(good, BLANK, BAD - rows["verdict"])
+        digest_rows["queue"][messages] = self._queue_numbers(batch.topics, rows[messages])
+        return digest_rows
 
     def _queue_numbers(self, topics: Sequence[bytes], rows: Array) -> Array:
         if not len(rows):
@@ -109,8 +109,8 @@ class FileBlocks:
         else:
             distinct, at = np.unique(keys, return_inverse=True)
         named = ((topics[key // span], key % span + lowest) for key in distinct.tolist())
-        found: Array = self._numbers.translation(named)[at]
-        return found
+        queue_numbers: Array = self._numbers.translation(named)[at]
+        return queue_numbers
 
     def _take(self, rows: Array) -> Iterator[Block]:
         """Add rows to the block at hand; blocks that are complete by that."""

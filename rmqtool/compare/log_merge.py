@@ -100,7 +100,7 @@ class LogMerge:
         )
         same = parts[0][left]["size"] == parts[1][right]["size"]
         same &= low_bits(parts[0][left]["whole"]) == low_bits(parts[1][right]["whole"])
-        unlike = [np.delete(rows, found[same]) for rows, found in zip(parts, (left, right), strict=True)]
+        unlike = [np.delete(rows, indices[same]) for rows, indices in zip(parts, (left, right), strict=True)]
         self.differing.add_rows(*unlike)
         for side, rows in enumerate(unlike):
             self._take(side, rows)

@@ -96,23 +96,23 @@ class StoreLog:
             files.append(LogFile(partial(store.view.open, segment.path), segment.start))
             end = segment.end
         self._plan: LogPlan = plan_log(files)
-        self.record_crc = carries_record_crc(self._plan.pieces)
+        self.record_crc = carries_record_crc(self._plan.splits)
         self._compiled = compiled
-        self.files = tuple(Span(piece.physical_offset, piece.source.size) for piece in self._plan.pieces)
+        self.files = tuple(Span(split.physical_offset, split.source.size) for split in self._plan.splits)
 
-    def piece(self, number: int) -> Split:
+    def split(self, number: int) -> Split:
         """A file to walk."""
-        return self._plan.pieces[number]
+        return self._plan.splits[number]
 
-    def walk(self, piece: Split) -> Walk:
-        """The walk of a piece of this log."""
+    def walk(self, split: Split) -> Walk:
+        """The walk of a split of this log."""
         # Chosen where the walk is made, which may be another machine than the one that planned it.
         make_reader = reader_for(self._plan.data_bytes, self._compiled)
-        return walk_split(piece, make_reader(), ScanOptions(record_crc=self.record_crc))
+        return walk_split(split, make_reader(), ScanOptions(record_crc=self.record_crc))
 
     def stream(self, number: int, numbers: QueueNumbers, terms: Terms) -> FileBlocks:
         return FileBlocks(
-            self.walk(self.piece(number)),
+            self.walk(self.split(number)),
             numbers,
             terms.block_size,
             by_content=terms.by_content,
@@ -120,14 +120,14 @@ class StoreLog:
         )
 
     def close(self, number: int) -> None:
-        self.piece(number).source.close()
+        self.split(number).source.close()
 
     def equal_file(self, number: int, other: StoreLog, other_number: int) -> LogTotals | None:
         """Totals of a file that is the same in another log, byte for byte; None where it is not.
 
         The file is walked once, and no digest is made.
         """
-        here, there = self.piece(number), other.piece(other_number)
+        here, there = self.split(number), other.split(other_number)
         if self.files[number] != other.files[other_number] or here.more_follows != there.more_follows:
             return None
         if self.record_crc != other.record_crc:
@@ -164,15 +164,15 @@ class StoreLog:
         ]
         if numbers[0] is None or numbers[1] is None:
             return None
-        here, there = self.piece(numbers[0]), other.piece(numbers[1])
+        here, there = self.split(numbers[0]), other.split(numbers[1])
         if here.physical_offset != there.physical_offset:
             return None
         try:
             with closing(here.source), closing(there.source):
-                found = first_difference(here.source, there.source, physical_offset - here.physical_offset)
+                position = first_difference(here.source, there.source, physical_offset - here.physical_offset)
         except OSError:
             return None
-        return None if found is None else here.physical_offset + found
+        return None if position is None else here.physical_offset + position
 
 
 def _end_damage(totals: LogTotals, held: int) -> None:

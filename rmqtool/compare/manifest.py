@@ -92,33 +92,35 @@ class Description:
         }
 
     @classmethod
-    def from_json(cls, said: Mapping[str, Any]) -> Description:
+    def from_json(cls, document: Mapping[str, Any]) -> Description:
         """The reverse of `as_json`.
 
         Raises:
             ValueError, KeyError, TypeError: it is none.
         """
-        log = {name: _whole(said["log"][name], optional=name in ("begin", "end")) for name in _TOTALS}
-        topics = {_bytes(name): _topic(*numbers) for name, *numbers in said["topics"]}
-        files = tuple(Span(_count(start), _count(size)) for start, size in said["files"])
+        log = {name: _whole(document["log"][name], optional=name in ("begin", "end")) for name in _TOTALS}
+        topics = {_bytes(name): _topic(*numbers) for name, *numbers in document["topics"]}
+        files = tuple(Span(_count(start), _count(size)) for start, size in document["files"])
         if any(one.end > other.start for one, other in pairwise(files)):
             raise ValueError("its files overlap")
-        block_size = _count(said["block_size"])
+        block_size = _count(document["block_size"])
         if not RECORD_SIZE_MIN <= block_size <= BLOCK_SIZE_MAX:
             raise ValueError("no possible size of a block")
-        ends = said["queue_ends"]
+        ends = document["queue_ends"]
         queues = None if ends is None else {(str(topic), _whole(at)): _bounds(*bounds) for topic, at, *bounds in ends}
-        config = {(str(file), str(table), str(entry)): _json_text(text) for file, table, entry, text in said["config"]}
+        config = {
+            (str(file), str(table), str(entry)): _json_text(text) for file, table, entry, text in document["config"]
+        }
         return cls(
-            str(said["store"]),
-            str(said["made_by"]),
-            Terms(bool(said["by_content"]), block_size),
-            bool(said["has_rows"]),
+            str(document["store"]),
+            str(document["made_by"]),
+            Terms(bool(document["by_content"]), block_size),
+            bool(document["has_rows"]),
             files,
-            tuple((_bytes(topic), _whole(queue_id)) for topic, queue_id in said["queues"]),
+            tuple((_bytes(topic), _whole(queue_id)) for topic, queue_id in document["queues"]),
             LogTotals(topics=topics, **log),
-            StoreMetadata(queues, config, tuple(map(str, said["problems"]))),
-            tuple(map(str, said["not_compared"])),
+            StoreMetadata(queues, config, tuple(map(str, document["problems"]))),
+            tuple(map(str, document["not_compared"])),
         )
 
 
@@ -150,8 +152,8 @@ class ManifestLog:
 
         def blocks() -> Iterator[Block]:
             with self._guarded(lambda: self._place.open("rb")) as file:
-                for said in self._table[first:last]:
-                    yield self._guarded(partial(self._block, file, said, translation))
+                for table_row in self._table[first:last]:
+                    yield self._guarded(partial(self._block, file, table_row, translation))
 
         return _Stream(blocks)
 
@@ -179,13 +181,13 @@ class ManifestLog:
         _check_table(table, description, table_at)
         return description, table
 
-    def _block(self, file: BinaryIO, said: Any, translation: Array) -> Block:
-        begin, end, digest = int(said["begin"]), int(said["end"]), int(said["digest"])
+    def _block(self, file: BinaryIO, table_row: Any, translation: Array) -> Block:
+        begin, end, digest = int(table_row["begin"]), int(table_row["end"]), int(table_row["digest"])
         if not self.has_rows:
             return Block(begin, end, digest, None)
-        count = int(said["rows"])
+        count = int(table_row["rows"])
         plain_max = count * sum(np.dtype(kind).itemsize for _, kind in COLUMNS)
-        raw = _chunk(file, int(said["place"]), plain_max)
+        raw = _chunk(file, int(table_row["place"]), plain_max)
         if len(raw) != plain_max:
             raise ValueError("a block has another number of rows than the table says")
         return Block(begin, end, digest, unpacked_rows(raw, count, begin, end, translation))
@@ -228,7 +230,7 @@ def unpacked_rows(raw: bytes, count: int, begin: int, end: int, translation: Arr
         translation: gives the comparison's queue numbers for those of the file.
 
     Raises:
-        ValueError: the rows do not lie in [begin, end) one behind the other, or name a queue that is not there.
+        ValueError: the rows do not lie in [begin, end) one after the other, or name a queue that is not there.
     """
     rows = np.zeros(count, ROW)
     at = 0
@@ -258,10 +260,10 @@ def unpacked_rows(raw: bytes, count: int, begin: int, end: int, translation: Arr
 def _steps(rows: Array) -> Array:
     """Queue offsets less one more than that of the message before in the same queue."""
     order = np.argsort(rows["queue"], kind="stable")
-    found = rows["queue_offset"].copy()
+    steps = rows["queue_offset"].copy()
     again = np.diff(rows["queue"][order]) == 0
-    found[order[1:][again]] -= rows["queue_offset"][order[:-1][again]] + 1
-    return found
+    steps[order[1:][again]] -= rows["queue_offset"][order[:-1][again]] + 1
+    return steps
 
 
 def _chunk(file: BinaryIO, place: int, plain_max: int) -> bytes:
@@ -312,10 +314,10 @@ def _whole(value: Any, *, optional: bool = False) -> Any:
 
 
 def _count(value: Any) -> int:
-    found: int = _whole(value)
-    if not 0 <= found < 1 << 62:
+    number: int = _whole(value)
+    if not 0 <= number < 1 << 62:
         raise ValueError(f"{value!r} is no size or place")
-    return found
+    return number
 
 
 def _topic(messages: Any, byte_count: Any, digest: Any) -> TopicTotal:

@@ -68,10 +68,10 @@ def read_metadata(store: Store, rules: BrokerRules) -> StoreMetadata:
     ]
     config: dict[ConfigKey, str] = {}
     for path in CONFIG_FILES:
-        found = read_config(store.view, path)
-        if found.state is ConfigState.UNREADABLE:
-            problems += found.problems
-        config.update(_entries(path, found.value or {}))
+        config_file = read_config(store.view, path)
+        if config_file.state is ConfigState.UNREADABLE:
+            problems += config_file.problems
+        config.update(_entries(path, config_file.value or {}))
     queues = None if store.queue_kind == "rocksdb" else _bounds(summary.queues)
     return StoreMetadata(queues, config, tuple(problems))
 
@@ -103,15 +103,15 @@ def _bounds(queues: Iterable[QueueSummary]) -> dict[tuple[str, int], tuple[int |
 
 
 def _entries(path: str, value: Mapping[Any, Any]) -> dict[ConfigKey, str]:
-    found: dict[ConfigKey, str] = {}
+    texts: dict[ConfigKey, str] = {}
     for table, entries in value.items():
         if table == _VERSION:
             continue
         if isinstance(entries, dict):
-            found.update({(path, str(table), str(entry)): _text(said) for entry, said in entries.items()})
+            texts.update({(path, str(table), str(entry)): _text(entry_value) for entry, entry_value in entries.items()})
         else:
-            found[path, str(table), ""] = _text(entries)
-    return found
+            texts[path, str(table), ""] = _text(entries)
+    return texts
 
 
 def _text(value: Any) -> str:

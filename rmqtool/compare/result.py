@@ -100,7 +100,7 @@ class Comparison:
     @property
     def is_equal(self) -> bool:
         """Whether nothing differs; compared by messages, where they lie does not count, nor do queues and settings."""
-        if self.messages is not None and any(found.count for found in self.messages.values()):
+        if self.messages is not None and any(differences.count for differences in self.messages.values()):
             return False
         if self.topics_differ:
             return False
@@ -141,13 +141,13 @@ class Comparison:
 
     def message_rows(self) -> Iterable[dict[str, Any]]:
         """The messages that differ, kind after kind, those of a kind in the order of the log."""
-        for kind, found in (self.messages or {}).items():
-            for row, other in found.listed:
+        for kind, differences in (self.messages or {}).items():
+            for row, other in differences.listed:
                 yield self._message(kind, row, other)
 
     def _message(self, kind: Kind, row: Array, other: Array | None) -> dict[str, Any]:
         topic, queue_id = self.queues[int(row["queue"])]
-        said: dict[str, Any] = {
+        message: dict[str, Any] = {
             "type": kind.value,
             "topic": text_of(topic),
             "queue_id": queue_id,
@@ -160,35 +160,41 @@ class Comparison:
             "reason": None,
         }
         if other is not None:
-            said["other_queue_id"] = self.queues[int(other["queue"])][1]
-            said["other_queue_offset"] = int(other["queue_offset"])
-            said["other_physical_offset"] = int(other["physical_offset"])
+            message["other_queue_id"] = self.queues[int(other["queue"])][1]
+            message["other_queue_offset"] = int(other["queue_offset"])
+            message["other_physical_offset"] = int(other["physical_offset"])
         elif kind is Kind.REORDERED:
-            said["other_queue_id"], said["other_queue_offset"] = queue_id, int(row["other_offset"])
+            message["other_queue_id"], message["other_queue_offset"] = queue_id, int(row["other_offset"])
         else:
             against = self.b if kind is Kind.ONLY_A else self.a
-            said["reason"] = reason(int(row["physical_offset"]), against.totals).value
-        return said
+            message["reason"] = reason(int(row["physical_offset"]), against.totals).value
+        return message
 
     def _counts(self) -> dict[str, int] | None:
         if self.messages is None:
             return None
-        counts = {kind.value.replace("-", "_"): found.count for kind, found in self.messages.items()}
+        counts = {kind.value.replace("-", "_"): differences.count for kind, differences in self.messages.items()}
         return {"in_both": self.a.totals.messages - self.messages[Kind.ONLY_A].count, **counts}
 
     def _topics(self) -> Iterable[dict[str, Any]]:
         none = TopicTotal()
         by_topic: dict[bytes, Counter[Kind]] = defaultdict(Counter)
-        for kind, found in (self.messages or {}).items():
-            for queue, count in found.counts.items():
+        for kind, differences in (self.messages or {}).items():
+            for queue, count in differences.counts.items():
                 by_topic[self.queues[queue][0]][kind] += count
         for topic in sorted(self.a.totals.topics.keys() | self.b.totals.topics.keys()):
             a, b = (side.totals.topics.get(topic, none) for side in (self.a, self.b))
-            said = {"topic": text_of(topic), "a": a.messages, "b": b.messages, "a_bytes": a.bytes, "b_bytes": b.bytes}
+            topic_fields = {
+                "topic": text_of(topic),
+                "a": a.messages,
+                "b": b.messages,
+                "a_bytes": a.bytes,
+                "b_bytes": b.bytes,
+            }
             counts = {
                 kind.value.replace("-", "_"): None if self.messages is None else by_topic[topic][kind] for kind in Kind
             }
-            yield {**said, **counts, "differs": self._topic_differs(topic, a, b, counts)}
+            yield {**topic_fields, **counts, "differs": self._topic_differs(topic, a, b, counts)}
 
     def _topic_differs(self, topic: bytes, a: TopicTotal, b: TopicTotal, counts: Mapping[str, Any]) -> bool | None:
         if self.messages is not None:
@@ -226,13 +232,15 @@ def _side(side: Side) -> dict[str, Any]:
     }
 
 
-def _queue(found: QueueDifference) -> dict[str, Any]:
-    said: dict[str, Any] = {"topic": found.topic, "queue_id": found.queue_id}
-    for name, bounds in zip(SIDES, (found.a, found.b), strict=True):
-        said[f"{name}_min"], said[f"{name}_max"] = bounds or (None, None)
-    return said
+def _queue(difference: QueueDifference) -> dict[str, Any]:
+    fields: dict[str, Any] = {"topic": difference.topic, "queue_id": difference.queue_id}
+    for name, bounds in zip(SIDES, (difference.a, difference.b), strict=True):
+        fields[f"{name}_min"], fields[f"{name}_max"] = bounds or (None, None)
+    return fields
 
 
-def _config(found: ConfigDifference) -> dict[str, Any]:
-    values = {name: None if text is None else json.loads(text) for name, text in zip(SIDES, found[3:], strict=True)}
-    return {"file": found.file, "table": found.table, "entry": found.entry, **values}
+def _config(difference: ConfigDifference) -> dict[str, Any]:
+    values = {
+        name: None if text is None else json.loads(text) for name, text in zip(SIDES, difference[3:], strict=True)
+    }
+    return {"file": difference.file, "table": difference.table, "entry": difference.entry, **values}

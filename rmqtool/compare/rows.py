@@ -38,7 +38,7 @@ QueueKey = tuple[bytes, int]
 
 
 class Block(NamedTuple):
-    """Rows that lie one behind the other and begin in one stretch of the log.
+    """Rows that lie one after the other and begin in one chunk of the log.
 
     Attributes:
         begin: physical offset of the first row.
@@ -72,11 +72,11 @@ class QueueNumbers:
         return np.array(self.numbers_of(keys), np.int32)
 
     def _number(self, key: QueueKey) -> int:
-        found = self._numbers.get(key)
-        if found is None:
-            found = self._numbers[key] = len(self.keys)
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self.keys)
             self.keys.append(key)
-        return found
+        return number
 
 
 @dataclass
@@ -143,14 +143,14 @@ _MASK: Final = (1 << 64) - 1
 
 def is_message(rows: Array) -> Array:
     """Which rows are messages."""
-    found: Array = rows["queue"] >= 0
-    return found
+    has_queue: Array = rows["queue"] >= 0
+    return has_queue
 
 
 def low_bits(digests: Array) -> Array:
     """The lower 32 bits of digests."""
-    found: Array = digests & np.uint64(0xFFFFFFFF)
-    return found
+    bits: Array = digests & np.uint64(0xFFFFFFFF)
+    return bits
 
 
 def sum_of(digests: Array) -> int:

@@ -17,7 +17,7 @@ from rmqtool.compare.rows import ROW, Array, Block, LogTotals, QueueKey, QueueNu
 
 @dataclass(frozen=True)
 class LogRange:
-    """Files of both logs, by number, that lie in one stretch of physical offsets."""
+    """Files of both logs, by number, that lie in one chunk of physical offsets."""
 
     here: tuple[int, ...]
     there: tuple[int, ...]

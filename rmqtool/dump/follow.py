@@ -77,38 +77,38 @@ class Follower:
         """Rows of the file from the position on; a bad range at the end of the log is not yet one."""
         entry = self.dump.target.entries[self._number]
         held: MatchedRecord | None = None
-        for row, found in self.dump.scanned(entry, self._position, more_follows=more_follows):
+        for row, match in self.dump.scanned(entry, self._position, more_follows=more_follows):
             if held is not None:
                 yield self.dump.counted(held)
                 held = None
             place = row.physical_offset - self.dump.start_of(entry)
             if not more_follows and _is_bad(row):
-                held = found
+                held = match
                 self._position = place
                 continue
             self._position = place + row.size
             self._is_full = row.magic == MAGIC_BLANK
-            if found is not None:
-                yield self.dump.counted(found)
+            if match is not None:
+                yield self.dump.counted(match)
 
     def _look_again(self) -> None:
-        """List the directories anew: the file before the last keeps its number, for files only come at the end."""
+        """List the directories again: the file before the last keeps its number, for files only come at the end."""
         target = self.dump.target
         if not target.entries:
             return
         current = target.entries[min(self._number, len(target.entries) - 1)].path
         directories = dict.fromkeys(entry.path.rpartition("/")[0] for entry in target.entries)
-        found: list[Entry] = []
+        segment_entries: list[Entry] = []
         for directory in directories:
             try:
                 listed = target.view.list(directory)
             except UnreadableError:
                 return
-            found += [entry for entry in listed if entry.is_file and is_segment_name(entry.name)]
+            segment_entries += [entry for entry in listed if entry.is_file and is_segment_name(entry.name)]
         paths = {entry.path for entry in target.entries}
         if len(target.entries) == 1 and not is_segment_name(target.entries[0].name):
             return
-        entries = tuple(sorted(found, key=lambda entry: (int(entry.name), entry.path)))
+        entries = tuple(sorted(segment_entries, key=lambda entry: (int(entry.name), entry.path)))
         if paths != {entry.path for entry in entries} and any(entry.path == current for entry in entries):
             self.dump.target = replace(target, entries=entries)
             self._number = [entry.path for entry in entries].index(current)

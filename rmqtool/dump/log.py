@@ -67,7 +67,7 @@ class LogDump:
     """
 
     target: Target
-    wanted: LogFilter
+    log_filter: LogFilter
     rules: BrokerRules
     compiled: bool | None = None
     problems: list[str] = field(default_factory=list)
@@ -92,10 +92,10 @@ class LogDump:
                 yield from self._file_backward(entry, options, limit, more_follows=number < last)
             yield from self._gap_before(number)
 
-    def record(self, found: MatchedRecord) -> Record | None:
+    def record(self, match: MatchedRecord) -> Record | None:
         """The decoded record of a message row; None where a broker of these rules cannot decode it."""
-        place = RecordLocation(found.row.physical_offset, found.path, found.file_position, found.row.size)
-        return decode_record(SingleRecord(self.rules, found.read), place)
+        place = RecordLocation(match.row.physical_offset, match.path, match.file_position, match.row.size)
+        return decode_record(SingleRecord(self.rules, match.read), place)
 
     def scanned(self, entry: Entry, position: int, *, more_follows: bool) -> Iterator[tuple[Row, MatchedRecord | None]]:
         """Every row of a file from a record's begin on, with what is wanted of it."""
@@ -105,17 +105,17 @@ class LogDump:
         try:
             walk = self._walk(source, entry, self._options(), more_follows=more_follows, start=position)
             for batch in walk.batches():
-                numbers = self.wanted.topic_numbers(batch.topics)
+                numbers = self.log_filter.topic_numbers(batch.topics)
                 for row in batch.as_rows():
-                    wanted = self.wanted.may_match(row, numbers)
-                    yield row, _batch_found(batch, row, entry) if wanted else None
+                    may_match = self.log_filter.may_match(row, numbers)
+                    yield row, _batch_found(batch, row, entry) if may_match else None
         finally:
             source.close()
 
-    def counted(self, found: MatchedRecord) -> MatchedRecord:
+    def counted(self, match: MatchedRecord) -> MatchedRecord:
         """The same, counted if it is a bad range."""
-        self.bad_ranges += not (found.is_message or found.is_blank)
-        return found
+        self.bad_ranges += not (match.is_message or match.is_blank)
+        return match
 
     def start_of(self, entry: Entry) -> int:
         """Physical offset of a file's first byte, as far as its name tells it."""
@@ -145,12 +145,12 @@ class LogDump:
             return
         try:
             walk = self._walk(source, entry, options, more_follows=more_follows)
-            base = walk.piece.physical_offset
+            base = walk.split.physical_offset
             places: deque[int] | array[int] = array("q") if limit is None else deque(maxlen=4 * limit)
             for batch in walk.batches():
-                for found in self._rows_of(batch, entry, limit):
-                    row = found.row
-                    if found.is_message and self.wanted.wants_text and not self.matches(found):
+                for match in self._rows_of(batch, entry, limit):
+                    row = match.row
+                    if match.is_message and self.log_filter.wants_text and not self.matches(match):
                         continue
                     places.extend((row.physical_offset, row.size, row.verdict, row.magic))
             for at in range(len(places) - 4, -1, -4):
@@ -163,39 +163,39 @@ class LogDump:
         self, source: ByteSource, entry: Entry, options: ScanOptions, *, more_follows: bool, start: int = 0
     ) -> Walk:
         base = self._start(entry, source)
-        piece = Split(source, start, source.size, base, more_follows)
+        split = Split(source, start, source.size, base, more_follows)
         data_bytes = sum(end - begin for begin, end in source.extents(start, source.size))
-        return walk_split(piece, reader_for(data_bytes, options.compiled)(), options)
+        return walk_split(split, reader_for(data_bytes, options.compiled)(), options)
 
     def _rows_of(self, batch: Batch, entry: Entry, last: int | None = None) -> Iterator[MatchedRecord]:
         for row in self._wanted_rows(batch, last):
-            found = _batch_found(batch, row, entry)
-            if not found.is_message or self.wanted.texts_may_match(row, found.read):
-                yield self.counted(found)
+            match = _batch_found(batch, row, entry)
+            if not match.is_message or self.log_filter.texts_may_match(row, match.read):
+                yield self.counted(match)
 
     def _wanted_rows(self, batch: Batch, last: int | None) -> list[Row]:
         """The rows that columns alone do not rule out; of many the last ones suffice where columns decide alone."""
-        numbers = self.wanted.topic_numbers(batch.topics)
+        numbers = self.log_filter.topic_numbers(batch.topics)
         if isinstance(batch.rows, list):
-            return [row for row in batch.rows if self.wanted.may_match(row, numbers)]
+            return [row for row in batch.rows if self.log_filter.may_match(row, numbers)]
         rows = cast("Any", batch.as_array())
-        chosen = rows if (mask := self.wanted.mask(rows, numbers)) is None else rows[mask]
-        if last is not None and not self.wanted.wants_text:
+        chosen = rows if (mask := self.log_filter.mask(rows, numbers)) is None else rows[mask]
+        if last is not None and not self.log_filter.wants_text:
             chosen = chosen[-last:]
-        return [row for row in map(Row._make, chosen.tolist()) if self.wanted.may_match(row, numbers)]
+        return [row for row in map(Row._make, chosen.tolist()) if self.log_filter.may_match(row, numbers)]
 
-    def matches(self, found: MatchedRecord, record: Record | None = None) -> bool:
+    def matches(self, match: MatchedRecord, record: Record | None = None) -> bool:
         """Whether a message that its columns do not rule out has the key, tag or id that is asked for."""
-        if not self.wanted.wants_text:
+        if not self.log_filter.wants_text:
             return True
-        record = record or self.record(found)
-        return record is None or self.wanted.matches(record)
+        record = record or self.record(match)
+        return record is None or self.log_filter.matches(record)
 
     def _is_in_range(self, entry: Entry) -> bool:
         """Whether a file may hold something of the range of physical offsets; one that cannot is not even opened."""
         if not is_segment_name(entry.name):
             return True
-        start, low, high = int(entry.name), self.wanted.from_physical_offset, self.wanted.to_physical_offset
+        start, low, high = int(entry.name), self.log_filter.from_physical_offset, self.log_filter.to_physical_offset
         return (low is None or start + entry.size > low) and (high is None or start < high)
 
     def _gap_before(self, number: int) -> Iterator[MatchedRecord]:
@@ -210,7 +210,7 @@ class LogDump:
 
     def _bad(self, entry: Entry, physical_offset: int, size: int, finding: str) -> Iterator[MatchedRecord]:
         row = bare_row(physical_offset, size, Verdict.UNREADABLE_RANGE)
-        if self.wanted.may_match(row, None):
+        if self.log_filter.may_match(row, None):
             self.bad_ranges += 1
             yield MatchedRecord(row, entry.path, 0, lambda _position, _length: b"", finding)
 
@@ -257,8 +257,8 @@ class LogDump:
             with suppress(UnreadableError):
                 source = self.target.view.open(entry.path)
                 try:
-                    piece = Split(source, 0, source.size, 0)
-                    return ScanOptions(record_crc=carries_record_crc([piece]), compiled=self.compiled)
+                    split = Split(source, 0, source.size, 0)
+                    return ScanOptions(record_crc=carries_record_crc([split]), compiled=self.compiled)
                 finally:
                     source.close()
         return ScanOptions(compiled=self.compiled)
@@ -272,7 +272,7 @@ def _batch_found(batch: Batch, row: Row, entry: Entry) -> MatchedRecord:
     def read(position: int, length: int) -> bytes:
         return batch.read(row, position, length)
 
-    return _found(row, entry.path, row.physical_offset - batch.piece.physical_offset, read)
+    return _found(row, entry.path, row.physical_offset - batch.split.physical_offset, read)
 
 
 def _range_reader(source: ByteSource, row: Row, base: int) -> Callable[[int, int], bytes]:

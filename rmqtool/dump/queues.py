@@ -67,7 +67,7 @@ class QueueDump:
     """
 
     target: Target
-    wanted: QueueFilter
+    queue_filter: QueueFilter
     width: int | None = None
     problems: list[str] = field(default_factory=list)
     bad_ranges: int = 0
@@ -76,7 +76,7 @@ class QueueDump:
     def rows(self) -> Iterator[DumpRow]:
         """All wanted rows; with `reverse` the last queue and its last unit first."""
         queues = [queue for queue in self._queues() if self._is_wanted(queue)]
-        for queue in reversed(queues) if self.wanted.reverse else queues:
+        for queue in reversed(queues) if self.queue_filter.reverse else queues:
             if self.target.kind is DumpKind.EXTENSION:
                 yield from self._extension(queue)
             else:
@@ -93,18 +93,20 @@ class QueueDump:
             yield _DumpedQueue(names[1] if placed else None, int(names[2]) if placed else None, tuple(entries))
 
     def _is_wanted(self, queue: _DumpedQueue) -> bool:
-        wanted = self.wanted
-        if wanted.queue_id is not None and queue.queue_id != wanted.queue_id:
+        queue_filter = self.queue_filter
+        if queue_filter.queue_id is not None and queue.queue_id != queue_filter.queue_id:
             return False
-        if not wanted.topics:
+        if not queue_filter.topics:
             return True
-        return queue.topic is not None and any(fnmatch.fnmatchcase(queue.topic, pattern) for pattern in wanted.topics)
+        return queue.topic is not None and any(
+            fnmatch.fnmatchcase(queue.topic, pattern) for pattern in queue_filter.topics
+        )
 
     def _units(self, queue: _DumpedQueue) -> Iterator[DumpRow]:
         """Units up to the last one that is not zero; behind it the files are only preallocated."""
         last = self._last_with_data(queue)
         numbers = range(last + 1)
-        for number in reversed(numbers) if self.wanted.reverse else numbers:
+        for number in reversed(numbers) if self.queue_filter.reverse else numbers:
             source = self._open(queue.entries[number])
             if source is not None:
                 try:
@@ -120,16 +122,16 @@ class QueueDump:
         end = min(whole_end, -(-data_end // size) * size) if is_last else whole_end
         start, end = self._range(base, end)
         self._unreadable.clear()
-        expected = end if self.wanted.reverse else start
+        expected = end if self.queue_filter.reverse else start
         for unit in self._nonzero(source, start, end):
-            if self.wanted.reverse:
+            if self.queue_filter.reverse:
                 yield from self._gap(queue, entry, unit.position + size, expected)
                 expected = unit.position
             else:
                 yield from self._gap(queue, entry, expected, unit.position)
                 expected = unit.position + size
             yield from self._row(queue, base, unit)
-        yield from self._gap(queue, entry, *((start, expected) if self.wanted.reverse else (expected, end)))
+        yield from self._gap(queue, entry, *((start, expected) if self.queue_filter.reverse else (expected, end)))
         if data_end > whole_end:
             yield self._bad(queue, entry, whole_end, data_end, "wrong-file-size")
 
@@ -137,10 +139,10 @@ class QueueDump:
         """File positions of the wanted units, as far as positions tell queue offsets."""
         if self.target.kind is DumpKind.BATCH:
             return 0, end
-        size, wanted = consumequeue.UNIT_SIZE, self.wanted
-        start = max(0, (wanted.from_queue_offset or 0) * size - base)
-        if wanted.to_queue_offset is not None:
-            end = min(end, wanted.to_queue_offset * size - base)
+        size, queue_filter = consumequeue.UNIT_SIZE, self.queue_filter
+        start = max(0, (queue_filter.from_queue_offset or 0) * size - base)
+        if queue_filter.to_queue_offset is not None:
+            end = min(end, queue_filter.to_queue_offset * size - base)
         return start, max(start, end)
 
     def _nonzero(self, source: ByteSource, start: int, end: int) -> Iterator[_Unit]:
@@ -152,23 +154,23 @@ class QueueDump:
         for extent_start, extent_end in source.extents(start, end):
             first = start + (extent_start - start) // step * step
             blocks += [at for at in range(first, extent_end, step) if not blocks or at > blocks[-1]]
-        for at in reversed(blocks) if self.wanted.reverse else blocks:
+        for at in reversed(blocks) if self.queue_filter.reverse else blocks:
             block = bytearray(min(step, end - at))
             self._unreadable += read_salvaging(source, at, memoryview(block))
             if not block.strip(b"\0"):
                 continue
             units = [_Unit(at + number * size, values) for number, values in enumerate(layout.iter_unpack(block))]
-            for unit in reversed(units) if self.wanted.reverse else units:
+            for unit in reversed(units) if self.queue_filter.reverse else units:
                 if any(unit.values):
                     yield unit
 
     def _row(self, queue: _DumpedQueue, base: int, unit: _Unit) -> Iterator[DumpRow]:
         if self.target.kind is DumpKind.BATCH:
-            wanted = self.wanted
+            queue_filter = self.queue_filter
             number = unit.values[_BASE_AT]
-            if number < (wanted.from_queue_offset or 0) and wanted.from_queue_offset is not None:
+            if number < (queue_filter.from_queue_offset or 0) and queue_filter.from_queue_offset is not None:
                 return
-            if wanted.to_queue_offset is not None and number >= wanted.to_queue_offset:
+            if queue_filter.to_queue_offset is not None and number >= queue_filter.to_queue_offset:
                 return
             row = batch_row(queue.topic, queue.queue_id, unit.values)
         else:

@@ -125,8 +125,8 @@ def make_source(ask: Request, target: Target) -> RowSource:
     if target.kind in _QUEUES:
         from rmqtool.dump.queues import QueueDump, QueueFilter
 
-        wanted = QueueFilter(ask.topics, ask.queue_id, ask.from_offset, ask.to_offset, ask.reverse)
-        return QueueDump(target, wanted, ask.hex_width)
+        queue_filter = QueueFilter(ask.topics, ask.queue_id, ask.from_offset, ask.to_offset, ask.reverse)
+        return QueueDump(target, queue_filter, ask.hex_width)
     from rmqtool.dump.other_files import FileDump
 
     return FileDump(target, ask.hex_width)
@@ -136,7 +136,7 @@ class LogRows:
     """Rows of the commitlog."""
 
     def __init__(self, ask: Request, target: Target) -> None:
-        wanted = LogFilter(
+        log_filter = LogFilter(
             ask.topics,
             ask.queue_id,
             ask.from_offset,
@@ -148,10 +148,10 @@ class LogRows:
             ask.message_id,
             ask.stale,
         )
-        few = ask.limit is not None and ask.limit <= FEW_ROWS and not ask.reverse and not wanted.wants_content
+        few = ask.limit is not None and ask.limit <= FEW_ROWS and not ask.reverse and not log_filter.wants_content
         compiled = False if ask.follow or (few and ask.from_offset is None) else None
         self._ask = ask
-        self._dump = LogDump(target, wanted, rules_for(ask.broker_version), compiled)
+        self._dump = LogDump(target, log_filter, rules_for(ask.broker_version), compiled)
 
     @property
     def problems(self) -> list[str]:
@@ -162,11 +162,11 @@ class LogRows:
         return self._dump.bad_ranges
 
     def rows(self) -> Iterator[DumpRow | None]:
-        for found in self._found():
-            if found is None:
+        for match in self._found():
+            if match is None:
                 yield None
                 continue
-            row = self._row(found)
+            row = self._row(match)
             if row is not None:
                 yield row
 
@@ -177,55 +177,55 @@ class LogRows:
             return Follower(self._dump).rows()
         return self._dump.backward(self._ask.limit) if self._ask.reverse else self._dump.forward()
 
-    def _row(self, found: MatchedRecord) -> DumpRow | None:
-        row = found.row
+    def _row(self, match: MatchedRecord) -> DumpRow | None:
+        row = match.row
         try:
-            made = self._message(found) if found.is_message else _range_row(found)
-            if made is not None and self._ask.hex_width is not None:
-                made |= self._bytes(found, self._ask.hex_width)
+            dump_row = self._message(match) if match.is_message else _range_row(match)
+            if dump_row is not None and self._ask.hex_width is not None:
+                dump_row |= self._bytes(match, self._ask.hex_width)
         except UnreadableError as error:
             self._dump.problems.append(str(error))
-            return self._bad(found, UNREADABLE)
-        if row.verdict == Verdict.STALE and made is not None and not found.is_message:
-            made["finding"] = found.finding
-        return made
+            return self._bad(match, UNREADABLE)
+        if row.verdict == Verdict.STALE and dump_row is not None and not match.is_message:
+            dump_row["finding"] = match.finding
+        return dump_row
 
-    def _message(self, found: MatchedRecord) -> DumpRow | None:
-        record = self._dump.record(found)
+    def _message(self, match: MatchedRecord) -> DumpRow | None:
+        record = self._dump.record(match)
         if record is None:
-            return self._bad(found, NOT_READABLE)
-        if not self._dump.matches(found, record):
+            return self._bad(match, NOT_READABLE)
+        if not self._dump.matches(match, record):
             return None
         return message_row(
             record,
             self._ask.body,
-            row_type="stale" if found.row.verdict == Verdict.STALE else "message",
-            finding=found.finding,
-            physical_offset=found.row.physical_offset,
+            row_type="stale" if match.row.verdict == Verdict.STALE else "message",
+            finding=match.finding,
+            physical_offset=match.row.physical_offset,
             body_crc_ok=True,  # or the scan had called it bad
         )
 
-    def _bad(self, found: MatchedRecord, finding: str) -> DumpRow:
+    def _bad(self, match: MatchedRecord, finding: str) -> DumpRow:
         self._dump.bad_ranges += 1
-        return bad_row(found.row.physical_offset, found.row.size, finding)
+        return bad_row(match.row.physical_offset, match.row.size, finding)
 
-    def _bytes(self, found: MatchedRecord, width: int) -> DumpRow:
+    def _bytes(self, match: MatchedRecord, width: int) -> DumpRow:
         limit = self._ask.body.limit if self._ask.body.limit != BODY_LIMIT else BYTES_SHOWN_MAX
-        size = found.row.size
-        if found.is_message:
-            parts = message_parts(found.read, size, limit)
-        elif found.is_blank:
-            parts = parts_of(found.read, size, commitlog.BLANK.fields, limit)
+        size = match.row.size
+        if match.is_message:
+            parts = message_parts(match.read, size, limit)
+        elif match.is_blank:
+            parts = parts_of(match.read, size, commitlog.BLANK.fields, limit)
         else:
-            parts = bare_parts(found.read, size, limit)
-        return hex_fields(parts, width, found.row.physical_offset)
+            parts = bare_parts(match.read, size, limit)
+        return hex_fields(parts, width, match.row.physical_offset)
 
 
-def _range_row(found: MatchedRecord) -> DumpRow:
-    row = found.row
-    if found.is_blank:
+def _range_row(match: MatchedRecord) -> DumpRow:
+    row = match.row
+    if match.is_blank:
         return blank_row(row.physical_offset, row.size)
-    return bad_row(row.physical_offset, row.size, found.finding or UNREADABLE)
+    return bad_row(row.physical_offset, row.size, match.finding or UNREADABLE)
 
 
 def chosen_fields(text: str | None, known: Sequence[str]) -> list[str] | None:

@@ -125,9 +125,11 @@ def _elsewhere(place: StoreLocation, options: TargetOptions) -> Target:
     counts = range(1, min(_DEPTH, here.depth()) + 1)
     names = [here.split(count) for count in (reversed(counts) if kind is EntryKind.DIRECTORY else counts)]
     if kind is not EntryKind.DIRECTORY:
-        root, name = next((found for found in names if kind_of(found[1]) not in _STRAYS), names[0])
+        root, name = next(
+            (root_and_name for root_and_name in names if kind_of(root_and_name[1]) not in _STRAYS), names[0]
+        )
         return _entry(open_remote(root), name, str(place), options)
-    part = next((found for found in names if is_broker_directory(found[1])), None)
+    part = next((root_and_name for root_and_name in names if is_broker_directory(root_and_name[1])), None)
     if part is None or options.commitlog or _holds_store(open_remote(here)):
         return _store(place, options)
     return _part_of_store(open_remote(part[0]), part[1], str(place), options)
@@ -143,7 +145,9 @@ def _store(place: StoreLocation, options: TargetOptions) -> Target:
             raise
         return loose
     kind = options.kind or DumpKind.COMMITLOG
-    entries = tuple(entry for found, entries in store.files.items() if KINDS.get(found) is kind for entry in entries)
+    entries = tuple(
+        entry for file_kind, entries in store.files.items() if KINDS.get(file_kind) is kind for entry in entries
+    )
     if kind is DumpKind.COMMITLOG:
         entries = tuple(segment.entry for segment in store.commitlog)
     if not entries:
@@ -162,7 +166,7 @@ def _concerns(problem: str, kind: DumpKind, store: Store) -> bool:
     return is_broker_directory(place) and (top.startswith(kind) if kind is DumpKind.COMMITLOG else top == kind)
 
 
-def _explain_absence(label: str, kind: DumpKind, found: set[FileKind]) -> None:
+def _explain_absence(label: str, kind: DumpKind, file_kinds: set[FileKind]) -> None:
     """Say so where what is asked for is kept in a way that is not decoded."""
     elsewhere = {
         DumpKind.COMMITLOG: FileKind.DLEDGER,
@@ -170,7 +174,7 @@ def _explain_absence(label: str, kind: DumpKind, found: set[FileKind]) -> None:
         DumpKind.CONFIG: FileKind.CONFIG_ROCKSDB,
         DumpKind.INDEX: FileKind.ROCKSDB,
     }.get(kind)
-    if elsewhere in found:
+    if elsewhere in file_kinds:
         raise _unsupported(label, elsewhere)
 
 
@@ -190,7 +194,7 @@ def _part_of_store(view: StoreView, prefix: str, label: str, options: TargetOpti
     if options.kind is not None and options.kind not in known:
         known = {options.kind: [entry for entries in by_kind.values() for entry in entries]}
     kind = options.kind or min(known, key=list(DumpKind).index, default=None)
-    undecoded = next((found for found in by_kind if found not in KINDS and found not in _STRAYS), None)
+    undecoded = next((file_kind for file_kind in by_kind if file_kind not in KINDS and file_kind not in _STRAYS), None)
     if kind is None and undecoded is not None:
         raise _unsupported(label, undecoded)
     if kind is None or not known[kind]:
@@ -207,13 +211,13 @@ def _loose_files(view: StoreView, options: TargetOptions) -> Target | None:
         files = [entry for entry in files if is_segment_name(entry.name)]
     if not files:
         return None
-    kind = options.kind or next((found for entry in files if (found := _by_content(view, entry))), None)
+    kind = options.kind or next((content_kind for entry in files if (content_kind := _by_content(view, entry))), None)
     return _target(kind, view, files, options.index_slots) if kind is not None else None
 
 
 def _file(path: Path, options: TargetOptions) -> Target:
-    found = _place(path, directory=False)
-    root, name = found if found is not None else (path.parent, path.name)
+    root_and_name = _place(path, directory=False)
+    root, name = root_and_name if root_and_name is not None else (path.parent, path.name)
     FileSource.open(path).close()  # no FIFO, nothing that may not be read
     return _entry(DirectoryView(root), name, str(path), options)
 
@@ -276,7 +280,7 @@ def _holds_store(view: StoreView) -> bool:
 
 def _files_below(view: StoreView, prefix: str, problems: list[str]) -> list[Entry]:
     """Files of a directory and of those below it that a broker has; a link in a circle is no such place."""
-    found: list[Entry] = []
+    files: list[Entry] = []
     pending = [prefix]
     while pending:
         try:
@@ -284,9 +288,9 @@ def _files_below(view: StoreView, prefix: str, problems: list[str]) -> list[Entr
         except UnreadableError as error:
             problems.append(str(error))
             continue
-        found += [entry for entry in listed if entry.is_file]
+        files += [entry for entry in listed if entry.is_file]
         pending += [entry.path for entry in listed if entry.is_directory and is_broker_directory(entry.path)]
-    return found
+    return files
 
 
 def _by_content(view: StoreView, entry: Entry) -> DumpKind | None:

@@ -30,15 +30,15 @@ class SharedStarts:
 
     def __init__(self) -> None:
         self.plain = PlainRecords()
-        self._tolls: dict[Hashable, LossReport] = {}
+        self._losses_by_key: dict[Hashable, LossReport] = {}
         self._lock = Lock()
 
-    def toll(self, key: Hashable, count: Callable[[], LossReport]) -> LossReport:
+    def losses(self, key: Hashable, count: Callable[[], LossReport]) -> LossReport:
         """What a start costs that leaves behind what the key says, counted if it is the first of its kind."""
         with self._lock:
-            if key not in self._tolls:
-                self._tolls[key] = count()
-            return self._tolls[key]
+            if key not in self._losses_by_key:
+                self._losses_by_key[key] = count()
+            return self._losses_by_key[key]
 
 
 def forecast_store(
@@ -88,7 +88,7 @@ def forecast_of(simulation: Simulation, shared: SharedStarts | None = None) -> F
     """
     removed = simulation.overlay.unlinked()
     scanned = simulation.scanned
-    found = Forecast(
+    forecast = Forecast(
         broker_version=simulation.rules.version,
         starts=simulation.why_not is None,
         why_not=simulation.why_not,
@@ -105,21 +105,21 @@ def forecast_of(simulation: Simulation, shared: SharedStarts | None = None) -> F
         misplaces_new_messages=_misplaces_new_messages(simulation),
     )
     if simulation.why_not is not None or simulation.log is None or scanned is None:
-        return found
+        return forecast
     segments = _counted_segments(simulation)
     key = _what_is_left(simulation, segments) if shared is not None else None
     if shared is None or key is None:
-        toll = _toll(simulation, segments)
+        losses = _losses(simulation, segments)
     else:
-        toll = shared.toll(key, lambda: _toll(simulation, segments))
+        losses = shared.losses(key, lambda: _losses(simulation, segments))
     return replace(
-        found,
-        lost=toll.lost,
-        unnoticed_damage=tuple(toll.damage),
-        unnoticed_damage_count=toll.damage_count,
-        queues=_queues(simulation, toll),
+        forecast,
+        lost=losses.lost,
+        unnoticed_damage=tuple(losses.damage),
+        unnoticed_damage_count=losses.damage_count,
+        queues=_queues(simulation, losses),
         filler_units=sum(queue.filler_units(simulation.files) for queue in simulation.queues.values()),
-        unindexed_messages=toll.unindexed,
+        unindexed_messages=losses.unindexed,
         counted_from=segments[0].start if segments else None,
     )
 
@@ -183,7 +183,7 @@ def _what_is_left(simulation: Simulation, segments: tuple[Segment, ...]) -> Hash
     )
 
 
-def _toll(simulation: Simulation, segments: tuple[Segment, ...]) -> LossReport:
+def _losses(simulation: Simulation, segments: tuple[Segment, ...]) -> LossReport:
     options, log = simulation.options, simulation.log
     assert log is not None
     count = LossCounter(
@@ -197,17 +197,17 @@ def _toll(simulation: Simulation, segments: tuple[Segment, ...]) -> LossReport:
     )
     scan = ScanOptions(options.delays_ms, options.record_crc, block_size=DISPATCH_BLOCK_SIZE)
     count.count(simulation.store.view, segments, scan)
-    return count.toll
+    return count.losses
 
 
-def _queues(simulation: Simulation, toll: LossReport) -> tuple[QueueForecast, ...]:
+def _queues(simulation: Simulation, losses: LossReport) -> tuple[QueueForecast, ...]:
     assert simulation.log is not None
-    found = []
+    queue_forecasts = []
     for name, state in sorted(simulation.queues.items()):
         following = simulation.next_queue_offsets.get(name, 0)
-        known = max(state.known_maximum, toll.highest.get(name, -1) + 1)
+        known = max(state.known_maximum, losses.highest.get(name, -1) + 1)
         queue = state.queue(simulation.files, simulation.log.minimum)
         minimum, maximum = queue.min_queue_offset, queue.max_queue_offset
         repeat = following < known
-        found.append(QueueForecast(*name, minimum, maximum, following, repeat, state.physical_end))
-    return tuple(found)
+        queue_forecasts.append(QueueForecast(*name, minimum, maximum, following, repeat, state.physical_end))
+    return tuple(queue_forecasts)

@@ -62,8 +62,8 @@ class OffsetRanges:
             return np.zeros(physical_offsets.size, np.bool_)
         at = np.searchsorted(np.array(self._starts, np.int64), physical_offsets, side="right") - 1
         ends = np.array(self._ends, np.int64)[at.clip(min=0)]
-        found: NDArray[np.bool_] = (at >= 0) & (physical_offsets <= ends)
-        return found
+        is_contained: NDArray[np.bool_] = (at >= 0) & (physical_offsets <= ends)
+        return is_contained
 
 
 class IndexState:

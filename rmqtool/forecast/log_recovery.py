@@ -159,7 +159,7 @@ class LogState:
         scan = self._scan(lenient=True)
         begin = max(begin, self.minimum)
         while begin < self.end:
-            segment = next((found for found in self.segments if found.start <= begin < found.end), None)
+            segment = next((candidate for candidate in self.segments if candidate.start <= begin < candidate.end), None)
             if segment is None:
                 return begin
             end = yield from self._below_end(self._file(scan, segment, begin - segment.start))

@@ -28,7 +28,7 @@ _HOST_BITS: Final = system_flag.BORN_HOST_V6 | system_flag.STORE_HOST_V6
 
 
 class Records(NamedTuple):
-    """Good records one behind the other, with what dispatch needs of them.
+    """Good records one after the other, with what dispatch needs of them.
 
     `own_offset` is there where a single record says that it lies elsewhere than it does: dispatch believes it.
     """
@@ -77,8 +77,8 @@ class FileScan:
 
     def walk(self, source: ByteSource, position: int, file_start: int) -> Walk:
         """A walk over the rest of a file."""
-        piece = Split(source, position, source.size, file_start)
-        return walk_split(piece, self._make_reader(), self._options)
+        split = Split(source, position, source.size, file_start)
+        return walk_split(split, self._make_reader(), self._options)
 
     def records(
         self, source: ByteSource, position: int, file_start: int, known: int = -1
@@ -109,35 +109,35 @@ class FileScan:
         Args:
             notes: whether nothing but plain records lies in front of it.
         """
-        base = walk.piece.physical_offset
+        base = walk.split.physical_offset
         for batch in walk.batches():
             rows = batch.as_array()
-            taken = 0
+            next_index = 0
             odd = np.arange(rows.size) if self.checker.needs_record_crc else odd_rows(rows)
             plain_count = int(odd[0]) if odd.size else rows.size
             if notes and plain_count:
-                self._plain.note(walk.piece.source.name, self._options, int(rows["physical_offset"][plain_count - 1]))
+                self._plain.note(walk.split.source.name, self._options, int(rows["physical_offset"][plain_count - 1]))
             notes = notes and not odd.size
             for index in self._doubtful(rows, odd):
-                if index > taken:
-                    yield _records(batch, rows[taken:index])
+                if index > next_index:
+                    yield _records(batch, rows[next_index:index])
                 position = int(rows["physical_offset"][index]) - base
-                found = self.checker.check(walk, position)
-                if not found.success or found.size == 0:
+                checked = self.checker.check(walk, position)
+                if not checked.success or checked.size == 0:
                     # The walk knows what lies around the place, and so calls it by a better name.
-                    said = Verdict(int(rows["verdict"][index])) or found.verdict
-                    return FileEnd(position, found.success, found.size, said), position
-                yield _single(batch, found)
-                position += found.size
-                if int(rows["size"][index]) != found.size:
+                    end_verdict = Verdict(int(rows["verdict"][index])) or checked.verdict
+                    return FileEnd(position, checked.success, checked.size, end_verdict), position
+                yield _single(batch, checked)
+                position += checked.size
+                if int(rows["size"][index]) != checked.size:
                     return None, position
-                taken = index + 1
-            if taken < rows.size:
-                yield _records(batch, rows[taken:])
+                next_index = index + 1
+            if next_index < rows.size:
+                yield _records(batch, rows[next_index:])
                 position = int(rows["physical_offset"][-1] + rows["size"][-1]) - base
-        found = self.checker.check(walk, position)
-        verdict = None if _is_untouched(walk, position) else found.verdict
-        return FileEnd(position, is_blank=False, size=found.size, verdict=verdict), position
+        checked = self.checker.check(walk, position)
+        verdict = None if _is_untouched(walk, position) else checked.verdict
+        return FileEnd(position, is_blank=False, size=checked.size, verdict=verdict), position
 
     def _doubtful(self, rows: Rows, odd: NDArray[np.intp]) -> list[int]:
         """Numbers of the odd rows at which this broker may see something else than a good record."""
@@ -163,13 +163,13 @@ def _records(batch: Batch, rows: Rows) -> Records:
     return Records(rows, batch.topics, batch_bytes(batch))
 
 
-def _single(batch: Batch, found: Checked) -> Records:
-    assert found.row is not None
-    row = found.row._replace(verdict=Verdict.GOOD)
+def _single(batch: Batch, checked: Checked) -> Records:
+    assert checked.row is not None
+    row = checked.row._replace(verdict=Verdict.GOOD)
     own_offset = row.own_offset if row.own_offset != row.physical_offset else None
     return Records(np.array([row], row_dtype()), batch.topics, batch_bytes(batch), own_offset)
 
 
 def _is_untouched(walk: Walk, position: int) -> bool:
     """Whether nothing but zeros lies from a position to the file's end."""
-    return position < walk.piece.source.size and walk.outcome.data_end <= position
+    return position < walk.split.source.size and walk.outcome.data_end <= position

@@ -82,7 +82,7 @@ class ServedUnits:
             UnreadableError: a queue file cannot be read.
         """
         positions = queue_offsets * self._unit_size
-        found = np.zeros(positions.size, np.bool_)
+        is_served = np.zeros(positions.size, np.bool_)
         inside = np.flatnonzero((queue_offsets >= 0) & (positions >= self._minimum) & (positions < self._loaded.end))
         numbers_of = self._file_numbers(positions[inside])
         for number, segment in enumerate(self._loaded.segments):
@@ -93,8 +93,10 @@ class ServedUnits:
                 numbers = (at - at.min()) // self._unit_size
                 known = numbers < units.size
                 part, units = part[known], units[numbers[known]]
-                found[part] = (units["physical_offset"] == records.physical_offsets[part]) & records.fit(part, units)
-        return found
+                is_served[part] = (units["physical_offset"] == records.physical_offsets[part]) & records.fit(
+                    part, units
+                )
+        return is_served
 
     def _file_numbers(self, positions: Int64s) -> Int64s:
         return file_numbers(self._loaded.segments, self._loaded.file_size, positions)
@@ -106,23 +108,23 @@ class ServedUnits:
             UnreadableError: a queue file cannot be read.
         """
         wanted_in_order = records.physical_offsets
-        found = np.zeros(wanted_in_order.size, np.bool_)
+        is_served = np.zeros(wanted_in_order.size, np.bool_)
         if self._span is not None:
             lowest, highest = self._span
             if wanted_in_order.min() > highest or wanted_in_order.max() < lowest:
-                return found
+                return is_served
         order = np.argsort(wanted_in_order, kind="stable")
-        wanted, low, high = wanted_in_order[order], JAVA_LONG_MAX, -1
+        sorted_offsets, low, high = wanted_in_order[order], JAVA_LONG_MAX, -1
         for units in self._pulled() if self._is_batch else self._blocks():
             begins = units["physical_offset"].astype(np.int64)
             if not begins.size:
                 continue
             low, high = min(low, int(begins.min())), max(high, int(begins.max()))
-            at = np.searchsorted(wanted, begins).clip(max=wanted.size - 1)
-            hits = np.flatnonzero((wanted[at] == begins) & records.fit(order[at], units))
-            found[order[at[hits]]] = True
+            at = np.searchsorted(sorted_offsets, begins).clip(max=sorted_offsets.size - 1)
+            hits = np.flatnonzero((sorted_offsets[at] == begins) & records.fit(order[at], units))
+            is_served[order[at[hits]]] = True
         self._span = (low, high)
-        return found
+        return is_served
 
     def _pulled(self) -> Iterator[NDArray[np.void]]:
         """The units of a batch queue that a client gets which asks for one after the other, from the minimum on.
@@ -248,7 +250,7 @@ class LossCounter:
         self._damage_max = damage_max
         self._missed: defaultdict[tuple[str, int], list[RecordArrays]] = defaultdict(list)
         self._missed_count = 0
-        self.toll = LossReport()
+        self.losses = LossReport()
 
     def count(self, view: StoreView, segments: Sequence[Segment], options: ScanOptions) -> None:
         """Scan files of the log.
@@ -259,14 +261,14 @@ class LossCounter:
         by_start = {segment.start: segment for segment in segments}  # of two files of one start, one counts
         plan = plan_log([LogFile(partial(view.open, segment.path), start) for start, segment in by_start.items()])
         try:
-            for start, batches in groupby(scan_log(plan, options), lambda batch: batch.piece.physical_offset):
+            for start, batches in groupby(scan_log(plan, options), lambda batch: batch.split.physical_offset):
                 self._count_file(by_start[start], batches)
             self._look_anywhere()
         finally:
             plan.close()
 
     def _count_file(self, segment: Segment, batches: Iterable[Batch]) -> None:
-        stretch = EntryExtractor(self._settings)
+        chunk = EntryExtractor(self._settings)
         for batch in batches:
             rows = batch.as_array()
             for row in rows[rows["verdict"] != Verdict.GOOD]:
@@ -276,16 +278,16 @@ class LossCounter:
             sent = kept_rows(good, good["prepared_transaction_offset"] != TOMBSTONE)
             if not sent.size:
                 continue
-            stretch.take(sent, batch.topics, batch_bytes(batch))
+            chunk.take(sent, batch.topics, batch_bytes(batch))
             self._unindexed(sent, segment.path)
-            if stretch.is_full:
-                self._count_stretch(segment, stretch)
-        self._count_stretch(segment, stretch)
+            if chunk.is_full:
+                self._count_chunk(segment, chunk)
+        self._count_chunk(segment, chunk)
 
-    def _count_stretch(self, segment: Segment, stretch: EntryExtractor) -> None:
-        for entries in stretch.entries():
+    def _count_chunk(self, segment: Segment, chunk: EntryExtractor) -> None:
+        for entries in chunk.entries():
             self._entries(entries, segment)
-        stretch.clear()
+        chunk.clear()
 
     def _entries(self, entries: QueueEntries, segment: Segment) -> None:
         if not entries.own.all():
@@ -295,7 +297,7 @@ class LossCounter:
         topic = decode_java_utf8(entries.topic)
         name = (topic, entries.queue_id)
         highest = int((entries.queue_offsets + entries.batch_sizes - 1).max())
-        self.toll.highest[name] = max(self.toll.highest.get(name, -1), highest)
+        self.losses.highest[name] = max(self.losses.highest.get(name, -1), highest)
         places = _places(entries, min(segment.end, self._log_end))
         served = self._served.get(name)
         if served is None or segment.path not in self._kept:
@@ -328,23 +330,23 @@ class LossCounter:
     def _lose(self, topic: str, places: RecordArrays) -> None:
         count = int(places.message_counts.sum())
         if count:
-            self.toll.messages += count
-            self.toll.bytes += int(places.sizes.sum())
-            self.toll.by_topic[topic] += count
+            self.losses.messages += count
+            self.losses.bytes += int(places.sizes.sum())
+            self.losses.by_topic[topic] += count
 
     def _unindexed(self, rows: NDArray[np.void], path: str) -> None:
         if self._index is None or path not in self._kept:
             return
         behind = rows["physical_offset"] + rows["size"] > self._log_end
-        self.toll.unindexed += self._index.without_entry(rows[~behind] if behind.any() else rows)
+        self.losses.unindexed += self._index.without_entry(rows[~behind] if behind.any() else rows)
 
     def _damage(self, path: str, row: Any) -> None:
         verdict, physical_offset, length = (int(row[name]) for name in ("verdict", "physical_offset", "size"))
         if verdict not in _SERVED_AS_IT_IS or path not in self._kept or physical_offset >= self._log_end:
             return
-        self.toll.damage_count += 1
-        if len(self.toll.damage) < self._damage_max:
-            self.toll.damage.append(ServedDamage(FINDING_IDS[Verdict(verdict)], path, physical_offset, length))
+        self.losses.damage_count += 1
+        if len(self.losses.damage) < self._damage_max:
+            self.losses.damage.append(ServedDamage(FINDING_IDS[Verdict(verdict)], path, physical_offset, length))
 
 
 def _own_only(entries: QueueEntries) -> QueueEntries:

@@ -123,18 +123,18 @@ class OverlaidSource:
         changed = self._overlay.changes_of(self.name)
         if changed is None:
             return self._base.read_into(position, buffer) if self._base is not None else 0
-        wanted = max(0, min(len(buffer), changed.size - position))
+        byte_count = max(0, min(len(buffer), changed.size - position))
         done = 0
-        while done < wanted:
+        while done < byte_count:
             number, inside = divmod(position + done, PAGE)
-            count = min(PAGE - inside, wanted - done)
+            count = min(PAGE - inside, byte_count - done)
             known = changed.pages.get(number)
             if known is not None:
                 buffer[done : done + count] = self._overlay.pages.read(known)[inside : inside + count]
             else:
                 self._read_base(changed, position + done, buffer[done : done + count])
             done += count
-        return wanted
+        return byte_count
 
     def extents(self, start: int, end: int) -> Iterator[tuple[int, int]]:
         if self._overlay.changes_of(self.name) is None and self._base is not None:
@@ -172,11 +172,11 @@ class Overlay:
         return self._base.label
 
     def list(self, path: str) -> list[Entry]:
-        found = {entry.path: entry for entry in self._base.list(path) if entry.path not in self.removed}
+        entries = {entry.path: entry for entry in self._base.list(path) if entry.path not in self.removed}
         for changed in self._changed:
             if changed.rpartition("/")[0] == path and (entry := self.stat(changed)) is not None:
-                found[changed] = entry
-        return [found[name] for name in sorted(found)]
+                entries[changed] = entry
+        return [entries[name] for name in sorted(entries)]
 
     def stat(self, path: str) -> Entry | None:
         changed = self._changed.get(path)
@@ -237,7 +237,7 @@ class Overlay:
         self.removed[path] = None
 
     def unlinked(self) -> tuple[str, ...]:
-        """Files of the store that are gone now, those left out that were made anew."""
+        """Files of the store that are gone now, those left out that were made again."""
         return tuple(sorted(path for path in self.removed if path not in self._changed))
 
     def close(self) -> None:

@@ -106,7 +106,7 @@ class QueueState:
             self.segments.append(Segment(Entry(path, EntryKind.FILE, self.file_size), first_byte))
 
     def truncate(self, files: OpenFiles, log_end: int) -> None:
-        """Cut the queue at the log's end: the last file is read anew, so old units behind the end come back.
+        """Cut the queue at the log's end: the last file is read again, so old units behind the end come back.
 
         Raises:
             UnreadableError: a file cannot be read.
@@ -128,7 +128,9 @@ class QueueState:
 
     def refresh(self) -> None:
         """See the files as they are now: those that were written to have another modification time."""
-        self.segments = [replace(found, entry=self._overlay.stat(found.path) or found.entry) for found in self.segments]
+        self.segments = [
+            replace(segment, entry=self._overlay.stat(segment.path) or segment.entry) for segment in self.segments
+        ]
 
     def destroy(self) -> None:
         """Unlink all files, as a broker does that finds no log."""

@@ -70,11 +70,11 @@ class RecordCheck:
         Raises:
             LoadFailure: the broker runs out of memory over a size field.
         """
-        if position >= walk.piece.source.size:
+        if position >= walk.split.source.size:
             return Checked(False, NO_RECORD, None, Verdict.MISSING_END_BLANK)
         row = walk.judge(position)
         verdict = Verdict(row.verdict)
-        remaining = walk.piece.source.size - position
+        remaining = walk.split.source.size - position
         if row.magic == commitlog.MAGIC_BLANK and verdict in (Verdict.GOOD, Verdict.BAD_SIZE):
             if self.rules.checks_remaining_bytes and row.size > remaining:
                 return Checked(False, NO_RECORD, None, verdict)
@@ -108,8 +108,8 @@ class RecordCheck:
             if not _has_inner_numbers(bytes(walk.window.bytes_at(position + row.size - length, length))):
                 return False
         if options.check_physical_offset and rules.log_offset_check_option and not self.lenient:
-            start = walk.piece.physical_offset
-            return start <= row.own_offset <= start + walk.piece.source.size
+            start = walk.split.physical_offset
+            return start <= row.own_offset <= start + walk.split.source.size
         return True
 
     def _has_host_flags(self, walk: Walk, position: int) -> bool:
@@ -144,7 +144,7 @@ class RecordCheck:
         properties_at = topic_at + topic_width + topic_length
         properties_length = max(0, _number(walk, properties_at, 2))
         end = properties_at + 2 + properties_length
-        if end > walk.piece.source.size or properties_length > row.size:
+        if end > walk.split.source.size or properties_length > row.size:
             return NO_RECORD
         return row.size if end != position + row.size else NO_RECORD
 
@@ -158,10 +158,10 @@ def first_record(walk: Walk, checker: RecordCheck) -> Row | None:
     Raises:
         LoadFailure: the broker runs out of memory over it.
     """
-    if walk.piece.source.size < FRAME_SIZE:
+    if walk.split.source.size < FRAME_SIZE:
         return None
-    found = checker.check(walk, 0)
-    return found.row if found.success else None
+    checked = checker.check(walk, 0)
+    return checked.row if checked.success else None
 
 
 def _number(walk: Walk, position: int, width: int) -> int:
@@ -170,10 +170,10 @@ def _number(walk: Walk, position: int, width: int) -> int:
 
 
 def _has_inner_numbers(properties: bytes) -> bool:
-    found = decode_properties(properties)
+    values = decode_properties(properties)
     try:
-        parse_java_int(found[INNER_COUNT])
-        int(found[INNER_BASE])
+        parse_java_int(values[INNER_COUNT])
+        int(values[INNER_BASE])
     except ValueError:
         return False
     return True

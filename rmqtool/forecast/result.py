@@ -97,7 +97,7 @@ class Forecast:
 
     def as_json(self) -> dict[str, Any]:
         """The object of the JSON contract."""
-        found = asdict(self)
-        for queue in found["queues"]:
+        document = asdict(self)
+        for queue in document["queues"]:
             del queue["last_physical_offset"]
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in document.items()}

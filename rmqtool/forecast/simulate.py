@@ -90,7 +90,7 @@ class Simulation:
         self.settings = DispatchSettings(
             rules, options.multi_dispatch, options.lmq, frozenset(map(topic_bytes, self._batch_topics()))
         )
-        self._stretch = EntryExtractor(self.settings)
+        self._chunk = EntryExtractor(self.settings)
 
     def run(self) -> None:
         """Load, recover and start; afterwards the state is that of the running broker.
@@ -177,8 +177,10 @@ class Simulation:
         data_bytes = sum(segment.entry.allocated_bytes for segment in segments)
         self.checkpoint = self._read_checkpoint()
         self.log = LogState(segments, self.overlay, rules, self.options, data_bytes=data_bytes, plain=self._plain)
-        found = load.load_queues(self.overlay, self._file_size, self._batch_file_size, rules, self._batch_topics())
-        for queue in found:
+        loaded_queues = load.load_queues(
+            self.overlay, self._file_size, self._batch_file_size, rules, self._batch_topics()
+        )
+        for queue in loaded_queues:
             self.queues[queue.topic, queue.queue_id] = self._state(queue)
             self._load_extension(queue)
         if rules.compaction:
@@ -279,30 +281,30 @@ class Simulation:
     def _dispatch(self, records: Records) -> None:
         """Enter records; those for queues once there are many, or `_dispatch_gathered` is called."""
         self.index.put(records)
-        said = records.own_offset
-        if said is not None or records.topics is not self._stretch.topics:
+        own_offset = records.own_offset
+        if own_offset is not None or records.topics is not self._chunk.topics:
             self._dispatch_gathered()
-        if said is None:
-            self._stretch.take(records.rows, records.topics, records.texts)
-            if self._stretch.is_full:
+        if own_offset is None:
+            self._chunk.take(records.rows, records.topics, records.texts)
+            if self._chunk.is_full:
                 self._dispatch_gathered()
             return
         for entries in queue_entries(records.rows, records.topics, records.texts, self.settings):
-            self._put(entries._replace(physical_offsets=np.full_like(entries.physical_offsets, said)))
+            self._put(entries._replace(physical_offsets=np.full_like(entries.physical_offsets, own_offset)))
 
     def _dispatch_gathered(self) -> None:
-        for entries in self._stretch.entries():
+        for entries in self._chunk.entries():
             self._put(entries)
-        self._stretch.clear()
+        self._chunk.clear()
 
     def _put(self, entries: QueueEntries) -> None:
         self._queue(decode_java_utf8(entries.topic), entries.queue_id, is_batch=entries.is_batch).put(entries)
 
     def _queue(self, topic: str, queue_id: int, *, is_batch: bool) -> QueueState:
-        found = self.queues.get((topic, queue_id))
-        if found is None:
-            found = self.queues[topic, queue_id] = self.empty_queue(topic, queue_id, is_batch=is_batch)
-        return found
+        state = self.queues.get((topic, queue_id))
+        if state is None:
+            state = self.queues[topic, queue_id] = self.empty_queue(topic, queue_id, is_batch=is_batch)
+        return state
 
     def _state(self, queue: LoadedQueue) -> QueueState:
         size = self._batch_file_size if queue.is_batch else self._file_size
@@ -330,11 +332,11 @@ class Simulation:
             return Checkpoint()
         source = self.overlay.open(entry.path)
         try:
-            found = parse_checkpoint(read_range(source, 0, FIELDS_SIZE))
+            checkpoint = parse_checkpoint(read_range(source, 0, FIELDS_SIZE))
         finally:
             source.close()
         count = self.rules.checkpoint_field_count
-        return Checkpoint(*(getattr(found, name) for name in CHECKPOINT_FIELDS[:count]))
+        return Checkpoint(*(getattr(checkpoint, name) for name in CHECKPOINT_FIELDS[:count]))
 
     def _batch_topics(self) -> frozenset[str]:
         if not self.rules.batch_queues:

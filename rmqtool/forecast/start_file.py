@@ -90,13 +90,13 @@ class StartChoice:
         return row.own_offset <= self.dispatched_end
 
     def _has_magic_and_time(self, segment: Segment) -> bool:
-        found = self.first_record(segment)
-        if not found.has_magic or found.store_timestamp_ms == 0:
+        record = self.first_record(segment)
+        if not record.has_magic or record.store_timestamp_ms == 0:
             return False
         limit = self._minimum_timestamp_ms
         if self._index_safe:
             limit = min(limit, self.checkpoint.index_timestamp_ms)
-        return found.store_timestamp_ms <= limit
+        return record.store_timestamp_ms <= limit
 
     def _is_checked_and_in_time(self, segment: Segment) -> bool:
         row = self.first_record(segment).checked

@@ -53,13 +53,13 @@ def split_batch(body: bytes) -> list[BatchPart]:
     stream = io.BytesIO(body)  # slices of what is left would copy a large body over and over
     while (at := stream.tell()) < len(body):
         try:
-            found = BATCH_PART.struct.parse_stream(stream)
+            part = BATCH_PART.struct.parse_stream(stream)
         except ConstructError as error:
             raise ValueError(f"not a batch part at byte {at}") from error
-        length = BATCH_PART_SIZE_MIN + len(found.body) + len(found.properties)
-        if found.size != length:
-            raise ValueError(f"batch part at byte {at} says {found.size} bytes and has {length}")
-        parts.append(BatchPart(found.flag, found.body, found.properties))
+        length = BATCH_PART_SIZE_MIN + len(part.body) + len(part.properties)
+        if part.size != length:
+            raise ValueError(f"batch part at byte {at} says {part.size} bytes and has {length}")
+        parts.append(BatchPart(part.flag, part.body, part.properties))
     return parts
 
 

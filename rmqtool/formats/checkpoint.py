@@ -51,8 +51,8 @@ assert [field.name for field in fields(Checkpoint)] == [field.name for field in 
 
 def parse_checkpoint(raw: bytes) -> Checkpoint:
     """Read the fields; bytes that are not there count as zero, for the broker's mapping extends the file."""
-    found = CHECKPOINT.struct.parse(raw[:FIELDS_SIZE].ljust(FIELDS_SIZE, b"\0"))
-    return Checkpoint(**{field.name: int(found[field.name]) for field in CHECKPOINT.fields})
+    values = CHECKPOINT.struct.parse(raw[:FIELDS_SIZE].ljust(FIELDS_SIZE, b"\0"))
+    return Checkpoint(**{field.name: int(values[field.name]) for field in CHECKPOINT.fields})
 
 
 def build_checkpoint(checkpoint: Checkpoint) -> bytes:

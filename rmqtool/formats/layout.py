@@ -105,13 +105,13 @@ class Format:
 
 def fields_of(struct: construct.Struct) -> tuple[Field, ...]:
     """The fields of a Struct with their positions, as far as those are fixed; nested Structs become dotted names."""
-    found: list[Field] = []
+    fields: list[Field] = []
     position: int | None = 0
     for name, declared, doc in _flat(struct, ""):
         size = size_of(declared)
-        found.append(Field(name, position, size, _code(declared, size), doc))
+        fields.append(Field(name, position, size, _code(declared, size), doc))
         position = None if position is None or size is None else position + size
-    return tuple(found)
+    return tuple(fields)
 
 
 def size_of(declared: Any) -> int | None:

@@ -115,15 +115,15 @@ def parse_unique_key(text: str) -> UniqueKey:
     raw = _hex(text)
     address, rest = raw[:-12], raw[-12:]
     try:
-        found = Struct(*UNIQUE_KEY.struct.subcons[1:], "rest" / GreedyBytes).parse(rest)
+        key = Struct(*UNIQUE_KEY.struct.subcons[1:], "rest" / GreedyBytes).parse(rest)
     except ConstructError as error:
         raise ValueError(f"not a unique key: {text!r}") from error
     return UniqueKey(
         address_text(address),
-        found.process_id & 0xFFFF,
-        found.class_loader_hash,
-        found.month_milliseconds,
-        found.counter & 0xFFFF,
+        key.process_id & 0xFFFF,
+        key.class_loader_hash,
+        key.month_milliseconds,
+        key.counter & 0xFFFF,
     )
 
 

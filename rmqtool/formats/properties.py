@@ -35,29 +35,29 @@ def decode_properties(raw: bytes) -> dict[str, str]:
 
     A repeated name keeps its last value; empty names and values are dropped.
     """
-    found: dict[str, str] = {}
+    properties: dict[str, str] = {}
     for name, value in split_properties(raw):
-        found[decode_java_utf8(name)] = decode_java_utf8(value)
-    return found
+        properties[decode_java_utf8(name)] = decode_java_utf8(value)
+    return properties
 
 
 def split_properties(raw: bytes) -> Iterator[tuple[bytes, bytes]]:
     """The (name, value) pairs that count, in order, undecoded."""
     for segment in raw.split(b"\x02"):
-        name, found, value = segment.partition(b"\x01")
-        if found and name and value:
+        name, separator, value = segment.partition(b"\x01")
+        if separator and name and value:
             yield name, value
 
 
 def decode_properties_strict_pairs(raw: bytes) -> dict[str, str]:
     """Decode a block as brokers up to 4.9.0 do: a segment counts only if it splits on 0x01 into exactly two parts."""
-    found: dict[str, str] = {}
+    properties: dict[str, str] = {}
     for segment in decode_java_utf8(raw).split(PROPERTY_SEPARATOR):
         # Java's String.split drops trailing empty parts, so "name\x01" has one part.
         parts = segment.rstrip(NAME_VALUE_SEPARATOR).split(NAME_VALUE_SEPARATOR)
         if len(parts) == 2:
-            found[parts[0]] = parts[1]
-    return found
+            properties[parts[0]] = parts[1]
+    return properties
 
 
 def encode_properties(properties: Mapping[str, str], *, trailing_separator: bool) -> bytes:

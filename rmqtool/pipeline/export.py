@@ -175,11 +175,11 @@ def _made_manifest(folder: Path, rows: int, request: Mapping[str, Any]) -> dict[
 
 
 def _hash_of(path: Path) -> str:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(_HASH_BLOCK):
-            found.update(block)
-    return found.hexdigest()
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def _is_there(folder: Path, file: Mapping[str, Any]) -> bool:
@@ -189,10 +189,10 @@ def _is_there(folder: Path, file: Mapping[str, Any]) -> bool:
 
 def _read_manifest(folder: Path) -> dict[str, Any] | None:
     try:
-        found = json.loads((folder / MANIFEST).read_text("utf-8"))
+        manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) and "files" in found and "request" in found else None
+    return manifest if isinstance(manifest, dict) and "files" in manifest and "request" in manifest else None
 
 
 def _fingerprint(store: Store) -> str:

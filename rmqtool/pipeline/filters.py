@@ -15,8 +15,8 @@ _RANGES = {"physical_offset": "physical_offset", "store_timestamp_ms": "ms"}
 
 def pushed(filters: Iterable[Any]) -> tuple[RowFilter, ...]:
     """What each filter that is understood asks for; all of them hold."""
-    found = (_wanted(each) for each in filters)
-    return tuple(each for each in found if each is not None)
+    row_filters = (_wanted(each) for each in filters)
+    return tuple(each for each in row_filters if each is not None)
 
 
 def _wanted(asked: Any) -> RowFilter | None:

@@ -65,12 +65,12 @@ def store_check(store: Store, broker_version: str | None) -> StoreCheck:
 
 def read_findings(check: StoreCheck) -> Iterator[pa.RecordBatch]:
     """The record batches of all findings of a store, in the order of `verify`."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     view, running = check.store.view, False
     if isinstance(view, DirectoryView):
         directories = [Path(view.label) / named for named in check.store.settings.commitlog_directories]
         running = lock_report(Path(view.label), directories).is_in_use
-    verify_store(check.store, check.rules, VerifyOptions(threads=1, broker_runs=running), found.append)
-    for first in range(0, len(found), BATCH_ROWS):
-        rows = [{"store": view.label, **one.as_json()} for one in found[first : first + BATCH_ROWS]]
+    verify_store(check.store, check.rules, VerifyOptions(threads=1, broker_runs=running), findings.append)
+    for first in range(0, len(findings), BATCH_ROWS):
+        rows = [{"store": view.label, **one.as_json()} for one in findings[first : first + BATCH_ROWS]]
         yield pa.RecordBatch.from_pylist([{name: row[name] for name in SCHEMA.names} for row in rows], SCHEMA)

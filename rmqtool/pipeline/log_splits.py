@@ -77,25 +77,29 @@ class Splitting:
         return sorted({size * number // count for number in range(count)})
 
 
-def log_splits(store: Store, wanted: Sequence[RowFilter], splitting: Splitting) -> list[LogSplit]:
+def log_splits(store: Store, row_filters: Sequence[RowFilter], splitting: Splitting) -> list[LogSplit]:
     """The parts of a store's log that may hold rows that are wanted by all."""
     readable = {segment.path for segment in store.commitlog if _opens(store.view, segment)}
     opened = [segment for segment in store.commitlog if segment.path in readable]
-    plan = plan_log([LogFile(partial(store.view.open, found.path), found.start) for found in opened])
-    scan = ScanOptions(record_crc=carries_record_crc(plan.pieces))
+    plan = plan_log([LogFile(partial(store.view.open, log_segment.path), log_segment.start) for log_segment in opened])
+    scan = ScanOptions(record_crc=carries_record_crc(plan.splits))
     plan.close()
-    with_data = {segment.path for segment in opened[: len(plan.pieces)]}
+    with_data = {segment.path for segment in opened[: len(plan.splits)]}
     # Zero files behind the log are only preallocated; one that cannot be read may hold anything.
-    told = [at for at, found in enumerate(store.commitlog) if found.path in with_data or found.path not in readable]
+    told = [
+        at
+        for at, log_segment in enumerate(store.commitlog)
+        if log_segment.path in with_data or log_segment.path not in readable
+    ]
     last = max(told, default=-1)
     segments = store.commitlog[: last + 1]
-    kept = _in_time(store.view, segments, wanted)
+    kept = _in_time(store.view, segments, row_filters)
     parts: list[LogSplit] = []
     for number, segment in enumerate(segments):
         missing = _missing_before(store, segments, number)
-        inside = all(each.may_be_between(segment.start, segment.end) for each in wanted) and segment.path in kept
+        inside = all(each.may_be_between(segment.start, segment.end) for each in row_filters) and segment.path in kept
         if missing is not None:
-            inside |= all(each.may_be_between(missing[1], missing[1] + missing[2]) for each in wanted)
+            inside |= all(each.may_be_between(missing[1], missing[1] + missing[2]) for each in row_filters)
         if not inside:
             continue
         whole = LogSplit(
@@ -114,29 +118,29 @@ def _cut(whole: LogSplit, splitting: Splitting) -> Iterator[LogSplit]:
         yield replace(whole, start=begin, end=end, missing=whole.missing if begin == 0 else None)
 
 
-def read_split(part: LogSplit, schema: pa.Schema, wanted: Sequence[RowFilter]) -> Iterator[pa.RecordBatch]:
+def read_split(part: LogSplit, schema: pa.Schema, row_filters: Sequence[RowFilter]) -> Iterator[pa.RecordBatch]:
     """The record batches of a part; whatever is wrong with the file is a row."""
     columns = MessageBatches(schema, SourceFile(part.store, part.path))
     if part.missing is not None:
         path, physical_offset, size = part.missing
-        if _may_hide(physical_offset, size, wanted):
+        if _may_hide(physical_offset, size, row_filters):
             before = MessageBatches(schema, SourceFile(part.store, path))
             yield before.range_row(physical_offset, size, MISSING_FILE, file_position=None)
     try:
         source = part.view.open(part.path)
     except UnreadableError:
-        if part.start == 0 and _may_hide(part.physical_offset, part.size, wanted):
+        if part.start == 0 and _may_hide(part.physical_offset, part.size, row_filters):
             yield columns.range_row(part.physical_offset, part.size, UNREADABLE, file_position=0)
         return
     try:
         whole = Split(source, 0, source.size, part.physical_offset, part.more_follows)
-        yield from _scanned(part, whole, columns, wanted)
+        yield from _scanned(part, whole, columns, row_filters)
     finally:
         source.close()
 
 
 def _scanned(
-    part: LogSplit, whole: Split, columns: MessageBatches, wanted: Sequence[RowFilter]
+    part: LogSplit, whole: Split, columns: MessageBatches, row_filters: Sequence[RowFilter]
 ) -> Iterator[pa.RecordBatch]:
     make_reader = reader_for(part.data_bytes, part.scan.compiled)
     start = first_row_from(whole, part.start, make_reader, part.scan, part.proof_bytes)
@@ -147,7 +151,7 @@ def _scanned(
     walk = replace(walk_split(replace(whole, start=start, end=end), make_reader(), part.scan), block_size=BLOCK_SIZE)
     for batch in walk.batches():
         rows = batch.as_array()
-        for each in wanted:
+        for each in row_filters:
             mask = each.mask(rows, batch.topics)
             rows = rows if mask.all() else rows[mask]
         for group in groups(rows):
@@ -160,11 +164,11 @@ def _scanned(
         yield columns.range_row(part.physical_offset + behind, 0, SEAM, file_position=behind)
 
 
-def _may_hide(physical_offset: int, size: int, wanted: Sequence[RowFilter]) -> bool:
+def _may_hide(physical_offset: int, size: int, row_filters: Sequence[RowFilter]) -> bool:
     """Whether a range that is no record is to be told."""
     return all(
         each.may_be_between(physical_offset, physical_offset + size) and not (each.strict and each.wants_content)
-        for each in wanted
+        for each in row_filters
     )
 
 
@@ -177,15 +181,15 @@ def _missing_before(store: Store, segments: Sequence[Segment], number: int) -> t
     return (before.path, begin, segments[number].start - begin) if segments[number].start > begin else None
 
 
-def _in_time(view: StoreView, segments: Sequence[Segment], wanted: Sequence[RowFilter]) -> set[str]:
+def _in_time(view: StoreView, segments: Sequence[Segment], row_filters: Sequence[RowFilter]) -> set[str]:
     """Paths of the files that may hold records of the wanted times."""
-    if all(each.from_ms is None and each.to_ms is None for each in wanted):
+    if all(each.from_ms is None and each.to_ms is None for each in row_filters):
         return {segment.path for segment in segments}
     times: list[int | None] = [*(_first_ms(view, segment) for segment in segments), None]
     return {
         segment.path
         for segment, (first, following) in zip(segments, pairwise(times), strict=True)
-        if all(each.may_be_stored(first, following) for each in wanted)
+        if all(each.may_be_stored(first, following) for each in row_filters)
     }
 
 

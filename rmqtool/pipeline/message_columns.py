@@ -60,7 +60,7 @@ class MessageBatches:
         messages = bool(rows.size) and int(rows["magic"][0]) in MESSAGE_MAGICS
         messages = messages and int(rows["verdict"][0]) in (Verdict.GOOD, Verdict.STALE)
         if not messages:
-            return self._batch(_Bare(rows, batch.piece.physical_offset))
+            return self._batch(_Bare(rows, batch.split.physical_offset))
         if self._topics is None or len(self._topics) != len(batch.topics):
             self._topics = pa.array([decode_java_utf8(name) for name in batch.topics], pa.string())
         return self._batch(_Messages(rows, batch, self._topics))
@@ -116,7 +116,7 @@ class _Messages(_Bare):
     """Rows of good messages."""
 
     def __init__(self, rows: NDArray[Any], batch: Batch, topics: pa.Array) -> None:
-        super().__init__(rows, batch.piece.physical_offset)
+        super().__init__(rows, batch.split.physical_offset)
         self._topics = topics
         self._fast = not isinstance(batch.rows, list)
         window = batch.window
@@ -166,13 +166,13 @@ class _Messages(_Bare):
         is_v6 = self._has(system_flag.STORE_HOST_V6)
         own = np.ascontiguousarray(self.rows["own_offset"].astype(">i8")).view(np.uint8).reshape(count, 8)
         widths = np.where(is_v6, commitlog.V6_HOST_SIZE, commitlog.V4_HOST_SIZE) + 8
-        found = np.zeros((count, commitlog.V6_HOST_SIZE + 8), np.uint8)
+        id_bytes = np.zeros((count, commitlog.V6_HOST_SIZE + 8), np.uint8)
         for chosen, width in ((~is_v6, commitlog.V4_HOST_SIZE), (is_v6, commitlog.V6_HOST_SIZE)):
             if chosen.any():
-                found[chosen, :width] = _fixed(self._pool, self._store_host_at[chosen], width)
-                found[chosen, width : width + 8] = own[chosen]
-        texts = _HEX[found].reshape(-1)
-        starts = np.arange(count) * (2 * found.shape[1])
+                id_bytes[chosen, :width] = _fixed(self._pool, self._store_host_at[chosen], width)
+                id_bytes[chosen, width : width + 8] = own[chosen]
+        texts = _HEX[id_bytes].reshape(-1)
+        starts = np.arange(count) * (2 * id_bytes.shape[1])
         return text_array(texts, starts, 2 * widths, fast=self._fast)
 
     def _tags(self) -> pa.Array:
@@ -270,6 +270,6 @@ def _v6_text(code: bytes, width: int) -> str:
 
 
 def groups(rows: NDArray[Any]) -> Sequence[NDArray[Any]]:
-    """Rows in groups that lie one behind the other and are all messages or all none."""
+    """Rows in groups that lie one after the other and are all messages or all none."""
     messages = np.isin(rows["verdict"], (Verdict.GOOD, Verdict.STALE)) & np.isin(rows["magic"], list(MESSAGE_MAGICS))
     return np.split(rows, np.flatnonzero(messages[1:] != messages[:-1]) + 1)

@@ -48,7 +48,7 @@ class SourceOptions:
     table: str = "messages"
     profile: str = "headers"
     columns: tuple[str, ...] = ()
-    wanted: RowFilter = field(default_factory=lambda: RowFilter(stale=False))
+    row_filter: RowFilter = field(default_factory=lambda: RowFilter(stale=False))
     mode: str = "permissive"
     splitting: Splitting = field(default_factory=Splitting)
     pushdown: bool = False
@@ -64,40 +64,42 @@ class SourceOptions:
         Raises:
             UsageError: one is unknown, or does not parse.
         """
-        said = {name.lower(): value for name, value in given.items()}
-        unknown = sorted(said.keys() - KNOWN)
+        options = {name.lower(): value for name, value in given.items()}
+        unknown = sorted(options.keys() - KNOWN)
         if unknown:
             raise UsageError(f"no option {', '.join(unknown)}; there are {', '.join(sorted(KNOWN))}")
-        queue_ids = _words(said, "queue_ids")
-        wanted = RowFilter(
-            topics=_words(said, "topics") or None,
+        queue_ids = _words(options, "queue_ids")
+        row_filter = RowFilter(
+            topics=_words(options, "topics") or None,
             queue_ids=frozenset(_number("queue_ids", text) for text in queue_ids) if queue_ids else None,
-            from_physical_offset=_number_of(said, "from_offset"),
-            to_physical_offset=_number_of(said, "to_offset"),
-            from_ms=_number_of(said, "from_time_ms"),
-            to_ms=_number_of(said, "to_time_ms"),
-            stale=_flag(said, "stale"),
+            from_physical_offset=_number_of(options, "from_offset"),
+            to_physical_offset=_number_of(options, "to_offset"),
+            from_ms=_number_of(options, "from_time_ms"),
+            to_ms=_number_of(options, "to_time_ms"),
+            stale=_flag(options, "stale"),
         )
         return cls(
-            paths=_paths(said),
-            table=_one_of(said, "table", TABLES),
-            profile=said.get("profile", "headers"),
-            columns=_words(said, "columns"),
-            wanted=wanted,
-            mode=_one_of(said, "mode", MODES),
+            paths=_paths(options),
+            table=_one_of(options, "table", TABLES),
+            profile=options.get("profile", "headers"),
+            columns=_words(options, "columns"),
+            row_filter=row_filter,
+            mode=_one_of(options, "mode", MODES),
             splitting=Splitting(
-                _number_of(said, "splits", least=1),
-                _number_of(said, "split_bytes", least=1) or PART_BYTES,
-                _number_of(said, "proof_bytes", least=1) or PROOF_BYTES,
+                _number_of(options, "splits", least=1),
+                _number_of(options, "split_bytes", least=1) or PART_BYTES,
+                _number_of(options, "proof_bytes", least=1) or PROOF_BYTES,
             ),
-            pushdown=_flag(said, "pushdown"),
+            pushdown=_flag(options, "pushdown"),
             settings=Settings(
-                commitlog_directories=_words(said, "commitlog"),
-                index_slot_count=_number_of(said, "index_slots", least=1),
+                commitlog_directories=_words(options, "commitlog"),
+                index_slot_count=_number_of(options, "index_slots", least=1),
             ),
-            broker_version=said.get("broker_version"),
-            bytes_per_trigger=_number_of(said, "bytes_per_trigger", least=1),
-            search=parse_search(said["pattern"], said.get("pattern_in", "body")) if "pattern" in said else None,
+            broker_version=options.get("broker_version"),
+            bytes_per_trigger=_number_of(options, "bytes_per_trigger", least=1),
+            search=parse_search(options["pattern"], options.get("pattern_in", "body"))
+            if "pattern" in options
+            else None,
         )
 
     def check_table(self) -> None:
@@ -106,17 +108,17 @@ class SourceOptions:
         Raises:
             UsageError: they do not.
         """
-        wanted = self.wanted
+        row_filter = self.row_filter
         unfit = {
             "profile": self.profile != "headers",
             "pattern": self.search is not None,
-            "stale": wanted.stale,
-            "from_offset": wanted.from_physical_offset is not None,
-            "to_offset": wanted.to_physical_offset is not None,
-            "from_time_ms": wanted.from_ms is not None,
-            "to_time_ms": wanted.to_ms is not None,
-            "topics": wanted.topics is not None and self.table != "consumequeue",
-            "queue_ids": wanted.queue_ids is not None and self.table != "consumequeue",
+            "stale": row_filter.stale,
+            "from_offset": row_filter.from_physical_offset is not None,
+            "to_offset": row_filter.to_physical_offset is not None,
+            "from_time_ms": row_filter.from_ms is not None,
+            "to_time_ms": row_filter.to_ms is not None,
+            "topics": row_filter.topics is not None and self.table != "consumequeue",
+            "queue_ids": row_filter.queue_ids is not None and self.table != "consumequeue",
         }
         given = [name for name, is_given in unfit.items() if is_given]
         if given and self.table != "messages":
@@ -129,50 +131,50 @@ class SourceOptions:
             NotAStoreError: a path is none, or no path of all is one.
             UnreadableError: one may not be read.
         """
-        found: dict[str, Store] = {}
+        stores_by_path: dict[str, Store] = {}
         for path in self.paths:
             is_pattern = glob.has_magic(path) and not is_url(path)
             for each in sorted(glob.glob(path)) if is_pattern else [path]:  # noqa: PTH207 - absolute patterns
                 try:
                     view = open_remote(connect(each)) if is_url(each) else open_directory(Path(each))
-                    found.setdefault(each, survey(view, self.settings))
+                    stores_by_path.setdefault(each, survey(view, self.settings))
                 except NotAStoreError:
                     if not is_pattern:
                         raise
-        if not found:
+        if not stores_by_path:
             raise NotAStoreError(f"no RocketMQ store at {', '.join(self.paths) or 'no path'}")
-        return list(found.values())
+        return list(stores_by_path.values())
 
 
-def _paths(said: Mapping[str, str]) -> tuple[str, ...]:
+def _paths(options: Mapping[str, str]) -> tuple[str, ...]:
     """`load` with one path gives an option, with several a list in JSON."""
-    paths = json.loads(said["paths"]) if said.get("paths", "").startswith("[") else _words(said, "paths")
-    named = [*([said["path"]] if said.get("path") else []), *paths]
+    paths = json.loads(options["paths"]) if options.get("paths", "").startswith("[") else _words(options, "paths")
+    named = [*([options["path"]] if options.get("path") else []), *paths]
     if not named:
         raise UsageError("no path: load(path) names a store")
     local = (path.removeprefix("file://") for path in named)
     return tuple(path if is_url(path) else str(Path(path).absolute()) for path in local)
 
 
-def _words(said: Mapping[str, str], name: str) -> tuple[str, ...]:
-    return tuple(word.strip() for word in said.get(name, "").split(",") if word.strip())
+def _words(options: Mapping[str, str], name: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in options.get(name, "").split(",") if word.strip())
 
 
-def _one_of(said: Mapping[str, str], name: str, known: tuple[str, ...]) -> str:
-    value = said.get(name, known[0]).lower()
+def _one_of(options: Mapping[str, str], name: str, known: tuple[str, ...]) -> str:
+    value = options.get(name, known[0]).lower()
     if value not in known:
         raise UsageError(f"option {name}: {value!r} is none of {', '.join(known)}")
     return value
 
 
-def _flag(said: Mapping[str, str], name: str) -> bool:
-    return _one_of(said, name, ("false", "true")) == "true"
+def _flag(options: Mapping[str, str], name: str) -> bool:
+    return _one_of(options, name, ("false", "true")) == "true"
 
 
-def _number_of(said: Mapping[str, str], name: str, least: int | None = None) -> int | None:
-    if not said.get(name):
+def _number_of(options: Mapping[str, str], name: str, least: int | None = None) -> int | None:
+    if not options.get(name):
         return None
-    number = _number(name, said[name])
+    number = _number(name, options[name])
     if least is not None and number < least:
         raise UsageError(f"option {name}: {number} is less than {least}")
     return number

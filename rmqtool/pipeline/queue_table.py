@@ -70,14 +70,14 @@ class QueueSplit:
         return self.segment.size
 
 
-def queue_splits(store: Store, wanted: Sequence[RowFilter]) -> list[tuple[QueueSplit, ...]]:
+def queue_splits(store: Store, row_filters: Sequence[RowFilter]) -> list[tuple[QueueSplit, ...]]:
     """The files of wanted queues, small ones together."""
     files = [
-        found
+        split
         for queues, is_batch in ((store.queues, False), (store.batch_queues, True))
         for queue in queues.values()
-        if all(each.may_name(queue.topic) and each.may_number(queue.queue_id) for each in wanted)
-        for found in _files(store.view, queue, is_batch=is_batch)
+        if all(each.may_name(queue.topic) and each.may_number(queue.queue_id) for each in row_filters)
+        for split in _files(store.view, queue, is_batch=is_batch)
     ]
     return grouped_by_size(files, PART_BYTES)
 
@@ -182,8 +182,8 @@ class _Units:
         return batch_of(SCHEMA, len(units), self._where() | columns)
 
     def _bad(self, start: int, end: int, name: str) -> pa.RecordBatch:
-        said = {"type": "bad", "file_position": start, "size": end - start, "finding": f"consumequeue.{name}"}
-        return batch_of(SCHEMA, 1, self._where() | said)
+        fields = {"type": "bad", "file_position": start, "size": end - start, "finding": f"consumequeue.{name}"}
+        return batch_of(SCHEMA, 1, self._where() | fields)
 
     def _where(self) -> dict[str, Any]:
         file = self._file

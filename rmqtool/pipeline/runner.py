@@ -1,4 +1,4 @@
-"""Runs pieces of work on Spark, in the order of the pieces: the other runner beside threads."""
+"""Runs splits of work on Spark, in the order of the splits: the other runner beside threads."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class SparkRunner:
         step = max(1, WAVES * context.defaultParallelism)
         for first in range(0, len(items), step):
             some = items[first : first + step]
-            for found in context.parallelize(some, len(some)).map(_Guarded(work)).collect():
-                if isinstance(found, RmqtoolError):
-                    raise found
-                yield found
+            for outcome in context.parallelize(some, len(some)).map(_Guarded(work)).collect():
+                if isinstance(outcome, RmqtoolError):
+                    raise outcome
+                yield outcome
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,7 @@ class Search:
         needed = [message_schema("full").field(name) for name in (*_READ[self.where], "type", "finding")]
         return pa.schema([*schema, *(column for column in needed if column.name not in schema.names)])
 
-    def found(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def matches(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows of batches that match or are not sound."""
         for batch in batches:
             # Keys and properties are lines of one text.

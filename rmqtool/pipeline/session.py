@@ -186,9 +186,11 @@ def _watched(session: SparkSession, on_progress: OnProgress) -> Iterator[None]:
         while not ended.wait(_POLL_S):
             with suppress(Exception):  # the session may be about to end, and nothing depends on a bar
                 stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
-                found = [stage for stage in stages if stage is not None]
-                if found:
-                    on_progress(sum(one.numCompletedTasks for one in found), sum(one.numTasks for one in found))
+                known_stages = [stage for stage in stages if stage is not None]
+                if known_stages:
+                    on_progress(
+                        sum(one.numCompletedTasks for one in known_stages), sum(one.numTasks for one in known_stages)
+                    )
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()

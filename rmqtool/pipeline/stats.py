@@ -64,12 +64,12 @@ def figures(messages: DataFrame, by: By) -> Iterator[dict[str, Any] | BadRanges]
     if by is By.QUEUE:
         measured += [f.min("queue_offset").alias("min_queue_offset"), f.max("queue_offset").alias("max_queue_offset")]
     is_bad = f.col("finding").isNotNull().alias("is_bad")
-    found = [row.asDict() for row in keyed.groupBy(is_bad, *KEYS[by]).agg(*measured).collect()]
-    bad = [row for row in found if row["is_bad"]]
+    rows = [row.asDict() for row in keyed.groupBy(is_bad, *KEYS[by]).agg(*measured).collect()]
+    bad = [row for row in rows if row["is_bad"]]
     if bad:
         yield BadRanges(sum(row["messages"] for row in bad), sum(row["bytes"] for row in bad))
     # Put into order here: all of them come to the driver anyway, and Spark's own way takes two jobs more.
-    sound = (row for row in found if not row.pop("is_bad"))
+    sound = (row for row in rows if not row.pop("is_bad"))
     yield from sorted(sound, key=lambda row: [(row[name] is not None, row[name]) for name in KEYS[by]])
 
 

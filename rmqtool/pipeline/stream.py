@@ -30,7 +30,7 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's name
         """The begin of each log, or where the options begin."""
-        low = self._options.wanted.from_physical_offset or 0
+        low = self._options.row_filter.from_physical_offset or 0
         return {store.view.label: max(low, log_begin(store)) for store in self._options.stores()}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
@@ -46,12 +46,12 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where the next batch ends: at what is flushed, or earlier, at the end of a file."""
         target = self._flushed() if self._target is None else self._target
         most = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
-        found = dict(start)
+        offsets = dict(start)
         for store in self._options.stores():
             begin = start.get(store.view.label, log_begin(store))
             end = max(begin, target.get(store.view.label, begin))
-            found[store.view.label] = end if most is None else _cut_short(store, begin, end, most)
-        return found
+            offsets[store.view.label] = end if most is None else _cut_short(store, begin, end, most)
+        return offsets
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
         """The parts of the logs in between."""
@@ -67,14 +67,14 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The record batches of one part."""
         part, start, end = partition.value
         between = self._between(start.get(part.store, 0), end[part.store])
-        table = MessagesTable(replace(self._options, wanted=between))
+        table = MessagesTable(replace(self._options, row_filter=between))
         return in_mode(table.read(part, []), self._schema, self._options.mode)
 
     def _between(self, low: int, high: int) -> RowFilter:
-        return replace(self._options.wanted, from_physical_offset=low, to_physical_offset=high)
+        return replace(self._options.row_filter, from_physical_offset=low, to_physical_offset=high)
 
     def _flushed(self) -> Offsets:
-        high = self._options.wanted.to_physical_offset
+        high = self._options.row_filter.to_physical_offset
         ends: dict[str, Any] = {store.view.label: flushed_end(store) for store in self._options.stores()}
         return {store: end if high is None else min(end, high) for store, end in ends.items()}
 

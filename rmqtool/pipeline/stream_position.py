@@ -37,14 +37,14 @@ def flushed_end(store: Store) -> int:
     """
     if not store.commitlog:
         return 0
-    plan = plan_log([LogFile(partial(store.view.open, found.path), found.start) for found in store.commitlog])
+    plan = plan_log([LogFile(partial(store.view.open, segment.path), segment.start) for segment in store.commitlog])
     limit_ms = _flushed_ms(store) if store.has_abort else None
-    scan = ScanOptions(record_crc=carries_record_crc(plan.pieces))
+    scan = ScanOptions(record_crc=carries_record_crc(plan.splits))
     try:
         if store.has_abort and not limit_ms:
-            return plan.pieces[-1].physical_offset
-        for piece in reversed(plan.pieces):
-            end = _end_in(piece, limit_ms, scan, plan.data_bytes)
+            return plan.splits[-1].physical_offset
+        for split in reversed(plan.splits):
+            end = _end_in(split, limit_ms, scan, plan.data_bytes)
             if end is not None:
                 return end
     finally:
@@ -52,9 +52,9 @@ def flushed_end(store: Store) -> int:
     return log_begin(store)
 
 
-def _end_in(piece: Split, limit_ms: int | None, scan: ScanOptions, data_bytes: int) -> int | None:
+def _end_in(split: Split, limit_ms: int | None, scan: ScanOptions, data_bytes: int) -> int | None:
     """Behind the last good row in front of the first message that is too new; None where there is none."""
-    walk = Walk(piece, reader_for(data_bytes)(), scan.delays_ms, scan.record_crc, BLOCK_SIZE)
+    walk = Walk(split, reader_for(data_bytes)(), scan.delays_ms, scan.record_crc, BLOCK_SIZE)
     end: int | None = None
     for batch in walk.batches():
         rows = batch.as_array()

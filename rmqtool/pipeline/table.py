@@ -46,13 +46,17 @@ class MessagesTable:
         return message_schema(self.options.profile, self.options.columns)
 
     def parts(self, filters: Sequence[RowFilter]) -> list[Any]:
-        wanted = [self.options.wanted, *filters]
-        return [part for store in self.options.stores() for part in log_splits(store, wanted, self.options.splitting)]
+        row_filters = [self.options.row_filter, *filters]
+        return [
+            part for store in self.options.stores() for part in log_splits(store, row_filters, self.options.splitting)
+        ]
 
     def read(self, part: Any, filters: Sequence[RowFilter]) -> Iterator[pa.RecordBatch]:
         search, schema = self.options.search, with_judgement(self.schema)
-        batches = read_split(part, schema if search is None else search.read(schema), [self.options.wanted, *filters])
-        return batches if search is None else search.found(batches)
+        batches = read_split(
+            part, schema if search is None else search.read(schema), [self.options.row_filter, *filters]
+        )
+        return batches if search is None else search.matches(batches)
 
 
 @dataclass(frozen=True)
@@ -66,8 +70,8 @@ class QueuesTable:
         return chosen(queue_table.SCHEMA, self.options.columns)
 
     def parts(self, filters: Sequence[RowFilter]) -> list[Any]:
-        wanted = [self.options.wanted, *filters]
-        return [part for store in self.options.stores() for part in queue_table.queue_splits(store, wanted)]
+        row_filters = [self.options.row_filter, *filters]
+        return [part for store in self.options.stores() for part in queue_table.queue_splits(store, row_filters)]
 
     def read(self, part: Any, _filters: Sequence[RowFilter]) -> Iterator[pa.RecordBatch]:
         return queue_table.read_queue_files(part)
@@ -138,11 +142,11 @@ def in_mode(batches: Iterator[pa.RecordBatch], schema: pa.Schema, mode: str) -> 
     for batch in batches:
         kept = batch
         if mode != "permissive" and "finding" in batch.schema.names and batch["finding"].null_count < batch.num_rows:
-            found = pc.is_valid(batch["finding"])
+            has_finding = pc.is_valid(batch["finding"])
             if mode == "failfast":
-                row = batch.filter(found).slice(0, 1).to_pylist()[0]
+                row = batch.filter(has_finding).slice(0, 1).to_pylist()[0]
                 place = row.get("physical_offset")
                 raise DamageError(f"{row['file']}: {row['finding']}" + (f" at {place}" if place is not None else ""))
-            kept = batch.filter(pc.invert(found))
+            kept = batch.filter(pc.invert(has_finding))
         if kept.num_rows:
             yield kept.select(schema.names)

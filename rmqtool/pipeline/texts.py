@@ -27,7 +27,7 @@ _KERNEL: Final = "rmqtool.scan.text_kernel"
 
 
 def gathered(pool: Bytes, starts: Numbers, lengths: Numbers, *, fast: bool) -> tuple[Bytes, NDArray[np.int32]]:
-    """Ranges of a pool one behind the other, and where each begins, with the end of the last; no length is negative.
+    """Ranges of a pool one after the other, and where each begins, with the end of the last; no length is negative.
 
     Args:
         fast: whether the compiled way is worth its start.
@@ -103,7 +103,7 @@ def _maps_one_by_one(pool: Bytes, starts: Numbers, lengths: Numbers) -> pa.Array
     maps = [
         {decode_java_utf8(name): decode_java_utf8(value) for name, value in split_properties(block)} for block in blocks
     ]
-    return pa.array([list(found.items()) for found in maps], MAP_TYPE)
+    return pa.array([list(properties.items()) for properties in maps], MAP_TYPE)
 
 
 def _decoded(data: Bytes, ends: NDArray[np.int32], validity: pa.Buffer | None) -> pa.Array:

@@ -1,4 +1,4 @@
-"""Plans `rebuild`: consume queues, index and checkpoint anew from the log, whole or for chosen topics."""
+"""Plans `rebuild`: consume queues, index and checkpoint again from the log, whole or for chosen topics."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ class RebuildChoice:
             return bool(getattr(self, part))
         return self.topics is None or part == "queues"
 
-    def covers(self, found: Finding) -> bool:
+    def covers(self, finding: Finding) -> bool:
         """Whether a finding is about what is built."""
-        part = _PARTS.get(found.id.partition(".")[0])
-        is_about_topic = self.topics is None or found.topic is None or found.topic in self.topics
+        part = _PARTS.get(finding.id.partition(".")[0])
+        is_about_topic = self.topics is None or finding.topic is None or finding.topic in self.topics
         return self.is_whole or (part is not None and self.includes(part) and is_about_topic)
 
 
@@ -108,11 +108,13 @@ def plan_rebuild(
             "the consume queues are kept in RocksDB and left alone: the broker itself enters there what is missing, at "
             "a start with `abort` (mqadmin checkRocksdbCqWriteProgress compares them with queue files)"
         )
-    wanted = _chosen(choice) if with_queues else None
-    built = build(store, rules, BuildRequest(wanted, choice.includes("index")), staging, options, on_progress, runner)
+    queue_filter = _chosen(choice) if with_queues else None
+    built = build(
+        store, rules, BuildRequest(queue_filter, choice.includes("index")), staging, options, on_progress, runner
+    )
     require_intact(built)
-    if wanted is not None:
-        parts.steps += queue_steps(store, built, wanted, WHY)
+    if queue_filter is not None:
+        parts.steps += queue_steps(store, built, queue_filter, WHY)
     if choice.includes("index"):
         parts.steps += index_steps(store, built, WHY)
     parts.notes += building_notes(store, built)

@@ -70,13 +70,15 @@ def remaining(
     findings: list[Finding] = []
     verify_store(part, rules, VerifyOptions(depth=depth, threads=threads), findings.append)
     if depth is not Depth.FULL:
-        findings += [found for found in planned.before if _is_of_log(found) and not _is_changed(found, planned.steps)]
+        findings += [
+            finding for finding in planned.before if _is_of_log(finding) and not _is_changed(finding, planned.steps)
+        ]
     left = {
-        (found.id, found.file, found.file_position, found.message): found
-        for found in findings
-        if found.severity is not Severity.NOTE and planned.covers(found) and not found.file.startswith(OWN)
+        (finding.id, finding.file, finding.file_position, finding.message): finding
+        for finding in findings
+        if finding.severity is not Severity.NOTE and planned.covers(finding) and not finding.file.startswith(OWN)
     }
-    return tuple(Remaining(found, _why(found, planned)) for found in left.values())
+    return tuple(Remaining(finding, _why(finding, planned)) for finding in left.values())
 
 
 def check_applied(
@@ -91,30 +93,32 @@ def check_applied(
     findings: list[Finding] = []
     summary = verify_store(part, rules, VerifyOptions(depth=Depth.STRUCTURE), findings.append)
     known = {(left.finding.id, left.finding.file) for left in named}
-    wrong = (found for found in findings if found.severity is not Severity.NOTE and not found.file.startswith(OWN))
-    return summary.as_json(), sorted({found.id for found in wrong if (found.id, found.file) not in known})
+    wrong = (
+        finding for finding in findings if finding.severity is not Severity.NOTE and not finding.file.startswith(OWN)
+    )
+    return summary.as_json(), sorted({finding.id for finding in wrong if (finding.id, finding.file) not in known})
 
 
-def _is_of_log(found: Finding) -> bool:
-    return found.id.startswith("commitlog.")
+def _is_of_log(finding: Finding) -> bool:
+    return finding.id.startswith("commitlog.")
 
 
-def _is_changed(found: Finding, steps: Sequence[Step]) -> bool:
+def _is_changed(finding: Finding, steps: Sequence[Step]) -> bool:
     """Whether a step changes what a finding is about."""
-    begin = found.file_position or 0
-    end = begin + max(1, found.length or 0)
+    begin = finding.file_position or 0
+    end = begin + max(1, finding.length or 0)
     for step in steps:
-        if step.path == found.file and not (
+        if step.path == finding.file and not (
             isinstance(step, WriteRange) and (step.end <= begin or end <= step.file_position)
         ):
             return True
     return False
 
 
-def _why(found: Finding, planned: PlannedStore) -> str:
-    if found.id == ABORT and planned.abort_stays is not None:
+def _why(finding: Finding, planned: PlannedStore) -> str:
+    if finding.id == ABORT and planned.abort_stays is not None:
         return planned.abort_stays
     known = {(before.id, before.file) for before in planned.before}
-    if planned.begin is not None and (found.id, found.file) not in known:
+    if planned.begin is not None and (finding.id, finding.file) not in known:
         return f"the plan does not look below physical offset {planned.begin}; recover --full does"
-    return BY_ID[found.id].remedy
+    return BY_ID[finding.id].remedy

@@ -38,47 +38,49 @@ _RELATIONS: Final = {
 }
 
 
-def diff_lines(found: Found, width: int, *, colour: bool = False, all_rows: bool = False) -> Iterator[str]:
+def diff_lines(comparison: Found, width: int, *, colour: bool = False, all_rows: bool = False) -> Iterator[str]:
     """The lines of the screen.
 
     Args:
-        found: the object of `diff --format json`.
+        comparison: the object of `diff --format json`.
         all_rows: every topic, however many there are.
     """
     width = max(width, 60)
-    style, text = ("good", _equal(found)) if found["equal"] else ("bad", f"DIFFERENT: {_differs(found)}.")
+    style, text = (
+        ("good", _equal(comparison)) if comparison["equal"] else ("bad", f"DIFFERENT: {_differs(comparison)}.")
+    )
     for line in textwrap.wrap(text, width):
         yield f"{_STYLES[style]}{line}{_PLAIN}" if colour else line
     yield ""
     for name in "ab":
-        yield from labelled(name.upper(), _side(found[name]), width)
-    yield from labelled("Log", _relation(found), width)
-    yield from labelled("Heads", _heads(found), width)
-    ranges = found["differing_ranges"]
+        yield from labelled(name.upper(), _side(comparison[name]), width)
+    yield from labelled("Log", _relation(comparison), width)
+    yield from labelled("Heads", _heads(comparison), width)
+    ranges = comparison["differing_ranges"]
     shown = ", ".join(f"{begin}-{end}" for begin, end in ranges["listed"][:RANGES_MAX])
     rest = ranges["count"] - min(len(ranges["listed"]), RANGES_MAX)
     yield from labelled("Differing", shown + (f" and {rest} more" if rest else ""), width)
-    if found["unresolved_blocks"]:
-        blocks = counted(found["unresolved_blocks"], "block")
+    if comparison["unresolved_blocks"]:
+        blocks = counted(comparison["unresolved_blocks"], "block")
         text = f"which messages differ in {blocks}: the manifest has no digests of messages"
         yield from labelled("Not known", text, width)
-    for sentence in found["not_compared"]:
+    for sentence in comparison["not_compared"]:
         yield from labelled("Left out", sentence, width)
-    yield from _topics(found["topics"], width, all_rows=all_rows)
-    yield from _messages(found, width)
-    yield from _queues(found, width)
-    yield from _config(found, width)
+    yield from _topics(comparison["topics"], width, all_rows=all_rows)
+    yield from _messages(comparison, width)
+    yield from _queues(comparison, width)
+    yield from _config(comparison, width)
 
 
-def _equal(found: Found) -> str:
-    if found["compared"] == "messages":
+def _equal(comparison: Found) -> str:
+    if comparison["compared"] == "messages":
         return "EQUAL: both have the same messages at the same queue offsets."
     return "EQUAL: log, queues and settings."
 
 
-def _differs(found: Found) -> str:
-    messages = found["messages"] or {}
-    at = found["first_divergence"]
+def _differs(comparison: Found) -> str:
+    messages = comparison["messages"] or {}
+    at = comparison["first_divergence"]
     parts = [] if at is None else [f"the logs differ from physical offset {at['physical_offset']} on"]
     parts += [
         text.format(counted(messages[kind], "message"))
@@ -89,9 +91,9 @@ def _differs(found: Found) -> str:
         if messages.get(kind)
     ]  # fmt: skip
     for kind, noun in (("queue_difference_count", "queue"), ("config_difference_count", "setting")):
-        if found[kind]:
-            parts.append(f"{counted(found[kind], noun)} with other values")
-    return ", ".join(parts) or _relation(found)
+        if comparison[kind]:
+            parts.append(f"{counted(comparison[kind], noun)} with other values")
+    return ", ".join(parts) or _relation(comparison)
 
 
 def _side(side: Found) -> str:
@@ -104,20 +106,20 @@ def _side(side: Found) -> str:
     return text + (f"; torn at its end: {size_text(side['tail_bytes'])}" if side["tail_bytes"] else "")
 
 
-def _relation(found: Found) -> str:
-    ends = [found[name]["max_offset"] or 0 for name in "ab"]
-    begin = max(found[name]["min_offset"] or 0 for name in "ab")
-    at = found["first_divergence"]
+def _relation(comparison: Found) -> str:
+    ends = [comparison[name]["max_offset"] or 0 for name in "ab"]
+    begin = max(comparison[name]["min_offset"] or 0 for name in "ab")
+    at = comparison["first_divergence"]
     if at is None:
-        text = _RELATIONS[found["relation"]]
+        text = _RELATIONS[comparison["relation"]]
         return text.format(begin=begin, end=min(ends), rest=size_text(abs(ends[0] - ends[1])))
     what = {"byte": "first differing byte", "record": "first differing record", "block": "first differing block"}
     text = f"{what[at['precision']]} at physical offset {at['physical_offset']}"
     return text + (f", in the record at {at['record_offset']}" if at["precision"] == "byte" else "")
 
 
-def _heads(found: Found) -> str:
-    begins = {name: found[name]["min_offset"] for name in "ab"}
+def _heads(comparison: Found) -> str:
+    begins = {name: comparison[name]["min_offset"] for name in "ab"}
     if None in begins.values() or begins["a"] == begins["b"]:
         return ""
     later = max(begins, key=lambda name: begins[name])
@@ -149,12 +151,12 @@ def _topic(topic: Found) -> tuple[str, ...]:
     return (topic["topic"], str(topic["a"]), str(topic["b"]), *counts)
 
 
-def _messages(found: Found, width: int) -> Iterator[str]:
+def _messages(comparison: Found, width: int) -> Iterator[str]:
     for kind, heading in _HEADINGS.items():
-        rows = [row for row in found["differences"] if row["type"] == kind]
+        rows = [row for row in comparison["differences"] if row["type"] == kind]
         if not rows:
             continue
-        count = found["messages"][kind.replace("-", "_")]
+        count = comparison["messages"][kind.replace("-", "_")]
         yield ""
         yield f"{heading}: {counted(count, 'message')}" + (f", the first {len(rows)}" if len(rows) < count else "")
         for row in rows:
@@ -167,16 +169,16 @@ def _messages(found: Found, width: int) -> Iterator[str]:
             yield from textwrap.wrap(escaped(text), width, subsequent_indent="    ", break_on_hyphens=False)
 
 
-def _queues(found: Found, width: int) -> Iterator[str]:
-    if not found["queue_difference_count"]:
+def _queues(comparison: Found, width: int) -> Iterator[str]:
+    if not comparison["queue_difference_count"]:
         return
     yield ""
-    yield f"Queues that begin or end elsewhere: {found['queue_difference_count']}"
-    for queue in found["queues"]:
+    yield f"Queues that begin or end elsewhere: {comparison['queue_difference_count']}"
+    for queue in comparison["queues"]:
         sides = (f"{name.upper()} {_bounds(queue, name)}" for name in "ab")
         text = f"{queue['topic']}/{queue['queue_id']}: {', '.join(sides)}"
         yield from textwrap.wrap(escaped(text), width, subsequent_indent="    ", initial_indent="  ")
-    yield from _rest(found["queue_difference_count"], found["queues"])
+    yield from _rest(comparison["queue_difference_count"], comparison["queues"])
 
 
 def _bounds(queue: Found, name: str) -> str:
@@ -184,18 +186,18 @@ def _bounds(queue: Found, name: str) -> str:
     return "none" if low is None and high is None else f"{low}-{high}"
 
 
-def _config(found: Found, width: int) -> Iterator[str]:
-    if not found["config_difference_count"]:
+def _config(comparison: Found, width: int) -> Iterator[str]:
+    if not comparison["config_difference_count"]:
         return
     yield ""
-    yield f"Settings with other values: {found['config_difference_count']}"
-    for entry in found["config"]:
+    yield f"Settings with other values: {comparison['config_difference_count']}"
+    for entry in comparison["config"]:
         name = f"{entry['file']} {entry['table']} {entry['entry']}".rstrip()
         sides = (f"{side.upper()} {_value(entry[side])}" for side in "ab")
         yield from textwrap.wrap(
             escaped(f"{name}: {', '.join(sides)}"), width, subsequent_indent="    ", initial_indent="  "
         )
-    yield from _rest(found["config_difference_count"], found["config"])
+    yield from _rest(comparison["config_difference_count"], comparison["config"])
 
 
 def _value(value: Any) -> str:

@@ -16,80 +16,82 @@ _PLAIN: Final = "\x1b[0m"
 _COLUMNS: Final = ("Version", "Starts", "Lost", "Repeats", "Damage", "Unindexed", "Deletes", "Log end")
 
 
-def forecast_lines(found: Found, width: int, *, colour: bool = False, all_rows: bool = False) -> Iterator[str]:
+def forecast_lines(forecast: Found, width: int, *, colour: bool = False, all_rows: bool = False) -> Iterator[str]:
     """The screen for one version.
 
     Args:
-        found: an object of `forecast --format json`.
+        forecast: an object of `forecast --format json`.
         all_rows: all queues and files, however many there are.
     """
     width = max(width, 60)
     rows_max = None if all_rows else LISTED_MAX
-    style, text = _verdict(found)
+    style, text = _verdict(forecast)
     for line in textwrap.wrap(text, width):
         yield f"{_STYLES[style]}{line}{_PLAIN}" if colour else line
     yield ""
-    yield from labelled("Start", _start(found), width)
-    if found["why_not"] is not None:
-        yield from labelled("Why not", str(found["why_not"]), width)
+    yield from labelled("Start", _start(forecast), width)
+    if forecast["why_not"] is not None:
+        yield from labelled("Why not", str(forecast["why_not"]), width)
     for label, key in (("Unlinks", "deleted_files"), ("Drops index", "dropped_index_files")):
-        yield from labelled(label, _listed(found[key], rows_max), width)
-    lost = found["lost"]
+        yield from labelled(label, _listed(forecast[key], rows_max), width)
+    lost = forecast["lost"]
     if lost["messages"]:
         topics = [f"{topic} {count}" for topic, count in sorted(lost["by_topic"].items(), key=lambda item: -item[1])]
         yield from labelled("Lost", f"{counted(lost['messages'], 'message')}, {size_text(lost['bytes'])}", width)
         yield from labelled("  by topic", _listed(topics, rows_max), width)
-    if found["misplaces_new_messages"]:
-        text = f"stored at {found['log_end_offset']}, after zeros, and lost at the start after this one"
+    if forecast["misplaces_new_messages"]:
+        text = f"stored at {forecast['log_end_offset']}, after zeros, and lost at the start after this one"
         yield from labelled("New messages", text, width)
-    yield from labelled("Served damaged", _damage(found, rows_max), width)
-    yield from labelled("Index", _index(found), width)
-    if found["filler_units"]:
-        yield from labelled("Filler units", f"{found['filler_units']}, in front of the first message of a queue", width)
-    repeats = [queue for queue in found["queues"] if queue["offsets_repeat"]]
+    yield from labelled("Served damaged", _damage(forecast, rows_max), width)
+    yield from labelled("Index", _index(forecast), width)
+    if forecast["filler_units"]:
+        yield from labelled(
+            "Filler units", f"{forecast['filler_units']}, in front of the first message of a queue", width
+        )
+    repeats = [queue for queue in forecast["queues"] if queue["offsets_repeat"]]
     yield from labelled("Offsets repeat", _listed([_queue(queue) for queue in repeats], rows_max), width)
-    if found["counted_from"]:
-        yield from labelled("Counted from", f"physical offset {found['counted_from']}", width)
-    yield from labelled("Not simulated", "; ".join(found["not_simulated"]), width)
-    yield from labelled("Assumes", "; ".join(found["assumptions"]), width)
+    if forecast["counted_from"]:
+        yield from labelled("Counted from", f"physical offset {forecast['counted_from']}", width)
+    yield from labelled("Not simulated", "; ".join(forecast["not_simulated"]), width)
+    yield from labelled("Assumes", "; ".join(forecast["assumptions"]), width)
 
 
-def comparison_lines(found: Sequence[Found], width: int) -> Iterator[str]:
+def comparison_lines(forecasts: Sequence[Found], width: int) -> Iterator[str]:
     """Versions side by side, a line each; below, why one does not start."""
-    rows = [_COLUMNS, *(_row(each) for each in found)]
+    rows = [_COLUMNS, *(_row(each) for each in forecasts)]
     widths = [max(len(row[number]) for row in rows) for number in range(len(_COLUMNS))]
     for row in rows:
         line = "  ".join(padded(text, widths[at], right=at > 1) for at, text in enumerate(row)).rstrip()
         yield cropped(line, max(width, 60))
     reasons: dict[str, list[str]] = {}
-    for each in found:
+    for each in forecasts:
         if each["why_not"] is not None:
             reasons.setdefault(str(each["why_not"]), []).append(each["broker_version"])
     if reasons:
         yield ""
     for reason, versions in reasons.items():
         yield from _wrapped(f"{', '.join(versions)}: does not start: {escaped(reason)}", max(width, 60))
-    for text in found[0]["assumptions"]:
+    for text in forecasts[0]["assumptions"]:
         yield from _wrapped(f"Assumes: {text}", max(width, 60))
-    misled = [each["broker_version"] for each in found if each["misplaces_new_messages"]]
+    misled = [each["broker_version"] for each in forecasts if each["misplaces_new_messages"]]
     if misled:
         text = f"{', '.join(misled)}: would store new messages where the start after that loses them"
         yield from _wrapped(text, max(width, 60))
 
 
-def _verdict(found: Found) -> tuple[str, str]:
-    version = f"A broker {found['broker_version']}"
-    if not found["starts"]:
+def _verdict(forecast: Found) -> tuple[str, str]:
+    version = f"A broker {forecast['broker_version']}"
+    if not forecast["starts"]:
         return "bad", f"{version} would not start."
     parts = []
-    if found["lost"]["messages"]:
-        parts.append(f"lose {counted(found['lost']['messages'], 'message')}")
-    if found["messages_without_log"]:
-        count = counted(found["messages_without_log"], "message")
+    if forecast["lost"]["messages"]:
+        parts.append(f"lose {counted(forecast['lost']['messages'], 'message')}")
+    if forecast["messages_without_log"]:
+        count = counted(forecast["messages_without_log"], "message")
         parts.append(f"not have {count} whose files of the log are missing or too short")
-    if found["unnoticed_damage_count"]:
-        parts.append(f"serve what is damaged in {counted(found['unnoticed_damage_count'], 'place')}")
-    if found["misplaces_new_messages"]:
+    if forecast["unnoticed_damage_count"]:
+        parts.append(f"serve what is damaged in {counted(forecast['unnoticed_damage_count'], 'place')}")
+    if forecast["misplaces_new_messages"]:
         parts.append("store new messages where the start after that loses them")
     if parts:
         return "bad", f"{version} would start and {' and '.join(parts)}."
@@ -101,30 +103,30 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
-def _start(found: Found) -> str:
-    stopped = "after a crash" if found["mode"] == "abnormal" else "after a clean stop"
-    if found["log_end_offset"] is None:
+def _start(forecast: Found) -> str:
+    stopped = "after a crash" if forecast["mode"] == "abnormal" else "after a clean stop"
+    if forecast["log_end_offset"] is None:
         return f"as {stopped}"
-    stop = found["stops_at"]
+    stop = forecast["stops_at"]
     why = "" if stop is None or stop["finding"] is None else f", where it finds {stop['finding']}"
-    return f"as {stopped}: reads the log from {found['scan_start_offset']} to {found['log_end_offset']}{why}"
+    return f"as {stopped}: reads the log from {forecast['scan_start_offset']} to {forecast['log_end_offset']}{why}"
 
 
-def _damage(found: Found, rows_max: int | None) -> str:
+def _damage(forecast: Found, rows_max: int | None) -> str:
     places = [
-        f"{one['finding']} at {one['physical_offset']} ({one['length']} bytes)" for one in found["unnoticed_damage"]
+        f"{one['finding']} at {one['physical_offset']} ({one['length']} bytes)" for one in forecast["unnoticed_damage"]
     ]
-    rest = found["unnoticed_damage_count"] - len(places)
+    rest = forecast["unnoticed_damage_count"] - len(places)
     text = _listed(places, rows_max)
     return f"{text} and {rest} more" if rest > 0 and text else text
 
 
-def _index(found: Found) -> str:
+def _index(forecast: Found) -> str:
     parts = []
-    if found["unindexed_messages"]:
-        parts.append(f"{counted(found['unindexed_messages'], 'message')} not to be found by key")
-    if found["duplicate_index_entries"]:
-        parts.append(f"{found['duplicate_index_entries']} entries twice")
+    if forecast["unindexed_messages"]:
+        parts.append(f"{counted(forecast['unindexed_messages'], 'message')} not to be found by key")
+    if forecast["duplicate_index_entries"]:
+        parts.append(f"{forecast['duplicate_index_entries']} entries twice")
     return "; ".join(parts)
 
 
@@ -132,21 +134,21 @@ def _queue(queue: Found) -> str:
     return f"{queue['topic']}/{queue['queue_id']} goes on at {queue['next_queue_offset']}"
 
 
-def _row(found: Found) -> tuple[str, ...]:
-    end = found["log_end_offset"]
+def _row(forecast: Found) -> tuple[str, ...]:
+    end = forecast["log_end_offset"]
     return (
-        found["broker_version"],
-        "yes" if found["starts"] else "NO",
+        forecast["broker_version"],
+        "yes" if forecast["starts"] else "NO",
         *(
-            str(count) if found["starts"] else "-"
+            str(count) if forecast["starts"] else "-"
             for count in (
-                found["lost"]["messages"] + found["messages_without_log"],
-                sum(queue["offsets_repeat"] for queue in found["queues"]),
-                found["unnoticed_damage_count"],
-                found["unindexed_messages"],
+                forecast["lost"]["messages"] + forecast["messages_without_log"],
+                sum(queue["offsets_repeat"] for queue in forecast["queues"]),
+                forecast["unnoticed_damage_count"],
+                forecast["unindexed_messages"],
             )
         ),
-        str(len(found["deleted_files"]) + len(found["dropped_index_files"])),
+        str(len(forecast["deleted_files"]) + len(forecast["dropped_index_files"])),
         "-" if end is None else str(end),
     )
 

@@ -60,22 +60,22 @@ def parts_of(read: Read, length: int, fields: Sequence[Field], limit: int = BYTE
         length: of the whole structure.
         fields: as declared; one of variable length takes what the last length in front of it says.
     """
-    found: list[HexField] = []
-    at, said = 0, 0
+    parts: list[HexField] = []
+    at, declared_length = 0, 0
     for field in fields:
-        size = min(max(0, said) if field.size is None else field.size, length - at)
+        size = min(max(0, declared_length) if field.size is None else field.size, length - at)
         is_properties = field.name == "properties"
         content = read(at, size if is_properties else min(size, limit) if field.size is None else size)
         if field.is_integer and field.name.endswith("_length"):
-            said = int.from_bytes(content, "big", signed=True)
+            declared_length = int.from_bytes(content, "big", signed=True)
         if is_properties and size:
-            found += _properties(content, at)
+            parts += _properties(content, at)
         elif size:
-            found.append(HexField(field.name, at, content, size, _value(field, content)))
+            parts.append(HexField(field.name, at, content, size, _value(field, content)))
         at += size
     if at < length:
-        found.append(HexField("(beyond the fields)", at, read(at, min(limit, length - at)), length - at, ""))
-    return found
+        parts.append(HexField("(beyond the fields)", at, read(at, min(limit, length - at)), length - at, ""))
+    return parts
 
 
 def message_parts(read: Read, length: int, limit: int = BYTES_SHOWN_MAX) -> list[HexField]:
@@ -131,17 +131,17 @@ def _labels(part: HexField, width: int) -> list[str]:
 
 def _properties(content: bytes, position: int) -> list[HexField]:
     """The property block, a part for each property with its separators."""
-    found = []
+    parts = []
     at = 0
     for segment in content.split(b"\x02"):
-        piece = content[at : at + len(segment) + 1]
-        if piece:
+        split = content[at : at + len(segment) + 1]
+        if split:
             name, _, value = segment.partition(b"\x01")
             label = f"properties.{escaped(name.decode('utf-8', 'backslashreplace'))}" if name else "properties"
             shown = escaped(value.decode("utf-8", "backslashreplace"))
-            found.append(HexField(label, position + at, piece, len(piece), shown))
+            parts.append(HexField(label, position + at, split, len(split), shown))
         at += len(segment) + 1
-    return found
+    return parts
 
 
 def _value(field: Field, content: bytes) -> str:

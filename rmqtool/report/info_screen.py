@@ -23,27 +23,27 @@ _PLAIN: Final = "\x1b[0m"
 _UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
-def summary_lines(found: Found, width: int, *, colour: bool = False, all_rows: bool = False) -> Iterator[str]:
+def summary_lines(store_info: Found, width: int, *, colour: bool = False, all_rows: bool = False) -> Iterator[str]:
     """The lines of the screen.
 
     Args:
-        found: the object that `info --format json` writes.
+        store_info: the object that `info --format json` writes.
         width: columns of the terminal.
         all_rows: every topic, file and problem, however many screens that takes.
     """
     screen = _Screen(max(width, WIDTH_MIN), colour=colour, rows_max=None if all_rows else TOPICS_MAX)
-    yield escaped(str(found["store"]))
-    yield from screen.verdict(found)
+    yield escaped(str(store_info["store"]))
+    yield from screen.verdict(store_info)
     yield ""
-    yield from screen.next_step(found["next_step"])
+    yield from screen.next_step(store_info["next_step"])
     yield ""
-    yield from screen.broker(found)
-    yield from screen.log(found["commitlog"])
-    yield from screen.queues(found["consumequeue"])
-    yield from screen.index(found["index"])
-    yield from screen.checkpoint(found["checkpoint"])
-    yield from screen.files(found)
-    yield from screen.problems(found["problems"])
+    yield from screen.broker(store_info)
+    yield from screen.log(store_info["commitlog"])
+    yield from screen.queues(store_info["consumequeue"])
+    yield from screen.index(store_info["index"])
+    yield from screen.checkpoint(store_info["checkpoint"])
+    yield from screen.files(store_info)
+    yield from screen.problems(store_info["problems"])
 
 
 def size_text(byte_count: int) -> str:
@@ -62,8 +62,8 @@ class _Screen:
         self._colour = colour
         self._rows_max = rows_max
 
-    def verdict(self, found: Found) -> Iterator[str]:
-        headline, text, style = _verdict(found)
+    def verdict(self, store_info: Found) -> Iterator[str]:
+        headline, text, style = _verdict(store_info)
         for number, line in enumerate(self._wrapped(f"{headline}: {text}", self._width)):
             yield self._styled(line[: len(headline)], style) + line[len(headline) :] if number == 0 else line
 
@@ -75,18 +75,18 @@ class _Screen:
             indent = LABEL if LABEL + columns_of(command) <= self._width else 0
             yield " " * indent + self._styled(command, "bold")
 
-    def broker(self, found: Found) -> Iterator[str]:
-        version = found["broker_version"]
+    def broker(self, store_info: Found) -> Iterator[str]:
+        version = store_info["broker_version"]
         if version["inferred"] is not None:
             text = f"{version['inferred']} (inferred: {'; '.join(version['evidence'])})"
         else:
             text = f"{version['rules']} ({version['chosen']})"
         yield from self._lines("Broker", text)
-        holder = f" by process {found['lock_owner_pid']}" if found["lock_owner_pid"] is not None else ""
-        yield from self._lines("Lock", f"{found['lock']}{holder}")
-        yield from self._lines("Owner", found["owner"] or "unknown")
-        if found["free_bytes"] is not None:
-            yield from self._lines("Free space", size_text(found["free_bytes"]))
+        holder = f" by process {store_info['lock_owner_pid']}" if store_info["lock_owner_pid"] is not None else ""
+        yield from self._lines("Lock", f"{store_info['lock']}{holder}")
+        yield from self._lines("Owner", store_info["owner"] or "unknown")
+        if store_info["free_bytes"] is not None:
+            yield from self._lines("Free space", size_text(store_info["free_bytes"]))
 
     def log(self, log: Found) -> Iterator[str]:
         if log["file_count"] is None:
@@ -153,11 +153,13 @@ class _Screen:
                 yield from self._lines(label, f"{_named(name):<12}  {shown}")
                 label = ""
 
-    def files(self, found: Found) -> Iterator[str]:
-        if found["other_files"]:
-            kinds = ", ".join(f"{row['kind']} ({_counted(row['file_count'], 'file')})" for row in found["other_files"])
+    def files(self, store_info: Found) -> Iterator[str]:
+        if store_info["other_files"]:
+            kinds = ", ".join(
+                f"{row['kind']} ({_counted(row['file_count'], 'file')})" for row in store_info["other_files"]
+            )
             yield from self._lines("Not read", kinds)
-        yield from self._listed("Unknown", found["unknown_files"], "file")
+        yield from self._listed("Unknown", store_info["unknown_files"], "file")
 
     def problems(self, problems: list[str]) -> Iterator[str]:
         yield from self._listed("Problems", problems, "problem")
@@ -186,18 +188,18 @@ class _Screen:
         return f"{_STYLES[style]}{text}{_PLAIN}" if self._colour else text
 
 
-def _verdict(found: Found) -> tuple[str, str, str]:
+def _verdict(store_info: Found) -> tuple[str, str, str]:
     """Headline, what it means, and its style."""
-    process = f", process {found['abort_process_id']}" if found["abort_process_id"] is not None else ""
-    if found["in_use"]:
+    process = f", process {store_info['abort_process_id']}" if store_info["abort_process_id"] is not None else ""
+    if store_info["in_use"]:
         return "IN USE", "a broker runs on this store; what is shown here is already changing", "open"
-    if found["unfinished_repair"]:
+    if store_info["unfinished_repair"]:
         return "REPAIR UNFINISHED", "a repair was begun and not finished; a broker refuses to start", "bad"
-    if found["shutdown"] == "abnormal":
+    if store_info["shutdown"] == "abnormal":
         return "STOPPED ABNORMALLY", f"the broker crashed or was killed (its file abort is still there{process})", "bad"
-    if found["shutdown"] == "never-started":
+    if store_info["shutdown"] == "never-started":
         return "NEVER STARTED", "no broker has written to this store yet", "open"
-    if found["problems"]:
+    if store_info["problems"]:
         return "STOPPED CLEANLY", "but not everything is in order, see the problems below", "open"
     return "STOPPED CLEANLY", "the last broker shut down in order", "good"
 

@@ -19,9 +19,9 @@ def junit_text(store: str, findings: Sequence[Mapping[str, Any]], files: Sequenc
         findings: objects as `verify --format json` writes them, file by file.
         files: every file that was looked at; one without a finding passes.
     """
-    of_files = {file: list(found) for file, found in groupby(findings, key=lambda found: str(found["file"]))}
+    of_files = {file: list(group) for file, group in groupby(findings, key=lambda finding: str(finding["file"]))}
     names = sorted({*files, *of_files})
-    failed = {file for file, found in of_files.items() if any(each["severity"] in FAILING for each in found)}
+    failed = {file for file, group in of_files.items() if any(each["severity"] in FAILING for each in group)}
     suite = ElementTree.Element(
         "testsuite",
         name=f"rmqtool verify {escaped(store)}",
@@ -32,15 +32,15 @@ def junit_text(store: str, findings: Sequence[Mapping[str, Any]], files: Sequenc
     for name in names:
         case = ElementTree.SubElement(suite, "testcase", classname="rmqtool.verify", name=escaped(name))
         if name in failed:
-            first = next(found for found in of_files[name] if found["severity"] in FAILING)
+            first = next(finding for finding in of_files[name] if finding["severity"] in FAILING)
             failure = ElementTree.SubElement(case, "failure", type=str(first["id"]), message=escaped(first["message"]))
-            failure.text = "\n".join(_line(found) for found in of_files[name])
+            failure.text = "\n".join(_line(finding) for finding in of_files[name])
         elif name in of_files:
-            ElementTree.SubElement(case, "system-out").text = "\n".join(_line(found) for found in of_files[name])
+            ElementTree.SubElement(case, "system-out").text = "\n".join(_line(finding) for finding in of_files[name])
     ElementTree.indent(suite)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(suite, encoding="unicode") + "\n"
 
 
-def _line(found: Mapping[str, Any]) -> str:
-    place = "" if found["file_position"] is None else f" at {found['file_position']}"
-    return f"{found['severity']} {found['id']}{place}: {escaped(found['message'])}"
+def _line(finding: Mapping[str, Any]) -> str:
+    place = "" if finding["file_position"] is None else f" at {finding['file_position']}"
+    return f"{finding['severity']} {finding['id']}{place}: {escaped(finding['message'])}"

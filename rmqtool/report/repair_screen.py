@@ -27,48 +27,48 @@ _MENDED: Final = {
 _CONSENT: Final = {"flipped-bit": "--fix-bits", "as-is": "--as-is"}
 
 
-def plan_lines(said: Said, store: str, chosen: str, width: int, *, colour: bool = False) -> Iterator[str]:
+def plan_lines(plan: Said, store: str, chosen: str, width: int, *, colour: bool = False) -> Iterator[str]:
     """The lines of the screen.
 
     Args:
-        said: the plan's JSON, with `damage` beside it.
+        plan: the plan's JSON, with `damage` beside it.
         chosen: why the broker's rules are those, as a sentence.
     """
     width = max(width, 60)
-    style, text = _verdict(said)
+    style, text = _verdict(plan)
     for line in textwrap.wrap(text, width):
         yield f"{_STYLES[style]}{line}{_PLAIN}" if colour else line
     yield ""
     yield from labelled("Store", store, width)
-    yield from labelled("Broker rules", f"{said['broker_version']}, {chosen}", width)
-    for found in said["damage"]:
-        place = found["physical_offset"]
-        where = found["file"] if place is None else f"{found['file']}, physical offset {place}"
-        yield from labelled("Damage", f"{found['id']}: {found['message']} ({where})", width)
-    if said["needs_decision"]:
-        yield from labelled("Decide", said["next_step"]["reason"], width)
-        if said["next_step"]["command"] is not None:
-            yield escaped(said["next_step"]["command"])  # never broken by us: it is there to be copied
-    yield from _steps(said, width)
-    yield from labelled("Gives up", _loss(said["loss"]), width)
-    yield from _salvaged(said, width)
-    if said["kept_beyond_broker"]["messages"]:
-        kept = said["kept_beyond_broker"]
+    yield from labelled("Broker rules", f"{plan['broker_version']}, {chosen}", width)
+    for finding in plan["damage"]:
+        place = finding["physical_offset"]
+        where = finding["file"] if place is None else f"{finding['file']}, physical offset {place}"
+        yield from labelled("Damage", f"{finding['id']}: {finding['message']} ({where})", width)
+    if plan["needs_decision"]:
+        yield from labelled("Decide", plan["next_step"]["reason"], width)
+        if plan["next_step"]["command"] is not None:
+            yield escaped(plan["next_step"]["command"])  # never broken by us: it is there to be copied
+    yield from _steps(plan, width)
+    yield from labelled("Gives up", _loss(plan["loss"]), width)
+    yield from _salvaged(plan, width)
+    if plan["kept_beyond_broker"]["messages"]:
+        kept = plan["kept_beyond_broker"]
         text = f"{counted(kept['messages'], 'message')} that the broker's own start would lose"
         yield from labelled("Keeps", f"{text}: {_topics(kept['by_topic'])}", width)
-    for note in said["not_looked_at"]:
+    for note in plan["not_looked_at"]:
         yield from labelled("Note", note, width)
-    if said["copied_files"]:
-        names = ", ".join(said["copied_files"][:TOPICS_MAX])
-        rest = len(said["copied_files"]) - TOPICS_MAX
+    if plan["copied_files"]:
+        names = ", ".join(plan["copied_files"][:TOPICS_MAX])
+        rest = len(plan["copied_files"]) - TOPICS_MAX
         text = f"{names}{f' and {rest} more' if rest > 0 else ''}: replaced by a copy, for other names share the file"
         yield from labelled("Hard links", text, width)
-    if said["abort_stays"] is not None:
-        yield from labelled("abort stays", said["abort_stays"], width)
-    yield from _remaining(said["remaining"], width)
-    yield from labelled("Afterwards" if said["steps"] else "A start now", _afterwards(said), width)
-    if said["steps"]:
-        yield from labelled("Disk needed", f"at most {size_text(said['disk_needed_bytes'])}", width)
+    if plan["abort_stays"] is not None:
+        yield from labelled("abort stays", plan["abort_stays"], width)
+    yield from _remaining(plan["remaining"], width)
+    yield from labelled("Afterwards" if plan["steps"] else "A start now", _afterwards(plan), width)
+    if plan["steps"]:
+        yield from labelled("Disk needed", f"at most {size_text(plan['disk_needed_bytes'])}", width)
 
 
 def _remaining(remaining: Sequence[Said], width: int) -> Iterator[str]:
@@ -80,35 +80,35 @@ def _remaining(remaining: Sequence[Said], width: int) -> Iterator[str]:
         yield from labelled("Left", text, width)
 
 
-def _verdict(said: Said) -> tuple[str, str]:
-    if said["damage"] and all(found["id"] == "commitlog.missing-file" for found in said["damage"]):
+def _verdict(plan: Said) -> tuple[str, str]:
+    if plan["damage"] and all(finding["id"] == "commitlog.missing-file" for finding in plan["damage"]):
         return "bad", "The log has no files: nothing can be made of the rest, so nothing is changed."
-    if said["needs_decision"]:
+    if plan["needs_decision"]:
         return "bad", "Nothing is changed: a person must decide about a file in the directory of the commit log."
-    if said["damage"]:
+    if plan["damage"]:
         return "bad", (
             "The log is damaged inside, so nothing is changed. rmqtool salvage keeps what lies behind the damage; "
             "recover --cut-at-damage gives it up."
         )
-    if not said["steps"] and said["remaining"]:
-        return "bad", f"Nothing is repaired; {counted(len(said['remaining']), 'finding')} left, for the reasons below."
-    if not said["steps"]:
+    if not plan["steps"] and plan["remaining"]:
+        return "bad", f"Nothing is repaired; {counted(len(plan['remaining']), 'finding')} left, for the reasons below."
+    if not plan["steps"]:
         return "good", "Nothing has to be done."
-    text = f"{counted(len(said['steps']), 'step')} to take"
-    if gone := said.get("lost_for_good", {}).get("messages"):
+    text = f"{counted(len(plan['steps']), 'step')} to take"
+    if gone := plan.get("lost_for_good", {}).get("messages"):
         return "bad", f"{text}; all is kept but {counted(gone, 'message')} that cannot be read any more."
-    if lost := said["loss"]["messages"]:
+    if lost := plan["loss"]["messages"]:
         return "bad", f"{text}; {counted(lost, 'message')} given up."
     return "good", f"{text}; no message is given up."
 
 
-def _steps(said: Said, width: int) -> Iterator[str]:
+def _steps(plan: Said, width: int) -> Iterator[str]:
     """Each step, and below those with the same reason that reason once."""
-    if not said["steps"]:
+    if not plan["steps"]:
         return
     yield ""
     why = None
-    for step in said["steps"]:
+    for step in plan["steps"]:
         if step["why"] != why:
             why = step["why"]
             yield from textwrap.wrap(f"{escaped(why)}:", width, subsequent_indent="  ", break_on_hyphens=False)
@@ -118,9 +118,9 @@ def _steps(said: Said, width: int) -> Iterator[str]:
     yield ""
 
 
-def _salvaged(said: Said, width: int) -> Iterator[str]:
+def _salvaged(plan: Said, width: int) -> Iterator[str]:
     """What only `salvage` tells: each run of lost messages, and what became of the other damage."""
-    lost = said.get("lost_for_good")
+    lost = plan.get("lost_for_good")
     if lost is None:
         return
     for run in lost["queues"][:RUNS_MAX]:
@@ -130,13 +130,13 @@ def _salvaged(said: Said, width: int) -> Iterator[str]:
     if len(lost["queues"]) > RUNS_MAX:
         text = f"and {len(lost['queues']) - RUNS_MAX} more such runs; --format json tells them all"
         yield from labelled("Lost for good", text, width)
-    if said["unknown_bytes"]:
-        yield from labelled("Lost for good", f"{size_text(said['unknown_bytes'])} that nothing tells of", width)
-    if said["donated_bytes"]:
-        yield from labelled("From donors", size_text(said["donated_bytes"]), width)
-    for how, count in said["mended"].items():
+    if plan["unknown_bytes"]:
+        yield from labelled("Lost for good", f"{size_text(plan['unknown_bytes'])} that nothing tells of", width)
+    if plan["donated_bytes"]:
+        yield from labelled("From donors", size_text(plan["donated_bytes"]), width)
+    for how, count in plan["mended"].items():
         yield from labelled("Mended", f"{counted(count, 'record')}: {_MENDED[how]}", width)
-    for how, count in said["mendable"].items():
+    for how, count in plan["mendable"].items():
         yield from labelled("Could be kept", f"{counted(count, 'record')}: {_MENDED[how]} ({_CONSENT[how]})", width)
 
 
@@ -154,10 +154,10 @@ def _topics(by_topic: Mapping[str, int]) -> str:
     return f"{named}{rest}"
 
 
-def _afterwards(said: Said) -> str:
+def _afterwards(plan: Said) -> str:
     """Versions that end alike together."""
     endings: dict[str, list[str]] = {}
-    for version, after in said["forecast_after"].items():
+    for version, after in plan["forecast_after"].items():
         endings.setdefault(_ending(after), []).append(version)
     return "; ".join(f"{', '.join(sorted(versions))}: {ending}" for ending, versions in endings.items())
 

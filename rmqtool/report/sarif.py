@@ -32,23 +32,23 @@ def sarif_text(version: str, rules: Iterable[tuple[str, str, str]], findings: Se
     run = {
         "tool": {"driver": driver},
         "invocations": [{"executionSuccessful": True}],
-        "results": [_result(found) for found in findings],
+        "results": [_result(finding) for finding in findings],
         "columnKind": "utf16CodeUnits",
     }
     return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=1, ensure_ascii=True) + "\n"
 
 
-def _result(found: Mapping[str, Any]) -> dict[str, Any]:
-    place: dict[str, Any] = {"artifactLocation": {"uri": quote(str(found["file"]), errors="surrogateescape")}}
-    if found["file_position"] is not None and found["file_position"] >= 0:
-        place["region"] = {"byteOffset": found["file_position"], "byteLength": max(0, found["length"] or 0)}
+def _result(finding: Mapping[str, Any]) -> dict[str, Any]:
+    place: dict[str, Any] = {"artifactLocation": {"uri": quote(str(finding["file"]), errors="surrogateescape")}}
+    if finding["file_position"] is not None and finding["file_position"] >= 0:
+        place["region"] = {"byteOffset": finding["file_position"], "byteLength": max(0, finding["length"] or 0)}
     kept = ("physical_offset", "topic", "queue_id", "queue_offset", "repair", "upstream")
     return {
-        "ruleId": found["id"],
-        "level": _LEVELS[found["severity"]],
-        "message": {"text": escaped(found["message"])},
+        "ruleId": finding["id"],
+        "level": _LEVELS[finding["severity"]],
+        "message": {"text": escaped(finding["message"])},
         "locations": [{"physicalLocation": place}],
-        "properties": {name: _text(found[name]) for name in kept if found[name] is not None},
+        "properties": {name: _text(finding[name]) for name in kept if finding[name] is not None},
     }
 
 

@@ -39,13 +39,13 @@ def cropped(text: str, width: int) -> str:
         return text
     if width <= 0:
         return ""
-    taken, used = [], 0
+    kept, used = [], 0
     for character in text:
         used += _width(character)
         if used > width - 1:
             break
-        taken.append(character)
-    return "".join(taken) + ELLIPSIS
+        kept.append(character)
+    return "".join(kept) + ELLIPSIS
 
 
 def padded(text: str, width: int, *, right: bool = False) -> str:
@@ -71,13 +71,13 @@ def time_text(timestamp_ms: int) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
 
 
-def _escape(found: re.Match[str]) -> str:
-    character = found.group()
+def _escape(match: re.Match[str]) -> str:
+    character = match.group()
     return character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
 
 
-def _json_escape(found: re.Match[str]) -> str:
-    character = found.group()
+def _json_escape(match: re.Match[str]) -> str:
+    character = match.group()
     if character.isprintable():
         return character
     units = character.encode("utf-16-be", "surrogatepass").hex()

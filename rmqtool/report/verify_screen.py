@@ -34,12 +34,12 @@ def findings_lines(
     width = max(width, 60)
     worst = worst_severity(findings)
     yield from _wrapped(_styled(verdict(findings, summary), worst or "good", colour=colour), width, "")
-    for file, of_file in groupby(findings, key=lambda found: found["file"]):
+    for file, of_file in groupby(findings, key=lambda finding: finding["file"]):
         listed = list(of_file)
         yield ""
         yield escaped(file)
-        for found in listed if all_rows else listed[:PER_FILE_MAX]:
-            yield from _finding(found, width, colour=colour)
+        for finding in listed if all_rows else listed[:PER_FILE_MAX]:
+            yield from _finding(finding, width, colour=colour)
         if not all_rows and len(listed) > PER_FILE_MAX:
             yield f"  ... and {len(listed) - PER_FILE_MAX} more (--verbose shows all)"
     steps = list(commands)
@@ -53,7 +53,7 @@ def findings_lines(
 
 def verdict(findings: Sequence[Found], summary: Found) -> str:
     """The state of the store in one sentence."""
-    counts = {name: sum(found["severity"] == name for found in findings) for name in _SIGNS}
+    counts = {name: sum(finding["severity"] == name for finding in findings) for name in _SIGNS}
     parts = [f"{counts[name]} {name}{'s' if counts[name] > 1 else ''}" for name in ("error", "warning") if counts[name]]
     what = {
         "error": "DAMAGED: messages are lost or cannot be read",
@@ -65,8 +65,8 @@ def verdict(findings: Sequence[Found], summary: Found) -> str:
 
 def worst_severity(findings: Iterable[Found]) -> str | None:
     """error, warning, or None where there are notes at most."""
-    found = {finding["severity"] for finding in findings}
-    return next((name for name in ("error", "warning") if name in found), None)
+    severities = {finding["severity"] for finding in findings}
+    return next((name for name in ("error", "warning") if name in severities), None)
 
 
 def checked(summary: Found) -> str:
@@ -80,14 +80,14 @@ def checked(summary: Found) -> str:
     return text + (f"; {size_text(left_out)} were left out." if left_out else ".")
 
 
-def _finding(found: Found, width: int, *, colour: bool) -> Iterator[str]:
-    sign = _styled(_SIGNS[found["severity"]], found["severity"], colour=colour)
-    place = found["physical_offset"] if found["physical_offset"] is not None else found["file_position"]
+def _finding(finding: Found, width: int, *, colour: bool) -> Iterator[str]:
+    sign = _styled(_SIGNS[finding["severity"]], finding["severity"], colour=colour)
+    place = finding["physical_offset"] if finding["physical_offset"] is not None else finding["file_position"]
     where = f" at {place}" if place is not None else ""
-    yield f"  {sign} {found['id']}{where}"
-    yield from _wrapped(escaped(found["message"]), width, _INDENT)
-    if found.get("candidate"):
-        yield from _wrapped(f"possibly {escaped(found['candidate'])}", width, _INDENT)
+    yield f"  {sign} {finding['id']}{where}"
+    yield from _wrapped(escaped(finding["message"]), width, _INDENT)
+    if finding.get("candidate"):
+        yield from _wrapped(f"possibly {escaped(finding['candidate'])}", width, _INDENT)
 
 
 def _wrapped(text: str, width: int, indent: str) -> list[str]:

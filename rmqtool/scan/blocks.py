@@ -47,9 +47,9 @@ class Window:
         else:
             kept = 0
         self.start = position
-        wanted = min(self.block_size, self.source.size - position)
-        self._note(read_salvaging(self.source, position + kept, self.buffer[kept:wanted]))
-        self.end = position + wanted
+        window_size = min(self.block_size, self.source.size - position)
+        self._note(read_salvaging(self.source, position + kept, self.buffer[kept:window_size]))
+        self.end = position + window_size
 
     def bytes_at(self, position: int, length: int) -> bytes | bytearray | memoryview:
         """A range of the file, from the window if it lies in it; shorter only behind the file's end."""
@@ -71,20 +71,20 @@ class Window:
 
     def unreadable_in(self, start: int, end: int) -> tuple[int, int] | None:
         """The first unreadable range that touches [start, end)."""
-        at = bisect_right(self.unreadable, start, key=lambda found: found[1])
+        at = bisect_right(self.unreadable, start, key=lambda byte_range: byte_range[1])
         if at < len(self.unreadable) and self.unreadable[at][0] < end:
             return self.unreadable[at]
         return None
 
     def readable_end(self, position: int) -> int:
         """How far the window's bytes behind `position` are those of the file."""
-        found = self.unreadable_in(position, self.end) if self.unreadable else None
-        return self.end if found is None else max(position, found[0])
+        byte_range = self.unreadable_in(position, self.end) if self.unreadable else None
+        return self.end if byte_range is None else max(position, byte_range[0])
 
     def _note(self, ranges: list[tuple[int, int]]) -> None:
         for start, end in ranges:
-            first = bisect_left(self.unreadable, start, key=lambda found: found[1])
-            behind = bisect_right(self.unreadable, end, key=lambda found: found[0])
+            first = bisect_left(self.unreadable, start, key=lambda byte_range: byte_range[1])
+            behind = bisect_right(self.unreadable, end, key=lambda byte_range: byte_range[0])
             touched = [(start, end), *self.unreadable[first:behind]]
             self.unreadable[first:behind] = [(min(each[0] for each in touched), max(each[1] for each in touched))]
 

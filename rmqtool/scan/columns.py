@@ -42,7 +42,7 @@ class Row(NamedTuple):
     reconsume_times: int
     body_length: int
     topic_number: int
-    """Index into the piece's topics."""
+    """Index into the split's topics."""
     topic_length: int
     properties_length: int
     tags_position: int

@@ -78,8 +78,8 @@ def cache_folder() -> Path:
 
 def _is_safe(folder: Path) -> bool:
     # What lies in the folder is loaded and run: nobody else may write to it.
-    found = folder.stat()
-    return found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    status = folder.stat()
+    return status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 @functools.cache
@@ -88,7 +88,7 @@ def _private_folder() -> tempfile.TemporaryDirectory[str]:
 
 
 class CompiledReader:
-    """See `walk.Reader`. One object serves one piece; its batches share one array of rows."""
+    """See `walk.Reader`. One object serves one split; its batches share one array of rows."""
 
     def __init__(self) -> None:
         import numpy
@@ -109,7 +109,7 @@ class CompiledReader:
         buffer = numpy.frombuffer(window.storage, numpy.uint8)
         at, count, self._last_topic = self._kernel.walk_block(
             buffer, buffer.ctypes.data, position - window.start, end - window.start, limit - window.start,
-            walk.piece.physical_offset + window.start, walk.record_crc, self._topics.schedule_number,
+            walk.split.physical_offset + window.start, walk.record_crc, self._topics.schedule_number,
             self._topics.arena, self._topics.starts, self._topics.slots, self._last_topic, self._rows,
         )  # fmt: skip
         return window.start + int(at), cast(Sequence[Row], self._rows[:count])
@@ -120,7 +120,7 @@ class CompiledReader:
 
 
 class _KernelTopics:
-    """The piece's topic table as arrays that the kernel can search."""
+    """The split's topic table as arrays that the kernel can search."""
 
     def __init__(self, kernel: ModuleType) -> None:
         import numpy

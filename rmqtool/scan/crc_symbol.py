@@ -31,9 +31,9 @@ def register() -> CrcFunction:
     """Register the symbol; what stands behind it."""
     import llvmlite.binding
 
-    found = library_function() or own_function()
-    llvmlite.binding.add_symbol(SYMBOL, found.address)
-    return found
+    crc_function = library_function() or own_function()
+    llvmlite.binding.add_symbol(SYMBOL, crc_function.address)
+    return crc_function
 
 
 def library_function() -> CrcFunction | None:

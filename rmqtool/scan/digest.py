@@ -55,18 +55,18 @@ def batch_digests(batch: Batch, rows: numpy.ndarray[Any, Any], *, by_content: bo
     """
     import numpy
 
-    found = Digests(*(numpy.zeros(len(rows), numpy.uint64) for _ in Digests._fields))
+    digests = Digests(*(numpy.zeros(len(rows), numpy.uint64) for _ in Digests._fields))
     plain: Sequence[int] = range(len(rows))
     if isinstance(batch.rows, list):
         rest = batch.rows
     else:
-        plain = _compiled(batch, rows, found, by_content=by_content, record_crc=record_crc)
+        plain = _compiled(batch, rows, digests, by_content=by_content, record_crc=record_crc)
         rest = [Row._make(rows[number].item()) for number in plain]
     for number, row in zip(plain, rest, strict=True):
         values = _row_digests(batch, row, by_content=by_content, record_crc=record_crc)
-        for column, value in zip(found, values, strict=True):
+        for column, value in zip(digests, values, strict=True):
             column[number] = value
-    return found
+    return digests
 
 
 def text_digest(text: bytes) -> int:
@@ -91,12 +91,12 @@ def finished(state: int) -> int:
 
 
 def _compiled(
-    batch: Batch, rows: numpy.ndarray[Any, Any], found: Digests, *, by_content: bool, record_crc: bool
+    batch: Batch, rows: numpy.ndarray[Any, Any], digests: Digests, *, by_content: bool, record_crc: bool
 ) -> Sequence[int]:
     """Let the kernel fill in what it can; numbers of the rows that it cannot."""
     import numpy
 
-    window, base = batch.window, batch.piece.physical_offset + batch.window.start
+    window, base = batch.window, batch.split.physical_offset + batch.window.start
     is_plain = (rows["verdict"] == Verdict.GOOD) & (rows["magic"] != commitlog.MAGIC_BLANK)
     is_plain &= (rows["features"] & columns.MULTI_DISPATCH) == 0
     is_plain &= (rows["physical_offset"] >= base) & (
@@ -105,12 +105,12 @@ def _compiled(
     kernel = load_kernel("rmqtool.scan.digest_kernel")
     buffer = numpy.frombuffer(window.storage, numpy.uint8)
     if is_plain.all():
-        kernel.record_digests(buffer, base, rows, by_content, record_crc, *found)
+        kernel.record_digests(buffer, base, rows, by_content, record_crc, *digests)
         return []
     chosen = numpy.flatnonzero(is_plain)
     part = Digests(*(numpy.zeros(chosen.size, numpy.uint64) for _ in Digests._fields))
     kernel.record_digests(buffer, base, rows[chosen], by_content, record_crc, *part)
-    for column, values in zip(found, part, strict=True):
+    for column, values in zip(digests, part, strict=True):
         column[chosen] = values
     return numpy.flatnonzero(~is_plain).tolist()
 
@@ -125,10 +125,10 @@ def _row_digests(batch: Batch, row: Row, *, by_content: bool, record_crc: bool) 
     crc = properties[-PROPERTY_SIZE:] if record_crc and stored_record_crc(properties) is not None else b""
     kept = properties.removesuffix(crc)
     topic_digest = text_digest(topic)
-    said = mixed(topic_digest, text_digest(_without_places(kept, row)))
-    said = mixed(said, row.body_length << 32 | row.computed_crc)
-    said = mixed(said, row.flag << 32 | (row.sys_flag & ~_HOST_BITS & _MASK))
-    content = finished(said)
+    state = mixed(topic_digest, text_digest(_without_places(kept, row)))
+    state = mixed(state, row.body_length << 32 | row.computed_crc)
+    state = mixed(state, row.flag << 32 | (row.sys_flag & ~_HOST_BITS & _MASK))
+    content = finished(state)
     head = batch.read(row, 0, row.size - row.body_length - len(tail))
     if row.unique_key_length > 0 and not by_content:
         key = batch.read(row, row.unique_key_position, row.unique_key_length)
@@ -152,7 +152,7 @@ def _without_places(properties: bytes, row: Row) -> bytes:
 
 def _range_digest(batch: Batch, row: Row) -> int:
     """Digest of a blank's frame, or of all bytes of a bad range; what the disk does not give counts as zeros."""
-    start = row.physical_offset - batch.piece.physical_offset
+    start = row.physical_offset - batch.split.physical_offset
     is_blank = row.verdict == Verdict.GOOD
     value = 0
     for part in batch.window.chunks(start, start + (FRAME_SIZE if is_blank else row.size)):

@@ -1,6 +1,6 @@
 """Lets the C library keep what is freed: bulk work takes and gives back the same megabytes over and over.
 
-glibc hands an array of more than 128 KiB back to the kernel when it is freed, and gets it anew, page by page and
+glibc hands an array of more than 128 KiB back to the kernel when it is freed, and gets it again, page by page and
 cleared, for the next one: a third of the time that a whole `verify` takes.
 """
 

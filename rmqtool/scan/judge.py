@@ -64,18 +64,18 @@ _FEATURES: Final = {
 
 
 class TopicTable:
-    """Numbers for topics in the order of their first appearance; local to a piece."""
+    """Numbers for topics in the order of their first appearance; local to a split."""
 
     def __init__(self) -> None:
         self.names: list[bytes] = []
         self._numbers: dict[bytes, int] = {}
 
     def number(self, topic: bytes) -> int:
-        found = self._numbers.get(topic)
-        if found is None:
-            found = self._numbers[topic] = len(self.names)
+        number = self._numbers.get(topic)
+        if number is None:
+            number = self._numbers[topic] = len(self.names)
             self.names.append(topic)
-        return found
+        return number
 
 
 def judge_frame(frame: bytes | bytearray | memoryview, remaining: int) -> tuple[Verdict, int, int]:
@@ -179,14 +179,14 @@ def judge_parts(
 
 def _texts(tail: bytes, start: int, body_end: int) -> list[tuple[int, int]]:
     """Position in the record and length of the values of TAGS, KEYS, UNIQ_KEY and DELAY; (0, -1) for an absent one."""
-    found = [(0, -1), (0, -1), (0, -1), (0, -1)]
+    spans = [(0, -1), (0, -1), (0, -1), (0, -1)]
     at = start
     for segment in tail[start:].split(b"\x02"):
         name, _, value = segment.partition(b"\x01")
         if value and (which := _NEED.get(name)) is not None:
-            found[which] = (body_end + at + len(name) + 1, len(value))
+            spans[which] = (body_end + at + len(name) + 1, len(value))
         at += len(segment) + 1
-    return found
+    return spans
 
 
 def _features(properties: bytes) -> int:
@@ -194,4 +194,4 @@ def _features(properties: bytes) -> int:
     if _INNER not in properties:
         return 0
     names = {name for name, _ in split_properties(properties)}
-    return sum(bit for wanted, bit in _FEATURES.items() if wanted <= names)
+    return sum(bit for needed_names, bit in _FEATURES.items() if needed_names <= names)

@@ -1,4 +1,4 @@
-"""Scans a whole log: its files in order, each a piece, with the reader that suits; in one thread or several."""
+"""Scans a whole log: its files in order, each a split, with the reader that suits; in one thread or several."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ class ScanOptions:
 class LogPlan:
     """The files of a log with what must be known of all of them before any is scanned."""
 
-    pieces: tuple[Split, ...]
+    splits: tuple[Split, ...]
     data_bytes: int
 
     def close(self) -> None:
         """Close what is open; a file that is read later is opened again."""
-        for piece in self.pieces:
-            piece.source.close()
+        for split in self.splits:
+            split.source.close()
 
 
 def plan_log(files: Sequence[LogFile]) -> LogPlan:
@@ -81,42 +81,42 @@ def plan_log(files: Sequence[LogFile]) -> LogPlan:
             last = at
         source.close()
         sources.append(source)
-    pieces = tuple(
+    splits = tuple(
         whole_file(source, file.physical_offset, more_follows=at < last)
         for at, (file, source) in enumerate(zip(files, sources, strict=True))
         if at <= max(last, 0)
     )
-    return LogPlan(pieces, data_bytes)
+    return LogPlan(splits, data_bytes)
 
 
 def scan_log(plan: LogPlan, options: ScanOptions | None = None) -> Iterator[Batch]:
     """Batches of the whole log, in log order."""
     options = options or ScanOptions()
     make_reader = reader_for(plan.data_bytes, options.compiled)
-    for piece in plan.pieces:
-        yield from walk_split(piece, make_reader(), options).batches()
-        piece.source.close()
+    for split in plan.splits:
+        yield from walk_split(split, make_reader(), options).batches()
+        split.source.close()
 
 
 def map_splits(
     plan: LogPlan, work: Callable[[Walk], T], options: ScanOptions | None = None, threads: int = 2
 ) -> Generator[T, None, None]:
-    """Results of `work` over the walk of each piece, in log order, computed by several threads."""
+    """Results of `work` over the walk of each split, in log order, computed by several threads."""
     options = options or ScanOptions()
     make_reader = reader_for(plan.data_bytes, options.compiled)
 
-    def run(piece: Split) -> T:
+    def run(split: Split) -> T:
         try:
-            return work(walk_split(piece, make_reader(), options))
+            return work(walk_split(split, make_reader(), options))
         finally:
-            piece.source.close()
+            split.source.close()
 
-    yield from ThreadRunner(threads).map(run, plan.pieces)
+    yield from ThreadRunner(threads).map(run, plan.splits)
 
 
-def walk_split(piece: Split, reader: RecordReader, options: ScanOptions) -> Walk:
-    """The walk of one piece with these options."""
-    return Walk(piece, reader, options.delays_ms, options.record_crc, options.block_size)
+def walk_split(split: Split, reader: RecordReader, options: ScanOptions) -> Walk:
+    """The walk of one split with these options."""
+    return Walk(split, reader, options.delays_ms, options.record_crc, options.block_size)
 
 
 def reader_for(data_bytes: int, compiled: bool | None = None) -> Callable[[], RecordReader]:
@@ -130,16 +130,16 @@ def reader_for(data_bytes: int, compiled: bool | None = None) -> Callable[[], Re
     return compiled_module.CompiledReader
 
 
-def carries_record_crc(pieces: Sequence[Split]) -> bool:
+def carries_record_crc(splits: Sequence[Split]) -> bool:
     """Whether the first message of any file carries a right whole-record CRC, so that the store writes them.
 
     One that is right is proof enough: a text that an application put there would not be.
     """
-    for piece in pieces:
-        found = _carries_record_crc(piece.source)
-        if isinstance(piece.source, LazySource):
-            piece.source.close()
-        if found:
+    for split in splits:
+        has_crc = _carries_record_crc(split.source)
+        if isinstance(split.source, LazySource):
+            split.source.close()
+        if has_crc:
             return True
     return False
 

@@ -22,7 +22,7 @@ class PlainReader:
 
     def run(self, walk: Walk, position: int, limit: int) -> tuple[int, Sequence[Row]]:
         rows: list[Row] = []
-        window, size = walk.window, walk.piece.source.size
+        window, size = walk.window, walk.split.source.size
         buffer, base = window.buffer, window.start
         end = window.readable_end(position)
         last = min(limit, end - FRAME_SIZE + 1)
@@ -33,7 +33,7 @@ class PlainReader:
                 break
             row = judge_record(
                 buffer[at : at + length],
-                walk.piece.physical_offset + position,
+                walk.split.physical_offset + position,
                 walk.topics,
                 walk.delays_ms,
                 walk.record_crc,

@@ -43,10 +43,10 @@ def find_next(
         # The own offset costs nothing and excludes nearly every foreign record; the judge looks at it last.
         if int.from_bytes(head[_OWN_OFFSET_AT:], "big", signed=True) != physical_offset + position:
             continue
-        found = is_good(position)
-        if found is None:
+        is_record = is_good(position)
+        if is_record is None:
             return None
-        if found:
+        if is_record:
             return position
     return None
 
@@ -59,7 +59,7 @@ def _candidates(window: Window, start: int, end: int) -> Iterator[tuple[int, byt
         while at < extent_end:
             block = bytes(window.bytes_at(at, SEARCH_STEP + _LOOKED_AT))
             last = min(SEARCH_STEP, end - at)
-            for found in _MAGIC.finditer(block, _MAGIC_AT, last + commitlog.BLANK_SIZE_MIN - 1):
-                begin = found.start() - _MAGIC_AT
+            for match in _MAGIC.finditer(block, _MAGIC_AT, last + commitlog.BLANK_SIZE_MIN - 1):
+                begin = match.start() - _MAGIC_AT
                 yield at + begin, block[begin : begin + _LOOKED_AT]
             at += SEARCH_STEP

@@ -1,4 +1,4 @@
-"""What runs many pieces of work of one kind: threads of this process, or whatever a caller passes in their place."""
+"""What runs many splits of work of one kind: threads of this process, or whatever a caller passes in their place."""
 
 from __future__ import annotations
 

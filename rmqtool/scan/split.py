@@ -1,4 +1,4 @@
-"""A piece of the log: what one worker scans, and what is known when it is done."""
+"""A split of the log: what one worker scans, and what is known when it is done."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Split:
 
 @dataclass
 class SplitOutcome:
-    """What is known when a piece is done.
+    """What is known when a split is done.
 
     Attributes:
         data_end: the file position behind its last record or bad range.
         tail_bytes: zeros behind `data_end` that are the untouched rest of the file.
-        stale: whether the log ended in this piece, so that whatever follows was written before it was cut.
+        stale: whether the log ended in this split, so that whatever follows was written before it was cut.
         ended: whether a blank, or the last range before the untouched rest, was met: all of the file is accounted for.
     """
 
@@ -46,14 +46,14 @@ class SplitOutcome:
 
 
 def whole_file(source: ByteSource, physical_offset: int, *, more_follows: bool) -> Split:
-    """The piece that is a whole file."""
+    """The split that is a whole file."""
     return Split(source, 0, source.size, physical_offset, more_follows)
 
 
-def sub_splits(piece: Split, cuts: Iterable[int]) -> list[Split]:
-    """Cut a piece at file positions into parts, which find their own first record; see `parts`."""
-    starts = sorted({*cuts, piece.start})
+def sub_splits(split: Split, cuts: Iterable[int]) -> list[Split]:
+    """Cut a split at file positions into parts, which find their own first record; see `parts`."""
+    starts = sorted({*cuts, split.start})
     return [
-        replace(piece, start=start, end=end, anchor=piece.anchor or start > piece.start)
-        for start, end in zip(starts, [*starts[1:], piece.end], strict=True)
+        replace(split, start=start, end=end, anchor=split.anchor or start > split.start)
+        for start, end in zip(starts, [*starts[1:], split.end], strict=True)
     ]

@@ -43,19 +43,19 @@ def first_row_from(
         return 0
     if cut > proof_bytes:
         before = replace(whole, start=cut - proof_bytes, end=cut, anchor=True)
-        found = _end_of_walk(before, make_reader(), options, only_good=True)
-        if found is not None:
-            return found
-    found = _end_of_walk(replace(whole, end=cut), make_reader(), options, only_good=False)
-    return whole.source.size if found is None else found
+        position = _end_of_walk(before, make_reader(), options, only_good=True)
+        if position is not None:
+            return position
+    position = _end_of_walk(replace(whole, end=cut), make_reader(), options, only_good=False)
+    return whole.source.size if position is None else position
 
 
-def _end_of_walk(piece: Split, reader: RecordReader, options: ScanOptions, *, only_good: bool) -> int | None:
-    """Where the walk over a piece ends; None where it has no row, or not only good ones though those are asked for."""
-    walk, end = walk_split(piece, reader, options), None
+def _end_of_walk(split: Split, reader: RecordReader, options: ScanOptions, *, only_good: bool) -> int | None:
+    """Where the walk over a split ends; None where it has no row, or not only good ones though those are asked for."""
+    walk, end = walk_split(split, reader, options), None
     for batch in walk.batches():
         last = batch.as_array()[-1]
         if only_good and (batch.as_array()["verdict"] != Verdict.GOOD).any():
             return None
-        end = int(last["physical_offset"]) + int(last["size"]) - piece.physical_offset
+        end = int(last["physical_offset"]) + int(last["size"]) - split.physical_offset
     return end

@@ -21,7 +21,7 @@ PART_BYTES: Final = 64 << 20
 """Bytes of a part that are worth a thread's start and a first record's search."""
 
 
-def splits_of(piece: Split, part_bytes: int = PART_BYTES, count: int | None = None) -> list[Split]:
+def splits_of(split: Split, part_bytes: int = PART_BYTES, count: int | None = None) -> list[Split]:
     """Cut a whole file into parts of about equal data; the untouched rest of a last file belongs to the last one.
 
     Holes count for nothing: a sparse file may be as long as any number says.
@@ -29,15 +29,15 @@ def splits_of(piece: Split, part_bytes: int = PART_BYTES, count: int | None = No
     Args:
         count: how many; None makes parts of about `part_bytes`.
     """
-    data_end = piece.end if piece.more_follows else last_data_end(piece.source, piece.start, piece.end)
-    extents = list(piece.source.extents(piece.start, data_end))
+    data_end = split.end if split.more_follows else last_data_end(split.source, split.start, split.end)
+    extents = list(split.source.extents(split.start, data_end))
     data_bytes = sum(end - start for start, end in extents)
     if count is None:
         count = data_bytes // part_bytes
     if count < 2 or data_bytes < count:
-        return [piece]
-    parts = sub_splits(replace(piece, end=data_end), _cuts(extents, data_bytes, count))
-    parts[-1] = replace(parts[-1], end=piece.end)
+        return [split]
+    parts = sub_splits(replace(split, end=data_end), _cuts(extents, data_bytes, count))
+    parts[-1] = replace(parts[-1], end=split.end)
     # Each with a source of its own: threads that share one would close it under each other.
     return [replace(part, source=_own(part)) for part in parts]
 
@@ -54,23 +54,23 @@ def _cuts(extents: Sequence[tuple[int, int]], data_bytes: int, count: int) -> It
         before += end - start
 
 
-def merged_outcome(piece: Split, parts: Iterable[SplitOutcome]) -> SplitOutcome | None:
+def merged_outcome(split: Split, parts: Iterable[SplitOutcome]) -> SplitOutcome | None:
     """What one walk over a file comes to whose parts, in order, hold good records only; None if they do not fit."""
-    position, ended = piece.start, False
-    size = piece.source.size
-    for found in parts:
-        if found.first_record is None:
+    position, ended = split.start, False
+    size = split.source.size
+    for outcome in parts:
+        if outcome.first_record is None:
             continue  # the record of an earlier part reaches over it, or it is untouched
-        if ended or found.first_record != position:
+        if ended or outcome.first_record != position:
             return None
-        position, ended = found.data_end, found.ended
-        if found.tail_bytes:
-            return replace(found, first_record=piece.start)
-    if position < size and (piece.more_follows or last_data_end(piece.source, position, size) > position):
+        position, ended = outcome.data_end, outcome.ended
+        if outcome.tail_bytes:
+            return replace(outcome, first_record=split.start)
+    if position < size and (split.more_follows or last_data_end(split.source, position, size) > position):
         return None
-    return SplitOutcome(position, piece.start, size - position, ended=ended)
+    return SplitOutcome(position, split.start, size - position, ended=ended)
 
 
-def _own(piece: Split) -> ByteSource:
-    source = piece.source
+def _own(split: Split) -> ByteSource:
+    source = split.source
     return LazySource(source.name, source.size, source.open) if isinstance(source, LazySource) else source

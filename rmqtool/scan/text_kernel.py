@@ -1,4 +1,4 @@
-"""The compiled gathering of texts: ranges of a buffer one behind the other, and the properties of many records.
+"""The compiled gathering of texts: ranges of a buffer one after the other, and the properties of many records.
 
 Import this module only through `compiled`, which chooses where its compiled code is kept.
 """
@@ -20,7 +20,7 @@ compiled = numba.njit(nogil=True, cache=Path(__file__).exists())
 
 @compiled
 def copy_ranges(source, starts, lengths, target):
-    """Copy ranges of `source` one behind the other; a length below 1 copies nothing."""
+    """Copy ranges of `source` one after the other; a length below 1 copies nothing."""
     at = uint64(0)
     for number in range(starts.size):
         start = uint64(starts[number])

@@ -1,4 +1,4 @@
-"""The walk over a piece: every byte is accounted for as record, blank, bad range or untouched tail."""
+"""The walk over a split: every byte is accounted for as record, blank, bad range or untouched tail."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ class Batch:
 
     Attributes:
         rows: `Row` tuples from the plain reader, a structured array of `columns.row_dtype` from the compiled one.
-        topics: names by topic number; grows from batch to batch of one piece.
+        topics: names by topic number; grows from batch to batch of one split.
     """
 
-    piece: Split
+    split: Split
     rows: Sequence[Row]
     topics: list[bytes]
     window: Window
@@ -69,7 +69,7 @@ class Batch:
 
     def read(self, row: Row, position: int, length: int) -> bytes:
         """Bytes of a row's record, from `position` in it."""
-        start = row.physical_offset - self.piece.physical_offset
+        start = row.physical_offset - self.split.physical_offset
         return bytes(self.window.bytes_at(start + position, min(length, row.size - position)))
 
 
@@ -85,14 +85,14 @@ class RecordReader(Protocol):
 
 @dataclass
 class Walk:
-    """State of the scan of one piece.
+    """State of the scan of one split.
 
     Attributes:
         delays_ms: of the broker's delay levels, for the tags code of the schedule topic.
         record_crc: whether the store writes whole-record CRCs; elsewhere a property of that name is the application's.
     """
 
-    piece: Split
+    split: Split
     reader: RecordReader
     delays_ms: Sequence[int] = field(default_factory=parse_delay_levels)
     record_crc: bool = False
@@ -100,23 +100,23 @@ class Walk:
     topics: TopicTable = field(default_factory=TopicTable)
     outcome: SplitOutcome = field(default_factory=SplitOutcome)
     at_hand: InitVar[Window | None] = None
-    """A window that shows the piece already; else one of `block_size` is moved over it."""
+    """A window that shows the split already; else one of `block_size` is moved over it."""
 
     def __post_init__(self, at_hand: Window | None) -> None:
-        self.window = at_hand or Window(self.piece.source, self.block_size)
-        self._work_left = WORK_BASE + WORK_PER_BYTE * self.piece.source.size
+        self.window = at_hand or Window(self.split.source, self.block_size)
+        self._work_left = WORK_BASE + WORK_PER_BYTE * self.split.source.size
         self._work_done = 0
         self._judged: tuple[int, Row] | None = None
         self._last_store_timestamp_ms = 0
 
     def batches(self) -> Iterator[Batch]:
-        """Scan the piece. What the disk does not give is a bad range and no exception."""
-        piece, size = self.piece, self.piece.source.size
+        """Scan the split. What the disk does not give is a bad range and no exception."""
+        split, size = self.split, self.split.source.size
         position = self._begin()
         self.outcome.first_record = position
         if position is None:
             return
-        end = min(piece.end, size)
+        end = min(split.end, size)
         while position < end:
             if not (self.window.start <= position and position + FRAME_SIZE <= self.window.end):
                 self.window.fill(position)
@@ -133,8 +133,8 @@ class Walk:
         if self.outcome.ended:
             return
         self.outcome.data_end = position
-        if position == size and piece.more_follows:
-            yield self._batch([bare_row(piece.physical_offset + size, 0, Verdict.MISSING_END_BLANK)])
+        if position == size and split.more_follows:
+            yield self._batch([bare_row(split.physical_offset + size, 0, Verdict.MISSING_END_BLANK)])
 
     def judge(self, position: int) -> Row:
         """Judge whatever is at a file position, however long; a good blank is a row with the blank's magic."""
@@ -150,8 +150,8 @@ class Walk:
         return self._judge_parts(position, memoryview(head))
 
     def _judge(self, position: int) -> Row:
-        physical_offset = self.piece.physical_offset + position
-        remaining = self.piece.source.size - position
+        physical_offset = self.split.physical_offset + position
+        remaining = self.split.source.size - position
         if remaining < FRAME_SIZE:
             return self._readable(bare_row(physical_offset, remaining, Verdict.BAD_SIZE), position, remaining)
         verdict, length, magic = judge_frame(self.window.bytes_at(position, FRAME_SIZE), remaining)
@@ -170,31 +170,31 @@ class Walk:
             head,
             lambda start, size: self._read(position + start, size),
             lambda start, stop: self.checksum_of(position + start, position + stop),
-            self.piece.physical_offset + position,
+            self.split.physical_offset + position,
             self.topics,
             self.delays_ms,
             self.record_crc,
         )
 
     def _begin(self) -> int | None:
-        piece = self.piece
-        if not piece.anchor:
-            return piece.start
-        return find_next(self.window, piece.start, piece.end, piece.physical_offset, self._is_good)
+        split = self.split
+        if not split.anchor:
+            return split.start
+        return find_next(self.window, split.start, split.end, split.physical_offset, self._is_good)
 
     def _may_reach_behind_window(self, position: int) -> bool:
         """Whether filling the window from here could show the reader more of this record."""
         at_hand = self.window.end - position
-        if self.window.end >= self.piece.source.size:
+        if self.window.end >= self.split.source.size:
             return False
         if at_hand < FRAME_SIZE:
             return True
-        _, length, _ = judge_frame(self.window.bytes_at(position, FRAME_SIZE), self.piece.source.size - position)
+        _, length, _ = judge_frame(self.window.bytes_at(position, FRAME_SIZE), self.split.source.size - position)
         return at_hand < length <= self.block_size
 
     def _beyond_good(self, position: int, row: Row) -> Generator[Batch, None, int]:
         """Deal with one row that the reader left over; the next position."""
-        size = self.piece.source.size
+        size = self.split.source.size
         if row.verdict == Verdict.GOOD:
             if row.magic == commitlog.MAGIC_BLANK:
                 self.outcome.ended = True
@@ -213,13 +213,13 @@ class Walk:
             yield self._bad(position, following, self._gap_verdict(position, following, row, stale=leftover))
             return following
         self.outcome.ended = True
-        yield from self._last_range(position, row, last_data_end(self.piece.source, position, size))
+        yield from self._last_range(position, row, last_data_end(self.split.source, position, size))
         return size
 
     def _last_range(self, position: int, row: Row, data_end: int) -> Iterator[Batch]:
         """What lies between the last good record and the end of the file."""
-        size = self.piece.source.size
-        if self.piece.more_follows:
+        size = self.split.source.size
+        if self.split.more_follows:
             self.outcome.data_end = size
             verdict = self._gap_verdict(position, size, row, stale=False)
             untouched = data_end == position > 0 and verdict != Verdict.UNREADABLE_RANGE
@@ -246,7 +246,7 @@ class Walk:
 
     def _where_it_goes_on(self, position: int, row: Row) -> int | None:
         """Where the log goes on behind a bad record."""
-        size, start = self.piece.source.size, position + 1
+        size, start = self.split.source.size, position + 1
         if (row.verdict in KEEPS_ITS_LENGTH and _is_whole(row)) or row.verdict == Verdict.UNREADABLE_RANGE:
             claimed_end = position + row.size
             if row.size >= commitlog.RECORD_SIZE_MIN and claimed_end < size and self._continues(row, claimed_end):
@@ -254,7 +254,7 @@ class Walk:
             unreadable = self.window.unreadable_in(position, min(size, position + max(row.size, FRAME_SIZE)))
             if row.verdict == Verdict.UNREADABLE_RANGE and unreadable:
                 start = max(start, unreadable[1])
-        return find_next(self.window, start, size, self.piece.physical_offset, self._is_good)
+        return find_next(self.window, start, size, self.split.physical_offset, self._is_good)
 
     def _continues(self, row: Row, position: int) -> bool:
         """Whether what begins at a bad record's claimed end bears out that the record ends there."""
@@ -292,7 +292,7 @@ class Walk:
     def _is_stale(self, position: int) -> bool:
         row = self.judge(position)
         return (
-            not self.piece.more_follows
+            not self.split.more_follows
             and row.magic in MESSAGE_MAGICS
             and 0 < row.store_timestamp_ms < self._last_store_timestamp_ms - STALE_MARGIN_MS
         )
@@ -303,7 +303,7 @@ class Walk:
         return row
 
     def _bad(self, start: int, end: int, verdict: Verdict) -> Batch:
-        return self._batch([bare_row(self.piece.physical_offset + start, end - start, verdict)])
+        return self._batch([bare_row(self.split.physical_offset + start, end - start, verdict)])
 
     def _read(self, position: int, length: int) -> bytes | bytearray | memoryview:
         self._work_done += length
@@ -318,7 +318,7 @@ class Walk:
         return value
 
     def _batch(self, rows: Sequence[Row]) -> Batch:
-        return Batch(self.piece, rows, self.topics.names, self.window)
+        return Batch(self.split, rows, self.topics.names, self.window)
 
 
 def _is_whole(row: Row) -> bool:

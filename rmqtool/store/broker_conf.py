@@ -124,7 +124,7 @@ def broker_conf(properties: Mapping[str, str], path: str = "broker.conf") -> Bro
     if size := numbers.get("consumequeue_file_size"):
         numbers["consumequeue_file_size"] = -(-size // UNIT_SIZE) * UNIT_SIZE
     flags = {name: properties[key].lower() == "true" for key, name in _FLAGS.items() if key in properties}
-    found = BrokerConf(
+    configuration = BrokerConf(
         path,
         properties,
         store_root=properties.get("storePathRootDir") or None,
@@ -136,17 +136,17 @@ def broker_conf(properties: Mapping[str, str], path: str = "broker.conf") -> Bro
         flush_disk_type=properties.get("flushDiskType"),
         problems=tuple(problems),
     )
-    return replace(found, **flags)  # type: ignore[arg-type]
+    return replace(configuration, **flags)  # type: ignore[arg-type]
 
 
 def parse_properties(content: bytes) -> dict[str, str]:
     """Properties as `java.util.Properties#load` reads them from a stream: Latin-1; of equal keys the last counts."""
-    found: dict[str, str] = {}
+    properties: dict[str, str] = {}
     for line in _logical_lines(content.decode("latin-1")):
         match = _SEPARATOR.match(line)
         if match:
-            found[_unescape(match[1])] = _unescape(match[2])
-    return found
+            properties[_unescape(match[1])] = _unescape(match[2])
+    return properties
 
 
 def _logical_lines(text: str) -> list[str]:

@@ -79,21 +79,21 @@ def read_config(view: StoreView, path: str) -> ConfigFile:
 
 def topics(config: ConfigFile) -> dict[str, TopicConfig]:
     """Topics by name (`TopicConfigSerializeWrapper`); entries of another shape are left out."""
-    found: dict[str, TopicConfig] = {}
-    for key, said in _table(config, "topicConfigTable").items():
-        if not isinstance(said, dict):
+    topics_by_name: dict[str, TopicConfig] = {}
+    for key, entry in _table(config, "topicConfigTable").items():
+        if not isinstance(entry, dict):
             continue
-        attributes = said.get("attributes")
+        attributes = entry.get("attributes")
         attributes = attributes if isinstance(attributes, dict) else {}
         name = _text(key)
-        found[name] = TopicConfig(
+        topics_by_name[name] = TopicConfig(
             name,
-            _integer(said.get("readQueueNums")),
-            _integer(said.get("writeQueueNums")),
+            _integer(entry.get("readQueueNums")),
+            _integer(entry.get("writeQueueNums")),
             _text(attributes.get("queue.type", "SimpleCQ")),
             _text(attributes.get("cleanup.policy", "DELETE")),
         )
-    return found
+    return topics_by_name
 
 
 def batch_topics(known: Mapping[str, TopicConfig], directories: Iterable[str]) -> frozenset[str]:
@@ -109,12 +109,12 @@ def batch_topics(known: Mapping[str, TopicConfig], directories: Iterable[str]) -
 
 def consumer_offsets(config: ConfigFile) -> dict[tuple[str, str], dict[int, int]]:
     """Consumed queue offsets by (topic, group) and queue id (`ConsumerOffsetManager`, key `topic@group`)."""
-    found: dict[tuple[str, str], dict[int, int]] = {}
+    offsets: dict[tuple[str, str], dict[int, int]] = {}
     for key, queues in _table(config, "offsetTable").items():
         topic, separator, group = _text(key).partition("@")
         if separator and isinstance(queues, dict):
-            found[topic, group] = _integers(queues)
-    return found
+            offsets[topic, group] = _integers(queues)
+    return offsets
 
 
 def delay_offsets(config: ConfigFile) -> dict[int, int]:
@@ -122,9 +122,9 @@ def delay_offsets(config: ConfigFile) -> dict[int, int]:
     return _integers(_table(config, "offsetTable"))
 
 
-def _text(said: Any) -> str:
+def _text(value: Any) -> str:
     """As Java writes it: a file can name half of a surrogate pair, which no encoding has."""
-    return str(said).encode("utf-8", "replace").decode()
+    return str(value).encode("utf-8", "replace").decode()
 
 
 def _read(view: StoreView, path: str) -> tuple[ConfigState, dict[Any, Any] | None, str | None]:

@@ -220,7 +220,9 @@ class Store:
     @cached_property
     def owner_ids(self) -> frozenset[int]:
         """User ids that own the commitlog files (or whatever there is)."""
-        entries = self.files.get(FileKind.COMMITLOG) or tuple(entry for found in self.files.values() for entry in found)
+        entries = self.files.get(FileKind.COMMITLOG) or tuple(
+            entry for kind_entries in self.files.values() for entry in kind_entries
+        )
         return frozenset(entry.owner_id for entry in entries)
 
     def first(self, kind: FileKind) -> Entry | None:
@@ -237,15 +239,15 @@ def survey(view: StoreView, settings: Settings | None = None) -> Store:
     """
     settings = settings or Settings()
     walked = list_files(view, settings.log_directories)
-    found: dict[FileKind, list[Entry]] = defaultdict(list)
+    entries_by_kind: dict[FileKind, list[Entry]] = defaultdict(list)
     for entry in walked.entries:
-        found[_kind(entry)].append(entry)
+        entries_by_kind[_kind(entry)].append(entry)
     problems = walked.problems
     if settings.commitlog_directories:
-        directories = _move_log(view, settings.log_directories, found, problems)
+        directories = _move_log(view, settings.log_directories, entries_by_kind, problems)
         walked.directories = sorted({*walked.directories, *directories})
-    _set_twins_aside(found)
-    files = {kind: tuple(entries) for kind, entries in found.items() if entries}
+    _set_twins_aside(entries_by_kind)
+    files = {kind: tuple(entries) for kind, entries in entries_by_kind.items() if entries}
     if not (EVIDENCE & files.keys() or STORE_DIRECTORIES & set(walked.directories)):
         raise NotAStoreError(
             f"{view.label}: not a RocketMQ store (no commitlog, consumequeue, index, checkpoint or abort in it)"
@@ -255,8 +257,8 @@ def survey(view: StoreView, settings: Settings | None = None) -> Store:
 
 def with_settings(settings: Settings, **changes: object) -> Settings:
     """Settings with those of the changes that say something; what a person says goes before what a file says."""
-    said = {name: value for name, value in changes.items() if value not in (None, ())}
-    return replace(settings, **said)  # type: ignore[arg-type]
+    given = {name: value for name, value in changes.items() if value not in (None, ())}
+    return replace(settings, **given)  # type: ignore[arg-type]
 
 
 def relative_to_store(directory: Path, root: Path) -> str:
@@ -273,7 +275,7 @@ def _kind(entry: Entry) -> FileKind:
 
 
 def _move_log(
-    view: StoreView, wanted: frozenset[str], found: dict[FileKind, list[Entry]], problems: list[str]
+    view: StoreView, log_directories: frozenset[str], entries_by_kind: dict[FileKind, list[Entry]], problems: list[str]
 ) -> list[str]:
     """Take the commitlog from the directories that were named; files of another `commitlog` become unknown ones.
 
@@ -282,8 +284,8 @@ def _move_log(
     directories: list[str] = []
     log_kinds = (FileKind.COMMITLOG, FileKind.STRAY_COMMITLOG)
     for kind in log_kinds:
-        found[FileKind.UNKNOWN] += found.pop(kind, [])
-    for directory in sorted(wanted):
+        entries_by_kind[FileKind.UNKNOWN] += entries_by_kind.pop(kind, [])
+    for directory in sorted(log_directories):
         try:
             if view.stat(directory) is None:
                 problems.append(f"{directory}: no such directory")
@@ -297,31 +299,31 @@ def _move_log(
                 continue
             is_segment = entry.is_file and is_segment_name(entry.name)
             is_own = kind_of(f"commitlog/{entry.name}") is FileKind.RMQTOOL
-            found[FileKind.RMQTOOL if is_own else log_kinds[0 if is_segment else 1]].append(entry)
-    for kind, entries in found.items():
+            entries_by_kind[FileKind.RMQTOOL if is_own else log_kinds[0 if is_segment else 1]].append(entry)
+    for kind, entries in entries_by_kind.items():
         if kind not in log_kinds:
-            found[kind] = [
+            entries_by_kind[kind] = [
                 entry
                 for entry in dict.fromkeys(entries)
-                if kind is FileKind.RMQTOOL or entry.path.rpartition("/")[0] not in wanted
+                if kind is FileKind.RMQTOOL or entry.path.rpartition("/")[0] not in log_directories
             ]
     return directories
 
 
-def _set_twins_aside(found: dict[FileKind, list[Entry]]) -> None:
+def _set_twins_aside(entries_by_kind: dict[FileKind, list[Entry]]) -> None:
     """Of several files of one queue whose names mean one offset, keep the one that has the name a broker gives.
 
     The others (`Long#parseLong` passes over zeros in front) count as files that are none of the queue.
     """
     for kind in (FileKind.CONSUMEQUEUE, FileKind.CONSUMEQUEUE_EXT, FileKind.BATCH_CONSUMEQUEUE):
         best: dict[tuple[str, int], Entry] = {}
-        for entry in sorted(found.get(kind, ()), key=lambda entry: (len(entry.name), entry.path)):
+        for entry in sorted(entries_by_kind.get(kind, ()), key=lambda entry: (len(entry.name), entry.path)):
             known = best.setdefault((entry.path.rpartition("/")[0], int(entry.name)), entry)
             if known is not entry:
-                found[FileKind.STRAY_QUEUE].append(entry)
-        if len(best) < len(found.get(kind, ())):
+                entries_by_kind[FileKind.STRAY_QUEUE].append(entry)
+        if len(best) < len(entries_by_kind.get(kind, ())):
             kept = {entry.path for entry in best.values()}
-            found[kind] = [entry for entry in found[kind] if entry.path in kept]
+            entries_by_kind[kind] = [entry for entry in entries_by_kind[kind] if entry.path in kept]
 
 
 def _segments(entries: tuple[Entry, ...]) -> tuple[Segment, ...]:

@@ -55,12 +55,12 @@ class _IndexFile:
 
     def integer(self, position: int) -> int:
         """A 32-bit integer; -1, which no slot and no hash is, where the file has ended."""
-        found = read_range(self.source, position, 4)
-        return int.from_bytes(found, "big", signed=True) if len(found) == 4 else -1
+        raw = read_range(self.source, position, 4)
+        return int.from_bytes(raw, "big", signed=True) if len(raw) == 4 else -1
 
     def entry(self, number: int, slot_count: int) -> tuple[int, int, int, int] | None:
-        found = read_range(self.source, entry_position(number, slot_count), ENTRY_SIZE)
-        return _ENTRY.unpack(found) if len(found) == ENTRY_SIZE else None
+        raw = read_range(self.source, entry_position(number, slot_count), ENTRY_SIZE)
+        return _ENTRY.unpack(raw) if len(raw) == ENTRY_SIZE else None
 
 
 def infer_slot_count(view: StoreView, files: Sequence[Entry]) -> int | None:
@@ -104,8 +104,8 @@ def slot_count_of(source: ByteSource) -> int | None:
     header = read_range(source, 0, HEADER_SIZE)
     if len(header) < HEADER_SIZE:
         return None
-    said = HEADER.struct.parse(header)
-    file = _IndexFile(source, said.begin_physical_offset, said.end_physical_offset, said.next_entry_number)
+    fields = HEADER.struct.parse(header)
+    file = _IndexFile(source, fields.begin_physical_offset, fields.end_physical_offset, fields.next_entry_number)
     if file.next_entry_number > 1:
         candidates = list(_candidates(file))
         for tells in (_is_proven, _has_named_ends):
@@ -137,8 +137,8 @@ def _may_be(content: bytes, named: list[tuple[int, int]], slot_count: int) -> bo
     """Whether one of the first slots agrees, which sorts out nearly every wrong count in a microsecond."""
     for slot, number in named[:4]:
         position = entry_position(number, slot_count)
-        found = content[position : position + 4]
-        if found and slot < slot_count and int.from_bytes(found, "big") % slot_count == slot:
+        hash_bytes = content[position : position + 4]
+        if hash_bytes and slot < slot_count and int.from_bytes(hash_bytes, "big") % slot_count == slot:
             return True
     return False
 
@@ -217,9 +217,9 @@ def _last_data_byte(source: ByteSource) -> int | None:
         at = end
         while at > start and searched < SEARCH_MAX:
             begin = max(start, at - BLOCK)
-            found = read_range(source, begin, at - begin).rstrip(b"\0")
-            if found:
-                return begin + len(found) - 1
+            block = read_range(source, begin, at - begin).rstrip(b"\0")
+            if block:
+                return begin + len(block) - 1
             searched += at - begin
             at = begin
     return None
@@ -232,11 +232,11 @@ def _named_by_slots(source: ByteSource) -> list[tuple[int, int]]:
     for extent_start, extent_end in source.extents(HEADER_SIZE, end):
         start = extent_start // SLOT_SIZE * SLOT_SIZE  # the header's size is a multiple too
         for begin in range(max(start, HEADER_SIZE), extent_end, BLOCK):
-            found = read_range(source, begin, min(BLOCK, extent_end - begin) // SLOT_SIZE * SLOT_SIZE)
-            if not found.strip(b"\0"):
+            block = read_range(source, begin, min(BLOCK, extent_end - begin) // SLOT_SIZE * SLOT_SIZE)
+            if not block.strip(b"\0"):
                 continue
             first = (begin - HEADER_SIZE) // SLOT_SIZE
-            for index, (value,) in enumerate(struct.iter_unpack(">i", found)):
+            for index, (value,) in enumerate(struct.iter_unpack(">i", block)):
                 if value > 0:
                     named.append((first + index, value))
                 if len(named) == SAMPLES_MAX:

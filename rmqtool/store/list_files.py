@@ -37,40 +37,40 @@ def list_files(view: StoreView, log_directories: frozenset[str] = frozenset()) -
     Raises:
         UnreadableError: the store directory itself may not be read.
     """
-    found = ListedFile()
+    listing = ListedFile()
     pending: list[tuple[Entry, int, bool]] = []
-    _sort_in(view.list(""), 1, found, pending, behind_link=False)
+    _sort_in(view.list(""), 1, listing, pending, behind_link=False)
     while pending:
         directory, depth, behind_link = pending.pop()
         is_broker = is_broker_directory(directory.path)
         if (directory.is_link or behind_link) and not is_broker:
-            found.problems.append(f"{directory.path}: behind a link where no broker has a directory, not entered")
+            listing.problems.append(f"{directory.path}: behind a link where no broker has a directory, not entered")
             continue
         if depth > _depth_max(directory.path):
             if any(directory.path.startswith(f"{above}/") for above in log_directories):
                 continue
-            found.problems.append(f"{directory.path}: nested deeper than a broker's directories, not entered")
+            listing.problems.append(f"{directory.path}: nested deeper than a broker's directories, not entered")
             continue
         try:
             listed = view.list(directory.path)
         except UnreadableError as error:
-            found.problems.append(str(error))
+            listing.problems.append(str(error))
             continue
-        _sort_in(listed, depth + 1, found, pending, behind_link=behind_link or directory.is_link)
-    found.entries.sort(key=lambda entry: entry.path)
-    found.directories.sort()
-    return found
+        _sort_in(listed, depth + 1, listing, pending, behind_link=behind_link or directory.is_link)
+    listing.entries.sort(key=lambda entry: entry.path)
+    listing.directories.sort()
+    return listing
 
 
 def _sort_in(
-    listed: list[Entry], depth: int, found: ListedFile, pending: list[tuple[Entry, int, bool]], *, behind_link: bool
+    listed: list[Entry], depth: int, listing: ListedFile, pending: list[tuple[Entry, int, bool]], *, behind_link: bool
 ) -> None:
     for entry in listed:
         if entry.is_directory:
-            found.directories.append(entry.path)
+            listing.directories.append(entry.path)
             pending.append((entry, depth, behind_link))
         else:
-            found.entries.append(entry)
+            listing.entries.append(entry)
 
 
 def _depth_max(path: str) -> int:

@@ -90,12 +90,12 @@ class PlannedView:
 
     def list(self, path: str) -> list[Entry]:
         shown = (self._shown(entry) for entry in self._base.list(path) if entry.path not in self._removed)
-        found = {entry.path: entry for entry in shown}
-        for made in self._made_in.get(path, ()):
-            entry = self.stat(made)
+        entries = {entry.path: entry for entry in shown}
+        for made_path in self._made_in.get(path, ()):
+            entry = self.stat(made_path)
             if entry is not None:
-                found[made] = entry
-        return [found[name] for name in sorted(found)]
+                entries[made_path] = entry
+        return [entries[name] for name in sorted(entries)]
 
     def stat(self, path: str) -> Entry | None:
         if path in self._removed:
@@ -147,9 +147,9 @@ class _PiecedSource:
         return self._laid.size
 
     def read_into(self, position: int, buffer: memoryview) -> int:
-        wanted = max(0, min(len(buffer), self.size - position))
+        byte_count = max(0, min(len(buffer), self.size - position))
         done = 0
-        for start, end, number in self._pieces(position, position + wanted):
+        for start, end, number in self._splits(position, position + byte_count):
             part = buffer[start - position : end - position]
             if number is None:
                 count = self._read_base(start, part)
@@ -161,13 +161,13 @@ class _PiecedSource:
         return done
 
     def extents(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        for piece_start, piece_end, number in self._pieces(start, min(end, self.size)):
+        for split_start, split_end, number in self._splits(start, min(end, self.size)):
             if number is None:
                 if self._base is not None:
-                    yield from self._base.extents(piece_start, min(piece_end, self._laid.base_size))
+                    yield from self._base.extents(split_start, min(split_end, self._laid.base_size))
                 continue
             at = self._starts[number]
-            for data_start, data_end in self._range(number).extents(piece_start - at, piece_end - at):
+            for data_start, data_end in self._range(number).extents(split_start - at, split_end - at):
                 yield data_start + at, data_end + at
 
     def close(self) -> None:
@@ -186,14 +186,14 @@ class _PiecedSource:
 
     def _range(self, number: int) -> ByteSource:
         """The source of a range; one that was used long ago may have been closed for others."""
-        found = self._opened.get(number)
-        if found is None:
+        source = self._opened.get(number)
+        if source is None:
             if len(self._opened) >= OPEN_MAX:
                 self._opened.pop(next(iter(self._opened))).close()
-            found = self._opened[number] = self._laid.ranges[number][1].open()
-        return found
+            source = self._opened[number] = self._laid.ranges[number][1].open()
+        return source
 
-    def _pieces(self, start: int, end: int) -> Iterator[tuple[int, int, int | None]]:
+    def _splits(self, start: int, end: int) -> Iterator[tuple[int, int, int | None]]:
         """The parts of [start, end): from, to, and the number of the range it lies in, None in the store's own file."""
         number, at = max(0, bisect_right(self._starts, start) - 1), start
         while at < end and number < len(self._starts):

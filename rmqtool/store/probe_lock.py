@@ -90,20 +90,24 @@ def lock_state(root: Path, path: str = LOCK_NAME) -> Lock:
     """The state of one lock; a lock that this process itself holds counts as held, with its own pid."""
     place = root / path
     try:
-        found = place.stat()
+        file_status = place.stat()
     except (FileNotFoundError, NotADirectoryError):
         return Lock(path, LockStatus.ABSENT)
     except OSError as error:
         return Lock(path, LockStatus.UNKNOWN, problem=_said(path, error))
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(file_status.st_mode):
         return Lock(path, LockStatus.UNKNOWN, problem=f"{path}: not a regular file")
     if sys.platform != "linux":
         return Lock(path, LockStatus.UNKNOWN, problem="locks can be looked at on Linux only")
     length = 1 if path == LOCK_NAME else 0  # 0: to the end, however far that is
-    own_descriptor = _own_descriptor(found)
+    own_descriptor = _own_descriptor(file_status)
     if own_descriptor is not None:
         lock = _ask(path, own_descriptor, length)
-        return Lock(path, LockStatus.HELD, os.getpid()) if lock.status is LockStatus.FREE and _is_own(found) else lock
+        return (
+            Lock(path, LockStatus.HELD, os.getpid())
+            if lock.status is LockStatus.FREE and _is_own(file_status)
+            else lock
+        )
     try:
         descriptor = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
@@ -124,10 +128,10 @@ def processes_mapping(directories: Iterable[Path]) -> tuple[int, ...]:
 def directory_holder(root: Path) -> int | None:
     """The pid of another process that has an `flock` on a directory; None if nobody has, or nobody who can be seen."""
     try:
-        found = root.stat()
+        file_status = root.stat()
     except OSError:
         return None
-    holders = _holders("FLOCK", found)
+    holders = _holders("FLOCK", file_status)
     return next((pid for pid in holders if pid not in (os.getpid(), 0)), None)
 
 
@@ -153,31 +157,31 @@ def _ask(path: str, descriptor: int, length: int) -> Lock:
     return Lock(path, LockStatus.HELD, pid if pid > 0 else None)
 
 
-def _own_descriptor(found: os.stat_result) -> int | None:
+def _own_descriptor(file_status: os.stat_result) -> int | None:
     """A descriptor through which this process has the file open already."""
     for name in _listed("/proc/self/fd"):
         try:
             opened = os.fstat(int(name))
         except OSError:  # the listing's own descriptor, closed by now
             continue
-        if (opened.st_dev, opened.st_ino) == (found.st_dev, found.st_ino):
+        if (opened.st_dev, opened.st_ino) == (file_status.st_dev, file_status.st_ino):
             return int(name)
     return None
 
 
-def _is_own(found: os.stat_result) -> bool:
+def _is_own(file_status: os.stat_result) -> bool:
     """Whether `/proc/locks` has a lock of this process on the file; one's own locks are in nobody's way."""
-    return os.getpid() in _holders("POSIX", found)
+    return os.getpid() in _holders("POSIX", file_status)
 
 
-def _holders(kind: str, found: os.stat_result) -> list[int]:
+def _holders(kind: str, file_status: os.stat_result) -> list[int]:
     """Pids of those who have a lock of a kind on a file, as `/proc/locks` tells; 0 for one of another container."""
     try:
         with open("/proc/locks", encoding="ascii", errors="replace") as listing:  # noqa: PTH123 - no file of the store
             rows = [line.split() for line in listing]
     except OSError:
         return []
-    device = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+    device = f"{os.major(file_status.st_dev):02x}:{os.minor(file_status.st_dev):02x}:{file_status.st_ino}"
     return [int(row[4]) for row in rows if len(row) > 5 and row[1] == kind and row[5] == device and row[4].isdigit()]
 
 

@@ -85,11 +85,11 @@ class RangedSource:
         self._step = FETCH_MIN
 
     def read_into(self, position: int, buffer: memoryview) -> int:
-        wanted = min(len(buffer), self.size - position)
+        byte_count = min(len(buffer), self.size - position)
         done = 0
-        while done < wanted:
-            start, content = self._range_with(position + done, wanted - done)
-            part = content[position + done - start :][: wanted - done]
+        while done < byte_count:
+            start, content = self._range_with(position + done, byte_count - done)
+            part = content[position + done - start :][: byte_count - done]
             if not part:
                 break  # the file is shorter than its directory says
             buffer[done : done + len(part)] = part
@@ -106,17 +106,17 @@ class RangedSource:
             self._file.close()
             self._file = None
 
-    def _range_with(self, position: int, wanted: int) -> tuple[int, bytes]:
+    def _range_with(self, position: int, byte_count: int) -> tuple[int, bytes]:
         for kept in reversed(self._kept):
             if kept[0] <= position < kept[0] + len(kept[1]):
                 return kept
-        found = self._fetch(position, wanted)
-        self._kept = [*self._kept[1 - KEPT_MAX :], found]
-        self._last = found[0], found[0] + len(found[1])
-        return found
+        fetched_range = self._fetch(position, byte_count)
+        self._kept = [*self._kept[1 - KEPT_MAX :], fetched_range]
+        self._last = fetched_range[0], fetched_range[0] + len(fetched_range[1])
+        return fetched_range
 
-    def _fetch(self, position: int, wanted: int) -> tuple[int, bytes]:
-        start, end = self._chosen(position, wanted)
+    def _fetch(self, position: int, byte_count: int) -> tuple[int, bytes]:
+        start, end = self._chosen(position, byte_count)
         # What is known to be bad is left out, so that its neighbours are still read.
         for bad_start, bad_end in self._trouble.bad:
             if bad_start <= position < bad_end:
@@ -147,15 +147,15 @@ class RangedSource:
     def _note_bad(self, start: int, end: int) -> None:
         self._trouble.bad.append((0, self.size) if self._is_given_up else (start, end))
 
-    def _chosen(self, position: int, wanted: int) -> tuple[int, int]:
+    def _chosen(self, position: int, byte_count: int) -> tuple[int, int]:
         """The range to fetch for one that is asked for."""
-        forwards, backwards = position == self._last[1], position < self._last[0] <= position + wanted
+        forwards, backwards = position == self._last[1], position < self._last[0] <= position + byte_count
         self._step = min(FETCH_MAX, self._step * 2) if forwards or backwards else FETCH_MIN
-        length = min(FETCH_MAX, max(self._step, wanted))
+        length = min(FETCH_MAX, max(self._step, byte_count))
         if backwards:
             return max(0, min(position, self._last[0] - length)), self._last[0]
         start = position if forwards else position // FETCH_MIN * FETCH_MIN
-        return start, min(self.size, max(start + length, position + min(wanted, FETCH_MAX)))
+        return start, min(self.size, max(start + length, position + min(byte_count, FETCH_MAX)))
 
     def _get(self, start: int, end: int) -> bytes:
         self._health.check()

@@ -142,21 +142,21 @@ class RemoteView:
         is_broker = bool(path) and is_broker_directory(top)
         base = top if is_broker else path
         selector = fs.FileSelector(f"{self.place.path}/{base}".rstrip("/"), recursive=is_broker, allow_not_found=True)
-        said = f"{self.label}/{base}".rstrip("/")
-        listed = _asked(said, lambda: self.place.filesystem.get_file_info(selector))
-        found: dict[str, Entry] = {}
+        label = f"{self.label}/{base}".rstrip("/")
+        listed = _asked(label, lambda: self.place.filesystem.get_file_info(selector))
+        entries: dict[str, Entry] = {}
         root = self.place.path.strip("/")
         for info in listed:
             name = info.path.strip("/").removeprefix(root).strip("/")
             kind = _kind(info)
             if kind is not None and name not in ("", base):
                 size = info.size or 0 if kind is EntryKind.FILE else 0
-                found[name] = Entry(name, kind, size, info.mtime_ns or 0, size)
+                entries[name] = Entry(name, kind, size, info.mtime_ns or 0, size)
                 # Some file systems list files only.
                 for parent in _parents(name, base):
-                    found.setdefault(parent, Entry(parent, EntryKind.DIRECTORY))
+                    entries.setdefault(parent, Entry(parent, EntryKind.DIRECTORY))
         self._listed[base] = []
-        for entry in sorted(found.values(), key=lambda each: each.path):
+        for entry in sorted(entries.values(), key=lambda each: each.path):
             self._listed.setdefault(entry.path.rpartition("/")[0], []).append(entry)
             if is_broker and entry.is_directory:
                 self._listed.setdefault(entry.path, [])
@@ -172,11 +172,11 @@ def shown(url: str) -> str:
 
 def _s3(fs: Any, url: str) -> Any:
     split = urlsplit(url)
-    said = dict(parse_qsl(split.query))
-    if unknown := sorted(said.keys() - S3_OPTIONS):
+    query = dict(parse_qsl(split.query))
+    if unknown := sorted(query.keys() - S3_OPTIONS):
         raise UsageError(f"{shown(url)}: unknown option {unknown[0]} (known: {', '.join(sorted(S3_OPTIONS))})")
-    options: dict[str, Any] = {key: said[key] for key in ("region", "scheme", "endpoint_override") if key in said}
-    if said.get("anonymous", "").lower() in ("true", "1"):
+    options: dict[str, Any] = {key: query[key] for key in ("region", "scheme", "endpoint_override") if key in query}
+    if query.get("anonymous", "").lower() in ("true", "1"):
         options["anonymous"] = True
     if split.username is not None:
         options["access_key"], options["secret_key"] = unquote(split.username), unquote(split.password or "")

@@ -142,10 +142,10 @@ class DirectorySink:
             raise WriteError(f"{failed[0]}: {reason(failed[1])}") from failed[1]
 
     def _descriptor(self, path: str) -> int:
-        found = self._open.get(path)
-        if found is not None:
+        open_descriptor = self._open.get(path)
+        if open_descriptor is not None:
             self._open.move_to_end(path)
-            return found
+            return open_descriptor
         names = check_path(path)
         directory = self._directory(names[:-1], make=False)
         try:

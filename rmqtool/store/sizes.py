@@ -79,23 +79,23 @@ def size_assumptions(store: Store) -> tuple[str, ...]:
     """File sizes that are taken for the broker's, though nothing in the store proves them, as sentences."""
     if not store.commitlog:
         return ()
-    size, found = store.log_file_size, []
+    size, assumptions = store.log_file_size, []
     if not size.is_shown:
-        found.append(
+        assumptions.append(
             f"the log's only file has {store.commitlog[0].size} bytes, which is no likely size: a full file is taken "
             f"to have {size.bytes}; --log-file-size or --broker-conf gives the right one"
         )
     elif not size.is_proven and size.bytes != DEFAULT_LOG_FILE_SIZE:
-        found.append(
+        assumptions.append(
             f"only the length of the log's one file shows its size, {size.bytes} bytes: a broker that is configured "
             f"for another one, such as the default {DEFAULT_LOG_FILE_SIZE}, does not start, or does not read the file"
         )
     if not store.queues and not store.uses_default_sizes and not store.settings.consumequeue_file_size:
-        found.append(
+        assumptions.append(
             f"no file shows the size of a queue file: the default {DEFAULT_QUEUE_FILE_SIZE} is assumed; "
             "--queue-file-size or --broker-conf gives the right one"
         )
-    return tuple(found)
+    return tuple(assumptions)
 
 
 def are_default_sizes(queue_lengths: Iterable[int], index_lengths: Iterable[int]) -> bool | None:

@@ -68,11 +68,11 @@ class FileSource:
             raise UnreadableError(f"{name}: {reason(error)}") from error
         except ValueError as error:  # a zero byte or a lone surrogate: no file can have that name
             raise UnreadableError(f"{name!r}: not a file name") from error
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
+        file_status = os.fstat(descriptor)
+        if not stat.S_ISREG(file_status.st_mode):
             os.close(descriptor)
             raise UnreadableError(f"{name}: not a regular file")
-        return cls(name, descriptor, found.st_size)
+        return cls(name, descriptor, file_status.st_size)
 
     def read_into(self, position: int, buffer: memoryview) -> int:
         done = 0

@@ -95,8 +95,8 @@ class DirectoryView:
     def list(self, path: str) -> list[Entry]:
         prefix = f"{path}/" if path else ""
         try:
-            with os.scandir(self._place(path)) as found:
-                return sorted((_entry(prefix + entry.name, entry) for entry in found), key=lambda entry: entry.path)
+            with os.scandir(self._place(path)) as listing:
+                return sorted((_entry(prefix + entry.name, entry) for entry in listing), key=lambda entry: entry.path)
         except (FileNotFoundError, NotADirectoryError):
             return []
         except ValueError as error:
@@ -133,8 +133,8 @@ def open_directory(path: Path) -> DirectoryView:
         UnreadableError: it may not be read.
     """
     try:
-        found = path.stat()
-        if not stat.S_ISDIR(found.st_mode):
+        file_status = path.stat()
+        if not stat.S_ISDIR(file_status.st_mode):
             raise NotAStoreError(f"{path}: not a directory")
         with os.scandir(path):
             pass
@@ -148,14 +148,14 @@ def open_directory(path: Path) -> DirectoryView:
 def _entry(path: str, place: os.DirEntry[str] | Path, *, is_link: bool | None = None) -> Entry:
     is_link = place.is_symlink() if is_link is None else is_link
     try:
-        found = place.stat()
+        file_status = place.stat()
     except OSError:
         return Entry(path, EntryKind.BROKEN, is_link=is_link)
-    if stat.S_ISREG(found.st_mode):
+    if stat.S_ISREG(file_status.st_mode):
         kind = EntryKind.FILE
-    elif stat.S_ISDIR(found.st_mode):
+    elif stat.S_ISDIR(file_status.st_mode):
         kind = EntryKind.DIRECTORY
     else:
         kind = EntryKind.SPECIAL
-    size = found.st_size if kind is EntryKind.FILE else 0
-    return Entry(path, kind, size, found.st_mtime_ns, found.st_blocks * 512, is_link, found.st_uid)
+    size = file_status.st_size if kind is EntryKind.FILE else 0
+    return Entry(path, kind, size, file_status.st_mtime_ns, file_status.st_blocks * 512, is_link, file_status.st_uid)

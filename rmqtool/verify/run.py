@@ -1,8 +1,8 @@
 """Verifies a store: every check in order, findings as they come, a summary at the end.
 
-First each queue and each index file alone, then the log piece by piece next to what points into it, then what only all
-pieces together can say. Memory, beside the maps of queues and index: for each thread a block, 131,072 rows with what
-they dispatch (about 60 MB), and the units and entries of the same stretch.
+First each queue and each index file alone, then the log split by split next to what points into it, then what only all
+splits together can say. Memory, beside the maps of queues and index: for each thread a block, 131,072 rows with what
+they dispatch (about 60 MB), and the units and entries of the same chunk.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def verify_store(
 
     Args:
         on_finding: called with each finding, file by file within each step.
-        runner: what checks the pieces of the log; None: as many threads as the options say.
+        runner: what checks the splits of the log; None: as many threads as the options say.
 
     Raises:
         UsageError, RefusedError, UnreadableError: the state file is none, lies in the store, or cannot be used.
@@ -123,7 +123,7 @@ class _Verifier:
             account.left_out += max(0, account.open_bytes) if segment.path in unscanned else 0
         self._account.settle()
         self._summary.checked_bytes = self._account.checked_bytes
-        self._summary.left_out_bytes = sum(found.left_out for found in self._account.files.values())
+        self._summary.left_out_bytes = sum(file_account.left_out for file_account in self._account.files.values())
         self._summary.seconds = time.monotonic() - self._begun
         return self._summary
 
@@ -132,8 +132,8 @@ class _Verifier:
         """Whether the log is one of DLedger, whose files hold more than the records."""
         return bool(self.store.files.get(FileKind.DLEDGER)) and not self.store.commitlog
 
-    def _say(self, found: Iterable[Finding]) -> None:
-        for each in sorted(found, key=lambda one: one.place):
+    def _say(self, new_findings: Iterable[Finding]) -> None:
+        for each in sorted(new_findings, key=lambda one: one.place):
             self._summary.add(each)
             self._doubts.add(each)
             if self._on_finding is not None:
@@ -144,7 +144,7 @@ class _Verifier:
     def _context(self, configs: dict[str, ConfigFile]) -> VerifyContext:
         known = topics(configs[TOPICS]) if TOPICS in configs else {}
         batch = frozenset(map(bytes_of, batch_topics(known, (topic for topic, _ in self.store.batch_queues))))
-        unchecked = {bytes_of(name) for name, said in known.items() if said.cleanup_policy == _COMPACTION}
+        unchecked = {bytes_of(name) for name, config in known.items() if config.cleanup_policy == _COMPACTION}
         minimum = self.store.commitlog[0].start if self.store.commitlog else 0
         queues = self._queue_maps(is_batch=False, minimum=minimum)
         batch_queues = self._queue_maps(is_batch=True, minimum=minimum)
@@ -179,15 +179,15 @@ class _Verifier:
         files = store.batch_queues if is_batch else store.queues
         size = store.batch_file_size if is_batch else store.consumequeue_file_size
         passes = [
-            QueuePass(found, is_batch, size, store.commitlog_file_size, minimum, self._account)
-            for found in files.values()
+            QueuePass(queue, is_batch, size, store.commitlog_file_size, minimum, self._account)
+            for queue in files.values()
         ]
         maps = {}
         results = self._threads.map(lambda one: one.run(store.view.open), passes)
-        for each, found in zip(passes, results, strict=True):
+        for each, queue in zip(passes, results, strict=True):
             self._say(each.findings)
             self._summary.unit_count += each.unit_count
-            maps[bytes_of(found.topic), found.queue_id] = found
+            maps[bytes_of(queue.topic), queue.queue_id] = queue
         return maps
 
     def _index_maps(self) -> tuple[IndexMap, ...]:
@@ -203,13 +203,15 @@ class _Verifier:
     def _check_log(self, context: VerifyContext, state: State) -> _Log:
         segments, findings = self._openable()
         self._say(findings)
-        plan = plan_log([LogFile(partial(self.store.view.open, found.path), found.start) for found in segments])
+        plan = plan_log(
+            [LogFile(partial(self.store.view.open, log_segment.path), log_segment.start) for log_segment in segments]
+        )
         try:
-            results = list(self._pieces(context, state, plan, segments))
+            results = list(self._splits(context, state, plan, segments))
         finally:
             plan.close()
-        self._summary.pieces = len(plan.pieces)
-        self._summary.pieces_done = len(results)
+        self._summary.splits = len(plan.splits)
+        self._summary.splits_done = len(results)
         for result in results:
             account = self._account.file(result.path, result.file_size)
             account.checked += result.checked_bytes
@@ -217,10 +219,10 @@ class _Verifier:
             account.zero_tail += result.tail_bytes
             account.left_out += result.left_out_bytes
             self._summary.record_count += result.record_count
-        for segment in segments[len(plan.pieces) :]:
+        for segment in segments[len(plan.splits) :]:
             account = self._account.file(segment.path, segment.size)
             account.zero_tail += max(0, account.open_bytes)
-        complete = len(results) == len(plan.pieces) and len(segments) == len(self.store.commitlog)
+        complete = len(results) == len(plan.splits) and len(segments) == len(self.store.commitlog)
         self._summary.complete &= complete
         return _Log(merge(results), complete, frozenset(result.path for result in results))
 
@@ -237,8 +239,8 @@ class _Verifier:
                 continue
             segments.append(segment)
             if size < segment.size:
-                said = f"the file had {segment.size} bytes when it was listed, and has {size}"
-                findings.append(self._unreadable(segment, size, said))
+                text = f"the file had {segment.size} bytes when it was listed, and has {size}"
+                findings.append(self._unreadable(segment, size, text))
         return segments, findings
 
     def _unreadable(self, segment: Segment, position: int, text: str) -> Finding:
@@ -254,21 +256,21 @@ class _Verifier:
             length=length,
         )
 
-    def _pieces(
+    def _splits(
         self, context: VerifyContext, state: State, plan: LogPlan, segments: list[Segment]
     ) -> Iterator[SplitResult]:
-        """Results of the chosen pieces in the order of the log; findings are said as they come."""
+        """Results of the chosen splits in the order of the log; findings are said as they come."""
         scan = ScanOptions(
-            record_crc=carries_record_crc(plan.pieces),
+            record_crc=carries_record_crc(plan.splits),
             compiled=self.options.compiled,
             block_size=DISPATCH_BLOCK_SIZE,
         )
-        numbers = self._chosen(len(plan.pieces))
-        done_bytes, total = 0, sum(plan.pieces[number].source.size for number in numbers)
+        numbers = self._chosen(len(plan.splits))
+        done_bytes, total = 0, sum(plan.splits[number].source.size for number in numbers)
         limit = self.options.duration_max_s
         until = None if limit is None else time.time() + limit - (time.monotonic() - self._begun)
         known = {number: state.result(segments[number]) for number in numbers}
-        fresh = [(plan.pieces[number], segments[number].path) for number in numbers if known[number] is None]
+        fresh = [(plan.splits[number], segments[number].path) for number in numbers if known[number] is None]
         results = self._checked(SplitCheck(context, plan.data_bytes, scan, until), fresh)
         for number in numbers:
             result = known.pop(number) or next(results)
@@ -282,25 +284,25 @@ class _Verifier:
                 self._on_progress(done_bytes, total)
             yield result
 
-    def _checked(self, check: SplitCheck, pieces: Sequence[PieceAt]) -> Iterator[SplitResult | None]:
-        """Results of pieces, in order; threads of this process share a large one, other runners get it whole."""
+    def _checked(self, check: SplitCheck, splits: Sequence[PieceAt]) -> Iterator[SplitResult | None]:
+        """Results of splits, in order; threads of this process share a large one, other runners get it whole."""
         if self._runner is not self._threads:
-            return self._runner.map(check, pieces)
-        return check_in_parallel(check, pieces, self._threads, self.options.parts)
+            return self._runner.map(check, splits)
+        return check_in_parallel(check, splits, self._threads, self.options.parts)
 
     def _chosen(self, count: int) -> list[int]:
-        """Numbers of the pieces that slice and sample leave."""
+        """Numbers of the splits that slice and sample leave."""
         options = self.options
         numbers = list(range(options.slice_number - 1, count, options.slice_count))
-        wanted = max(1, round(len(numbers) * options.sample)) if numbers else 0
-        return [numbers[at * len(numbers) // wanted] for at in range(wanted)]
+        sample_size = max(1, round(len(numbers) * options.sample)) if numbers else 0
+        return [numbers[at * len(numbers) // sample_size] for at in range(sample_size)]
 
     def _unscanned(self, log: _Log | None) -> set[str]:
         """Paths of the log's files that options, a budget or an earlier end of the run left out."""
         done = log.done_paths if log is not None else frozenset()
         return {segment.path for segment in self.store.commitlog} - done
 
-    # What all pieces together say
+    # What all splits together say
 
     def _finish(self, context: VerifyContext, configs: dict[str, ConfigFile], log: _Log | None) -> None:
         checkpoint = self._checkpoint()
@@ -308,13 +310,13 @@ class _Verifier:
         if log is not None and context.crosses:
             self._say(missing_findings(context, log.merged.missing))
         queues = (*context.queues.values(), *context.batch_queues.values())
-        self._say(found for queue in queues for found in units_below(context, queue))
+        self._say(new_finding for queue in queues for new_finding in units_below(context, queue))
         if whole is not None:
             self._summary.log_begin, self._summary.log_end = whole.begin, whole.end
             if context.live_end is None:
                 end = max(whole.scanned_end, whole.end)
-                self._say(found for queue in queues for found in units_ahead(context, queue, end))
-                self._say(found for file in context.index for found in entries_outside(context, file, end))
+                self._say(new_finding for queue in queues for new_finding in units_ahead(context, queue, end))
+                self._say(new_finding for file in context.index for new_finding in entries_outside(context, file, end))
                 self._say(missing_end(self.store, whole.end, lambda begin, end: _units_into(context, begin, end)))
                 if context.crosses:
                     self._say(undispatched_header_findings(context, whole.missing, self._doubts))

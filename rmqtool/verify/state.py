@@ -1,6 +1,6 @@
-"""Remembers which pieces of the log are done, so that a run with a time limit goes on where the last one stopped.
+"""Remembers which splits of the log are done, so that a run with a time limit goes on where the last one stopped.
 
-The file is JSON and lies wherever the person wants it, never in the store. A piece counts as done as long as its file
+The file is JSON and lies wherever the person wants it, never in the store. A split counts as done as long as its file
 has the same size and modification time.
 """
 
@@ -24,7 +24,7 @@ _FORMAT: Final = "rmqtool-verify-state-1"
 
 @dataclass
 class State:
-    """The pieces that are done, by path; `rules` and `depth` say what for."""
+    """The splits that are done, by path; `rules` and `depth` say what for."""
 
     path: Path | None
     rules: str
@@ -54,10 +54,10 @@ class State:
         except OSError as error:
             raise UnreadableError(f"{path}: {reason(error)}") from error
         try:
-            said = json.loads(raw)
-            known, made_for = said["format"] == _FORMAT, (said["rules"], said["depth"])
+            document = json.loads(raw)
+            known, made_for = document["format"] == _FORMAT, (document["rules"], document["depth"])
             if known and made_for == (rules, depth):
-                state.done = dict(said["done"])
+                state.done = dict(document["done"])
         except (ValueError, KeyError, TypeError) as error:
             raise UsageError(f"{path}: not a state that verify wrote") from error
         if not known:
@@ -65,24 +65,24 @@ class State:
         return state
 
     def result(self, segment: Segment) -> SplitResult | None:
-        """The result of a piece that is done."""
-        said = self.done.get(segment.path)
-        if said is None or said["file"] != [segment.size, segment.entry.mtime_ns]:
+        """The result of a split that is done."""
+        entry = self.done.get(segment.path)
+        if entry is None or entry["file"] != [segment.size, segment.entry.mtime_ns]:
             return None
         try:
-            return _decoded(said["result"])
+            return _decoded(entry["result"])
         except (KeyError, TypeError, ValueError):
             return None
 
     def add(self, segment: Segment, result: SplitResult) -> None:
-        """Remember a piece and write the file."""
+        """Remember a split and write the file."""
         if self.path is None:
             return
         self.done[segment.path] = {"file": [segment.size, segment.entry.mtime_ns], "result": _encoded(result)}
-        said = {"format": _FORMAT, "rules": self.rules, "depth": self.depth, "done": self.done}
+        document = {"format": _FORMAT, "rules": self.rules, "depth": self.depth, "done": self.done}
         try:
             fresh = self.path.with_name(self.path.name + ".new")
-            fresh.write_text(json.dumps(said), encoding="utf-8")
+            fresh.write_text(json.dumps(document), encoding="utf-8")
             fresh.replace(self.path)
         except OSError as error:
             raise UnreadableError(f"{self.path}: {reason(error)}") from error
@@ -91,23 +91,23 @@ class State:
 def _encoded(result: SplitResult) -> dict[str, Any]:
     return {
         **asdict(result),
-        "findings": [found.as_json() for found in result.findings],
+        "findings": [finding.as_json() for finding in result.findings],
         "missing": [[run[0].decode("latin-1"), *run[1:]] for run in result.missing],
     }
 
 
-def _decoded(said: dict[str, Any]) -> SplitResult:
+def _decoded(encoded: dict[str, Any]) -> SplitResult:
     findings = [
-        Finding(**{**found, "severity": Severity(found["severity"]), "upstream": tuple(found["upstream"])})
-        for found in said["findings"]
+        Finding(**{**finding, "severity": Severity(finding["severity"]), "upstream": tuple(finding["upstream"])})
+        for finding in encoded["findings"]
     ]
-    last = said["last_record"]
+    last = encoded["last_record"]
     return SplitResult(
         **{
-            **said,
+            **encoded,
             "findings": findings,
-            "missing": [(run[0].encode("latin-1"), *run[1:]) for run in said["missing"]],
-            "missing_keys": [tuple(run) for run in said["missing_keys"]],
+            "missing": [(run[0].encode("latin-1"), *run[1:]) for run in encoded["missing"]],
+            "missing_keys": [tuple(run) for run in encoded["missing_keys"]],
             "last_record": None if last is None else tuple(last),
         }
     )

@@ -16,7 +16,7 @@ class Summary:
     Attributes:
         findings: by id; a finding that stands for many things counts once.
         complete: False where options, a budget or a running broker left a part out.
-        pieces_done, pieces: of the log.
+        splits_done, splits: of the log.
         checked_bytes: of all files that were looked at; `left_out_bytes` are those that were not.
     """
 
@@ -27,17 +27,17 @@ class Summary:
     entry_count: int = 0
     checked_bytes: int = 0
     left_out_bytes: int = 0
-    pieces: int = 0
-    pieces_done: int = 0
+    splits: int = 0
+    splits_done: int = 0
     complete: bool = True
     seconds: float = 0.0
     log_begin: int | None = None
     log_end: int | None = None
 
-    def add(self, found: Finding) -> None:
+    def add(self, new_finding: Finding) -> None:
         """Count a finding."""
-        self.findings[found.id] += 1
-        self.severities[found.severity.value] += 1
+        self.findings[new_finding.id] += 1
+        self.severities[new_finding.severity.value] += 1
 
     @property
     def worst(self) -> Severity | None:

@@ -141,8 +141,8 @@ class Scanned:
         return [row.physical_offset for row in self.good()]
 
 
-def scan_piece(piece: Split, make_reader: MakeReader, **options: Any) -> Scanned:
-    walk = Walk(piece, make_reader(), **options)
+def scan_split(split: Split, make_reader: MakeReader, **options: Any) -> Scanned:
+    walk = Walk(split, make_reader(), **options)
     rows = [row for batch in walk.batches() for row in batch.as_rows()]
     return Scanned(rows, walk.topics.names, walk.outcome)
 
@@ -159,7 +159,7 @@ def scan(
     if isinstance(what, LogBytes):
         physical_offset, what = what.physical_offset, what.content
     source: ByteSource = BytesSource("log", what) if isinstance(what, bytes) else what
-    found = scan_piece(whole_file(source, physical_offset, more_follows=more_follows), make_reader, **options)
+    found = scan_split(whole_file(source, physical_offset, more_follows=more_follows), make_reader, **options)
     assert_accounted(found, source.size, physical_offset)
     return found
 

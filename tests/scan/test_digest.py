@@ -24,9 +24,9 @@ def digests(
     content: bytes, physical_offset: int, reader: MakeReader, block_size: int, *, by_content: bool, record_crc: bool
 ) -> list[tuple[int, ...]]:
     """Place and digests of each row of a log file."""
-    piece = whole_file(BytesSource("log", content), physical_offset, more_follows=False)
+    split = whole_file(BytesSource("log", content), physical_offset, more_follows=False)
     found: list[tuple[int, ...]] = []
-    for batch in Walk(piece, reader(), record_crc=record_crc, block_size=block_size).batches():
+    for batch in Walk(split, reader(), record_crc=record_crc, block_size=block_size).batches():
         rows = batch.as_array()
         assert rows.dtype == row_dtype()
         columns = batch_digests(batch, rows, by_content=by_content, record_crc=record_crc)

@@ -52,7 +52,7 @@ def _log(store: Path, config: Mapping[str, Any], *, compiled: bool) -> Iterator[
     files = [LogFile(lambda path=each.path: found.view.open(path), each.start) for each in found.commitlog]
     plan = plan_log(files)
     delays = parse_delay_levels(config.get("messageDelayLevel", DEFAULT_DELAY_LEVELS))
-    options = ScanOptions(delays, carries_record_crc(plan.pieces), compiled=compiled)
+    options = ScanOptions(delays, carries_record_crc(plan.splits), compiled=compiled)
     try:
         yield from scan_log(plan, options)
     finally:

@@ -1,4 +1,4 @@
-"""A log in parts, files and threads gives what it gives in one piece; no more files are open than are being read."""
+"""A log in parts, files and threads gives what it gives in one split; no more files are open than are being read."""
 
 from __future__ import annotations
 
@@ -28,30 +28,30 @@ from tests.scan.logs import (
     log_bytes,
     numbered,
     scan,
-    scan_piece,
+    scan_split,
 )
 from tests.scan.strategies import Damaged, damaged_logs
 
 
-def in_parts(piece: Split, count: int) -> list[Split]:
+def in_parts(split: Split, count: int) -> list[Split]:
     """Parts of equal length."""
-    return sub_splits(piece, (piece.start + (piece.end - piece.start) * number // count for number in range(count)))
+    return sub_splits(split, (split.start + (split.end - split.start) * number // count for number in range(count)))
 
 
-def _rows_of_parts(piece: Split, pieces: list[Split], make_reader: MakeReader) -> list[Row] | None:
+def _rows_of_parts(split: Split, splits: list[Split], make_reader: MakeReader) -> list[Row] | None:
     """Rows of all parts; None where they do not make up the whole."""
-    parts = [scan_piece(part, make_reader) for part in pieces]
+    parts = [scan_split(part, make_reader) for part in splits]
     rows = [row._replace(topic_number=0) for part in parts for row in part.rows]  # topic numbers are local to a part
     sound = all(row.verdict == Verdict.GOOD for row in rows)
-    return rows if sound and merged_outcome(piece, [part.outcome for part in parts]) is not None else None
+    return rows if sound and merged_outcome(split, [part.outcome for part in parts]) is not None else None
 
 
 def _assert_parts_agree(log: LogBytes, count: int, make_reader: MakeReader, *, more_follows: bool = False) -> None:
     whole = scan(log, make_reader, more_follows=more_follows)
-    piece = whole_file(BytesSource("log", log.content), log.physical_offset, more_follows=more_follows)
-    pieces = in_parts(piece, count)
-    assert _rows_of_parts(piece, pieces, make_reader) == [row._replace(topic_number=0) for row in whole.rows]
-    joined = merged_outcome(piece, [scan_piece(part, make_reader).outcome for part in pieces])
+    split = whole_file(BytesSource("log", log.content), log.physical_offset, more_follows=more_follows)
+    splits = in_parts(split, count)
+    assert _rows_of_parts(split, splits, make_reader) == [row._replace(topic_number=0) for row in whole.rows]
+    joined = merged_outcome(split, [scan_split(part, make_reader).outcome for part in splits])
     assert joined is not None
     assert (joined.data_end, joined.tail_bytes) == (whole.outcome.data_end, whole.outcome.tail_bytes)
 
@@ -69,17 +69,17 @@ def test_a_record_inside_a_body_makes_no_whole(reader: MakeReader, count: int) -
     inner = Message(body=b"inner").record(len(first) + HEAD_SIZE + 3000)
     body = b"x" * 3000 + inner + b"y" * 3000
     log = log_bytes([Message(), Message(body=body), *numbered(3)])
-    piece = whole_file(BytesSource("log", log.content), 0, more_follows=False)
+    split = whole_file(BytesSource("log", log.content), 0, more_follows=False)
     expected = [row._replace(topic_number=0) for row in scan(log, reader).rows]
-    assert _rows_of_parts(piece, in_parts(piece, count), reader) in (None, expected)
+    assert _rows_of_parts(split, in_parts(split, count), reader) in (None, expected)
 
 
 @settings(deadline=None, max_examples=150)
 @given(damaged=damaged_logs(), count=st.sampled_from((1, 2, 3, 7)))
 def test_parts_of_a_damaged_log_are_no_whole_or_its_rows(damaged: Damaged, count: int) -> None:
     rows = [row._replace(topic_number=0) for row in scan(damaged.log, PlainReader).rows]
-    piece = whole_file(BytesSource("log", damaged.log.content), damaged.log.physical_offset, more_follows=False)
-    joined = _rows_of_parts(piece, in_parts(piece, count), CompiledReader)
+    split = whole_file(BytesSource("log", damaged.log.content), damaged.log.physical_offset, more_follows=False)
+    joined = _rows_of_parts(split, in_parts(split, count), CompiledReader)
     assert joined in (None, rows)
     if any(row.verdict != Verdict.GOOD for row in rows):
         assert joined is None
@@ -87,18 +87,18 @@ def test_parts_of_a_damaged_log_are_no_whole_or_its_rows(damaged: Damaged, count
 
 def test_parts_that_leave_a_gap_or_overlap_are_no_whole() -> None:
     log = log_bytes(numbered(5))
-    piece = whole_file(BytesSource("log", log.content), 0, more_follows=False)
+    split = whole_file(BytesSource("log", log.content), 0, more_follows=False)
     rows = scan(log, PlainReader).rows
     seam = rows[3].physical_offset
     size = len(log.content)
-    assert merged_outcome(piece, [SplitOutcome(seam, 0), SplitOutcome(size, seam, ended=True)]) is not None
+    assert merged_outcome(split, [SplitOutcome(seam, 0), SplitOutcome(size, seam, ended=True)]) is not None
     assert (
-        merged_outcome(piece, [SplitOutcome(seam, 0), SplitOutcome(size, rows[4].physical_offset, ended=True)]) is None
+        merged_outcome(split, [SplitOutcome(seam, 0), SplitOutcome(size, rows[4].physical_offset, ended=True)]) is None
     )
     assert (
-        merged_outcome(piece, [SplitOutcome(rows[4].physical_offset, 0), SplitOutcome(size, seam, ended=True)]) is None
+        merged_outcome(split, [SplitOutcome(rows[4].physical_offset, 0), SplitOutcome(size, seam, ended=True)]) is None
     )
-    assert merged_outcome(piece, [SplitOutcome(seam, 0), SplitOutcome()]) is None
+    assert merged_outcome(split, [SplitOutcome(seam, 0), SplitOutcome()]) is None
 
 
 def _write_log(folder: Path, count: int, *, last_zero: int = 0) -> list[LogFile]:
@@ -120,7 +120,7 @@ def test_a_log_of_more_files_than_may_be_open_is_scanned(tmp_path: Path) -> None
     resource.setrlimit(resource.RLIMIT_NOFILE, (in_use + 20, limits[1]))
     try:
         plan = plan_log(files)
-        assert not carries_record_crc(plan.pieces)
+        assert not carries_record_crc(plan.splits)
         rows = [row for batch in scan_log(plan) for row in batch.as_rows()]
         places = [place for part in map_splits(plan, _places) for place in part]
     finally:
@@ -147,7 +147,7 @@ def test_few_results_wait_for_who_asks_for_them(tmp_path: Path) -> None:
     plan = plan_log(_write_log(tmp_path, 40))
     started: list[int] = []
     threads_before = threading.active_count()  # other tests may have left some of their own
-    results = map_splits(plan, lambda walk: started.append(walk.piece.physical_offset), threads=2)
+    results = map_splits(plan, lambda walk: started.append(walk.split.physical_offset), threads=2)
     next(results)
     assert len(started) <= 6
     results.close()  # type: ignore[attr-defined]
@@ -157,7 +157,7 @@ def test_few_results_wait_for_who_asks_for_them(tmp_path: Path) -> None:
 
 def test_zero_files_behind_the_log_are_preallocated(tmp_path: Path) -> None:
     plan = plan_log(_write_log(tmp_path, 3, last_zero=2))
-    assert [piece.more_follows for piece in plan.pieces] == [True, True, False]
+    assert [split.more_follows for split in plan.splits] == [True, True, False]
     assert all(row.verdict == Verdict.GOOD for batch in scan_log(plan) for row in batch.as_rows())
 
 
@@ -200,16 +200,16 @@ def test_record_crcs_of_a_later_file_count() -> None:
     without = opener(log_bytes(numbered(2)).content)
     forged = opener(log_bytes([Message(properties=b"__CRC32#\x010123456789\x02")]).content)
     carrying = opener(log_bytes(numbered(2), with_record_crc=True).content)
-    assert not carries_record_crc(plan_log([without, forged]).pieces)
-    assert carries_record_crc(plan_log([without, carrying]).pieces)
+    assert not carries_record_crc(plan_log([without, forged]).splits)
+    assert carries_record_crc(plan_log([without, carrying]).splits)
 
 
 def test_a_source_that_was_given_open_stays_open(tmp_path: Path) -> None:
     (file,) = _write_log(tmp_path, 1)
     with FileSource.open(tmp_path / f"{file.physical_offset:020d}") as source:
-        piece = whole_file(source, 0, more_follows=False)
-        assert not carries_record_crc([piece])
-        assert len(scan_piece(piece, PlainReader).good()) == 10
+        split = whole_file(source, 0, more_follows=False)
+        assert not carries_record_crc([split])
+        assert len(scan_split(split, PlainReader).good()) == 10
 
 
 def test_little_data_is_not_worth_a_compiler() -> None:

@@ -62,11 +62,11 @@ def test_the_overlay_equals_the_changed_store(data: st.DataObject) -> None:
         for how, path, position, content in chosen:
             lay(planned, how, path, position, content)
         shown = everything(planned)
-        pieces = {path: pieced(planned, path, data) for path in shown if isinstance(shown[path], bytes)}
+        splits = {path: pieced(planned, path, data) for path in shown if isinstance(shown[path], bytes)}
         for how, path, position, content in chosen:
             make(root, how, path, position, content)
         assert shown == everything(DirectoryView(root))
-        for path, (start, part) in pieces.items():
+        for path, (start, part) in splits.items():
             assert (root / path).read_bytes()[start : start + len(part)] == part
 
 

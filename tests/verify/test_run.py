@@ -303,7 +303,7 @@ def test_slices_together_are_the_whole(golden: Unpacked) -> None:
 def test_a_run_goes_on_where_its_time_was_up(golden: Unpacked, tmp_path: Path) -> None:
     path, state = golden("5.5.0-damage-zero-hole"), tmp_path / "state.json"
     stopped, _ = verified(path, "5.5.0", VerifyOptions(duration_max_s=0, state_file=state))
-    assert (stopped.pieces_done, stopped.complete) == (0, False)
+    assert (stopped.splits_done, stopped.complete) == (0, False)
     whole, found = verified(path, "5.5.0", VerifyOptions(state_file=state))
     assert whole.complete
     again, same = verified(path, "5.5.0", VerifyOptions(duration_max_s=0, state_file=state))

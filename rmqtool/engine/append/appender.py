@@ -60,8 +60,8 @@ class _NextOffsets(dict[_Queue, "count[int]"]):
         self._next_queue_offset = next_queue_offset
 
     def __missing__(self, queue: _Queue) -> count[int]:
-        found = self[queue] = count(self._next_queue_offset(queue))
-        return found
+        counter = self[queue] = count(self._next_queue_offset(queue))
+        return counter
 
 
 class MessageAppender:
@@ -104,13 +104,13 @@ class MessageAppender:
     ) -> ColumnAppender | None:
         """Put plain messages, those of a dumped log only where they were."""
         queues = list(zip(columns.topics, columns.queue_ids, strict=True))
-        wanted, begins = None, self._queue_offsets
+        physical_offsets, begins = None, self._queue_offsets
         if dumped_at is not None:
-            wanted, offsets = zip(*dumped_at, strict=True)
+            physical_offsets, offsets = zip(*dumped_at, strict=True)
             begins = dict(zip(reversed(queues), reversed(offsets), strict=True)) | self._queue_offsets
         next_offsets = _NextOffsets(lambda queue: begins[queue] if queue in begins else self._queue_offset(queue))
         queue_offsets = list(map(next, map(next_offsets.__getitem__, queues)))
-        put = place_columns(columns, self._log, self._topic_part, queue_offsets, self._clock(), wanted)
+        put = place_columns(columns, self._log, self._topic_part, queue_offsets, self._clock(), physical_offsets)
         if put is not None:
             self._queue_offsets.update((queue, next(offsets)) for queue, offsets in next_offsets.items())
         return put
@@ -181,16 +181,16 @@ class MessageAppender:
         queue = prepared.topic, prepared.queue_id
         queue_offset = self._queue_offset(queue) if takes_entry else 0
         further: list[_Queue | None] = []
-        taken = 1
+        offset_count = 1
         if prepared.properties:
             further = [] if message.is_final else further_queues(prepared, rules, config)
             if reason := further_refusal(further):
                 return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=reason)
-            taken = self._finish_properties(message, prepared, queue_offset, further)
+            offset_count = self._finish_properties(message, prepared, queue_offset, further)
         result = self._place(message, prepared, message.flag, message.body, queue_offset)
         if result.is_written:
             if takes_entry:
-                self._queue_offsets[queue] = queue_offset + taken
+                self._queue_offsets[queue] = queue_offset + offset_count
             for other in further if takes_entry or rules.further_offsets_always_advance else []:
                 if other is not None:
                     self._queue_offsets[other] = self._queue_offset(other) + 1
@@ -357,7 +357,7 @@ class MessageAppender:
         return part
 
     def _queue_offset(self, queue: _Queue) -> int:
-        found = self._queue_offsets.get(queue)
-        if found is None:
-            found = self._queue_offsets[queue] = self._next_queue_offset(*queue)
-        return found
+        offset = self._queue_offsets.get(queue)
+        if offset is None:
+            offset = self._queue_offsets[queue] = self._next_queue_offset(*queue)
+        return offset

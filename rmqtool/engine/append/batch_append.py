@@ -122,12 +122,12 @@ def place_columns(
     topic_part: Callable[[str], bytes],
     queue_offsets: list[int],
     now_ms: int,
-    wanted: Sequence[int] | None = None,
+    physical_offsets: Sequence[int] | None = None,
 ) -> ColumnAppender | None:
     """Encode plain messages into the log, file after file.
 
     Args:
-        wanted: physical offsets at which they have to come to lie; None for any.
+        physical_offsets: physical offsets at which they have to come to lie; None for any.
 
     Returns:
         None, and nothing is written, where one would lie elsewhere, or fits into no file.
@@ -137,7 +137,7 @@ def place_columns(
     if int(sizes.max(initial=0)) + BLANK_SIZE_MIN > log.file_size:
         return None
     places, runs = _places(sizes, log)
-    if wanted is not None and places.tolist() != list(wanted):
+    if physical_offsets is not None and places.tolist() != list(physical_offsets):
         return None
     for number, (start, stop) in enumerate(runs):
         if number:

@@ -129,8 +129,8 @@ def encode_records(columns: RecordColumns, sizes: Int64s, physical_offset: int) 
         return bytearray().join(chain.from_iterable(parts))
     records = [b"".join(part) for part in parts]
     return bytearray().join(
-        record + record_crc_property(record) if wanted else record
-        for record, wanted in zip(records, columns.with_record_crc, strict=True)
+        record + record_crc_property(record) if has_crc else record
+        for record, has_crc in zip(records, columns.with_record_crc, strict=True)
     )
 
 
@@ -149,11 +149,11 @@ def encode_blank(room: int) -> bytes:
 def _heads(columns: RecordColumns, sizes: Int64s, places: Int64s) -> list[bytes]:
     """The fields in front of the bodies, of each record."""
     families = np.asarray(columns.sys_flags) & HOST_BITS
-    found = np.unique(families).tolist()
-    if len(found) == 1:
-        return _heads_of(columns, sizes, places, found[0], slice(None))
+    distinct_families = np.unique(families).tolist()
+    if len(distinct_families) == 1:
+        return _heads_of(columns, sizes, places, distinct_families[0], slice(None))
     heads: list[bytes] = [b""] * len(columns)
-    for family in found:
+    for family in distinct_families:
         chosen = np.flatnonzero(families == family)
         for index, head in zip(chosen, _heads_of(columns, sizes, places, family, chosen), strict=True):
             heads[index] = head

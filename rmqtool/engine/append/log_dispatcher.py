@@ -73,7 +73,7 @@ class LogDispatcher:
         self._dispatched_bytes += len(block)
         source = BytesSource("block", block)
         # Topics and reader go from block to block: a reader leaves the first record of each topic to the slow judge.
-        found = walk.Walk(
+        block_walk = walk.Walk(
             Split(source, 0, len(block), physical_offset),
             self._judges,
             self._config.delays_ms,
@@ -82,7 +82,7 @@ class LogDispatcher:
             at_hand=Window.over(source, block),
         )
         covered = 0
-        for batch in found.batches():
+        for batch in block_walk.batches():
             rows = message_rows(batch.as_array())
             if rows.size:
                 covered += int(rows["size"].sum())
@@ -132,11 +132,11 @@ class LogDispatcher:
     def _extension_end(self, topic: str, queue_id: int) -> ExtensionEnd:
         """Behind the unit that the queue's last unit refers to (`ConsumeQueueExt#truncateByMaxAddress`)."""
         assert self._existing is not None
-        found = self._existing.store.extensions.get((topic, queue_id))
-        if found is None:
+        extension_files = self._existing.store.extensions.get((topic, queue_id))
+        if extension_files is None:
             return ExtensionEnd()
         queue = self._existing.queue(topic, queue_id)
-        last = found.segments[-1]
+        last = extension_files.segments[-1]
         for queue_offset in range(queue.max_queue_offset - 1, queue.min_queue_offset - 1, -1):
             unit = queue.unit_at(queue_offset)
             if unit is not None and unit.extension is not None and is_extension_address(unit.stored_tags_code):

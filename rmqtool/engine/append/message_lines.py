@@ -90,9 +90,9 @@ def _converted(row: Any) -> _Row:
     return msgspec.convert(row, _Row)
 
 
-def _in_words(said: str) -> str:
+def _in_words(message: str) -> str:
     """A reason with the field's name in front, which the library puts behind it as a path."""
-    reason, _, path = said.partition(" - at ")
+    reason, _, path = message.partition(" - at ")
     reason = reason[:1].lower() + reason[1:]
     return f"{path.strip('`').removeprefix('$.')}: {reason}" if path else reason
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from rmqtool.engine.append.appender import clock_ms
 from rmqtool.engine.append.encoder import encode_blank
@@ -152,9 +152,13 @@ def config_of(store: Store, config: WriterConfig) -> WriterConfig:
     }
     known = topics(read_config(store.view, TOPICS))
     packed = config.batch_topics | batch_topics(known, (topic for topic, _ in store.batch_queues))
-    counts = {name: said.write_queue_count for name, said in known.items() if said.write_queue_count is not None}
-    found = replace(config, batch_topics=packed, queue_counts=counts)
-    return replace(found, **{name: value for name, value in sizes.items() if value})  # type: ignore[arg-type]
+    counts = {
+        name: topic_config.write_queue_count
+        for name, topic_config in known.items()
+        if topic_config.write_queue_count is not None
+    }
+    known_sizes: dict[str, Any] = {name: size for name, size in sizes.items() if size}
+    return replace(config, batch_topics=packed, queue_counts=counts, **known_sizes)
 
 
 def _log_directories(store: Store, config: WriterConfig) -> tuple[str, ...]:

@@ -52,8 +52,8 @@ def _records(store: Store, begin: int, end: int) -> Iterator[tuple[Segment, list
         if first >= last:
             continue
         with closing(store.view.open(segment.path)) as source:
-            piece = Split(source, first - segment.start, last - segment.start, segment.start)
-            for batch in Walk(piece, reader_for(0, compiled=False)()).batches():
+            split = Split(source, first - segment.start, last - segment.start, segment.start)
+            for batch in Walk(split, reader_for(0, compiled=False)()).batches():
                 rows = batch.as_rows()
                 good = [row for row in rows if row.verdict == Verdict.GOOD and row.magic != MAGIC_BLANK]
                 if good:

@@ -1,4 +1,4 @@
-"""What the broker makes of a message before it is encoded: delayed, listed in further queues, written anew.
+"""What the broker makes of a message before it is encoded: delayed, listed in further queues, written again.
 
 Broker: `HookUtils#transformDelayLevelMessage`, `MultiDispatch#wrapMultiDispatch`, `LmqDispatch#wrapLmqDispatch`,
 `BatchConsumeQueue#assignQueueOffset`.
@@ -69,7 +69,7 @@ def prepare(message: Message, rules: BrokerRules, config: WriterConfig) -> Rewri
         del properties[names.RECORD_CRC]
         prepared.text = without_record_crc(text)
     if SENT_ANEW in properties and rules.strips_wait:
-        # Taken out of the text only: it stays in the map and comes back when the properties are written anew.
+        # Taken out of the text only: it stays in the map and comes back when the properties are written again.
         prepared.text = encode_map(properties, rules, without=SENT_ANEW)
     _delay(prepared, message, rules, config)
     return prepared

@@ -183,18 +183,18 @@ class StoreWriter:
             self._dispatcher.dispatch(physical_offset, block)
 
     def _note_times(self) -> None:
-        found = self._checkpoint
+        previous = self._checkpoint
         dispatcher = self._dispatcher
-        offset = dispatcher.last_physical_offset or found.consumequeue_physical_offset
+        offset = dispatcher.last_physical_offset or previous.consumequeue_physical_offset
         self._checkpoint = Checkpoint(
-            commitlog_timestamp_ms=self._last_store_timestamp_ms or found.commitlog_timestamp_ms,
-            consumequeue_timestamp_ms=dispatcher.last_store_timestamp_ms or found.consumequeue_timestamp_ms,
-            index_timestamp_ms=dispatcher.index_timestamp_ms or found.index_timestamp_ms,
-            master_flushed_offset=found.master_flushed_offset,
-            confirm_physical_offset=found.confirm_physical_offset,
+            commitlog_timestamp_ms=self._last_store_timestamp_ms or previous.commitlog_timestamp_ms,
+            consumequeue_timestamp_ms=dispatcher.last_store_timestamp_ms or previous.consumequeue_timestamp_ms,
+            index_timestamp_ms=dispatcher.index_timestamp_ms or previous.index_timestamp_ms,
+            master_flushed_offset=previous.master_flushed_offset,
+            confirm_physical_offset=previous.confirm_physical_offset,
             consumequeue_physical_offset=offset
             if self.rules.checkpoint_after_queue_flush
-            else found.consumequeue_physical_offset,
+            else previous.consumequeue_physical_offset,
         )
 
     def _write_checkpoint(self) -> None:

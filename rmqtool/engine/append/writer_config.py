@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from rmqtool.errors import UnsupportedError
 from rmqtool.formats.index import DEFAULT_ENTRY_COUNT, DEFAULT_SLOT_COUNT
@@ -50,10 +51,10 @@ def config_from(conf: BrokerConf) -> WriterConfig:
         ValueError: the delay levels are none.
         UnsupportedError: they ask for replicas, or for a form of log or queues that is not written.
     """
-    for setting, wanted in _unsupported(conf):
-        raise UnsupportedError(f"{conf.path}: {setting}: {wanted}")
+    for setting, reason in _unsupported(conf):
+        raise UnsupportedError(f"{conf.path}: {setting}: {reason}")
     sizes = conf.settings()
-    said: dict[str, object] = {
+    settings: dict[str, object] = {
         "commitlog_file_size": sizes.commitlog_file_size,
         "consumequeue_file_size": sizes.consumequeue_file_size,
         "extension_file_size": sizes.extension_file_size,
@@ -69,7 +70,8 @@ def config_from(conf: BrokerConf) -> WriterConfig:
         "index": conf.has_index,
         "synchronous_flush": conf.flush_disk_type == "SYNC_FLUSH" if conf.flush_disk_type else None,
     }
-    return WriterConfig(**{name: value for name, value in said.items() if value is not None})  # type: ignore[arg-type]
+    known_settings: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
+    return WriterConfig(**known_settings)
 
 
 def _unsupported(conf: BrokerConf) -> Iterator[tuple[str, str]]:

@@ -1,7 +1,7 @@
 """Writes all that is derived from the log, from rows of records: queues, extensions, batch queues and the index.
 
 Broker: `DefaultMessageStore#doDispatch`. A queue is opened when its first record comes, at the end that the caller
-knows of, so that a new store, a store that is continued and one that is made anew go the same way.
+knows of, so that a new store, a store that is continued and one that is made again go the same way.
 """
 
 from __future__ import annotations
@@ -137,8 +137,8 @@ class DerivedWriter:
 
     def queues(self) -> Iterator[tuple[str, int, QueueWriter | BatchQueueWriter]]:
         """The queues that were opened, as (topic, queue id, writer)."""
-        for (topic, queue_id), found in self._queues.items():
-            yield decode_java_utf8(topic), queue_id, found.writer
+        for (topic, queue_id), queue in self._queues.items():
+            yield decode_java_utf8(topic), queue_id, queue.writer
         for (topic, queue_id), batch in self._batch_queues.items():
             yield decode_java_utf8(topic), queue_id, batch
 
@@ -152,10 +152,10 @@ class DerivedWriter:
 
     def put_entries(self, entries: DerivedEntries) -> None:
         """Enter what `dispatching` told, in the order of the log; see `put`."""
-        for found in entries.queues:
-            if self._wants is not None and not self._wants(decode_java_utf8(found.topic), found.queue_id):
+        for group in entries.queues:
+            if self._wants is not None and not self._wants(decode_java_utf8(group.topic), group.queue_id):
                 continue
-            self._held.setdefault((found.topic, found.queue_id, found.is_batch), []).append(found)
+            self._held.setdefault((group.topic, group.queue_id, group.is_batch), []).append(group)
         self._held_rows += entries.row_count
         if self._held_rows >= HELD_ROWS_MAX:
             self._flush_queues()
@@ -203,18 +203,18 @@ class DerivedWriter:
             if batch is not None:
                 batch.put(entries)
             return
-        found = self._queues.get(key) or self._open(key)
-        if found is None:
+        queue = self._queues.get(key) or self._open(key)
+        if queue is None:
             return
-        if found.extension is None:
-            found.writer.put(entries)
+        if queue.extension is None:
+            queue.writer.put(entries)
             return
         # Only a record's own queue gets a unit in the extension; it gets one even if the queue ignores the record.
         tags_codes = entries.tags_codes.copy()
-        tags_codes[entries.own] = found.extension.put(
+        tags_codes[entries.own] = queue.extension.put(
             entries.tags_codes[entries.own], entries.store_timestamps_ms[entries.own]
         )
-        found.writer.put(entries, tags_codes)
+        queue.writer.put(entries, tags_codes)
 
     def _open(self, key: tuple[bytes, int]) -> _Queue | None:
         directory = self._directory(QUEUES, key)

@@ -1,4 +1,4 @@
-"""What a stretch of the log puts into its queues, gathered until there are enough rows to be worth grouping them.
+"""What a chunk of the log puts into its queues, gathered until there are enough rows to be worth grouping them.
 
 A batch of the scan holds a few thousand rows, so that each of many queues gets a few dozen of them at a time; what is
 done queue by queue is done many times as fast for tens of thousands at once.
@@ -23,7 +23,7 @@ from rmqtool.engine.dispatch.queue_entries import (
 from rmqtool.scan.row_columns import RowColumns, RowColumnsBuilder
 
 ROWS_MAX: Final = 1 << 16
-"""Rows of a full stretch; they take 4 MB, their entries about as much."""
+"""Rows of a full chunk; they take 4 MB, their entries about as much."""
 COLUMNS: Final = (
     "physical_offset",
     "size",
@@ -38,13 +38,13 @@ COLUMNS: Final = (
     "topic_number",
     "features",
 )
-"""What a stretch keeps of its rows."""
+"""What a chunk keeps of its rows."""
 _NO_TEXTS: Final = RowBytes(np.empty(0, np.uint8), 0)
 """For rows whose queues are told by the rows alone."""
 
 
 class EntryExtractor:
-    """Gathers rows of one piece of the log. With `settings` None their queues are not asked for."""
+    """Gathers rows of one split of the log. With `settings` None their queues are not asked for."""
 
     def __init__(self, settings: DispatchSettings | None) -> None:
         self._settings = settings
@@ -78,21 +78,21 @@ class EntryExtractor:
             self._grouped = self.row_count
 
     def rows(self) -> RowColumns:
-        """All rows of the stretch, one behind the other; valid until the next ones are taken."""
+        """All rows of the chunk, one after the other; valid until the next ones are taken."""
         return self._rows.rows()
 
     def entries(self) -> list[QueueEntries]:
         """The entries of each queue, each queue once."""
         self._group(self._rows.rows(self._grouped), _NO_TEXTS)
         self._grouped = self.row_count
-        return [joined_entries(found) for found in self._queues.values()]
+        return [joined_entries(parts) for parts in self._queues.values()]
 
     def clear(self) -> None:
-        """Forget the stretch."""
+        """Forget the chunk."""
         self._queues, self._grouped = {}, 0
         self._rows.clear()
 
     def _group(self, rows: AnyRows, texts: RowBytes) -> None:
         assert self._settings is not None, "nobody wanted to know the queues"
-        for found in queue_entries(rows, self.topics, texts, self._settings):
-            self._queues.setdefault((found.topic, found.queue_id, found.is_batch), []).append(found)
+        for entries in queue_entries(rows, self.topics, texts, self._settings):
+            self._queues.setdefault((entries.topic, entries.queue_id, entries.is_batch), []).append(entries)

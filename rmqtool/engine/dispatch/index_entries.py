@@ -73,8 +73,8 @@ def index_entries(rows: Rows, topics: Sequence[bytes], texts: RowBytes, rules: B
         block = np.frombuffer(texts.properties(row), np.uint8)
         first = int(row["physical_offset"]) + int(row["size"]) - block.size
         parts.append(_hashed(rows, np.array([index]), topics, block, first, rules))
-    of_rows = np.concatenate([found for found, _ in parts])
-    hashes = np.concatenate([found for _, found in parts])
+    of_rows = np.concatenate([column for column, _ in parts])
+    hashes = np.concatenate([column for _, column in parts])
     if len(parts) > 1:
         order = np.argsort(of_rows, kind="stable")
         of_rows, hashes = of_rows[order], hashes[order]
@@ -134,9 +134,9 @@ def _texts_of(column: str, rows: Rows, chosen: Int64s, physical_offset: int) -> 
     """The texts of a column that are there."""
     lengths = rows[f"{column}_length"][chosen]
     there = lengths > 0
-    found = chosen if there.all() else chosen[there]
-    starts = rows["physical_offset"][found] + rows[f"{column}_position"][found] - physical_offset
-    return _Texts(found, starts, lengths[there].astype(np.int64))
+    present_rows = chosen if there.all() else chosen[there]
+    starts = rows["physical_offset"][present_rows] + rows[f"{column}_position"][present_rows] - physical_offset
+    return _Texts(present_rows, starts, lengths[there].astype(np.int64))
 
 
 def _tokens(texts: _Texts, buffer: NDArray[np.uint8]) -> _Texts:

@@ -65,8 +65,8 @@ def read_index_file(path: str, source: ByteSource, slot_count: int) -> OpenIndex
     raw = read_range(source, 0, HEADER_SIZE + SLOT_SIZE * slot_count)
     if len(raw) < HEADER_SIZE + SLOT_SIZE * slot_count:
         raise UnreadableError(f"{path}: shorter than the {slot_count} slots of an index file")
-    (said,) = np.frombuffer(raw, HEADER.dtype, 1)
-    numbers = {name: int(said[name]) for name in HEADER.dtype.names or ()}
+    (header_row,) = np.frombuffer(raw, HEADER.dtype, 1)
+    numbers = {name: int(header_row[name]) for name in HEADER.dtype.names or ()}
     stored = numbers["next_entry_number"]
     header = IndexHeaderValues(**{**numbers, "next_entry_number": max(1, stored)})
     return OpenIndexFile(path, header, np.frombuffer(raw, ">i4", slot_count, HEADER_SIZE).astype(np.int32), stored)
@@ -253,8 +253,8 @@ class IndexWriter:
         file.changed_pages[:] = False
 
     def _write_header(self, file: OpenIndexFile) -> None:
-        said = {**vars(file.header), "next_entry_number": file.stored_entry_number}
-        self._sink.write_at(file.path, 0, HEADER.struct.build(said))
+        fields = {**vars(file.header), "next_entry_number": file.stored_entry_number}
+        self._sink.write_at(file.path, 0, HEADER.struct.build(fields))
 
 
 def chain(file: OpenIndexFile, hashes: Int32s, first_number: int) -> tuple[Int32s, int]:

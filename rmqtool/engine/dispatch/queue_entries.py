@@ -69,7 +69,11 @@ def topic_bytes(name: str) -> bytes:
 
 def batch_topics_of(attributes: Mapping[str, Mapping[str, str]]) -> frozenset[bytes]:
     """The topics whose attributes (`config/topics.json`) give them batch queues."""
-    return frozenset(topic_bytes(topic) for topic, found in attributes.items() if found.get(QUEUE_TYPE) == BATCH_QUEUE)
+    return frozenset(
+        topic_bytes(topic)
+        for topic, topic_attributes in attributes.items()
+        if topic_attributes.get(QUEUE_TYPE) == BATCH_QUEUE
+    )
 
 
 @dataclass(frozen=True)
@@ -102,7 +106,7 @@ class RowBytes:
 
 def batch_bytes(batch: Batch) -> RowBytes:
     """The bytes of a batch of the scan, valid as long as its rows are."""
-    window, base = batch.window, batch.piece.physical_offset
+    window, base = batch.window, batch.split.physical_offset
     return RowBytes(
         np.frombuffer(window.storage, np.uint8, window.end - window.start),
         base + window.start,
@@ -163,15 +167,15 @@ def queue_entries(
         batch_numbers = {number for number, name in enumerate(topics) if name in settings.batch_topics}
     all_of = _expanded(rows, numbers, topics, texts, settings, batch_numbers)
     order, bounds = _grouped(all_of.numbers, all_of.queue_ids)
-    taken = all_of.rows[order]
+    row_numbers = all_of.rows[order]
     queue_offsets, own = all_of.queue_offsets[order], all_of.own[order]
-    physical_offsets, sizes = rows["physical_offset"][taken], rows["size"][taken]
-    tags_codes, timestamps = rows["tags_code"][taken], rows["store_timestamp_ms"][taken]
-    batch_sizes = all_of.batch_sizes[taken]
-    found = []
+    physical_offsets, sizes = rows["physical_offset"][row_numbers], rows["size"][row_numbers]
+    tags_codes, timestamps = rows["tags_code"][row_numbers], rows["store_timestamp_ms"][row_numbers]
+    batch_sizes = all_of.batch_sizes[row_numbers]
+    groups = []
     for start, end in pairwise(bounds):
         number, part = int(all_of.numbers[order[start]]), slice(start, end)
-        found.append(
+        groups.append(
             QueueEntries(
                 all_of.names[number],
                 int(all_of.queue_ids[order[start]]),
@@ -185,7 +189,7 @@ def queue_entries(
                 own[part],
             )
         )
-    return found
+    return groups
 
 
 def _topics_of_strings(topics: Sequence[bytes], numbers: Int32s) -> tuple[Sequence[bytes], Int32s]:
@@ -243,7 +247,7 @@ def _expanded(
                 queue_offsets[index], batch_sizes[index] = _inner_batch(row, texts)
         elif features & columns.MULTI_DISPATCH and _may_multi_dispatch(topics[topic_number], settings):
             further.add(index, int(row["queue_id"]), texts.properties(row), settings)
-    found = _Expanded(
+    own_entries = _Expanded(
         further.names,
         np.arange(rows.size),
         numbers,
@@ -253,15 +257,15 @@ def _expanded(
         batch_sizes,
     )
     if not further.rows:
-        return found
-    source = np.concatenate([found.rows, np.array(further.rows, np.int64)])
+        return own_entries
+    source = np.concatenate([own_entries.rows, np.array(further.rows, np.int64)])
     order = np.argsort(source, kind="stable")
-    return found._replace(
+    return own_entries._replace(
         rows=source[order],
-        numbers=np.concatenate([found.numbers, np.array(further.topic_numbers, np.int32)])[order],
-        queue_ids=np.concatenate([found.queue_ids, np.array(further.queue_ids, np.int32)])[order],
+        numbers=np.concatenate([own_entries.numbers, np.array(further.topic_numbers, np.int32)])[order],
+        queue_ids=np.concatenate([own_entries.queue_ids, np.array(further.queue_ids, np.int32)])[order],
         queue_offsets=np.concatenate([queue_offsets, np.array(further.queue_offsets, np.int64)])[order],
-        own=np.concatenate([found.own, np.zeros(len(further.rows), np.bool_)])[order],
+        own=np.concatenate([own_entries.own, np.zeros(len(further.rows), np.bool_)])[order],
     )
 
 
@@ -277,8 +281,8 @@ class _Further:
         self.queue_offsets: list[int] = []
 
     def add(self, row_index: int, queue_id: int, properties: bytes, settings: DispatchSettings) -> None:
-        found = decode_properties(properties)
-        for name, queue_offset in named_queues(found[MULTI_DISPATCH], found[MULTI_QUEUE_OFFSET]):
+        property_values = decode_properties(properties)
+        for name, queue_offset in named_queues(property_values[MULTI_DISPATCH], property_values[MULTI_QUEUE_OFFSET]):
             if not self._numbers:
                 for known_number, known in enumerate(self.names):
                     self._numbers.setdefault(known, known_number)
@@ -330,8 +334,8 @@ def _may_multi_dispatch(topic: bytes, settings: DispatchSettings) -> bool:
 
 def _inner_batch(row: Any, texts: RowBytes) -> tuple[int, int]:
     """Queue offset of the first message inside and their number (`CommitLog#setBatchSizeIfNeeded`)."""
-    found = decode_properties(texts.properties(row))
-    base, count = found[INNER_BASE], found[INNER_COUNT]
+    properties = decode_properties(texts.properties(row))
+    base, count = properties[INNER_BASE], properties[INNER_COUNT]
     if _is_integer(base, JAVA_LONG_MAX) and _is_integer(count, _SHORT_MAX):
         return int(base), int(count)
     # A broker takes a record with other numbers for the end of the log; as one message it can at least be found.

@@ -203,7 +203,7 @@ class QueueWriter(UnitWriter):
             if room <= 0:
                 self.ignored += count - at  # the file is not full, and takes no unit any more
                 return
-            # Queue offset 0 goes wherever the queue ends; the next one is then judged anew.
+            # Queue offset 0 goes wherever the queue ends; the next one is then judged again.
             entered = 1 if expected == 0 < self._end else min(count - at, room)
             if expected != self._end:
                 self.misplaced += entered

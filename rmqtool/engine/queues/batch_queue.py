@@ -72,9 +72,9 @@ class BatchQueue:
             return None
         segment = next(
             (
-                found
-                for found in reversed(self.loaded.segments)
-                if self.loaded.length(found) and self.unit(found, 0).base_queue_offset <= queue_offset
+                candidate
+                for candidate in reversed(self.loaded.segments)
+                if self.loaded.length(candidate) and self.unit(candidate, 0).base_queue_offset <= queue_offset
             ),
             None,
         )
@@ -138,7 +138,12 @@ class BatchQueue:
         if not holding:
             return -1
         segment = next(
-            (found for found in reversed(holding) if self.unit(found, 0).store_timestamp_ms <= timestamp_ms), holding[0]
+            (
+                candidate
+                for candidate in reversed(holding)
+                if self.unit(candidate, 0).store_timestamp_ms <= timestamp_ms
+            ),
+            holding[0],
         )
         last = self.last_unit(segment)
         if timestamp_ms >= last.store_timestamp_ms:

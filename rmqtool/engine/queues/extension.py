@@ -51,9 +51,9 @@ def broken_chain(path: str, file_size: int, files: OpenFiles) -> int | None:
 class QueueExtension:
     """Looks up addresses in the extension files of one queue."""
 
-    def __init__(self, found: QueueFiles, file_size: int, files: OpenFiles) -> None:
-        self._segments = found.segments
-        self._starts = [segment.start for segment in found.segments]
+    def __init__(self, queue_files: QueueFiles, file_size: int, files: OpenFiles) -> None:
+        self._segments = queue_files.segments
+        self._starts = [segment.start for segment in queue_files.segments]
         self._file_size = file_size
         self._files = files
 

@@ -76,7 +76,9 @@ def _segment_by_store_time(queue: FileQueue, log: Log, timestamp_ms: int, bounda
             if store_time(segment, loaded.file_size - UNIT_SIZE) >= timestamp_ms:
                 return segment
         return loaded.last
-    return next((found for found in reversed(loaded.segments) if store_time(found, 0) <= timestamp_ms), None)
+    return next(
+        (candidate for candidate in reversed(loaded.segments) if store_time(candidate, 0) <= timestamp_ms), None
+    )
 
 
 def boundary_offset(queue: FileQueue, log: Log, timestamp_ms: int, boundary: Boundary) -> int:

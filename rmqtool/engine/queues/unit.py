@@ -141,19 +141,19 @@ def valid_batch_unit_count(block: bytes) -> int:
 
 def _first_negative(block: bytes, position: int, unit_size: int, count: int) -> int:
     """Number of the first unit whose integer at this position is negative; `count` if there is none before it."""
-    found = block[position::unit_size].translate(_IS_NEGATIVE).find(1, 0, count)
-    return count if found < 0 else found
+    number = block[position::unit_size].translate(_IS_NEGATIVE).find(1, 0, count)
+    return count if number < 0 else number
 
 
 def _first_zero(block: bytes, position: int, width: int, unit_size: int, count: int) -> int:
     """Number of the first unit whose integer at this position is zero; `count` if there is none before it."""
     lowest = block[position + width - 1 :: unit_size]
-    found = lowest.find(0, 0, count)
-    while found >= 0:
-        at = found * unit_size + position
+    number = lowest.find(0, 0, count)
+    while number >= 0:
+        at = number * unit_size + position
         if not any(block[at : at + width]):
-            return found
-        found = lowest.find(0, found + 1, count)
+            return number
+        number = lowest.find(0, number + 1, count)
     return count
 
 

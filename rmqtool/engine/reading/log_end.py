@@ -142,7 +142,7 @@ class _Hop:
                 return self._stopped(index, position, last)
             following = index + 1
             if following == len(self._segments) or self._segments[following].start != segment.end:
-                # A blank that nothing follows is written anew by the next append, so the log ends before it.
+                # A blank that nothing follows is written again by the next append, so the log ends before it.
                 return self._ended(index, position, last)
             index, position = following, 0
         end = self._segments[index].start + position
@@ -161,7 +161,9 @@ class _Hop:
         behind = self._files.read(segment.path, position, QUIET_BYTES)
         if any(behind[:FRAME_SIZE]):
             return LogEnd(end, is_exact=False, last_record=last, reason="what follows is no record")
-        later = any(any(self._files.read(found.path, 0, FRAME_SIZE)) for found in self._segments[index + 1 :])
+        later = any(
+            any(self._files.read(later_segment.path, 0, FRAME_SIZE)) for later_segment in self._segments[index + 1 :]
+        )
         if later or any(behind):
             return LogEnd(end, is_exact=False, last_record=last, reason="zeros follow, and more behind them")
         return LogEnd(end, is_exact=True, last_record=last, reason="untouched space follows")

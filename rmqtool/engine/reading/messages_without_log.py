@@ -63,7 +63,7 @@ def queues_of(store: Store) -> Iterator[tuple[str, QueueFiles, str]]:
 
 def units_without_file(store: Store, topic: str, directories: set[str], ranges: tuple[Range, ...]) -> Array:
     """A row (physical offset, record size) for each message of a topic whose unit points into the ranges."""
-    found = [np.empty((0, 2), np.int64)]
+    row_blocks = [np.empty((0, 2), np.int64)]
     for name, queue, directory in queues_of(store):
         if name == topic and directory in directories:
             dtype = unit_format(is_batch=directory.startswith("batch")).dtype
@@ -74,15 +74,15 @@ def units_without_file(store: Store, topic: str, directories: set[str], ranges: 
                     if store.commitlog_file_size:
                         counts &= ~are_dead(units, store.commitlog_file_size)
                     counts &= _reach_into(starts, sizes, ranges)
-                    found.append(np.column_stack((starts[counts], sizes[counts])))
-    rows: Array = np.concatenate(found)
+                    row_blocks.append(np.column_stack((starts[counts], sizes[counts])))
+    rows: Array = np.concatenate(row_blocks)
     first: Array = np.unique(rows[:, 0], return_index=True)[1]
     return rows[first]
 
 
 def entries_without_file(store: Store, ranges: tuple[Range, ...]) -> Array:
     """Physical offsets of index entries in the ranges, each once."""
-    found = [np.empty(0, np.int64)]
+    offset_blocks = [np.empty(0, np.int64)]
     slots = store.index_slot_count
     for entry in store.index_files if slots else ():
         try:
@@ -97,17 +97,17 @@ def entries_without_file(store: Store, ranges: tuple[Range, ...]) -> Array:
             end = min(entry.size, entry_position(max(1, header.next_entry_number), slots or 1))
             for units in _read(source, first, end, ENTRY.dtype):
                 starts = units["physical_offset"].astype(np.int64)
-                found.append(np.unique(starts[_reach_into(starts, np.ones_like(starts), ranges)]))
+                offset_blocks.append(np.unique(starts[_reach_into(starts, np.ones_like(starts), ranges)]))
         finally:
             source.close()
-    return np.unique(np.concatenate(found))
+    return np.unique(np.concatenate(offset_blocks))
 
 
 def _reach_into(starts: Array, sizes: Array, ranges: Iterable[Range]) -> Array:
-    found = np.zeros(len(starts), np.bool_)
+    reaches = np.zeros(len(starts), np.bool_)
     for begin, end in ranges:
-        found |= (starts < end) & (starts + sizes > begin)
-    return found
+        reaches |= (starts < end) & (starts + sizes > begin)
+    return reaches
 
 
 def _blocks(store: Store, path: str, dtype: np.dtype[Any]) -> Iterator[Array]:

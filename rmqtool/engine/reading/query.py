@@ -93,12 +93,12 @@ class _Search:
         self.count = count
         self.begin_ms = begin_ms
         self.end_ms = end_ms
-        self.found: list[int] = []
+        self.physical_offsets: list[int] = []
         self.never_ends = False
 
     @property
     def is_complete(self) -> bool:
-        return len(self.found) >= self.count or self.never_ends
+        return len(self.physical_offsets) >= self.count or self.never_ends
 
     def search(self, file: IndexFile) -> None:
         """Follow the hash's chain. A circle is gone round as long as it brings hits, as the broker does."""
@@ -114,21 +114,21 @@ class _Search:
                 return
             time_ms = file.header.begin_timestamp_ms + seconds * 1000
             if key_hash == self.key_hash and self.begin_ms <= time_ms <= self.end_ms:
-                self.found.append(physical_offset)
+                self.physical_offsets.append(physical_offset)
             if previous <= 0 or previous > following or previous == number or time_ms < self.begin_ms:
                 return
             if previous > number:
                 if number in hits_at_step_up:
-                    self._go_round(self.found[hits_at_step_up[number] :])
+                    self._go_round(self.physical_offsets[hits_at_step_up[number] :])
                     return
-                hits_at_step_up[number] = len(self.found)
+                hits_at_step_up[number] = len(self.physical_offsets)
             number = previous
 
     def _go_round(self, hits: list[int]) -> None:
         """Answer what endless rounds through these hits would; a circle can have millions of entries."""
         self.never_ends = not hits
-        while hits and len(self.found) < self.count:
-            self.found += hits[: self.count - len(self.found)]
+        while hits and len(self.physical_offsets) < self.count:
+            self.physical_offsets += hits[: self.count - len(self.physical_offsets)]
 
 
 def query(
@@ -157,7 +157,7 @@ def query(
             search.search(file)
         if file.header.begin_timestamp_ms < begin_ms or search.is_complete:
             break
-    offsets = sorted(search.found)
+    offsets = sorted(search.physical_offsets)
     messages = () if search.never_ends else tuple(_served(log, offsets))
     return QueryResult(
         messages,

@@ -125,10 +125,10 @@ class Reader:
             UnreadableError: the disk does not give it.
         """
         try:
-            found = parse_offset_message_id(message_id)
+            parsed_id = parse_offset_message_id(message_id)
         except ValueError as error:
             raise UsageError(str(error)) from error
-        return self.message_at(found.physical_offset)
+        return self.message_at(parsed_id.physical_offset)
 
     def offset_in_queue_by_time(
         self, topic: str, queue_id: int, timestamp_ms: int, boundary: Boundary = Boundary.LOWER

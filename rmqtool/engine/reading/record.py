@@ -150,11 +150,14 @@ class _Head:
 
 def _head(hosts: int) -> _Head:
     fields = [
-        found
-        for found in fields_of(commitlog.message_struct(hosts))
-        if found.position is not None and found.size is not None
+        head_field
+        for head_field in fields_of(commitlog.message_struct(hosts))
+        if head_field.position is not None and head_field.size is not None
     ]
-    return _Head(Struct(">" + "".join(found.code or "" for found in fields)), tuple(found.name for found in fields))
+    return _Head(
+        Struct(">" + "".join(head_field.code or "" for head_field in fields)),
+        tuple(head_field.name for head_field in fields),
+    )
 
 
 _HEADS: Final = {hosts: _head(hosts) for hosts in (0, system_flag.BORN_HOST_V6, system_flag.STORE_HOST_V6, _HOST_BITS)}

@@ -47,7 +47,7 @@ UNDECODED_KINDS: Final = (
 )
 """Kinds that are told apart and counted, and whose content is not read."""
 _INDEX_HEADER: Final = Struct(HEADER.struct_code)
-_NEXT_ENTRY: Final = [found.name for found in HEADER.fields].index("next_entry_number")
+_NEXT_ENTRY: Final = [declared.name for declared in HEADER.fields].index("next_entry_number")
 
 Found = TypeVar("Found")
 
@@ -156,21 +156,21 @@ def _queues(
     store: Store, rules: BrokerRules, files: OpenFiles, log_minimum: int, problems: list[str]
 ) -> tuple[tuple[QueueSummary, ...], list[tuple[int, int]]]:
     """All queues, and the log ranges of their last units."""
-    found: list[QueueSummary] = []
+    summaries: list[QueueSummary] = []
     last_records: list[tuple[int, int]] = []
     source = QueueSource(store, rules, files, log_minimum)
     for name in queue_names(store):
         try:
             queue = open_queue(source, name, quickly=True)
-            found.append(QueueSummary(*name, queue.min_queue_offset, queue.max_queue_offset))
+            summaries.append(QueueSummary(*name, queue.min_queue_offset, queue.max_queue_offset))
             last_record = queue.last_record()
         except UnreadableError as error:
             problems.append(str(error))
-            found.append(QueueSummary(*name, None, None))
+            summaries.append(QueueSummary(*name, None, None))
             continue
         if last_record is not None:
             last_records.append(last_record)
-    return tuple(found), last_records
+    return tuple(summaries), last_records
 
 
 def _end(log: Log, end: LogEnd, problems: list[str]) -> tuple[LogEnd, Record | None]:

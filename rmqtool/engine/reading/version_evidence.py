@@ -59,17 +59,17 @@ def infer_version(store: Store) -> VersionRange | None:
 
     What cannot be read shows nothing.
     """
-    found: list[Evidence] = []
+    all_evidence: list[Evidence] = []
     with OpenFiles(store.view) as files:
         log = Log(store, rules_for(NEWEST), files)
         for look in (_directories, _abort, _checkpoint, _records, _index):
             try:
-                found += look(store, log, files)
+                all_evidence += look(store, log, files)
             except UnreadableError:
                 continue
     fitting = [rules_for(version) for version in SUPPORTED]
     sentences: list[str] = []
-    for evidence in sorted(found, key=lambda each: not each.is_certain):
+    for evidence in sorted(all_evidence, key=lambda each: not each.is_certain):
         left = [rules for rules in fitting if evidence.fits(rules)]
         if left and len(left) < len(fitting):
             sentences.append(evidence.sentence)
@@ -149,25 +149,25 @@ def _has_checkpoint_field(number: int) -> Fits:
 def _records(_store: Store, log: Log, _files: OpenFiles) -> Iterator[Evidence]:
     records = list(_sample(log))
     marks: tuple[tuple[str, Callable[[Record], bool], Fits], ...] = (
-        ("a record has version 2", lambda found: found.magic == "v2", lambda rules: rules.reads_v2),
+        ("a record has version 2", lambda record: record.magic == "v2", lambda rules: rules.reads_v2),
         (
             "a record has an IPv6 host",
-            lambda found: bool(found.sys_flag & (system_flag.BORN_HOST_V6 | system_flag.STORE_HOST_V6)),
+            lambda record: bool(record.sys_flag & (system_flag.BORN_HOST_V6 | system_flag.STORE_HOST_V6)),
             lambda rules: rules.ipv6_hosts,
         ),
         (
             "a record is an inner batch",
-            lambda found: bool(found.sys_flag & system_flag.INNER_BATCH),
+            lambda record: bool(record.sys_flag & system_flag.INNER_BATCH),
             lambda rules: rules.inner_batch,
         ),
         (
             "a record has a CRC over all of it",
-            lambda found: _has_record_crc(log, found),
+            lambda record: _has_record_crc(log, record),
             lambda rules: rules.record_crc,
         ),
         (
             "a record was dispatched to several queues",
-            lambda found: properties.MULTI_QUEUE_OFFSET in found.properties,
+            lambda record: properties.MULTI_QUEUE_OFFSET in record.properties,
             lambda rules: rules.multi_dispatch is not MultiDispatch.NONE,
         ),
     )
@@ -175,8 +175,8 @@ def _records(_store: Store, log: Log, _files: OpenFiles) -> Iterator[Evidence]:
         if any(map(shows, records)):
             yield Evidence(sentence, fits, is_certain=True)
     # A whole-record CRC always ends with the separator, and a batch keeps what its client wrote, so the most decide.
-    voting = [found for found in records if found.properties_raw and properties.RECORD_CRC not in found.properties]
-    trailing = sum(found.properties_raw.endswith(b"\x02") for found in voting)
+    voting = [record for record in records if record.properties_raw and properties.RECORD_CRC not in record.properties]
+    trailing = sum(record.properties_raw.endswith(b"\x02") for record in voting)
     if 2 * trailing > len(voting):
         yield Evidence("properties end with a separator", lambda rules: rules.trailing_separator, is_certain=False)
     elif voting:
@@ -198,12 +198,12 @@ def _sample(log: Log) -> Iterator[Record]:
         physical_offset = segment.start
         count = 0
         while count < RECORDS_MAX and physical_offset < segment.end:
-            found = read_record(log, physical_offset)
-            if found is None:
+            record = read_record(log, physical_offset)
+            if record is None:
                 break
-            yield found
+            yield record
             count += 1
-            physical_offset += found.size
+            physical_offset += record.size
         if count:
             return
 

@@ -82,7 +82,7 @@ class BrokerRules:
     strips_wait: bool = True
     """The property `WAIT` is taken out of the text before it is stored."""
     property_map_capacity: int = 16
-    """Table size of the map that properties are read into; it decides the order in which they are written anew."""
+    """Table size of the map that properties are read into; it decides the order in which they are written again."""
 
     # The check of a record (`CommitLog#checkMessageAndReturnSize`)
     checks_remaining_bytes: bool = False
@@ -288,10 +288,10 @@ def parse_version(text: str) -> tuple[int, int, int]:
     Raises:
         UsageError: the text is no such version.
     """
-    found = re.fullmatch(r"(\d{1,4})\.(\d{1,4})\.(\d{1,4})", text, re.ASCII)
-    if found is None:
+    match = re.fullmatch(r"(\d{1,4})\.(\d{1,4})\.(\d{1,4})", text, re.ASCII)
+    if match is None:
         raise UsageError(f"not a broker version: {text!r} (expected three numbers like {NEWEST})")
-    major, minor, patch = map(int, found.groups())
+    major, minor, patch = map(int, match.groups())
     return major, minor, patch
 
 
@@ -305,10 +305,10 @@ def rules_for(version: str) -> BrokerRules:
     if asked < parse_version(RANGES[0].first):
         raise UsageError(f"broker version {version} is older than {RANGES[0].first}, the oldest one that is known")
     name = ".".join(map(str, asked))
-    found = next(rules for rules in reversed(RANGES) if parse_version(rules.first) <= asked)
+    base_rules = next(rules for rules in reversed(RANGES) if parse_version(rules.first) <= asked)
     note = None
     if asked > parse_version(NEWEST):
         note = f"{name} is newer than {NEWEST}, the last version that is known; its rules are used"
     elif name not in SUPPORTED:
-        note = f"{name} was not examined; the rules of {found.first} are used"
-    return replace(found, version=name, note=note)
+        note = f"{name} was not examined; the rules of {base_rules.first} are used"
+    return replace(base_rules, version=name, note=note)

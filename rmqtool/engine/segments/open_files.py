@@ -28,10 +28,10 @@ class OpenFiles:
         return read_range(self._source(path), position, length)
 
     def _source(self, path: str) -> ByteSource:
-        found = self._open.get(path)
-        if found is not None:
+        cached = self._open.get(path)
+        if cached is not None:
             self._open.move_to_end(path)
-            return found
+            return cached
         source = self._view.open(path)
         self._open[path] = source
         if len(self._open) > OPEN_MAX:

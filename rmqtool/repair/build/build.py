@@ -1,4 +1,4 @@
-"""Builds queues, extensions and index anew from the log, into a directory from which a plan takes them whole.
+"""Builds queues, extensions and index again from the log, into a directory from which a plan takes them whole.
 
 Broker: `DefaultMessageStore#doDispatch` over the whole log. Memory stays bounded: the log is read part by part, by
 several threads, and each queue's units go to its file. Where the log's head has expired, what an existing queue has in
@@ -41,7 +41,7 @@ TAIL_FINDINGS: Final = frozenset(FINDING_IDS[verdict] for verdict in TAIL)
 def build(
     store: Store,
     rules: BrokerRules,
-    wanted: BuildRequest,
+    request: BuildRequest,
     directory: Path,
     options: BuildOptions | None = None,
     on_progress: OnProgress | None = None,
@@ -57,14 +57,14 @@ def build(
         UnreadableError: a file of the log, or the head of a queue, may not be read.
         WriteError: the directory does not take it.
     """
-    found = _Build(BuildContext.of(store, rules, wanted, options or BuildOptions()), directory, on_progress)
-    if wanted.queue is None and not wanted.index:
-        found.look_at_end()
+    builder = _Build(BuildContext.of(store, rules, request, options or BuildOptions()), directory, on_progress)
+    if request.queue is None and not request.index:
+        builder.look_at_end()
     elif runner is None:
-        found.run()
+        builder.run()
     else:
-        found.run_spread(runner)
-    return found.built
+        builder.run_spread(runner)
+    return builder.built
 
 
 class _Build:
@@ -80,22 +80,22 @@ class _Build:
 
     def run(self) -> None:
         """Build in this process."""
-        wanted = self._setup.wanted
+        request = self._setup.request
         with DirectorySink(self.built.directory) as sink:
-            index = self._index(sink) if wanted.index else None
-            building = QueueIndexBuilder(self._setup, sink, self._log, wanted.queue, index)
-            for found in self._read(self._setup.store.commitlog, self._setup.dispatching):
-                assert found.entries is not None
-                building.put(found.entries)
+            index = self._index(sink) if request.index else None
+            building = QueueIndexBuilder(self._setup, sink, self._log, request.queue, index)
+            for read_rows in self._read(self._setup.store.commitlog, self._setup.dispatching):
+                assert read_rows.entries is not None
+                building.put(read_rows.entries)
             self.built.add(building.finish())
-        if wanted.earlier:
+        if request.earlier:
             needs = [building.heads.needs(building.writer), self._index_head.needs(index) if index else None]
-            self.built.needs = min((found for found in needs if found is not None), default=None)
+            self.built.needs = min((offset for offset in needs if offset is not None), default=None)
 
     def run_spread(self, runner: Runner) -> None:
         """Build with a runner: it reads the log, file by file, and then writes queues and index, share by share."""
-        assert not self._setup.wanted.earlier, "what reaches below a window is told in one process only"
-        limit = self._setup.wanted.log_end
+        assert not self._setup.request.earlier, "what reaches below a window is told in one process only"
+        limit = self._setup.request.log_end
         with (
             self._plan(self._setup.store.commitlog) as (plan, options),
             # A task that nobody waits for any more may still write.
@@ -104,10 +104,10 @@ class _Build:
             ) as name,
         ):
             folder = Path(name).absolute()
-            pieces = [piece for piece in plan.pieces if limit is None or piece.physical_offset < limit]
+            splits = [split for split in plan.splits if limit is None or split.physical_offset < limit]
             work = DispatchTask(self._setup, options, plan.data_bytes, folder)
-            dispatched = tuple(self._up_to_damage(runner.map(work, pieces), plan))
-            size = sum(found.byte_count for found in dispatched)
+            dispatched = tuple(self._up_to_damage(runner.map(work, splits), plan))
+            size = sum(dispatch_result.byte_count for dispatch_result in dispatched)
 
             def tell(done: int, count: int) -> None:
                 self._tell(plan.data_bytes + size * done // count, plan.data_bytes + size)
@@ -128,12 +128,12 @@ class _Build:
     @contextmanager
     def _plan(self, segments: Sequence[Segment]) -> Iterator[tuple[LogPlan, ScanOptions]]:
         open_file = self._setup.store.view.open
-        plan = plan_log([LogFile(partial(open_file, found.path), found.start) for found in segments])
+        plan = plan_log([LogFile(partial(open_file, segment.path), segment.start) for segment in segments])
         options = self._setup.options
         try:
             yield (
                 plan,
-                ScanOptions(options.delays_ms, carries_record_crc(plan.pieces), options.compiled, DISPATCH_BLOCK_SIZE),
+                ScanOptions(options.delays_ms, carries_record_crc(plan.splits), options.compiled, DISPATCH_BLOCK_SIZE),
             )
         finally:
             plan.close()
@@ -143,49 +143,49 @@ class _Build:
         with self._plan(segments) as (plan, scan):
             options = self._setup.options
             reading = LogReading(
-                plan, scan, self._setup.wanted.log_end, dispatching, options.threads, options.part_bytes
+                plan, scan, self._setup.request.log_end, dispatching, options.threads, options.part_bytes
             )
             done = 0
-            for found in reading.rows():
-                self._note(found)
-                yield found
-                done += found.size
+            for read_rows in reading.rows():
+                self._note(read_rows)
+                yield read_rows
+                done += read_rows.size
                 self._tell(done, plan.data_bytes)
             self.built.bad = reading.bad
 
     def _up_to_damage(self, dispatched: Iterable[DispatchResult], plan: LogPlan) -> Iterator[DispatchResult]:
         """Pieces up to the one with the first thing that is no record; what is built notes them."""
-        done, limit = 0, self._setup.wanted.log_end
-        for found in dispatched:
-            if found.read is not None:
-                self._note(found.read)
-                done += found.read.size
+        done, limit = 0, self._setup.request.log_end
+        for dispatch_result in dispatched:
+            if dispatch_result.read is not None:
+                self._note(dispatch_result.read)
+                done += dispatch_result.read.size
                 self._tell(done, plan.data_bytes)
-            yield found
-            self.built.bad = found.bad
-            if found.bad is not None or (limit is not None and self.built.log_end >= limit):
+            yield dispatch_result
+            self.built.bad = dispatch_result.bad
+            if dispatch_result.bad is not None or (limit is not None and self.built.log_end >= limit):
                 return
 
     def _tell(self, done: int, total: int) -> None:
         if self._on_progress is not None:
             self._on_progress(done, total)
 
-    def _note(self, found: ReadRows) -> None:
+    def _note(self, read_rows: ReadRows) -> None:
         built = self.built
-        built.log_end = found.log_end
+        built.log_end = read_rows.log_end
         if self._first_ms is None:
-            self._first_ms = found.first_ms
-        if found.last_record is None:
+            self._first_ms = read_rows.first_ms
+        if read_rows.last_record is None:
             return
-        built.record_count += found.record_count
-        built.last_record = found.last_record
-        built.newest_ms = max(built.newest_ms, found.newest_ms)
+        built.record_count += read_rows.record_count
+        built.last_record = read_rows.last_record
+        built.newest_ms = max(built.newest_ms, read_rows.newest_ms)
         if not self._setup.options.shows_tombstones:
-            self._log.tombstones.update(found.tombstones)
+            self._log.tombstones.update(read_rows.tombstones)
 
     def _index(self, sink: FileSink) -> IndexWriter:
         setup = self._setup
-        if setup.wanted.earlier:
+        if setup.request.earlier:
             self._index_head = copied_prefix(sink, setup.store, setup.minimum, setup.rules)
         # Named by the log's time, not by the clock: the same log gives the same files.
         writer = IndexWriter(

@@ -86,7 +86,7 @@ class BuildContext:
 
     store: Store
     rules: BrokerRules
-    wanted: BuildRequest
+    request: BuildRequest
     options: BuildOptions
     sizes: DerivedSizes
     dispatching: EntrySelector
@@ -95,7 +95,7 @@ class BuildContext:
     """Slots and entries of an index file."""
 
     @classmethod
-    def of(cls, store: Store, rules: BrokerRules, wanted: BuildRequest, options: BuildOptions) -> Self:
+    def of(cls, store: Store, rules: BrokerRules, request: BuildRequest, options: BuildOptions) -> Self:
         """Look at a store, once for whoever builds a part.
 
         Raises:
@@ -103,15 +103,15 @@ class BuildContext:
         """
         settings = dispatch_settings(store, rules, options)
         has_records = any(has_data(store, segment.path) for segment in store.commitlog)
-        dispatching = EntrySelector(settings, wanted.queue is not None, wanted.index)
-        sizes = sizes_of(store, options, settings, demands=has_records and wanted.queue is not None)
-        index_shape = index_shape_of(store, demands=has_records and wanted.index)
-        return cls(store, rules, wanted, options, sizes, dispatching, index_shape)
+        dispatching = EntrySelector(settings, request.queue is not None, request.index)
+        sizes = sizes_of(store, options, settings, demands=has_records and request.queue is not None)
+        index_shape = index_shape_of(store, demands=has_records and request.index)
+        return cls(store, rules, request, options, sizes, dispatching, index_shape)
 
     @property
     def log_starts(self) -> tuple[int, ...]:
         """Physical offsets at which files of the log begin."""
-        return (*self.wanted.earlier, *(segment.start for segment in self.store.commitlog))
+        return (*self.request.earlier, *(segment.start for segment in self.store.commitlog))
 
     @property
     def minimum(self) -> int:
@@ -133,7 +133,7 @@ class QueueIndexBuilder:
         """`wants` tells which queues; None writes the index only."""
         self._sink = TrackingSink(sink)
         self._wants = wants
-        self.heads = QueuePrefixes(setup.store, setup.sizes, setup.minimum, is_window=bool(setup.wanted.earlier))
+        self.heads = QueuePrefixes(setup.store, setup.sizes, setup.minimum, is_window=bool(setup.request.earlier))
         self.writer = DerivedWriter(
             self._sink,
             setup.sizes,

@@ -1,7 +1,7 @@
 """The state in which every broker version starts a repaired store without changing it.
 
 Queues and index complete, nothing but zeros behind the log's end, a checkpoint that tells the last record, and no
-`abort`: after a clean stop a broker dispatches nothing anew and keeps every index file (`DefaultMessageStore#recover`,
+`abort`: after a clean stop a broker dispatches nothing again and keeps every index file (`DefaultMessageStore#recover`,
 `IndexService#load`). Where a product of dispatch is not ours to write, `abort` stays: only a start after a crash makes
 such a broker catch up.
 """
@@ -55,13 +55,13 @@ def checkpoint_steps(store: Store, rules: BrokerRules, built: BuildResult, why: 
             raw = read_range(source, 0, FILE_SIZE + 1)
         finally:
             source.close()
-    wanted = build_checkpoint(_checkpoint(parse_checkpoint(raw[:FIELDS_SIZE]), rules, built))
+    content = build_checkpoint(_checkpoint(parse_checkpoint(raw[:FIELDS_SIZE]), rules, built))
     if entry is None:
         if store.view.stat(CHECKPOINT_PATH) is not None:
             raise UnreadableError(f"{CHECKPOINT_PATH}: not a file")
-        yield create_file(store.view, CHECKPOINT_PATH, Literal(wanted), why)
-    elif raw != wanted:
-        yield replace_file(store.view, entry.path, Literal(wanted), why)
+        yield create_file(store.view, CHECKPOINT_PATH, Literal(content), why)
+    elif raw != content:
+        yield replace_file(store.view, entry.path, Literal(content), why)
 
 
 def abort_steps(store: Store) -> Iterator[Step]:

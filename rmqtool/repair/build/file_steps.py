@@ -19,27 +19,27 @@ from rmqtool.store.view import StoreView
 _NS_PER_MS = 1_000_000
 
 
-def queue_steps(store: Store, built: BuildResult, wanted: Callable[[str, int], bool], why: str) -> Iterator[Step]:
+def queue_steps(store: Store, built: BuildResult, queue_filter: Callable[[str, int], bool], why: str) -> Iterator[Step]:
     """Steps that make the wanted queues, and their extensions, what was built.
 
     Raises:
         UnreadableError: a file of the store may not be read.
     """
-    for root, found in (
+    for root, queues in (
         (QUEUES, store.queues),
         (EXTENSIONS, store.extensions),
         (BATCH_QUEUES, store.batch_queues),
     ):
-        made = _staged(built.directory, root)
-        if root == EXTENSIONS and not made:
+        staged_files = _staged(built.directory, root)
+        if root == EXTENSIONS and not staged_files:
             continue
-        for path in sorted(made):
+        for path in sorted(staged_files):
             time_ms = built.file_times_ms.get(path)
             mtime_ns = None if time_ms is None else max(0, time_ms) * _NS_PER_MS
-            yield from file_step(store.view, path, made[path], why, mtime_ns)
-        for queue in found.values():
-            if wanted(queue.topic, queue.queue_id):
-                yield from _left_over(store.view, queue, made)
+            yield from file_step(store.view, path, staged_files[path], why, mtime_ns)
+        for queue in queues.values():
+            if queue_filter(queue.topic, queue.queue_id):
+                yield from _left_over(store.view, queue, staged_files)
 
 
 def index_steps(store: Store, built: BuildResult, why: str) -> Iterator[Step]:
@@ -48,19 +48,19 @@ def index_steps(store: Store, built: BuildResult, why: str) -> Iterator[Step]:
     Raises:
         UnreadableError: a file of the store may not be read.
     """
-    made = _staged(built.directory, INDEX)
+    staged_files = _staged(built.directory, INDEX)
     there = [entry.path for entry in store.index_files]
     last = ""
-    for number, name in enumerate(sorted(made)):
+    for number, name in enumerate(sorted(staged_files)):
         if number < len(there):
-            yield from file_step(store.view, there[number], made[name], why)
+            yield from file_step(store.view, there[number], staged_files[name], why)
             last = there[number]
             continue
         # A broker goes on with the file whose name is the last one.
         path = name if name > last else number_behind(last)
-        yield from file_step(store.view, path, made[name], why)
+        yield from file_step(store.view, path, staged_files[name], why)
         last = path
-    for path in there[len(made) :]:
+    for path in there[len(staged_files) :]:
         yield remove_file(store.view, path, "the index needs no further file")
 
 
@@ -87,9 +87,9 @@ def file_step(view: StoreView, path: str, place: Path, why: str, mtime_ns: int |
         yield Replace(path, content, before, after, why)
 
 
-def _left_over(view: StoreView, queue: QueueFiles, made: dict[str, Path]) -> Iterator[Remove]:
+def _left_over(view: StoreView, queue: QueueFiles, staged_files: dict[str, Path]) -> Iterator[Remove]:
     for segment in queue.segments:
-        if segment.path not in made:
+        if segment.path not in staged_files:
             yield remove_file(view, segment.path, "no record of the log belongs into this file")
 
 

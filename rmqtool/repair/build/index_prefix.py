@@ -76,32 +76,32 @@ def copied_prefix(sink: FileSink, store: Store, begin: int, rules: BrokerRules) 
         return IndexPrefix()
     source = store.view.open(store.index_files[0].path)
     try:
-        said = HEADER.struct.parse(read_range(source, 0, HEADER_SIZE).ljust(HEADER_SIZE, b"\0"))
-        head = IndexPrefix(stored_count=min(int(said.next_entry_number), room) - 1)
+        header = HEADER.struct.parse(read_range(source, 0, HEADER_SIZE).ljust(HEADER_SIZE, b"\0"))
+        head = IndexPrefix(stored_count=min(int(header.next_entry_number), room) - 1)
         used = 0
         file = OpenIndexFile(HEAD_PATH, IndexHeaderValues(), np.zeros(slots, np.int32))
         for number, entries in _blocks(source, slots, head.stored_count):
             offsets = entries["physical_offset"].astype(np.int64)
             below = (offsets >= 0) & (offsets < begin)
             is_whole = head.count == number - 1
-            taken = int(np.argmin(np.append(below, False))) if is_whole else 0
-            head.is_broken |= bool(below[taken:].any())
-            if not taken:
+            copied_count = int(np.argmin(np.append(below, False))) if is_whole else 0
+            head.is_broken |= bool(below[copied_count:].any())
+            if not copied_count:
                 continue
             if number == 1:
                 head.first = int(offsets[0])
                 sink.create(HEAD_PATH, file_size(slots, room))
-            head.last = int(offsets[taken - 1])
-            used += _copy(sink, file, entries[:taken], number)
-            head.count += taken
+            head.last = int(offsets[copied_count - 1])
+            used += _copy(sink, file, entries[:copied_count], number)
+            head.count += copied_count
     finally:
         source.close()
     if not head.count:
         return head
     head.is_newest = head.count == head.stored_count and not _has_entries(store)
     file.header = IndexHeaderValues(
-        said.begin_timestamp_ms,
-        said.end_timestamp_ms,
+        header.begin_timestamp_ms,
+        header.end_timestamp_ms,
         head.first,
         head.last,
         used if rules.index_counts_used_slots else head.count,
@@ -131,8 +131,8 @@ def first_entry_offset(store: Store) -> int:
 def _blocks(source: ByteSource, slot_count: int, count: int) -> Iterator[tuple[int, NDArray[Any]]]:
     """The first entries of a file, many at a time, with the number of the first of them."""
     for low in range(1, count + 1, BLOCK_ENTRIES):
-        wanted = min(BLOCK_ENTRIES, count + 1 - low)
-        raw = read_range(source, entry_position(low, slot_count), wanted * ENTRY_SIZE)
+        entry_count = min(BLOCK_ENTRIES, count + 1 - low)
+        raw = read_range(source, entry_position(low, slot_count), entry_count * ENTRY_SIZE)
         yield low, np.frombuffer(raw[: len(raw) // ENTRY_SIZE * ENTRY_SIZE], ENTRY.dtype)
 
 

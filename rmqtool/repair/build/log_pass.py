@@ -2,7 +2,7 @@
 
 Several threads share the log, and each large file of it: a part is read by any of them, and taken in the order of the
 log. Where a part has met anything but good records, or does not begin where the one before it ended, the file is read
-on in one piece from there, as a single thread would. At most some sixteen parts of 16 MiB wait, about 20 MB each.
+on in one split from there, as a single thread would. At most some sixteen parts of 16 MiB wait, about 20 MB each.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Bad = tuple[int, int, str]
 
 @dataclass
 class ReadRows:
-    """Some good records, one behind the other.
+    """Some good records, one after the other.
 
     Attributes:
         last_begin, log_end: physical offset of the last one, and behind it.
@@ -61,7 +61,7 @@ class _ReadPart:
     """A part of a file: its records up to the first damage."""
 
     outcome: SplitOutcome
-    found: list[ReadRows]
+    rows_read: list[ReadRows]
     bad: Bad | None
 
 
@@ -88,20 +88,20 @@ class LogReading:
     def rows(self) -> Iterator[ReadRows]:
         """What was read, in the order of the log, up to the first thing that is no record, or to the wanted end."""
         if self.threads == 1:
-            for piece in self.plan.pieces:
-                if (yield from self._in_one(piece, piece.start, piece.start)):
+            for split in self.plan.splits:
+                if (yield from self._in_one(split, split.start, split.start)):
                     return
             return
-        cut = [splits_of(piece, self.part_bytes) for piece in self.plan.pieces]
-        parts = LogPlan(tuple(part for found in cut for part in found), self.plan.data_bytes)
+        cut = [splits_of(split, self.part_bytes) for split in self.plan.splits]
+        parts = LogPlan(tuple(part for splits in cut for part in splits), self.plan.data_bytes)
         with closing(map_splits(parts, self._read_part, self.options, self.threads)) as results:
-            for piece, found in zip(self.plan.pieces, cut, strict=True):
-                if (yield from self._joined(piece, islice(results, len(found)))):
+            for split, splits in zip(self.plan.splits, cut, strict=True):
+                if (yield from self._joined(split, islice(results, len(splits)))):
                     return
 
-    def _joined(self, piece: Split, parts: Iterator[_ReadPart]) -> Generator[ReadRows, None, bool]:
+    def _joined(self, split: Split, parts: Iterator[_ReadPart]) -> Generator[ReadRows, None, bool]:
         """The rows of a file from those of its parts; whether the log ends in it."""
-        position = last = piece.start
+        position = last = split.start
         fits, ended = True, False
         for part in parts:
             first = part.outcome.first_record
@@ -110,10 +110,10 @@ class LogReading:
             fits = first == position and not ended
             if not fits:
                 continue
-            for found in part.found:
-                yield found
-                position, last = (place - piece.physical_offset for place in (found.log_end, found.last_begin))
-                if self._is_at_end(found):
+            for read_rows in part.rows_read:
+                yield read_rows
+                position, last = (place - split.physical_offset for place in (read_rows.log_end, read_rows.last_begin))
+                if self._is_at_end(read_rows):
                     return True
             fits, ended = part.bad is None, part.outcome.ended
             if fits:
@@ -121,36 +121,36 @@ class LogReading:
         if ended and fits:
             return False
         # From the last record on: a time to compare with is part of what a walk knows.
-        return (yield from self._in_one(piece, last, position))
+        return (yield from self._in_one(split, last, position))
 
-    def _in_one(self, piece: Split, start: int, position: int) -> Generator[ReadRows, None, bool]:
+    def _in_one(self, split: Split, start: int, position: int) -> Generator[ReadRows, None, bool]:
         """The rows of a file from a file position on, read from a record before it; whether the log ends in it."""
-        if start >= piece.source.size:
+        if start >= split.source.size:
             return False
         reader = reader_for(self.plan.data_bytes, self.options.compiled)()
-        walk = walk_split(replace(piece, start=start), reader, self.options)
+        walk = walk_split(replace(split, start=start), reader, self.options)
         try:
-            for rows, bad in self._batches(walk, piece.physical_offset + position):
+            for rows, bad in self._batches(walk, split.physical_offset + position):
                 if rows is not None:
                     yield rows
                 self.bad = self.bad or bad
                 if bad is not None or (rows is not None and self._is_at_end(rows)):
                     return True
         finally:
-            piece.source.close()
+            split.source.close()
         return False
 
-    def _is_at_end(self, found: ReadRows) -> bool:
-        return self.log_end is not None and found.log_end >= self.log_end
+    def _is_at_end(self, read_rows: ReadRows) -> bool:
+        return self.log_end is not None and read_rows.log_end >= self.log_end
 
     def _read_part(self, walk: Walk) -> _ReadPart:
-        found: list[ReadRows] = []
+        rows_by_batch: list[ReadRows] = []
         for rows, bad in self._batches(walk, 0):
             if rows is not None:
-                found.append(rows)
+                rows_by_batch.append(rows)
             if bad is not None:
-                return _ReadPart(walk.outcome, found, bad)
-        return _ReadPart(walk.outcome, found, None)
+                return _ReadPart(walk.outcome, rows_by_batch, bad)
+        return _ReadPart(walk.outcome, rows_by_batch, None)
 
     def _batches(self, walk: Walk, begin: int) -> Iterator[tuple[ReadRows | None, Bad | None]]:
         """Good rows from a physical offset on, and at last what is none; nothing from the wanted end on."""
@@ -172,18 +172,18 @@ class LogReading:
 
     def _read(self, rows: Rows, batch: Batch) -> ReadRows:
         last_begin = int(rows["physical_offset"][-1])
-        found = ReadRows(last_begin, last_begin + int(rows["size"][-1]), int(rows["size"].sum()))
+        read_rows = ReadRows(last_begin, last_begin + int(rows["size"][-1]), int(rows["size"].sum()))
         if self.dispatching is not None:
-            found.entries = self.dispatching(rows, batch.topics, batch_bytes(batch))
+            read_rows.entries = self.dispatching(rows, batch.topics, batch_bytes(batch))
         dispatched = message_rows(rows)
         if dispatched.size:
-            found.first_ms = int(dispatched["store_timestamp_ms"][0])
+            read_rows.first_ms = int(dispatched["store_timestamp_ms"][0])
         messages = kept_rows(rows, rows["topic_length"] > 0)
         if messages.size:
             times_ms = messages["store_timestamp_ms"]
-            found.record_count = messages.size
-            found.last_record = int(messages["physical_offset"][-1]), int(times_ms[-1])
-            found.newest_ms = int(times_ms.max())
+            read_rows.record_count = messages.size
+            read_rows.last_record = int(messages["physical_offset"][-1]), int(times_ms[-1])
+            read_rows.newest_ms = int(times_ms.max())
             marked = messages["prepared_transaction_offset"] == TOMBSTONE
-            found.tombstones = messages["physical_offset"][marked].tolist()
-        return found
+            read_rows.tombstones = messages["physical_offset"][marked].tolist()
+        return read_rows

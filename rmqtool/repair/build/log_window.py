@@ -143,8 +143,8 @@ class _Cut:
         return 0
 
     def _need(self, physical_offset: int | None) -> None:
-        wanted = self._minimum if physical_offset is None else max(self._minimum, physical_offset)
-        self.needs = wanted if self.needs is None else min(self.needs, wanted)
+        needed_offset = self._minimum if physical_offset is None else max(self._minimum, physical_offset)
+        self.needs = needed_offset if self.needs is None else min(self.needs, needed_offset)
 
     def _queue_ends(self, segments: Sequence[Segment], unit_size: int, number: int) -> Ends:
         segment = segments[number]

@@ -1,4 +1,4 @@
-"""Writes queues and index with a runner, share by share, from what pieces of the log were dispatched into.
+"""Writes queues and index with a runner, share by share, from what splits of the log were dispatched into.
 
 A share is some queues, or one file of the index. Which entries an index file takes is known from how many there are in
 front of it, so no share waits for another one, and each file is written by one task from its begin to its end.
@@ -53,9 +53,9 @@ Share = QueueTask | IndexTask
 
 @dataclass(frozen=True)
 class _PieceEntries:
-    """Entries of one piece, from a number in it on, that follow those of the pieces before."""
+    """Entries of one split, from a number in it on, that follow those of the splits before."""
 
-    piece: DispatchResult
+    split: DispatchResult
     skipped: int
     count: int
 
@@ -64,20 +64,20 @@ class _PieceEntries:
 class IndexEntriesOfLog:
     """All entries for the index, in the order of the log."""
 
-    of_pieces: tuple[_PieceEntries, ...] = ()
+    of_splits: tuple[_PieceEntries, ...] = ()
 
     @property
     def count(self) -> int:
-        return sum(found.count for found in self.of_pieces)
+        return sum(split_entries.count for split_entries in self.of_splits)
 
     def between(self, first: int, stop: int) -> Iterator[IndexEntries]:
         """Entries from a number on, up to another, some at a time."""
         number = 0
-        for found in self.of_pieces:
-            begin, end = max(first - number, 0), min(stop - number, found.count)
+        for split_entries in self.of_splits:
+            begin, end = max(first - number, 0), min(stop - number, split_entries.count)
             for at in range(begin, end, BLOCK_ENTRIES):
-                yield found.piece.index_entries(found.skipped + at, min(BLOCK_ENTRIES, end - at))
-            number += found.count
+                yield split_entries.split.index_entries(split_entries.skipped + at, min(BLOCK_ENTRIES, end - at))
+            number += split_entries.count
 
 
 class TaskResult(NamedTuple):
@@ -98,7 +98,7 @@ class BuildTask:
 
     setup: BuildContext
     folder: Path
-    pieces: tuple[DispatchResult, ...]
+    splits: tuple[DispatchResult, ...]
     index: IndexEntriesOfLog
     log: RecordOffsets
 
@@ -115,26 +115,26 @@ class BuildTask:
         return TaskResult(folder, BuiltQueues(), self._index_file(share, folder))
 
     def _queues(self, bucket: int, folder: Path) -> BuiltQueues:
-        wanted = self.setup.wanted.queue
-        assert wanted is not None
+        queue_filter = self.setup.request.queue
+        assert queue_filter is not None
 
         def wants(topic: str, queue_id: int) -> bool:
-            return bucket_of(topic, queue_id) == bucket and wanted(topic, queue_id)
+            return bucket_of(topic, queue_id) == bucket and queue_filter(topic, queue_id)
 
         with DirectorySink(folder) as sink:
             building = QueueIndexBuilder(self.setup, sink, self.log, wants)
-            for piece in self.pieces:
-                for found in piece.queue_entries(bucket):
-                    rows = sum(entries.physical_offsets.size for entries in found)
-                    building.put(DerivedEntries(found, None, rows))
+            for split in self.splits:
+                for queues in split.queue_entries(bucket):
+                    rows = sum(entries.physical_offsets.size for entries in queues)
+                    building.put(DerivedEntries(queues, None, rows))
             return building.finish()
 
     def _index_file(self, share: IndexTask, folder: Path) -> int:
         slots, entries = self.setup.index_shape
         header = IndexHeaderValues()
         for before in self.index.between(max(0, share.first - 1), share.first):
-            said = before.store_timestamps_ms, before.physical_offsets
-            last_ms, last_offset = (int(column[-1]) for column in said)
+            columns = before.store_timestamps_ms, before.physical_offsets
+            last_ms, last_offset = (int(column[-1]) for column in columns)
             header = carried_header(replace(header, end_timestamp_ms=last_ms, end_physical_offset=last_offset))
         with DirectorySink(folder) as sink:
             file = OpenIndexFile(f"{DIRECTORY}/{share.number}", header, np.zeros(slots, np.int32))
@@ -149,7 +149,7 @@ class BuildTask:
 def build_in_parallel(
     setup: BuildContext,
     directory: Path,
-    pieces: tuple[DispatchResult, ...],
+    splits: tuple[DispatchResult, ...],
     log: RecordOffsets,
     runner: Runner,
     folder: Path,
@@ -158,7 +158,7 @@ def build_in_parallel(
     """Write all that is wanted into a directory.
 
     Args:
-        pieces: of the log, in its order.
+        splits: of the log, in its order.
         folder: on the same file system; for what is not finished yet. Whoever calls removes it.
         on_progress: is told the shares that are done, and how many there are.
 
@@ -166,12 +166,12 @@ def build_in_parallel(
         UnreadableError: the head of a queue, or what was dispatched, may not be read.
         WriteError: the directory does not take it.
     """
-    began_ms = _first_ms(pieces)
-    pieces = tuple(replace(piece, read=None) for piece in pieces)  # what was read is no use to a share
-    index = _index_entries(pieces) if setup.wanted.index else IndexEntriesOfLog()
-    work = BuildTask(setup, folder, pieces, index, log)
-    queue_shares = [QueueTask(bucket) for bucket in sorted(_buckets(setup, pieces))]
-    index_shares = _index_shares(setup, pieces, index) if setup.wanted.index else ()
+    began_ms = _first_ms(splits)
+    splits = tuple(replace(split, read=None) for split in splits)  # what was read is no use to a share
+    index = _index_entries(splits) if setup.request.index else IndexEntriesOfLog()
+    work = BuildTask(setup, folder, splits, index, log)
+    queue_shares = [QueueTask(bucket) for bucket in sorted(_buckets(setup, splits))]
+    index_shares = _index_shares(setup, splits, index) if setup.request.index else ()
     shares: list[Share] = [*index_shares, *queue_shares]  # files of the index first: they take longest
     built, last = BuiltQueues(), ""
     on_progress(0, len(shares) or 1)
@@ -189,56 +189,56 @@ def build_in_parallel(
     return built
 
 
-def _buckets(setup: BuildContext, pieces: Sequence[DispatchResult]) -> set[int]:
+def _buckets(setup: BuildContext, splits: Sequence[DispatchResult]) -> set[int]:
     """Those with entries, or with queues of which the log may have no record any more."""
-    if setup.wanted.queue is None:
+    if setup.request.queue is None:
         return set()
     there = {bucket_of(*name) for name in (*setup.store.queues, *setup.store.batch_queues)} if setup.minimum else set()
-    return there.union(*(piece.buckets for piece in pieces))
+    return there.union(*(split.buckets for split in splits))
 
 
-def _index_entries(pieces: Sequence[DispatchResult]) -> IndexEntriesOfLog:
+def _index_entries(splits: Sequence[DispatchResult]) -> IndexEntriesOfLog:
     """All entries. Where files of the log overlap, a broker leaves out the records below the last one it entered."""
-    of_pieces, highest = [], 0
-    for piece in pieces:
-        if not piece.index_count:
+    of_splits, highest = [], 0
+    for split in splits:
+        if not split.index_count:
             continue
-        offsets = piece.index_entries(0, 1).physical_offsets
+        offsets = split.index_entries(0, 1).physical_offsets
         skipped = 0
         if int(offsets[0]) < highest:
-            offsets = piece.index_entries(0, piece.index_count).physical_offsets
+            offsets = split.index_entries(0, split.index_count).physical_offsets
             skipped = int(np.searchsorted(offsets, highest))
-        if skipped < piece.index_count:
-            of_pieces.append(_PieceEntries(piece, skipped, piece.index_count - skipped))
-            highest = int(piece.index_entries(piece.index_count - 1, 1).physical_offsets[0])
-    return IndexEntriesOfLog(tuple(of_pieces))
+        if skipped < split.index_count:
+            of_splits.append(_PieceEntries(split, skipped, split.index_count - skipped))
+            highest = int(split.index_entries(split.index_count - 1, 1).physical_offsets[0])
+    return IndexEntriesOfLog(tuple(of_splits))
 
 
 def _index_shares(
-    setup: BuildContext, pieces: Sequence[DispatchResult], index: IndexEntriesOfLog
+    setup: BuildContext, splits: Sequence[DispatchResult], index: IndexEntriesOfLog
 ) -> Iterator[IndexTask]:
     """A share for each file. A broker makes room for a record's entries before it looks whether it has any."""
     room, count = setup.index_shape[1] - 1, index.count
     number = 0
     for number, first in enumerate(range(0, count, room), 1):
         yield IndexTask(number - 1, first, min(count, first + room))
-    if count % room == 0 and _ends_without(pieces, index):
+    if count % room == 0 and _ends_without(splits, index):
         yield IndexTask(number, count, count)
 
 
-def _ends_without(pieces: Sequence[DispatchResult], index: IndexEntriesOfLog) -> bool:
+def _ends_without(splits: Sequence[DispatchResult], index: IndexEntriesOfLog) -> bool:
     """Whether a record without an entry follows the last one that has some."""
-    entered = {found.piece.folder for found in index.of_pieces}
+    entered = {split_entries.split.folder for split_entries in index.of_splits}
     ends_without = False
-    for piece in pieces:
-        left_out = piece.index_count > 0 and piece.folder not in entered
-        ends_without = left_out or piece.ends_without or (ends_without and piece.folder not in entered)
+    for split in splits:
+        left_out = split.index_count > 0 and split.folder not in entered
+        ends_without = left_out or split.ends_without or (ends_without and split.folder not in entered)
     return ends_without
 
 
-def _first_ms(pieces: Sequence[DispatchResult]) -> int:
+def _first_ms(splits: Sequence[DispatchResult]) -> int:
     """Store time of the log's first message."""
-    times_ms = (piece.read.first_ms for piece in pieces if piece.read is not None)
+    times_ms = (split.read.first_ms for split in splits if split.read is not None)
     return next((time_ms for time_ms in times_ms if time_ms is not None), 0)
 
 

@@ -61,10 +61,10 @@ class QueuePrefixes:
         """
         self._reached[topic, queue_id, is_batch] = _Reach()
         queues = self._store.batch_queues if is_batch else self._store.queues
-        found = queues.get((topic, queue_id))
-        if found is None or self._minimum == 0:
+        queue = queues.get((topic, queue_id))
+        if queue is None or self._minimum == 0:
             return QueueEnds(QueueEnd())
-        return QueueEnds(self._copied(sink, found, is_batch=is_batch))
+        return QueueEnds(self._copied(sink, queue, is_batch=is_batch))
 
     def keep_others(self, sink: FileSink, wants: Callable[[str, int], bool]) -> None:
         """Queues of which the log has no record any more keep their units, and with them their next queue offset.
@@ -75,16 +75,16 @@ class QueuePrefixes:
         if self._minimum == 0:
             return
         for is_batch, queues in ((False, self._store.queues), (True, self._store.batch_queues)):
-            for (topic, queue_id), found in queues.items():
+            for (topic, queue_id), queue in queues.items():
                 if (topic, queue_id, is_batch) not in self._reached and wants(topic, queue_id):
-                    self._copied(sink, found, is_batch=is_batch)
+                    self._copied(sink, queue, is_batch=is_batch)
 
     def needs(self, writer: DerivedWriter) -> int | None:
         """Physical offset from which on the log must be known, for a queue does not reach up to its first record here.
 
         None where all do; 0 where nothing tells it.
         """
-        wanted: list[int] = []
+        needed_offsets: list[int] = []
         first = {
             (topic, queue_id, isinstance(queue, BatchQueueWriter)): queue.first_queue_offset
             for topic, queue_id, queue in writer.queues()
@@ -92,8 +92,8 @@ class QueuePrefixes:
         for key, reach in self._reached.items():
             begins = first.get(key)
             if reach.is_broken or (begins is not None and begins > reach.queue_offset):
-                wanted.append(max(0, reach.physical_offset))
-        return min(wanted, default=None)
+                needed_offsets.append(max(0, reach.physical_offset))
+        return min(needed_offsets, default=None)
 
     def _copied(self, sink: FileSink, queue: QueueFiles, *, is_batch: bool) -> QueueEnd:
         """Copy the units that point below the log; where they end. Filler alone tells nothing, and is left out."""

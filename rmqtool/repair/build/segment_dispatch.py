@@ -2,7 +2,7 @@
 
 What is written into a store depends on nothing but the entries in the order of the log, so the files that are built do
 not show who dispatched. Queues are told apart into buckets, each of which is read again by whoever writes its queues;
-entries of the index lie one behind the other, so that those of one index file can be read alone.
+entries of the index lie one after the other, so that those of one index file can be read alone.
 """
 
 from __future__ import annotations
@@ -66,12 +66,12 @@ def attempt_directory(parent: Path, name: str) -> Path:
 
 @dataclass(frozen=True)
 class DispatchResult:
-    """Where the entries of a piece were written.
+    """Where the entries of a split were written.
 
     Attributes:
         folder: holds them.
         byte_count: of its files.
-        read: all that was read of the piece, without its entries; None where that is nothing.
+        read: all that was read of the split, without its entries; None where that is nothing.
         bad: what ended it early.
         buckets: how many lists of entries for queues each bucket has.
         index_count: entries for the index.
@@ -112,18 +112,18 @@ class DispatchResult:
         """
         place = _index_place(self.folder)
         try:
-            found = np.fromfile(place, _INDEX_ROW, count, offset=first * _INDEX_ROW.itemsize)
+            rows = np.fromfile(place, _INDEX_ROW, count, offset=first * _INDEX_ROW.itemsize)
         except OSError as error:
             raise UnreadableError(f"{place}: {reason(error)}") from error
-        if found.size != count:
+        if rows.size != count:
             raise UnreadableError(f"{place}: shorter than it was written")
-        hashes, offsets, times_ms = (np.ascontiguousarray(found[name]) for name in _INDEX_ROW.names or ())
+        hashes, offsets, times_ms = (np.ascontiguousarray(rows[name]) for name in _INDEX_ROW.names or ())
         return IndexEntries(hashes, offsets, times_ms, ends_without=False)
 
 
 @dataclass(frozen=True)
 class DispatchTask:
-    """Dispatches any piece of a log into a folder of its own.
+    """Dispatches any split of a log into a folder of its own.
 
     Attributes:
         data_bytes: of the whole log.
@@ -135,16 +135,16 @@ class DispatchTask:
     data_bytes: int
     folder: Path
 
-    def __call__(self, piece: Split) -> DispatchResult:
-        """Dispatch a piece.
+    def __call__(self, split: Split) -> DispatchResult:
+        """Dispatch a split.
 
         Raises:
             WriteError: the folder does not take the files.
         """
-        wanted, dispatching = self.setup.wanted, self.setup.dispatching
-        reading = LogReading(LogPlan((piece,), self.data_bytes), self.options, wanted.log_end, dispatching)
-        folder = attempt_directory(self.folder, f"{piece.physical_offset:020d}")
-        files, read = _PieceFiles(folder, wanted.queue), None
+        request, dispatching = self.setup.request, self.setup.dispatching
+        reading = LogReading(LogPlan((split,), self.data_bytes), self.options, request.log_end, dispatching)
+        folder = attempt_directory(self.folder, f"{split.physical_offset:020d}")
+        files, read = _PieceFiles(folder, request.queue), None
         with reported(folder):
             for rows in reading.rows():
                 assert rows.entries is not None
@@ -163,7 +163,7 @@ class DispatchTask:
 
 
 class _PieceFiles:
-    """The files of one piece, while they are written."""
+    """The files of one split, while they are written."""
 
     def __init__(self, folder: Path, wants: Callable[[str, int], bool] | None) -> None:
         self._folder = folder
@@ -177,8 +177,8 @@ class _PieceFiles:
 
     def take(self, entries: DerivedEntries) -> None:
         """Write entries down; those of queues once there are many."""
-        for found in entries.queues:
-            self._held.setdefault((found.topic, found.queue_id, found.is_batch), []).append(found)
+        for group in entries.queues:
+            self._held.setdefault((group.topic, group.queue_id, group.is_batch), []).append(group)
         self._held_rows += entries.row_count
         if self._held_rows >= HELD_ROWS_MAX:
             self.write_queues()
@@ -192,8 +192,8 @@ class _PieceFiles:
             topic = decode_java_utf8(name)
             if self._wants is not None and self._wants(topic, queue_id):
                 by_bucket.setdefault(bucket_of(topic, queue_id), []).append(joined_entries(parts))
-        for bucket, found in by_bucket.items():
-            text = msgspec.msgpack.encode([_queue_rows(entries) for entries in found])
+        for bucket, queues in by_bucket.items():
+            text = msgspec.msgpack.encode([_queue_rows(entries) for entries in queues])
             self._append(_bucket_place(self._folder, bucket), len(text).to_bytes(_LENGTH_BYTES, "big") + text)
             self.buckets[bucket] += 1
         self._held, self._held_rows = {}, 0

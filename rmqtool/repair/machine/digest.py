@@ -40,10 +40,10 @@ def digest_of(source: ByteSource, start: int, end: int, *, salvaging: bool = Fal
             part = buffer[: min(_READ, data_end - at)]
             read(source, at, part)
             for block in range(0, len(part), BLOCK):
-                piece = part[block : block + BLOCK]
-                if piece != _ZEROS[: len(piece)]:
+                split = part[block : block + BLOCK]
+                if split != _ZEROS[: len(split)]:
                     digest.update((at + block - start).to_bytes(8, "big"))
-                    digest.update(piece)
+                    digest.update(split)
             at += len(part)
         done = max(done, at)
     return f"sparse-sha256:{digest.hexdigest()}"

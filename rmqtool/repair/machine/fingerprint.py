@@ -39,8 +39,8 @@ def file_states(places: StorePaths) -> dict[str, FileState]:
         UnreadableError: a directory or a file may not be looked at.
     """
     view = DirectoryView(places.root)
-    found = list_files(view)
-    paths = {entry.path for entry in found.entries}
+    listing = list_files(view)
+    paths = {entry.path for entry in listing.entries}
     for directory in places.outer_logs:
         paths |= {entry.path for entry in view.list(str(directory)) if not entry.is_directory}
     states: dict[str, FileState] = {}

@@ -1,4 +1,4 @@
-"""An interrupt during a repair waits for the end of the current step; then the repair is taken back."""
+"""An interrupt during a repair waits for the end of the current step; then the repair is rolled back."""
 
 from __future__ import annotations
 

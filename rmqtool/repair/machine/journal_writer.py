@@ -349,12 +349,12 @@ def _free_bytes(directory: RootPath) -> int:
         with directory.entry() as (above, name):
             descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=above)
         try:
-            found = os.statvfs(descriptor)
+            file_system = os.statvfs(descriptor)
         finally:
             os.close(descriptor)
     except OSError as error:
         raise WriteError(f"{directory}: {reason(error)}") from error
-    return found.f_bavail * found.f_frsize
+    return file_system.f_bavail * file_system.f_frsize
 
 
 def _is_writable(directory: Root) -> bool:

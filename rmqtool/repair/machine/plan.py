@@ -1,7 +1,7 @@
 """A repair before it happens: its steps, what is lost by it, and what every broker would do afterwards.
 
 A planner makes it, a person agrees to it, `apply` carries it out. Saved to a file it holds digests and no bytes: it is
-planned anew when it is to be applied, and must come out the same.
+planned again when it is to be applied, and must come out the same.
 """
 
 from __future__ import annotations
@@ -178,8 +178,8 @@ class Plan:
                 raise UsageError(f"{step.path}: two steps change this file")
             else:
                 whole.add(step.path)
-        for path, found in ranges.items():
-            if path in whole or any(second[0] < first[1] for first, second in pairwise(sorted(found))):
+        for path, path_ranges in ranges.items():
+            if path in whole or any(second[0] < first[1] for first, second in pairwise(sorted(path_ranges))):
                 raise UsageError(f"{path}: two steps change the same bytes")
 
     def to_json(self) -> dict[str, Any]:
@@ -238,12 +238,12 @@ def read_saved(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise UnreadableError(f"{path}: {reason(error)}") from error
     try:
-        found = json.loads(text) if len(text) <= SAVED_SIZE_MAX else None
+        saved = json.loads(text) if len(text) <= SAVED_SIZE_MAX else None
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict) or any(name not in found for name in _COMPARED):
+        saved = None
+    if not isinstance(saved, dict) or any(name not in saved for name in _COMPARED):
         raise UnreadableError(f"{path}: not a saved plan")
-    return found
+    return saved
 
 
 def demand_same(plan: Plan, saved: Mapping[str, Any]) -> None:
@@ -252,8 +252,8 @@ def demand_same(plan: Plan, saved: Mapping[str, Any]) -> None:
     Raises:
         RefusedError: it did; the text says what differs.
     """
-    made = json.loads(json.dumps(plan.to_json()))
+    current = json.loads(json.dumps(plan.to_json()))
     for name in _COMPARED:
-        if saved[name] != made[name]:
+        if saved[name] != current[name]:
             what = "the store is another one, or has changed" if name == "store_fingerprint" else f"{name} differ"
             raise RefusedError(f"the saved plan does not fit: {what}; plan anew")

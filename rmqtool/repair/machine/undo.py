@@ -27,7 +27,7 @@ SHOWN_MAX: Final = 3
 
 @dataclass(frozen=True)
 class UndoableRepair:
-    """One repair that can be taken back, as `undo --list` shows it."""
+    """One repair that can be rolled back, as `undo --list` shows it."""
 
     number: int
     command: str | None
@@ -44,7 +44,7 @@ class UndoableRepair:
 
 
 def repairs(places: StorePaths) -> list[UndoableRepair]:
-    """All repairs that can be taken back, the latest first.
+    """All repairs that can be rolled back, the latest first.
 
     Raises:
         UnreadableError: a journal may not be read, or is damaged.
@@ -220,7 +220,7 @@ def demand_untouched(journal: Journal, places: StorePaths) -> None:
 
 
 def _is_same(then: FileState | None, now: FileState | None) -> bool:
-    """Whether a file is as the repair left it; the inode may differ, for a later repair may have been taken back."""
+    """Whether a file is as the repair left it; the inode may differ, for a later repair may have been rolled back."""
     return then is not None and now is not None and (then.size, then.mtime_ns) == (now.size, now.mtime_ns)
 
 

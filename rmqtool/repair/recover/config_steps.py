@@ -31,20 +31,20 @@ def rescue_steps(store: Store, findings: Iterable[Finding], *, clamp: bool) -> I
         UnreadableError: a file may not be read.
     """
     beyond = []
-    for found in findings:
-        if found.id == BACKUP and not (clamp and found.file == CONSUMER_OFFSETS):
+    for finding in findings:
+        if finding.id == BACKUP and not (clamp and finding.file == CONSUMER_OFFSETS):
             yield _content_step(
-                store, found.file, _bytes(store, f"{found.file}.bak"), "its copy can be read, it cannot"
+                store, finding.file, _bytes(store, f"{finding.file}.bak"), "its copy can be read, it cannot"
             )
-        elif found.id == BEYOND:
-            beyond.append(found)
+        elif finding.id == BEYOND:
+            beyond.append(finding)
     if clamp and beyond:
         yield _clamped(store, beyond)
 
 
 def _clamped(store: Store, beyond: list[Finding]) -> Step:
     value = read_config(store.view, CONSUMER_OFFSETS).value or {}
-    ends = {(found.topic, found.queue_id, found.queue_offset): found.expected for found in beyond}
+    ends = {(finding.topic, finding.queue_id, finding.queue_offset): finding.expected for finding in beyond}
     table: dict[Any, Any] = {}
     for key, queues in value.get("offsetTable", {}).items():
         topic = str(key).partition("@")[0]

@@ -40,19 +40,19 @@ _OWN_OFFSET_AT: Final = commitlog.MESSAGE_V1.position("physical_offset")
 
 def damage_in(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Damage inside the log, in its order."""
-    found = [
+    damage = [
         each
         for each in findings
         if each.id.startswith("commitlog.")
         and each.severity is Severity.ERROR
         and (each.id not in SHAPE | TAIL or is_misnamed(each))
     ]
-    return tuple(sorted(found, key=lambda each: each.physical_offset or 0))
+    return tuple(sorted(damage, key=lambda each: each.physical_offset or 0))
 
 
-def is_misnamed(found: Finding) -> bool:
+def is_misnamed(finding: Finding) -> bool:
     """Whether a file of the log has a wrong name: a person renames it, or moves it away."""
-    return found.id == MISNAMED and found.physical_offset is not None
+    return finding.id == MISNAMED and finding.physical_offset is not None
 
 
 def tail_begin(findings: Iterable[Finding]) -> int | None:
@@ -166,11 +166,13 @@ def loss_behind(store: Store, log_end: int, delays_ms: tuple[int, ...]) -> Loss:
     Raises:
         UnreadableError: a file may not be opened.
     """
-    plan = plan_log([LogFile(partial(store.view.open, found.path), found.start) for found in _from(store, log_end)])
+    plan = plan_log(
+        [LogFile(partial(store.view.open, segment.path), segment.start) for segment in _from(store, log_end)]
+    )
     messages = lost_bytes = 0
     by_topic: dict[str, int] = {}
     try:
-        for batch in scan_log(plan, ScanOptions(delays_ms, carries_record_crc(plan.pieces))):
+        for batch in scan_log(plan, ScanOptions(delays_ms, carries_record_crc(plan.splits))):
             rows = batch.as_array()
             rows = rows[
                 (rows["physical_offset"] >= log_end) & (rows["verdict"] == Verdict.GOOD) & (rows["topic_length"] > 0)

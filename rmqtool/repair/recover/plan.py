@@ -72,7 +72,7 @@ class RecoverOptions:
         full: look at all of the store.
         threads: of the check.
         forecast: what the broker's configuration says of its start.
-        built_anew: (topic, queue id) of queues that are built anew whatever the check says of them.
+        built_again: (topic, queue id) of queues that are built again whatever the check says of them.
         tolerated: (id, physical offset) of damage that is left and keeps nothing else from being mended.
     """
 
@@ -140,8 +140,8 @@ def plan_recover(
         try:
             recovery = _planned(store, window, rules, place, options, shape, on_progress)
             return replace(recovery, steps=tuple(_over(base, step) for step in recovery.steps))
-        except WindowTooSmall as found:
-            window = larger_window(store, window, found.physical_offset)
+        except WindowTooSmall as too_small:
+            window = larger_window(store, window, too_small.physical_offset)
             shutil.rmtree(place)
     raise AssertionError  # the largest window is the whole store, which is never too small
 
@@ -170,21 +170,21 @@ def _planned(
     verify_store(window.store, rules, checked, findings.append, on_progress)
     if not window.is_whole:
         # Which name is wrong, and which one is free, only all files together tell.
-        findings = [found for found in findings if found.id not in ("consumequeue.below-log", MISNAMED)]
+        findings = [finding for finding in findings if finding.id not in ("consumequeue.below-log", MISNAMED)]
         below = window.begin
         findings += [
-            found
-            for found in log_file_findings(store, None)
-            if found.id == MISNAMED or (found.physical_offset or 0) < below
+            finding
+            for finding in log_file_findings(store, None)
+            if finding.id == MISNAMED or (finding.physical_offset or 0) < below
         ]
     demand_index_head(window, findings)
     demand_no_zero_queue(window, findings)
-    made = _Recover(window, rules, staging, options, tuple(findings), shape, on_progress).run()
+    recovery = _Recover(window, rules, staging, options, tuple(findings), shape, on_progress).run()
     left_out = {entry.path for entry in window.left_out}
-    if any(step.path in left_out for step in made.steps):
+    if any(step.path in left_out for step in recovery.steps):
         raise WindowTooSmall(0)
     begin = None if window.is_whole else window.begin
-    return replace(made, notes=(*made.notes, *window.notes()), begin=begin)
+    return replace(recovery, notes=(*recovery.notes, *window.notes()), begin=begin)
 
 
 class _Recover:
@@ -204,18 +204,18 @@ class _Recover:
         self._window = window
         self._store, self._rules, self._staging, self._options = store, rules, staging, options
         self._findings = findings
-        self._wrong = tuple(found for found in findings if found.severity is not Severity.NOTE)
+        self._wrong = tuple(finding for finding in findings if finding.severity is not Severity.NOTE)
         self._on_progress = on_progress
         self._steps: list[Step] = list(shape)
         self._notes: list[str] = []
         self._stays = abort_reason(store, rules) if store.has_abort else None
 
     def run(self) -> Recovery:
-        damage = tuple(found for found in damage_in(self._wrong) if not self._options.tolerates(found))
+        damage = tuple(finding for finding in damage_in(self._wrong) if not self._options.tolerates(finding))
         if not self._store.commitlog:
             if self._store.files.get(FileKind.DLEDGER):
                 require_log(self._store)
-            lost = tuple(found for found in self._wrong if found.id == "commitlog.missing-file")
+            lost = tuple(finding for finding in self._wrong if finding.id == "commitlog.missing-file")
             return Recovery((), self._findings, lost, notes=(unmounted_text(self._store, 0),) if lost else ())
         if damage and not self._options.cut_at_damage:
             return Recovery(
@@ -232,7 +232,7 @@ class _Recover:
 
     def _log_end(self, damage: tuple[Finding, ...]) -> tuple[int | None, Loss]:
         """Where the log has to be cut, if anywhere, and what is given up by it."""
-        places = [found.physical_offset for found in damage if found.physical_offset is not None]
+        places = [finding.physical_offset for finding in damage if finding.physical_offset is not None]
         tail = tail_begin(self._wrong)
         log_end = min([*places, *([] if tail is None else [tail])], default=None)
         if log_end is None:
@@ -263,10 +263,10 @@ class _Recover:
             f"{path}: a directory among the files of the log, which stops brokers before 5.1.0; move it away by hand"
             for path in self._store.stray_log_directories
         ]
-        for found in self._wrong:
-            if found.id == "commitlog.missing-file":
-                then = "a broker passes over it" if found.length is not None else "with it the end of the log is gone"
-                self._notes.append(f"{found.file}: {found.message}; {then}")
+        for finding in self._wrong:
+            if finding.id == "commitlog.missing-file":
+                then = "a broker passes over it" if finding.length is not None else "with it the end of the log is gone"
+                self._notes.append(f"{finding.file}: {finding.message}; {then}")
         if log_end is not None:
             why = "behind the damage, given up" if is_cut else "behind the log's end, from where it could come back"
             self._cut_tail(log_end, why)
@@ -287,46 +287,46 @@ class _Recover:
         for entry in self._store.files.get(FileKind.STRAY_QUEUE, ()):
             if entry.is_file and len(entry.path.split("/")) == _QUEUE_DEPTH:
                 yield remove_file(view, entry.path, "a file that is none of the queue stops a broker")
-        for found in self._wrong:
-            if found.id in ("compaction.leftover-file", "index.misnamed-file"):
-                yield remove_file(view, found.file, found.message)
+        for finding in self._wrong:
+            if finding.id in ("compaction.leftover-file", "index.misnamed-file"):
+                yield remove_file(view, finding.file, finding.message)
 
     def _zero_index_files(self) -> Iterable[Step]:
         """Index files that never got an entry, unless the index is built again and they are part of it."""
         changed = {step.path for step in self._steps}
-        for found in self._wrong:
-            if found.id == "index.zero-file" and found.file not in changed:
-                yield remove_file(self._store.view, found.file, found.message)
+        for finding in self._wrong:
+            if finding.id == "index.zero-file" and finding.file not in changed:
+                yield remove_file(self._store.view, finding.file, finding.message)
 
     def _mend_derived(self, log_end: int | None) -> BuildResult | None:
         """Build what is wrong; None where nothing has to be known of the log."""
-        about = [found for found in self._wrong if found.id not in NOT_BUILT or _is_misnamed_queue_file(found)]
+        about = [finding for finding in self._wrong if finding.id not in NOT_BUILT or _is_misnamed_queue_file(finding)]
         if self._stays is not None:
-            about = [found for found in about if found.id not in CATCHES_UP]
-        queues = [found for found in about if found.id.startswith("consumequeue.")]
-        with_index = any(found.id.startswith("index.") for found in about)
-        checkpoint = any(found.id.startswith("checkpoint.") for found in about)
+            about = [finding for finding in about if finding.id not in CATCHES_UP]
+        queues = [finding for finding in about if finding.id.startswith("consumequeue.")]
+        with_index = any(finding.id.startswith("index.") for finding in about)
+        checkpoint = any(finding.id.startswith("checkpoint.") for finding in about)
         names = _names(queues, self._options.built_anew)
         if log_end is not None and self._stays is None:
             names = names | queues_reaching(self._store, log_end) if names is not None else None
             with_index = with_index or index_reaches(self._store, log_end)
-        wanted = _chosen(names)
+        selector = _chosen(names)
         ends_clean = self._store.has_abort and self._stays is None
-        if not (queues or wanted or with_index or checkpoint or ends_clean or log_end is not None):
+        if not (queues or selector or with_index or checkpoint or ends_clean or log_end is not None):
             return None
         if self._store.queue_kind == "rocksdb":
-            wanted = None
-        if wanted is not None and self._store.extensions and not self._window.is_whole:
+            selector = None
+        if selector is not None and self._store.extensions and not self._window.is_whole:
             raise WindowTooSmall(0)  # the addresses of an extension's units count from its first one
         built = build(
-            self._store, self._rules, BuildRequest(wanted, with_index, log_end, self._window.earlier), self._staging,
+            self._store, self._rules, BuildRequest(selector, with_index, log_end, self._window.earlier), self._staging,
             self._options.build, self._on_progress,
         )  # fmt: skip
         self._demand_larger_than(built.log_end)
         if built.needs is not None:
             raise WindowTooSmall(built.needs)
-        if wanted is not None:
-            self._steps += queue_steps(self._store, built, wanted, _why(queues, "it was not as the log says"))
+        if selector is not None:
+            self._steps += queue_steps(self._store, built, selector, _why(queues, "it was not as the log says"))
         if with_index:
             self._steps += index_steps(self._store, built, "the index was not as the log says")
             if not self._store.index_files and not self._window.is_whole:
@@ -346,18 +346,18 @@ class _Recover:
         self._steps += abort_steps(self._store)
 
 
-def _is_misnamed_queue_file(found: Finding) -> bool:
+def _is_misnamed_queue_file(finding: Finding) -> bool:
     """Whether a broker loads the stray file as one of its queue, so that the queue has to be built without it."""
-    return found.id == "consumequeue.stray-file" and found.topic is not None
+    return finding.id == "consumequeue.stray-file" and finding.topic is not None
 
 
 def _names(queues: list[Finding], built_anew: AbstractSet[tuple[str, int]]) -> set[tuple[str, int]] | None:
     """The queues that findings are about, and those named beside them, by topic and queue id; None for all."""
     names = set(built_anew)
-    for found in queues:
-        if found.topic is None or found.queue_id is None:
+    for finding in queues:
+        if finding.topic is None or finding.queue_id is None:
             return None
-        names.add((found.topic, found.queue_id))
+        names.add((finding.topic, finding.queue_id))
     return names
 
 
@@ -369,5 +369,5 @@ def _chosen(names: set[tuple[str, int]] | None) -> Callable[[str, int], bool] | 
 
 
 def _why(queues: list[Finding], otherwise: str) -> str:
-    ids = sorted({found.id for found in queues})
+    ids = sorted({finding.id for finding in queues})
     return f"answers {', '.join(ids)}" if ids else otherwise

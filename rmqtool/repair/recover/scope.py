@@ -75,9 +75,13 @@ def demand_index_head(window: LogWindow, findings: Iterable[Finding]) -> None:
     files = window.store.index_files
     if window.is_whole or not files:
         return
-    for found in findings:
-        is_bad = found.file == files[0].path and found.id in ("index.bad-header", "index.bad-entry", "store.unreadable")
-        if is_bad or (found.id == "index.missing-key" and not window.store.index_slot_count):
+    for finding in findings:
+        is_bad = finding.file == files[0].path and finding.id in (
+            "index.bad-header",
+            "index.bad-entry",
+            "store.unreadable",
+        )
+        if is_bad or (finding.id == "index.missing-key" and not window.store.index_slot_count):
             raise WindowTooSmall(first_entry_offset(window.store))
 
 
@@ -87,9 +91,9 @@ def demand_no_zero_queue(window: LogWindow, findings: Iterable[Finding]) -> None
     Raises:
         WindowTooSmall: there is such a queue.
     """
-    for found in findings:
-        is_whole_queue = found.physical_offset is None and found.queue_offset is None
-        if found.id == "consumequeue.zero-file" and is_whole_queue and not window.is_whole:
+    for finding in findings:
+        is_whole_queue = finding.physical_offset is None and finding.queue_offset is None
+        if finding.id == "consumequeue.zero-file" and is_whole_queue and not window.is_whole:
             raise WindowTooSmall(0)
 
 
@@ -100,8 +104,8 @@ def queues_reaching(store: Store, log_end: int) -> set[tuple[str, int]]:
         UnreadableError: a queue's file may not be read.
     """
     plain, batch = store.queues.items(), store.batch_queues.items()
-    found = {name for name, queue in plain if _reaches(store, queue, log_end, UNIT.dtype)}
-    return found | {name for name, queue in batch if _reaches(store, queue, log_end, BATCH_UNIT.dtype)}
+    plain_names = {name for name, queue in plain if _reaches(store, queue, log_end, UNIT.dtype)}
+    return plain_names | {name for name, queue in batch if _reaches(store, queue, log_end, BATCH_UNIT.dtype)}
 
 
 def index_reaches(store: Store, log_end: int) -> bool:

@@ -57,7 +57,7 @@ def scan_context(
     Raises:
         UnreadableError: a file may not be opened.
     """
-    plan = plan_log([LogFile(partial(store.view.open, found.path), found.start) for found in store.commitlog])
+    plan = plan_log([LogFile(partial(store.view.open, segment.path), segment.start) for segment in store.commitlog])
     try:
         look = _Look(ranges, begins_at_zero=bool(store.commitlog) and store.commitlog[0].start == 0)
         for batch in scan_log(plan, options):
@@ -74,7 +74,7 @@ def scan_context(
 
 class _Look:
     def __init__(self, ranges: Sequence[DamagedRange], *, begins_at_zero: bool) -> None:
-        self.found = DamageContext()
+        self.context = DamageContext()
         self._ends = np.array([each.end for each in ranges], np.int64)
         self._starts = np.array([each.start for each in ranges], np.int64)
         self._sums = np.concatenate([[0], np.cumsum(self._ends - self._starts)])
@@ -83,22 +83,22 @@ class _Look:
 
     def take(self, rows: Rows, queues: list[QueueEntries]) -> None:
         """Take the good messages of one batch."""
-        done = len(self.found.neighbours)
+        done = len(self.context.neighbours)
         at = np.searchsorted(rows["physical_offset"], self._ends[done:])
         for number in at[at < rows.size].tolist():
             before = _neighbour(rows[number - 1]) if number else self._last
-            self.found.neighbours.append((before, _neighbour(rows[number])))
+            self.context.neighbours.append((before, _neighbour(rows[number])))
         self._last = _neighbour(rows[-1])
         for entries in queues:
             self._order.take(entries)
 
     def finish(self) -> DamageContext:
         """The result, once all batches were taken."""
-        while len(self.found.neighbours) < self._ends.size:
-            self.found.neighbours.append((self._last, None))
-        self.found.missing, self.found.misled = self._order.judged(self._damaged_between)
-        self.found.chains = self._order.chains
-        return self.found
+        while len(self.context.neighbours) < self._ends.size:
+            self.context.neighbours.append((self._last, None))
+        self.context.missing, self.context.misled = self._order.judged(self._damaged_between)
+        self.context.chains = self._order.chains
+        return self.context
 
     def _damaged_between(self, behind: int, before: int) -> int:
         """Bytes of damage that lie between two places."""

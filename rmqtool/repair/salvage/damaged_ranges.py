@@ -17,7 +17,7 @@ RANGES: Final = frozenset(FINDING_IDS.values()) - TAIL
 """Findings about bytes in which no record can be read as it stands."""
 MISSING_FILE: Final = "commitlog.missing-file"
 MISSING_FILES_MAX: Final = 100
-"""Files side by side that are made anew."""
+"""Files side by side that are made again."""
 
 
 @dataclass(frozen=True)
@@ -73,9 +73,9 @@ def damaged_ranges(store: Store, findings: Iterable[Finding], delays_ms: tuple[i
     good_end = _good_end(store, findings, delays_ms)
     # A file that is missing where nothing good follows is where the log may as well end.
     missing = (each for each in _missing_files(store, findings) if each.start < good_end)
-    found = sorted((*_in_files(store, findings), *missing), key=lambda each: each.start)
+    ranges = sorted((*_in_files(store, findings), *missing), key=lambda each: each.start)
     joined: list[DamagedRange] = []
-    for each in found:
+    for each in ranges:
         last = joined[-1] if joined else None
         if last is not None and last.path == each.path and each.start <= last.end:
             joined[-1] = replace(last, end=max(last.end, each.end), starts=(*last.starts, *each.starts))
@@ -88,29 +88,29 @@ def damaged_ranges(store: Store, findings: Iterable[Finding], delays_ms: tuple[i
 
 def _in_files(store: Store, findings: Iterable[Finding]) -> Iterator[DamagedRange]:
     by_path = {segment.path: segment for segment in store.commitlog}
-    for found in findings:
-        segment = by_path.get(found.file)
-        if found.id in RANGES and segment is not None and found.physical_offset is not None and found.length:
-            start = found.physical_offset
-            yield DamagedRange(found.file, segment.start, segment.size, start, start + found.length, (start,))
+    for finding in findings:
+        segment = by_path.get(finding.file)
+        if finding.id in RANGES and segment is not None and finding.physical_offset is not None and finding.length:
+            start = finding.physical_offset
+            yield DamagedRange(finding.file, segment.start, segment.size, start, start + finding.length, (start,))
 
 
 def _missing_files(store: Store, findings: Iterable[Finding]) -> Iterator[DamagedRange]:
     size = store.commitlog_file_size
-    for found in findings:
-        if found.id != MISSING_FILE or not found.length or found.physical_offset is None or not size:
+    for finding in findings:
+        if finding.id != MISSING_FILE or not finding.length or finding.physical_offset is None or not size:
             continue
-        if is_too_far(found, size):
+        if is_too_far(finding, size):
             continue
-        directory = found.file.rpartition("/")[0]
-        for start in range(found.physical_offset, found.physical_offset + found.length, size):
+        directory = finding.file.rpartition("/")[0]
+        for start in range(finding.physical_offset, finding.physical_offset + finding.length, size):
             path = f"{directory}/{segment_name(start)}"
             yield DamagedRange(path, start, size, start, start + size, (start,), is_missing=True)
 
 
-def is_too_far(found: Finding, file_size: int) -> bool:
+def is_too_far(finding: Finding, file_size: int) -> bool:
     """Whether so many files are missing that the name of the next one is rather wrong; brokers pass over them."""
-    return found.id == MISSING_FILE and (found.length or 0) > MISSING_FILES_MAX * file_size
+    return finding.id == MISSING_FILE and (finding.length or 0) > MISSING_FILES_MAX * file_size
 
 
 def _good_end(store: Store, findings: Iterable[Finding], delays_ms: tuple[int, ...]) -> int:

@@ -49,10 +49,10 @@ def _begins_at(log: Log, place: RecordLocation, size: int) -> bool:
     if behind is None:
         return False
     try:
-        found = decode_record(log, behind)
+        record = decode_record(log, behind)
     except UnreadableError:
         return False
-    return found is not None and found.physical_offset == behind.physical_offset
+    return record is not None and record.physical_offset == behind.physical_offset
 
 
 def _size_by_lengths(log: Log, place: RecordLocation, limit: int, topic_width: int) -> int | None:

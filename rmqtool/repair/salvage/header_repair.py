@@ -18,19 +18,21 @@ from rmqtool.verify.match.queue_order import MisplacedRecord
 DOUBTFUL: Final = "commitlog.doubtful-header"
 
 
-def corrected_record(log: Log, found: Finding, *, record_crc: bool) -> bytes | None:
+def corrected_record(log: Log, finding: Finding, *, record_crc: bool) -> bytes | None:
     """The record of a `commitlog.doubtful-header` with its head set right; None where nobody knows what is right.
 
     Verify says what is right where the log does (`verify.match.queue_sequence`), or the record's own property, which
     brokers dispatch batches by.
     """
-    if found.expected is None or found.physical_offset is None:
+    if finding.expected is None or finding.physical_offset is None:
         return None
-    if found.topic is None or found.queue_id is None or found.queue_offset is None:
+    if finding.topic is None or finding.queue_id is None or finding.queue_offset is None:
         return None
-    topic = found.topic.encode("utf-8", "surrogateescape")
+    topic = finding.topic.encode("utf-8", "surrogateescape")
     return moved_record(
-        log, MisplacedRecord(found.physical_offset, topic, found.queue_id, found.queue_offset), record_crc=record_crc
+        log,
+        MisplacedRecord(finding.physical_offset, topic, finding.queue_id, finding.queue_offset),
+        record_crc=record_crc,
     )
 
 

@@ -40,7 +40,7 @@ class Filling:
 
 
 def lay_out(damaged: DamagedRange, casualties: LostInRange, least: Least) -> list[Filling] | None:
-    """Pieces that lie side by side and fill the range; behind the last piece of the log's last range nothing follows.
+    """Pieces that lie side by side and fill the range; behind the last filling of the log's last range nothing follows.
 
     Where the places that units alone tell leave no room between them for a message of the same queue, they are wrong,
     or one of them is: the records of that queue are packed then, in the order of their queue offsets.
@@ -49,14 +49,14 @@ def lay_out(damaged: DamagedRange, casualties: LostInRange, least: Least) -> lis
         None where the range is too short for a record or a blank, and no neighbour can be lengthened.
     """
     layout = _Layout(damaged, casualties, least)
-    pieces = layout.run()
+    fillings = layout.run()
     while layout.left and (packed := _without_places(casualties, set(layout.left))) is not None:
         other = _Layout(damaged, packed, least)
-        other_pieces = other.run()
-        if other_pieces is None or len(other.left) >= len(layout.left):
+        other_fillings = other.run()
+        if other_fillings is None or len(other.left) >= len(layout.left):
             break
-        casualties, layout, pieces = packed, other, other_pieces
-    return pieces
+        casualties, layout, fillings = packed, other, other_fillings
+    return fillings
 
 
 def _without_places(casualties: LostInRange, queues: AbstractSet[_Queue]) -> LostInRange | None:
@@ -75,13 +75,13 @@ class _Layout:
     """One run; see `lay_out`.
 
     Attributes:
-        left: the queue of each record that no piece stands for, once it ran.
+        left: the queue of each record that no filling stands for, once it ran.
     """
 
     def __init__(self, damaged: DamagedRange, casualties: LostInRange, least: Least) -> None:
         self._damaged, self._casualties, self._least = damaged, casualties, least
         self._waiting = _Waiting(casualties.unplaced, casualties.placed)
-        self._pieces: list[Filling] = []
+        self._fillings: list[Filling] = []
         self._at = damaged.start
         self.left: list[_Queue] = []
 
@@ -103,11 +103,11 @@ class _Layout:
         if damaged.reaches_file_end:
             if damaged.end - self._at < BLANK_SIZE_MIN:
                 return None
-            self._pieces.append(Filling(self._at, damaged.end, is_blank=True))
+            self._fillings.append(Filling(self._at, damaged.end, is_blank=True))
         return self._joined()
 
     def _add(self, end: int, lost: LostRecord | None = None) -> None:
-        self._pieces.append(Filling(self._at, end, lost))
+        self._fillings.append(Filling(self._at, end, lost))
         self._at = end
         if lost is not None:
             self._waiting.note(lost)
@@ -115,27 +115,27 @@ class _Layout:
     def _fill(self, end: int, *, to_end: bool) -> None:
         """Pack records that have no place of their own; the last one, or a bridge, takes the rest."""
         if end - self._at >= RECORD_SIZE_MIN:
-            taken = list(self._waiting.take(self._at, end, self._least))
-            for number, (lost, stop) in enumerate(taken):
-                is_last = to_end and number == len(taken) - 1 and end - self._at <= BRIDGE_MAX
+            placements = list(self._waiting.take(self._at, end, self._least))
+            for number, (lost, stop) in enumerate(placements):
+                is_last = to_end and number == len(placements) - 1 and end - self._at <= BRIDGE_MAX
                 self._add(end if is_last else stop, lost)
         while to_end and self._at < end:
             self._add(end if end - self._at <= BRIDGE_MAX else self._at + BRIDGE_MAX // 2)
 
     def _joined(self) -> list[Filling] | None:
-        """The pieces, those that are too short for a record given to a neighbour."""
-        found: list[Filling] = []
+        """The fillings, those that are too short for a record given to a neighbour."""
+        fillings: list[Filling] = []
         short: Filling | None = None
-        for piece in self._pieces:
-            each = piece if short is None else replace(piece, start=short.start)
+        for filling in self._fillings:
+            each = filling if short is None else replace(filling, start=short.start)
             short = None
             if each.is_blank or each.length >= self._least(each.lost):
-                found.append(each)
-            elif found and not found[-1].is_blank:
-                found[-1] = replace(found[-1], end=each.end)
+                fillings.append(each)
+            elif fillings and not fillings[-1].is_blank:
+                fillings[-1] = replace(fillings[-1], end=each.end)
             else:
                 short = each
-        return None if short is not None else found
+        return None if short is not None else fillings
 
 
 class _Waiting:
@@ -145,7 +145,7 @@ class _Waiting:
         self._queues: defaultdict[_Queue, deque[tuple[int, LostRecord]]] = defaultdict(deque)
         for number, record in enumerate(records):
             self._queues[record.topic, record.queue_id].append((number, record))
-        self._first = [(found[0][0], queue) for queue, found in self._queues.items()]
+        self._first = [(numbered_records[0][0], queue) for queue, numbered_records in self._queues.items()]
         heapify(self._first)
         self._laid: dict[_Queue, int] = {}
         self._passed_over: list[_Queue] = []
@@ -196,11 +196,11 @@ class _Waiting:
             heappush(self._first, each)
 
 
-def parts_of(pieces: Sequence[Filling]) -> Iterator[Sequence[Filling]]:
+def parts_of(fillings: Sequence[Filling]) -> Iterator[Sequence[Filling]]:
     """Pieces that are encoded and written together; their bodies are held in memory."""
     first = 0
-    for number in range(1, len(pieces) + 1):
-        is_end = number == len(pieces)
-        if is_end or number - first >= PIECES_MAX or pieces[number].end - pieces[first].start > WRITTEN_MAX:
-            yield pieces[first:number]
+    for number in range(1, len(fillings) + 1):
+        is_end = number == len(fillings)
+        if is_end or number - first >= PIECES_MAX or fillings[number].end - fillings[first].start > WRITTEN_MAX:
+            yield fillings[first:number]
             first = number

@@ -126,12 +126,12 @@ class LostRecords:
 
     def of(self, ranges: Sequence[DamagedRange], around: DamageContext) -> list[LostInRange]:
         """The records of each range, in order."""
-        found = [
+        lost_in_ranges = [
             LostInRange(placed) for placed in placeable([self.heads_and_units(one) for one in ranges], ranges, around)
         ]
         if around.missing:
-            self._place_missing(ranges, found, around.missing)
-        return found
+            self._place_missing(ranges, lost_in_ranges, around.missing)
+        return lost_in_ranges
 
     def has_unit(self, topic: str, queue_id: int, queue_offset: int, physical_offset: int) -> bool:
         """Whether a queue has a record at a place.
@@ -210,18 +210,18 @@ class LostRecords:
             if size >= RECORD_SIZE_MIN and start + size <= limit:
                 claims[start].append((queue, _of_unit(queue, place, unit)))
         records = [record for start in sorted(claims) if (record := _one_of(claims[start])) is not None]
-        found: dict[int, LostRecord] = {}
+        kept_by_offset: dict[int, LostRecord] = {}
         end = each.start
         for record in sorted(records, key=lambda record: record.place[1]):
             if record.place[0] >= end:
-                found[record.place[0]] = record
+                kept_by_offset[record.place[0]] = record
                 end = record.place[1]
-        return found
+        return kept_by_offset
 
     # What the gaps say
 
     def _place_missing(
-        self, ranges: Sequence[DamagedRange], found: list[LostInRange], missing: Iterable[MissingRun]
+        self, ranges: Sequence[DamagedRange], lost_in_ranges: list[LostInRange], missing: Iterable[MissingRun]
     ) -> None:
         """Give each missing queue offset to the first range between its neighbours that has room for it.
 
@@ -230,7 +230,7 @@ class LostRecords:
         starts, ends = [each.start for each in ranges], [each.end for each in ranges]
         room = [
             each.length - sum(record.size or 0 for record in lost.placed)
-            for each, lost in zip(ranges, found, strict=True)
+            for each, lost in zip(ranges, lost_in_ranges, strict=True)
         ]
         following = list(range(len(ranges) + 1))
         """The first range from a number on that has room for any record."""
@@ -243,7 +243,7 @@ class LostRecords:
                 following[number], number = last, max(following[number], number + 1)
             return last
 
-        known = _Placed(found)
+        known = _Placed(lost_in_ranges)
         for run in missing:
             if run.is_further:
                 continue
@@ -254,18 +254,18 @@ class LostRecords:
                 while number <= min(last, high) and room[number] < least:
                     number = with_room(number + 1)
                 first = min(number, last, high)
-                found[first].unplaced.append(lost)
+                lost_in_ranges[first].unplaced.append(lost)
                 room[first] -= least
 
 
 class _Placed:
     """The queue offsets of records whose places are known, with the numbers of their ranges."""
 
-    def __init__(self, found: Iterable[LostInRange]) -> None:
+    def __init__(self, lost_in_ranges: Iterable[LostInRange]) -> None:
         columns: defaultdict[tuple[bytes, int], tuple[array[int], array[int]]] = defaultdict(
             lambda: (array("q"), array("q"))
         )
-        for number, casualties in enumerate(found):
+        for number, casualties in enumerate(lost_in_ranges):
             for record in casualties.placed:
                 offsets, numbers = columns[record.topic, record.queue_id]
                 offsets.extend(range(record.queue_offset, record.queue_offset + record.messages))
@@ -304,14 +304,14 @@ def _of_head(head: Record, restored: bytes | None) -> LostRecord | None:
         system_flag.TRANSACTION_ROLLBACK,
     ):
         return None
-    said = head.properties
-    names, offsets = (said.get(name, "").split(",") for name in (MULTI_DISPATCH, MULTI_QUEUE_OFFSET))
+    properties = head.properties
+    names, offsets = (properties.get(name, "").split(",") for name in (MULTI_DISPATCH, MULTI_QUEUE_OFFSET))
     further = tuple(
         (name.encode("utf-8", "replace"), int(number))
         for name, number in zip(names, offsets, strict=False)
         if name and number.isascii() and number.isdigit()
     )
-    base, count = said.get(INNER_BASE, ""), said.get(INNER_COUNT, "")
+    base, count = properties.get(INNER_BASE, ""), properties.get(INNER_COUNT, "")
     is_batch = all(text.isascii() and text.isdigit() for text in (base, count))
     return LostRecord(
         head.topic_raw,

@@ -21,7 +21,7 @@ _Place = tuple[list[LostRecord], int]
 
 def add_further(
     ranges: Sequence[DamagedRange],
-    found: Sequence[LostInRange],
+    lost_in_ranges: Sequence[LostInRange],
     missing: Iterable[MissingRun],
     least: Least,
     kept_out: Collection[str],
@@ -29,7 +29,7 @@ def add_further(
     """Let lost records stand in further queues in which offsets are missing.
 
     Args:
-        found: the lost records of each range, which are replaced by such as name the further queues.
+        lost_in_ranges: the lost records of each range, which are replaced by such as name the further queues.
         least: see `lay_out`.
         kept_out: patterns of topics whose records name no further queues.
     """
@@ -38,18 +38,21 @@ def add_further(
         return
     starts = [each.start for each in ranges]
     known = {
-        each for casualties in found for record in (*casualties.placed, *casualties.unplaced) for each in record.further
+        each
+        for casualties in lost_in_ranges
+        for record in (*casualties.placed, *casualties.unplaced)
+        for each in record.further
     }
     room = [
         each.length - sum(record.size or least(record) for record in (*casualties.placed, *casualties.unplaced))
-        for each, casualties in zip(ranges, found, strict=True)
+        for each, casualties in zip(ranges, lost_in_ranges, strict=True)
     ]
     for run in runs:
         topic = run.queue[0]
-        wanted = [each for each in range(run.first, run.first + run.length) if (topic, each) not in known]
+        queue_offsets = [each for each in range(run.first, run.first + run.length) if (topic, each) not in known]
         numbers = range(bisect_right(starts, run.behind), bisect_right(starts, run.before))
-        given = list(_given(topic, wanted, _takers(found, numbers, run, kept_out), room.copy(), least))
-        if len(given) < len(wanted):
+        given = list(_given(topic, queue_offsets, _takers(lost_in_ranges, numbers, run, kept_out), room.copy(), least))
+        if len(given) < len(queue_offsets):
             # A queue with a gap in it is displaced behind the gap; one that begins late is not.
             continue
         for number, (records, at), longer in given:
@@ -59,10 +62,10 @@ def add_further(
 
 
 def _given(
-    topic: bytes, wanted: Iterable[int], takers: Iterator[tuple[int, _Place]], room: list[int], least: Least
+    topic: bytes, queue_offsets: Iterable[int], takers: Iterator[tuple[int, _Place]], room: list[int], least: Least
 ) -> Iterator[tuple[int, _Place, LostRecord]]:
     """For each queue offset a record that can have named it, with all that it names: (number of the range, ...)."""
-    for queue_offset in wanted:
+    for queue_offset in queue_offsets:
         for number, (records, at) in takers:
             lost = records[at]
             if any(name == topic for name, _ in lost.further):
@@ -78,12 +81,12 @@ def _given(
 
 
 def _takers(
-    found: Sequence[LostInRange], numbers: Iterable[int], run: MissingRun, kept_out: Collection[str]
+    lost_in_ranges: Sequence[LostInRange], numbers: Iterable[int], run: MissingRun, kept_out: Collection[str]
 ) -> Iterator[tuple[int, _Place]]:
     """Records in log order that may have named the queue of a run, each once: (number of the range, record)."""
     topic, queue_id, _ = run.queue
     for number in numbers:
-        for records in (found[number].placed, found[number].unplaced):
+        for records in (lost_in_ranges[number].placed, lost_in_ranges[number].unplaced):
             for at, record in enumerate(records):
                 is_known = record.head is not None or record.batch_size is not None
                 is_its_queue = topic.startswith(LMQ_PREFIX.encode()) or record.queue_id == queue_id

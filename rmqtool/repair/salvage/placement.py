@@ -31,12 +31,12 @@ def placeable(
     """
     belief = _Belief(around)
     fitting = [
-        [one for record in found if (one := belief.of(record, damaged)) is not None]
-        for found, damaged in zip(claims, ranges, strict=True)
+        [one for record in records if (one := belief.of(record, damaged)) is not None]
+        for records, damaged in zip(claims, ranges, strict=True)
     ]
-    kept = _in_order([record for found in fitting for record in found])
-    for found in fitting:
-        yield [record for record in found if id(record) in kept]
+    kept = _in_order([record for records in fitting for record in records])
+    for records in fitting:
+        yield [record for record in records if id(record) in kept]
 
 
 class _Belief:
@@ -96,7 +96,7 @@ def _in_order(records: Sequence[LostRecord]) -> set[int]:
     queues: defaultdict[tuple[bytes, int], list[LostRecord]] = defaultdict(list)
     for record in records:
         queues[record.topic, record.queue_id].append(record)
-    return {id(record) for found in queues.values() for record in _rising(found)}
+    return {id(record) for queue_records in queues.values() for record in _rising(queue_records)}
 
 
 def _rising(records: Sequence[LostRecord]) -> list[LostRecord]:

@@ -141,14 +141,14 @@ class _Salvage:
         self.outcome = SalvageResult()
         self.notes: list[str] = []
         self.queues: set[tuple[str, int]] = set()
-        """Queues that lost a message, which are built anew in any case."""
+        """Queues that lost a message, which are built again in any case."""
         self._left: set[int | None] = set()
         """Physical offsets of records whose heads are wrong, and stay as they are."""
         self._tolerates_all = False
 
-    def tolerates(self, found: Finding) -> bool:
+    def tolerates(self, finding: Finding) -> bool:
         """Whether damage stays that does not matter to whoever walks over the log."""
-        return found.id == DOUBTFUL and (self._tolerates_all or found.physical_offset in self._left)
+        return finding.id == DOUBTFUL and (self._tolerates_all or finding.physical_offset in self._left)
 
     def mend_heads(self, damage: Sequence[Finding], *, is_last: bool) -> bool:
         """Set heads right that were found to be wrong behind all else; whether there is nothing else, so that it helps.
@@ -156,7 +156,7 @@ class _Salvage:
         Args:
             is_last: let be what else turns up.
         """
-        if any(found.id != DOUBTFUL for found in damage):
+        if any(finding.id != DOUBTFUL for finding in damage):
             return False
         with OpenFiles(self.drafted.view) as files:
             self._correct_all(Log(self.drafted, self._rules, files), damage)
@@ -174,11 +174,11 @@ class _Salvage:
         self.outcome.ranges = ranges
         self._note_unreadable(findings)
         self.notes += [
-            f"{found.message}: too many to be made anew, the next file rather has a wrong name; brokers pass over them"
-            for found in findings
-            if is_too_far(found, self.drafted.commitlog_file_size or 1)
+            f"{defect.message}: too many to be made anew, the next file rather has a wrong name; brokers pass over them"
+            for defect in findings
+            if is_too_far(defect, self.drafted.commitlog_file_size or 1)
         ]
-        doubtful = [found for found in damage if found.id == DOUBTFUL]
+        doubtful = [defect for defect in damage if defect.id == DOUBTFUL]
         is_content = not ranges and not doubtful and not any(map(_is_about_queues, findings))
         if is_content or any(map(is_misnamed, findings)):  # without a right name nobody knows where bytes belong
             return
@@ -198,15 +198,17 @@ class _Salvage:
         self.drafted = survey(self._draft.view(), self._settings)
 
     def _finds_record_crc(self) -> bool:
-        files = [LogFile(partial(self.drafted.view.open, found.path), found.start) for found in self.drafted.commitlog]
+        files = [
+            LogFile(partial(self.drafted.view.open, segment.path), segment.start) for segment in self.drafted.commitlog
+        ]
         plan = plan_log(files)
         try:
-            return carries_record_crc(plan.pieces)
+            return carries_record_crc(plan.splits)
         finally:
             plan.close()
 
     def _note_unreadable(self, findings: Sequence[Finding]) -> None:
-        count = sum(found.length or 0 for found in findings if found.id == UNREADABLE)
+        count = sum(finding.length or 0 for finding in findings if finding.id == UNREADABLE)
         if count:
             self.notes.append(
                 f"the disk does not give all of {count} bytes of the log: undo has zeros for what it does not"
@@ -215,20 +217,20 @@ class _Salvage:
     def _correct_all(self, log: Log, doubtful: Sequence[Finding]) -> None:
         """Set doubtful heads right where it is known what is right."""
         unknown = 0
-        for found in doubtful:
-            record = corrected_record(log, found, record_crc=self._record_crc)
-            if record is not None and found.physical_offset is not None:
-                is_named = found.topic is not None and found.queue_id is not None
-                queues = [(found.topic or "", found.queue_id or 0)] if is_named else []
-                self._put_in_place(log, found.physical_offset, record, queues)
+        for finding in doubtful:
+            record = corrected_record(log, finding, record_crc=self._record_crc)
+            if record is not None and finding.physical_offset is not None:
+                is_named = finding.topic is not None and finding.queue_id is not None
+                queues = [(finding.topic or "", finding.queue_id or 0)] if is_named else []
+                self._put_in_place(log, finding.physical_offset, record, queues)
                 continue
             unknown += 1
-            self._left.add(found.physical_offset)
-            said = read_record(log, found.physical_offset) if found.physical_offset is not None else None
-            if said is not None:
-                self.queues.add((said.topic, said.queue_id))  # there its message is served, if anywhere
+            self._left.add(finding.physical_offset)
+            stored = read_record(log, finding.physical_offset) if finding.physical_offset is not None else None
+            if stored is not None:
+                self.queues.add((stored.topic, stored.queue_id))  # there its message is served, if anywhere
             if unknown <= NAMED_MAX:
-                self.notes.append(f"{found.message}: left as it is, for nothing tells what is right")
+                self.notes.append(f"{finding.message}: left as it is, for nothing tells what is right")
         if unknown > NAMED_MAX:
             self.notes.append(f"{unknown - NAMED_MAX} more records with heads that nothing puts right are left")
 
@@ -279,17 +281,17 @@ class _Salvage:
 
     def _fits(self, donor: Replica, each: DamagedRange, neighbours: tuple[Neighbor | None, Neighbor | None]) -> bool:
         """Whether a donor holds the same log here: the same records next to the damage, as far as its files reach."""
-        said = [donor.knows(found, self._read(found)) for found in neighbours if found is not None]
-        if False in said:
+        answers = [donor.knows(neighbour, self._read(neighbour)) for neighbour in neighbours if neighbour is not None]
+        if False in answers:
             self.notes.append(f"{donor.name}: its log is another one around {each.start}; not used there")
             return False
-        return True in said or each.length == each.file_size
+        return True in answers or each.length == each.file_size
 
-    def _read(self, found: Neighbor) -> bytes:
-        segment = next(one for one in reversed(self.drafted.commitlog) if one.start <= found.physical_offset)
+    def _read(self, neighbour: Neighbor) -> bytes:
+        segment = next(one for one in reversed(self.drafted.commitlog) if one.start <= neighbour.physical_offset)
         source = self.drafted.view.open(segment.path)
         try:
-            return read_range(source, found.physical_offset - segment.start, found.size)
+            return read_range(source, neighbour.physical_offset - segment.start, neighbour.size)
         finally:
             source.close()
 
@@ -347,25 +349,27 @@ class _Salvage:
             self._renew()
             around = self._look_around(ranges)
         stand_in = TombstoneEncoder(self._rules, self._record_crc)
-        found = lost.of(ranges, around)
-        add_further(ranges, found, around.missing, stand_in.least, self._rules.dispatch_keeps_out)
-        for damaged, casualties, neighbours in zip(ranges, found, around.neighbours, strict=True):
-            pieces = lay_out(damaged, casualties, stand_in.least)
-            if pieces is None:
+        lost_in_ranges = lost.of(ranges, around)
+        add_further(ranges, lost_in_ranges, around.missing, stand_in.least, self._rules.dispatch_keeps_out)
+        for damaged, casualties, neighbours in zip(ranges, lost_in_ranges, around.neighbours, strict=True):
+            fillings = lay_out(damaged, casualties, stand_in.least)
+            if fillings is None:
                 self.notes.append(f"{damaged.path}: no record fits into the {damaged.length} bytes at {damaged.start}")
                 continue
             near = next((each for each in neighbours if each is not None), None)
             time_ms = near.store_timestamp_ms if near is not None else 1
-            if pieces:
-                self._draft.claim(damaged, pieces[-1].end)
-            for part in parts_of(pieces):
+            if fillings:
+                self._draft.claim(damaged, fillings[-1].end)
+            for part in parts_of(fillings):
                 self._draft.write(damaged, part[0].start, stand_in.records(part, time_ms), time_ms)
-            self._note_lost(casualties, pieces)
+            self._note_lost(casualties, fillings)
 
-    def _note_lost(self, casualties: LostInRange, pieces: Sequence[Filling]) -> None:
+    def _note_lost(self, casualties: LostInRange, fillings: Sequence[Filling]) -> None:
         records = [*casualties.placed, *casualties.unplaced]
         self.outcome.lost += records
-        self.outcome.unknown_bytes += sum(piece.length for piece in pieces if piece.lost is None and not piece.is_blank)
+        self.outcome.unknown_bytes += sum(
+            filling.length for filling in fillings if filling.lost is None and not filling.is_blank
+        )
         for record in records:
             self.queues.update(record.queues)
 
@@ -388,6 +392,6 @@ def _made(place: Path) -> Path:
     return place
 
 
-def _is_about_queues(found: Finding) -> bool:
+def _is_about_queues(finding: Finding) -> bool:
     """Whether a queue is not as the log says: perhaps it is the log's head of a record that is wrong."""
-    return found.id.startswith("consumequeue.") and found.severity is not Severity.NOTE
+    return finding.id.startswith("consumequeue.") and finding.severity is not Severity.NOTE

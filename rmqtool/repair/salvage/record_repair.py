@@ -81,23 +81,23 @@ def with_fields(record: bytes, values: Mapping[str, int]) -> bytes:
 
 
 def with_record_crc(record: bytes) -> bytes:
-    """A record whose whole-record CRC, which it carries, is computed anew."""
+    """A record whose whole-record CRC, which it carries, is computed again."""
     rest = record[:-PROPERTY_SIZE]
     return rest + record_crc_property(rest)
 
 
 def _with_another_body(raw: bytes, head: Record, *, has_crc: bool) -> Iterator[tuple[RepairedRecord, bytes]]:
     body = raw[head.body_position : head.body_position + head.body_length]
-    found = flipped_bits(head.body_crc & CRC_MASK, masked_crc(body), head.body_length)
+    candidate_bits = flipped_bits(head.body_crc & CRC_MASK, masked_crc(body), head.body_length)
     kept = with_fields(raw, {"body_crc": masked_crc(body)})
     if head.body_crc & CRC_MASK == masked_crc(body):
         # The top bit, which a broker never sets (`UtilAll#crc32`).
         yield RepairedRecord.FLIPPED_BIT, kept
-    elif len(found) == 1:
+    elif len(candidate_bits) == 1:
         mended = bytearray(raw)
-        if found[0].byte >= 0:
-            mended[head.body_position + found[0].byte] ^= 1 << found[0].bit
-        unflipped = bytes(mended) if found[0].byte >= 0 else kept
+        if candidate_bits[0].byte >= 0:
+            mended[head.body_position + candidate_bits[0].byte] ^= 1 << candidate_bits[0].bit
+        unflipped = bytes(mended) if candidate_bits[0].byte >= 0 else kept
         if not has_crc or record_crc_matches(unflipped):
             yield RepairedRecord.FLIPPED_BIT, unflipped
     yield RepairedRecord.AS_IS, with_record_crc(kept) if has_crc else kept

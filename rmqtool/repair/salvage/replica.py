@@ -124,10 +124,10 @@ class Replica:
     def _good(
         self, source: ByteSource, file: ReplicaFile, damaged: DamagedRange, options: ScanOptions
     ) -> Iterator[tuple[int, int]]:
-        piece = Split(
+        filling = Split(
             source, damaged.start - file.start, min(damaged.end, file.end) - file.start, file.start, more_follows=True
         )
-        for batch in walk_split(piece, reader_for(damaged.length, options.compiled)(), options).batches():
+        for batch in walk_split(filling, reader_for(damaged.length, options.compiled)(), options).batches():
             for row in batch.as_rows():
                 end = row.physical_offset + row.size
                 is_blank = row.magic == commitlog.MAGIC_BLANK

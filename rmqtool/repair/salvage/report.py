@@ -51,10 +51,10 @@ def write_lost_found(store: Store, outcome: SalvageResult, directory: Path) -> N
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
             missing = _copy(store, damaged, place.with_name(place.name + ".bin"))
-            said = {"file": damaged.path, "file_position": damaged.start - damaged.file_start, "records": known}
+            document = {"file": damaged.path, "file_position": damaged.start - damaged.file_start, "records": known}
             if missing:
-                said["unreadable"] = [{"position": start, "length": end - start} for start, end in missing]
-            place.with_name(place.name + ".json").write_text(json.dumps(said, indent=2) + "\n", "utf-8")
+                document["unreadable"] = [{"position": start, "length": end - start} for start, end in missing]
+            place.with_name(place.name + ".json").write_text(json.dumps(document, indent=2) + "\n", "utf-8")
         except OSError as error:
             raise WriteError(f"{place}: {reason(error)}") from error
 
@@ -82,7 +82,7 @@ def _lies_in(record: LostRecord, damaged: DamagedRange) -> bool:
 
 
 def _described(record: LostRecord) -> dict[str, Any]:
-    said: dict[str, Any] = {
+    description: dict[str, Any] = {
         "topic": record.topic_name,
         "queue_id": record.queue_id,
         "queue_offset": record.queue_offset,
@@ -90,13 +90,13 @@ def _described(record: LostRecord) -> dict[str, Any]:
         "size": record.size,
     }
     if record.head is not None:
-        said |= {
+        description |= {
             "store_timestamp_ms": record.head.store_timestamp_ms,
             "born_host": record.head.born_host,
             "body_length": record.head.body_length,
             "properties": dict(record.head.properties),
         }
-    return said
+    return description
 
 
 def _by_topic(lost: Iterable[LostRecord]) -> Counter[str]:

@@ -1,4 +1,4 @@
-"""The records that stand in the place of lost ones, so that every queue keeps its offsets whoever builds it anew.
+"""The records that stand in the place of lost ones, so that every queue keeps its offsets whoever builds it again.
 
 Spec, "What a repair leaves". A tombstone is an ordinary record of the lost one's topic, queue and queue offset without
 keys; a bridge, over what nobody can attribute, is a ROLLBACK record, which stands in no queue.
@@ -44,43 +44,43 @@ class TombstoneEncoder:
             return self._size(_SHORT_TOPIC, b"")
         return self._size(lost.topic, self._required(lost))
 
-    def records(self, pieces: Sequence[Filling], store_timestamp_ms: int) -> bytes:
-        """The bytes of pieces that lie side by side; of a blank, the last one, those that count."""
-        blank = pieces[-1] if pieces[-1].is_blank else None
-        stand_ins = [piece for piece in pieces if not piece.is_blank]
-        found = self._encoded(stand_ins, store_timestamp_ms) if stand_ins else b""
-        return found if blank is None else found + encode_blank(blank.length)
+    def records(self, fillings: Sequence[Filling], store_timestamp_ms: int) -> bytes:
+        """The bytes of fillings that lie side by side; of a blank, the last one, those that count."""
+        blank = fillings[-1] if fillings[-1].is_blank else None
+        stand_ins = [filling for filling in fillings if not filling.is_blank]
+        encoded = self._encoded(stand_ins, store_timestamp_ms) if stand_ins else b""
+        return encoded if blank is None else encoded + encode_blank(blank.length)
 
-    def _encoded(self, pieces: Sequence[Filling], time_ms: int) -> bytes:
-        texts = [self._texts(piece) for piece in pieces]
-        lost = [piece.lost for piece in pieces]
-        times = [time_ms] * len(pieces)
+    def _encoded(self, fillings: Sequence[Filling], time_ms: int) -> bytes:
+        texts = [self._texts(filling) for filling in fillings]
+        lost = [filling.lost for filling in fillings]
+        times = [time_ms] * len(fillings)
         columns = RecordColumns(
             topics=[topic_part(topic, writes_v2=self.rules.reads_v2) for topic, _ in texts],
-            bodies=[bytes(piece.length - self._size(*text)) for piece, text in zip(pieces, texts, strict=True)],
+            bodies=[bytes(filling.length - self._size(*text)) for filling, text in zip(fillings, texts, strict=True)],
             properties=[block for _, block in texts],
             queue_ids=[each.queue_id if each is not None else 0 for each in lost],
-            flags=[0] * len(pieces),
+            flags=[0] * len(fillings),
             queue_offsets=[each.queue_offset if each is not None else 0 for each in lost],
             sys_flags=[0 if each is not None else system_flag.TRANSACTION_ROLLBACK for each in lost],
             born_timestamps_ms=times,
-            born_hosts=[_HOST] * len(pieces),
+            born_hosts=[_HOST] * len(fillings),
             store_timestamps_ms=times,
-            store_hosts=[_HOST] * len(pieces),
-            reconsume_times=[0] * len(pieces),
-            prepared_transaction_offsets=[TOMBSTONE] * len(pieces),
-            with_record_crc=[self.record_crc] * len(pieces),
+            store_hosts=[_HOST] * len(fillings),
+            reconsume_times=[0] * len(fillings),
+            prepared_transaction_offsets=[TOMBSTONE] * len(fillings),
+            with_record_crc=[self.record_crc] * len(fillings),
         )
-        return bytes(encode_records(columns, columns.sizes(), pieces[0].start))
+        return bytes(encode_records(columns, columns.sizes(), fillings[0].start))
 
-    def _texts(self, piece: Filling) -> tuple[bytes, bytes]:
-        """Topic and properties of the record for a piece, the tag among them where there is room."""
-        if piece.lost is None:
+    def _texts(self, filling: Filling) -> tuple[bytes, bytes]:
+        """Topic and properties of the record for a filling, the tag among them where there is room."""
+        if filling.lost is None:
             topic = TOMBSTONE_TOPIC.encode()
-            return (topic if self._size(topic, b"") <= piece.length else _SHORT_TOPIC), b""
-        topic, required = piece.lost.topic, self._required(piece.lost)
+            return (topic if self._size(topic, b"") <= filling.length else _SHORT_TOPIC), b""
+        topic, required = filling.lost.topic, self._required(filling.lost)
         block = self._joined(_TAG, required)
-        return topic, block if self._size(topic, block) <= piece.length else required
+        return topic, block if self._size(topic, block) <= filling.length else required
 
     def _required(self, lost: LostRecord) -> bytes:
         """The properties that the record cannot do without."""

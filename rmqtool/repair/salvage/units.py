@@ -44,13 +44,13 @@ class UnitsInRanges:
         self._queues = queues
         starts = np.array([each.start for each in ranges], np.int64)
         ends = np.array([each.file_start + each.file_size if each.is_last else each.end for each in ranges], np.int64)
-        found = [
+        unit_columns = [
             _into(number, queue, open_file, starts[low:high], ends[low:high])
             for low, high in _clusters(starts, ends)
             for number, queue in enumerate(queues)
         ]
-        columns = [np.concatenate([np.empty(0, np.int64), *parts]) for parts in zip(*found, strict=True)]
-        whole = _Found(*columns) if found else _Found(*[np.empty(0, np.int64)] * 6)
+        columns = [np.concatenate([np.empty(0, np.int64), *parts]) for parts in zip(*unit_columns, strict=True)]
+        whole = _Found(*columns) if unit_columns else _Found(*[np.empty(0, np.int64)] * 6)
         order = np.argsort(whole.physical_offsets, kind="stable")
         self._found = _Found(*(column[order] for column in whole))
 

@@ -13,7 +13,7 @@ class Severity(Enum):
     ERROR = "error"
     """Data is lost or cannot be read."""
     WARNING = "warning"
-    """Derived data is wrong and can be made anew, or a broker would do something that an operator should know of."""
+    """Derived data is wrong and can be made again, or a broker would do something that an operator should know of."""
     NOTE = "note"
     """Expected; said so that nobody wonders."""
 

@@ -37,7 +37,7 @@ def config_findings(
 
     Args:
         queues: by (topic, queue id); plain ones.
-        log: the merged result of all pieces, which knows of messages that are in no queue yet; None where not all of
+        log: the merged result of all splits, which knows of messages that are in no queue yet; None where not all of
             the log was scanned.
     """
     for path, config in configs.items():

@@ -25,15 +25,15 @@ def are_copies(context: VerifyContext, walk: Walk, start: int, end: int) -> bool
 
     They may be cut: zeros in their ends, after the head, count as what did not arrive.
     """
-    piece = walk.piece
-    position, data_end = start - piece.physical_offset, end - piece.physical_offset
-    if piece.more_follows or last_data_end(piece.source, data_end, piece.source.size) > data_end:
+    split = walk.split
+    position, data_end = start - split.physical_offset, end - split.physical_offset
+    if split.more_follows or last_data_end(split.source, data_end, split.source.size) > data_end:
         return False
     while position < data_end:
         row = walk.judge(position)
         is_elsewhere = row.verdict == Verdict.SELF_OFFSET_MISMATCH and row.topic_length > 0
-        size = last_data_end(piece.source, position, position + row.size) - position
-        if not is_elsewhere or size < HEAD_SIZE or not _is_at(context, row.own_offset, piece.source, position, size):
+        size = last_data_end(split.source, position, position + row.size) - position
+        if not is_elsewhere or size < HEAD_SIZE or not _is_at(context, row.own_offset, split.source, position, size):
             return False
         position += row.size
     return True
@@ -41,7 +41,9 @@ def are_copies(context: VerifyContext, walk: Walk, start: int, end: int) -> bool
 
 def _is_at(context: VerifyContext, physical_offset: int, source: ByteSource, position: int, size: int) -> bool:
     """Whether the log holds the same bytes at a physical offset."""
-    segment = next((found for found in context.store.commitlog if found.start <= physical_offset < found.end), None)
+    segment = next(
+        (candidate for candidate in context.store.commitlog if candidate.start <= physical_offset < candidate.end), None
+    )
     if segment is None:
         return False
     there = physical_offset - segment.start

@@ -93,7 +93,7 @@ def checkpoint_findings(context: VerifyContext, account: Account, log: SplitResu
     """What the checkpoint says against what log and queues hold.
 
     Args:
-        log: the merged result of all pieces; None where not all of the log was scanned.
+        log: the merged result of all splits; None where not all of the log was scanned.
     """
     store = context.store
     entry = store.first(FileKind.CHECKPOINT)
@@ -102,25 +102,25 @@ def checkpoint_findings(context: VerifyContext, account: Account, log: SplitResu
             text = f"the log has {log.record_count} messages" if log.record_count else "the queues have units"
             yield finding("checkpoint.missing", "checkpoint", text)
         return
-    found = account.file(entry.path, entry.size)
+    file_account = account.file(entry.path, entry.size)
     try:
         raw = _first_bytes(store, entry)
     except UnreadableError as error:
-        found.reported += entry.size
+        file_account.reported += entry.size
         yield finding("store.unreadable", entry.path, str(error))
         return
-    found.checked += min(entry.size, FIELDS_SIZE)
+    file_account.checked += min(entry.size, FIELDS_SIZE)
     rest = raw[FIELDS_SIZE:]
     if any(rest):
         yield _field(entry.path, "checkpoint.bad-time", "bytes behind its fields are not zero", FIELDS_SIZE, len(rest))
-        found.reported += len(rest)
+        file_account.reported += len(rest)
     else:
-        found.zero_tail += len(rest)
+        file_account.zero_tail += len(rest)
     if entry.size != FILE_SIZE:
         yield finding(
             "checkpoint.bad-size", entry.path, f"{entry.size} bytes", expected=str(FILE_SIZE), found=str(entry.size)
         )
-        found.reported += max(0, entry.size - FILE_SIZE)
+        file_account.reported += max(0, entry.size - FILE_SIZE)
         if entry.size < FIELDS_SIZE:
             return
     yield from _fields(context, entry.path, raw, log)

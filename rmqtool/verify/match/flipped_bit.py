@@ -39,14 +39,14 @@ def flipped_bits(stored_crc: int, computed_crc: int, body_length: int) -> list[F
         body_length: bytes.
     """
     syndrome = (stored_crc ^ computed_crc) & STORED_BITS
-    found = []
+    flips = []
     if syndrome and not syndrome & (syndrome - 1):
-        found.append(FlippedBit(-1, syndrome.bit_length() - 1))
+        flips.append(FlippedBit(-1, syndrome.bit_length() - 1))
     bits = 8 * min(max(body_length, 0), LENGTH_MAX)
     for steps in _logarithms({syndrome, syndrome | _TOP} - {0}, bits):
         entered = bits - 1 - steps
-        found.append(FlippedBit(entered // 8, entered % 8))
-    return sorted(found)
+        flips.append(FlippedBit(entered // 8, entered % 8))
+    return sorted(flips)
 
 
 def _logarithms(registers: set[int], limit: int) -> list[int]:
@@ -56,16 +56,16 @@ def _logarithms(registers: set[int], limit: int) -> list[int]:
     # A power of two, so that bodies of about one length share what is worked out for the stride.
     stride = 1 << isqrt(limit - 1).bit_length()
     baby, back = _baby_steps(stride), _strides_back(stride)
-    found = []
+    step_counts = []
     for start in registers:
         register = start
         for giant in range(-(-limit // stride)):
             step = baby.get(register, -1)
             if step >= 0 and giant * stride + step < limit:
-                found.append(giant * stride + step)
+                step_counts.append(giant * stride + step)
                 break
             register = _apply(back, register)
-    return found
+    return step_counts
 
 
 @lru_cache(maxsize=STRIDES_KEPT)

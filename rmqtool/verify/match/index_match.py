@@ -1,4 +1,4 @@
-"""Compares a stretch of the log with the index entries that point into it."""
+"""Compares a chunk of the log with the index entries that point into it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _INT_MAX: Final = (1 << 31) - 1
 
 
 class _FileEntries(NamedTuple):
-    """Entries of one file that point into the stretch, with their numbers and keys."""
+    """Entries of one file that point into the chunk, with their numbers and keys."""
 
     file: IndexMap
     numbers: Array
@@ -36,7 +36,7 @@ class _FileEntries(NamedTuple):
 
 @dataclass
 class IndexMatch:
-    """The comparison of one stretch; what records with a doubtful head put into the index is not judged."""
+    """The comparison of one chunk; what records with a doubtful head put into the index is not judged."""
 
     context: VerifyContext
     lookup: RowsLookup
@@ -51,18 +51,18 @@ class IndexMatch:
         if is_worth(len(expected.key_hashes), COMPILED_FROM_ENTRIES) and self._met_in_order(expected):
             self.entry_count += len(expected.key_hashes)
             return
-        wanted = self._keys(expected.physical_offsets, expected.key_hashes)
+        expected_keys = self._keys(expected.physical_offsets, expected.key_hashes)
         files = []
         for file in self.context.index:
             numbers, entries = file.pointing_into(self.context.open_file, self.lookup.begin, self.lookup.end)
             if len(entries):
                 files.append(_FileEntries(file, numbers, entries, self._keys_of(entries)))
-        self.entry_count += sum(len(found.keys) for found in files)
-        order = np.argsort(wanted, kind="stable")
-        in_order, times = wanted[order], expected.store_timestamps_ms[order]
+        self.entry_count += sum(len(file_entries.keys) for file_entries in files)
+        order = np.argsort(expected_keys, kind="stable")
+        in_order, times = expected_keys[order], expected.store_timestamps_ms[order]
         met = np.zeros(len(in_order), np.bool_)
-        for found in files:
-            self._compare(found, in_order, times, met)
+        for file_entries in files:
+            self._compare(file_entries, in_order, times, met)
         # A key that stands twice in one record gives two equal entries, of which the first was met.
         met = met[np.searchsorted(in_order, in_order)]
         without = np.sort(order[~met])
@@ -107,39 +107,46 @@ class IndexMatch:
                     return False
         return bool(at == len(expected.key_hashes))
 
-    def _compare(self, found: _FileEntries, in_order: Array, times: Array, met: Array) -> None:
+    def _compare(self, file_entries: _FileEntries, in_order: Array, times: Array, met: Array) -> None:
         """Say what is wrong with entries of a file; note which of the expected ones are met."""
-        keys, entries = found.keys, found.entries
+        keys, entries = file_entries.keys, file_entries.entries
         exempt = np.isin(entries["physical_offset"], self.doubtful)
         if len(in_order):
             at = np.minimum(np.searchsorted(in_order, keys), len(in_order) - 1)
             right = in_order[at] == keys
             met[at[right]] = True
-            late = right & ~exempt & ~self._plausible(found, times[at])
+            late = right & ~exempt & ~self._plausible(file_entries, times[at])
         else:
             right = late = np.zeros(len(keys), np.bool_)
         wrong = ~right & ~exempt
         for index in np.flatnonzero(wrong)[:FINDINGS_MAX].tolist():
-            self._of_entry(found.file, int(found.numbers[index]), entries[index])
-        for index in np.flatnonzero(wrong & _are_edges(found))[:FINDINGS_MAX].tolist():
-            self._of_order(found.file, int(found.numbers[index]), entries[index])
+            self._of_entry(file_entries.file, int(file_entries.numbers[index]), entries[index])
+        for index in np.flatnonzero(wrong & _are_edges(file_entries))[:FINDINGS_MAX].tolist():
+            self._of_order(file_entries.file, int(file_entries.numbers[index]), entries[index])
         for index in np.flatnonzero(late)[:FINDINGS_MAX].tolist():
-            said = int(entries["time_delta_seconds"][index])
-            text = f"its record was not stored {said} s after the file's first"
-            self._say(found.file, int(found.numbers[index]), entries[index], "index.bad-entry", text, found=str(said))
+            delta_seconds = int(entries["time_delta_seconds"][index])
+            text = f"its record was not stored {delta_seconds} s after the file's first"
+            self._say(
+                file_entries.file,
+                int(file_entries.numbers[index]),
+                entries[index],
+                "index.bad-entry",
+                text,
+                found=str(delta_seconds),
+            )
 
     def _keys_of(self, entries: Array) -> Array:
         return self._keys(entries["physical_offset"].astype(np.int64), entries["key_hash"])
 
     def _keys(self, physical_offsets: Array, hashes: Array) -> Array:
-        """Place in the stretch and hash as one number."""
+        """Place in the chunk and hash as one number."""
         return (physical_offsets - self.lookup.begin << _HASH_BITS) | hashes.astype(np.int64)
 
-    def _plausible(self, found: _FileEntries, times: Array) -> Array:
+    def _plausible(self, file_entries: _FileEntries, times: Array) -> Array:
         """Which entries have their record's time. That of a file's first entry goes by the file before."""
-        deltas = np.clip((times - found.file.begin_timestamp_ms) // 1000, 0, _INT_MAX)
+        deltas = np.clip((times - file_entries.file.begin_timestamp_ms) // 1000, 0, _INT_MAX)
         # Division in the broker rounds towards zero, which differs below it only, where the result is 0 anyway.
-        return np.asarray((found.entries["time_delta_seconds"] == deltas) | (found.numbers == 1))
+        return np.asarray((file_entries.entries["time_delta_seconds"] == deltas) | (file_entries.numbers == 1))
 
     def _of_entry(self, file: IndexMap, number: int, entry: Any) -> None:
         row = self.lookup.at(int(entry["physical_offset"]))
@@ -196,9 +203,9 @@ class IndexMatch:
         )
 
 
-def _are_edges(found: _FileEntries) -> Array:
-    """Which entries do not lie between two others of the same stretch, in the file and in the log alike."""
-    offsets = found.entries["physical_offset"].astype(np.int64)
-    goes_on = (np.diff(found.numbers) == 1) & (np.diff(offsets) >= 0)
+def _are_edges(file_entries: _FileEntries) -> Array:
+    """Which entries do not lie between two others of the same chunk, in the file and in the log alike."""
+    offsets = file_entries.entries["physical_offset"].astype(np.int64)
+    goes_on = (np.diff(file_entries.numbers) == 1) & (np.diff(offsets) >= 0)
     inside = np.concatenate([[False], goes_on]) & np.concatenate([goes_on, [False]])
     return np.asarray(~inside)

@@ -1,7 +1,7 @@
-"""A stretch of the log that was scanned: its rows, and what its records put into queues and index.
+"""A chunk of the log that was scanned: its rows, and what its records put into queues and index.
 
-Batches are gathered until there are enough rows to be worth a comparison with the queues, then the stretch is compared
-and forgotten: so memory is bounded however long a piece is. 65,536 rows take 4 MB, their entries about 8 MB.
+Batches are gathered until there are enough rows to be worth a comparison with the queues, then the chunk is compared
+and forgotten: so memory is bounded however long a split is. 65,536 rows take 4 MB, their entries about 8 MB.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rmqtool.verify.survey.offset_runs import Array
 
 
 class ExpectedIndex(NamedTuple):
-    """Index entries that the records of a stretch should have, in log order."""
+    """Index entries that the records of a chunk should have, in log order."""
 
     key_hashes: Array
     physical_offsets: Array
@@ -29,7 +29,7 @@ class ExpectedIndex(NamedTuple):
 
 
 class LogChunk:
-    """Gathers batches of one piece.
+    """Gathers batches of one split.
 
     Attributes:
         left_out_bytes: of rows that are not judged, for a running broker may be writing them.
@@ -70,12 +70,12 @@ class LogChunk:
         return self._stretch.is_full
 
     def lookup(self) -> RowsLookup:
-        """All rows of the stretch, which lie one behind the other; valid until the next batch is taken."""
+        """All rows of the chunk, which lie one after the other; valid until the next batch is taken."""
         return RowsLookup(self._stretch.rows(), self._stretch.topics)
 
     def queues(self) -> dict[tuple[QueueKey, bool], QueueEntries]:
         """The entries of each queue, by queue and whether it is a batch queue."""
-        return {((found.topic, found.queue_id), found.is_batch): found for found in self._stretch.entries()}
+        return {((entries.topic, entries.queue_id), entries.is_batch): entries for entries in self._stretch.entries()}
 
     def index(self) -> ExpectedIndex:
         """The index entries."""
@@ -83,6 +83,6 @@ class LogChunk:
         return ExpectedIndex(*columns)
 
     def clear(self) -> None:
-        """Forget the stretch."""
+        """Forget the chunk."""
         self._stretch.clear()
         self._index = []

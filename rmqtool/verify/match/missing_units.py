@@ -32,15 +32,15 @@ def missing_findings(context: VerifyContext, runs: Sequence[Missing]) -> Iterato
         by_queue[run[:3]].append(run)
     with OpenFiles(context.store.view) as files:
         seeker = _Classifier(context, files)
-        for key, found in sorted(by_queue.items()):
+        for key, queue_runs in sorted(by_queue.items()):
             topic, queue_id, is_batch = key
             if topic in context.unchecked_topics or not context.has_file_queues:
                 continue
             queue = (context.batch_queues if is_batch else context.queues).get((topic, queue_id))
             if queue is None or not queue.files:
-                yield from _whole_queue(context, key, found)
+                yield from _whole_queue(context, key, queue_runs)
             else:
-                yield from seeker.of_queue(queue, found)
+                yield from seeker.of_queue(queue, queue_runs)
 
 
 def zero_queues(context: VerifyContext, runs: Sequence[Missing]) -> Iterator[Finding]:
@@ -93,7 +93,7 @@ class _Classifier:
     def of_queue(self, queue: QueueMap, runs: list[Missing]) -> Iterator[Finding]:
         reasons: dict[tuple[str, str], list[tuple[int, int, int, int | None]]] = defaultdict(list)
         for _, _, _, first, count, physical_offset, _ in runs:
-            for place, amount in self._pieces(queue, first, count):
+            for place, amount in self._splits(queue, first, count):
                 behind = physical_offset >= self._context.dispatched_end
                 reason = self._reason(queue, place, physical_offset, behind=behind)
                 if reason is not None:
@@ -102,7 +102,7 @@ class _Classifier:
         for (kind, path), places in reasons.items():
             yield self._finding(queue, kind, path, places)
 
-    def _pieces(self, queue: QueueMap, first: int, count: int) -> Iterator[Span]:
+    def _splits(self, queue: QueueMap, first: int, count: int) -> Iterator[Span]:
         """A run cut where files end and the queue ends; single places inside the queue."""
         if queue.is_batch:
             yield first, count
@@ -125,7 +125,7 @@ class _Classifier:
             kind = "consumequeue.behind-log" if behind else "consumequeue.missing-unit"
             return kind, queue.directory, None
         slot = place // queue.units_per_file * queue.units_per_file
-        file = next((found for found in queue.files if found.first == slot), None)
+        file = next((candidate for candidate in queue.files if candidate.first == slot), None)
         if behind and place >= queue.end:
             return "consumequeue.behind-log", queue.position(place)[0], None
         if any(low <= place < high for low, high in (*queue.bad_files, *queue.absent_files)):

@@ -1,4 +1,4 @@
-"""Checks many pieces of the log: one by one wherever a runner wants it, or with several threads on one large file."""
+"""Checks many splits of the log: one by one wherever a runner wants it, or with several threads on one large file."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from rmqtool.verify.survey.context import VerifyContext
 from rmqtool.verify.survey.result import SplitResult
 
 PieceAt = tuple[Split, str]
-"""A piece, and the path of its file."""
+"""A split, and the path of its file."""
 
 
 @dataclass(frozen=True)
 class SplitCheck:
-    """The check of any piece of the log, with all that it needs, so that a runner may send it elsewhere.
+    """The check of any split of the log, with all that it needs, so that a runner may send it elsewhere.
 
     Attributes:
-        until: seconds since 1970 from which on no piece is begun.
+        until: seconds since 1970 from which on no split is begun.
     """
 
     context: VerifyContext
@@ -34,60 +34,60 @@ class SplitCheck:
     scan: ScanOptions
     until: float | None
 
-    def __call__(self, piece: PieceAt) -> SplitResult | None:
-        """The result of a piece; None where the time was up before it was begun."""
+    def __call__(self, split: PieceAt) -> SplitResult | None:
+        """The result of a split; None where the time was up before it was begun."""
         if self._is_late():
             return None
         try:
-            return check_split(self.walk(piece[0]), self.context, piece[1])
+            return check_split(self.walk(split[0]), self.context, split[1])
         finally:
-            piece[0].source.close()
+            split[0].source.close()
 
-    def part(self, piece: PieceAt) -> ChunkResult | None:
-        """The result of a part of a piece; None where the time was up before it was begun."""
+    def part(self, split: PieceAt) -> ChunkResult | None:
+        """The result of a part of a split; None where the time was up before it was begun."""
         if self._is_late():
             return None
         try:
-            return check_chunk(self.walk(piece[0]), self.context, piece[1])
+            return check_chunk(self.walk(split[0]), self.context, split[1])
         finally:
-            piece[0].source.close()
+            split[0].source.close()
 
-    def joined(self, piece: PieceAt, parts: Sequence[ChunkResult]) -> SplitResult | None:
-        """The result of a piece of its parts; None where it has to be checked in one."""
+    def joined(self, split: PieceAt, parts: Sequence[ChunkResult]) -> SplitResult | None:
+        """The result of a split of its parts; None where it has to be checked in one."""
         try:
-            return merge_chunks(parts, self.walk(piece[0]), self.context)
+            return merge_chunks(parts, self.walk(split[0]), self.context)
         finally:
-            piece[0].source.close()
+            split[0].source.close()
 
-    def walk(self, piece: Split) -> Walk:
-        """A walk over a piece, not begun."""
+    def walk(self, split: Split) -> Walk:
+        """A walk over a split, not begun."""
         reader = reader_for(self.data_bytes, self.scan.compiled)()
-        return walk_split(piece, reader, self.scan)
+        return walk_split(split, reader, self.scan)
 
     def _is_late(self) -> bool:
         return self.until is not None and time.time() >= self.until
 
 
 def check_in_parallel(
-    check: SplitCheck, pieces: Sequence[PieceAt], threads: ThreadRunner, count: int | None
+    check: SplitCheck, splits: Sequence[PieceAt], threads: ThreadRunner, count: int | None
 ) -> Iterator[SplitResult | None]:
-    """Results of pieces, in order, the same as of a check one by one.
+    """Results of splits, in order, the same as of a check one by one.
 
-    A piece whose parts meet anything to tell is checked again in one. Where that happens to all of a few files, the
+    A split whose parts meet anything to tell is checked again in one. Where that happens to all of a few files, the
     next ones are not cut, so that no store takes more than half as long again.
 
     Args:
-        count: parts of each piece; None leaves it to its size.
+        count: parts of each split; None leaves it to its size.
     """
-    if count is None and (threads.threads == 1 or all(piece.end < 2 * PART_BYTES for piece, _ in pieces)):
-        yield from threads.map(check, pieces)
+    if count is None and (threads.threads == 1 or all(split.end < 2 * PART_BYTES for split, _ in splits)):
+        yield from threads.map(check, splits)
         return
     cuts = True
-    for at in range(0, len(pieces), threads.threads):
-        group = pieces[at : at + threads.threads]
-        parts = [splits_of(piece, count=count) if cuts else [piece] for piece, _ in group]
+    for at in range(0, len(splits), threads.threads):
+        group = splits[at : at + threads.threads]
+        parts = [splits_of(split, count=count) if cuts else [split] for split, _ in group]
         results = _first_results(check, group, parts, threads)
-        again = [piece for piece, result in zip(group, results, strict=True) if result is None]
+        again = [split for split, result in zip(group, results, strict=True) if result is None]
         cuts = not cuts or len(again) < len(group)
         whole = threads.map(check, again)
         for result in results:
@@ -97,17 +97,17 @@ def check_in_parallel(
 def _first_results(
     check: SplitCheck, group: Sequence[PieceAt], parts: Sequence[Sequence[Split]], threads: ThreadRunner
 ) -> list[SplitResult | None]:
-    """Results of pieces that are cut as given; None for those that have to be checked again."""
+    """Results of splits that are cut as given; None for those that have to be checked again."""
     tasks: list[Callable[[], SplitResult | ChunkResult | None]] = []
-    for piece, cut in zip(group, parts, strict=True):
-        tasks += [partial(check.part, (part, piece[1])) for part in cut] if len(cut) > 1 else [partial(check, piece)]
+    for split, cut in zip(group, parts, strict=True):
+        tasks += [partial(check.part, (part, split[1])) for part in cut] if len(cut) > 1 else [partial(check, split)]
     done = threads.map(lambda task: task(), tasks)
     results: list[SplitResult | None] = []
-    for piece, cut in zip(group, parts, strict=True):
-        found = list(islice(done, len(cut)))
-        joinable = [each for each in found if isinstance(each, ChunkResult)]
+    for split, cut in zip(group, parts, strict=True):
+        split_results = list(islice(done, len(cut)))
+        joinable = [each for each in split_results if isinstance(each, ChunkResult)]
         if len(cut) > 1:
-            results.append(check.joined(piece, joinable) if len(joinable) == len(cut) else None)
+            results.append(check.joined(split, joinable) if len(joinable) == len(cut) else None)
         else:
-            results.append(found[0] if isinstance(found[0], SplitResult) else None)
+            results.append(split_results[0] if isinstance(split_results[0], SplitResult) else None)
     return results

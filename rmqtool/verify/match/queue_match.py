@@ -1,4 +1,4 @@
-"""Compares a stretch of the log with the units that point into it, one queue after the other.
+"""Compares a chunk of the log with the units that point into it, one queue after the other.
 
 What agrees is settled for thousands of units at once; only what does not is looked at one by one.
 """
@@ -29,7 +29,7 @@ from rmqtool.verify.survey.queue_map import QueueMap
 from rmqtool.verify.survey.result import Missing
 
 FINDINGS_MAX: Final = 1000
-"""Findings about one queue in one stretch; what is more is left to the next run, and said."""
+"""Findings about one queue in one chunk; what is more is left to the next run, and said."""
 
 DELAY_MAX_MS: Final = 400 * 86_400_000
 """Longest delay that a level is believed to have."""
@@ -53,7 +53,7 @@ class Mismatch:
 
 @dataclass
 class QueueMatch:
-    """The comparison of one stretch.
+    """The comparison of one chunk.
 
     Attributes:
         lost: units that point into damage, by number of the damaged row: what was lost there.
@@ -86,10 +86,10 @@ class QueueMatch:
                 unmatched[key] = entries, without_unit
             if queue.topic == SCHEDULE_TOPIC:
                 mismatches = self._without_other_delay(mismatches)
-            doubtful += [(queue, found) for found in mismatches]
-        for wanted, entries in expected.items():
-            if wanted not in unmatched and self._map_of(wanted) is None:
-                unmatched[wanted] = entries, np.ones(len(entries.queue_offsets), np.bool_)
+            doubtful += [(queue, mismatch) for mismatch in mismatches]
+        for expected_key, entries in expected.items():
+            if expected_key not in unmatched and self._map_of(expected_key) is None:
+                unmatched[expected_key] = entries, np.ones(len(entries.queue_offsets), np.bool_)
         with OpenFiles(self.context.store.view) as files:
             self._places = RecordPlaces(self.context, self.lookup, expected, files)
             self._settle(doubtful, unmatched)
@@ -97,26 +97,26 @@ class QueueMatch:
             self._note_missing(owner, is_batch, entries, np.flatnonzero(open_entries))
 
     def _queues(self, expected: Iterable[tuple[QueueKey, bool]]) -> list[tuple[tuple[QueueKey, bool], QueueMap]]:
-        """The queues with files that have units into the stretch, or should have."""
-        found: dict[tuple[QueueKey, bool], QueueMap] = {}
+        """The queues with files that have units into the chunk, or should have."""
+        queue_maps: dict[tuple[QueueKey, bool], QueueMap] = {}
         for is_batch, queues in ((False, self.context.queues), (True, self.context.batch_queues)):
             for key, queue in queues.items():
                 if queue.units.ranges(self.lookup.begin, self.lookup.end):
-                    found[key, is_batch] = queue
-        for wanted in expected:
-            queue_of = self._map_of(wanted)
+                    queue_maps[key, is_batch] = queue
+        for expected_key in expected:
+            queue_of = self._map_of(expected_key)
             if queue_of is not None:
-                found[wanted] = queue_of
-        return list(found.items())
+                queue_maps[expected_key] = queue_of
+        return list(queue_maps.items())
 
     def _resolved(self, queue: QueueMap, units: Array) -> Array:
         """The units with the tags code of the queue's extension where they have an address that leads to one."""
-        found = self.context.store.extensions.get((queue.topic, queue.queue_id))
-        if found is None:
+        extension_files = self.context.store.extensions.get((queue.topic, queue.queue_id))
+        if extension_files is None:
             return units
         resolved = units.copy()
         with OpenFiles(self.context.store.view) as files:
-            extension = QueueExtension(found, self.context.store.extension_file_size, files)
+            extension = QueueExtension(extension_files, self.context.store.extension_file_size, files)
             for index in np.flatnonzero(units["tags_code"] <= EXTENSION_ADDRESS_MAX).tolist():
                 try:
                     unit = extension.unit(int(units["tags_code"][index]))
@@ -129,12 +129,12 @@ class QueueMatch:
     def _without_other_delay(self, mismatches: list[Mismatch]) -> list[Mismatch]:
         """The units of a delay level less those that all have one other delay: the broker was set to other delays."""
         delays = set()
-        for found in mismatches:
-            row = self.lookup.at(int(found.unit["physical_offset"]))
-            as_dispatched = found.entry >= 0 and int(row["queue_offset"]) == found.place
-            if not as_dispatched or int(found.unit["record_size"]) != int(row["size"]):
+        for mismatch in mismatches:
+            row = self.lookup.at(int(mismatch.unit["physical_offset"]))
+            as_dispatched = mismatch.entry >= 0 and int(row["queue_offset"]) == mismatch.place
+            if not as_dispatched or int(mismatch.unit["record_size"]) != int(row["size"]):
                 return mismatches
-            delays.add(int(found.unit["tags_code"]) - int(row["store_timestamp_ms"]))
+            delays.add(int(mismatch.unit["tags_code"]) - int(row["store_timestamp_ms"]))
         if len(delays) == 1 and 0 < (delay := delays.pop()) <= DELAY_MAX_MS and delay % 1000 == 0:
             return []
         return mismatches
@@ -172,55 +172,55 @@ class QueueMatch:
         unmatched: dict[tuple[QueueKey, bool], tuple[QueueEntries, Array]],
     ) -> None:
         """Say of each unit that does not agree what is wrong with it, or with its record."""
-        for number, (_queue, found) in enumerate(mismatches):
+        for number, (_queue, mismatch) in enumerate(mismatches):
             if number >= FINDINGS_MAX:
                 self._say(
-                    found, "consumequeue.dangling-unit", f"{len(mismatches) - number} more units that do not agree",
+                    mismatch, "consumequeue.dangling-unit", f"{len(mismatches) - number} more units that do not agree",
                     count=len(mismatches) - number,
                 )  # fmt: skip
                 return
-            row = self.lookup.at(int(found.unit["physical_offset"]))
-            if is_message(row) and row["physical_offset"] == found.unit["physical_offset"]:
-                said = self._of_message(found, row, unmatched)
+            row = self.lookup.at(int(mismatch.unit["physical_offset"]))
+            if is_message(row) and row["physical_offset"] == mismatch.unit["physical_offset"]:
+                new_finding = self._of_message(mismatch, row, unmatched)
             else:
-                said = self._of_no_message(found, row)
-            if said is not None:
-                self._add(said)
+                new_finding = self._of_no_message(mismatch, row)
+            if new_finding is not None:
+                self._add(new_finding)
 
-    def _add(self, said: Finding) -> None:
+    def _add(self, new_finding: Finding) -> None:
         """Add a finding; one about the next unit of the same queue goes on with the one before."""
         before = self.findings[-1] if self.findings else None
         if (
             before is not None
-            and said.queue_offset is not None
-            and (before.id, before.file, before.queue_id) == (said.id, said.file, said.queue_id)
+            and new_finding.queue_offset is not None
+            and (before.id, before.file, before.queue_id) == (new_finding.id, new_finding.file, new_finding.queue_id)
             and before.file_position is not None
             and before.id.startswith("consumequeue.")
-            and said.queue_offset == (before.queue_offset or 0) + before.count
+            and new_finding.queue_offset == (before.queue_offset or 0) + before.count
         ):
             self.findings[-1] = replace(
-                before, count=before.count + 1, length=(before.length or 0) + (said.length or 0)
+                before, count=before.count + 1, length=(before.length or 0) + (new_finding.length or 0)
             )
         else:
-            self.findings.append(said)
+            self.findings.append(new_finding)
 
     def _of_message(
         self,
-        found: Mismatch,
+        mismatch: Mismatch,
         row: Any,
         unmatched: dict[tuple[QueueKey, bool], tuple[QueueEntries, Array]],
     ) -> Finding | None:
         """What is wrong with a unit that points to the begin of a good message."""
-        unit, queue = found.unit, found.queue
-        if found.entry < 0 or (not queue.is_batch and found.queue_offset != found.place):
-            if int(unit["record_size"]) == int(row["size"]) and self._blames_record(found, row, unmatched):
-                said = self.lookup.describe(row)
-                claimed = _claimed_offset(found)
+        unit, queue = mismatch.unit, mismatch.queue
+        if mismatch.entry < 0 or (not queue.is_batch and mismatch.queue_offset != mismatch.place):
+            if int(unit["record_size"]) == int(row["size"]) and self._blames_record(mismatch, row, unmatched):
+                text = self.lookup.describe(row)
+                claimed = _claimed_offset(mismatch)
                 self.doubtful.append(int(row["physical_offset"]))
                 return finding(
                     "commitlog.doubtful-header",
                     self._log_path(),
-                    f"{said}, yet the log lacks {queue.name} at queue offset {claimed} there, and its unit points here",
+                    f"{text}, yet the log lacks {queue.name} at queue offset {claimed} there, and its unit points here",
                     file_position=self._log_position(int(row["physical_offset"])),
                     physical_offset=int(row["physical_offset"]),
                     length=int(row["size"]),
@@ -228,38 +228,40 @@ class QueueMatch:
                     queue_id=queue.queue_id,
                     queue_offset=claimed,
                     expected=f"{queue.name} at queue offset {claimed}",
-                    found=said,
+                    found=text,
                 )
-            if found.entry < 0:
+            if mismatch.entry < 0:
                 kind = "consumequeue.wrong-record"
-                return self._finding(found, kind, f"points to {self.lookup.describe(row)}", expected=queue.name)
+                return self._finding(mismatch, kind, f"points to {self.lookup.describe(row)}", expected=queue.name)
             return self._finding(
-                found,
+                mismatch,
                 "consumequeue.wrong-position",
-                f"its message has queue offset {found.queue_offset}",
-                expected=str(found.queue_offset),
-                found=str(found.place),
+                f"its message has queue offset {mismatch.queue_offset}",
+                expected=str(mismatch.queue_offset),
+                found=str(mismatch.place),
             )
         if queue.is_batch:
-            return self._finding(found, "consumequeue.bad-batch-unit", f"is not what {self.lookup.describe(row)} says")
+            return self._finding(
+                mismatch, "consumequeue.bad-batch-unit", f"is not what {self.lookup.describe(row)} says"
+            )
         if int(unit["record_size"]) != int(row["size"]):
             return self._finding(
-                found,
+                mismatch,
                 "consumequeue.wrong-record-size",
                 f"says {int(unit['record_size'])} bytes, the record has {int(row['size'])}",
                 expected=str(int(row["size"])),
                 found=str(int(unit["record_size"])),
             )
-        return self._of_tags(found, row)
+        return self._of_tags(mismatch, row)
 
-    def _of_tags(self, found: Mismatch, row: Any) -> Finding:
-        code, expected = int(found.unit["tags_code"]), int(row["tags_code"])
+    def _of_tags(self, mismatch: Mismatch, row: Any) -> Finding:
+        code, expected = int(mismatch.unit["tags_code"]), int(row["tags_code"])
         if code <= EXTENSION_ADDRESS_MAX:
             return self._finding(
-                found, "consumequeue.bad-extension", "its address leads to no unit of the queue's extension"
+                mismatch, "consumequeue.bad-extension", "its address leads to no unit of the queue's extension"
             )
         return self._finding(
-            found,
+            mismatch,
             "consumequeue.wrong-tags-code",
             f"tags code {code}, the record's is {expected}",
             expected=str(expected),
@@ -267,41 +269,41 @@ class QueueMatch:
         )
 
     def _blames_record(
-        self, found: Mismatch, row: Any, unmatched: dict[tuple[QueueKey, bool], tuple[QueueEntries, Array]]
+        self, mismatch: Mismatch, row: Any, unmatched: dict[tuple[QueueKey, bool], tuple[QueueEntries, Array]]
     ) -> bool:
         """Whether the log itself says that the unit is right and the record's head is not; see `queue_sequence`.
 
         The record's own missing entry is settled with it.
         """
-        queue, own_entries = found.queue, []
-        if queue.is_batch and (found.entry >= 0 or _claimed_offset(found) != int(row["queue_offset"])):
+        queue, own_entries = mismatch.queue, []
+        if queue.is_batch and (mismatch.entry >= 0 or _claimed_offset(mismatch) != int(row["queue_offset"])):
             return False  # a unit of another kind tells more of its record, which then has to agree
-        if found.entry < 0:
+        if mismatch.entry < 0:
             for entries, open_entries in unmatched.values():
                 at = np.flatnonzero(open_entries & (entries.physical_offsets == row["physical_offset"]))
                 own_entries += [(open_entries, at)] if at.size else []
             if not own_entries and int(row["sys_flag"]) & system_flag.TRANSACTION_MASK == 0:
                 return False  # its own queue has a unit for it
-        queue_offset = found.queue_offset if found.entry >= 0 else None
-        if not self._places.is_misplaced(queue, found.unit, found.place, row, queue_offset):
+        queue_offset = mismatch.queue_offset if mismatch.entry >= 0 else None
+        if not self._places.is_misplaced(queue, mismatch.unit, mismatch.place, row, queue_offset):
             return False
         for open_entries, at in own_entries:
             open_entries[at] = False
         return True
 
-    def _of_no_message(self, found: Mismatch, row: Any) -> Finding | None:
+    def _of_no_message(self, mismatch: Mismatch, row: Any) -> Finding | None:
         """What is wrong with a unit that points to anything but the begin of a good message."""
-        offset = int(found.unit["physical_offset"])
+        offset = int(mismatch.unit["physical_offset"])
         if row["verdict"] == Verdict.STALE:
-            return self._finding(found, "consumequeue.stale-unit", f"points to {self.lookup.describe(row)}")
+            return self._finding(mismatch, "consumequeue.stale-unit", f"points to {self.lookup.describe(row)}")
         if row["verdict"] != Verdict.GOOD:
             # The message is lost with the damage, which is a finding of its own.
             number = self.lookup.index_at(offset)
-            self.lost.setdefault(number, []).append(f"{found.queue.name} at queue offset {found.place}")
+            self.lost.setdefault(number, []).append(f"{mismatch.queue.name} at queue offset {mismatch.place}")
             return None
         inside = offset - int(row["physical_offset"])
         where = f"{inside} bytes into " if inside else "to "
-        return self._finding(found, "consumequeue.dangling-unit", f"points {where}{self.lookup.describe(row)}")
+        return self._finding(mismatch, "consumequeue.dangling-unit", f"points {where}{self.lookup.describe(row)}")
 
     def _note_missing(self, key: QueueKey, is_batch: bool, entries: QueueEntries, numbers: Array) -> None:
         if not numbers.size:
@@ -338,9 +340,9 @@ class QueueMatch:
         return physical_offset - self.context.log_start(self.lookup.begin)
 
 
-def _claimed_offset(found: Mismatch) -> int:
+def _claimed_offset(mismatch: Mismatch) -> int:
     """The queue offset that a unit gives its record: a batch unit says it, the others stand for it."""
-    return int(found.unit["base_queue_offset"]) if found.queue.is_batch else found.place
+    return int(mismatch.unit["base_queue_offset"]) if mismatch.queue.is_batch else mismatch.place
 
 
 def _agree(queue: QueueMap, places: Array, units: Array, entries: QueueEntries) -> bool:

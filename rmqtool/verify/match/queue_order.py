@@ -1,7 +1,7 @@
 """The order of queue offsets in the log: which ones are missing between good records, and which record is out of order.
 
-A broker numbers the messages of each queue one by one as it writes them, so that good records stand in stretches of
-consecutive queue offsets. What breaks a stretch is damage, or a head that says what it should not.
+A broker numbers the messages of each queue one by one as it writes them, so that good records stand in runs of
+consecutive queue offsets. What breaks a run is damage, or a head that says what it should not.
 """
 
 from __future__ import annotations
@@ -75,13 +75,13 @@ class QueueRun:
 
 
 class QueueOrder:
-    """Gathers the stretches of all queues, batch by batch."""
+    """Gathers the runs of all queues, batch by batch."""
 
     def __init__(self, *, begins_at_zero: bool) -> None:
         """`begins_at_zero`: the log's first file is there, so that all queues begin with queue offset 0."""
         self._begins_at_zero = begins_at_zero
         self.chains: dict[QueueName, list[QueueRun]] = {}
-        """Once judged: the stretches of each queue that follow each other in log and queue."""
+        """Once judged: the runs of each queue that follow each other in log and queue."""
         self._queues: defaultdict[QueueName, list[QueueRun]] = defaultdict(list)
         self._further: set[QueueName] = set()
         self._count = 0
@@ -109,9 +109,9 @@ class QueueOrder:
                 known.append(QueueRun(first, end, place, last, stop - begin))
                 self._count += 1
 
-    def take_stretches(self, queue: QueueName, stretches: Sequence[QueueRun]) -> None:
+    def take_queue_runs(self, queue: QueueName, queue_runs: Sequence[QueueRun]) -> None:
         """Take all of one queue at once, in log order."""
-        self._queues[queue] = list(stretches[: max(0, STRETCHES_MAX - self._count)])
+        self._queues[queue] = list(queue_runs[: max(0, STRETCHES_MAX - self._count)])
         self._count += len(self._queues[queue])
 
     def judged(self, damaged_between: DamagedBetween) -> tuple[list[MissingRun], list[MisplacedRecord]]:
@@ -138,73 +138,75 @@ class QueueOrder:
         strays: list[tuple[int, int, QueueName]] = []
         if self._count >= STRETCHES_MAX:
             return missing, impossible, strays
-        for queue, stretches in self._queues.items():
-            chain = _in_order(stretches)
+        for queue, queue_runs in self._queues.items():
+            chain = _in_order(queue_runs)
             self.chains[queue] = chain
             unexplained: set[int] = set()
-            for run in self._runs(queue, chain, stretches):
+            for run in self._runs(queue, chain, queue_runs):
                 if run.length * RECORD_SIZE_MIN <= damaged_between(run.behind, run.before):
                     missing.append(run)
                 else:
                     unexplained.add(run.before)
-                    if not _is_alone(stretches):  # a record alone in a queue tells nothing of what comes before it
+                    if not _is_alone(queue_runs):  # a record alone in a queue tells nothing of what comes before it
                         impossible.append(run)
-            if not (_is_alone(stretches) and self._begins_at_zero and stretches[0].first == 0):
-                strays += [(each.place, each.first, queue) for each in _strays(stretches, chain, unexplained)]
+            if not (_is_alone(queue_runs) and self._begins_at_zero and queue_runs[0].first == 0):
+                strays += [(each.place, each.first, queue) for each in _strays(queue_runs, chain, unexplained)]
         missing.sort(key=lambda run: (run.before, run.first))
         return missing, impossible, sorted(strays)
 
-    def _runs(self, queue: QueueName, chain: Sequence[QueueRun], stretches: Sequence[QueueRun]) -> Iterator[MissingRun]:
+    def _runs(
+        self, queue: QueueName, chain: Sequence[QueueRun], queue_runs: Sequence[QueueRun]
+    ) -> Iterator[MissingRun]:
         is_further = queue in self._further
-        taken = sorted((each.first, each.end) for each in stretches) if len(chain) < len(stretches) else []
+        offset_ranges = sorted((each.first, each.end) for each in queue_runs) if len(chain) < len(queue_runs) else []
         end, place = (0, -1) if self._begins_at_zero else (chain[0].first, -1)
-        for stretch in chain:
-            if stretch.first > end and not _meets(taken, end, stretch.first):
-                yield MissingRun(queue, end, stretch.first - end, place, stretch.place, is_further)
-            end, place = stretch.end, stretch.last_place
+        for run in chain:
+            if run.first > end and not _meets(offset_ranges, end, run.first):
+                yield MissingRun(queue, end, run.first - end, place, run.place, is_further)
+            end, place = run.end, run.last_place
 
 
-def _in_order(stretches: list[QueueRun]) -> list[QueueRun]:
-    """The stretches, of which in log order none begins before the one in front of it ends, that hold most records."""
-    if all(one.end <= two.first for one, two in pairwise(stretches)):
-        return stretches
+def _in_order(queue_runs: list[QueueRun]) -> list[QueueRun]:
+    """The runs, of which in log order none begins before the one in front of it ends, that hold most records."""
+    if all(one.end <= two.first for one, two in pairwise(queue_runs)):
+        return queue_runs
     ends: list[int] = []
     best: list[tuple[int, int]] = []
-    """Records of the best chain that ends at each of `ends`, and its last stretch; both rise."""
+    """Records of the best chain that ends at each of `ends`, and its last run; both rise."""
     before: list[int] = []
-    for number, stretch in enumerate(stretches):
-        at = bisect_right(ends, stretch.first)
+    for number, run in enumerate(queue_runs):
+        at = bisect_right(ends, run.first)
         count, previous = best[at - 1] if at else (0, -1)
-        count += stretch.count
+        count += run.count
         before.append(previous)
-        at = bisect_right(ends, stretch.end)
+        at = bisect_right(ends, run.end)
         if at and best[at - 1][0] >= count:
             continue
         stop = at
         while stop < len(ends) and best[stop][0] <= count:
             stop += 1
-        ends[at:stop], best[at:stop] = [stretch.end], [(count, number)]
+        ends[at:stop], best[at:stop] = [run.end], [(count, number)]
     chain: list[QueueRun] = []
     number = best[-1][1]
     while number >= 0:
-        chain.append(stretches[number])
+        chain.append(queue_runs[number])
         number = before[number]
     return chain[::-1]
 
 
-def _is_alone(stretches: Sequence[QueueRun]) -> bool:
+def _is_alone(queue_runs: Sequence[QueueRun]) -> bool:
     """Whether a queue has one record only."""
-    return len(stretches) == 1 and stretches[0].count == 1
+    return len(queue_runs) == 1 and queue_runs[0].count == 1
 
 
-def _meets(taken: Sequence[tuple[int, int]], first: int, end: int) -> bool:
-    """Whether any of the stretches, sorted by their begin, has a queue offset in [first, end)."""
-    at = bisect_right(taken, (first, first))
-    return (at < len(taken) and taken[at][0] < end) or (at > 0 and taken[at - 1][1] > first)
+def _meets(offset_ranges: Sequence[tuple[int, int]], first: int, end: int) -> bool:
+    """Whether any of the runs, sorted by their begin, has a queue offset in [first, end)."""
+    at = bisect_right(offset_ranges, (first, first))
+    return (at < len(offset_ranges) and offset_ranges[at][0] < end) or (at > 0 and offset_ranges[at - 1][1] > first)
 
 
 def _strays(
-    stretches: Sequence[QueueRun], chain: Sequence[QueueRun], unexplained: AbstractSet[int]
+    queue_runs: Sequence[QueueRun], chain: Sequence[QueueRun], unexplained: AbstractSet[int]
 ) -> Iterator[QueueRun]:
     """Single records that do not follow from what lies before them in their queue, or that have a queue to themselves.
 
@@ -212,8 +214,8 @@ def _strays(
         unexplained: places of records in front of which messages are missing, and nothing is damaged.
     """
     in_chain = set(map(id, chain))
-    for each in stretches:
-        if each.count == 1 and (id(each) not in in_chain or each.place in unexplained or _is_alone(stretches)):
+    for each in queue_runs:
+        if each.count == 1 and (id(each) not in in_chain or each.place in unexplained or _is_alone(queue_runs)):
             yield each
 
 
@@ -228,7 +230,7 @@ def _misled(
     Either the queue is another one, or the queue offset, where no damage stands between the stray and its neighbor. A
     head in which both are wrong is not recognized. What damage can have held is not looked for in other queues.
     """
-    found: list[MisplacedRecord] = []
+    misplaced_records: list[MisplacedRecord] = []
     places = [place for place, _, _ in strays]
     for number, run in enumerate([*impossible, *explained]):
         if run.is_further or run.queue[2]:
@@ -244,9 +246,11 @@ def _misled(
         ]
         # Who is claimed twice, or claims what another one does, is left alone.
         if len({queue_offset for _, queue_offset in fitting}) == len(fitting):
-            found += [MisplacedRecord(place, *run.queue[:2], queue_offset) for place, queue_offset in fitting]
-    claims = Counter(each.physical_offset for each in found)
-    return [each for each in found if claims[each.physical_offset] == 1]
+            misplaced_records += [
+                MisplacedRecord(place, *run.queue[:2], queue_offset) for place, queue_offset in fitting
+            ]
+    claims = Counter(each.physical_offset for each in misplaced_records)
+    return [each for each in misplaced_records if claims[each.physical_offset] == 1]
 
 
 def _fits(

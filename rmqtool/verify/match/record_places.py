@@ -21,15 +21,15 @@ from rmqtool.verify.survey.context import QueueKey, VerifyContext, bytes_of
 from rmqtool.verify.survey.queue_map import QueueMap
 
 READS_MAX: Final = 10_000
-"""Records outside a stretch that are looked at for damage; farther away than that all counts as damaged."""
+"""Records outside a chunk that are looked at for damage; farther away than that all counts as damaged."""
 QueueName = tuple[QueueKey, bool]
 """Topic and queue id, and whether it is a batch queue."""
 
 
 class RecordPlaces:
-    """Judges records of one stretch of the log whose units contradict them.
+    """Judges records of one chunk of the log whose units contradict them.
 
-    Neighbors are looked up in the stretch. Where it ends before one is met, the units next to the places in question
+    Neighbors are looked up in the chunk. Where it ends before one is met, the units next to the places in question
     show where to look; what counts is what the record there says of itself.
     """
 
@@ -61,15 +61,15 @@ class RecordPlaces:
         if own is None:  # a record that no queue takes, by its flags
             named = (bytes_of(self._lookup.topic(row)), int(row["queue_id"]), int(row["queue_offset"]))
             return named == (*name[0], claim[0]) and claimed.lack(*claim)
-        said = self._said(own, physical_offset)
-        if own != name and said[0] != claim[0]:
+        own_claim = self._said(own, physical_offset)
+        if own != name and own_claim[0] != claim[0]:
             return False  # two fields would be wrong at once
-        if self._is_confirmed(own, said[0], physical_offset, name, claim[0]):
+        if self._is_confirmed(own, own_claim[0], physical_offset, name, claim[0]):
             return False
-        around = self._around(own, physical_offset, [said[0] - 1, said[0] + 1])
-        if not is_misplaced(around, said, claimed, claim):
+        around = self._around(own, physical_offset, [own_claim[0] - 1, own_claim[0] + 1])
+        if not is_misplaced(around, own_claim, claimed, claim):
             return False
-        return own != name or claim > said or not self._has_another_for(name, claim[0], row)
+        return own != name or claim > own_claim or not self._has_another_for(name, claim[0], row)
 
     def _has_another_for(self, name: QueueName, queue_offset: int, row: Any) -> bool:
         """Whether a record in front of one has a head that is off by one field from a message its queue lacks.
@@ -117,9 +117,9 @@ class RecordPlaces:
         """The neighbors of a record in a queue.
 
         Args:
-            places: where units may point to neighbors outside the stretch.
+            places: where units may point to neighbors outside the chunk.
         """
-        before, after = self._in_stretch(name, physical_offset)
+        before, after = self._in_chunk(name, physical_offset)
         if before is None or after is None:
             next_to_known = [after[1] - 1] if after is not None else [before[1]] if before is not None else []
             for start, first, end in self._pointed_to(name, [*places, *next_to_known]):
@@ -139,7 +139,7 @@ class RecordPlaces:
         return Neighbors(before and before[1], after and after[1], is_damaged)
 
     def _is_whole(self, start: int, stop: int) -> bool:
-        """Whether sound records lie side by side in a part of the log outside the stretch; not if that is too long."""
+        """Whether sound records lie side by side in a part of the log outside the chunk; not if that is too long."""
         at = start
         while at < stop and self._reads_left > 0:
             self._reads_left -= 1
@@ -167,9 +167,7 @@ class RecordPlaces:
         head = self._log.read(place, 0, BLANK_SIZE_MIN) if place is not None else b""
         return head[4:8] == MAGIC_BLANK.to_bytes(4, "big", signed=True)
 
-    def _in_stretch(
-        self, name: QueueName, physical_offset: int
-    ) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
+    def _in_chunk(self, name: QueueName, physical_offset: int) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
         """Physical offset of the record in front, with the queue offset after it; and of the next one, with its own."""
         entries = self._expected.get(name)
         if entries is None:

@@ -1,4 +1,4 @@
-"""What the rows of a stretch say by themselves: damage, tombstones, times that go back, versions that cannot read."""
+"""What the rows of a chunk say by themselves: damage, tombstones, times that go back, versions that cannot read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rmqtool.verify.survey.offset_runs import Array
 
 IMPLAUSIBLE_MAX: Final = 100
 FLIPS_MAX: Final = 100
-"""Bad bodies of a stretch in which the one flipped bit is looked for: each is read again, and takes a millisecond."""
+"""Bad bodies of a chunk in which the one flipped bit is looked for: each is read again, and takes a millisecond."""
 LOST_NAMED: Final = 5
 """Lost messages that a finding names."""
 
@@ -46,38 +46,44 @@ _TEXTS: Final = {
 
 
 def row_findings(context: VerifyContext, walk: Walk, lookup: RowsLookup, lost: dict[int, list[str]]) -> list[Finding]:
-    """Findings about the rows of a stretch.
+    """Findings about the rows of a chunk.
 
     Args:
         lost: messages that were in a damaged row, as the queues know them, by number of the row.
     """
-    found = _damage(context, walk, lookup, lost)
+    findings = _damage(context, walk, lookup, lost)
     rows = lookup.rows
     if not context.rules.reads_v2:
         v2 = lookup.messages[rows["magic"][lookup.messages] == commitlog.MAGIC_V2]
         if len(v2):
             text = f"{len(v2)} records of version 2, the first of which ends the log for {context.rules.version}"
-            found.append(_at(context, "commitlog.not-readable-by-version", rows[v2[0]], text, count=len(v2)))
+            findings.append(_at(context, "commitlog.not-readable-by-version", rows[v2[0]], text, count=len(v2)))
     prepared = rows["prepared_transaction_offset"][lookup.messages]
     tombstones = prepared == TOMBSTONE
     for number in lookup.messages[tombstones].tolist():
-        found.append(_of_message(context, lookup, number, "commitlog.tombstone", "a record in the place of a lost one"))
+        findings.append(
+            _of_message(context, lookup, number, "commitlog.tombstone", "a record in the place of a lost one")
+        )
     # A half message lies in front of the record that ends its transaction; the other numbers come from clients,
     # which may send anything.
     impossible = ((prepared < 0) | (prepared > rows["physical_offset"][lookup.messages])) & ~tombstones
     for number in lookup.messages[impossible][:IMPLAUSIBLE_MAX].tolist():
         begin = int(rows["prepared_transaction_offset"][number])
         text = f"its transaction begins at {begin}, where no half message can be"
-        found.append(_of_message(context, lookup, number, "commitlog.doubtful-header", text))
-    return found
+        findings.append(_of_message(context, lookup, number, "commitlog.doubtful-header", text))
+    return findings
 
 
 def _of_message(
     context: VerifyContext, lookup: RowsLookup, number: int, kind: str, text: str, **details: Any
 ) -> Finding:
     row = lookup.rows[number]
-    said = {"topic": lookup.topic(row), "queue_id": int(row["queue_id"]), "queue_offset": int(row["queue_offset"])}
-    return _at(context, kind, row, text, **(said | details))
+    queue_details = {
+        "topic": lookup.topic(row),
+        "queue_id": int(row["queue_id"]),
+        "queue_offset": int(row["queue_offset"]),
+    }
+    return _at(context, kind, row, text, **(queue_details | details))
 
 
 def batch_offset_findings(
@@ -87,35 +93,35 @@ def batch_offset_findings(
 
     A broker writes the same number to both (`BatchConsumeQueue#assignQueueOffset`), and dispatches by the property.
     """
-    found = []
+    findings = []
     for entries in expected:
         if not entries.is_batch:
             continue
         numbers = np.searchsorted(lookup.rows["physical_offset"], entries.physical_offsets)
         wrong = lookup.rows["queue_offset"][numbers] != entries.queue_offsets
         for at in np.flatnonzero(wrong)[:IMPLAUSIBLE_MAX].tolist():
-            base, said = int(entries.queue_offsets[at]), int(lookup.rows["queue_offset"][numbers[at]])
-            text = f"its head says queue offset {said}, its property {INNER_BASE} says {base}"
-            right = {"queue_offset": base, "expected": str(base), "found": str(said)}
-            found.append(_of_message(context, lookup, int(numbers[at]), "commitlog.doubtful-header", text, **right))
-    return found
+            base, head_offset = int(entries.queue_offsets[at]), int(lookup.rows["queue_offset"][numbers[at]])
+            text = f"its head says queue offset {head_offset}, its property {INNER_BASE} says {base}"
+            right = {"queue_offset": base, "expected": str(base), "found": str(head_offset)}
+            findings.append(_of_message(context, lookup, int(numbers[at]), "commitlog.doubtful-header", text, **right))
+    return findings
 
 
 def time_findings(context: VerifyContext, lookup: RowsLookup, before_ms: int) -> list[Finding]:
     """Records whose store time does not fit between their neighbours'.
 
     Args:
-        before_ms: store time of the record in front of the stretch; 0 without one.
+        before_ms: store time of the record in front of the chunk; 0 without one.
     """
     times = lookup.rows["store_timestamp_ms"][lookup.messages]
     if not len(times):
         return []
     around = np.concatenate([[before_ms or times[0]], times])
-    found = []
+    findings = []
     first = lookup.rows[lookup.messages[0]]
     if times[0] == 0 and first["physical_offset"] == context.log_start(int(first["physical_offset"])):
         text = "stored at 0, as the first record of its file: recovery does not begin there"
-        found.append(_at(context, "commitlog.store-time-regress", first, text, found="0"))
+        findings.append(_at(context, "commitlog.store-time-regress", first, text, found="0"))
     for index in np.flatnonzero(np.diff(around) < -REGRESS_MARGIN_MS).tolist():
         before = int(around[index])
         # One record may be too new as well as the next too old; whoever does not fit to what lies around is meant.
@@ -123,7 +129,7 @@ def time_findings(context: VerifyContext, lookup: RowsLookup, before_ms: int) ->
         alone_ahead = index > 0 and earlier <= times[index] and _rises_from(times, index)
         culprit = index - 1 if alone_ahead else index
         text = f"stored at {int(times[culprit])}, its neighbours at {before if culprit == index else int(times[index])}"
-        found.append(
+        findings.append(
             _at(
                 context,
                 "commitlog.store-time-regress",
@@ -132,7 +138,7 @@ def time_findings(context: VerifyContext, lookup: RowsLookup, before_ms: int) ->
                 found=str(int(times[culprit])),
             )
         )
-    return found
+    return findings
 
 
 def _rises_from(times: Array, index: int) -> bool:
@@ -141,13 +147,13 @@ def _rises_from(times: Array, index: int) -> bool:
 
 
 def _damage(context: VerifyContext, walk: Walk, lookup: RowsLookup, lost: dict[int, list[str]]) -> list[Finding]:
-    found: list[Finding] = []
+    findings: list[Finding] = []
     rows = lookup.rows
     stale_until, flips_left = -1, FLIPS_MAX
     for number in np.flatnonzero(~lookup.good).tolist():
         row = rows[number]
         verdict = Verdict(int(row["verdict"]))
-        if verdict == Verdict.MISSING_END_BLANK and not walk.piece.source.size:
+        if verdict == Verdict.MISSING_END_BLANK and not walk.split.source.size:
             continue  # a file of length 0 is a finding of its own, and has no room for a blank
         names = lost.get(number, [])
         if verdict == Verdict.SELF_OFFSET_MISMATCH:
@@ -160,16 +166,16 @@ def _damage(context: VerifyContext, walk: Walk, lookup: RowsLookup, lost: dict[i
         if verdict == Verdict.STALE:
             if row["physical_offset"] == stale_until:
                 stale_until = int(row["physical_offset"] + row["size"])
-                last = found[-1]
-                found[-1] = _longer(last, int(row["size"]))
+                last = findings[-1]
+                findings[-1] = _longer(last, int(row["size"]))
                 continue
             stale_until = int(row["physical_offset"] + row["size"])
         details: dict[str, Any] = {"count": max(1, len(names))}
         if verdict == Verdict.BODY_CRC_MISMATCH and flips_left:
             flips_left -= 1
             details |= _flip(walk, row)
-        found.append(_at(context, FINDING_IDS[verdict], row, text, **details))
-    return found
+        findings.append(_at(context, FINDING_IDS[verdict], row, text, **details))
+    return findings
 
 
 def _longer(last: Finding, length: int) -> Finding:
@@ -178,11 +184,11 @@ def _longer(last: Finding, length: int) -> Finding:
 
 def _flip(walk: Walk, row: Any) -> dict[str, Any]:
     """The flipped bit of a body, and what CRC was stored and found."""
-    judged: Row = walk.judge(int(row["physical_offset"]) - walk.piece.physical_offset)
+    judged: Row = walk.judge(int(row["physical_offset"]) - walk.split.physical_offset)
     if judged.verdict != Verdict.BODY_CRC_MISMATCH or judged.topic_length <= 0:
         return {}
     stored, computed = judged.body_crc & 0xFFFFFFFF, judged.computed_crc & 0xFFFFFFFF
-    said: dict[str, Any] = {"expected": f"{stored:#010x}", "found": f"{computed:#010x}"}
+    details: dict[str, Any] = {"expected": f"{stored:#010x}", "found": f"{computed:#010x}"}
     body_at = (
         judged.size
         - judged.properties_length
@@ -193,14 +199,14 @@ def _flip(walk: Walk, row: Any) -> dict[str, Any]:
     )
     texts = [_flip_text(bit, row, body_at, walk) for bit in flipped_bits(stored, computed, judged.body_length)]
     if texts:
-        said["candidate"] = "one flipped bit: " + " or ".join(texts)
-    return said
+        details["candidate"] = "one flipped bit: " + " or ".join(texts)
+    return details
 
 
 def _flip_text(bit: FlippedBit, row: Any, body_at: int, walk: Walk) -> str:
     if bit.byte < 0:
         return f"bit {bit.bit} of the stored CRC"
-    position = int(row["physical_offset"]) - walk.piece.physical_offset + body_at + bit.byte
+    position = int(row["physical_offset"]) - walk.split.physical_offset + body_at + bit.byte
     return f"bit {bit.bit} of file position {position}"
 
 
@@ -213,7 +219,7 @@ def _at(context: VerifyContext, kind: str, row: Any, message: str, **details: An
         and physical_offset == start
         and start > context.store.commitlog[0].start
     ):
-        before = context.store.commitlog[[found.start for found in context.store.commitlog].index(start) - 1]
+        before = context.store.commitlog[[segment.start for segment in context.store.commitlog].index(start) - 1]
         path, start = before.path, before.start
     return finding(
         kind,

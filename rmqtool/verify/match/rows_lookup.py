@@ -1,4 +1,4 @@
-"""Says what of a stretch of the log lies at a physical offset."""
+"""Says what of a chunk of the log lies at a physical offset."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rmqtool.verify.survey.context import topic_text
 
 
 class RowsLookup:
-    """Looks up rows that lie one behind the other.
+    """Looks up rows that lie one after the other.
 
     Attributes:
         good: which rows are good.
@@ -51,8 +51,8 @@ class RowsLookup:
         if row["magic"] == commitlog.MAGIC_BLANK:
             return "the blank at a file's end"
         kind = system_flag.transaction(int(row["sys_flag"]))
-        said = "" if kind == "none" else f" of type {kind}"
-        return f"a record{said} of {self.topic(row)}/{int(row['queue_id'])} at queue offset {int(row['queue_offset'])}"
+        label = "" if kind == "none" else f" of type {kind}"
+        return f"a record{label} of {self.topic(row)}/{int(row['queue_id'])} at queue offset {int(row['queue_offset'])}"
 
 
 def is_message(row: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Checks one piece of the log: every record, and what queues and index say about the same stretch."""
+"""Checks one split of the log: every record, and what queues and index say about the same chunk."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ SECTOR_BYTES: Final = 512
 
 @dataclass
 class ChunkResult:
-    """What the check of one part of a file yields, and what tells whether it fits to its neighbours."""
+    """What the check of one chunk of a file yields, and what tells whether it fits to its neighbours."""
 
     outcome: SplitOutcome
     result: SplitResult
 
 
 def check_split(walk: Walk, context: VerifyContext, path: str) -> SplitResult:
-    """Scan a piece and compare it, stretch by stretch.
+    """Scan a split and compare it, chunk by chunk.
 
     Args:
         walk: of a whole file, not begun.
@@ -49,53 +49,53 @@ def check_split(walk: Walk, context: VerifyContext, path: str) -> SplitResult:
 
 
 def check_chunk(walk: Walk, context: VerifyContext, path: str) -> ChunkResult:
-    """Scan a part of a piece and compare it; `merge_chunks` makes a file's result of all its parts.
+    """Scan a chunk of a split and compare it; `merge_chunks` makes a file's result of all its chunks.
 
     Args:
-        walk: of the part, not begun.
+        walk: of the chunk, not begun.
         path: the file's, relative to the store.
     """
-    piece = walk.piece
-    result = SplitResult(piece.physical_offset, path, piece.physical_offset, piece.physical_offset)
-    result.file_size = piece.source.size
-    part = LogChunk(context)
+    split = walk.split
+    result = SplitResult(split.physical_offset, path, split.physical_offset, split.physical_offset)
+    result.file_size = split.source.size
+    chunk = LogChunk(context)
     for batch in walk.batches():
-        part.take(batch)
-        if part.is_full:
-            _check_part(walk, context, part, result)
-    _check_part(walk, context, part, result)
-    result.left_out_bytes = part.left_out_bytes
-    data_end = piece.physical_offset + walk.outcome.data_end
+        chunk.take(batch)
+        if chunk.is_full:
+            _check_chunk(walk, context, chunk, result)
+    _check_chunk(walk, context, chunk, result)
+    result.left_out_bytes = chunk.left_out_bytes
+    data_end = split.physical_offset + walk.outcome.data_end
     result.scanned_end = max(result.scanned_end, data_end)
     result.tail_bytes = walk.outcome.tail_bytes
     return ChunkResult(walk.outcome, result)
 
 
-def merge_chunks(parts: Sequence[ChunkResult], walk: Walk, context: VerifyContext) -> SplitResult | None:
-    """The result of a file that was checked in parts, in order.
+def merge_chunks(chunks: Sequence[ChunkResult], walk: Walk, context: VerifyContext) -> SplitResult | None:
+    """The result of a file that was checked in chunks, in order.
 
     Args:
         walk: of the whole file, not begun.
 
     Returns:
-        None where a part has met anything but good records that agree with queues and index, or the parts do not fit
-        together: what a finding says may depend on what lies around, so the file is to be checked in one piece.
+        None where a chunk has met anything but good records that agree with queues and index, or the chunks do not fit
+        together: what a finding says may depend on what lies around, so the file is to be checked in one split.
     """
     times_ms = [0]
-    for part in parts:
-        if part.result.findings or part.result.reported_bytes:
+    for chunk in chunks:
+        if chunk.result.findings or chunk.result.reported_bytes:
             return None
-        last = part.result.last_record
+        last = chunk.result.last_record
         if last is not None:
-            times_ms += (part.result.first_timestamp_ms, last[1])
+            times_ms += (chunk.result.first_timestamp_ms, last[1])
     if any(second < first for first, second in zip(times_ms[::2], times_ms[1::2], strict=False)):
-        return None  # a time that falls from one part to the next
-    outcome = merged_outcome(walk.piece, [part.outcome for part in parts])
+        return None  # a time that falls from one chunk to the next
+    outcome = merged_outcome(walk.split, [chunk.outcome for chunk in chunks])
     if outcome is None:
         return None
     walk.outcome = outcome
-    first = parts[0].result
-    result = merge(part.result for part in parts)
+    first = chunks[0].result
+    result = merge(chunk.result for chunk in chunks)
     result.path, result.file_size = first.path, first.file_size
     result.tail_bytes = outcome.tail_bytes
     _settle(walk, context, result)
@@ -104,7 +104,7 @@ def merge_chunks(parts: Sequence[ChunkResult], walk: Walk, context: VerifyContex
 
 def _settle(walk: Walk, context: VerifyContext, result: SplitResult) -> None:
     """What only the end of a file tells: whether its last record is whole, and what is untouched behind it."""
-    if not walk.piece.more_follows:
+    if not walk.split.more_follows:
         _check_last(walk, context, result)
     rest = result.file_size - result.checked_bytes - result.reported_bytes - result.tail_bytes
     if walk.outcome.tail_bytes == 0 and rest > 0 and not result.left_out_bytes:
@@ -112,16 +112,16 @@ def _settle(walk: Walk, context: VerifyContext, result: SplitResult) -> None:
         result.tail_bytes = rest if not result.record_count and not result.reported_bytes else 0
 
 
-def _check_part(walk: Walk, context: VerifyContext, part: LogChunk, result: SplitResult) -> None:
-    if part.is_empty:
+def _check_chunk(walk: Walk, context: VerifyContext, chunk: LogChunk, result: SplitResult) -> None:
+    if chunk.is_empty:
         return
-    lookup = part.lookup()
+    lookup = chunk.lookup()
     lost: dict[int, list[str]] = {}
     odd_times = time_findings(context, lookup, result.last_record[1] if result.last_record else 0)
     result.findings += odd_times
     if context.crosses:
         queues = QueueMatch(context, lookup)
-        expected = part.queues()
+        expected = chunk.queues()
         result.findings += batch_offset_findings(context, lookup, expected.values())
         queues.run(expected)
         result.findings += queues.findings
@@ -129,17 +129,17 @@ def _check_part(walk: Walk, context: VerifyContext, part: LogChunk, result: Spli
         lost = queues.lost
         if context.index:
             index = IndexMatch(
-                context, lookup, [*queues.doubtful, *(found.physical_offset or 0 for found in odd_times)]
+                context, lookup, [*queues.doubtful, *(time_finding.physical_offset or 0 for time_finding in odd_times)]
             )
-            index.run(part.index())
+            index.run(chunk.index())
             result.findings += index.findings
             for run in index.missing:
                 append_keys(result.missing_keys, run)
         else:
-            result.keyed_count += len(part.index().key_hashes)
+            result.keyed_count += len(chunk.index().key_hashes)
     result.findings += row_findings(context, walk, lookup, lost)
     _count(lookup, result)
-    part.clear()
+    chunk.clear()
 
 
 def _count(lookup: RowsLookup, result: SplitResult) -> None:
@@ -177,7 +177,7 @@ def _check_last(walk: Walk, context: VerifyContext, result: SplitResult) -> None
     """A last record that was cut inside its properties passes every check, with zeros in them (pitfall P20)."""
     if result.last_record is None or context.live_end is not None:
         return
-    position = result.last_record[0] - walk.piece.physical_offset
+    position = result.last_record[0] - walk.split.physical_offset
     try:
         row = walk.judge(position)
         length = row.properties_length

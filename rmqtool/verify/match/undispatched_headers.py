@@ -44,13 +44,13 @@ class Doubts:
         self._places: array[int] = array("q")
         self._ends: array[int] = array("q")
 
-    def add(self, found: Finding) -> None:
+    def add(self, new_finding: Finding) -> None:
         """Keep the place of a finding about the log's bytes, or the queue of one about units."""
-        if found.id in WRONG_UNITS and found.topic is not None and found.queue_id is not None:
-            self.queues.add((bytes_of(found.topic), found.queue_id))
-        if found.id.startswith("commitlog.") and found.physical_offset is not None:
-            self._places.append(found.physical_offset)
-            self._ends.append(found.physical_offset + max(1, found.length or 0))
+        if new_finding.id in WRONG_UNITS and new_finding.topic is not None and new_finding.queue_id is not None:
+            self.queues.add((bytes_of(new_finding.topic), new_finding.queue_id))
+        if new_finding.id.startswith("commitlog.") and new_finding.physical_offset is not None:
+            self._places.append(new_finding.physical_offset)
+            self._ends.append(new_finding.physical_offset + max(1, new_finding.length or 0))
 
     def counter(self) -> _Counter:
         """All that was kept."""
@@ -79,9 +79,9 @@ def undispatched_header_findings(context: VerifyContext, runs: Sequence[Missing]
     for topic, queue_id, is_batch, first, count, place, last_place in runs:
         if not is_batch and (topic, queue_id) not in doubts.queues:
             by_queue[topic, queue_id, False].append(QueueRun(first, first + count, place, last_place, count))
-    for name, stretches in by_queue.items():
-        stretches.sort(key=lambda stretch: stretch.place)
-        order.take_stretches(name, [*_dispatched(context, name), *stretches])
+    for name, queue_runs in by_queue.items():
+        queue_runs.sort(key=lambda run: run.place)
+        order.take_queue_runs(name, [*_dispatched(context, name), *queue_runs])
     with OpenFiles(context.store.view) as files:
         log = Log(context.store, context.rules, files)
         misled_records, empty = order.misled(doubts.counter().between)
@@ -136,11 +136,11 @@ def _missing_finding(context: VerifyContext, run: MissingRun) -> Finding:
 
 def _finding(context: VerifyContext, misled: MisplacedRecord, record: Record) -> Finding:
     expected = f"{name_of((misled.topic, misled.queue_id))} at queue offset {misled.queue_offset}"
-    said = f"a record of {name_of((record.topic_raw, record.queue_id))} at queue offset {record.queue_offset}"
+    text = f"a record of {name_of((record.topic_raw, record.queue_id))} at queue offset {record.queue_offset}"
     return finding(
         "commitlog.doubtful-header",
         context.log_path(misled.physical_offset),
-        f"{said}, which its own queue contradicts, and the log lacks {expected} there",
+        f"{text}, which its own queue contradicts, and the log lacks {expected} there",
         file_position=misled.physical_offset - context.log_start(misled.physical_offset),
         physical_offset=misled.physical_offset,
         length=record.size,
@@ -148,5 +148,5 @@ def _finding(context: VerifyContext, misled: MisplacedRecord, record: Record) ->
         queue_id=misled.queue_id,
         queue_offset=misled.queue_offset,
         expected=expected,
-        found=said,
+        found=text,
     )

@@ -41,10 +41,13 @@ class Account:
         Raises:
             AssertionError: bytes of a file were counted twice or not at all.
         """
-        unsettled = [f"{path}: {found}" for path, found in self.files.items() if found.open_bytes]
+        unsettled = [f"{path}: {file_account}" for path, file_account in self.files.items() if file_account.open_bytes]
         if unsettled:
             raise AssertionError("bytes not accounted for: " + "; ".join(unsettled[:5]))
 
     @property
     def checked_bytes(self) -> int:
-        return sum(found.checked + found.reported + found.zero_tail for found in self.files.values())
+        return sum(
+            file_account.checked + file_account.reported + file_account.zero_tail
+            for file_account in self.files.values()
+        )

@@ -1,4 +1,4 @@
-"""What a run looks at and by which rules: options, and the context that every piece is checked in."""
+"""What a run looks at and by which rules: options, and the context that every split is checked in."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class VerifyOptions:
     """What a person may choose.
 
     Attributes:
-        slice_number, slice_count: check every `slice_count`-th piece, from the `slice_number`-th on (from 1).
-        sample: the part of the pieces to check, above 0 and up to 1, spread evenly.
-        duration_max_s: no piece is begun after this long.
-        state_file: remembers the pieces that are done; never in the store.
+        slice_number, slice_count: check every `slice_count`-th split, from the `slice_number`-th on (from 1).
+        sample: the part of the splits to check, above 0 and up to 1, spread evenly.
+        duration_max_s: no split is begun after this long.
+        state_file: remembers the splits that are done; never in the store.
         broker_runs: a broker holds the lock.
         compiled: which reader scans; None leaves it to the size of the log.
         parts: in how many parts threads check each file of the log; None leaves it to its size.
@@ -60,7 +60,7 @@ class VerifyOptions:
 
 @dataclass(frozen=True)
 class VerifyContext:
-    """What is known before the first piece of the log is scanned, the same for all pieces.
+    """What is known before the first split of the log is scanned, the same for all splits.
 
     Attributes:
         newest_unit: physical offset of the newest record that any queue has a unit for; -1 without one.
@@ -96,7 +96,7 @@ class VerifyContext:
         return self._segment(physical_offset).start
 
     def _segment(self, physical_offset: int) -> Segment:
-        return next(found for found in reversed(self.store.commitlog) if found.start <= physical_offset)
+        return next(segment for segment in reversed(self.store.commitlog) if segment.start <= physical_offset)
 
     @property
     def crosses(self) -> bool:

@@ -78,11 +78,11 @@ class IndexMap:
         """Numbers and entries, of those that point into [begin, end)."""
         numbers, entries = [np.empty(0, np.int64)], [np.empty(0, _DTYPE)]
         for low, buffer in self.ranges(open_file, begin, end):
-            found = np.frombuffer(buffer, _DTYPE)
-            places = np.arange(low, low + len(found))
-            inside = self.entries.chosen(places, found["physical_offset"].astype(np.int64), begin, end)
+            block_entries = np.frombuffer(buffer, _DTYPE)
+            places = np.arange(low, low + len(block_entries))
+            inside = self.entries.chosen(places, block_entries["physical_offset"].astype(np.int64), begin, end)
             numbers.append(places[inside])
-            entries.append(found[inside])
+            entries.append(block_entries[inside])
         return np.concatenate(numbers), np.concatenate(entries)
 
     def around(self, open_file: Open, number: int) -> tuple[list[int], list[int]]:
@@ -123,13 +123,13 @@ class IndexPass:
             return None
         try:
             self._length()
-            found = self._check(source)
+            index_map = self._check(source)
         finally:
             source.close()
-        used = entry_position(found.count + 1, self.slot_count)
+        used = entry_position(index_map.count + 1, self.slot_count)
         account.checked += min(used, self.entry.size)
         account.zero_tail += max(0, self.entry.size - used)
-        return found
+        return index_map
 
     @property
     def _room(self) -> int:
@@ -219,12 +219,12 @@ class IndexPass:
         for low in range(1, count + 1, BLOCK_ENTRIES):
             high = min(low + BLOCK_ENTRIES, count + 1)
             raw = self._read(source, entry_position(low, self.slot_count), (high - low) * ENTRY_SIZE)
-            found = chains(raw, low, latest)
-            runs.take(low, found.physical_offsets)
-            for index in found.wrong.tolist():
+            block_chains = chains(raw, low, latest)
+            runs.take(low, block_chains.physical_offsets)
+            for index in block_chains.wrong.tolist():
                 wrong += 1
                 if wrong <= FINDINGS_MAX:
-                    self._chain(low + index, int(found.expected[index]), np.frombuffer(raw, _DTYPE)[index])
+                    self._chain(low + index, int(block_chains.expected[index]), np.frombuffer(raw, _DTYPE)[index])
         if wrong > FINDINGS_MAX:
             self._say(
                 "index.wrong-slot", f"{wrong - FINDINGS_MAX} more entries in wrong chains", count=wrong - FINDINGS_MAX
@@ -258,14 +258,14 @@ class IndexPass:
             for index in np.flatnonzero(slots != latest[low:high]).tolist():
                 wrong += 1
                 if wrong <= FINDINGS_MAX:
-                    expected, found = int(latest[low + index]), int(slots[index])
+                    expected, actual = int(latest[low + index]), int(slots[index])
                     self._say(
                         "index.wrong-slot",
-                        f"slot {low + index} begins with entry {found} and not with {expected}",
+                        f"slot {low + index} begins with entry {actual} and not with {expected}",
                         file_position=HEADER_SIZE + SLOT_SIZE * (low + index),
                         length=SLOT_SIZE,
                         expected=str(expected),
-                        found=str(found),
+                        found=str(actual),
                     )
         if wrong > FINDINGS_MAX:
             self._say("index.wrong-slot", f"{wrong - FINDINGS_MAX} more wrong slots", count=wrong - FINDINGS_MAX)

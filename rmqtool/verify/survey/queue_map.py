@@ -105,11 +105,11 @@ class QueueMap:
         """Places and units, in order of the log, of those that point into [begin, end)."""
         places, units = [np.empty(0, np.int64)], [np.empty(0, consumequeue.unit_format(is_batch=self.is_batch).dtype)]
         for low, high in self.units.ranges(begin, end):
-            found_places, found = self.read(open_file, low, high)
-            offsets = found["physical_offset"].astype(np.int64)
+            found_places, range_units = self.read(open_file, low, high)
+            offsets = range_units["physical_offset"].astype(np.int64)
             inside = self.units.chosen(found_places, offsets, begin, end)
             places.append(found_places if inside.all() else found_places[inside])
-            units.append(found if inside.all() else found[inside])
+            units.append(range_units if inside.all() else range_units[inside])
         if len(places) == 2:
             return places[1], units[1]
         all_places, all_units = np.concatenate(places), np.concatenate(units)
@@ -124,8 +124,8 @@ class QueueMap:
             if len(whole) and whole[0]["first"] >= begin and whole[0]["last"] < end:
                 place, amount = low, high - low
             else:
-                places, found = self.read(open_file, low, high)
-                inside = np.flatnonzero(self.units.chosen(places, found["physical_offset"], begin, end))
+                places, units = self.read(open_file, low, high)
+                inside = np.flatnonzero(self.units.chosen(places, units["physical_offset"], begin, end))
                 if not inside.size:
                     continue
                 place, amount = int(places[inside[0]]), int(inside.size)

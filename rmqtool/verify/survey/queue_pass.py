@@ -192,7 +192,7 @@ class QueuePass:
     def _finish(self) -> QueueMap:
         first = self._files[0].first if self._files else 0
         end = max(self._end, first)
-        found = QueueMap(
+        queue_map = QueueMap(
             self.queue.topic,
             self.queue.queue_id,
             self.is_batch,
@@ -207,81 +207,89 @@ class QueuePass:
             tuple(self._bad_files),
             tuple(self._absent),
         )
-        self._report(found, end)
-        return found
+        self._report(queue_map, end)
+        return queue_map
 
-    def _report(self, found: QueueMap, end: int) -> None:
+    def _report(self, queue_map: QueueMap, end: int) -> None:
         """Say what is wrong with the queue by itself, and account for every unit."""
         for kind in (_ZERO, _INVALID):
             for low, high in self._spans[kind]:
                 if high <= end:
-                    self._report_gap(found, low, high, is_zero=kind == _ZERO)
+                    self._report_gap(queue_map, low, high, is_zero=kind == _ZERO)
                 elif kind == _INVALID:
                     self._at(
-                        found, low, high, "consumequeue.stale-unit", "bytes behind the queue's end that are no unit"
+                        queue_map, low, high, "consumequeue.stale-unit", "bytes behind the queue's end that are no unit"
                     )
                 else:
-                    self._count(found, low, high, "zero_tail")
+                    self._count(queue_map, low, high, "zero_tail")
         for low, high in self._spans[_UNREADABLE]:
-            self._count(found, low, high, "reported")
+            self._count(queue_map, low, high, "reported")
         for low, high in self._stale:
             self._at(
-                found,
+                queue_map,
                 low,
                 high,
                 "consumequeue.stale-unit",
                 f"{high - low} units of an older state behind the queue's end",
             )
         for low, high in self._spans[_DEAD]:
-            self._at(found, low, high, "consumequeue.dead-unit", f"{high - low} units in the place of lost messages")
+            self._at(
+                queue_map, low, high, "consumequeue.dead-unit", f"{high - low} units in the place of lost messages"
+            )
         for low, high in self._spans[_FILLER]:
-            if self.log_minimum > 0 and low == found.first:
-                self._count(found, low, high, "checked")
+            if self.log_minimum > 0 and low == queue_map.first:
+                self._count(queue_map, low, high, "checked")
                 continue
             text = f"{high - low} filler units" + (
-                " that a reader can meet" if low == found.first else " inside the queue"
+                " that a reader can meet" if low == queue_map.first else " inside the queue"
             )
-            self._at(found, low, high, "consumequeue.filler-readable", text)
-        for run in found.units.drops.tolist()[:ORDER_MAX]:
+            self._at(queue_map, low, high, "consumequeue.filler-readable", text)
+        for run in queue_map.units.drops.tolist()[:ORDER_MAX]:
             self._at(
-                found, run[0], run[0], "consumequeue.order", "points to an older record than the unit before it does"
+                queue_map,
+                run[0],
+                run[0],
+                "consumequeue.order",
+                "points to an older record than the unit before it does",
             )
-        if found.units.dropped:
+        if queue_map.units.dropped:
             self._say(
                 "consumequeue.order",
                 self.queue.directory,
                 "units in senseless order, not followed to their end",
-                count=found.units.dropped,
+                count=queue_map.units.dropped,
             )
-        for file in found.files:
+        for file in queue_map.files:
             account = self.account.files[file.path]
             account.checked += max(0, account.open_bytes)
 
-    def _report_gap(self, found: QueueMap, low: int, high: int, *, is_zero: bool) -> None:
-        for file in found.files:
+    def _report_gap(self, queue_map: QueueMap, low: int, high: int, *, is_zero: bool) -> None:
+        for file in queue_map.files:
             begin, end = max(low, file.first), min(high, file.end)
             if begin >= end:
                 continue
             if is_zero and (begin, end) == (file.first, file.end):
-                self._at(found, begin, end, "consumequeue.zero-file", "the file is zero, and units follow behind it")
+                self._at(
+                    queue_map, begin, end, "consumequeue.zero-file", "the file is zero, and units follow behind it"
+                )
             else:
                 state = "zero" if is_zero else "invalid"
                 text = (
                     f"{end - begin} {state} units with others behind them" if end - begin > 1 else f"a unit is {state}"
                 )
                 self._at(
-                    found, begin, end, "consumequeue.bad-batch-unit" if self.is_batch else "consumequeue.gap", text
+                    queue_map, begin, end, "consumequeue.bad-batch-unit" if self.is_batch else "consumequeue.gap", text
                 )
 
-    def _count(self, found: QueueMap, low: int, high: int, column: str) -> None:
-        for file in found.files:
+    def _count(self, queue_map: QueueMap, low: int, high: int, column: str) -> None:
+        for file in queue_map.files:
             begin, end = max(low, file.first), min(high, file.end)
             if begin < end:
                 account = self.account.files[file.path]
                 setattr(account, column, getattr(account, column) + (end - begin) * self._unit_size)
 
-    def _at(self, found: QueueMap, low: int, high: int, kind: str, message: str) -> None:
-        path, position = found.position(low)
+    def _at(self, queue_map: QueueMap, low: int, high: int, kind: str, message: str) -> None:
+        path, position = queue_map.position(low)
         self._say(
             kind,
             path,
@@ -291,7 +299,7 @@ class QueuePass:
             queue_offset=None if self.is_batch else low,
             count=max(1, high - low),
         )
-        self._count(found, low, high, "reported")
+        self._count(queue_map, low, high, "reported")
 
     def _say(self, kind: str, path: str, message: str, **details: Any) -> None:
         self.findings.append(

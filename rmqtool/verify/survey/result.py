@@ -1,4 +1,4 @@
-"""What the check of one piece of the log yields: small, picklable, and merged in any grouping."""
+"""What the check of one split of the log yields: small, picklable, and merged in any grouping."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 from rmqtool.verify.catalog.finding import Finding
 
 Missing = tuple[bytes, int, bool, int, int, int, int]
-"""Messages without a unit, one behind the other: topic, queue id, is batch, first queue offset, count, first physical
+"""Messages without a unit, one after the other: topic, queue id, is batch, first queue offset, count, first physical
 offset, last physical offset."""
 MissingKeys = tuple[int, int, int, bool, bool]
-"""Index entries that are missing, one behind the other: first and last physical offset, number, and whether the first
-is the first of its stretch and the last the last of it."""
+"""Index entries that are missing, one after the other: first and last physical offset, number, and whether the first
+is the first of its chunk and the last the last of it."""
 
 
 @dataclass
 class SplitResult:
-    """Findings, counts, and what only all pieces together can judge.
+    """Findings, counts, and what only all splits together can judge.
 
     Attributes:
         begin, end: physical offsets of the first record, and behind the last record or bad range; records of an older
@@ -51,27 +51,27 @@ class SplitResult:
 def merge(results: Iterable[SplitResult]) -> SplitResult:
     """All results as one, in the order of the log."""
     merged = SplitResult()
-    ordered = sorted(results, key=lambda found: found.physical_offset)
+    ordered = sorted(results, key=lambda result: result.physical_offset)
     last_runs: dict[tuple[bytes, int, bool], int] = {}
-    for found in ordered:
-        merged.findings += found.findings
-        for run in found.missing:
+    for result in ordered:
+        merged.findings += result.findings
+        for run in result.missing:
             _append(merged.missing, run, last_runs)
-        for keys in found.missing_keys:
+        for keys in result.missing_keys:
             append_keys(merged.missing_keys, keys)
-        merged.record_count += found.record_count
-        merged.keyed_count += found.keyed_count
-        merged.first_timestamp_ms = merged.first_timestamp_ms or found.first_timestamp_ms
-        merged.last_record = found.last_record or merged.last_record
-        merged.last_unseen = max(merged.last_unseen, found.last_unseen)
-        merged.newest_ms = max(merged.newest_ms, found.newest_ms)
-        merged.end = max(merged.end, found.end)
-        merged.scanned_end = max(merged.scanned_end, found.scanned_end)
-        merged.file_size += found.file_size
-        merged.checked_bytes += found.checked_bytes
-        merged.tail_bytes += found.tail_bytes
-        merged.reported_bytes += found.reported_bytes
-        merged.left_out_bytes += found.left_out_bytes
+        merged.record_count += result.record_count
+        merged.keyed_count += result.keyed_count
+        merged.first_timestamp_ms = merged.first_timestamp_ms or result.first_timestamp_ms
+        merged.last_record = result.last_record or merged.last_record
+        merged.last_unseen = max(merged.last_unseen, result.last_unseen)
+        merged.newest_ms = max(merged.newest_ms, result.newest_ms)
+        merged.end = max(merged.end, result.end)
+        merged.scanned_end = max(merged.scanned_end, result.scanned_end)
+        merged.file_size += result.file_size
+        merged.checked_bytes += result.checked_bytes
+        merged.tail_bytes += result.tail_bytes
+        merged.reported_bytes += result.reported_bytes
+        merged.left_out_bytes += result.left_out_bytes
     if ordered:
         merged.physical_offset, merged.begin = ordered[0].physical_offset, ordered[0].begin
     return merged
@@ -93,7 +93,7 @@ def _append(runs: list[Missing], run: Missing, last_runs: dict[tuple[bytes, int,
 
 
 def append_keys(runs: list[MissingKeys], run: MissingKeys) -> None:
-    """Add a run of missing entries; one that goes on where the stretch before ended is no other."""
+    """Add a run of missing entries; one that goes on where the chunk before ended is no other."""
     if runs and runs[-1][4] and run[3]:
         first, _, count, from_begin, _ = runs[-1]
         runs[-1] = (first, run[1], count + run[2], from_begin, run[4])

@@ -112,7 +112,7 @@ def _derive(name: str, store: Path, target: Path, *, compiled: bool) -> int:
     plan = plan_log(files)
     options = ScanOptions(
         delays_ms=parse_delay_levels(config.get("messageDelayLevel", DEFAULT_DELAY_LEVELS)),
-        record_crc=carries_record_crc(plan.pieces),
+        record_crc=carries_record_crc(plan.splits),
         compiled=compiled,
     )
     first = max(DISPATCHED_FROM.get(name, (0, ""))[0], int(paths[0].name) if paths else 0)

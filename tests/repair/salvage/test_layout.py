@@ -1,4 +1,4 @@
-"""However damage and lost records lie: the pieces fill the range, and whatever has a place is at it."""
+"""However damage and lost records lie: the fillings fill the range, and whatever has a place is at it."""
 
 from __future__ import annotations
 
@@ -54,52 +54,52 @@ def ranges(draw: some.DrawFn) -> tuple[DamagedRange, LostInRange]:
 
 
 @given(ranges())
-def test_pieces_fill_the_range(case: tuple[DamagedRange, LostInRange]) -> None:
+def test_fillings_fill_the_range(case: tuple[DamagedRange, LostInRange]) -> None:
     damaged, casualties = case
-    pieces = lay_out(damaged, casualties, least)
-    if pieces is None:
+    fillings = lay_out(damaged, casualties, least)
+    if fillings is None:
         assert damaged.length < LEAST + BLANK_SIZE_MIN + max(
             map(least, (None, *casualties.placed, *casualties.unplaced))
         )
         return
-    assert all(one.end == two.start for one, two in pairwise(pieces))
-    assert not any(piece.is_blank for piece in pieces[:-1])
-    if pieces:
-        assert pieces[0].start == damaged.start
+    assert all(one.end == two.start for one, two in pairwise(fillings))
+    assert not any(filling.is_blank for filling in fillings[:-1])
+    if fillings:
+        assert fillings[0].start == damaged.start
     if not damaged.is_last:
-        assert (pieces[-1].end if pieces else damaged.start) == damaged.end
-        assert not damaged.reaches_file_end or pieces[-1].is_blank
-    for piece in pieces:
-        smallest = BLANK_SIZE_MIN if piece.is_blank else least(piece.lost)
-        assert piece.length >= smallest
-        assert piece.is_blank or piece.lost is not None or piece.length < BRIDGE_MAX + LEAST + BRIDGE_MAX // 2
+        assert (fillings[-1].end if fillings else damaged.start) == damaged.end
+        assert not damaged.reaches_file_end or fillings[-1].is_blank
+    for filling in fillings:
+        smallest = BLANK_SIZE_MIN if filling.is_blank else least(filling.lost)
+        assert filling.length >= smallest
+        assert filling.is_blank or filling.lost is not None or filling.length < BRIDGE_MAX + LEAST + BRIDGE_MAX // 2
 
 
 @given(ranges())
 def test_a_record_with_a_place_is_at_it_if_it_can_be(case: tuple[DamagedRange, LostInRange]) -> None:
     damaged, casualties = case
-    pieces = lay_out(damaged, casualties, least) or []
+    fillings = lay_out(damaged, casualties, least) or []
     file_end = FILE_START + FILE_SIZE
     limit = file_end - BLANK_SIZE_MIN if damaged.is_last or damaged.end == file_end else damaged.end
     for record in casualties.placed:
         start, end = record.place
-        (found,) = [piece for piece in pieces if piece.lost is record] or [None]
-        if end <= limit and end - start >= least(record) and pieces:
+        (found,) = [filling for filling in fillings if filling.lost is record] or [None]
+        if end <= limit and end - start >= least(record) and fillings:
             if found is None or found.start > start or end > found.end:
-                assert _stand_for_more(damaged, casualties, pieces)
+                assert _stand_for_more(damaged, casualties, fillings)
                 continue
             # Bytes that are too few for a record of their own are a neighbour's.
             assert start - least(None) < found.start <= start
             assert end <= found.end < end + LEAST + BLANK_SIZE_MIN + 120
         else:
-            assert found is None or _stand_for_more(damaged, casualties, pieces)
+            assert found is None or _stand_for_more(damaged, casualties, fillings)
 
 
-def _stand_for_more(damaged: DamagedRange, casualties: LostInRange, pieces: list[Filling]) -> bool:
+def _stand_for_more(damaged: DamagedRange, casualties: LostInRange, fillings: list[Filling]) -> bool:
     """Whether places that units tell were given up so that fewer records are left out."""
     certain = [replace(record, head=HEAD) for record in casualties.placed]
     as_told = lay_out(damaged, LostInRange(certain, casualties.unplaced), least) or []
-    return sum(piece.lost is not None for piece in pieces) > sum(piece.lost is not None for piece in as_told)
+    return sum(filling.lost is not None for filling in fillings) > sum(filling.lost is not None for filling in as_told)
 
 
 @given(ranges())
@@ -110,8 +110,8 @@ def test_each_record_stands_once_and_in_the_order_of_its_queue(case: tuple[Damag
     )
     known = {(record.topic, record.queue_offset) for record in casualties.placed}
     unplaced = [record for record in ordered if (record.topic, record.queue_offset) not in known]
-    pieces = lay_out(damaged, LostInRange(casualties.placed, unplaced), least) or []
-    stand = [piece.lost for piece in pieces if piece.lost is not None]
+    fillings = lay_out(damaged, LostInRange(casualties.placed, unplaced), least) or []
+    stand = [filling.lost for filling in fillings if filling.lost is not None]
     assert len(set(map(id, stand))) == len(stand)
     for topic in {record.topic for record in stand}:
         offsets = [record.queue_offset for record in stand if record.topic == topic]
@@ -129,24 +129,24 @@ def test_exactly_where_they_lay() -> None:
 def test_packed_where_nothing_tells_their_places() -> None:
     damaged = damage(4096, 1000)
     unplaced = [lost(number) for number in range(4)]
-    pieces = lay_out(damaged, LostInRange([], unplaced), least) or []
-    assert [piece.lost for piece in pieces] == unplaced
-    assert [piece.length for piece in pieces] == [92, 92, 92, 1000 - 3 * 92]
+    fillings = lay_out(damaged, LostInRange([], unplaced), least) or []
+    assert [filling.lost for filling in fillings] == unplaced
+    assert [filling.length for filling in fillings] == [92, 92, 92, 1000 - 3 * 92]
 
 
 def test_places_that_leave_no_room_for_a_message_of_their_queue_are_given_up() -> None:
     damaged = damage(4096, 1000)
     told = [lost(4, damaged.start + 400, 300), lost(5, damaged.start + 700, 300)]
     other = lost(7, damaged.start, 300, topic=b"Other")
-    pieces = lay_out(damaged, LostInRange([other, *told], [lost(6)]), least) or []
-    assert [piece.lost.queue_offset for piece in pieces if piece.lost is not None] == [7, 4, 5, 6]
+    fillings = lay_out(damaged, LostInRange([other, *told], [lost(6)]), least) or []
+    assert [filling.lost.queue_offset for filling in fillings if filling.lost is not None] == [7, 4, 5, 6]
 
 
 def test_a_head_keeps_its_place_even_if_that_leaves_no_room() -> None:
     damaged = damage(4096, 1000)
     record = replace(lost(5, damaged.start + 700, 300), head=HEAD)
-    pieces = lay_out(damaged, LostInRange([record], [lost(6)]), least) or []
-    assert pieces[-1] == Filling(damaged.start + 700, damaged.end, record)
+    fillings = lay_out(damaged, LostInRange([record], [lost(6)]), least) or []
+    assert fillings[-1] == Filling(damaged.start + 700, damaged.end, record)
 
 
 def test_nobody_can_bridge_less_than_a_record() -> None:
@@ -164,13 +164,13 @@ def test_the_end_of_a_file_is_a_blank() -> None:
 
 
 def test_long_damage_is_bridged_in_parts_that_every_broker_can_hold() -> None:
-    pieces = lay_out(damage(0, 15 << 20), LostInRange(), least) or []
-    assert max(piece.length for piece in pieces) <= BRIDGE_MAX
-    assert sum(piece.length for piece in pieces) == 15 << 20
+    fillings = lay_out(damage(0, 15 << 20), LostInRange(), least) or []
+    assert max(filling.length for filling in fillings) <= BRIDGE_MAX
+    assert sum(filling.length for filling in fillings) == 15 << 20
 
 
 def test_a_million_waiting_records_are_packed_in_no_time() -> None:
     placed = [lost(number, FILE_START + 200 * number, 100, b"P") for number in range(50_000)]
     unplaced = [lost(number) for number in range(50_000)]
-    pieces = lay_out(damage(0, 200 * 50_000), LostInRange(placed, unplaced), least) or []
-    assert sum(piece.lost is not None for piece in pieces) == 100_000
+    fillings = lay_out(damage(0, 200 * 50_000), LostInRange(placed, unplaced), least) or []
+    assert sum(filling.lost is not None for filling in fillings) == 100_000

@@ -107,18 +107,18 @@ def test_a_bridge_with_a_whole_records_crc() -> None:
     assert record_crc_matches(raw)
 
 
-def test_pieces_lie_side_by_side() -> None:
+def test_fillings_lie_side_by_side() -> None:
     stand_in = TombstoneEncoder(rules_for("5.5.0"))
     sizes = [120, 300, 95]
-    pieces, at = [], PLACE
+    fillings, at = [], PLACE
     for number, size in enumerate(sizes):
-        pieces.append(Filling(at, at + size, LostRecord(b"T", 0, number) if number != 2 else None))
+        fillings.append(Filling(at, at + size, LostRecord(b"T", 0, number) if number != 2 else None))
         at += size
-    pieces.append(Filling(at, at + 50, is_blank=True))
-    raw = stand_in.records(pieces, TIME_MS)
+    fillings.append(Filling(at, at + 50, is_blank=True))
+    raw = stand_in.records(fillings, TIME_MS)
     assert len(raw) == sum(sizes) + 8
     assert raw[-8:] == (50).to_bytes(4, "big") + bytes.fromhex("CBD43194")
-    for piece in pieces[:3]:
-        part = raw[piece.start - PLACE : piece.end - PLACE]
-        alone = stand_in.records([piece], TIME_MS)
+    for filling in fillings[:3]:
+        part = raw[filling.start - PLACE : filling.end - PLACE]
+        alone = stand_in.records([filling], TIME_MS)
         assert part == alone

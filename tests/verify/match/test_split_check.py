@@ -50,7 +50,7 @@ def test_parts_change_no_finding(golden: Unpacked, name: str) -> None:
 @pytest.mark.parametrize("name", ["4.9.7-large", "5.5.0-large", "5.5.0-many-files", "5.5.0-crashed"])
 def test_sound_files_are_not_read_again(golden: Unpacked, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     again: list[str] = []
-    checked = parallel.check_piece
+    checked = parallel.check_split
     monkeypatch.setattr(
         parallel, "check_piece", lambda walk, context, path: again.append(path) or checked(walk, context, path)
     )
@@ -61,13 +61,13 @@ def test_sound_files_are_not_read_again(golden: Unpacked, monkeypatch: pytest.Mo
 
 def test_a_file_is_cut_by_its_data_alone() -> None:
     content = b"x" * 1000 + bytes(9000)
-    piece = whole_file(BytesSource("log", content), 0, more_follows=False)
-    cut = splits_of(piece, 300)
+    split = whole_file(BytesSource("log", content), 0, more_follows=False)
+    cut = splits_of(split, 300)
     assert [(part.start, part.end) for part in cut] == [(0, 333), (333, 666), (666, 10_000)]
     assert [part.anchor for part in cut] == [False, True, True]
-    assert last_data_end(piece.source, 0, 10_000) == 1000
-    assert splits_of(piece, PART_BYTES) == [piece]
-    assert splits_of(piece, 300, count=1) == [piece]
+    assert last_data_end(split.source, 0, 10_000) == 1000
+    assert splits_of(split, PART_BYTES) == [split]
+    assert splits_of(split, 300, count=1) == [split]
 
 
 def test_each_part_opens_the_file_for_itself() -> None:
