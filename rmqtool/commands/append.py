@@ -23,6 +23,7 @@ from rmqtool.commands.options import (
     CommitlogOption,
     FormatOption,
     IndexSlotsOption,
+    StoreOptions,
     StorePath,
     foreign_owner,
     open_store,
@@ -269,7 +270,7 @@ def _create(place: _Place, first: Message | MessageBatch | None) -> AbstractCont
 
 def _open(place: _Place, messages: Messages) -> AbstractContextManager[StoreWriter]:
     try:
-        opened = open_store(place.store, place.commitlog, place.index_slots, None, place.broker_version)
+        opened = open_store(place.store, StoreOptions(place.commitlog, place.index_slots, None, place.broker_version))
     except NotAStoreError as error:
         raise NotAStoreError(f"{error}; --create makes a new store") from error
     opened.tell(messages)

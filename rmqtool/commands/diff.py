@@ -14,7 +14,7 @@ import typer
 import rmqtool
 from rmqtool.commands import exit_codes
 from rmqtool.commands.messages import Messages, messages_of
-from rmqtool.commands.options import FormatOption, OpenedStore, ReadStore, open_store, refuse_inside_store
+from rmqtool.commands.options import FormatOption, OpenedStore, ReadStore, StoreOptions, open_store, refuse_inside_store
 from rmqtool.commands.screen import screen
 from rmqtool.commands.spark import ConfOption, MasterOption, runner
 from rmqtool.compare.log_side import StoreLog, Terms
@@ -151,7 +151,7 @@ def _check(
 
 
 def _open(place: StoreLocation, commitlog: list[Path] | None, messages: Messages) -> OpenedStore:
-    opened = open_store(place, commitlog)
+    opened = open_store(place, StoreOptions(commitlog))
     opened.tell(messages)
     return opened
 

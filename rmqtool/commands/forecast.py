@@ -20,6 +20,7 @@ from rmqtool.commands.options import (
     LogFileSizeOption,
     QueueFileSizeOption,
     ReadStore,
+    StoreOptions,
     file_sizes,
     open_store,
 )
@@ -61,7 +62,8 @@ def forecast(
     messages = messages_of(context)
     wants_all = broker_version == ALL
     sizes = file_sizes(log_file_size, queue_file_size, index_entries)
-    opened = open_store(store, commitlog, index_slots, broker_conf, None if wants_all else broker_version, sizes)
+    chosen_version = None if wants_all else broker_version
+    opened = open_store(store, StoreOptions(commitlog, index_slots, broker_conf, chosen_version, sizes))
     if not wants_all:
         opened.tell(messages)
     options = forecast_options(opened.conf)

@@ -21,6 +21,7 @@ from rmqtool.commands.options import (
     IndexSlotsOption,
     RawOption,
     ReadStore,
+    StoreOptions,
     foreign_owner,
     open_store,
     timestamp_ms,
@@ -120,7 +121,7 @@ def get(
     )
     check_question(question)
     messages = messages_of(context)
-    opened = open_store(store, commitlog, index_slots, broker_conf, broker_version)
+    opened = open_store(store, StoreOptions(commitlog, index_slots, broker_conf, broker_version))
     opened.tell(messages)
     if (warning := foreign_owner(opened.store)) is not None:
         messages.warn(warning)

@@ -19,6 +19,7 @@ from rmqtool.commands.options import (
     IndexSlotsOption,
     OpenedStore,
     ReadStore,
+    StoreOptions,
     foreign_owner,
     lock_of,
     open_store,
@@ -53,7 +54,7 @@ def info(
     if output is OutputFormat.CSV:
         raise UsageError("--format csv: info has no rows; use table, json or jsonl")
     messages = messages_of(context)
-    opened = open_store(store, commitlog, index_slots, broker_conf, broker_version)
+    opened = open_store(store, StoreOptions(commitlog, index_slots, broker_conf, broker_version))
     opened.tell(messages)
     if (warning := foreign_owner(opened.store)) is not None:
         messages.warn(warning)

@@ -89,27 +89,28 @@ class OpenedStore:
             messages.note(sentence)
 
 
-def open_store(
-    place: Path | StoreLocation,
-    commitlog: list[Path] | None = None,
-    index_slots: int | None = None,
-    broker_conf: Path | None = None,
-    broker_version: str | None = None,
-    sizes: Settings | None = None,
-) -> OpenedStore:
-    """The store at a path, looked at as the options say.
+@dataclass(frozen=True)
+class StoreOptions:
+    """What a person says about a store beside its path; `sizes` are file sizes."""
 
-    Args:
-        sizes: what options say of file sizes.
+    commitlog: list[Path] | None = None
+    index_slots: int | None = None
+    broker_conf: Path | None = None
+    broker_version: str | None = None
+    sizes: Settings | None = None
+
+
+def open_store(place: Path | StoreLocation, options: StoreOptions) -> OpenedStore:
+    """The store at a path, looked at as the options say.
 
     Raises:
         NotAStoreError: there is none.
         UnreadableError: it, or the broker's properties file, may not be read.
         UsageError: the version is none.
     """
-    rules = rules_for(broker_version) if broker_version is not None else None
-    conf = read_broker_conf(broker_conf) if broker_conf is not None else None
-    store = survey_store(place, commitlog, index_slots, conf, sizes)
+    rules = rules_for(options.broker_version) if options.broker_version is not None else None
+    conf = read_broker_conf(options.broker_conf) if options.broker_conf is not None else None
+    store = survey_store(place, options.commitlog, options.index_slots, conf, options.sizes)
     if rules is not None:
         return OpenedStore(store, rules, None, (), "chosen with --broker-version", conf)
     from rmqtool.engine.reading.version_evidence import infer_version

@@ -24,6 +24,7 @@ from rmqtool.commands.options import (
     IndexSlotsOption,
     LogFileSizeOption,
     QueueFileSizeOption,
+    StoreOptions,
     StorePath,
     file_sizes,
 )
@@ -94,9 +95,9 @@ def _opened(
 ) -> RepairRun:
     """What a person said with the shared options; their parameters are those of every repair command."""
     messages = messages_of(context)
-    wish = RepairRequest(command, store, dry_run, save, apply, yes, accept_loss, undo_dir, output, copy)
+    request = RepairRequest(command, store, dry_run, save, apply, yes, accept_loss, undo_dir, output, copy)
     sizes = file_sizes(log_file_size, queue_file_size, index_entries)
     opened, session = opened_for_repair(
-        wish, commitlog, index_slots, broker_conf, broker_version, messages, stack, sizes
+        request, StoreOptions(commitlog, index_slots, broker_conf, broker_version, sizes), messages, stack
     )
-    return RepairRun(wish, opened, messages, session)
+    return RepairRun(request, opened, messages, session)

@@ -17,7 +17,7 @@ from rmqtool.commands import exit_codes
 from rmqtool.commands.consent import decision, demand_consent, plan_with_sizes
 from rmqtool.commands.forecast import forecast_options
 from rmqtool.commands.messages import Messages
-from rmqtool.commands.options import OpenedStore, foreign_owner, open_store
+from rmqtool.commands.options import OpenedStore, StoreOptions, foreign_owner, open_store
 from rmqtool.commands.screen import screen
 from rmqtool.engine.rules.versions import NEWEST
 from rmqtool.errors import RefusedError, UsageError, WriteError
@@ -39,7 +39,7 @@ from rmqtool.report.repair_screen import plan_lines
 from rmqtool.report.writers import OutputFormat, json_text
 from rmqtool.scan.runner import OnProgress
 from rmqtool.store.acquire_lock import demand_free
-from rmqtool.store.directory import Settings, Store, relative_to_store, survey
+from rmqtool.store.directory import Store, relative_to_store, survey
 from rmqtool.store.source import reason
 from rmqtool.store.view import open_directory
 from rmqtool.verify.catalog.finding import Finding
@@ -109,7 +109,7 @@ Planner = Callable[[Store, Path, OnProgress], PlannedRepair]
 class RepairRun:
     """One run of a repair command: what was asked for, and the store it is about."""
 
-    wish: RepairRequest
+    request: RepairRequest
     opened: OpenedStore
     messages: Messages
     session: Session | None = None
@@ -131,63 +131,60 @@ class RepairRun:
 
 
 def opened_for_repair(
-    wish: RepairRequest,
-    commitlog: list[Path] | None,
-    index_slots: int | None,
-    broker_conf: Path | None,
-    broker_version: str | None,
+    request: RepairRequest,
+    options: StoreOptions,
     messages: Messages,
     stack: ExitStack,
-    sizes: Settings | None = None,
 ) -> tuple[OpenedStore, Session | None]:
     """The store, once nobody else uses it and its version is known, and what holds it; None where it is only read.
 
     Args:
         stack: closes the session at the end of the command.
-        sizes: what options say of file sizes.
 
     Raises:
         RefusedError: a broker or another rmqtool uses it, a repair is unfinished, or nothing tells its version.
         UsageError, NotAStoreError, UnreadableError: see `open_store`.
     """
-    wish.check()
-    open_directory(wish.store)
-    named = tuple(relative_to_store(directory, wish.store) for directory in commitlog or ())
+    request.check()
+    open_directory(request.store)
+    named = tuple(relative_to_store(directory, request.store) for directory in options.commitlog or ())
     session: Session | None = None
-    if not wish.only_looks and wish.copy is None:
+    if not request.only_looks and request.copy is None:
         # Before anything is looked at: what another run does until then is seen, and afterwards it is kept out.
-        session = stack.enter_context(Session(StorePaths(wish.store, named or DEFAULT_LOG), makes_file=False))
-    opened = open_store(wish.store, commitlog, index_slots, broker_conf, broker_version, sizes)
-    places = places_of(wish, opened.store)
+        session = stack.enter_context(Session(StorePaths(request.store, named or DEFAULT_LOG), makes_file=False))
+    opened = open_store(request.store, options)
+    places = places_of(request, opened.store)
     if session is None:
-        demand_free(wish.store, places.outer_logs)
+        demand_free(request.store, places.outer_logs)
     else:
         session.lock.demand_unused(places.outer_logs)
     if is_unsettled(places):
         if session is None:
-            raise RefusedError(f"{wish.store}: an earlier repair is unfinished; rmqtool undo rolls it back")
+            raise RefusedError(f"{request.store}: an earlier repair is unfinished; rmqtool undo rolls it back")
         session.places = places
         settle(places, session=session)
         messages.warn("an earlier repair was unfinished and has been rolled back")
-        opened = open_store(wish.store, commitlog, index_slots, broker_conf, broker_version, sizes)
-    if broker_version is None and opened.inferred is None:
-        if wish.is_agreed or not sys.stdin.isatty():
-            raise RefusedError(f"{wish.store}: nothing in it shows the broker's version; say it with --broker-version")
+        opened = open_store(request.store, options)
+    if options.broker_version is None and opened.inferred is None:
+        if request.is_agreed or not sys.stdin.isatty():
+            raise RefusedError(
+                f"{request.store}: nothing in it shows the broker's version; say it with --broker-version"
+            )
         asked = typer.prompt("The store does not show its broker's version. Which one is it", default=NEWEST, err=True)
-        opened = open_store(wish.store, commitlog, index_slots, broker_conf, asked, sizes)
+        opened = open_store(request.store, replace(options, broker_version=asked))
     if session is not None:
-        session.places = places_of(wish, opened.store)
+        session.places = places_of(request, opened.store)
     opened.tell(messages)
-    if wish.copy is None and (warning := foreign_owner(opened.store)) is not None:
+    if request.copy is None and (warning := foreign_owner(opened.store)) is not None:
         messages.warn(warning)
     return opened, session
 
 
-def places_of(wish: RepairRequest, store: Store) -> StorePaths:
+def places_of(request: RepairRequest, store: Store) -> StorePaths:
     """Where the store's files lie."""
     directories = tuple(dict.fromkeys(segment.path.rpartition("/")[0] for segment in store.commitlog))
     logs = store.settings.commitlog_directories or directories or DEFAULT_LOG
-    return StorePaths(wish.store, logs, wish.undo_dir)
+    return StorePaths(request.store, logs, request.undo_dir)
 
 
 def carry_out(repair: RepairRun, planner: Planner) -> None:
@@ -197,34 +194,39 @@ def carry_out(repair: RepairRun, planner: Planner) -> None:
         RefusedError: consent is missing, or the store or the saved plan is another one.
         RmqtoolError: something fails; see `apply_plan`.
     """
-    wish, opened, messages = repair.wish, repair.opened, repair.messages
+    request, opened, messages = repair.request, repair.opened, repair.messages
     session = repair.session
-    places = places_of(wish, opened.store) if session is None else session.places
+    places = places_of(request, opened.store) if session is None else session.places
     with _staging(session) as staging:
         with unchanged(places) as before:
-            with ByteProgress(wish.command, quiet=messages.quiet) as progress:
+            with ByteProgress(request.command, quiet=messages.quiet) as progress:
                 store, planned_repair = plan_with_sizes(
                     survey(opened.store.view, opened.store.settings),  # a broker may have come since it was opened
                     lambda store, directory: planner(store, directory, progress.show),
                     staging,
                     messages,
-                    may_ask=not wish.is_agreed and sys.stdin.isatty(),
+                    may_ask=not request.is_agreed and sys.stdin.isatty(),
                 )
             opened = replace(opened, store=store)
-            plan = _plan(wish, opened, planned_repair, before, messages)
-        if wish.save is not None:
-            _save(wish.save, plan)
-        if (plan.is_empty and wish.copy is None) or wish.dry_run or wish.save is not None or planned_repair.damage:
-            _show(wish, _said(plan, planned_repair, wish.store), opened)
+            plan = _plan(request, opened, planned_repair, before, messages)
+        if request.save is not None:
+            _save(request.save, plan)
+        if (
+            (plan.is_empty and request.copy is None)
+            or request.dry_run
+            or request.save is not None
+            or planned_repair.damage
+        ):
+            _show(request, _plan_json(plan, planned_repair, request.store), opened)
             raise typer.Exit(_exit_code(plan, planned_repair, to_do=bool(plan.steps)))
-        if wish.apply is not None:
-            demand_same(plan, read_saved(wish.apply))
-        if wish.output is OutputFormat.TABLE:
-            _show_first(wish, _said(plan, planned_repair, wish.store), opened)
+        if request.apply is not None:
+            demand_same(plan, read_saved(request.apply))
+        if request.output is OutputFormat.TABLE:
+            _show_first(request, _plan_json(plan, planned_repair, request.store), opened)
         plan.demand_harmless()
-        demand_consent(plan, is_agreed=wish.is_agreed, accept_loss=wish.accept_loss)
-        if wish.copy is not None:
-            _repair_copy(wish, plan, planned_repair, places, opened)
+        demand_consent(plan, is_agreed=request.is_agreed, accept_loss=request.accept_loss)
+        if request.copy is not None:
+            _repair_copy(request, plan, planned_repair, places, opened)
             raise typer.Exit(_exit_code(plan, planned_repair, to_do=False))
         assert session is not None, "a plan is carried out under the store's lock"
         if planned_repair.keep is not None:
@@ -234,25 +236,31 @@ def carry_out(repair: RepairRun, planner: Planner) -> None:
     checked, surprises = check_applied(store, opened.rules, planned_repair.begin, plan.remaining)
     if surprises:
         messages.warn(f"the repaired store shows what the plan did not name: {', '.join(surprises)}")
-    if wish.output is OutputFormat.TABLE:
-        sys.stdout.write(f"\nDone. rmqtool undo {wish.store} rolls it back; the old files are kept in {applied.undo}\n")
+    if request.output is OutputFormat.TABLE:
+        sys.stdout.write(
+            f"\nDone. rmqtool undo {request.store} rolls it back; the old files are kept in {applied.undo}\n"
+        )
     else:
-        _show(wish, {**_said(plan, planned_repair, wish.store), **applied.to_json(checked)}, opened)
+        _show(request, {**_plan_json(plan, planned_repair, request.store), **applied.to_json(checked)}, opened)
     raise typer.Exit(_exit_code(plan, planned_repair, to_do=bool(surprises)))
 
 
 def _repair_copy(
-    wish: RepairRequest, plan: Plan, planned_repair: PlannedRepair, places: StorePaths, opened: OpenedStore
+    request: RepairRequest, plan: Plan, planned_repair: PlannedRepair, places: StorePaths, opened: OpenedStore
 ) -> None:
-    assert wish.copy is not None
-    copied = apply_to_copy(plan, places, wish.copy)
+    assert request.copy is not None
+    copied = apply_to_copy(plan, places, request.copy)
     if planned_repair.keep is not None:
         with Session(copied) as session, session.staging() as staging:
             session.keep(planned_repair.keep, staging)
-    if wish.output is OutputFormat.TABLE:
-        sys.stdout.write(f"\nDone. The repaired copy is {wish.copy}; the store is as it was.\n")
+    if request.output is OutputFormat.TABLE:
+        sys.stdout.write(f"\nDone. The repaired copy is {request.copy}; the store is as it was.\n")
     else:
-        _show(wish, {**_said(plan, planned_repair, wish.store), "applied": True, "output": str(wish.copy)}, opened)
+        _show(
+            request,
+            {**_plan_json(plan, planned_repair, request.store), "applied": True, "output": str(request.copy)},
+            opened,
+        )
 
 
 @contextmanager
@@ -267,12 +275,12 @@ def _staging(session: Session | None) -> Iterator[Path]:
 
 
 def _plan(
-    wish: RepairRequest, opened: OpenedStore, planned_repair: PlannedRepair, before: str, messages: Messages
+    request: RepairRequest, opened: OpenedStore, planned_repair: PlannedRepair, before: str, messages: Messages
 ) -> Plan:
-    places = places_of(wish, opened.store)
-    copied = copied_files(planned_repair.steps, places) if wish.copy is None else {}
+    places = places_of(request, opened.store)
+    copied = copied_files(planned_repair.steps, places) if request.copy is None else {}
     plan = Plan(
-        wish.command,
+        request.command,
         before,
         opened.rules.version,
         planned_repair.steps,
@@ -302,28 +310,28 @@ def _plan(
     )
 
 
-def _said(plan: Plan, planned_repair: PlannedRepair, store: Path) -> dict[str, Any]:
+def _plan_json(plan: Plan, planned_repair: PlannedRepair, store: Path) -> dict[str, Any]:
     damage = [finding.as_json() for finding in planned_repair.damage]
     return {**plan.to_json(), "damage": damage, **decision(planned_repair.damage, store), **planned_repair.details}
 
 
-def _show_first(wish: RepairRequest, plan_json: dict[str, Any], opened: OpenedStore) -> None:
+def _show_first(request: RepairRequest, plan_json: dict[str, Any], opened: OpenedStore) -> None:
     """Show a plan before it is carried out: one that nobody could see is dropped, and that is no success."""
     try:
-        _show(wish, plan_json, opened)
+        _show(request, plan_json, opened)
         sys.stdout.flush()
     except BrokenPipeError as error:
-        raise RefusedError(f"{wish.store}: the plan could not be shown; nothing was changed") from error
+        raise RefusedError(f"{request.store}: the plan could not be shown; nothing was changed") from error
 
 
-def _show(wish: RepairRequest, plan_json: dict[str, Any], opened: OpenedStore) -> None:
-    if wish.output is OutputFormat.TABLE:
+def _show(request: RepairRequest, plan_json: dict[str, Any], opened: OpenedStore) -> None:
+    if request.output is OutputFormat.TABLE:
         here = screen()
-        for line in plan_lines(plan_json, str(wish.store), opened.chosen, here.width, colour=here.colour):
+        for line in plan_lines(plan_json, str(request.store), opened.chosen, here.width, colour=here.colour):
             sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
     else:
-        sys.stdout.write(json_text(plan_json, indent=2 if wish.output is OutputFormat.JSON else None) + "\n")
+        sys.stdout.write(json_text(plan_json, indent=2 if request.output is OutputFormat.JSON else None) + "\n")
 
 
 def _save(path: Path, plan: Plan) -> None:

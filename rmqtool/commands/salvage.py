@@ -54,7 +54,7 @@ def salvage(
 
     Example: rmqtool salvage /home/rocketmq/store --from /backup/store --dry-run
     """
-    if export is not None and (repair.wish.save or repair.wish.apply or repair.wish.copy or lost_found):
+    if export is not None and (repair.request.save or repair.request.apply or repair.request.copy or lost_found):
         raise UsageError("--export changes nothing; it does not go with --plan, --apply, --output or --lost-found")
     options = SalvageOptions(
         repair.build_options,

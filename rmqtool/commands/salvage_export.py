@@ -49,11 +49,11 @@ def export_messages(repair: RepairRun, options: SalvageOptions, directory: Path)
         place = directory / NAME
         count = _write(planned_salvage.drafted, repair.opened.rules.version, place)
     summary = {"exported": str(place), "messages": count, **outcome_json(planned_salvage.outcome)}
-    if repair.wish.output is OutputFormat.TABLE:
+    if repair.request.output is OutputFormat.TABLE:
         lost = planned_salvage.outcome.lost_messages
         sys.stdout.write(f"{count} messages written to {place}; {lost} are lost for good\n")
     else:
-        sys.stdout.write(json_text(summary, indent=2 if repair.wish.output is OutputFormat.JSON else None) + "\n")
+        sys.stdout.write(json_text(summary, indent=2 if repair.request.output is OutputFormat.JSON else None) + "\n")
     raise typer.Exit(
         exit_codes.FINDINGS if planned_salvage.outcome.lost_messages or planned_salvage.outcome.unknown_bytes else 0
     )

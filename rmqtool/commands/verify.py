@@ -25,6 +25,7 @@ from rmqtool.commands.options import (
     OpenedStore,
     QueueFileSizeOption,
     ReadStore,
+    StoreOptions,
     file_sizes,
     lock_of,
     open_store,
@@ -95,7 +96,7 @@ def verify(
     """
     messages = messages_of(context)
     sizes = file_sizes(log_file_size, queue_file_size, index_entries)
-    opened = open_store(store, commitlog, index_slots, broker_conf, broker_version, sizes)
+    opened = open_store(store, StoreOptions(commitlog, index_slots, broker_conf, broker_version, sizes))
     opened.tell(messages)
     number, count = _slice(part)
     options = VerifyOptions(

@@ -4,7 +4,9 @@ Broker: `IndexHeader`, `IndexFile#putKey`, `IndexService#buildIndex`.
 """
 
 from collections.abc import Iterator
-from typing import Final
+from dataclasses import dataclass
+from struct import Struct as NumberStruct
+from typing import Final, Self
 
 from construct import Int32sb, Int64sb, Struct
 
@@ -28,6 +30,29 @@ HEADER: Final = Format(
 )
 HEADER_SIZE: Final = 40
 assert HEADER.size == HEADER_SIZE
+_HEADER_NUMBERS: Final = NumberStruct(HEADER.struct_code)
+
+
+@dataclass(frozen=True)
+class IndexHeader:
+    """The numbers of a header, as `HEADER` declares them; times in ms."""
+
+    begin_timestamp_ms: int = 0
+    end_timestamp_ms: int = 0
+    begin_physical_offset: int = 0
+    end_physical_offset: int = 0
+    used_slot_count: int = 0
+    next_entry_number: int = 1
+
+    @classmethod
+    def parse(cls, raw: bytes) -> Self:
+        """The header at the start of some bytes; what a short file lacks counts as zeros, as in a mapped file."""
+        return cls(*_HEADER_NUMBERS.unpack(raw[:HEADER_SIZE].ljust(HEADER_SIZE, b"\0")))
+
+    def build(self) -> bytes:
+        """Its bytes."""
+        return _HEADER_NUMBERS.pack(*vars(self).values())
+
 
 SLOT: Final = Format(
     "index-slot",

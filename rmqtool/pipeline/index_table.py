@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from rmqtool.errors import UnreadableError
-from rmqtool.formats.index import ENTRY, ENTRY_SIZE, HEADER, HEADER_SIZE, entry_position
+from rmqtool.formats.index import ENTRY, ENTRY_SIZE, HEADER_SIZE, IndexHeader, entry_position
 from rmqtool.pipeline.rows import PART_BYTES, batch_of, grouped_by_size
 from rmqtool.store.directory import Store
 from rmqtool.store.source import ByteSource, read_range, read_salvaging
@@ -80,7 +80,7 @@ def _entries(file: IndexSplit, source: ByteSource) -> Iterator[pa.RecordBatch]:
     if len(raw) < HEADER_SIZE:
         yield _bad(file, 0, file.size, "index.bad-header")
         return
-    header = HEADER.struct.parse(raw)
+    header = IndexHeader.parse(raw)
     if file.slot_count is None:
         if header.next_entry_number != 1:
             yield _bad(file, 0, file.size, "index.bad-header")

@@ -17,9 +17,9 @@ from rmqtool.errors import UnreadableError
 from rmqtool.formats.index import (
     DEFAULT_SLOT_COUNT,
     ENTRY_SIZE,
-    HEADER,
     HEADER_SIZE,
     SLOT_SIZE,
+    IndexHeader,
     entry_position,
     slot_position,
 )
@@ -104,7 +104,7 @@ def slot_count_of(source: ByteSource) -> int | None:
     header = read_range(source, 0, HEADER_SIZE)
     if len(header) < HEADER_SIZE:
         return None
-    fields = HEADER.struct.parse(header)
+    fields = IndexHeader.parse(header)
     file = _IndexFile(source, fields.begin_physical_offset, fields.end_physical_offset, fields.next_entry_number)
     if file.next_entry_number > 1:
         candidates = list(_candidates(file))

@@ -17,7 +17,7 @@ from rmqtool.engine.dispatch.index_entries import COMPILED_FROM_ROWS, KERNEL, In
 from rmqtool.engine.dispatch.queue_entries import Int32s, Int64s
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.errors import UnreadableError
-from rmqtool.formats.index import ENTRY, HEADER, HEADER_SIZE, SLOT_SIZE, entry_position, file_size, slot_position
+from rmqtool.formats.index import ENTRY, HEADER_SIZE, SLOT_SIZE, IndexHeader, entry_position, file_size, slot_position
 from rmqtool.scan.blocks import last_data_end
 from rmqtool.scan.compiled import is_worth, load_kernel
 from rmqtool.store.sink import FileSink
@@ -30,24 +30,12 @@ PAGE_SLOTS: Final = 1024
 """Slots that are written together; a page without any change stays a hole."""
 
 
-@dataclass(frozen=True)
-class IndexHeaderValues:
-    """The numbers in a file's header; the entry number is that of the next entry, from 1."""
-
-    begin_timestamp_ms: int = 0
-    end_timestamp_ms: int = 0
-    begin_physical_offset: int = 0
-    end_physical_offset: int = 0
-    used_slot_count: int = 0
-    next_entry_number: int = 1
-
-
 @dataclass
 class OpenIndexFile:
     """The file that entries go to: its header and slots, and the pages of slots that are not written yet."""
 
     path: str
-    header: IndexHeaderValues
+    header: IndexHeader
     slots: Int32s
     stored_entry_number: int = 0
     """What stands in the file's header, which is 0 until the first entry, or a flush of the broker."""
@@ -57,7 +45,7 @@ class OpenIndexFile:
 
 
 def read_index_file(path: str, source: ByteSource, slot_count: int) -> OpenIndexFile:
-    """An existing file, to be gone on with (`IndexHeaderValues#load`).
+    """An existing file, to be gone on with (`IndexHeader#load`).
 
     Raises:
         UnreadableError: it is shorter than its slots, or the disk does not give them.
@@ -65,11 +53,11 @@ def read_index_file(path: str, source: ByteSource, slot_count: int) -> OpenIndex
     raw = read_range(source, 0, HEADER_SIZE + SLOT_SIZE * slot_count)
     if len(raw) < HEADER_SIZE + SLOT_SIZE * slot_count:
         raise UnreadableError(f"{path}: shorter than the {slot_count} slots of an index file")
-    (header_row,) = np.frombuffer(raw, HEADER.dtype, 1)
-    numbers = {name: int(header_row[name]) for name in HEADER.dtype.names or ()}
-    stored = numbers["next_entry_number"]
-    header = IndexHeaderValues(**{**numbers, "next_entry_number": max(1, stored)})
-    return OpenIndexFile(path, header, np.frombuffer(raw, ">i4", slot_count, HEADER_SIZE).astype(np.int32), stored)
+    stored = IndexHeader.parse(raw)
+    header = replace(stored, next_entry_number=max(1, stored.next_entry_number))
+    return OpenIndexFile(
+        path, header, np.frombuffer(raw, ">i4", slot_count, HEADER_SIZE).astype(np.int32), stored.next_entry_number
+    )
 
 
 def holds_no_entry(source: ByteSource) -> bool:
@@ -78,8 +66,7 @@ def holds_no_entry(source: ByteSource) -> bool:
     Raises:
         UnreadableError: the disk does not give the header.
     """
-    raw = read_range(source, 0, HEADER_SIZE).ljust(HEADER_SIZE, b"\0")
-    is_new = int(np.frombuffer(raw, HEADER.dtype)[0]["next_entry_number"]) in (0, 1)
+    is_new = IndexHeader.parse(read_range(source, 0, HEADER_SIZE)).next_entry_number in (0, 1)
     return is_new and last_data_end(source, min(HEADER_SIZE, source.size), source.size) <= HEADER_SIZE
 
 
@@ -103,10 +90,10 @@ def number_behind(last: str) -> str:
     return f"{DIRECTORY}/{int(name) + 1:0{len(name)}d}"
 
 
-def carried_header(full: IndexHeaderValues) -> IndexHeaderValues:
+def carried_header(full: IndexHeader) -> IndexHeader:
     """The header with which a file takes over from a full one (`IndexFile#<init>`)."""
     offset, time_ms = max(0, full.end_physical_offset), max(0, full.end_timestamp_ms)
-    return IndexHeaderValues(time_ms, time_ms, offset, offset)
+    return IndexHeader(time_ms, time_ms, offset, offset)
 
 
 class IndexWriter:
@@ -201,7 +188,7 @@ class IndexWriter:
     def _file_with_room(self) -> OpenIndexFile:
         """The current file, or a new one that takes over where a full one ends."""
         file = self._current
-        carried = IndexHeaderValues()
+        carried = IndexHeader()
         if file is not None:
             if file.header.next_entry_number < self._entry_count:
                 return file
@@ -253,8 +240,8 @@ class IndexWriter:
         file.changed_pages[:] = False
 
     def _write_header(self, file: OpenIndexFile) -> None:
-        fields = {**vars(file.header), "next_entry_number": file.stored_entry_number}
-        self._sink.write_at(file.path, 0, HEADER.struct.build(fields))
+        header = replace(file.header, next_entry_number=file.stored_entry_number)
+        self._sink.write_at(file.path, 0, header.build())
 
 
 def chain(file: OpenIndexFile, hashes: Int32s, first_number: int) -> tuple[Int32s, int]:

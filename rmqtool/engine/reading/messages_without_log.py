@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.consumequeue import FILLER_UNIT, unit_format
-from rmqtool.formats.index import ENTRY, ENTRY_SIZE, HEADER, HEADER_SIZE, entry_position
+from rmqtool.formats.index import ENTRY, ENTRY_SIZE, HEADER_SIZE, IndexHeader, entry_position
 from rmqtool.formats.tombstone import are_dead
 from rmqtool.quantities import OFFSETS_END
 from rmqtool.scan.blocks import last_data_end
@@ -90,7 +90,7 @@ def entries_without_file(store: Store, ranges: tuple[Range, ...]) -> Array:
         except UnreadableError:
             continue
         try:
-            header = HEADER.struct.parse(read_range(source, 0, HEADER_SIZE).ljust(HEADER_SIZE, b"\0"))
+            header = IndexHeader.parse(read_range(source, 0, HEADER_SIZE))
             if header.end_physical_offset < ranges[0][0]:
                 continue
             first = entry_position(1, slots or 1)

@@ -19,7 +19,6 @@ from rmqtool.store.view import Entry
 DEFAULT_COUNT: Final = 32
 COUNT_MAX: Final = 64
 """`maxMsgsNumBatch`: more are never looked up at once."""
-_HEADER: Final = Struct(index.HEADER.struct_code)
 _ENTRY: Final = Struct(index.ENTRY.struct_code)
 _SLOT: Final = Struct(index.SLOT.struct_code)
 
@@ -38,23 +37,6 @@ class QueryResult:
     """A chain goes in a circle without a hit: the broker would look for ever."""
 
 
-@dataclass(frozen=True)
-class IndexHeader:
-    """Head of an index file; times in ms."""
-
-    begin_timestamp_ms: int
-    end_timestamp_ms: int
-    begin_physical_offset: int
-    end_physical_offset: int
-    used_slot_count: int
-    next_entry_number: int
-
-    def overlaps(self, begin_ms: int, end_ms: int) -> bool:
-        """Whether the broker searches the file for a range of times (`IndexFile#isTimeMatched`)."""
-        first, last = self.begin_timestamp_ms, self.end_timestamp_ms
-        return (begin_ms < first and end_ms > last) or first <= begin_ms <= last or first <= end_ms <= last
-
-
 class IndexFile:
     """Reads one index file; what lies behind its end reads as zero, for the broker's mapping extends it."""
 
@@ -67,7 +49,7 @@ class IndexFile:
         self._path = path
         self._slot_count = slot_count
         self._files = files
-        self.header = IndexHeader(*self._unpack(_HEADER, 0))
+        self.header = index.IndexHeader.parse(files.read(path, 0, index.HEADER_SIZE))
 
     def newest_entry(self, key_hash: int) -> int:
         """Number of the newest entry in the hash's slot."""
@@ -131,6 +113,12 @@ class _Search:
             self.physical_offsets += hits[: self.count - len(self.physical_offsets)]
 
 
+def _overlaps(header: index.IndexHeader, begin_ms: int, end_ms: int) -> bool:
+    """Whether the broker searches the file for a range of times (`IndexFile#isTimeMatched`)."""
+    first, last = header.begin_timestamp_ms, header.end_timestamp_ms
+    return (begin_ms < first and end_ms > last) or first <= begin_ms <= last or first <= end_ms <= last
+
+
 def query(
     entries: Sequence[Entry],
     slot_count: int,
@@ -153,7 +141,7 @@ def query(
     search = _Search(index.key_hash(text), min(count, COUNT_MAX), begin_ms, end_ms)
     for entry in reversed(entries):
         file = IndexFile(entry.path, slot_count, files)
-        if file.header.overlaps(begin_ms, end_ms):
+        if _overlaps(file.header, begin_ms, end_ms):
             search.search(file)
         if file.header.begin_timestamp_ms < begin_ms or search.is_complete:
             break

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from struct import Struct
 from typing import Final, NamedTuple, TypeVar
 
 from rmqtool.engine.queues.kinds import QueueSource, open_queue, queue_names
@@ -20,7 +19,7 @@ from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.abort import parse_abort
 from rmqtool.formats.checkpoint import FIELDS_SIZE, Checkpoint, parse_checkpoint
-from rmqtool.formats.index import HEADER, HEADER_SIZE
+from rmqtool.formats.index import HEADER_SIZE, IndexHeader
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FENCE_NAME, FileKind
 
@@ -46,8 +45,6 @@ UNDECODED_KINDS: Final = (
     FileKind.TIERED,
 )
 """Kinds that are told apart and counted, and whose content is not read."""
-_INDEX_HEADER: Final = Struct(HEADER.struct_code)
-_NEXT_ENTRY: Final = [declared.name for declared in HEADER.fields].index("next_entry_number")
 
 Found = TypeVar("Found")
 
@@ -209,7 +206,7 @@ def _index_entry_count(store: Store, files: OpenFiles, problems: list[str]) -> i
         if raw is None:
             return None
         # Numbers begin at 1; a header of nothing but zeros belongs to a file that was only just made.
-        total += max(0, _INDEX_HEADER.unpack(raw.ljust(HEADER_SIZE, b"\0"))[_NEXT_ENTRY] - 1)
+        total += max(0, IndexHeader.parse(raw).next_entry_number - 1)
     return total
 
 

@@ -12,9 +12,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from rmqtool.engine.dispatch.index_writer import DIRECTORY, IndexHeaderValues, IndexWriter, OpenIndexFile, chain
+from rmqtool.engine.dispatch.index_writer import DIRECTORY, IndexWriter, OpenIndexFile, chain
 from rmqtool.engine.rules.versions import BrokerRules
-from rmqtool.formats.index import ENTRY, ENTRY_SIZE, HEADER, HEADER_SIZE, entry_position, file_size
+from rmqtool.formats.index import ENTRY, ENTRY_SIZE, HEADER_SIZE, IndexHeader, entry_position, file_size
 from rmqtool.store.directory import Store
 from rmqtool.store.sink import FileSink
 from rmqtool.store.source import ByteSource, read_range
@@ -76,10 +76,10 @@ def copied_prefix(sink: FileSink, store: Store, begin: int, rules: BrokerRules) 
         return IndexPrefix()
     source = store.view.open(store.index_files[0].path)
     try:
-        header = HEADER.struct.parse(read_range(source, 0, HEADER_SIZE).ljust(HEADER_SIZE, b"\0"))
-        head = IndexPrefix(stored_count=min(int(header.next_entry_number), room) - 1)
+        header = IndexHeader.parse(read_range(source, 0, HEADER_SIZE))
+        head = IndexPrefix(stored_count=min(header.next_entry_number, room) - 1)
         used = 0
-        file = OpenIndexFile(HEAD_PATH, IndexHeaderValues(), np.zeros(slots, np.int32))
+        file = OpenIndexFile(HEAD_PATH, IndexHeader(), np.zeros(slots, np.int32))
         for number, entries in _blocks(source, slots, head.stored_count):
             offsets = entries["physical_offset"].astype(np.int64)
             below = (offsets >= 0) & (offsets < begin)
@@ -99,7 +99,7 @@ def copied_prefix(sink: FileSink, store: Store, begin: int, rules: BrokerRules) 
     if not head.count:
         return head
     head.is_newest = head.count == head.stored_count and not _has_entries(store)
-    file.header = IndexHeaderValues(
+    file.header = IndexHeader(
         header.begin_timestamp_ms,
         header.end_timestamp_ms,
         head.first,
@@ -153,6 +153,6 @@ def _has_entries(store: Store) -> bool:
             raw = read_range(source, 0, HEADER_SIZE)
         finally:
             source.close()
-        if len(raw) == HEADER_SIZE and HEADER.struct.parse(raw).next_entry_number > 1:
+        if len(raw) == HEADER_SIZE and IndexHeader.parse(raw).next_entry_number > 1:
             return True
     return False

@@ -16,7 +16,7 @@ from rmqtool.engine.queues.unit import PLAIN
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, UNIT_SIZE
-from rmqtool.formats.index import ENTRY, ENTRY_SIZE, HEADER, HEADER_SIZE, entry_position, file_size
+from rmqtool.formats.index import ENTRY, ENTRY_SIZE, HEADER_SIZE, IndexHeader, entry_position, file_size
 from rmqtool.store.directory import QueueFiles, Segment, Settings, Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.view import Entry
@@ -160,11 +160,11 @@ class _Cut:
         raw = self._read(path, 0, HEADER_SIZE)
         if len(raw) < HEADER_SIZE:
             return None, None
-        header = HEADER.struct.parse(raw)
+        header = IndexHeader.parse(raw)
         entry = self._read(path, entry_position(1, slot_count), ENTRY_SIZE)
         if header.next_entry_number <= 1 or len(entry) < ENTRY_SIZE:
             return None, None
-        return int(ENTRY.struct.parse(entry).physical_offset), int(header.end_physical_offset)
+        return int(ENTRY.struct.parse(entry).physical_offset), header.end_physical_offset
 
     def _read(self, path: str, position: int, length: int) -> bytes:
         """Bytes of a file; none where it does not give them, so that it is not left out."""

@@ -17,13 +17,12 @@ from rmqtool.engine.dispatch.derived_writer import DerivedEntries
 from rmqtool.engine.dispatch.index_entries import IndexEntries
 from rmqtool.engine.dispatch.index_writer import (
     DIRECTORY,
-    IndexHeaderValues,
     IndexWriter,
     OpenIndexFile,
     carried_header,
     path_behind,
 )
-from rmqtool.formats.index import file_size
+from rmqtool.formats.index import IndexHeader, file_size
 from rmqtool.repair.build.builder import BuildContext, QueueIndexBuilder
 from rmqtool.repair.build.gap_queue_writer import RecordOffsets
 from rmqtool.repair.build.request import BuiltQueues
@@ -131,7 +130,7 @@ class BuildTask:
 
     def _index_file(self, share: IndexTask, folder: Path) -> int:
         slots, entries = self.setup.index_shape
-        header = IndexHeaderValues()
+        header = IndexHeader()
         for before in self.index.between(max(0, share.first - 1), share.first):
             columns = before.store_timestamps_ms, before.physical_offsets
             last_ms, last_offset = (int(column[-1]) for column in columns)

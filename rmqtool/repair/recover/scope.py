@@ -10,7 +10,7 @@ from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.forecast.forecast import scan_begin
 from rmqtool.forecast.options import ForecastOptions
 from rmqtool.formats.consumequeue import BATCH_UNIT, UNIT
-from rmqtool.formats.index import HEADER, HEADER_SIZE
+from rmqtool.formats.index import HEADER_SIZE, IndexHeader
 from rmqtool.repair.build.index_prefix import first_entry_offset
 from rmqtool.repair.build.log_window import LogWindow, window_of
 from rmqtool.scan.blocks import last_data_end
@@ -120,7 +120,7 @@ def index_reaches(store: Store, log_end: int) -> bool:
             raw = read_range(source, 0, HEADER_SIZE)
         finally:
             source.close()
-        if len(raw) == HEADER_SIZE and HEADER.struct.parse(raw).end_physical_offset >= log_end:
+        if len(raw) == HEADER_SIZE and IndexHeader.parse(raw).end_physical_offset >= log_end:
             return True
     return False
 

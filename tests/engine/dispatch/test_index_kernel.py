@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rmqtool.engine.dispatch.index_writer import IndexHeaderValues, OpenIndexFile, compiled_chain, plain_chain
+from rmqtool.engine.dispatch.index_writer import OpenIndexFile, compiled_chain, plain_chain
+from rmqtool.formats.index import IndexHeader
 
 
 @pytest.mark.parametrize("slot_count", [1, 7, 5_000])
@@ -13,7 +14,7 @@ def test_both_loops_agree(slot_count: int) -> None:
     chance = np.random.default_rng(slot_count)
     # A crash leaves slots that name entries which were not written, or none: they count as empty.
     slots = chance.integers(-3, 400, slot_count, np.int32)
-    plain, compiled = (OpenIndexFile("index/1", IndexHeaderValues(), slots.copy()) for _ in range(2))
+    plain, compiled = (OpenIndexFile("index/1", IndexHeader(), slots.copy()) for _ in range(2))
     number = 200
     for count in (3, 0, 1, 5_000, 20_000):
         hashes = chance.integers(0, 1 << 31, count).astype(np.int32)
