@@ -143,7 +143,8 @@ def file_gone(target: Target) -> Fault | None:
     elif way == "alone":
         if len(files) == 1:
             return None
-        empty = not any(target.read(other, 0, 1 << 20).strip(b"\0") for other in files if other != file)
+        later = files[files.index(file) + 1 :]  # those before it may have expired
+        empty = not any(target.read(other, 0, 1 << 20).strip(b"\0") for other in later)
         for other in files:
             if other != file:
                 other.unlink()
@@ -151,9 +152,7 @@ def file_gone(target: Target) -> Fault | None:
         file.unlink()
     # A log may begin anywhere, and a file that was made in advance holds nothing.
     first = min((int(left.name) for left in target.log_files()), default=-1)
-    silent = (way == "alone" and (empty or file == files[-1])) or (
-        way.endswith("missing") and (empty or int(file.name) < first)
-    )
+    silent = (way == "alone" and empty) or (way.endswith("missing") and (empty or int(file.name) < first))
     return _fault(target, f"file {way}", file, silent=silent)
 
 
