@@ -57,7 +57,7 @@ def content_of(store: Store, rules: BrokerRules, build: BuildOptions | None = No
     found = Content()
     plan = plan_log([LogFile(partial(store.view.open, each.path), each.start) for each in store.commitlog])
     try:
-        for batch in scan_log(plan, ScanOptions(build.delays_ms, carries_record_crc(plan.fillings), compiled=False)):
+        for batch in scan_log(plan, ScanOptions(build.delays_ms, carries_record_crc(plan.splits), compiled=False)):
             rows = batch.as_array()
             stale = np.flatnonzero(rows["verdict"] == Verdict.STALE)
             good = message_rows(rows[: int(stale[0])] if stale.size else rows)
