@@ -1,5 +1,6 @@
 """Stores that we wrote, or went on with, before real brokers: nothing is cut, all is served, and they go on."""
 
+import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from rmqtool.store.view import open_directory
 from tests.broker.broker import Answer, Judge, OpenStore
 from tests.broker.files import copy_store
 from tests.broker.versions import ROUTINE
-from tests.broker.writing import judge_message, judge_topics
+from tests.broker.writing import Both, answers_differ, at_time, differences, judge_message, judge_topics
 
 JudgeOf = Callable[[str], Judge]
 VERSIONS_OFTEN = ("4.9.7", "5.5.0")
@@ -139,6 +140,40 @@ def test_we_go_on_where_a_real_broker_stopped(judge_of: JudgeOf, tmp_path: Path,
         for number, result in enumerate(results):
             assert again.query("orders", f"ours-{number}")["served"] == [result.physical_offset]
         assert_goes_on(again, read)
+
+
+@pytest.mark.parametrize("version", [*VERSIONS_OFTEN, "5.3.1", "5.5.1"])
+@pytest.mark.parametrize("is_directory_kept", [True, False])
+def test_extension_files_of_queues_without_files(
+    judge_of: JudgeOf, tmp_path: Path, version: str, is_directory_kept: bool
+) -> None:
+    """A broker writes after the extension files of a queue whose directory it loads, and over those of any other."""
+    recipe, rules, judge = RECIPES["cq-ext"], rules_for(version), judge_of(version)
+    [first, *_] = recipe.planned_runs(rules, 3)
+    with judge.open(tmp_path / "first", recipe.settings, judge_topics(recipe)) as store:
+        store.put(*map(judge_message, first.puts))
+        store.wait_dispatched()
+    empty = copy_store(tmp_path / "first", tmp_path / "empty")
+    for folder in ("consumequeue", "index"):
+        for file in [file for file in (empty / folder).rglob("*") if file.is_file()]:
+            file.unlink()
+    files = sorted((empty / "commitlog").iterdir())
+    files[0].write_bytes(bytes(files[0].stat().st_size))
+    for file in files[1:]:
+        file.unlink()
+    if not is_directory_kept:
+        shutil.rmtree(empty / "consumequeue")
+    real, ours = copy_store(empty, tmp_path / "real"), copy_store(empty, tmp_path / "ours")
+    more = [message("orders", 0, number) for number in range(30)]
+    with judge.open(real, recipe.settings, judge_topics(recipe)) as store:
+        answers = store.put(*map(judge_message, more))
+        store.wait_dispatched()
+    timed = [at_time(put, answer["storeTimestamp"], rules) for put, answer in zip(more, answers, strict=True)]
+    config = config_of(survey_of(recipe, ours), recipe.config)
+    with existing_store(ours, lambda: survey_of(recipe, ours), rules, config) as writer:
+        results = writer.put_all(timed)
+    both = Both(answers, results)
+    assert [*answers_differ(both, rules), *differences(real, ours)] == []
 
 
 def message(topic: str, queue_id: int, number: int) -> Message:

@@ -123,11 +123,26 @@ class LogDispatcher:
         return (topic, queue_id) in store.queues or (topic, queue_id) in store.batch_queues
 
     def _ends(self, topic: str, queue_id: int, _is_batch: bool) -> QueueEnds:
-        if self._existing is None or not self._is_there(topic, queue_id):
+        if self._existing is None:
             return QueueEnds(QueueEnd())
+        if not self._is_there(topic, queue_id):
+            return QueueEnds(QueueEnd(), self._unread_extension_end(topic, queue_id))
         loaded = self._existing.queue(topic, queue_id).loaded
         assert loaded is not None, "no reader opens a queue of a database"
         return QueueEnds(queue_end(loaded, self._rules), self._extension_end(topic, queue_id))
+
+    def _unread_extension_end(self, topic: str, queue_id: int) -> ExtensionEnd:
+        """After the last extension file of a queue that is loaded without files of its own (`ConsumeQueue#recover`).
+
+        Without the directory a broker makes the queue when it needs it, and loads nothing.
+        """
+        assert self._existing is not None
+        store = self._existing.store
+        extension = store.extensions.get((topic, queue_id))
+        if extension is None or f"consumequeue/{topic}/{queue_id}" not in store.directories:
+            return ExtensionEnd()
+        last = extension.segments[-1]
+        return ExtensionEnd(last.start, last.start + self._config.extension_file_size, last.path)
 
     def _extension_end(self, topic: str, queue_id: int) -> ExtensionEnd:
         """Behind the unit that the queue's last unit refers to (`ConsumeQueueExt#truncateByMaxAddress`)."""
