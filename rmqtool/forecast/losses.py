@@ -73,6 +73,9 @@ class ServedUnits:
         self._is_batch = state.is_batch
         # What a batch queue does not hand out at its begin lies below the log, where no record is.
         self._minimum = 0 if state.is_batch else state.minimum
+        end = self._loaded.end
+        self._end = end if state.is_batch else end - end % self._unit_size
+        self._fails_at_part = state.rules.part_of_unit_fails_pulls
         self._span: tuple[int, int] | None = None
 
     def has_at(self, queue_offsets: Int64s, records: RecordArrays) -> Bools:
@@ -83,7 +86,7 @@ class ServedUnits:
         """
         positions = queue_offsets * self._unit_size
         is_served = np.zeros(positions.size, np.bool_)
-        inside = np.flatnonzero((queue_offsets >= 0) & (positions >= self._minimum) & (positions < self._loaded.end))
+        inside = np.flatnonzero((queue_offsets >= 0) & (positions >= self._minimum) & (positions < self._end))
         numbers_of = self._file_numbers(positions[inside])
         for number, segment in enumerate(self._loaded.segments):
             part = inside[numbers_of == number]
@@ -91,7 +94,7 @@ class ServedUnits:
                 at = positions[part] % self._loaded.file_size  # as brokers do, whatever the file's name says
                 units = self._units(segment, int(at.min()), int(at.max()) + self._unit_size)
                 numbers = (at - at.min()) // self._unit_size
-                known = numbers < units.size
+                known = at < self._handed_out(segment)
                 part, units = part[known], units[numbers[known]]
                 is_served[part] = (units["physical_offset"] == records.physical_offsets[part]) & records.fit(
                     part, units
@@ -157,13 +160,19 @@ class ServedUnits:
         starts = np.array([segment.start for segment in self._loaded.segments], np.int64)
         for number in np.unique(self._file_numbers(starts)).tolist():
             segment = self._loaded.segments[number]
-            start, end = max(0, self._minimum - segment.start), self._loaded.length(segment)
+            start, end = max(0, self._minimum - segment.start), self._handed_out(segment)
             # What a wrong name leaves below the file's own start is never read.
             start = max(start, -(-(segment.start % self._loaded.file_size) // self._unit_size) * self._unit_size)
             for position in range(start, end, BLOCK_UNITS * self._unit_size):
                 units = self._units(segment, position, min(end, position + BLOCK_UNITS * self._unit_size))
                 if units.size:
                     yield units
+
+    def _handed_out(self, segment: Segment) -> int:
+        """Bytes of the units that a client gets: each pull of the last one may throw where a part of a unit follows."""
+        whole, rest = divmod(self._loaded.length(segment), self._unit_size)
+        whole -= bool(rest) and self._fails_at_part
+        return min(whole * self._unit_size, max(0, self._end - segment.start))
 
     def _units(self, segment: Segment, start: int, end: int) -> NDArray[np.void]:
         raw = self._loaded.read(segment, start, end - start)

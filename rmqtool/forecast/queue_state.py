@@ -15,7 +15,7 @@ from rmqtool.engine.queues.batch_queue import BatchQueue
 from rmqtool.engine.queues.extension import QueueExtension
 from rmqtool.engine.queues.file_queue import FileQueue
 from rmqtool.engine.queues.loaded_files import BLOCK_UNITS, LoadedFiles, minimum_position, recovered_end, valid_length
-from rmqtool.engine.queues.unit import BATCH_UNITS, PLAIN, PLAIN_UNITS, Queue
+from rmqtool.engine.queues.unit import BATCH_UNITS, PLAIN, PLAIN_UNITS, Queue, whole_units
 from rmqtool.engine.rules.algorithms import MinOffsetSearch
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.segments.open_files import OpenFiles
@@ -53,8 +53,9 @@ class QueueState:
         self.known_maximum = 0
         self._directory = loaded.directory
         self._overlay = overlay
-        self._rules = rules
+        self.rules = rules
         self._writer: QueueWriter | BatchQueueWriter | None = None
+        self._odd_lengths: dict[str, int] = {}
 
     def recover(self, files: OpenFiles) -> None:
         """Find the end from the third-last file on; files behind an invalid unit are unlinked.
@@ -72,10 +73,23 @@ class QueueState:
         self.end = recovered.end
         if recovered.last is not None:
             position = recovered.last_length - self.units.size
-            self.physical_end = physical_end(self.loaded(files), recovered.last, position, self._rules)
+            self.physical_end = physical_end(self.loaded(files), recovered.last, position, self.rules)
         for segment in [segment for segment in self.segments if segment.start > self.end]:
             self._drop(segment)  # a file of a wrong name may stand behind them, and end the queue
+        self._cut_files()
         self._note_maximum(files)
+
+    def _cut_files(self) -> None:
+        """Read each file up to the place that the end has in a file, whatever its own name says."""
+        size = self.file_size
+        lengths = [self.end % size if self.end < segment.start + size else size for segment in self.segments]
+        if lengths:
+            self.end = self.segments[-1].start + lengths[-1]
+        self._odd_lengths = {
+            segment.path: length
+            for segment, length in zip(self.segments, lengths, strict=True)
+            if length != min(size, self.end - segment.start)
+        }
 
     def put(self, entries: QueueEntries) -> None:
         """Enter records of the log, by the rules of the broker's put.
@@ -116,6 +130,7 @@ class QueueState:
         self.physical_end = log_end
         while self.segments:
             last = self.segments[-1]
+            self._odd_lengths.pop(last.path, None)
             loaded = LoadedFiles(self.segments, self.file_size, self.units, files, last.start + self.file_size)
             if loaded.physical_offset_at(last, 0) >= log_end:
                 self._drop_last()
@@ -123,7 +138,7 @@ class QueueState:
                 continue
             count = self._accepted_units(loaded, last, log_end, files)
             self.end = last.start + count * self.units.size
-            self.physical_end = physical_end(loaded, last, (count - 1) * self.units.size, self._rules)
+            self.physical_end = physical_end(loaded, last, (count - 1) * self.units.size, self.rules)
             return
 
     def refresh(self) -> None:
@@ -149,10 +164,10 @@ class QueueState:
         if self.is_batch or not self.segments:
             return
         loaded, last = self.loaded(files), self.segments[-1]
-        asks_last_unit = self._rules.min_offset_search is MinOffsetSearch.BINARY and self.minimum < self.end
-        if asks_last_unit and not loaded.length(last) and not self._rules.min_offset_survives_short_last_file:
+        asks_last_unit = self.rules.min_offset_search is MinOffsetSearch.BINARY and self.minimum < self.end
+        if asks_last_unit and not loaded.length(last) and not self.rules.min_offset_survives_short_last_file:
             raise LoadFailure(f"{last.path}: without a unit, while the broker asks for its last one")
-        self.minimum = minimum_position(loaded, self._rules, log_minimum, self.minimum)
+        self.minimum = minimum_position(loaded, self.rules, log_minimum, self.minimum)
 
     def maximum(self, files: OpenFiles) -> int:
         """Queue offset behind the last message.
@@ -164,14 +179,14 @@ class QueueState:
 
     def loaded(self, files: OpenFiles) -> LoadedFiles:
         """Its files up to its end."""
-        return LoadedFiles(self.segments, self.file_size, self.units, files, self.end)
+        return LoadedFiles(self.segments, self.file_size, self.units, files, self.end, self._odd_lengths)
 
     def queue(self, files: OpenFiles, log_minimum: int, extension: QueueExtension | None = None) -> Queue:
         """The queue as it is now, for the engine's pulls."""
         loaded = self.loaded(files)
         if self.is_batch:
-            return BatchQueue(self.topic, self.queue_id, loaded, self._rules, log_minimum)
-        return FileQueue(self.topic, self.queue_id, loaded, self._rules, log_minimum, extension, self.minimum)
+            return BatchQueue(self.topic, self.queue_id, loaded, self.rules, log_minimum)
+        return FileQueue(self.topic, self.queue_id, loaded, self.rules, log_minimum, extension, self.minimum)
 
     def filler_units(self, files: OpenFiles) -> int:
         """Units without a message at the begin of the first file.
@@ -183,7 +198,7 @@ class QueueState:
             return 0
         loaded, first = self.loaded(files), self.segments[0]
         count, filler = 0, PLAIN.pack(*FILLER_UNIT)
-        while block := loaded.read(first, count * UNIT_SIZE, BLOCK_UNITS * UNIT_SIZE):
+        while block := whole_units(loaded.read(first, count * UNIT_SIZE, BLOCK_UNITS * UNIT_SIZE), UNIT_SIZE):
             units = len(block) // UNIT_SIZE
             if block == filler * units:
                 count += units
@@ -198,7 +213,7 @@ class QueueState:
             if self.is_batch:
                 self._writer = BatchQueueWriter(self._overlay, self._directory, self.file_size, end)
             else:
-                self._writer = QueueWriter(self._overlay, self._directory, self.file_size, self._rules, end)
+                self._writer = QueueWriter(self._overlay, self._directory, self.file_size, self.rules, end)
         return self._writer
 
     def _drop_last(self) -> None:

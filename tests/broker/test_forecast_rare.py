@@ -88,6 +88,41 @@ def test_a_log_file_whose_longer_name_sorts_before_others(judge_of: JudgeOf, tmp
     assert forecast.lost.messages > 0
 
 
+@pytest.mark.parametrize("version", ["4.4.0", "4.9.8", "5.1.4", "5.5.1"])
+@pytest.mark.parametrize(("count", "name"), [(90, f"{1:020}"), (150, f"{1:020}"), (150, "1"), (150, "1999")])
+def test_a_queue_file_whose_name_lies_within_a_unit(
+    judge_of: JudgeOf, tmp_path: Path, version: str, count: int, name: str
+) -> None:
+    """A pull of the last unit throws where a part of a unit follows it (4.x, BufferUnderflowException)."""
+    judge, path = judge_of(version), tmp_path / "store"
+    kinds = [0] * count + [ROLLBACK]  # the last record is in no queue, so recovery does not cut the queues again
+    with judge.open(path, CONFIG) as store:
+        store.put(*({"topic": "T", "queueId": 0, "body": bytes(400), "sysFlag": kind} for kind in kinds))
+        store.wait_dispatched()
+    first = min((path / "consumequeue" / "T" / "0").iterdir())
+    first.rename(first.with_name(name))
+    forecast = assert_same(judge, path, CONFIG)
+    with judge.open(path, CONFIG) as store:
+        [queue] = [row for row in store.read(brief=True)["queues"] if row["topic"] == "T"]
+    served = {row[2] for row in queue["messages"] if row[1] == "FOUND"}
+    assert forecast.lost.messages == count - len(served)
+
+
+@pytest.mark.parametrize("version", ["4.9.7", "5.5.1"])
+def test_a_cut_queue_file_beside_a_copy_of_a_wrong_name(judge_of: JudgeOf, tmp_path: Path, version: str) -> None:
+    """The end that recovery comes to is the place in each file, and dispatch goes on from there."""
+    judge, path = judge_of(version), tmp_path / "store"
+    killed_store(judge, path, CONFIG, 80)
+    (path / "abort").unlink()
+    file = min((path / "consumequeue" / "T" / "0").iterdir())
+    file.with_name(f"{1:020d}").write_bytes(file.read_bytes())
+    with file.open("r+b") as opened:
+        opened.seek(52 * 20)
+        opened.write(bytes(2000 - 52 * 20))
+    [queue] = [row for row in assert_same(judge, path, CONFIG).queues if row.topic == "T"]
+    assert queue.max_queue_offset >= 52
+
+
 @pytest.mark.parametrize(("version", "has_property"), [("5.3.3", True), ("5.5.0", True), ("5.5.0", False)])
 def test_a_record_without_the_checksum_that_the_broker_asks_for(
     judge_of: JudgeOf, tmp_path: Path, version: str, has_property: bool

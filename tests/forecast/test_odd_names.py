@@ -120,3 +120,18 @@ def test_messages_of_a_log_file_and_its_copy_are_lost_once(tmp_path: Path) -> No
         shutil.copy(file, file.with_name(f"{int(file.name):022d}"))
     twice = forecast_store(survey(open_directory(tmp_path)), rules_for("4.4.0"), ForecastOptions())
     assert twice.lost == once.lost
+
+
+@pytest.mark.parametrize("version", ["4.4.0", "4.9.7", "5.3.1", "5.5.1"])
+@pytest.mark.parametrize(("name", "bounds"), [("1", (30, 30)), (f"{21:020d}", (1, 33))])
+def test_a_misnamed_queue_file_ends_the_queue_at_its_own_place(
+    tmp_path: Path, version: str, name: str, bounds: tuple[int, int]
+) -> None:
+    """Bounds as 4.4.0 to 5.5.1 gave them for a queue of 33 units in two files of 600 bytes."""
+    recipe = RECIPES["basic"]
+    make_store(recipe, tmp_path, "4.4.0" if version == "4.4.0" else "4.9.7")
+    first = min((tmp_path / "consumequeue" / "orders" / "0").iterdir())
+    first.rename(first.with_name(name))
+    after = forecast_store(survey(open_directory(tmp_path), recipe.conf.settings()), rules_for(version))
+    [queue] = [queue for queue in after.queues if (queue.topic, queue.queue_id) == ("orders", 0)]
+    assert (queue.min_queue_offset, queue.max_queue_offset) == bounds

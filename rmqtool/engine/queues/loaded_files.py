@@ -7,7 +7,7 @@ Broker: `MappedFileQueue#load`, `#truncateDirtyFiles`, `ConsumeQueue#recover`, `
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from rmqtool.engine.queues.unit import PLAIN, UnitKind, whole_units
@@ -37,13 +37,22 @@ class RecoveredEnd(NamedTuple):
 class LoadedFiles:
     """A queue's files up to the end of its units. File sizes and positions in bytes."""
 
-    def __init__(self, segments: Sequence[Segment], file_size: int, kind: UnitKind, files: OpenFiles, end: int) -> None:
+    def __init__(
+        self,
+        segments: Sequence[Segment],
+        file_size: int,
+        kind: UnitKind,
+        files: OpenFiles,
+        end: int,
+        odd_lengths: Mapping[str, int] | None = None,
+    ) -> None:
         """Take a queue whose end is known.
 
         Args:
             segments: its files in order, none after the end.
             file_size: bytes of a full file.
             end: stream position after the last unit.
+            odd_lengths: bytes that are read of files, by path, where the end does not tell them.
         """
         self.kind = kind
         self.file_size = file_size
@@ -51,6 +60,7 @@ class LoadedFiles:
         self.segments: tuple[Segment, ...] = tuple(segments)
         self._files = files
         self._starts = [segment.start for segment in self.segments]
+        self._odd_lengths = odd_lengths or {}
 
     @classmethod
     def recovered(cls, queue: QueueFiles | None, file_size: int, kind: UnitKind, files: OpenFiles) -> LoadedFiles:
@@ -78,7 +88,8 @@ class LoadedFiles:
 
     def length(self, segment: Segment) -> int:
         """Bytes of a file that hold units."""
-        return max(0, min(self.file_size, self.end - segment.start))
+        odd_length = self._odd_lengths.get(segment.path)
+        return max(0, min(self.file_size, self.end - segment.start)) if odd_length is None else odd_length
 
     def last_unit_position(self) -> tuple[Segment, int] | None:
         """The last unit's file and position in it; None without units."""

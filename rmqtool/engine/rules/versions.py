@@ -108,6 +108,8 @@ class BrokerRules:
     """Bytes of records a caller may get at once, beside the limits by count (`maxTotalMsgSize`)."""
     overflow_restarts_at_zero: bool = True
     """A pull beyond the end of a queue that begins at 0 is told to go on at 0; else at the end."""
+    part_of_unit_fails_pulls: bool = True
+    """A pull throws that reaches a part of a unit, with which a queue file of an odd name ends."""
     limits_before_skipping: bool = False
     """A pull is ended by a full batch even at a unit that it would pass over."""
     rocksdb_queues: bool = False
@@ -196,6 +198,7 @@ _CHANGES: Final = (
         batch_queues=True,
         min_offset_search=MinOffsetSearch.BINARY,
         extra_files_per_pull=True,
+        part_of_unit_fails_pulls=False,
         limits_before_skipping=True,
         pull_bytes_max=128 << 20,
         index_flushed_at_stop=True,
