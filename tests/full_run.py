@@ -22,9 +22,10 @@ PAGE = ROOT / "docs" / "test-full.md"
 IN_FILES = ("tests/broker", "tests/pipeline", "tests/repair")
 """Folders whose files are parts of their own, for each takes long."""
 OUTCOMES = ("passed", "failures", "errors", "skipped")
-HEAD = """# The last run of the whole suite
+HEAD = """# Slow tests: what was run, and on which commit
 
-Written by `make test-full`: every test, the slow ones too. Each part says which commit it was run on, and where.
+`make test-full` runs every test, the slow ones too, part by part, and writes this page. Each row says which commit its part
+was run on. A part that has no row, or a row of an old commit, has not been run since.
 
 """
 COLUMNS = ("Part", "Commit", "Date", "Minutes", *(name.capitalize() for name in OUTCOMES), "Where")
