@@ -24,8 +24,8 @@ IN_FILES = ("tests/broker", "tests/pipeline", "tests/repair")
 OUTCOMES = ("passed", "failures", "errors", "skipped")
 HEAD = """# Slow tests: what was run, and on which commit
 
-`make test-full` runs every test, the slow ones too, part by part, and writes this page. Each row says which commit its part
-was run on. A part that has no row, or a row of an old commit, has not been run since.
+`make test-full` runs every test, the slow ones too, part by part, and writes this page. Each row says which commit its
+part was run on. A part that has no row, or a row of an old commit, has not been run since.
 
 """
 COLUMNS = ("Part", "Commit", "Date", "Minutes", *(name.capitalize() for name in OUTCOMES), "Where")

@@ -22,9 +22,9 @@ from tests.repair.small_stores import PLANS, cutting, killed_at, recovery, small
 from tests.store_state import FileState, assert_store_unchanged, store_state
 
 HOLD = (
-    "import sys; from pathlib import Path; from rmqtool.repair.machine.store_paths import Places\n"
+    "import sys; from pathlib import Path; from rmqtool.repair.machine.store_paths import StorePaths\n"
     "from rmqtool.repair.machine.session import Session\n"
-    "session = Session(Places(Path(sys.argv[1])), makes_file=False)\n"
+    "session = Session(StorePaths(Path(sys.argv[1])), makes_file=False)\n"
     "with session, session.staging() as staging:\n"
     "    (staging / 'built').write_bytes(b'x'); print(staging, flush=True); sys.stdin.read()"
 )

@@ -26,10 +26,10 @@ PROGRAM = textwrap.dedent(
     import sys
     from pathlib import Path
     from rmqtool.repair.machine.apply import apply_plan
-    from rmqtool.repair.machine.store_paths import Places
+    from rmqtool.repair.machine.store_paths import StorePaths
     from tests.repair.small_stores import PLANS
 
-    places = Places(Path(sys.argv[1]))
+    places = StorePaths(Path(sys.argv[1]))
     plan = PLANS[sys.argv[2]](places, places.root.parent)
     apply_plan(plan, places)
     """

@@ -52,7 +52,7 @@ def test_sound_files_are_not_read_again(golden: Unpacked, monkeypatch: pytest.Mo
     again: list[str] = []
     checked = parallel.check_split
     monkeypatch.setattr(
-        parallel, "check_piece", lambda walk, context, path: again.append(path) or checked(walk, context, path)
+        parallel, "check_split", lambda walk, context, path: again.append(path) or checked(walk, context, path)
     )
     summary, _ = verified(golden(name), writer_of(name), VerifyOptions(threads=2, parts=3), settings_of(name))
     assert again == []
