@@ -29,7 +29,7 @@ def snapshot(directory: Path) -> Snapshot:
         for name in names:
             path = Path(folder, name)
             try:
-                found[str(path.relative_to(directory))] = (path.stat().st_size, _digest(path))
+                found[str(path.relative_to(directory))] = (path.stat().st_size, digest(path))
             except FileNotFoundError:
                 continue  # a running broker took it away between the listing and the look
     return found
@@ -44,7 +44,7 @@ def changes(before: Snapshot, after: Snapshot) -> dict[str, dict[str, int | None
     }
 
 
-def _digest(path: Path) -> str:
+def digest(path: Path) -> str:
     """Digest of the blocks that are not all zero: a hole and written zeros are the same content."""
     content = hashlib.blake2b(digest_size=16)
     with path.open("rb", buffering=0) as file:

@@ -43,7 +43,7 @@ class Case:
         store: the damaged store; no check changes it.
         full: whether repairs look at all of the store.
         served_without: what the broker serves of the damaged store without a repair.
-        aside: files that a person took out of the store, and their places.
+        aside: files that a person moved, where they are, their places, and the number of repairs before that.
         told: options with which rmqtool is told what it cannot know; more are added where it asks for them.
     """
 
@@ -57,7 +57,7 @@ class Case:
     full: bool = True
     served_without: dict[tuple[str, int, int], int] = field(default_factory=dict)
     told: list[object] = field(default_factory=list)
-    aside: list[tuple[Path, Path]] = field(default_factory=list)
+    aside: list[tuple[Path, Path, int]] = field(default_factory=list)
     disagreements: list[Disagreement] = field(default_factory=list)
 
     def __post_init__(self) -> None:

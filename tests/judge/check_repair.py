@@ -107,15 +107,27 @@ def _set_aside(case: Case, path: Path, strays: dict[str, str | None]) -> None:
             continue
         aside = case.folder / f"aside-{len(case.aside)}" if expected is None else path / expected
         (path / name).rename(aside)
-        case.aside.append((aside, path / name))
+        case.aside.append((aside, path / name, repair_count(path)))
 
 
-def _put_back(case: Case, path: Path, before: dict[str, Any]) -> None:
-    """Give the person's files back, to directories of the times that they had."""
-    for aside, place in reversed(case.aside):
+def repair_count(path: Path) -> int:
+    """How many repairs of a store can be rolled back."""
+    folder = path / ".rmqtool" / "undo"
+    return len(list(folder.iterdir())) if folder.is_dir() else 0
+
+
+def _put_back(case: Case, path: Path) -> None:
+    """Put back what the person moved after the repair that is rolled back next, for that repair ended with it there."""
+    while case.aside and case.aside[-1][2] >= repair_count(path):
+        aside, place, _ = case.aside.pop()
         aside.rename(place)
-        time_ns = before[str(place.parent.relative_to(path))].mtime_ns
-        os.utime(place.parent, ns=(time_ns, time_ns))
+
+
+def _set_times(directories: set[Path], path: Path, before: dict[str, Any]) -> None:
+    """Give directories that the person changed the times that they had."""
+    for directory in directories:
+        time_ns = before[str(directory.relative_to(path))].mtime_ns
+        os.utime(directory, ns=(time_ns, time_ns))
 
 
 def _check_clean(case: Case, repaired: Path, steps: list[Answer]) -> None:
@@ -133,14 +145,17 @@ def _check_clean(case: Case, repaired: Path, steps: list[Answer]) -> None:
 
 def _check_undo(case: Case, path: Path, before: dict[str, Any]) -> None:
     """Undo all, latest first."""
+    changed = {place.parent for _, place, _ in case.aside}
     for _ in range(MOST_STEPS):
-        if not (path / ".rmqtool" / "undo").is_dir():
+        _put_back(case, path)
+        if not repair_count(path):
             break
         answer = rmqtool("undo", path, "--yes")
         if answer.code != 0:
             case.differs(f"B undo exit {answer.code} {answer.trouble}", answer.err)
             return
-    _put_back(case, path, before)
+    _put_back(case, path)
+    _set_times(changed, path, before)
     after = store_state(path)
     differ = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
     if differ == ["."]:

@@ -4,7 +4,7 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.broker.files import copy_store
+from tests.broker.files import copy_store, digest
 from tests.judge.target import BLANK_MAGIC, Fault, Target, record_fields
 
 Change = Callable[[Target], Fault | None]
@@ -259,7 +259,7 @@ def old_file(target: Target) -> Fault | None:
     if file is None or target.base.early is None:
         return None
     old = target.base.early / target.relative(file)
-    if not old.is_file() or (old.stat().st_size < 1 << 22 and old.read_bytes() == file.read_bytes()):
+    if not old.is_file() or (old.stat().st_size == file.stat().st_size and digest(old) == digest(file)):
         return None
     copy_store(old, file)
     return _fault(target, "old file", file)

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from tests.judge.target import Fault, Target
 
 FIELDS = 6
-OFFSET_FIELDS = (3, 4, 5)
+MAY_BE_ZERO = (2, 3, 4, 5)
+"""The index time, which a broker sets when an index file is full, and the offsets."""
 MARGIN = 3000
 """Milliseconds by which brokers distrust a checkpoint."""
 Change = Callable[[Target], Fault | None]
@@ -45,10 +46,10 @@ def checkpoint(target: Target) -> Fault | None:
 def may_be(number: int, what: str | None) -> bool:
     """Whether a field was changed to a number that a broker could have left: a checkpoint may be old by any span.
 
-    Offsets are 0 until a broker writes them for the first time, and stay so where it never does.
+    Offsets and the index time are 0 until a broker writes them for the first time, and stay so where it never does.
     """
     old, _, new = (what or "").rpartition(": ")[2].partition(" -> ")
-    lowest = 0 if number in OFFSET_FIELDS else 1
+    lowest = 0 if number in MAY_BE_ZERO else 1
     return not old or lowest <= int(new, 16) <= int(old, 16) + MARGIN or int(old, 16) == 0
 
 

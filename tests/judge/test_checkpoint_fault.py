@@ -6,7 +6,8 @@ from tests.judge.faults_small import may_be
 
 
 @pytest.mark.parametrize(
-    ("number", "new", "silent"), [(4, 0, True), (0, 0, False), (0, 25564, True), (4, 1 << 40, False), (4, -1, False)]
+    ("number", "new", "silent"),
+    [(4, 0, True), (0, 0, False), (1, 0, False), (2, 0, True), (0, 25564, True), (4, 1 << 40, False), (4, -1, False)],
 )
-def test_an_offset_may_be_0_and_a_time_may_not(number: int, new: int, silent: bool) -> None:
+def test_an_offset_and_the_index_time_may_be_0_and_other_times_may_not(number: int, new: int, silent: bool) -> None:
     assert may_be(number, f"zeroed: {25565:016x} -> {new & (1 << 64) - 1:016x}") is silent

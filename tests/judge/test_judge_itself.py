@@ -1,0 +1,52 @@
+"""The judge's own hands: a fault changes something, and what a person moved is put back where undo expects it."""
+
+import random
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rmqtool.fixtures.recipe import make_store
+from rmqtool.fixtures.recipes import RECIPES
+from tests.commands.transcripts import rmqtool
+from tests.judge.check_repair import _check_undo, _set_aside, repair_count
+from tests.judge.faults_derived import old_file
+from tests.judge.target import Target
+from tests.store_state import store_state
+
+LARGE = (1 << 22) + 20
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_large_file_that_is_as_it_was_is_no_fault(tmp_path: Path, seed: int) -> None:
+    for folder in ("store", "early"):
+        file = tmp_path / folder / "consumequeue" / "T" / "0" / f"{0:020d}"
+        file.parent.mkdir(parents=True)
+        with file.open("wb") as sink:
+            sink.write(b"\1" * 20)
+            sink.truncate(LARGE)
+    base: Any = SimpleNamespace(early=tmp_path / "early")
+    fault = old_file(Target(base, SimpleNamespace(), tmp_path / "store", random.Random(seed)))  # type: ignore[arg-type]
+    assert fault is None or fault.name == "consumequeue.old directory"
+
+
+def test_what_a_person_moved_between_two_repairs_is_back_for_the_undo_of_the_first(tmp_path: Path) -> None:
+    path = tmp_path / "repaired"
+    make_store(RECIPES["basic"], path, "4.9.7")
+    shutil.rmtree(path / "index")
+    (path / "checkpoint").unlink()
+    (path / "consumequeue" / "orders" / "0" / "notes.txt").write_bytes(b"hello\n")
+    before = store_state(path)
+    disagreements: list[tuple[str, object]] = []
+    case: Any = SimpleNamespace(
+        aside=[], folder=tmp_path, differs=lambda name, text: disagreements.append((name, text))
+    )
+    options = ("--yes", "--broker-version", "4.9.7", "--index-slots", 100, "--index-entries", 200)
+    assert rmqtool("rebuild", path, "--index", *options).code in (0, 3)
+    _set_aside(case, path, {"consumequeue/orders/0/notes.txt": None})
+    assert rmqtool("rebuild", path, "--checkpoint", *options).code in (0, 3)
+    assert repair_count(path) == 2
+    _check_undo(case, path, before)
+    assert disagreements == []
