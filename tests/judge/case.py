@@ -148,7 +148,10 @@ def _seen(fault: Fault, target: Target, before: dict[int, list[bytes]]) -> Fault
 
 
 def _last(fault: Fault, store: Path, base: Path, faults: list[Fault]) -> Fault:
-    """The fault, silent where a later one took away the file whose bytes it changed, or which another had made."""
+    """The fault, silent where a later one took away or replaced its file, or one that another had made."""
+    later = faults[faults.index(fault) + 1 :] if fault in faults else []
+    if any(other.file == fault.file and other.name == "checkpoint.old" for other in later):
+        return replace(fault, silent=True)
     is_gone = not (store / fault.file).exists()
     is_extra = any(other.file == fault.file and other.name.endswith(MAKES_A_FILE) for other in faults)
     if is_gone and (fault.name.startswith(EDITS_OF_BYTES) or (is_extra and not (base / fault.file).exists())):

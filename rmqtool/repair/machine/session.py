@@ -12,7 +12,8 @@ from typing import Self
 
 from rmqtool.errors import RefusedError, RmqtoolError
 from rmqtool.repair.machine.disk import Disk, Metadata
-from rmqtool.repair.machine.root import RootPath
+from rmqtool.repair.machine.plan import OWN_DIRECTORY
+from rmqtool.repair.machine.root import Root, RootPath
 from rmqtool.repair.machine.store_paths import STAGING, UNDO, StorePaths, demand_own, own_file_like, own_like
 from rmqtool.store.acquire_lock import StoreLock
 from rmqtool.store.sink import reported
@@ -160,8 +161,10 @@ def demand_own_directories(places: StorePaths) -> None:
 
 def remove_empty(places: StorePaths, disk: Disk) -> None:
     """Remove the tool's own directories where nothing is left in them; what somebody else put there stays."""
-    if not places.own_top.exists():
-        return
-    for directory in (places.own_top / STAGING, places.own_top / UNDO, places.own_top):
-        if directory.is_directory() and not directory.names():
-            disk.remove_directory(directory)
+    own_tops = [places.own_top]
+    if places.undo_directory is not None and places.undo_directory.is_dir():
+        own_tops.append(Root.open(places.undo_directory.resolve()) / OWN_DIRECTORY)
+    for own_top in own_tops:
+        for directory in (own_top / STAGING, own_top / UNDO, own_top) if own_top.exists() else ():
+            if directory.is_directory() and not directory.names():
+                disk.remove_directory(directory)

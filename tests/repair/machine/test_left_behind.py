@@ -10,6 +10,7 @@ import pytest
 from rmqtool.errors import UnreadableError
 from rmqtool.repair.machine.apply import apply_plan
 from rmqtool.repair.machine.journal import journals
+from rmqtool.repair.machine.session import Session
 from rmqtool.repair.machine.store_paths import StorePaths
 from rmqtool.repair.machine.undo import repairs, settle, undo_latest
 from tests.repair.small_stores import Counting, files_of, killed_at, recovery, small_store
@@ -32,6 +33,15 @@ def test_the_staging_of_a_killed_run_goes(places: StorePaths, tmp_path: Path, en
     end(places)
     assert files_of(places.root) == before, watch.changes
     assert not places.own.exists()
+
+
+def test_empty_directories_of_a_killed_run_go_beside_the_store_too(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    (kept / ".rmqtool" / "undo").mkdir(parents=True)
+    places = StorePaths(small_store(tmp_path / "store"), undo_directory=kept)
+    with Session(places) as session:
+        session.remove_left()
+    assert list(kept.iterdir()) == []
 
 
 def test_a_time_that_no_calendar_has_is_damage(places: StorePaths, tmp_path: Path) -> None:
