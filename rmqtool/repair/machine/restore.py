@@ -127,6 +127,7 @@ def _restore(known: CheckedJournal, places: StorePaths, disk: Disk) -> None:
     for path in reversed(manifest.made_directories):
         directory = places.directory(path)
         if directory.is_directory() and not directory.names():
+            disk.sync_directory(directory)  # a file system may keep a directory of which it still knows a name
             disk.remove_directory(directory)
     for path in manifest.directory_times:
         disk.sync_directory(places.directory(path))
