@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
@@ -60,15 +61,40 @@ def lay_out(damaged: DamagedRange, casualties: LostInRange, least: Least) -> lis
 
 
 def _without_places(casualties: LostInRange, queues: AbstractSet[_Queue]) -> LostInRange | None:
-    """The casualties with the records of some queues among the unplaced, but those whose heads tell their places."""
-    moved = [lost for lost in casualties.placed if lost.head is None and (lost.topic, lost.queue_id) in queues]
+    """The casualties with the records of some queues among the unplaced, but those whose heads tell their places.
+
+    Records that stand in one further queue with them go along. What had a place keeps its order.
+    """
+    joined = _joined_queues(casualties.placed, queues)
+    moved = [lost for lost in casualties.placed if lost.head is None and (lost.topic, lost.queue_id) in joined]
     if not moved:
         return None
-    waiting = [lost for lost in casualties.unplaced if (lost.topic, lost.queue_id) in queues]
-    others = [lost for lost in casualties.unplaced if (lost.topic, lost.queue_id) not in queues]
-    packed = sorted([*moved, *waiting], key=lambda lost: lost.queue_offset)
+    offsets: defaultdict[_Queue, list[tuple[int, int]]] = defaultdict(list)
+    for number, lost in enumerate(moved):
+        for queue, first, _ in lost.standings:
+            offsets[queue].append((first, number))
+    ordered = [(number, 1, lost) for number, lost in enumerate(moved)]
+    others: list[LostRecord] = []
+    for lost in casualties.unplaced:
+        rows = offsets[lost.topic, lost.queue_id]
+        if not rows:
+            others.append(lost)
+            continue
+        at = bisect_right(rows, (lost.queue_offset, len(moved)))
+        ordered.append((rows[at][1] if at < len(rows) else len(moved), 0, lost))
+    ordered.sort(key=lambda row: row[:2])
     ids = set(map(id, moved))
-    return LostInRange([lost for lost in casualties.placed if id(lost) not in ids], [*packed, *others])
+    placed = [lost for lost in casualties.placed if id(lost) not in ids]
+    return LostInRange(placed, [*(lost for *_, lost in ordered), *others])
+
+
+def _joined_queues(placed: Sequence[LostRecord], queues: AbstractSet[_Queue]) -> set[_Queue]:
+    """Those queues, and all that records stand in beside one of them."""
+    joined = set(queues)
+    rows = [{queue for queue, *_ in lost.standings} for lost in placed if lost.further]
+    while more := [row for row in rows if not joined.isdisjoint(row) and not row <= joined]:
+        joined.update(*more)
+    return joined
 
 
 class _Layout:
@@ -152,7 +178,8 @@ class _Waiting:
         self._coming: defaultdict[_Queue, deque[int]] = defaultdict(deque)
         """Queue offsets of the records that have a place farther on."""
         for record in placed:
-            self._coming[record.topic, record.queue_id].append(record.queue_offset)
+            for queue, first, _ in record.standings:
+                self._coming[queue].append(first)
 
     def left(self) -> Iterator[_Queue]:
         """The queue of each record that still waits, or was passed over."""
@@ -162,11 +189,13 @@ class _Waiting:
 
     def pass_by(self, placed: LostRecord) -> None:
         """Go on after a record that has a place."""
-        self._coming[placed.topic, placed.queue_id].popleft()
+        for queue, *_ in placed.standings:
+            self._coming[queue].popleft()
 
     def note(self, laid: LostRecord) -> None:
         """Remember what was laid: no record of its queue comes after it with a lower queue offset."""
-        self._laid[laid.topic, laid.queue_id] = laid.queue_offset
+        for queue, first, _ in laid.standings:
+            self._laid[queue] = first
 
     def take(self, start: int, end: int, least: Least) -> Iterator[tuple[LostRecord, int]]:
         """Take records for as long as they fit into [start, end), each with the place where it may end.
@@ -186,6 +215,7 @@ class _Waiting:
                 if start > end:
                     held.append((number, queue))
                     break
+                self.note(record)
                 yield record, start
             else:
                 self._passed_over.append(queue)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from array import array
 from bisect import bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -22,7 +22,8 @@ from rmqtool.formats.properties import INNER_BASE, INNER_COUNT, MULTI_DISPATCH, 
 from rmqtool.repair.salvage.damage_context import DamageContext
 from rmqtool.repair.salvage.damaged_ranges import DamagedRange
 from rmqtool.repair.salvage.frame_repair import restored
-from rmqtool.repair.salvage.placement import placeable
+from rmqtool.repair.salvage.light_records import add_own_queues
+from rmqtool.repair.salvage.placement import missing_before_claims, placeable
 from rmqtool.repair.salvage.units import Unit, UnitsInRanges
 from rmqtool.store.directory import QueueFiles, Store
 from rmqtool.verify.match.queue_order import MissingRun
@@ -79,11 +80,17 @@ class LostRecord:
         return self.batch_size or 1
 
     @property
+    def standings(self) -> Iterator[tuple[tuple[bytes, int], int, int]]:
+        """Each queue that it stands in, its own first, with the queue offsets [first, end) that it has there."""
+        yield (self.topic, self.queue_id), self.queue_offset, self.queue_offset + self.messages
+        for topic, queue_offset in self.further:
+            yield (topic, 0 if topic.startswith(_LMQ) else self.queue_id), queue_offset, queue_offset + 1
+
+    @property
     def queues(self) -> Iterator[tuple[str, int]]:
         """Topic, as its directory is named, and queue id of each queue that it stands in."""
-        yield self.topic_name, self.queue_id
-        for topic, _ in self.further:
-            yield topic.decode("utf-8", "surrogateescape"), 0 if topic.startswith(_LMQ) else self.queue_id
+        for (topic, queue_id), *_ in self.standings:
+            yield topic.decode("utf-8", "surrogateescape"), queue_id
 
 
 @dataclass
@@ -124,14 +131,16 @@ class LostRecords:
         """The records of a range whose places are known, in order."""
         return list(self._placed(damaged))
 
-    def of(self, ranges: Sequence[DamagedRange], around: DamageContext) -> list[LostInRange]:
-        """The records of each range, in order."""
-        lost_in_ranges = [
-            LostInRange(placed) for placed in placeable([self.heads_and_units(one) for one in ranges], ranges, around)
-        ]
-        if around.missing:
-            self._place_missing(ranges, lost_in_ranges, around.missing)
-        return lost_in_ranges
+    def of(self, ranges: Sequence[DamagedRange], around: DamageContext) -> tuple[list[LostInRange], list[MissingRun]]:
+        """The records of each range, in order, and all queue offsets that good records and those leave out."""
+        placed = list(placeable([self.heads_and_units(one) for one in ranges], ranges, around))
+        begins_at_zero = bool(self._store.commitlog) and self._store.commitlog[0].start == 0
+        behind = missing_before_claims(placed, ranges, around, begins_at_zero=begins_at_zero)
+        missing = [*around.missing, *behind]
+        add_own_queues(placed, missing)
+        lost_in_ranges = [LostInRange(records) for records in placed]
+        place_missing(ranges, lost_in_ranges, [run for run in missing if not run.is_further])
+        return lost_in_ranges, missing
 
     def has_unit(self, topic: str, queue_id: int, queue_offset: int, physical_offset: int) -> bool:
         """Whether a queue has a record at a place.
@@ -218,44 +227,47 @@ class LostRecords:
                 end = record.place[1]
         return kept_by_offset
 
-    # What the gaps say
 
-    def _place_missing(
-        self, ranges: Sequence[DamagedRange], lost_in_ranges: list[LostInRange], missing: Iterable[MissingRun]
-    ) -> None:
-        """Give each missing queue offset to the first range between its neighbours that has room for it.
+def place_missing(
+    ranges: Sequence[DamagedRange], lost_in_ranges: Sequence[LostInRange], missing: Sequence[MissingRun]
+) -> None:
+    """Give each missing queue offset to the first range between its neighbours that has room for it.
 
-        Where none has, the last one between its lost neighbours takes it, which may give up what their units say.
-        """
-        starts, ends = [each.start for each in ranges], [each.end for each in ranges]
-        room = [
-            each.length - sum(record.size or 0 for record in lost.placed)
-            for each, lost in zip(ranges, lost_in_ranges, strict=True)
-        ]
-        following = list(range(len(ranges) + 1))
-        """The first range from a number on that has room for any record."""
+    Where none has, the last one between its lost neighbours takes it, which may give up what their units say.
+    """
+    if not missing:
+        return
+    starts = [each.start for each in ranges]
+    room = [
+        each.length - sum(record.size or _least(record) for record in (*lost.placed, *lost.unplaced))
+        for each, lost in zip(ranges, lost_in_ranges, strict=True)
+    ]
+    following = list(range(len(ranges) + 1))
+    """The first range from a number on that has room for any record."""
 
-        def with_room(number: int) -> int:
-            last = number
-            while last < len(ranges) and (following[last] != last or room[last] < RECORD_SIZE_MIN):
-                last = following[last] if following[last] != last else last + 1
-            while number < last:
-                following[number], number = last, max(following[number], number + 1)
-            return last
+    def with_room(number: int) -> int:
+        last = number
+        while last < len(ranges) and (following[last] != last or room[last] < RECORD_SIZE_MIN):
+            last = following[last] if following[last] != last else last + 1
+        while number < last:
+            following[number], number = last, max(following[number], number + 1)
+        return last
 
-        known = _Placed(lost_in_ranges)
-        for run in missing:
-            if run.is_further:
-                continue
-            first, last = bisect_right(starts, run.behind), bisect_right(ends, run.before) - 1
-            for lost, low, high in known.others(run):
-                least = RECORD_SIZE_MIN + len(lost.topic)
-                number = with_room(max(first, low))
-                while number <= min(last, high) and room[number] < least:
-                    number = with_room(number + 1)
-                first = min(number, last, high)
-                lost_in_ranges[first].unplaced.append(lost)
-                room[first] -= least
+    known = _Placed(lost_in_ranges)
+    for run in missing:
+        first, last = bisect_right(starts, run.behind), bisect_right(starts, run.before) - 1
+        for lost, low, high in known.others(run):
+            least = _least(lost)
+            number = with_room(max(first, low))
+            while number <= min(last, high) and room[number] < least:
+                number = with_room(number + 1)
+            first = min(number, last, high)
+            lost_in_ranges[first].unplaced.append(lost)
+            room[first] -= least
+
+
+def _least(lost: LostRecord) -> int:
+    return RECORD_SIZE_MIN + len(lost.topic)
 
 
 class _Placed:
@@ -266,10 +278,11 @@ class _Placed:
             lambda: (array("q"), array("q"))
         )
         for number, casualties in enumerate(lost_in_ranges):
-            for record in casualties.placed:
-                offsets, numbers = columns[record.topic, record.queue_id]
-                offsets.extend(range(record.queue_offset, record.queue_offset + record.messages))
-                numbers.extend([number] * record.messages)
+            for record in (*casualties.placed, *casualties.unplaced):
+                for queue, first, end in record.standings:
+                    offsets, numbers = columns[queue]
+                    offsets.extend(range(first, end))
+                    numbers.extend([number] * (end - first))
         self._columns = {queue: _sorted(*one) for queue, one in columns.items()}
 
     def others(self, run: MissingRun) -> Iterator[tuple[LostRecord, int, int]]:
@@ -287,8 +300,8 @@ class _Placed:
             return
         missing = np.setdiff1d(np.arange(run.first, run.first + run.length), known[low:high])
         for queue_offset, at in zip(missing.tolist(), np.searchsorted(known, missing).tolist(), strict=True):
-            first = int(numbers[at - 1]) if at > low else 0
-            last = int(numbers[at]) if at < high else sys.maxsize
+            first = int(numbers[at - 1]) if at > 0 else 0
+            last = int(numbers[at]) if at < known.size else sys.maxsize
             yield LostRecord(topic, queue_id, queue_offset), first, last
 
 
@@ -340,9 +353,13 @@ def _of_unit(queue: QueueMap, place: int, unit: Unit) -> LostRecord:
 
 
 def _one_of(claims: list[tuple[QueueMap, LostRecord]]) -> LostRecord | None:
-    """The one record that units of several queues point to; None where they contradict each other."""
+    """The one record that units of several queues point to; None where they contradict each other.
+
+    Further queues of which several units point to it are left out.
+    """
     own = [record for _, record in claims if not record.topic.startswith(_LMQ)] or [claims[0][1]]
     if len({record.size for _, record in claims}) > 1 or len(own) > 1:
         return None
-    further = tuple((record.topic, record.queue_offset) for _, record in claims if record is not own[0])
-    return replace(own[0], further=further)
+    others = [(record.topic, record.queue_offset) for _, record in claims if record is not own[0]]
+    times = Counter(topic for topic, _ in others)
+    return replace(own[0], further=tuple(each for each in others if times[each[0]] == 1))

@@ -6,17 +6,32 @@ Which of the lost records named which queue nobody knows; it is enough that the 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX, is_kept_out
 from rmqtool.repair.salvage.damaged_ranges import DamagedRange
-from rmqtool.repair.salvage.layout import Least
+from rmqtool.repair.salvage.layout import Least, lay_out
 from rmqtool.repair.salvage.lost_records import LostInRange, LostRecord
 from rmqtool.verify.match.queue_order import MissingRun
 
-_Place = tuple[list[LostRecord], int]
-"""A record in one of the lists of its range."""
+
+class _Slot(NamedTuple):
+    """A lost record: its range and its position among what is laid there, and its place in a list of the range."""
+
+    number: int
+    position: int
+    records: list[LostRecord]
+    at: int
+
+    @property
+    def lost(self) -> LostRecord:
+        return self.records[self.at]
+
+
+_Change = tuple[_Slot, LostRecord]
 
 
 def add_further(
@@ -25,70 +40,132 @@ def add_further(
     missing: Iterable[MissingRun],
     least: Least,
     kept_out: Collection[str],
-) -> None:
-    """Let lost records stand in further queues in which offsets are missing.
+) -> list[MissingRun]:
+    """Let lost records stand in further queues in which offsets are missing; the runs for which they do not suffice.
+
+    A queue with a gap in it is displaced after the gap: all of a run is filled, or nothing.
 
     Args:
         lost_in_ranges: the lost records of each range, which are replaced by such as name the further queues.
         least: see `lay_out`.
         kept_out: patterns of topics whose records name no further queues.
     """
-    runs = [run for run in missing if run.is_further]
-    if not runs:
-        return
-    starts = [each.start for each in ranges]
-    known = {
-        each
-        for casualties in lost_in_ranges
-        for record in (*casualties.placed, *casualties.unplaced)
-        for each in record.further
-    }
-    room = [
-        each.length - sum(record.size or least(record) for record in (*casualties.placed, *casualties.unplaced))
-        for each, casualties in zip(ranges, lost_in_ranges, strict=True)
-    ]
-    for run in runs:
-        topic = run.queue[0]
-        queue_offsets = [each for each in range(run.first, run.first + run.length) if (topic, each) not in known]
-        numbers = range(bisect_right(starts, run.behind), bisect_right(starts, run.before))
-        given = list(_given(topic, queue_offsets, _takers(lost_in_ranges, numbers, run, kept_out), room.copy(), least))
-        if len(given) < len(queue_offsets):
-            # A queue with a gap in it is displaced behind the gap; one that begins late is not.
-            continue
-        for number, (records, at), longer in given:
-            if records[at].size is None:
-                room[number] -= least(longer) - least(records[at])
-            records[at] = longer
+    gaps: defaultdict[tuple[tuple[bytes, int], int], list[MissingRun]] = defaultdict(list)
+    """The runs between two good records of a queue, or after its last one."""
+    for run in missing:
+        if run.is_further:
+            gaps[run.queue[:2], run.behind].append(run)
+    if not gaps:
+        return []
+    filler = _Filler(ranges, lost_in_ranges, least, kept_out)
+    return [run for runs in gaps.values() for run in filler.fill(runs)]
 
 
-def _given(
-    topic: bytes, queue_offsets: Iterable[int], takers: Iterator[tuple[int, _Place]], room: list[int], least: Least
-) -> Iterator[tuple[int, _Place, LostRecord]]:
-    """For each queue offset a record that can have named it, with all that it names: (number of the range, ...)."""
-    for queue_offset in queue_offsets:
-        for number, (records, at) in takers:
-            lost = records[at]
-            if any(name == topic for name, _ in lost.further):
+class _Filler:
+    """Lost records in the order in which they are laid, and the room for what they name."""
+
+    def __init__(
+        self,
+        ranges: Sequence[DamagedRange],
+        lost_in_ranges: Sequence[LostInRange],
+        least: Least,
+        kept_out: Collection[str],
+    ) -> None:
+        self._least, self._kept_out = least, kept_out
+        self._starts = [each.start for each in ranges]
+        self._slots = [
+            list(_in_layout(number, *each, least))
+            for number, each in enumerate(zip(ranges, lost_in_ranges, strict=True))
+        ]
+        self._room = [
+            each.length - sum(record.size or least(record) for record in (*casualties.placed, *casualties.unplaced))
+            for each, casualties in zip(ranges, lost_in_ranges, strict=True)
+        ]
+        self._named: defaultdict[tuple[bytes, int], list[_Slot]] = defaultdict(list)
+        for slots in self._slots:
+            for slot in slots:
+                for queue, *_ in slot.lost.standings:
+                    self._named[queue].append(slot)
+
+    def fill(self, runs: Sequence[MissingRun]) -> list[MissingRun]:
+        """Let records name the queue offsets missing in one gap of a queue; the runs for which they do not suffice."""
+        rest = [run for run in runs if not self._change(run.queue[:2], [run], keeps_units=True)]
+        # Perhaps what units say of other records in that queue leaves no room for these.
+        return rest if rest and not self._change(rest[0].queue[:2], rest, keeps_units=False) else []
+
+    def _change(self, queue: tuple[bytes, int], runs: Sequence[MissingRun], *, keeps_units: bool) -> bool:
+        behind, before = min(run.behind for run in runs), max(run.before for run in runs)
+        numbers = range(bisect_right(self._starts, behind), bisect_right(self._starts, before))
+        missing = {queue_offset for run in runs for queue_offset in range(run.first, run.first + run.length)}
+        changes = self._changes(queue, missing, numbers, keeps_units=keeps_units)
+        for slot, lost in changes or ():
+            if slot.lost.size is None:
+                self._room[slot.number] -= self._least(lost) - self._least(slot.lost)
+            slot.records[slot.at] = lost
+            self._named[queue].append(slot)
+        return changes is not None
+
+    def _changes(
+        self, queue: tuple[bytes, int], missing: Iterable[int], numbers: range, *, keeps_units: bool
+    ) -> list[_Change] | None:
+        """Records that can have named the missing queue offsets, with all that they name; None if they are too few."""
+        named = {
+            slot[:2]: offset
+            for slot in self._named[queue]
+            if slot.number in numbers and (offset := _offset_in(queue, slot.lost)) is not None
+        }
+        coming = deque(sorted({*missing, *named.values()}))
+        stays = {
+            slot[:2]
+            for slot in self._named[queue]
+            if keeps_units or slot.lost.head is not None or slot.lost.topic == queue[0]
+        }
+        fixed = {offset for key, offset in named.items() if key in stays}
+        spent: Counter[int] = Counter()
+        changes: list[_Change] = []
+        for slot in (slot for number in numbers for slot in self._slots[number]):
+            if not coming and not named:
+                break
+            queue_offset = named.pop(slot[:2], None)
+            if queue_offset is not None and slot[:2] in stays:
+                if not coming or coming.popleft() != queue_offset:
+                    return None
                 continue
-            longer = replace(lost, further=(*lost.further, (topic, queue_offset)))
-            more = least(longer) - least(lost)
-            if (lost.size is None and more > room[number]) or (lost.size is not None and least(longer) > lost.size):
-                continue
-            if lost.size is None:
-                room[number] -= more
-            yield number, (records, at), longer
-            break
+            lost = slot.lost if queue_offset is None else _without(slot.lost, queue[0])
+            longer = self._longer(lost, queue, coming[0]) if coming and coming[0] not in fixed else None
+            more = 0 if longer is None or lost.size is not None else self._least(longer) - self._least(slot.lost)
+            if longer is not None and more <= self._room[slot.number] - spent[slot.number]:
+                coming.popleft()
+                spent[slot.number] += more
+                changes.append((slot, longer))
+            elif lost is not slot.lost:
+                changes.append((slot, lost))
+        return None if coming else changes
+
+    def _longer(self, lost: LostRecord, queue: tuple[bytes, int], queue_offset: int) -> LostRecord | None:
+        """The record with one more queue that it may have named; None where it cannot, or has no room for it."""
+        if lost.head is not None or lost.batch_size is not None or is_kept_out(lost.topic_name, self._kept_out):
+            return None
+        if not queue[0].startswith(LMQ_PREFIX.encode()) and lost.queue_id != queue[1]:
+            return None
+        longer = replace(lost, further=(*lost.further, (queue[0], queue_offset)))
+        return longer if lost.size is None or self._least(longer) <= lost.size else None
 
 
-def _takers(
-    lost_in_ranges: Sequence[LostInRange], numbers: Iterable[int], run: MissingRun, kept_out: Collection[str]
-) -> Iterator[tuple[int, _Place]]:
-    """Records in log order that may have named the queue of a run, each once: (number of the range, record)."""
-    topic, queue_id, _ = run.queue
-    for number in numbers:
-        for records in (lost_in_ranges[number].placed, lost_in_ranges[number].unplaced):
-            for at, record in enumerate(records):
-                is_known = record.head is not None or record.batch_size is not None
-                is_its_queue = topic.startswith(LMQ_PREFIX.encode()) or record.queue_id == queue_id
-                if not is_known and is_its_queue and not is_kept_out(record.topic_name, kept_out):
-                    yield number, (records, at)
+def _in_layout(number: int, damaged: DamagedRange, casualties: LostInRange, least: Least) -> Iterator[_Slot]:
+    """The records of a range in the order in which they are laid."""
+    lists = (casualties.placed, casualties.unplaced)
+    places = {id(record): (records, at) for records in lists for at, record in enumerate(records)}
+    fillings = lay_out(damaged, casualties, least) or ()
+    for position, lost in enumerate(filling.lost for filling in fillings if filling.lost is not None):
+        yield _Slot(number, position, *places[id(lost)])
+
+
+def _offset_in(queue: tuple[bytes, int], lost: LostRecord) -> int | None:
+    """The queue offset of a lost record in a queue, if it stands there."""
+    return next((first for name, first, _ in lost.standings if name == queue), None)
+
+
+def _without(lost: LostRecord, topic: bytes) -> LostRecord:
+    """A record that does not name a queue."""
+    return replace(lost, further=tuple(each for each in lost.further if each[0] != topic))

@@ -9,13 +9,16 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX
 from rmqtool.formats.commitlog import RECORD_SIZE_MIN
 from rmqtool.repair.salvage.damage_context import DamageContext
 from rmqtool.repair.salvage.damaged_ranges import DamagedRange
-from rmqtool.verify.match.queue_order import MissingRun
+from rmqtool.verify.match.queue_order import MissingRun, QueueName
 
 if TYPE_CHECKING:
     from rmqtool.repair.salvage.lost_records import LostRecord
@@ -36,7 +39,46 @@ def placeable(
     ]
     kept = _in_order([record for records in fitting for record in records])
     for records in fitting:
-        yield [record for record in records if id(record) in kept]
+        yield [one for record in records if (one := _kept(record, kept)) is not None]
+
+
+def missing_before_claims(
+    claims: Sequence[Sequence[LostRecord]],
+    ranges: Sequence[DamagedRange],
+    around: DamageContext,
+    *,
+    begins_at_zero: bool,
+) -> Iterator[MissingRun]:
+    """The queue offsets that are missing after a queue's last good record, before and between the claims that follow.
+
+    Whoever builds the queue from the log would move those claims up otherwise.
+
+    Args:
+        claims: per range, those that are believed.
+        begins_at_zero: the log's first file is there, so that all queues begin with queue offset 0.
+    """
+    starts = [each.start for each in ranges]
+    damage = list(accumulate((each.length for each in ranges), initial=0))
+    queues: defaultdict[QueueName, list[tuple[int, int, int, bool]]] = defaultdict(list)
+    for records in claims:
+        for record in records:
+            for number, (queue, first, end) in enumerate(record.standings):
+                is_batch = number == 0 and record.batch_size is not None
+                queues[(*queue, is_batch)].append((first, end, record.place[0], number > 0))
+    for name, rows in queues.items():
+        chain = around.chains.get(name)
+        end, behind = (chain[-1].end, chain[-1].last_place) if chain else (0 if begins_at_zero else rows[0][0], -1)
+        is_further = name[0].startswith(LMQ_PREFIX.encode()) or any(row[3] for row in rows)
+        count, begin = 0, damage[bisect_right(starts, behind)]
+        for first, stop, at, _ in rows:
+            if first < end:
+                continue  # it stands between good records
+            count += first - end
+            if count * RECORD_SIZE_MIN > damage[bisect_right(starts, at)] - begin:
+                break  # so many cannot have been lost
+            if first > end:
+                yield MissingRun(name, end, first - end, behind, at, is_further)
+            end = stop
 
 
 class _Belief:
@@ -59,18 +101,33 @@ class _Belief:
     def of(self, record: LostRecord, damaged: DamagedRange) -> LostRecord | None:
         """The claim that is believed, of unit or head; None where neither is."""
         if record.has_unit and self._fits(record):
-            return record
+            return self._with_fitting_further(record)
         by_head = record.by_head if record.has_unit and record.by_head is not None else record
-        return by_head if by_head.head is not None and self._is_likely(by_head, damaged) else None
+        if by_head.head is not None and self._is_likely(by_head, damaged):
+            return self._with_fitting_further(by_head)
+        return None
 
     def _fits(self, record: LostRecord) -> bool:
-        """Whether the log has room for the claim: between good records of its queue, none of which is that message."""
-        chain = self._around.chains.get((record.topic, record.queue_id, record.batch_size is not None), [])
-        first, at = record.queue_offset, record.place[0]
+        queue, first, end = next(record.standings)
+        return self._has_room((*queue, record.batch_size is not None), first, end, record.place[0])
+
+    def _with_fitting_further(self, record: LostRecord) -> LostRecord:
+        """The record in those of its further queues whose good records leave room for it."""
+        _, *rows = record.standings
+        fitting = tuple(
+            each
+            for each, (queue, first, end) in zip(record.further, rows, strict=True)
+            if self._has_room((*queue, False), first, end, record.place[0])
+        )
+        return record if fitting == record.further else replace(record, further=fitting)
+
+    def _has_room(self, name: QueueName, first: int, end: int, at: int) -> bool:
+        """Whether the log has room for a claim: between good records of its queue, none of which is that message."""
+        chain = self._around.chains.get(name, [])
         number = bisect_right(chain, first, key=lambda stretch: stretch.first)
         if number and (chain[number - 1].end > first or chain[number - 1].last_place > at):
             return False
-        return number == len(chain) or (at < chain[number].place and first + record.messages <= chain[number].first)
+        return number == len(chain) or (at < chain[number].place and end <= chain[number].first)
 
     def _is_likely(self, record: LostRecord, damaged: DamagedRange) -> bool:
         """Whether a damaged record stood where its head alone says."""
@@ -91,30 +148,43 @@ class _Belief:
         return runs[at] if at >= 0 and runs[at].has(first) else None
 
 
-def _in_order(records: Sequence[LostRecord]) -> set[int]:
-    """Ids of the most records whose queue offsets rise along the log, for each queue."""
-    queues: defaultdict[tuple[bytes, int], list[LostRecord]] = defaultdict(list)
+_Claim = tuple[int, tuple[bytes, int], int, int]
+"""Id of a record, a queue, and the first queue offset and the end of what the record says to be there."""
+
+
+def _in_order(records: Sequence[LostRecord]) -> set[_Claim]:
+    """The most claims whose queue offsets rise along the log, for each queue."""
+    queues: defaultdict[tuple[bytes, int], list[_Claim]] = defaultdict(list)
     for record in records:
-        queues[record.topic, record.queue_id].append(record)
-    return {id(record) for queue_records in queues.values() for record in _rising(queue_records)}
+        for queue, first, end in record.standings:
+            queues[queue].append((id(record), queue, first, end))
+    return {claim for claims in queues.values() for claim in _rising(claims)}
 
 
-def _rising(records: Sequence[LostRecord]) -> list[LostRecord]:
-    """The longest part of one queue's records in which none begins before the one in front of it ends."""
+def _kept(record: LostRecord, claims: AbstractSet[_Claim]) -> LostRecord | None:
+    """A record in those further queues in which its claim is kept; None where that in its own queue is not."""
+    own, *rows = [(id(record), *row) in claims for row in record.standings]
+    if not own:
+        return None
+    further = tuple(each for each, is_kept in zip(record.further, rows, strict=True) if is_kept)
+    return record if further == record.further else replace(record, further=further)
+
+
+def _rising(claims: Sequence[_Claim]) -> list[_Claim]:
+    """The longest part of one queue's claims in which none begins before the one in front of it ends."""
     ends: list[int] = []
     last: list[int] = []
-    """Numbers of the records with which the best parts of each length end; `ends` are their ends, and rise."""
+    """Numbers of the claims with which the best parts of each length end; `ends` are their ends, and rise."""
     before: list[int] = []
-    for number, record in enumerate(records):
-        length = bisect_right(ends, record.queue_offset)
+    for number, (*_, first, end) in enumerate(claims):
+        length = bisect_right(ends, first)
         before.append(last[length - 1] if length else -1)
-        end = record.queue_offset + record.messages
         at = bisect_left(ends, end)
         if at == length:
             ends[at : at + 1], last[at : at + 1] = [end], [number]
-    chosen: list[LostRecord] = []
+    chosen: list[_Claim] = []
     number = last[-1] if last else -1
     while number >= 0:
-        chosen.append(records[number])
+        chosen.append(claims[number])
         number = before[number]
     return chosen

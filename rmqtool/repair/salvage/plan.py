@@ -27,7 +27,7 @@ from rmqtool.repair.salvage.damaged_ranges import DamagedRange, damaged_ranges, 
 from rmqtool.repair.salvage.draft import LogDraft
 from rmqtool.repair.salvage.header_repair import DOUBTFUL, corrected_record, moved_record
 from rmqtool.repair.salvage.layout import Filling, lay_out, parts_of
-from rmqtool.repair.salvage.lost_records import LostInRange, LostRecord, LostRecords
+from rmqtool.repair.salvage.lost_records import LostInRange, LostRecord, LostRecords, place_missing
 from rmqtool.repair.salvage.multi_dispatch import add_further
 from rmqtool.repair.salvage.record_repair import NEEDS_CONSENT, RepairedRecord, possible_repairs
 from rmqtool.repair.salvage.replica import Replica
@@ -349,8 +349,9 @@ class _Salvage:
             self._renew()
             around = self._look_around(ranges)
         stand_in = TombstoneEncoder(self._rules, self._record_crc)
-        lost_in_ranges = lost.of(ranges, around)
-        add_further(ranges, lost_in_ranges, around.missing, stand_in.least, self._rules.dispatch_keeps_out)
+        lost_in_ranges, missing = lost.of(ranges, around)
+        unfilled = add_further(ranges, lost_in_ranges, missing, stand_in.least, self._rules.dispatch_keeps_out)
+        place_missing(ranges, lost_in_ranges, unfilled)
         for damaged, casualties, neighbours in zip(ranges, lost_in_ranges, around.neighbours, strict=True):
             fillings = lay_out(damaged, casualties, stand_in.least)
             if fillings is None:

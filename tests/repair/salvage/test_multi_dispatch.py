@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from rmqtool.repair.salvage.damaged_ranges import DamagedRange
@@ -46,12 +48,23 @@ def test_a_gap_is_filled_in_log_order(size: int | None) -> None:
 def test_a_gap_that_cannot_be_filled_stays_whole(records: list[LostRecord], length: int) -> None:
     """A queue that is filled in part is displaced behind the rest of the gap."""
     casualties = LostInRange(records, []) if records[0].size else LostInRange([], records)
-    add_further([DAMAGE], [casualties], [gap(length)], least, ())
+    assert add_further([DAMAGE], [casualties], [gap(length)], least, ()) == [gap(length)]
     assert named(casualties) == [()] * len(records)
 
 
-def test_what_a_head_says_counts() -> None:
-    known = LostRecord(b"T", 0, 0, further=((NAMED, 4),), physical_offset=1000, size=200)
-    casualties = LostInRange([known, *lost(2)], [])
-    add_further([DAMAGE], [casualties], [gap(3)], least, ())
-    assert sorted(number for each in named(casualties) for _, number in each) == [3, 4, 5]
+def _with_known(offset: int, *, at: int) -> LostInRange:
+    records = lost(4, 200)
+    records[at] = replace(records[at], further=((NAMED, offset),))
+    return LostInRange(placed=records)
+
+
+def test_what_is_known_counts() -> None:
+    casualties = _with_known(4, at=2)
+    assert add_further([DAMAGE], [casualties], [gap(3)], least, ()) == []
+    assert named(casualties) == [((NAMED, 3),), (), ((NAMED, 4),), ((NAMED, 5),)]
+
+
+def test_what_a_unit_says_gives_way_where_it_leaves_no_room() -> None:
+    casualties = _with_known(4, at=0)
+    assert add_further([DAMAGE], [casualties], [gap(3)], least, ()) == []
+    assert named(casualties) == [((NAMED, 3),), ((NAMED, 4),), ((NAMED, 5),), ()]

@@ -107,7 +107,7 @@ def _check(seed: int, folder: Path) -> None:
     assert recovered is None or gone(intact, recovered) == [], (seed, faults)
 
 
-@pytest.mark.parametrize("seed", [*range(40), 46, 127, 201, 1797, 1823, 1848, 2006, 2101, 2309, 2924, 5018])
+@pytest.mark.parametrize("seed", [*range(40), 46, 127, 201, 1797, 1823, 1848, 2006, 2101, 2309, 2924, 3120, 5018])
 def test_what_is_intact_is_never_changed(tmp_path: Path, seed: int) -> None:
     _check(seed, tmp_path)
 

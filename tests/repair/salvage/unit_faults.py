@@ -6,6 +6,7 @@ The units point to records that are whole, so that whoever believes a queue more
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, UNIT_SIZE
@@ -82,6 +83,36 @@ class Queues:
     def rewrite(self, units: list[UnitAt], raws: list[bytes]) -> None:
         for at, raw in zip(units, raws, strict=True):
             self.write(at, raw)
+
+
+def faults_at(dice: random.Random, store: Healthy, files: Files, holes: Sequence[tuple[int, int]]) -> list[str]:
+    """Up to three wrong units of records that lie in holes [start, end) of the log; what was done."""
+    queues = Queues(store, files)
+    hit = [
+        (units, number)
+        for units in queues.queues
+        for number, unit in enumerate(units)
+        if any(start <= int.from_bytes(queues.raw(unit)[:8], "big") < end for start, end in holes)
+    ]
+    done: list[str] = []
+    for _ in range(dice.choice((1, 1, 2, 3)) if hit else 0):
+        units, number = dice.choice(hit)
+        unit, raws = units[number], [queues.raw(each) for each in units]
+        place, size = int.from_bytes(raws[number][:8], "big"), int.from_bytes(raws[number][8:12], "big")
+        kind = dice.choice(("size", "size", "up", "down", "place"))
+        if kind == "size":
+            size = dice.choice((size + 4096, size + 20, max(0, size - 20), 100, size ^ (1 << dice.randrange(14))))
+        elif kind == "place":
+            place = max(0, place + dice.choice((20, -20, 4096, -4096, 1, 300, -300)))
+        else:
+            first = max(0, number - dice.randrange(6))
+            moved = [*raws[first + 1 :], bytes(unit.size)] if kind == "up" else [raws[first], *raws[first:-1]]
+            queues.rewrite(units[first:], moved)
+            done.append(f"{kind} from {first} in {unit.path}")
+            continue
+        queues.write(unit, place.to_bytes(8, "big") + size.to_bytes(4, "big") + queues.raw(unit)[12:])
+        done.append(f"{kind} of {unit.queue_offset} in {unit.path}: {place}, {size}")
+    return done
 
 
 def unit_fault(dice: random.Random, store: Healthy, files: Files, kind: str | None = None) -> str:
