@@ -127,12 +127,12 @@ def forecast_of(simulation: Simulation, shared: SharedStarts | None = None) -> F
 def _messages_without_log(simulation: Simulation) -> int:
     """Messages of the queues that no file of the log holds; the queues are read only where a file is gone or short."""
     store, size = simulation.store, simulation.store.commitlog_file_size
-    log = store.commitlog
+    log = store.loadable_log
     is_whole = bool(log) and all(segment.size == size for segment in log) and log[-1].end >= simulation.queues_reach
     is_whole &= all(before.end == segment.start for before, segment in pairwise(log))
     if is_whole and simulation.scanned is not None and simulation.scanned.end > log[0].start:
         return 0
-    return messages_without_log(store)
+    return messages_without_log(store, log)
 
 
 def _misplaces_new_messages(simulation: Simulation) -> bool:
@@ -147,7 +147,7 @@ def _misplaces_new_messages(simulation: Simulation) -> bool:
 
 def _counted_segments(simulation: Simulation) -> tuple[Segment, ...]:
     """The files of the log that losses are counted over."""
-    segments = simulation.store.commitlog
+    segments = simulation.store.loadable_log
     begin = simulation.options.count_from
     if begin is not None:
         return tuple(segment for segment in segments if segment.start >= begin)

@@ -149,8 +149,8 @@ class Simulation:
         store, rules = self.store, self.rules
         if store.files.get(FileKind.DLEDGER) and not store.commitlog:
             raise UnsupportedError("the log is kept by DLedger; what such a broker does at its start is not forecast")
-        if store.commitlog and not store.log_file_size.is_shown and not store.log_file_size.is_cut:
-            segment = store.commitlog[0]
+        if store.loadable_log and not store.log_file_size.is_shown and not store.log_file_size.is_cut:
+            segment = store.loadable_log[0]
             raise UnknownSizeError(
                 f"{segment.path}: {segment.size} bytes, and nothing shows whether that is the size of a full file, so "
                 "whether a broker would start is not known; give the size with --log-file-size BYTES or "

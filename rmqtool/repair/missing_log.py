@@ -29,7 +29,7 @@ def gone_messages(before: Store, after: Store, steps: Sequence[Step]) -> Loss:
         before: the store as it is.
         after: the store as the steps leave it.
     """
-    ranges = ranges_without_file(before)
+    ranges = ranges_without_file(before, before.commitlog)
     touched = {step.path.rpartition("/")[0] for step in steps}
     names = {name for store in (before, after) for name, _, directory in queues_of(store) if directory in touched}
     messages = lost_bytes = 0

@@ -10,7 +10,14 @@ from posixpath import normpath
 from typing import Final
 
 from rmqtool.errors import NotAStoreError, UnreadableError
-from rmqtool.store.file_kinds import FileKind, is_broker_directory, is_segment_name, kind_of, stray_kind_of
+from rmqtool.store.file_kinds import (
+    FileKind,
+    is_broker_directory,
+    is_java_long,
+    is_segment_name,
+    kind_of,
+    stray_kind_of,
+)
 from rmqtool.store.list_files import list_files
 from rmqtool.store.log_reach import record_end_across
 from rmqtool.store.sizes import (
@@ -111,6 +118,18 @@ class Store:
         return _segments(self.files.get(FileKind.COMMITLOG, ()))
 
     @cached_property
+    def loadable_log(self) -> tuple[Segment, ...]:
+        """The log's files as brokers load them: also those whose names are numbers of fewer than 20 digits."""
+        named = self.settings.log_directories
+        numbered = []
+        for entry in self.files.get(FileKind.STRAY_COMMITLOG, ()):
+            directory = entry.path.rpartition("/")[0]
+            is_inside = directory in named if named else is_broker_directory(directory)
+            if is_inside and entry.is_file and entry.name.isdigit() and is_java_long(entry.name):
+                numbered.append(entry)
+        return _segments((*self.files.get(FileKind.COMMITLOG, ()), *numbered))
+
+    @cached_property
     def queues(self) -> dict[tuple[str, int], QueueFiles]:
         """File consume queues by (topic, queue id)."""
         return _queues(self.files.get(FileKind.CONSUMEQUEUE, ()))
@@ -152,14 +171,15 @@ class Store:
         """Bytes of a full commitlog file, and whether anything shows them."""
         if self.settings.commitlog_file_size:
             return LogFileSize(self.settings.commitlog_file_size, is_shown=True, is_proven=True)
-        inferred = infer_log_file_size(self.commitlog, others_are_default=self.has_default_derived_sizes)
-        if self.settings.defaults_hold and self.commitlog and not inferred.is_proven:
+        log = self.commitlog or self.loadable_log
+        inferred = infer_log_file_size(log, others_are_default=self.has_default_derived_sizes)
+        if self.settings.defaults_hold and log and not inferred.is_proven:
             return LogFileSize(DEFAULT_LOG_FILE_SIZE, is_shown=True, is_proven=True)
-        if self.commitlog and not inferred.is_proven and inferred.bytes != DEFAULT_LOG_FILE_SIZE:
-            last = self.commitlog[-1]
+        if log and not inferred.is_proven and inferred.bytes != DEFAULT_LOG_FILE_SIZE:
+            last = log[-1]
             reach = record_end_across(self.view, self.files.get(FileKind.CONSUMEQUEUE, ()), last.entry, last.start)
             if reach is not None:
-                return cut_log_file_size(reach - self.commitlog[0].start, self.has_default_derived_sizes)
+                return cut_log_file_size(reach - log[0].start, self.has_default_derived_sizes)
         return inferred
 
     @cached_property

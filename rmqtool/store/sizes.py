@@ -77,13 +77,13 @@ def cut_log_file_size(length: int, others_are_default: bool | None) -> LogFileSi
 
 def size_assumptions(store: Store) -> tuple[str, ...]:
     """File sizes that are taken for the broker's, though nothing in the store proves them, as sentences."""
-    if not store.commitlog:
+    if not store.loadable_log:
         return ()
     size, assumptions = store.log_file_size, []
     if not size.is_shown:
         assumptions.append(
-            f"the log's only file has {store.commitlog[0].size} bytes, which is no likely size: a full file is taken "
-            f"to have {size.bytes}; --log-file-size or --broker-conf gives the right one"
+            f"the log's only file has {store.loadable_log[0].size} bytes, which is no likely size: a full file is "
+            f"taken to have {size.bytes}; --log-file-size or --broker-conf gives the right one"
         )
     elif not size.is_proven and size.bytes != DEFAULT_LOG_FILE_SIZE:
         assumptions.append(

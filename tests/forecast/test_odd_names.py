@@ -9,6 +9,7 @@ import pytest
 
 from rmqtool.engine.reading.reader import open_reader
 from rmqtool.engine.rules.versions import rules_for
+from rmqtool.errors import UnknownSizeError
 from rmqtool.fixtures.recipe import make_store
 from rmqtool.fixtures.recipes import RECIPES
 from rmqtool.forecast.forecast import forecast_store
@@ -120,6 +121,32 @@ def test_messages_of_a_log_file_and_its_copy_are_lost_once(tmp_path: Path) -> No
         shutil.copy(file, file.with_name(f"{int(file.name):022d}"))
     twice = forecast_store(survey(open_directory(tmp_path)), rules_for("4.4.0"), ForecastOptions())
     assert twice.lost == once.lost
+
+
+def test_a_log_file_called_0_is_the_log(tmp_path: Path) -> None:
+    """4.9.8 and 5.5.1 load it, serve all messages, and end the log where it ended under its right name."""
+    recipe = RECIPES["basic"]
+    make_store(recipe, tmp_path, "4.9.7")
+    settings = recipe.conf.settings()
+    before = forecast_store(survey(open_directory(tmp_path), settings), rules_for("4.9.8"))
+    file = min((tmp_path / "commitlog").iterdir())
+    file.rename(file.with_name("0"))
+    after = forecast_store(survey(open_directory(tmp_path), settings), rules_for("4.9.8"))
+    assert after.starts
+    assert (after.log_end_offset, after.messages_without_log, after.lost) == (before.log_end_offset, 0, before.lost)
+    assert after.counted_from == 0
+
+
+def test_the_size_of_a_log_file_called_0_counts_like_that_of_any_other(tmp_path: Path) -> None:
+    make_store(RECIPES["single"], tmp_path, "4.9.7")
+    [file] = (tmp_path / "commitlog").iterdir()
+    size = file.stat().st_size
+    file = file.rename(file.with_name("0"))
+    assert survey(open_directory(tmp_path)).commitlog_file_size == size
+    with file.open("r+b") as opened:
+        opened.truncate(size + 1000)
+    with pytest.raises(UnknownSizeError, match=f"commitlog/0: {size + 1000} bytes"):
+        forecast_store(survey(open_directory(tmp_path)), rules_for("4.9.8"))
 
 
 @pytest.mark.parametrize("version", ["4.4.0", "4.9.7", "5.3.1", "5.5.1"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -14,7 +14,7 @@ from rmqtool.formats.index import ENTRY, ENTRY_SIZE, HEADER_SIZE, IndexHeader, e
 from rmqtool.formats.tombstone import are_dead
 from rmqtool.quantities import OFFSETS_END
 from rmqtool.scan.blocks import last_data_end
-from rmqtool.store.directory import QueueFiles, Store
+from rmqtool.store.directory import QueueFiles, Segment, Store
 from rmqtool.store.source import ByteSource, read_range, read_salvaging
 
 _BLOCK_UNITS: Final = 1 << 18
@@ -22,9 +22,8 @@ Array = NDArray[Any]
 Range = tuple[int, int]
 
 
-def ranges_without_file(store: Store) -> tuple[Range, ...]:
+def ranges_without_file(store: Store, segments: Sequence[Segment]) -> tuple[Range, ...]:
     """Physical offsets, from the log's start on, that no file holds; all of them where the files hold no byte."""
-    segments = store.commitlog
     if not segments or not any(has_data(store, segment.path) for segment in segments):
         return ((0, OFFSETS_END),)
     following = [*(segment.start for segment in segments[1:]), OFFSETS_END]
@@ -32,9 +31,9 @@ def ranges_without_file(store: Store) -> tuple[Range, ...]:
     return tuple((segment.end, start) for segment, start in pairs if segment.end < start)
 
 
-def messages_without_log(store: Store) -> int:
-    """Messages that the queues point to, of which the log has no file."""
-    ranges = ranges_without_file(store)
+def messages_without_log(store: Store, segments: Sequence[Segment]) -> int:
+    """Messages that the queues point to, of which the log's files hold nothing."""
+    ranges = ranges_without_file(store, segments)
     everywhere = {directory for _, _, directory in queues_of(store)}
     topics = {topic for topic, _, _ in queues_of(store)}
     return sum(len(units_without_file(store, topic, everywhere, ranges)) for topic in topics)
