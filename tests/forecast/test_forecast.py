@@ -43,7 +43,7 @@ def test_sharing_changes_nothing(golden: Unpacked, name: str) -> None:
 def test_a_sound_store_is_counted_once(golden: Unpacked, monkeypatch: pytest.MonkeyPatch) -> None:
     counted = []
     count = forecast._losses
-    monkeypatch.setattr(forecast, "_toll", lambda *arguments: counted.append(1) or count(*arguments))
+    monkeypatch.setattr(forecast, "_losses", lambda *arguments: counted.append(1) or count(*arguments))
     store = store_of(golden("5.5.0-clean-basic"), "5.5.0-clean-basic")
     shared = SharedStarts()
     for version in EXAMINED:
