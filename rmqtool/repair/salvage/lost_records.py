@@ -361,5 +361,5 @@ def _one_of(claims: list[tuple[QueueMap, LostRecord]]) -> LostRecord | None:
     if len({record.size for _, record in claims}) > 1 or len(own) > 1:
         return None
     others = [(record.topic, record.queue_offset) for _, record in claims if record is not own[0]]
-    times = Counter(topic for topic, _ in others)
+    times = Counter(record.topic for _, record in claims)
     return replace(own[0], further=tuple(each for each in others if times[each[0]] == 1))

@@ -87,6 +87,20 @@ def test_wrong_units_of_lost_records_move_no_message(tmp_path: Path, name: str, 
     _check_holes(name, seed, count, tmp_path)
 
 
+def test_a_light_queue_with_two_units_of_one_lost_record(tmp_path: Path) -> None:
+    """Only light units tell of the record, two of one queue: it takes one queue offset there."""
+    store = healthy("tiny-lmq", "5.5.0")
+    files = dict(store.files)
+    overwrite(files, store.log_files[0], 398, 2000, random.Random(1))
+    queues = Queues(store, files)
+    named, _, own = queues.queues
+    queues.rewrite(named[4:], [queues.raw(unit) for unit in named[3:-1]])
+    queues.rewrite(own[3:], [*(queues.raw(unit) for unit in own[4:]), bytes(20)])
+    intact = store.without_silenced(files, store.untouched(files))
+    salvage = salvaged(store.store(files), store.version, tmp_path)
+    assert flaws(salvage, intact, store.version, tmp_path, fits=()) == []
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
 @pytest.mark.parametrize("name", ["tiny-lmq", "tiny"])
