@@ -90,7 +90,8 @@ def verify(
 ) -> None:
     """Every check of a store: the log, its queues and index against each other, and the small files.
 
-    The store is not changed. The exit code is 3 where something needs attention, 4 where parts cannot be read.
+    The store is not changed. The exit code is 3 where something needs attention or is
+    not decoded, 4 where parts cannot be read.
 
     Example: rmqtool verify /home/rocketmq/store --max-duration 20m --state /tmp/verify.state
     """
@@ -118,11 +119,13 @@ def verify(
     run.report(summary, junit, sarif)
     if summary.findings["index.unknown-slot-count"]:
         messages.warn("the index was not checked: nothing in it tells its slot count; say it with --index-slots")
+    for unread in summary.not_looked_at:
+        messages.warn(f"{unread.path}: not looked at, {unread.reason}")
     for problem in opened.store.problems:
         messages.error(problem)
     if opened.store.problems or any(summary.findings[kind] for kind in UNREADABLE):
         raise typer.Exit(exit_codes.FAILED)
-    if summary.needs_attention:
+    if summary.needs_attention or summary.not_looked_at:
         raise typer.Exit(exit_codes.FINDINGS)
 
 

@@ -14,6 +14,10 @@ Found = Mapping[str, Any]
 
 PER_FILE_MAX: Final = 20
 """Findings of one file that are shown; the rest is counted."""
+_UNBLEMISHED: Final = {
+    False: "SOUND: everything that was checked agrees",
+    True: "NOT FULLY CHECKED: what was checked agrees, but a broker uses files that are not decoded",
+}
 _SIGNS: Final = {"error": "E", "warning": "W", "note": "n"}
 _STYLES: Final = {"error": "\x1b[1;31m", "warning": "\x1b[1;33m", "note": "", "good": "\x1b[1;32m"}
 _PLAIN: Final = "\x1b[0m"
@@ -58,7 +62,7 @@ def verdict(findings: Sequence[Found], summary: Found) -> str:
     what = {
         "error": "DAMAGED: messages are lost or cannot be read",
         "warning": "NOT IN ORDER: no message is damaged, but what is derived from the log, or its state, is not right",
-    }.get(worst_severity(findings) or "", "SOUND: everything that was checked agrees")
+    }.get(worst_severity(findings) or "", _UNBLEMISHED[bool(summary["not_looked_at"])])
     tail = f" ({', '.join(parts)})" if parts else ""
     return what + tail + ("" if summary["complete"] else "; not all of the store was checked")
 

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Final
 
 from rmqtool.engine.dispatch.queue_entries import DispatchSettings
+from rmqtool.engine.reading.unread_files import unread_files
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.checkpoint import FIELDS_SIZE, Checkpoint, parse_checkpoint
@@ -107,6 +108,8 @@ class _Verifier:
         self._say(extension_findings(self.store))
         if self.options.broker_runs:
             self._say([finding("store.lock-held", "lock", "a broker is using the store")])
+        self._summary.not_looked_at = tuple(unread_files(self.store))
+        self._summary.complete &= not self._summary.not_looked_at
         configs = read_configs(self.store)
         context = self._context(configs)
         newest = [_newest_record(context)]

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
+from rmqtool.engine.reading.unread_files import UnreadFiles
 from rmqtool.verify.catalog.finding import Finding, Severity
 
 
@@ -15,7 +16,8 @@ class Summary:
 
     Attributes:
         findings: by id; a finding that stands for many things counts once.
-        complete: False where options, a budget or a running broker left a part out.
+        complete: False where options, a budget or a running broker left a part out, or something is not decoded.
+        not_looked_at: what a broker uses and nothing here decodes.
         splits_done, splits: of the log.
         checked_bytes: of all files that were looked at; `left_out_bytes` are those that were not.
     """
@@ -33,6 +35,7 @@ class Summary:
     seconds: float = 0.0
     log_begin: int | None = None
     log_end: int | None = None
+    not_looked_at: tuple[UnreadFiles, ...] = ()
 
     def add(self, new_finding: Finding) -> None:
         """Count a finding."""
@@ -61,4 +64,5 @@ class Summary:
             },
             "left_out_bytes": self.left_out_bytes,
             "complete": self.complete,
+            "not_looked_at": [files.as_json() for files in self.not_looked_at],
         }

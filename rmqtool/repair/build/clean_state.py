@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rmqtool.engine.reading.unread_files import is_rocksdb_used
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.checkpoint import FIELDS_SIZE, FILE_SIZE, Checkpoint, build_checkpoint, parse_checkpoint
@@ -32,10 +33,8 @@ def abort_reason(store: Store, rules: BrokerRules) -> str | None:
     compacted = any(topic.cleanup_policy == "COMPACTION" for topic in topics(read_config(store.view, TOPICS)).values())
     if rules.compaction and (compacted or store.files.get(FileKind.COMPACTION_LOG)):
         return "topics are compacted: only a start after a crash brings the compaction log up to date"
-    for entry in store.files.get(FileKind.ROCKSDB, ()):
-        is_table = entry.name.endswith(".sst")
-        if is_table or (entry.name.removesuffix(".log").isdigit() and entry.name.endswith(".log") and entry.size):
-            return "rocksdbstore/ is in use: only a start after a crash brings its tables up to date"
+    if is_rocksdb_used(store.files.get(FileKind.ROCKSDB, ())):
+        return "rocksdbstore/ is in use: only a start after a crash brings its tables up to date"
     return None
 
 

@@ -1,0 +1,79 @@
+"""Files that a broker uses and that nothing here decodes: what they hold is not looked at, and every result says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from rmqtool.errors import UnreadableError
+from rmqtool.scan.blocks import last_data_end
+from rmqtool.store.directory import Store
+from rmqtool.store.file_kinds import FileKind
+from rmqtool.store.view import Entry
+
+_NOT_DECODED: Final = {
+    FileKind.CONSUMEQUEUE_ROCKSDB: "the consume queues are in RocksDB, which is not decoded",
+    FileKind.ROCKSDB: "index, timers and transactions in RocksDB are not decoded",
+    FileKind.POP_ROCKSDB: "what pop consumers have in RocksDB is not decoded",
+    FileKind.CONFIG_ROCKSDB: "configuration in RocksDB is not decoded",
+    FileKind.TIMER_WHEEL: "the timer wheel is not decoded",
+    FileKind.TIMER_LOG: "the timer log is not decoded",
+    FileKind.COMPACTION_LOG: "the log of compacted topics is not decoded",
+    FileKind.COMPACTION_QUEUE: "the queues of compacted topics are not decoded",
+    FileKind.DLEDGER: "the log of DLedger is not decoded",
+    FileKind.TIERED: "the tiered store is not decoded",
+    FileKind.TRANSACTION: "the transaction table is not decoded",
+}
+_IN_ROCKSDB: Final = frozenset(kind for kind in _NOT_DECODED if "RocksDB" in kind.value)
+
+
+@dataclass(frozen=True)
+class UnreadFiles:
+    """Files of one kind in one directory of the store.
+
+    Attributes:
+        path: the directory, or the file where it lies in the store's root.
+        kind: as a person reads it.
+    """
+
+    path: str
+    kind: str
+    reason: str
+
+    def as_json(self) -> dict[str, str]:
+        return {"path": self.path, "kind": self.kind, "reason": self.reason}
+
+
+def unread_files(store: Store) -> Iterator[UnreadFiles]:
+    """What a broker uses and nothing decodes, kind by kind; files without content are not used."""
+    for kind, reason in _NOT_DECODED.items():
+        directories: dict[str, list[Entry]] = {}
+        for entry in store.files.get(kind, ()):
+            directories.setdefault(entry.path.partition("/")[0], []).append(entry)
+        for path, entries in sorted(directories.items()):
+            if is_rocksdb_used(entries) if kind in _IN_ROCKSDB else _holds_data(store, entries):
+                yield UnreadFiles(path, kind.value, reason)
+
+
+def is_rocksdb_used(entries: Iterable[Entry]) -> bool:
+    """Whether a RocksDB has tables, or a write-ahead log that is not empty."""
+    return any(
+        entry.name.endswith(".sst") or (entry.size and entry.name.endswith(".log") and entry.name[:-4].isdigit())
+        for entry in entries
+    )
+
+
+def _holds_data(store: Store, entries: Iterable[Entry]) -> bool:
+    """Whether a file has a byte that is not zero; one that cannot be read counts as if it had."""
+    for entry in entries:
+        try:
+            source = store.view.open(entry.path)
+        except UnreadableError:
+            return True
+        try:
+            if last_data_end(source, 0, source.size):
+                return True
+        finally:
+            source.close()
+    return False
