@@ -65,7 +65,7 @@ def get(
     context: typer.Context,
     store: ReadStore,
     topic: Annotated[str | None, typer.Option(metavar="T", help="Topic.")] = None,
-    queue_id: Annotated[int | None, typer.Option(metavar="N", min=0, help="Queue.")] = None,
+    queue_id: Annotated[int | None, typer.Option(metavar="N", help="Queue.")] = None,
     queue_offset: Annotated[int | None, typer.Option(metavar="M", help="Pull from this queue offset on.")] = None,
     count: Annotated[
         int | None,

@@ -89,7 +89,7 @@ class QueueDump:
     def _queues(self) -> Iterator[_DumpedQueue]:
         for directory, entries in groupby(self.target.entries, lambda entry: entry.path.rpartition("/")[0]):
             names = directory.split("/")
-            placed = len(names) == 3 and names[2].isascii() and names[2].isdigit()
+            placed = len(names) == 3 and names[2].isascii() and names[2].removeprefix("-").isdigit()
             yield _DumpedQueue(names[1] if placed else None, int(names[2]) if placed else None, tuple(entries))
 
     def _is_wanted(self, queue: _DumpedQueue) -> bool:

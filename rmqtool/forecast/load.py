@@ -119,5 +119,6 @@ def _java_long(name: str) -> int | None:
 
 
 def _java_int(name: str) -> int | None:
-    number = _java_long(name)
-    return number if number is not None and number <= _INT_MAX else None
+    """`Integer.parseInt`: a queue may have a negative number."""
+    number = int(name) if _NUMBER.fullmatch(name) else _INT_MAX + 1
+    return number if -_INT_MAX - 1 <= number <= _INT_MAX else None

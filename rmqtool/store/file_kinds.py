@@ -49,7 +49,7 @@ class FileKind(Enum):
 
 
 _SEGMENT: Final = r"\d{20,}"
-_QUEUE: Final = r"(0|[1-9]\d{0,9})"
+_QUEUE: Final = r"(0|-?[1-9]\d{0,9})"  # a broker takes any int, and serves a negative one like others
 _ROCKS: Final = (
     r"CURRENT|LOCK|IDENTITY|LOG|LOG\.[^/]*|MANIFEST-\d+|OPTIONS-\d+[^/]*|((archive|lost)/)?\d+\.(sst|log|blob|dbtmp)"
 )

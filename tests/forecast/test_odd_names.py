@@ -162,3 +162,22 @@ def test_a_misnamed_queue_file_ends_the_queue_at_its_own_place(
     after = forecast_store(survey(open_directory(tmp_path), recipe.conf.settings()), rules_for(version))
     [queue] = [queue for queue in after.queues if (queue.topic, queue.queue_id) == ("orders", 0)]
     assert (queue.min_queue_offset, queue.max_queue_offset) == bounds
+
+
+@pytest.mark.parametrize("version", ["4.9.7", "5.5.1"])
+def test_a_queue_with_a_negative_id_is_one_like_others(tmp_path: Path, version: str) -> None:
+    """4.4.0, 4.9.7, 5.3.1 and 5.5.1 took a message for queue -5, loaded its directory `-5` and served it."""
+    recipe = RECIPES["single"]
+    make_store(recipe, tmp_path, "4.9.7")
+    with (tmp_path / "commitlog" / segment_name(0)).open("r+b") as log:
+        log.seek(12)
+        log.write((-5).to_bytes(4, "big", signed=True))
+    shutil.rmtree(tmp_path / "consumequeue" / "orders")
+    ran = rmqtool("recover", tmp_path, "--broker-version", version, "--yes", "--full", "--queue-file-size", 600)
+    assert ran.code == 0, ran.out
+    after = forecast_store(survey(open_directory(tmp_path), recipe.conf.settings()), rules_for(version))
+    assert [(queue.topic, queue.queue_id, queue.max_queue_offset) for queue in after.queues] == [("orders", -5, 1)]
+    assert after.lost.messages == 0
+    where = ("--topic", "orders", "--queue-id", -5, "--queue-offset", 0)
+    assert "FOUND" in rmqtool("get", tmp_path, *where, "--broker-version", version).out
+    assert '"queue_id": -5' in rmqtool("dump", tmp_path, "--type", "consumequeue", "--format", "jsonl").out

@@ -80,7 +80,7 @@ def batch_refusal(batch: MessageBatch, body_length: int, rules: BrokerRules, con
 def queue_refusal(message: Message, config: WriterConfig) -> str | None:
     """Why a broker's request processor does not take a queue id from a client; the store itself takes any number.
 
-    A record that was dumped may be in a queue that its topic had once; only a negative number is in no queue at all.
+    A record that was dumped may be in a queue that its topic had once; for a negative number a broker chooses one.
     """
     if message.queue_id < 0:
         return f"queue id {message.queue_id}, which is negative"
