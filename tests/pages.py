@@ -19,7 +19,7 @@ DOCS: Final = Path(__file__).resolve().parent.parent / "docs"
 FINDINGS_HEAD: Final = """# Findings
 
 Everything that `rmqtool verify` can say about a store, from the catalogue in `rmqtool/verify`. *Error*: data is lost or
-cannot be read. *Warning*: derived data is wrong and can be made anew, or a broker would do something that you should
+cannot be read. *Warning*: derived data is wrong and can be rebuilt, or a broker would do something that you should
 know of. *Note*: expected. Where a way to mend it names no command, no command of this version does it.
 """
 

@@ -39,7 +39,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     ),
     "diff": (
         "rmqtool.commands.diff:diff",
-        "Two stores or replicas held against each other: where their logs part, and which messages differ.",
+        "Compare two stores or replicas: where their logs diverge, and which messages differ.",
     ),
     "recover": (
         "rmqtool.commands.recover:recover",
@@ -47,7 +47,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     ),
     "rebuild": (
         "rmqtool.commands.rebuild:rebuild",
-        "Consume queues, index and checkpoint anew from the log: all of them, or what is named.",
+        "Rebuild consume queues, index and checkpoint from the commit log: all of them, or what is named.",
     ),
     "salvage": (
         "rmqtool.commands.salvage:salvage",
@@ -59,7 +59,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     ),
     "append": (
         "rmqtool.commands.append:append",
-        "Test messages through the full writer, into a store that no broker uses.",
+        "Append test messages to a store that no broker is using.",
     ),
     "export": (
         "rmqtool.commands.export:export",
@@ -67,7 +67,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     ),
     "stats": (
         "rmqtool.commands.stats:stats",
-        "How many messages the log of one or more stores holds, how large and since when, by what is asked for.",
+        "Message counts, sizes and first store time by topic, queue, tag, hour, producer or size.",
     ),
     "search": (
         "rmqtool.commands.search:search",
@@ -99,8 +99,8 @@ def _show_version(chosen: bool) -> None:
         raise typer.Exit
 
 
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.", callback=_set_quiet)]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say more about what is done.", callback=_set_verbose)]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.", callback=_set_quiet)]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print more detail.", callback=_set_verbose)]
 
 
 class _LazyGroup(TyperGroup):
@@ -130,7 +130,7 @@ def application() -> TyperGroup:
         _quiet: Quiet = False,
         _verbose: Verbose = False,
     ) -> None:
-        """Look into the store directory of an Apache RocketMQ broker, offline and without changing it.
+        """Inspect, verify and repair the store directory of an Apache RocketMQ broker, offline.
 
         Example: rmqtool info /home/rocketmq/store
         """

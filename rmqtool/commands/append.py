@@ -112,7 +112,7 @@ def append(
     born_host: Annotated[str | None, typer.Option(metavar="IP:PORT", help="The sender's address.")] = None,
     store_host: Annotated[str | None, typer.Option(metavar="IP:PORT", help="The broker's address.")] = None,
     batch: Annotated[bool, typer.Option("--batch", help="All of --count as one batch.")] = False,
-    count: Annotated[int, typer.Option(metavar="N", min=1, help="So many messages.")] = 1,
+    count: Annotated[int, typer.Option(metavar="N", min=1, help="Number of messages.")] = 1,
     source: Annotated[
         Path | None, typer.Option("--from", metavar="FILE.jsonl", help="One message a line; `-` is standard input.")
     ] = None,
@@ -128,7 +128,7 @@ def append(
     ] = None,
     batch_topics: BatchTopicOption = None,
     topic_rules: Annotated[
-        bool, typer.Option("--topic-rules", help="Refuse topics that a broker takes from no client.")
+        bool, typer.Option("--topic-rules", help="Refuse topic names that brokers do not accept from clients.")
     ] = False,
     commitlog: CommitlogOption = None,
     index_slots: IndexSlotsOption = None,
@@ -136,7 +136,7 @@ def append(
     broker_version: BrokerVersionOption = None,
     output: FormatOption = OutputFormat.TABLE,
 ) -> None:
-    """Test messages through the full writer, into a store that no broker uses.
+    """Append test messages to a store that no broker is using.
 
     The broker's lock is held meanwhile. Each message has the status that a broker would answer; the exit code is 3
     where one was refused. Rows of `dump --raw --body base64 --format jsonl` are stored as they were.

@@ -87,8 +87,8 @@ def demand_consent(plan: Plan, *, is_agreed: bool, accept_loss: bool) -> None:
         if not asks:
             raise RefusedError(f"the plan gives up {number} {what}; --accept-loss agrees to it")
         if not typer.confirm(f"Give up {number} {what}?", err=True):
-            raise RefusedError("not agreed to; nothing was changed")
+            raise RefusedError("aborted; nothing was changed")
     if asks and not typer.confirm("Carry this out?", err=True):
-        raise RefusedError("not agreed to; nothing was changed")
+        raise RefusedError("aborted; nothing was changed")
     if not asks and not is_agreed:
         raise RefusedError("confirmation required: pass --yes to apply, or --dry-run to preview")

@@ -98,7 +98,7 @@ def diff(
     conf: ConfOption = None,
     output: FormatOption = OutputFormat.TABLE,
 ) -> None:
-    """Two stores or replicas held against each other: where their logs part, and which messages differ.
+    """Compare two stores or replicas: where their logs diverge, and which messages differ.
 
     Neither is changed. With a manifest, made on one machine, the other store is compared on its own machine. The exit
     code is 3 where something differs, 4 where parts cannot be read.

@@ -34,7 +34,7 @@ _From = Annotated[str | None, typer.Option(metavar="TIME", help="Stored at or af
 _Until = Annotated[str | None, typer.Option(metavar="TIME", help="Stored before this time.")]
 _Version = Annotated[
     str | None,
-    typer.Option("--broker-version", metavar="X.Y.Z", help="Whose way of decoding counts; the newest if left out."),
+    typer.Option("--broker-version", metavar="X.Y.Z", help="Decode as this broker version (default: newest)."),
 ]
 
 
@@ -78,7 +78,8 @@ def dump(
 ) -> None:
     """Records of a store, a directory or a single file of any kind.
 
-    A bad range is a row, and the dump goes on behind it; the exit code is then 3. Of a store the commitlog is shown.
+    A bad range is a row, and the dump goes on after it; the exit code is then 3. For a store directory, the commit log
+    is shown.
 
     Example: rmqtool dump /home/rocketmq/store --topic 'orders*' --body text --limit 10
     """

@@ -19,7 +19,9 @@ from rmqtool.report.writers import json_text
 def export(
     context: typer.Context,
     stores: StorePaths,
-    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="The directory, not in a store; made whole.")],
+    to: Annotated[
+        Path, typer.Option("--to", metavar="DIR", help="Output directory, outside any store; written whole.")
+    ],
     table: Annotated[TableName, typer.Option("--table", help="Which table.")] = TableName.MESSAGES,
     form: Annotated[Form, typer.Option("--format", help="How rows are written.")] = Form.PARQUET,
     partition_by: Annotated[

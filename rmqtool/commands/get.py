@@ -89,7 +89,8 @@ def get(
         typer.Option("--time", metavar="TIME", help="Pull from the queue offset of this time on (ms or ISO 8601)."),
     ] = None,
     boundary: Annotated[
-        Boundary, typer.Option(case_sensitive=False, help="Of a time that several messages have, or none.")
+        Boundary,
+        typer.Option(case_sensitive=False, help="Which offset to use when no message, or several, have that time."),
     ] = Boundary.LOWER,
     body: BodyOption = BodyForm.NONE,
     body_limit: BodyLimitOption = BODY_LIMIT,

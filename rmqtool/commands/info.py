@@ -114,7 +114,7 @@ def _next_step(name: str, store: Store, summary: StoreSummary, lock: LockReport)
     if lock.is_in_use:
         return None, "reading is safe; stop the broker before the store is copied or anything in it is changed"
     if summary.has_unfinished_repair:
-        return f"rmqtool undo {name}", "a repair was not finished, and no broker starts until it is; taken back by:"
+        return f"rmqtool undo {name}", "an unfinished repair blocks every broker start; roll it back with:"
     if summary.shutdown is Shutdown.NEVER_STARTED:
         return None, "nothing to do; if a store with messages was expected here, the path is the wrong one"
     if store.files.get(FileKind.DLEDGER) and not store.commitlog:
@@ -131,7 +131,7 @@ def _next_step(name: str, store: Store, summary: StoreSummary, lock: LockReport)
         return None, "a part of the store may not be read by this user: ask again as the files' owner"
     if summary.problems or not summary.log_end.is_exact:
         return f"rmqtool verify {name}", (
-            "the stop was clean, but the end of the log or a part of the store could not be made sure of; checked by:"
+            "the stop was clean, but the end of the log could not be determined exactly; check with:"
         )
     if store.commitlog and summary.log_end.last_record is not None and not (summary.queues or _has_rocksdb(store)):
         return f"rmqtool rebuild {name} --queues --dry-run", (

@@ -27,7 +27,7 @@ def rebuild(
     master: MasterOption = None,
     conf: ConfOption = None,
 ) -> Planner:
-    """Consume queues, index and checkpoint again from the log: all of them, or what is named.
+    """Rebuild consume queues, index and checkpoint from the commit log: all of them, or what is named.
 
     Only files that differ from what the log says are touched. The plan is shown first; the exit code of --dry-run is 3
     where there is something to do.

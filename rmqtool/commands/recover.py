@@ -26,7 +26,7 @@ def recover(
         ),
     ] = False,
     clamp_offsets: Annotated[
-        bool, typer.Option("--clamp-offsets", help="Set consumers that are beyond a queue's end back to it.")
+        bool, typer.Option("--clamp-offsets", help="Reset consumer offsets that are past the end of their queue.")
     ] = False,
     full: Annotated[
         bool, typer.Option("--full", help="Look at all of the store, not only at what a broker's start would read.")

@@ -22,7 +22,7 @@ _IN_TABLE = ("physical_offset", "size", "store_timestamp_ms", "topic", "queue_id
 def search(
     context: typer.Context,
     stores: StorePaths,
-    pattern: Annotated[str, typer.Argument(metavar="PATTERN", help="A regular expression, as RE2 has them.")],
+    pattern: Annotated[str, typer.Argument(metavar="PATTERN", help="Regular expression (RE2 syntax).")],
     where: Annotated[Where, typer.Option("--in", help="What is searched; properties are NAME=value.")] = Where.BODY,
     topic: TopicOption = None,
     from_time: FromTimeOption = None,

@@ -29,7 +29,7 @@ def stats(
     master: AlwaysMasterOption = DEFAULT_MASTER,
     conf: ConfOption = None,
 ) -> None:
-    """How many messages the log of one or more stores holds, how large and since when, by what is asked for.
+    """Message counts, sizes and first store time by topic, queue, tag, hour, producer or size.
 
     The exit code is 3 where bad ranges of a log could not be counted.
 

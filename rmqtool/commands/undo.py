@@ -76,7 +76,7 @@ def _demand_consent(is_agreed: bool, question: str) -> None:
     if not sys.stdin.isatty():
         raise RefusedError("confirmation required: pass --yes to apply, or --list to preview")
     if not typer.confirm(question, err=True):
-        raise RefusedError("not agreed to; nothing was changed")
+        raise RefusedError("aborted; nothing was changed")
 
 
 def _show(shown_repairs: list[UndoableRepair], output: OutputFormat, nothing: str, became: str | None = None) -> None:

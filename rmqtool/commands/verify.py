@@ -59,7 +59,7 @@ _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 def verify(
     context: typer.Context,
     store: ReadStore,
-    depth: Annotated[Depth, typer.Option("--depth", help="How deep to look.")] = Depth.FULL,
+    depth: Annotated[Depth, typer.Option("--depth", help="How much to check.")] = Depth.FULL,
     max_duration: Annotated[
         str | None, typer.Option(metavar="TIME", help="Begin no part of the log after this long: 90s, 20m, 2h.")
     ] = None,
@@ -67,10 +67,12 @@ def verify(
         Path | None,
         typer.Option(metavar="FILE", help="Remembers what was checked, for the next run; not in the store."),
     ] = None,
-    part: Annotated[str | None, typer.Option("--slice", metavar="N/T", help="Every T-th part of the log.")] = None,
+    part: Annotated[str | None, typer.Option("--slice", metavar="N/T", help="Check slice N of T of the log.")] = None,
     sample: Annotated[
         float,
-        typer.Option(metavar="PART", min=0.0, max=1.0, help="This part of the log, spread evenly (0.1: a tenth)."),
+        typer.Option(
+            metavar="PART", min=0.0, max=1.0, help="Check this fraction of the log, evenly spaced (0.1: a tenth)."
+        ),
     ] = 1.0,
     threads: Annotated[
         int | None, typer.Option(metavar="N", min=1, max=256, help="Threads; one a core if left out.")

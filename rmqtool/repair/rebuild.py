@@ -19,7 +19,7 @@ from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.verify.catalog.finding import Finding
 
-WHY = "built anew from the log"
+WHY = "rebuilt from the commit log"
 NAMED_MAX: Final = 5
 """Queues that a note names."""
 _PARTS: Final = {"consumequeue": "queues", "index": "index", "checkpoint": "checkpoint"}
@@ -184,7 +184,7 @@ def _hand_off(store: Store, rules: BrokerRules, choice: RebuildChoice, built: Bu
     if not choice.is_whole and store.has_abort:
         stays = stays or "only a part was built anew: rmqtool recover completes the rest"
     if stays is None:
-        parts.steps += checkpoint_steps(store, rules, built, "tells the last record, of which all is dispatched")
+        parts.steps += checkpoint_steps(store, rules, built, "update the checkpoint to the last record")
         parts.steps += abort_steps(store)
     return stays
 

@@ -42,14 +42,14 @@ def forecast_lines(forecast: Found, width: int, *, colour: bool = False, all_row
     if forecast["misplaces_new_messages"]:
         text = f"stored at {forecast['log_end_offset']}, after zeros, and lost at the start after this one"
         yield from labelled("New messages", text, width)
-    yield from labelled("Served damaged", _damage(forecast, rows_max), width)
+    yield from labelled("Corrupt, served", _damage(forecast, rows_max), width)
     yield from labelled("Index", _index(forecast), width)
     if forecast["filler_units"]:
         yield from labelled(
             "Filler units", f"{forecast['filler_units']}, in front of the first message of a queue", width
         )
     repeats = [queue for queue in forecast["queues"] if queue["offsets_repeat"]]
-    yield from labelled("Offsets repeat", _listed([_queue(queue) for queue in repeats], rows_max), width)
+    yield from labelled("Reused offsets", _listed([_queue(queue) for queue in repeats], rows_max), width)
     if forecast["counted_from"]:
         yield from labelled("Counted from", f"physical offset {forecast['counted_from']}", width)
     yield from labelled("Not simulated", "; ".join(forecast["not_simulated"]), width)
@@ -90,7 +90,7 @@ def _verdict(forecast: Found) -> tuple[str, str]:
         count = counted(forecast["messages_without_log"], "message")
         parts.append(f"not have {count} whose files of the log are missing or too short")
     if forecast["unnoticed_damage_count"]:
-        parts.append(f"serve what is damaged in {counted(forecast['unnoticed_damage_count'], 'place')}")
+        parts.append(f"serve {counted(forecast['unnoticed_damage_count'], 'corrupt record')}")
     if forecast["misplaces_new_messages"]:
         parts.append("store new messages where the start after that loses them")
     if parts:
@@ -126,12 +126,13 @@ def _index(forecast: Found) -> str:
     if forecast["unindexed_messages"]:
         parts.append(f"{counted(forecast['unindexed_messages'], 'message')} not to be found by key")
     if forecast["duplicate_index_entries"]:
-        parts.append(f"{forecast['duplicate_index_entries']} entries twice")
+        count = forecast["duplicate_index_entries"]
+        parts.append(f"{count} duplicate {'entry' if count == 1 else 'entries'}")
     return "; ".join(parts)
 
 
 def _queue(queue: Found) -> str:
-    return f"{queue['topic']}/{queue['queue_id']} goes on at {queue['next_queue_offset']}"
+    return f"{queue['topic']}/{queue['queue_id']} continues at {queue['next_queue_offset']}"
 
 
 def _row(forecast: Found) -> tuple[str, ...]:

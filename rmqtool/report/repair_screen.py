@@ -50,7 +50,7 @@ def plan_lines(plan: Said, store: str, chosen: str, width: int, *, colour: bool 
         if plan["next_step"]["command"] is not None:
             yield escaped(plan["next_step"]["command"])  # never broken by us: it is there to be copied
     yield from _steps(plan, width)
-    yield from labelled("Gives up", _loss(plan["loss"]), width)
+    yield from labelled("Discards", _loss(plan["loss"]), width)
     yield from _salvaged(plan, width)
     if plan["kept_beyond_broker"]["messages"]:
         kept = plan["kept_beyond_broker"]
@@ -66,7 +66,7 @@ def plan_lines(plan: Said, store: str, chosen: str, width: int, *, colour: bool 
     if plan["abort_stays"] is not None:
         yield from labelled("abort stays", plan["abort_stays"], width)
     yield from _remaining(plan["remaining"], width)
-    yield from labelled("Afterwards" if plan["steps"] else "A start now", _afterwards(plan), width)
+    yield from labelled("After repair" if plan["steps"] else "Start now", _afterwards(plan), width)
     if plan["steps"]:
         yield from labelled("Disk needed", f"at most {size_text(plan['disk_needed_bytes'])}", width)
 
@@ -94,12 +94,12 @@ def _verdict(plan: Said) -> tuple[str, str]:
         return "bad", f"Nothing is repaired; {counted(len(plan['remaining']), 'finding')} left, for the reasons below."
     if not plan["steps"]:
         return "good", "Nothing has to be done."
-    text = f"{counted(len(plan['steps']), 'step')} to take"
+    text = f"{counted(len(plan['steps']), 'change')} planned."
     if gone := plan.get("lost_for_good", {}).get("messages"):
-        return "bad", f"{text}; all is kept but {counted(gone, 'message')} that cannot be read any more."
+        return "bad", f"{text} {counted(gone, 'unreadable message')} will be lost, all others are kept."
     if lost := plan["loss"]["messages"]:
-        return "bad", f"{text}; {counted(lost, 'message')} given up."
-    return "good", f"{text}; no message is given up."
+        return "bad", f"{text} {counted(lost, 'message')} will be lost."
+    return "good", f"{text} No messages will be lost."
 
 
 def _steps(plan: Said, width: int) -> Iterator[str]:
@@ -133,9 +133,9 @@ def _salvaged(plan: Said, width: int) -> Iterator[str]:
     if plan["unknown_bytes"]:
         yield from labelled("Lost for good", f"{size_text(plan['unknown_bytes'])} that nothing tells of", width)
     if plan["donated_bytes"]:
-        yield from labelled("From donors", size_text(plan["donated_bytes"]), width)
+        yield from labelled("From replicas", size_text(plan["donated_bytes"]), width)
     for how, count in plan["mended"].items():
-        yield from labelled("Mended", f"{counted(count, 'record')}: {_MENDED[how]}", width)
+        yield from labelled("Repaired", f"{counted(count, 'record')}: {_MENDED[how]}", width)
     for how, count in plan["mendable"].items():
         yield from labelled("Could be kept", f"{counted(count, 'record')}: {_MENDED[how]} ({_CONSENT[how]})", width)
 

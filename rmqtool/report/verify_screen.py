@@ -15,7 +15,7 @@ Found = Mapping[str, Any]
 PER_FILE_MAX: Final = 20
 """Findings of one file that are shown; the rest is counted."""
 _UNBLEMISHED: Final = {
-    False: "SOUND: everything that was checked agrees",
+    False: "OK: no problems found",
     True: "NOT FULLY CHECKED: what was checked agrees, but a broker uses files that are not decoded",
 }
 _SIGNS: Final = {"error": "E", "warning": "W", "note": "n"}
@@ -61,7 +61,7 @@ def verdict(findings: Sequence[Found], summary: Found) -> str:
     parts = [f"{counts[name]} {name}{'s' if counts[name] > 1 else ''}" for name in ("error", "warning") if counts[name]]
     what = {
         "error": "DAMAGED: messages are lost or cannot be read",
-        "warning": "NOT IN ORDER: no message is damaged, but what is derived from the log, or its state, is not right",
+        "warning": "INCONSISTENT: messages are intact, but queues, index or checkpoint do not match the commit log",
     }.get(worst_severity(findings) or "", _UNBLEMISHED[bool(summary["not_looked_at"])])
     tail = f" ({', '.join(parts)})" if parts else ""
     return what + tail + ("" if summary["complete"] else "; not all of the store was checked")

@@ -66,7 +66,7 @@ def checkpoint_steps(store: Store, rules: BrokerRules, built: BuildResult, why: 
 def abort_steps(store: Store) -> Iterator[Step]:
     """The step that takes `abort` away."""
     if store.first(FileKind.ABORT) is not None:
-        yield remove_file(store.view, ABORT_NAME, "nothing is left for a start after a crash to do")
+        yield remove_file(store.view, ABORT_NAME, "mark the store as cleanly shut down")
 
 
 def _checkpoint(known: Checkpoint, rules: BrokerRules, built: BuildResult) -> Checkpoint:

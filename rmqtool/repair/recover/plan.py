@@ -326,9 +326,11 @@ class _Recover:
         if built.needs is not None:
             raise WindowTooSmall(built.needs)
         if selector is not None:
-            self._steps += queue_steps(self._store, built, selector, _why(queues, "it was not as the log says"))
+            self._steps += queue_steps(
+                self._store, built, selector, _why(queues, "the consume queue does not match the commit log")
+            )
         if with_index:
-            self._steps += index_steps(self._store, built, "the index was not as the log says")
+            self._steps += index_steps(self._store, built, "the index does not match the commit log")
             if not self._store.index_files and not self._window.is_whole:
                 self._notes.append(
                     f"there is no index: keys are entered from physical offset {self._window.begin} on, where a broker "
@@ -342,7 +344,7 @@ class _Recover:
             return
         if built.bad is None:
             self._cut_tail(built.log_end, "nothing lies behind the log's end")
-        self._steps += checkpoint_steps(self._store, self._rules, built, "tells the last record, all of it dispatched")
+        self._steps += checkpoint_steps(self._store, self._rules, built, "update the checkpoint to the last record")
         self._steps += abort_steps(self._store)
 
 
@@ -370,4 +372,4 @@ def _chosen(names: set[tuple[str, int]] | None) -> Callable[[str, int], bool] | 
 
 def _why(queues: list[Finding], otherwise: str) -> str:
     ids = sorted({finding.id for finding in queues})
-    return f"answers {', '.join(ids)}" if ids else otherwise
+    return f"fix {', '.join(ids)}" if ids else otherwise

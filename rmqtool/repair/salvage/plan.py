@@ -43,7 +43,7 @@ from rmqtool.verify.match.queue_order import MisplacedRecord
 from rmqtool.verify.run import verify_store
 from rmqtool.verify.survey.context import VerifyOptions
 
-WHY = "stands in the place of what cannot be read"
+WHY = "replace unreadable records with tombstones"
 UNREADABLE: Final = FINDING_IDS[Verdict.UNREADABLE_RANGE]
 NAMED_MAX: Final = 20
 """Heads that are left and named one by one."""
@@ -174,7 +174,7 @@ class _Salvage:
         self.outcome.ranges = ranges
         self._note_unreadable(findings)
         self.notes += [
-            f"{defect.message}: too many to be made anew, the next file rather has a wrong name; brokers pass over them"
+            f"{defect.message}: too many to be rebuilt, the next file rather has a wrong name; brokers pass over them"
             for defect in findings
             if is_too_far(defect, self.drafted.commitlog_file_size or 1)
         ]

@@ -255,7 +255,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "commitlog.queue-offset-repeated",
         "Two records of one queue have the same queue offset: old records came back, or a queue was rebuilt too short.",
         ((ALL, "not noticed; one of the two is served at another offset or not at all"),),
-        "the queues are made anew; which record is right a person decides",
+        "the queues are rebuilt; which record is right a person decides",
     ),
     error(
         "commitlog.wrong-file-size",

@@ -121,7 +121,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
                 ),
             ),
         ),
-        "the queue is made anew if it is too short; else the offset is set by hand",
+        "the queue is rebuilt if it is too short; else the offset is set by hand",
         None,
         "apache/rocketmq#4215",
         "alibaba/rocketmq#351",
@@ -206,8 +206,8 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     warning(
         "index.missing-file",
         "There is no index file though messages have keys, or the files do not reach back to where they should begin.",
-        ((ALL, "made anew only for records that a start after a crash scans"),),
-        "the index is made anew, unless the broker is set to have none",
+        ((ALL, "rebuilt only for records that a start after a crash scans"),),
+        "the index is rebuilt, unless the broker is set to have none",
         REBUILD_INDEX,
         "apache/rocketmq#8007",
     ),
@@ -236,7 +236,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     note(
         "index.would-be-dropped",
         "An index file that is newer than the checkpoint's index time, in a store that was not stopped cleanly.",
-        ((ALL, "unlinked at the next start, and made anew only for records that this start scans"),),
+        ((ALL, "unlinked at the next start, and rebuilt only for records that this start scans"),),
         "recover leaves the store as after a clean stop, so nothing is dropped",
         "apache/rocketmq#8007",
         "apache/rocketmq#4463",

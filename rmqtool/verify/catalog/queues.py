@@ -7,7 +7,7 @@ from typing import Final
 from rmqtool.verify.catalog.finding_type import ALL, REBUILD_QUEUES, RECOVER, FindingType, note, warning
 
 _NOT_COMPARED: Final = ((ALL, "not noticed: units are not compared with the log at a start"),)
-_ANEW: Final = "the queue is made anew from the log"
+_ANEW: Final = "the queue is rebuilt from the commit log"
 
 ENTRIES: Final[tuple[FindingType, ...]] = (
     warning(
@@ -107,7 +107,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         (
             (
                 ALL,
-                "messages of a missing file cannot be read; one at the end is made anew only from where a start scans",
+                "messages of a missing file cannot be read; one at the end is rebuilt only from where a start scans",
             ),
         ),
         _ANEW,
@@ -117,9 +117,9 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "consumequeue.missing-queue",
         "The log has messages of a queue that has no files.",
         (
-            ("4.5.0 to 4.9.8, 5.3.2 to 5.3.4", "made anew if all queues are gone, else only from where a start scans"),
-            ("5.0.0 to 5.3.1", "not made anew after a clean stop"),
-            ("5.4.0 and later", "made anew from the last ten log files at most, with filler before"),
+            ("4.5.0 to 4.9.8, 5.3.2 to 5.3.4", "rebuilt if all queues are gone, else only from where a start scans"),
+            ("5.0.0 to 5.3.1", "not rebuilt after a clean stop"),
+            ("5.4.0 and later", "rebuilt from the last ten log files at most, with filler before"),
         ),
         _ANEW,
         REBUILD_QUEUES,
@@ -128,7 +128,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     warning(
         "consumequeue.missing-unit",
         "A message of the log is in no queue: nobody can consume it.",
-        ((ALL, "not noticed; made anew only where a start scans and no later unit is in the queue"),),
+        ((ALL, "not noticed; rebuilt only where a start scans and no later unit is in the queue"),),
         _ANEW,
         REBUILD_QUEUES,
         "apache/rocketmq#467",
@@ -195,7 +195,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "consumequeue.wrong-position",
         "A unit stands at another place than its message's queue offset.",
         _NOT_COMPARED,
-        "the queue is made anew from the log; consumers' offsets then mean other messages",
+        "the queue is rebuilt from the commit log; consumers' offsets then mean other messages",
         REBUILD_QUEUES,
         "apache/rocketmq#7355",
     ),
