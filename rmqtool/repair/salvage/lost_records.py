@@ -187,11 +187,21 @@ class LostRecords:
             return None
         if unit is None:
             # Nothing but the head speaks for it, so it has to be right about its place, or to fill the damage exactly.
-            return known if start in (head.physical_offset, each.end - head.size) else None
+            is_whole_end = start == each.end - head.size and not self._is_copy(head)
+            return known if start == head.physical_offset or is_whole_end else None
         if (known.topic, known.queue_id, known.queue_offset) != (unit.topic, unit.queue_id, unit.queue_offset):
             return replace(unit, by_head=known)
         further, batch_size = known.further or unit.further, known.batch_size or unit.batch_size
         return replace(known, further=further, batch_size=batch_size, has_unit=True)
+
+    def _is_copy(self, head: Record) -> bool:
+        """Whether the record itself lies where a head says that it lies."""
+        place = self._log.place(head.physical_offset)
+        try:
+            record = decode_record(self._log, place) if place is not None else None
+        except UnreadableError:
+            return False
+        return record is not None and _identity(record) == _identity(head)
 
     def _head(self, each: DamagedRange, start: int, known_size: int | None) -> tuple[Record | None, bytes | None]:
         """The head of a record all of whose lengths agree, and that ends inside the range; its bytes if restored."""
@@ -308,6 +318,11 @@ class _Placed:
 def _sorted(queue_offsets: array[int], numbers: array[int]) -> tuple[Any, Any]:
     unique, at = np.unique(np.frombuffer(queue_offsets, np.int64), return_index=True)
     return unique, np.frombuffer(numbers, np.int64)[at]
+
+
+def _identity(record: Record) -> tuple[int, bytes, int, int]:
+    """What no two records of a log have in common."""
+    return record.physical_offset, record.topic_raw, record.queue_id, record.queue_offset
 
 
 def _of_head(head: Record, restored: bytes | None) -> LostRecord | None:

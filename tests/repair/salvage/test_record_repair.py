@@ -166,6 +166,21 @@ def test_its_own_offset_is_where_it_lies(tmp_path: Path, name: str) -> None:
     assert found.made.outcome.mended == Counter({RepairedRecord.OWN_OFFSET: 1})
 
 
+@pytest.mark.parametrize("name", STORES)
+def test_a_copy_at_the_end_is_no_message(tmp_path: Path, name: str) -> None:
+    """Where the last record is damaged, an old record's bytes after it stand for no other message."""
+    store, at = _chosen(name)
+    files = dict(store.files)
+    last = max(store.content.records)
+    path, position = store.file_of(last)
+    end = position + len(store.content.records[last])
+    overwrite(files, path, position, 8)
+    files[path] = b"".join((files[path][:end], copy := store.content.records[at], files[path][end + len(copy) :]))
+    found = _salvaged(store, files, tmp_path)
+    assert RepairedRecord.OWN_OFFSET not in found.made.outcome.mended
+    assert found.content.records.keys() >= store.content.records.keys() - {last}
+
+
 @pytest.mark.parametrize("has_queues", [True, False], ids=["", "no-queues"])
 @pytest.mark.parametrize("field", ["queue_id", "queue_offset", "topic", "topic-no-utf8"])
 @pytest.mark.parametrize("name", ["plain", "ipv6"])
