@@ -13,6 +13,8 @@ DIGITS: Final = 10
 PROPERTY_SIZE: Final = len(RECORD_CRC) + 1 + DIGITS + 1
 """The last bytes of a record that carries the property: name, 0x01, ten digits, 0x02."""
 assert PROPERTY_SIZE == 20
+_FITTING: Final = (*(bytes((byte,)) for byte in RECORD_CRC.encode() + b"\x01"), *[b"0123456789"] * DIGITS, b"\x02")
+"""What each of them may be."""
 
 
 def masked_crc(raw: bytes | memoryview) -> int:
@@ -47,3 +49,9 @@ def record_crc_matches(record: bytes) -> bool | None:
     """Whether the whole-record CRC is right; None if the record carries none."""
     stored = stored_record_crc(record)
     return None if stored is None else stored == masked_crc(record[:-PROPERTY_SIZE])
+
+
+def is_record_crc_zeroed(record: bytes) -> bool:
+    """Whether the bytes of a whole-record CRC are there but for zeros: some of them were lost, or all."""
+    block = record[-PROPERTY_SIZE:]
+    return 0 in block and all(byte == 0 or byte in fitting for byte, fitting in zip(block, _FITTING, strict=True))

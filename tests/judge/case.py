@@ -21,6 +21,8 @@ MOST_FAULTS = 4
 MOST_TRIES = 100
 EDITS_OF_BYTES = ("log.field", "log.record", "log.block", "log.hole", "log.bytes", "log.blank", "log.torn",
                   "log.tail noise", "log.tail moved", "log.old")  # fmt: skip
+TELL_NO_SIZE = {"log.cut", "log.longer", "log.name wrong"}
+"""What a file of the log no longer tells of its size, unless others do."""
 MAKES_A_FILE = ("next file", "stray file", "stray empty file", "name twice", "abort.there")
 FULL = 0.75
 """How often a repair is told to look at all of the store."""
@@ -130,7 +132,7 @@ def make_case(base: Base, judge: Judge, number: int, folder: Path) -> Case:
     case = Case(name, base, truth, judge, folder, store, faults)
     needs_conf = {"paths", "light", "crc", "ext"} & base.plan.features
     one_length = len({file.stat().st_size for file in target.log_files()}) < 2
-    needs_conf |= {fault.name for fault in faults if fault.name in {"log.cut", "log.longer"} and one_length}
+    needs_conf |= {fault.name for fault in faults if fault.name in TELL_NO_SIZE and one_length}
     if needs_conf or draw.random() < 0.4:
         case.told = ["--broker-conf", case.conf]
     case.full = draw.random() < FULL

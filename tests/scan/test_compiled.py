@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -113,6 +114,16 @@ def test_a_length_field_may_say_anything(first: int, at: int, which: int, block_
     found = _both(log.patched(start + at, first.to_bytes(4, "big", signed=True)), block_size=block_size)
     intact = [begin for number, (begin, _) in enumerate(log.spans) if number != which]
     assert set(intact) <= set(found.good_places())
+
+
+@pytest.mark.parametrize(("start", "length"), [(-20, 20), (-60, 60), (-5, 5), (-1, 1), (-20, 3)])
+def test_zeros_are_no_record_crc(start: int, length: int) -> None:
+    """A record that lost its CRC to zeros is none that was written without one."""
+    message = Message(properties=b"TAGS\x01TagA\x02K\x01" + b"v" * 60 + b"\x02")
+    log = log_bytes([message] * 2, with_record_crc=True)
+    broken = log.patched(log.spans[0][1] + start, bytes(length))
+    assert [verdict for verdict, _, _ in _both(broken, record_crc=True).bad()] == [Verdict.RECORD_CRC_MISMATCH]
+    assert _both(broken, record_crc=False).bad() == []
 
 
 def test_a_glued_record_crc_is_checked_by_both() -> None:

@@ -181,6 +181,21 @@ def test_a_copy_at_the_end_is_no_message(tmp_path: Path, name: str) -> None:
     assert found.content.records.keys() >= store.content.records.keys() - {last}
 
 
+@pytest.mark.parametrize("options", [None, AS_IS], ids=["", "as-is"])
+@pytest.mark.parametrize("length", [20, 35])
+def test_a_record_crc_that_is_zeros_is_damage(tmp_path: Path, length: int, options: SalvageOptions | None) -> None:
+    """A broker with `forceVerifyPropCRC` ends its log there."""
+    store, at = _chosen("record-crc")
+    files = dict(store.files)
+    path, position = store.file_of(at)
+    end = position + len(store.content.records[at])
+    files[path] = files[path][: end - length] + bytes(length) + files[path][end:]
+    found = _salvaged(store, files, tmp_path, options)
+    kept = found.content.records.get(at)
+    assert (kept is not None) is (options is AS_IS)
+    assert kept is None or record_crc_matches(kept)
+
+
 @pytest.mark.parametrize("has_queues", [True, False], ids=["", "no-queues"])
 @pytest.mark.parametrize("field", ["queue_id", "queue_offset", "topic", "topic-no-utf8"])
 @pytest.mark.parametrize("name", ["plain", "ipv6"])
