@@ -28,7 +28,7 @@ from rmqtool.scan.blocks import last_data_end
 from rmqtool.store.acquire_lock import StoreLock
 from rmqtool.store.config_json import TOPICS, batch_topics, read_config, topics
 from rmqtool.store.directory import Segment, Store
-from rmqtool.store.file_kinds import FileKind
+from rmqtool.store.file_kinds import FileKind, segment_name
 from rmqtool.store.sink import DirectorySink
 from rmqtool.store.source import read_range, reason
 
@@ -104,6 +104,7 @@ def existing_store(
         stack.enter_context(StoreLock(root))
         store = look()
         _require_supported(store)
+        _require_long_names(store)
         if store.has_abort and not after_crash:
             raise RefusedError(f"{root}: the last stop was not clean; the store must be recovered first")
         reader = stack.enter_context(open_reader(store, rules))
@@ -191,6 +192,16 @@ def _require_supported(store: Store) -> None:
     for kind in (FileKind.CONSUMEQUEUE_ROCKSDB, FileKind.DLEDGER):
         if store.files.get(kind):
             raise UnsupportedError(f"{store.view.label}: {kind.value} found; such a store cannot be written")
+
+
+def _require_long_names(store: Store) -> None:
+    """Refuse a log in which a file has a number of fewer digits for a name: to brokers it is one of the log."""
+    for segment in store.loadable_log:
+        if segment not in store.commitlog:
+            raise RefusedError(
+                f"{segment.path}: brokers take it for a file of the log, though its name is no number of 20 digits; "
+                f"if its records begin at {segment.start}, its name is {segment_name(segment.start)}, else move it away"
+            )
 
 
 def _log_ends(store: Store, reader: Reader, files: OpenFiles, *, after_crash: bool) -> tuple[int, int | None]:
