@@ -300,7 +300,7 @@ class LossCounter:
 
     def _entries(self, entries: QueueEntries, segment: Segment) -> None:
         if not entries.own.all():
-            entries = _own_only(entries)
+            entries = entries.some(entries.own)
         if not entries.physical_offsets.size:
             return
         topic = decode_java_utf8(entries.topic)
@@ -356,17 +356,6 @@ class LossCounter:
         self.losses.damage_count += 1
         if len(self.losses.damage) < self._damage_max:
             self.losses.damage.append(ServedDamage(FINDING_IDS[Verdict(verdict)], path, physical_offset, length))
-
-
-def _own_only(entries: QueueEntries) -> QueueEntries:
-    own = entries.own
-    return entries._replace(
-        queue_offsets=entries.queue_offsets[own],
-        physical_offsets=entries.physical_offsets[own],
-        record_sizes=entries.record_sizes[own],
-        batch_sizes=entries.batch_sizes[own],
-        own=own[own],
-    )
 
 
 def _places(entries: QueueEntries, limit: int) -> RecordArrays:

@@ -5,6 +5,7 @@ Broker: `DefaultMessageStore#load`, `#recover`, `#start`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final, Self
 
@@ -83,6 +84,7 @@ class Simulation:
         self.index = IndexState(store, self.overlay, rules, options, keeps_content=keeps_index)
         self.log: LogState | None = None
         self._plain = plain
+        self._are_queues_shut = False
         self.not_simulated: list[str] = []
         self._topics = topics(read_config(store.view, TOPICS_PATH))
         self._file_size = _whole_units(store.consumequeue_file_size or DEFAULT_QUEUE_UNITS * UNIT_SIZE, UNIT_SIZE)
@@ -289,16 +291,31 @@ class Simulation:
             if self._chunk.is_full:
                 self._dispatch_gathered()
             return
-        for entries in queue_entries(records.rows, records.topics, records.texts, self.settings):
-            self._put(entries._replace(physical_offsets=np.full_like(entries.physical_offsets, own_offset)))
+        self._put(
+            entries._replace(physical_offsets=np.full_like(entries.physical_offsets, own_offset))
+            for entries in queue_entries(records.rows, records.topics, records.texts, self.settings)
+        )
 
     def _dispatch_gathered(self) -> None:
-        for entries in self._chunk.entries():
-            self._put(entries)
+        self._put(self._chunk.entries())
         self._chunk.clear()
 
-    def _put(self, entries: QueueEntries) -> None:
-        self._queue(decode_java_utf8(entries.topic), entries.queue_id, is_batch=entries.is_batch).put(entries)
+    def _put(self, queues: Iterable[QueueEntries]) -> None:
+        """Enter records up to the first whose topic holds a zero: no file can be made for it, and the queues are shut.
+
+        The queues of later records are made all the same, and stay as they are (`RunningFlags#makeLogicsQueueError`).
+        """
+        queues = list(queues)
+        limit = NOTHING_ENTERED if self._are_queues_shut else JAVA_LONG_MAX
+        for entries in queues:
+            if b"\0" in entries.topic and entries.own.any():
+                self._are_queues_shut = True
+                limit = min(limit, int(entries.physical_offsets[entries.own].min()))
+        for entries in queues:
+            queue = self._queue(decode_java_utf8(entries.topic), entries.queue_id, is_batch=entries.is_batch)
+            entered = entries.some(entries.physical_offsets < limit) if self._are_queues_shut else entries
+            if entered.physical_offsets.size and b"\0" not in entries.topic:
+                queue.put(entered)
 
     def _queue(self, topic: str, queue_id: int, *, is_batch: bool) -> QueueState:
         state = self.queues.get((topic, queue_id))

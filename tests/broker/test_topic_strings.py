@@ -1,4 +1,4 @@
-"""Topics whose bytes differ and are one string to Java: brokers have one queue for both, in the order of the log."""
+"""Damaged topics: those that are one string to Java are one queue, and no file is made for one that holds a zero."""
 
 from __future__ import annotations
 
@@ -60,3 +60,36 @@ def test_topics_that_are_one_string_are_one_queue(
     (queue_file,) = (ours / "consumequeue" / STRING / "0").iterdir()
     units = np.frombuffer(queue_file.read_bytes(), UNIT.dtype, len(places))
     assert units["physical_offset"].tolist() == places
+
+
+@pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
+def test_a_record_whose_topic_holds_a_zero_enters_no_queue(
+    judge_of: Callable[[str], Judge], tmp_path: Path, version: str
+) -> None:
+    """4.9.7, 5.3.1 and 5.5.0 try for 30 seconds to make the queue's file; then no queue gets anything any more.
+
+    The load ends well, and what was in the queues is served; new messages are not taken.
+    """
+    judge = judge_of(version)
+    path = tmp_path / "store"
+    path.mkdir()
+    store = judge.open(path, CONFIG)
+    topics = ["Other", "TopicX", "Other", "Later", "TopicX"]
+    store.put(*({"topic": topic, "queueId": 3, "body": b"x"} for topic in topics))
+    store.wait_dispatched()
+    store.halt()
+    log = min((path / "commitlog").iterdir())
+    log.write_bytes(log.read_bytes().replace(b"TopicX", b"Topic\0"))
+    shutil.rmtree(path / "consumequeue")
+    shutil.rmtree(path / "index", ignore_errors=True)
+    (path / "checkpoint").unlink()
+    told = forecast_store(survey(open_directory(path), Settings(defaults_hold=True)), rules_for(version))
+    with judge.open(path, CONFIG) as store:
+        served = {queue["topic"]: (queue["min"], queue["max"]) for queue in store.read(brief=True)["queues"]}
+        [answer] = store.put({"topic": "Other", "queueId": 3, "body": b"x"})
+    assert {name: bounds for name, bounds in served.items() if name != "SCHEDULE_TOPIC_XXXX"} == {
+        queue.topic: (queue.min_queue_offset, queue.max_queue_offset) for queue in told.queues
+    }
+    assert (served["Other"], served["Topic\0"], served["Later"]) == ((0, 1), (0, 0), (0, 0))
+    assert told.lost.by_topic == {"Later": 1, "Other": 1, "Topic\0": 2}
+    assert answer["status"] == "SERVICE_NOT_AVAILABLE"

@@ -292,3 +292,22 @@ def test_topics_that_are_one_string_are_one_queue_in_the_order_of_the_log() -> N
     found = forecast({"abort": b"", f"commitlog/{segment_name(0)}": log_file(made, FILE)}, "5.5.0")
     assert bounds(found) == [("T\ufffd", 0, 0, 6)]
     assert found.lost.messages == 0
+
+
+@pytest.mark.parametrize(
+    ("version", "is_clean"), [("4.4.0", False), ("4.9.7", False), ("4.9.7", True), ("5.3.1", False), ("5.5.1", True)]
+)
+def test_no_queue_gets_anything_after_a_topic_with_a_zero(version: str, *, is_clean: bool) -> None:
+    """4.9.7, 5.3.1 and 5.5.0 make no file for such a queue, and then enter nothing in others either."""
+    topics = ["T", "a\0", "T", "U"]
+    contents: list[bytes] = []
+    for number, topic in enumerate(topics):
+        start = sum(map(len, contents))
+        contents.append(record(start, topic, queue_offset=topics[:number].count(topic)))
+    files = {f"commitlog/{segment_name(0)}": log_file(contents, FILE)} | ({} if is_clean else {"abort": b""})
+    after = forecast(files, version)
+    bounds = {queue.topic: (queue.min_queue_offset, queue.max_queue_offset) for queue in after.queues}
+    assert after.starts
+    assert bounds["T"] == (0, 1)
+    assert bounds["a\0"] == bounds["U"] == (0, 0)
+    assert after.lost.by_topic == {"T": 1, "U": 1, "a\0": 1}

@@ -133,6 +133,11 @@ class QueueEntries(NamedTuple):
     batch_sizes: Int32s
     own: NDArray[np.bool_]
 
+    def some(self, chosen: NDArray[np.bool_]) -> QueueEntries:
+        """A part of the entries."""
+        columns: Sequence[Any] = self[3:]
+        return QueueEntries(*self[:3], *(column[chosen] for column in columns))
+
 
 def message_rows(rows: AnyRows) -> Any:
     """The rows that are good messages, no blank and nothing bad."""
