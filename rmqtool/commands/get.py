@@ -38,6 +38,7 @@ from rmqtool.report.bodies import BODY_LIMIT, BodyChoice, BodyForm
 from rmqtool.report.get_screen import write_answer
 from rmqtool.report.rows import BODY_FIELDS, MESSAGE_FIELDS, bad_row, blank_row, message_row
 from rmqtool.report.writers import OutputFormat, json_text, row_writer
+from rmqtool.store.sizes import demand_log_file_size
 
 FOUND: Final = "FOUND"
 NOT_FOUND: Final = "QUERY_NOT_FOUND"
@@ -126,6 +127,7 @@ def get(
     opened.tell(messages)
     if (warning := foreign_owner(opened.store)) is not None:
         messages.warn(warning)
+    demand_log_file_size(opened.store, "--broker-conf FILE")
     with open_reader(opened.store, opened.rules) as reader:
         answer = answer_to(question, reader, BodyChoice(body, body_limit, raw), messages)
     _write(answer, output)

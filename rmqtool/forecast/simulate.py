@@ -17,7 +17,7 @@ from rmqtool.engine.queues.extension import broken_chain
 from rmqtool.engine.rules.algorithms import DispatchedEnd, NormalDispatch, ReputStart
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.segments.open_files import OpenFiles
-from rmqtool.errors import UnknownSizeError, UnsupportedError
+from rmqtool.errors import UnsupportedError
 from rmqtool.forecast import load
 from rmqtool.forecast.index_state import IndexState
 from rmqtool.forecast.load import LoadedQueue, LoadFailure
@@ -39,6 +39,7 @@ from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.store.config_json import batch_topics, read_config, topics
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.file_kinds import FileKind
+from rmqtool.store.sizes import demand_log_file_size
 from rmqtool.store.source import read_range
 
 TOPICS_PATH: Final = "config/topics.json"
@@ -151,15 +152,7 @@ class Simulation:
         store, rules = self.store, self.rules
         if store.files.get(FileKind.DLEDGER) and not store.commitlog:
             raise UnsupportedError("the log is kept by DLedger; what such a broker does at its start is not forecast")
-        if store.loadable_log and not store.log_file_size.is_shown and not store.log_file_size.is_cut:
-            segment = store.loadable_log[0]
-            raise UnknownSizeError(
-                f"{segment.path}: {segment.size} bytes, and nothing shows whether that is the size of a full file, so "
-                "whether a broker would start is not known; give the size with --log-file-size BYTES or "
-                "--broker-conf FILE",
-                "commitlog_file_size",
-                store.commitlog_file_size,
-            )
+        demand_log_file_size(store, "--log-file-size BYTES or --broker-conf FILE")
         if store.queue_kind != "file" and rules.rocksdb_queues:
             if store.queue_kind == "rocksdb":
                 raise UnsupportedError("the consume queues are kept in RocksDB; a start with them is not forecast")

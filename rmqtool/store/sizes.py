@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
+from rmqtool.errors import UnknownSizeError
+
 if TYPE_CHECKING:
     from rmqtool.store.directory import Segment, Store
 
@@ -107,6 +109,25 @@ def are_default_sizes(queue_lengths: Iterable[int], index_lengths: Iterable[int]
     if not queues and not index:
         return None
     return DEFAULT_QUEUE_FILE_SIZE in queues or DEFAULT_INDEX_FILE_SIZE in index
+
+
+def demand_log_file_size(store: Store, options: str) -> None:
+    """Refuse to say what a broker does with a lone log file whose length is no likely size.
+
+    Args:
+        options: those that give the size.
+
+    Raises:
+        UnknownSizeError: nothing shows the size.
+    """
+    if store.loadable_log and not store.log_file_size.is_shown and not store.log_file_size.is_cut:
+        segment = store.loadable_log[0]
+        raise UnknownSizeError(
+            f"{segment.path}: {segment.size} bytes, and nothing shows whether that is the size of a full file, so "
+            f"whether a broker would start is not known; give the size with {options}",
+            "commitlog_file_size",
+            store.commitlog_file_size,
+        )
 
 
 def is_plausible_log_size(length: int) -> bool:

@@ -35,3 +35,15 @@ def test_units_say_nothing_without_their_records(
 ) -> None:
     base, store = _written(tmp_path / "base", UNITS), _written(tmp_path / "store", units)
     assert says_nothing(base, store, QUEUE, intact) is expected
+
+
+@pytest.mark.parametrize(("code", "expected"), [(7, True), (0, False)])
+def test_a_tags_code_instead_of_its_address_says_nothing(tmp_path: Path, code: int, expected: bool) -> None:
+    unit = UNITS[0][:12] + (-(1 << 63) + 420).to_bytes(8, "big", signed=True)
+    base = _written(tmp_path / "base", [unit])
+    extension = base / QUEUE.replace("consumequeue", "consumequeue_ext")
+    extension.parent.mkdir(parents=True)
+    extension.write_bytes(bytes(400))
+    extension.with_name(f"{400:020d}").write_bytes(bytes(20) + (20).to_bytes(2, "big") + (7).to_bytes(8, "big"))
+    store = _written(tmp_path / "store", [unit[:12] + code.to_bytes(8, "big")])
+    assert says_nothing(base, store, QUEUE, {100}) is expected

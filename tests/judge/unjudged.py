@@ -12,6 +12,8 @@ UNJUDGED = ("flag", "sys-flag", "born-time", "born-host", "store-time", "store-h
 IN_NO_QUEUE = ("topic", "queue-id", "queue-offset")
 """Of a half message or rollback, which is in no queue."""
 BLANK_HEADER = 8
+EXTENSION_END = 1 << 47
+"""No address in an extension is as large."""
 
 
 def judged_ranges(target: Target) -> dict[int, list[tuple[int, int]]]:
@@ -66,14 +68,21 @@ def is_early_end(target: Target, before: dict[int, list[bytes]], after: dict[int
 
 
 def says_nothing(base: Path, store: Path, path: str, intact: set[int]) -> bool:
-    """Whether only such units of a queue file changed that no intact record tells of any more.
+    """Whether only such units of a queue file changed that no intact record tells of any more, or nothing that counts.
 
     Such a unit has another size or tags code; or it and all later ones of its queue are zeros, as after the last one.
+    Nothing that counts: the tags code itself instead of its address in the queue's extension.
     """
     old, new = base / path, store / path
     if not path.startswith("consumequeue/") or not old.is_file() or not new.is_file():
         return False
-    pairs = list(zip(_units(old), _units(new), strict=False))
+    codes = _ExtensionCodes(base / path.replace("consumequeue/", "consumequeue_ext/", 1))
+    pairs = [
+        (before, before if codes.say_the_same(before, after) else after)
+        for before, after in zip(_units(old), _units(new), strict=False)
+    ]
+    if _units(old) != _units(new) and all(before == after for before, after in pairs):
+        return True
     changed = [number for number, (before, after) in enumerate(pairs) if before != after]
     if old.stat().st_size != new.stat().st_size or not changed:
         return False
@@ -84,6 +93,23 @@ def says_nothing(base: Path, store: Path, path: str, intact: set[int]) -> bool:
     return all(
         before[:8] == after[:8] and _offset_of(before) not in intact for before, after in pairs if before != after
     )
+
+
+class _ExtensionCodes:
+    """The tags codes that the extension of a queue keeps for its units."""
+
+    def __init__(self, queue_file: Path) -> None:
+        files = queue_file.parent.iterdir() if queue_file.parent.is_dir() else ()
+        self._files = sorted((int(file.name), file) for file in files)
+
+    def say_the_same(self, before: bytes, after: bytes) -> bool:
+        """Whether a unit has its tags code instead of the address under which the extension has the same one."""
+        address = int.from_bytes(before[12:], "big", signed=True) + (1 << 63)
+        if before[:12] != after[:12] or not 0 <= address < EXTENSION_END:
+            return False
+        start, file = max(((start, file) for start, file in self._files if start <= address), default=(0, None))
+        content = file.read_bytes()[address - start :] if file is not None else b""
+        return content[2:10] == after[12:]
 
 
 def _units(file: Path) -> list[bytes]:
