@@ -125,7 +125,7 @@ class Store:
         for entry in self.files.get(FileKind.STRAY_COMMITLOG, ()):
             directory = entry.path.rpartition("/")[0]
             is_inside = directory in named if named else is_broker_directory(directory)
-            if is_inside and entry.is_file and entry.name.isdigit() and is_java_long(entry.name):
+            if is_inside and _is_numbered(entry):
                 numbered.append(entry)
         return _segments((*self.files.get(FileKind.COMMITLOG, ()), *numbered))
 
@@ -133,6 +133,18 @@ class Store:
     def queues(self) -> dict[tuple[str, int], QueueFiles]:
         """File consume queues by (topic, queue id)."""
         return _queues(self.files.get(FileKind.CONSUMEQUEUE, ()))
+
+    @cached_property
+    def loadable_queues(self) -> dict[tuple[str, int], QueueFiles]:
+        """The file consume queues; of a store without any, the files that have numbers of fewer digits for names."""
+        strays = () if self.queues else self.files.get(FileKind.STRAY_QUEUE, ())
+        numbered = []
+        for entry in strays:
+            directory = entry.path.rpartition("/")[0]
+            is_inside = directory.startswith("consumequeue/") and directory.count("/") == 2
+            if is_inside and is_broker_directory(directory) and _is_numbered(entry):
+                numbered.append(entry)
+        return self.queues or _queues(tuple(numbered))
 
     @cached_property
     def extensions(self) -> dict[tuple[str, int], QueueFiles]:
@@ -185,8 +197,8 @@ class Store:
     @cached_property
     def has_default_derived_sizes(self) -> bool | None:
         """Whether queue and index files have the broker's default sizes; None where there are none."""
-        queues = self.files.get(FileKind.CONSUMEQUEUE, ())
-        return are_default_sizes((entry.size for entry in queues), (entry.size for entry in self.index_files))
+        queue_files = (segment for queue in self.loadable_queues.values() for segment in queue.segments)
+        return are_default_sizes((segment.size for segment in queue_files), (entry.size for entry in self.index_files))
 
     @property
     def uses_default_sizes(self) -> bool:
@@ -197,7 +209,7 @@ class Store:
 
     @cached_property
     def consumequeue_file_size(self) -> int:
-        return self.settings.consumequeue_file_size or _queue_file_size(self.queues, UNIT_SIZE)
+        return self.settings.consumequeue_file_size or _queue_file_size(self.loadable_queues, UNIT_SIZE)
 
     @cached_property
     def extension_file_size(self) -> int:
@@ -344,6 +356,10 @@ def _set_twins_aside(entries_by_kind: dict[FileKind, list[Entry]]) -> None:
         if len(best) < len(entries_by_kind.get(kind, ())):
             kept = {entry.path for entry in best.values()}
             entries_by_kind[kind] = [entry for entry in entries_by_kind[kind] if entry.path in kept]
+
+
+def _is_numbered(entry: Entry) -> bool:
+    return entry.is_file and entry.name.isdigit() and is_java_long(entry.name)
 
 
 def _segments(entries: tuple[Entry, ...]) -> tuple[Segment, ...]:

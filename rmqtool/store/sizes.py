@@ -92,7 +92,7 @@ def size_assumptions(store: Store) -> tuple[str, ...]:
             f"only the length of the log's one file shows its size, {size.bytes} bytes: a broker that is configured "
             f"for another one, such as the default {DEFAULT_LOG_FILE_SIZE}, does not start, or does not read the file"
         )
-    if not store.queues and not store.uses_default_sizes and not store.settings.consumequeue_file_size:
+    if not store.loadable_queues and not store.uses_default_sizes and not store.settings.consumequeue_file_size:
         assumptions.append(
             f"no file shows the size of a queue file: the default {DEFAULT_QUEUE_FILE_SIZE} is assumed; "
             "--queue-file-size or --broker-conf gives the right one"

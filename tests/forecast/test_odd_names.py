@@ -149,6 +149,21 @@ def test_the_size_of_a_log_file_called_0_counts_like_that_of_any_other(tmp_path:
         forecast_store(survey(open_directory(tmp_path)), rules_for("4.9.8"))
 
 
+@pytest.mark.parametrize("version", ["4.4.0", "4.9.7", "5.5.1"])
+def test_the_size_of_a_lone_queue_file_called_0_counts_like_that_of_any_other(tmp_path: Path, version: str) -> None:
+    make_store(RECIPES["single"], tmp_path, "4.4.0" if version == "4.4.0" else "4.9.7")
+    files = list((tmp_path / "consumequeue").glob("*/*/*"))
+    for file in files[1:]:
+        shutil.rmtree(file.parent, ignore_errors=True)
+    before = forecast_store(survey(open_directory(tmp_path)), rules_for(version))
+    files[0].rename(files[0].with_name("0"))
+    store = survey(open_directory(tmp_path))
+    assert not store.queues
+    after = forecast_store(store, rules_for(version))
+    assert after.starts
+    assert (after.queues, after.lost, after.assumptions) == (before.queues, before.lost, before.assumptions)
+
+
 @pytest.mark.parametrize("version", ["4.4.0", "4.9.7", "5.3.1", "5.5.1"])
 @pytest.mark.parametrize(("name", "bounds"), [("1", (30, 30)), (f"{21:020d}", (1, 33))])
 def test_a_misnamed_queue_file_ends_the_queue_at_its_own_place(
