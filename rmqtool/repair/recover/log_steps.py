@@ -22,6 +22,7 @@ from rmqtool.store.content import FilePart, Zeros
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.sink import DirectorySink
+from rmqtool.store.sizes import infer_log_file_size
 from rmqtool.store.source import ByteSource, read_range, read_salvaging
 from rmqtool.verify.catalog.finding import Finding, Severity
 from rmqtool.verify.files.log_files import misnamed_files
@@ -139,7 +140,7 @@ def _record_after(source: ByteSource, start: int, position: int, data_end: int) 
 
 
 def tail_steps(store: Store, log_end: int, why: str) -> Iterator[Step]:
-    """Steps that leave nothing but zeros behind the log's end, and no later file.
+    """Steps that leave only zeros after the log's end, and no later file but one that alone shows the files' size.
 
     Raises:
         UnreadableError: a file cannot be read.
@@ -147,7 +148,7 @@ def tail_steps(store: Store, log_end: int, why: str) -> Iterator[Step]:
     for number, segment in enumerate(store.commitlog):
         if segment.end <= log_end or segment.size == 0:
             continue
-        if segment.start >= log_end and number > 0:
+        if segment.start >= log_end and number > 0 and not (number == 1 and _shows_file_size(store)):
             yield remove_file(store.view, segment.path, "it lies behind the log's end")
             continue
         position = max(0, log_end - segment.start)
@@ -158,6 +159,14 @@ def tail_steps(store: Store, log_end: int, why: str) -> Iterator[Step]:
             source.close()
         if data_end > position:
             yield write_range(store.view, segment.path, position, Zeros(data_end - position), why)
+
+
+def _shows_file_size(store: Store) -> bool:
+    """Whether the size of the log's files would be read otherwise without the second one, which follows the first."""
+    first, second = store.commitlog[:2]
+    size = store.commitlog_file_size
+    alone = infer_log_file_size([first], others_are_default=store.has_default_derived_sizes)
+    return second.start == first.start + size and second.size == size and alone.bytes != size
 
 
 def loss_behind(store: Store, log_end: int, delays_ms: tuple[int, ...]) -> Loss:

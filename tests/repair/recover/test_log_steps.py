@@ -10,8 +10,11 @@ from rmqtool.engine.rules.versions import rules_for
 from rmqtool.forecast.forecast import forecast_store
 from rmqtool.repair.build.request import BuildOptions
 from rmqtool.repair.machine.plan import Plan
+from rmqtool.repair.recover.log_steps import tail_steps
 from rmqtool.repair.recover.plan import RecoverOptions, plan_recover
 from rmqtool.store.directory import Store, survey
+from rmqtool.store.view import open_directory
+from tests.dump.test_hostile import record
 from tests.repair.salvage.trial import Healthy, flaws, healthy, salvaged
 from tests.verify.stores import above_note, verified
 
@@ -114,3 +117,15 @@ def test_a_last_file_that_was_cut_to_nothing_is_removed(tmp_path: Path, length: 
     plan.check(("commitlog",))
     recovered = survey(plan.view_over(store.store(files).view), store.settings)
     assert "commitlog.wrong-file-size" not in above_note(verified(recovered, "5.5.0")[1])
+
+
+@pytest.mark.parametrize(("size", "removed"), [(50_000, 0), (65_536, 1)])
+def test_the_only_file_that_shows_the_size_stays(tmp_path: Path, size: int, removed: int) -> None:
+    directory = tmp_path / "commitlog"
+    directory.mkdir()
+    content = record(b"one")
+    (directory / f"{0:020d}").write_bytes(content.ljust(size, b"\0"))
+    (directory / f"{size:020d}").write_bytes(bytes(size))
+    store = survey(open_directory(tmp_path))
+    assert store.commitlog_file_size == size
+    assert len(list(tail_steps(store, len(content), "zeros"))) == removed
