@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, TypeVar
 
 from rmqtool.errors import UnreadableError
-from rmqtool.formats.record_crc import record_crc_matches
+from rmqtool.formats.record_crc import is_record_crc_zeroed, record_crc_matches
 from rmqtool.formats.tags import parse_delay_levels
-from rmqtool.scan.blocks import BLOCK_SIZE, last_data_end
+from rmqtool.scan.blocks import BLOCK_SIZE, Window, last_data_end
 from rmqtool.scan.judge import MESSAGE_MAGICS, judge_frame
 from rmqtool.scan.lazy_source import LazySource
 from rmqtool.scan.plain import PlainReader
+from rmqtool.scan.resync import find_next
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.runner import ThreadRunner
 from rmqtool.scan.split import Split, whole_file
@@ -22,6 +24,8 @@ from rmqtool.store.source import ByteSource, read_range
 COMPILED_FROM_BYTES: Final = 24 << 20
 """Log bytes from which loading the compiled reader pays (0.4 s, 3 s the very first time, against 4 µs a record)."""
 PROBE_BYTES: Final = 4096
+SEARCHED_FOR_CRC: Final = 8 << 20
+"""Bytes of a file, whose first message is damaged, in which another one is looked for."""
 DISPATCH_BLOCK_SIZE: Final = 4 << 20
 """Bytes of a window where each batch is dispatched: that costs less for many rows at once."""
 
@@ -133,10 +137,11 @@ def reader_for(data_bytes: int, compiled: bool | None = None) -> Callable[[], Re
 def carries_record_crc(splits: Sequence[Split]) -> bool:
     """Whether the first message of any file carries a right whole-record CRC, so that the store writes them.
 
-    One that is right is proof enough: a text that an application put there would not be.
+    Where that is damaged, a later one counts. One that is right is proof enough: a text that an application put there
+    would not be.
     """
     for split in splits:
-        has_crc = _carries_record_crc(split.source)
+        has_crc = _carries_record_crc(split)
         if isinstance(split.source, LazySource):
             split.source.close()
         if has_crc:
@@ -144,17 +149,30 @@ def carries_record_crc(splits: Sequence[Split]) -> bool:
     return False
 
 
-def _carries_record_crc(source: ByteSource) -> bool:
+def _carries_record_crc(split: Split) -> bool:
+    source = split.source
     try:
-        frame = read_range(source, 0, FRAME_SIZE)
-        if len(frame) < FRAME_SIZE:
-            return False
-        verdict, size, magic = judge_frame(frame, source.size)
-        if verdict != Verdict.GOOD or magic not in MESSAGE_MAGICS or size > BLOCK_SIZE:
-            return False
-        return bool(record_crc_matches(read_range(source, 0, size)))
+        first = _has_right_crc(source, 0)
+        if first is not False:
+            return bool(first)
+        end = min(source.size, SEARCHED_FOR_CRC)
+        is_right = partial(_has_right_crc, source)
+        at = find_next(Window(source), 0, end, split.physical_offset, lambda position: is_right(position) is True)
+        return at is not None and is_right(at) is True
     except UnreadableError:
         return False
+
+
+def _has_right_crc(source: ByteSource, position: int) -> bool | None:
+    """Whether a whole message with a right whole-record CRC is at a file position; None if it carries none."""
+    frame = read_range(source, position, FRAME_SIZE)
+    if len(frame) < FRAME_SIZE:
+        return False
+    verdict, size, magic = judge_frame(frame, source.size - position)
+    if verdict != Verdict.GOOD or magic not in MESSAGE_MAGICS or size > BLOCK_SIZE:
+        return False
+    record = read_range(source, position, size)
+    return False if is_record_crc_zeroed(record) else record_crc_matches(record)
 
 
 def _has_data(source: ByteSource) -> bool:

@@ -204,6 +204,14 @@ def test_record_crcs_of_a_later_file_count() -> None:
     assert carries_record_crc(plan_log([without, carrying]).splits)
 
 
+@pytest.mark.parametrize(("start", "length"), [(0, 4), (0, 40), (-20, 20), (-12, 1), (0, 150)])
+def test_a_damaged_first_record_hides_no_record_crcs(start: int, length: int) -> None:
+    log = log_bytes(numbered(3), with_record_crc=True)
+    position = start if start >= 0 else log.spans[0][1] + start
+    broken = log.patched(position, b"\0" * length)
+    assert carries_record_crc(plan_log([LogFile(lambda: BytesSource("log", broken.content), 0)]).splits)
+
+
 def test_a_source_that_was_given_open_stays_open(tmp_path: Path) -> None:
     (file,) = _write_log(tmp_path, 1)
     with FileSource.open(tmp_path / f"{file.physical_offset:020d}") as source:
