@@ -127,6 +127,7 @@ class RepairRun:
             multi_dispatch=conf.has_multi_dispatch is not False,
             lmq=conf.has_light_queues is not False,
             extension=conf.has_queue_extension,
+            record_crc=bool(conf.has_record_crc),
         )
 
 

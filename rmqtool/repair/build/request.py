@@ -18,6 +18,7 @@ class BuildOptions:
         delays_ms: of the broker's delay levels.
         multi_dispatch, lmq: the broker's `enableMultiDispatch` and `enableLmq`.
         extension: whether queues have extensions; None looks at the store.
+        record_crc: whether the broker is set to write whole-record CRCs; else the log's records tell.
         compiled: which reader scans; None leaves it to the size of the log.
         threads: that read the log; whatever their number, the same is built.
         part_bytes: of a file of the log that a thread reads at a time.
@@ -28,6 +29,7 @@ class BuildOptions:
     multi_dispatch: bool = True
     lmq: bool = True
     extension: bool | None = None
+    record_crc: bool = False
     compiled: bool | None = None
     threads: int = 2
     part_bytes: int = PART_BYTES

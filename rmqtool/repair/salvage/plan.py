@@ -182,7 +182,7 @@ class _Salvage:
         is_content = not ranges and not doubtful and not any(map(_is_about_queues, findings))
         if is_content or any(map(is_misnamed, findings)):  # without a right name nobody knows where bytes belong
             return
-        self._record_crc = self._finds_record_crc()
+        self._record_crc = (self._options.build.record_crc and self._rules.record_crc) or self._finds_record_crc()
         with OpenFiles(self.drafted.view) as files:
             log = Log(self.drafted, self._rules, files)
             self._correct_all(log, doubtful)

@@ -10,8 +10,10 @@ import pytest
 
 from rmqtool.formats import commitlog
 from rmqtool.formats.record_crc import record_crc_matches
+from rmqtool.repair.build.request import BuildOptions
 from rmqtool.repair.salvage.plan import SalvageOptions
 from rmqtool.repair.salvage.record_repair import RepairedRecord
+from rmqtool.store.source import read_range
 from tests.repair.salvage.trial import (
     Files,
     Healthy,
@@ -194,6 +196,21 @@ def test_a_record_crc_that_is_zeros_is_damage(tmp_path: Path, length: int, optio
     kept = found.content.records.get(at)
     assert (kept is not None) is (options is AS_IS)
     assert kept is None or record_crc_matches(kept)
+
+
+def test_tombstones_carry_the_record_crc_that_the_broker_is_set_to_write(tmp_path: Path) -> None:
+    """No record of the log is left to show it."""
+    store, _ = _chosen("record-crc")
+    files = dict(store.files)
+    for at in store.content.records:
+        path, position = store.file_of(at)
+        overwrite(files, path, position, 90)
+    build = BuildOptions(compiled=False, record_crc=True)
+    mended = salvaged(store.store(files), store.version, tmp_path, build=build)
+    assert mended.content.tombstones
+    for each in mended.content.tombstones:
+        path, position = store.file_of(each.physical_offset)
+        assert record_crc_matches(read_range(mended.after.view.open(path), position, each.size))
 
 
 @pytest.mark.parametrize("has_queues", [True, False], ids=["", "no-queues"])
