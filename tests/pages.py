@@ -11,7 +11,7 @@ from rmqtool.formats.catalog import FORMATS
 from rmqtool.formats.layout import Format
 from rmqtool.formats.system_flag import BIT_DOCS
 from rmqtool.report.layouts import type_of
-from rmqtool.verify.catalog.finding_type import FindingType
+from rmqtool.verify.catalog.finding import FindingType
 from rmqtool.verify.catalog.registry import CATALOG
 from tests.verify.unprotected_fields import TABLE
 

@@ -32,7 +32,7 @@ from rmqtool.verify.files.log_files import log_file_findings, missing_end
 from rmqtool.verify.files.reach import entries_outside, index_findings, newest_start, units_ahead, units_below
 from rmqtool.verify.files.small_files import checkpoint_findings, extension_findings, state_findings
 from rmqtool.verify.match.missing_units import missing_findings, zero_queues
-from rmqtool.verify.match.parallel import PieceAt, SplitCheck, check_in_parallel
+from rmqtool.verify.match.split_check import SplitCheck, SplitFile, check_in_parallel
 from rmqtool.verify.match.undispatched_headers import Doubts, undispatched_header_findings
 from rmqtool.verify.state import State
 from rmqtool.verify.summary import Summary
@@ -287,7 +287,7 @@ class _Verifier:
                 self._on_progress(done_bytes, total)
             yield result
 
-    def _checked(self, check: SplitCheck, splits: Sequence[PieceAt]) -> Iterator[SplitResult | None]:
+    def _checked(self, check: SplitCheck, splits: Sequence[SplitFile]) -> Iterator[SplitResult | None]:
         """Results of splits, in order; threads of this process share a large one, other runners get it whole."""
         if self._runner is not self._threads:
             return self._runner.map(check, splits)

@@ -32,12 +32,12 @@ sys.stdin.read()
 SLOW = """
 import sys, time
 from rmqtool.commands.app import run
-from rmqtool.verify.match import parallel
-true_check = parallel.check_split
+from rmqtool.verify.match import split_check
+true_check = split_check.check_split
 def slow(*arguments):
     time.sleep(0.4)
     return true_check(*arguments)
-parallel.check_split = slow
+split_check.check_split = slow
 sys.exit(run(sys.argv[1:]))
 """
 """The command with a disk that needs its time."""

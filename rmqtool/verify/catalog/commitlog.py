@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rmqtool.verify.catalog.finding_type import ALL, RECOVER, SALVAGE, FindingType, error, note, warning
+from rmqtool.verify.catalog.finding import ALL, RECOVER, SALVAGE, FindingType, error, note, warning
 
 _ENDS_HERE: Final = (
     (

@@ -1,10 +1,13 @@
-"""A finding: one thing that is wrong with a store, or worth saying about it. Data, never an exception."""
+"""A finding: one thing that is wrong with a store, or worth saying about it; and what is known of its kind.
+
+Data, never an exception.
+"""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
 
 class Severity(Enum):
@@ -64,3 +67,63 @@ class Finding:
     def as_json(self) -> dict[str, Any]:
         """The finding with JSON's types."""
         return {**asdict(self), "severity": self.severity.value, "upstream": list(self.upstream)}
+
+
+RECOVER: Final = "recover"
+REBUILD_QUEUES: Final = "rebuild --queues"
+REBUILD_INDEX: Final = "rebuild --index"
+REBUILD_CHECKPOINT: Final = "rebuild --checkpoint"
+SALVAGE: Final = "salvage"
+UNDO: Final = "undo"
+
+ALL: Final = "all versions"
+
+
+@dataclass(frozen=True)
+class FindingType:
+    """One kind of finding.
+
+    Attributes:
+        meaning: what is so in the store.
+        brokers: (versions, what a broker of them does about it) in the order of versions.
+        remedy: what mends it, or why nothing needs to be done.
+        repair: the command that does, without the store's path.
+        upstream: threads about it.
+    """
+
+    id: str
+    severity: Severity
+    meaning: str
+    brokers: tuple[tuple[str, str], ...]
+    remedy: str
+    repair: str | None = None
+    upstream: tuple[str, ...] = ()
+
+
+def error(
+    name: str,
+    meaning: str,
+    brokers: tuple[tuple[str, str], ...],
+    remedy: str,
+    repair: str | None = None,
+    *upstream: str,
+) -> FindingType:
+    """A kind of finding of severity error."""
+    return FindingType(name, Severity.ERROR, meaning, brokers, remedy, repair, upstream)
+
+
+def warning(
+    name: str,
+    meaning: str,
+    brokers: tuple[tuple[str, str], ...],
+    remedy: str,
+    repair: str | None = None,
+    *upstream: str,
+) -> FindingType:
+    """A kind of finding of severity warning."""
+    return FindingType(name, Severity.WARNING, meaning, brokers, remedy, repair, upstream)
+
+
+def note(name: str, meaning: str, brokers: tuple[tuple[str, str], ...], remedy: str, *upstream: str) -> FindingType:
+    """A kind of finding that needs no repair."""
+    return FindingType(name, Severity.NOTE, meaning, brokers, remedy, None, upstream)

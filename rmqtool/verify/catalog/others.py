@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rmqtool.verify.catalog.finding_type import (
+from rmqtool.verify.catalog.finding import (
     ALL,
     REBUILD_CHECKPOINT,
     REBUILD_INDEX,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rmqtool.verify.catalog.finding_type import ALL, REBUILD_QUEUES, RECOVER, FindingType, note, warning
+from rmqtool.verify.catalog.finding import ALL, REBUILD_QUEUES, RECOVER, FindingType, note, warning
 
 _NOT_COMPARED: Final = ((ALL, "not noticed: units are not compared with the log at a start"),)
 _ANEW: Final = "the queue is rebuilt from the commit log"

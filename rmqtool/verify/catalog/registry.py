@@ -6,8 +6,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from rmqtool.verify.catalog import commitlog, others, queues
-from rmqtool.verify.catalog.finding import Finding
-from rmqtool.verify.catalog.finding_type import FindingType
+from rmqtool.verify.catalog.finding import Finding, FindingType
 
 CATALOG: Final[tuple[FindingType, ...]] = tuple(
     sorted(

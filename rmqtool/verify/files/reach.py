@@ -11,8 +11,7 @@ from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.survey.context import VerifyContext
 from rmqtool.verify.survey.index_map import IndexMap
-from rmqtool.verify.survey.offset_runs import OffsetRuns
-from rmqtool.verify.survey.queue_map import QueueMap
+from rmqtool.verify.survey.queue_map import OffsetRuns, QueueMap
 from rmqtool.verify.survey.result import SplitResult
 
 _KINDS: Final = {

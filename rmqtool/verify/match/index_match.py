@@ -13,11 +13,10 @@ from rmqtool.scan.compiled import is_worth, load_kernel
 from rmqtool.scan.rules import Verdict
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding
-from rmqtool.verify.match.log_chunk import ExpectedIndex
-from rmqtool.verify.match.rows_lookup import RowsLookup, is_message
+from rmqtool.verify.match.log_chunk import ExpectedIndex, RowsLookup, is_message
 from rmqtool.verify.survey.context import VerifyContext
 from rmqtool.verify.survey.index_map import COMPILED_FROM_ENTRIES, IndexMap
-from rmqtool.verify.survey.offset_runs import Array
+from rmqtool.verify.survey.queue_map import Array
 from rmqtool.verify.survey.result import MissingKeys
 
 FINDINGS_MAX: Final = 1000

@@ -21,11 +21,10 @@ from rmqtool.formats.properties import SCHEDULE_TOPIC
 from rmqtool.scan.rules import Verdict
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding
+from rmqtool.verify.match.log_chunk import RowsLookup, is_message
 from rmqtool.verify.match.record_places import RecordPlaces
-from rmqtool.verify.match.rows_lookup import RowsLookup, is_message
 from rmqtool.verify.survey.context import QueueKey, VerifyContext, topic_text
-from rmqtool.verify.survey.offset_runs import Array
-from rmqtool.verify.survey.queue_map import QueueMap
+from rmqtool.verify.survey.queue_map import Array, QueueMap
 from rmqtool.verify.survey.result import Missing
 
 FINDINGS_MAX: Final = 1000

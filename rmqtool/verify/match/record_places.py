@@ -15,8 +15,8 @@ from rmqtool.errors import UnreadableError
 from rmqtool.formats.commitlog import BLANK_SIZE_MIN, MAGIC_BLANK
 from rmqtool.formats.record_crc import record_crc_matches, stored_record_crc
 from rmqtool.formats.tombstone import TOMBSTONE
+from rmqtool.verify.match.log_chunk import RowsLookup
 from rmqtool.verify.match.queue_sequence import Neighbors, is_misplaced
-from rmqtool.verify.match.rows_lookup import RowsLookup
 from rmqtool.verify.survey.context import QueueKey, VerifyContext, bytes_of
 from rmqtool.verify.survey.queue_map import QueueMap
 

@@ -19,9 +19,9 @@ from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.files.old_copies import are_copies
 from rmqtool.verify.match.flipped_bit import FlippedBit, flipped_bits
-from rmqtool.verify.match.rows_lookup import RowsLookup
+from rmqtool.verify.match.log_chunk import RowsLookup
 from rmqtool.verify.survey.context import REGRESS_MARGIN_MS, VerifyContext
-from rmqtool.verify.survey.offset_runs import Array
+from rmqtool.verify.survey.queue_map import Array
 
 IMPLAUSIBLE_MAX: Final = 100
 FLIPS_MAX: Final = 100

@@ -22,8 +22,7 @@ from rmqtool.store.view import Entry
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.survey.account import Account
-from rmqtool.verify.survey.offset_runs import Array, OffsetRuns, RunsBuilder
-from rmqtool.verify.survey.queue_map import Open
+from rmqtool.verify.survey.queue_map import Array, OffsetRuns, Open, RunsBuilder
 
 BLOCK_ENTRIES: Final = 1 << 19
 COMPILED_FROM_ENTRIES: Final = 1 << 18

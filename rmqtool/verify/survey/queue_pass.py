@@ -20,8 +20,7 @@ from rmqtool.store.source import read_salvaging
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.survey.account import Account
-from rmqtool.verify.survey.offset_runs import Array, RunsBuilder
-from rmqtool.verify.survey.queue_map import Open, QueueMap, UnitFile
+from rmqtool.verify.survey.queue_map import Array, Open, QueueMap, RunsBuilder, UnitFile
 
 ORDER_MAX: Final = 100
 """Findings about the order of one queue."""

@@ -13,7 +13,7 @@ from rmqtool.scan.split import whole_file
 from rmqtool.scan.splits import PART_BYTES, splits_of
 from rmqtool.store.source import BytesSource
 from rmqtool.verify.catalog.finding import Finding
-from rmqtool.verify.match import parallel
+from rmqtool.verify.match import split_check
 from rmqtool.verify.summary import Summary
 from rmqtool.verify.survey.context import VerifyOptions
 from tests import golden_stores
@@ -50,9 +50,9 @@ def test_parts_change_no_finding(golden: Unpacked, name: str) -> None:
 @pytest.mark.parametrize("name", ["4.9.7-large", "5.5.0-large", "5.5.0-many-files", "5.5.0-crashed"])
 def test_sound_files_are_not_read_again(golden: Unpacked, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     again: list[str] = []
-    checked = parallel.check_split
+    checked = split_check.check_split
     monkeypatch.setattr(
-        parallel, "check_split", lambda walk, context, path: again.append(path) or checked(walk, context, path)
+        split_check, "check_split", lambda walk, context, path: again.append(path) or checked(walk, context, path)
     )
     summary, _ = verified(golden(name), writer_of(name), VerifyOptions(threads=2, parts=3), settings_of(name))
     assert again == []
