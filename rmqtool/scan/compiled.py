@@ -109,8 +109,9 @@ class CompiledReader:
         buffer = numpy.frombuffer(window.storage, numpy.uint8)
         at, count, self._last_topic = self._kernel.walk_block(
             buffer, buffer.ctypes.data, position - window.start, end - window.start, limit - window.start,
-            walk.split.physical_offset + window.start, walk.record_crc, self._topics.schedule_number,
-            self._topics.arena, self._topics.starts, self._topics.slots, self._last_topic, self._rows,
+            walk.split.physical_offset + window.start, walk.record_crc, numpy.array(walk.delays_ms, numpy.int64),
+            self._topics.schedule_number, self._topics.arena, self._topics.starts, self._topics.slots,
+            self._last_topic, self._rows,
         )  # fmt: skip
         return window.start + int(at), cast(Sequence[Row], self._rows[:count])
 

@@ -18,7 +18,7 @@ from numba import types
 from numpy import int16, int32, int64, uint8, uint16, uint32, uint64
 
 from rmqtool.formats import commitlog, system_flag
-from rmqtool.formats.properties import RECORD_CRC
+from rmqtool.formats.properties import DELAY_LEVEL, RECORD_CRC
 from rmqtool.formats.record_crc import CRC_MASK, DIGITS, PROPERTY_SIZE
 from rmqtool.scan.crc_symbol import SYMBOL
 
@@ -42,7 +42,9 @@ AT_PREPARED, AT_BODY_LENGTH = _at("prepared_transaction_offset"), _at("body_leng
 NAME_END, VALUE_END = uint8(1), uint8(2)
 TAGS_NAME, KEYS_NAME = (numpy.frombuffer(name, uint8) for name in (b"TAGS", b"KEYS"))
 UNIQUE_NAME, INNER_PREFIX = (numpy.frombuffer(name, uint8) for name in (b"UNIQ_KEY", b"INNER_"))
-CRC_NAME = numpy.frombuffer(RECORD_CRC.encode() + b"\x01", uint8)
+CRC_NAME, DELAY_NAME = (numpy.frombuffer(name.encode() + b"\x01", uint8) for name in (RECORD_CRC, DELAY_LEVEL))
+LEVEL_DIGITS_MAX = 9
+"""More may be no int to the broker."""
 HASH_FACTOR = uint64(0x9E3779B97F4A7C15)
 
 # A file inside a zip cannot be looked at for changes, so what is compiled from there is not kept.
@@ -127,8 +129,9 @@ def insert_topic(number, arena, starts, slots):
 
 @compiled
 def walk_block(
-    buffer, address, begin, end, limit, base, record_crc, schedule_number, arena, starts, slots, last_topic, rows
-):
+    buffer, address, begin, end, limit, base, record_crc, delays_ms, schedule_number, arena, starts, slots, last_topic,
+    rows,
+):  # fmt: skip
     """Fill rows with good records of `buffer[begin:end]`; (position behind the last, number of rows, its topic).
 
     A record must begin before `limit`. `base` is the physical offset of `buffer[0]`, `address` where the buffer lies.
@@ -156,9 +159,7 @@ def walk_block(
             number = last_topic
         else:
             number = find_topic(buffer, q, length, arena, starts, slots)
-        if number < 0 or number == schedule_number:
-            break
-        if not put_texts(buffer, p, properties, size, row):
+        if number < 0 or not put_texts(buffer, p, properties, size, row):
             break
         if record_crc and row.properties_length >= PROPERTY_SIZE and not record_crc_right(buffer, address, at, size):
             break
@@ -166,6 +167,8 @@ def walk_block(
         row.topic_number = number
         row.physical_offset = row.own_offset = base + at
         put_fixed(buffer, p, row)
+        if number == schedule_number and not put_delivery(buffer, p, properties, size, delays_ms, row):
+            break
         count += 1
         at += size
     return at, count, last_topic
@@ -272,6 +275,31 @@ def put_texts(buffer, p, start, end, row):
             elif at > value and length > 6 and is_at(buffer, name, INNER_PREFIX):
                 return False  # which features it means, the plain judge tells
         at += 1
+    return True
+
+
+@compiled
+def put_delivery(buffer, p, start, end, delays_ms, row):
+    """The delivery time of a delayed record as its tags code; False if the plain judge must look at its level."""
+    level = int64(0)
+    at = start
+    while at < end:
+        is_level = at + DELAY_NAME.size < end and is_at(buffer, p + uint64(at), DELAY_NAME)
+        value = at + DELAY_NAME.size
+        while at < end and buffer[p + uint64(at)] != VALUE_END:
+            at += 1
+        if is_level and at > value:
+            if at - value > LEVEL_DIGITS_MAX:
+                return False
+            level = int64(0)
+            for k in range(value, at):
+                digit = buffer[p + uint64(k)]
+                if digit < 48 or digit > 57:
+                    return False
+                level = level * 10 + int64(digit - 48)
+        at += 1
+    if level > 0 and delays_ms.size > 0:
+        row.tags_code = row.store_timestamp_ms + delays_ms[min(level, delays_ms.size) - 1]
     return True
 
 

@@ -16,6 +16,9 @@ from rmqtool.formats.tags import parse_delay_levels, tags_code
 from rmqtool.scan.compiled import CompiledReader
 from rmqtool.scan.plain import PlainReader
 from rmqtool.scan.rules import Verdict
+from rmqtool.scan.split import whole_file
+from rmqtool.scan.walk import Walk
+from rmqtool.store.source import BytesSource
 from tests.scan.logs import LogBytes, Message, Scanned, expected_row, log_bytes, numbered, records_of, scan
 from tests.scan.strategies import Damaged, block_sizes, damaged_logs, logs
 
@@ -144,3 +147,16 @@ def test_a_checksum_is_the_same_from_every_function() -> None:
     log = log_bytes([Message(body=bytes(range(256)) * 40)])
     (row,) = _both(log).good()
     assert row.computed_crc == zlib.crc32(bytes(range(256)) * 40) & 0x7FFFFFFF
+
+
+def test_delayed_records_are_read_as_fast_as_others() -> None:
+    """Only a level that is no plain number is left to the plain judge."""
+    levels = [b"3", b"18", b"99", b"0", b"007", b"1\x02DELAY\x0110", b"2\x02DELAY\x01"]
+    messages = [
+        Message(topic=b"SCHEDULE_TOPIC_XXXX", properties=b"TAGS\x01TagA\x02DELAY\x01" + level) for level in levels
+    ]
+    log = log_bytes([Message(topic=b"SCHEDULE_TOPIC_XXXX"), *messages], blank=False)
+    _both(log)
+    source = BytesSource("log", log.content)
+    walk = Walk(whole_file(source, log.physical_offset, more_follows=False), CompiledReader())
+    assert [len(batch.rows) for batch in walk.batches()] == [1, len(levels)]  # the first names the topic
