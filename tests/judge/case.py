@@ -14,7 +14,7 @@ from tests.judge.bases import Base, Truth
 from tests.judge.intact import intact_records
 from tests.judge.target import Fault, Target
 from tests.judge.tool import Answer, rmqtool
-from tests.judge.unjudged import is_changed, is_early_end, log_now
+from tests.judge.unjudged import is_changed, is_early_end, log_before, log_now
 
 CHANGES = (*faults_log.CHANGES, *faults_derived.CHANGES, *faults_small.CHANGES)
 MOST_FAULTS = 4
@@ -130,7 +130,7 @@ def make_case(base: Base, judge: Judge, number: int, folder: Path) -> Case:
         fault = draw.choice(CHANGES)(target)
         if fault is not None:
             faults.append(_seen(fault, target, before))
-    faults = [_last(fault, store, base.path, faults) for fault in faults]
+    faults = [_last(fault, store, base.path, faults) for fault in _together(faults, target)]
     case = Case(name, base, truth, judge, folder, store, faults)
     needs_conf = {"paths", "light", "crc", "ext"} & base.plan.features
     one_length = len({file.stat().st_size for file in target.log_files()}) < 2
@@ -149,6 +149,15 @@ def _seen(fault: Fault, target: Target, before: dict[int, list[bytes]]) -> Fault
     if not fault.name.startswith(EDITS_OF_BYTES) or is_changed(target, before, after):
         return replace(fault, silent=True) if is_early_end(target, before, after) else fault
     return replace(fault, silent=True)
+
+
+def _together(faults: list[Fault], target: Target) -> list[Fault]:
+    """The faults, those of the log's bytes silent where nothing of all of them together can be seen."""
+    before, after = log_before(target), log_now(target)
+    if is_changed(target, before, after) and not is_early_end(target, before, after):
+        return faults
+    edits = (*EDITS_OF_BYTES, "log.file zeroed")
+    return [replace(fault, silent=fault.silent or fault.name.startswith(edits)) for fault in faults]
 
 
 def _last(fault: Fault, store: Path, base: Path, faults: list[Fault]) -> Fault:

@@ -1,10 +1,19 @@
-"""Which units the judge expects nobody to miss: those of which no intact record tells."""
+"""What the judge expects nobody to miss: units of which no intact record tells, a log that ends early."""
 
+import random
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from tests.judge.unjudged import says_nothing
+from rmqtool.fixtures.recipe import make_store
+from rmqtool.fixtures.recipes import RECIPES
+from tests.judge.bases import KILLED_BEFORE_DISPATCH
+from tests.judge.case import _together
+from tests.judge.target import Fault, Target
+from tests.judge.unjudged import is_changed, log_before, log_now, says_nothing
 
 QUEUE = "consumequeue/T/0/00000000000000000000"
 UNITS = [number.to_bytes(8, "big") + (90).to_bytes(4, "big") + bytes(8) for number in (100, 200, 300)]
@@ -47,3 +56,45 @@ def test_a_tags_code_instead_of_its_address_says_nothing(tmp_path: Path, code: i
     extension.with_name(f"{400:020d}").write_bytes(bytes(20) + (20).to_bytes(2, "big") + (7).to_bytes(8, "big"))
     store = _written(tmp_path / "store", [unit[:12] + code.to_bytes(8, "big")])
     assert says_nothing(base, store, QUEUE, {100}) is expected
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Target:
+    """A store as its own base, killed before its messages were dispatched."""
+    path = tmp_path / "base"
+    make_store(RECIPES["basic"], path, "5.3.1")
+    log, *others = sorted((path / "commitlog").iterdir())
+    for other in others:
+        other.unlink()
+    content, at, sizes = log.read_bytes(), 0, {}
+    while content[at + 4 : at + 8] == b"\xda\xa3\x20\xa7":
+        sizes[at] = int.from_bytes(content[at : at + 4], "big")
+        at += sizes[at]
+    plan = SimpleNamespace(
+        features=(), log_file_size=len(content), log_directories=("commitlog",), runs=((9, KILLED_BEFORE_DISPATCH),)
+    )
+    shutil.copytree(path, tmp_path / "store")
+    base: Any = SimpleNamespace(plan=plan, path=path)
+    truth: Any = SimpleNamespace(sizes=sizes)
+    return Target(base, truth, tmp_path / "store", random.Random(1))
+
+
+def test_a_log_that_was_cut_inside_a_record_is_compared(target: Target) -> None:
+    """A fault that changes a log of which an earlier fault left a part of a record."""
+    (file,) = target.log_files()
+    with file.open("r+b") as log:
+        log.truncate(list(target.truth.sizes)[3] + 20)
+    cut = log_now(target)
+    assert is_changed(target, log_before(target), cut)
+    target.write(file, 12, (77).to_bytes(4, "big"))
+    assert is_changed(target, cut, log_now(target))
+
+
+@pytest.mark.parametrize("is_end", [True, False])
+def test_faults_that_together_leave_an_early_end_are_silent(target: Target, is_end: bool) -> None:
+    """A record is overwritten, and then the file is as it was before that record: nothing else knows of it."""
+    (file,) = target.log_files()
+    at = list(target.truth.sizes)[3]
+    target.write(file, at if is_end else at - 8, bytes(file.stat().st_size - at))
+    faults = [Fault(name, "commitlog", target.relative(file), "") for name in ("log.record another", "log.old file")]
+    assert [fault.silent for fault in _together(faults, target)] == [is_end, is_end]

@@ -19,7 +19,7 @@ EXTENSION_END = 1 << 47
 def judged_ranges(target: Target) -> dict[int, list[tuple[int, int]]]:
     """The ranges of each file's bytes that are judged, by the file's first offset: of the undamaged base."""
     size = target.base.plan.log_file_size
-    content = log_content(target.base.path, target.base.plan.log_directories, log_length(target))
+    content = log_before(target)
     ranges: dict[int, list[tuple[int, int]]] = {}
     for at, length in target.truth.sizes.items():
         start, position = at - at % size, at % size
@@ -36,6 +36,11 @@ def log_now(target: Target) -> dict[int, list[bytes]]:
     return log_content(target.path, target.base.plan.log_directories, log_length(target))
 
 
+def log_before(target: Target) -> dict[int, list[bytes]]:
+    """The same of the undamaged base."""
+    return log_content(target.base.path, target.base.plan.log_directories, log_length(target))
+
+
 def log_length(target: Target) -> int:
     size = target.base.plan.log_file_size
     return min(size, max((at % size + length for at, length in target.truth.sizes.items()), default=0) + BLANK_HEADER)
@@ -43,9 +48,12 @@ def log_length(target: Target) -> int:
 
 def is_changed(target: Target, before: dict[int, list[bytes]], after: dict[int, list[bytes]]) -> bool:
     """Whether a byte of the log changed that is judged."""
+    undamaged = log_before(target)
     for start, ranges in judged_ranges(target).items():
-        old, new = before.get(start, [b""])[0], after.get(start, [b""])[0]
-        new = _without_negative_lengths(target, start, old, new)
+        old, new = (
+            _without_negative_lengths(target, start, undamaged[start][0], log.get(start, [b""])[0])
+            for log in (before, after)
+        )
         if old != new and any(old[low:high] != new[low:high] for low, high in ranges):
             return True
     return False
@@ -121,13 +129,13 @@ def _offset_of(unit: bytes) -> int:
     return int.from_bytes(unit[:8], "big")
 
 
-def _without_negative_lengths(target: Target, start: int, old: bytes, new: bytes) -> bytes:
+def _without_negative_lengths(target: Target, start: int, undamaged: bytes, log: bytes) -> bytes:
     """A log file's bytes with 0 where a record without a body has a negative length of it, which brokers read as 0."""
     if "crc" in target.base.plan.features:
-        return new
-    content = bytearray(new)
+        return log
+    content = bytearray(log)
     for at, size in target.truth.sizes.items():
-        record = old[at - start : at - start + size] if at >= start else b""
+        record = undamaged[at - start : at - start + size] if at >= start else b""
         fields = record_fields(record) if record else {"body": (0, 0)}
         if "body" not in fields:
             position = at - start + fields["body-length"][0]

@@ -127,7 +127,19 @@ class QueueOrder:
         for record in misled:
             filled[record.topic, record.queue_id].append(record.queue_offset)
         empty = [run for run in impossible if not any(map(run.has, filled[run.queue[:2]]))]
-        return misled, empty
+        return misled, [
+            *empty,
+            *self._before_lone_records({record.physical_offset for record in misled}, damaged_between),
+        ]
+
+    def _before_lone_records(self, misled: AbstractSet[int], damaged_between: DamagedBetween) -> Iterator[MissingRun]:
+        """What a record that is alone in its queue lacks before it, where no other place in the log is right for it."""
+        for queue, chain in self.chains.items():
+            run = chain[0]
+            if not _is_alone(self._queues[queue]) or run.place in misled:
+                continue
+            if self._begins_at_zero and run.first > 0 and not damaged_between(-1, run.place):
+                yield MissingRun(queue, 0, run.first, -1, run.place, queue in self._further)
 
     def _broken(
         self, damaged_between: DamagedBetween

@@ -22,6 +22,7 @@ DOUBTFUL = "commitlog.doubtful-header"
 MISSING = "commitlog.missing-message"
 SIZES = ("--queue-file-size", 1200, "--index-slots", 50, "--index-entries", 120)
 LOG = "commitlog/00000000000000000000"
+LOG_SIZE = 65536
 
 
 class Place(NamedTuple):
@@ -35,15 +36,21 @@ class Place(NamedTuple):
 
 
 def places(path: Path, version: str) -> list[Place]:
+    return [place for place in all_places(path, version) if place.start < LOG_SIZE]
+
+
+def all_places(path: Path, version: str) -> list[Place]:
     store = survey(open_directory(path))
-    found, at = [], 0
+    records = []
     with OpenFiles(store.view) as files:
         log = Log(store, rules_for(version), files)
-        while (record := read_record(log, at)) is not None and record.size:
-            end = at + record.size - 2 - len(record.properties_raw)
-            found.append(Place(at, record.topic_raw, record.queue_id, record.queue_offset, end))
-            at += record.size
-    return found
+        for segment in store.commitlog:
+            at = segment.start
+            while (record := read_record(log, at)) is not None and record.size:
+                end = at + record.size - 2 - len(record.properties_raw)
+                records.append(Place(at, record.topic_raw, record.queue_id, record.queue_offset, end))
+                at += record.size
+    return records
 
 
 def middle(path: Path, version: str) -> Place:
@@ -107,3 +114,21 @@ def test_what_no_record_explains_is_missing(golden_copy: Unpacked, name: str) ->
     (row,) = [each for each in findings if each.id == MISSING]
     assert (row.topic, row.queue_id, row.queue_offset) == (place.topic.decode(), place.queue_id, 0)
     assert DOUBTFUL not in above_note(findings)
+
+
+@pytest.mark.parametrize("name", STORES)
+def test_the_last_record_of_a_queue_does_not_begin_another_one(golden_copy: Unpacked, name: str) -> None:
+    """No queue of a log that begins at 0 begins later: its earlier messages cannot have expired."""
+    path, version = golden_copy(name), name[:5]
+    ends = {place[1:3]: place for place in all_places(path, version)}
+    place = next(place for place in ends.values() if place.queue_offset > 0)
+    file = path / "commitlog" / f"{place.start - place.start % LOG_SIZE:020d}"
+    position = (place.topic_end - 1) % LOG_SIZE
+    with file.open("r+b") as log:
+        log.seek(position)
+        last = log.read(1)[0] ^ 0x20
+        log.seek(position)
+        log.write(bytes([last]))
+    (row,) = [row for row in verified(path, version)[1] if row.id == MISSING]
+    assert (row.physical_offset, row.queue_offset, row.count) == (place.start, 0, place.queue_offset)
+    assert row.topic == (place.topic[:-1] + bytes([last])).decode()
