@@ -18,24 +18,24 @@ from tests.verify.unprotected_fields import TABLE
 DOCS: Final = Path(__file__).resolve().parent.parent / "docs"
 FINDINGS_HEAD: Final = """# Findings
 
-Everything that `rmqtool verify` can say about a store, from the catalogue in `rmqtool/verify`. *Error*: data is lost or
-cannot be read. *Warning*: derived data is wrong and can be rebuilt, or a broker would do something that you should
-know of. *Note*: expected. Where a way to mend it names no command, no command of this version does it.
+Everything that `rmqtool verify` reports about a store. *Error*: data is lost or cannot be read. *Warning*: derived data
+is wrong and can be rebuilt, or a broker would do something that you should know. *Note*: expected. If a repair names no
+command, no command of this version makes it. Made by `python -m tests.pages` from the catalog in `rmqtool/verify`.
 """
 
 FORMATS_HEAD: Final = """\
 # Formats
 
-Every structure in a broker's store, field by field; made by `python -m tests.pages` from the declarations
-that the tool reads with. `rmqtool formats NAME` shows one of them on the terminal.
+Every structure in a broker's store, field by field. `rmqtool formats NAME` shows one of them on the terminal. Made by
+`python -m tests.pages` from the declarations with which rmqtool reads.
 
-All integers are signed and big-endian. Positions and sizes are bytes; a position behind something of variable length
+All integers are signed and big-endian. Positions and sizes are bytes. A position after a field of variable length
 depends on the data and is left out.
 """
 
-UNPROTECTED_HEAD: Final = """# Bytes that nothing can judge
+UNPROTECTED_HEAD: Final = """# Bytes without protection
 
-`rmqtool verify` is tested on stores with each bit flipped, one at a time. Every flip is found, but for those in these
+Tests flip each bit of a store, one at a time, and run `rmqtool verify`. It finds every flip, except those in these
 fields.
 
 | File | Field | Bits | Why |
@@ -56,7 +56,7 @@ def _finding(entry: FindingType) -> str:
     lines = [f"### {entry.id}", "", f"{entry.severity.value.capitalize()}. {entry.meaning}", "", "What brokers do:", ""]
     lines += [f"- {versions}: {text}" for versions, text in entry.brokers]
     command = f" (`rmqtool {entry.repair} STORE`)" if entry.repair else ""
-    lines += ["", f"What mends it: {entry.remedy}{command}."]
+    lines += ["", f"Repair: {entry.remedy}{command}."]
     if entry.upstream:
         threads = ", ".join(
             f"[{thread}](https://github.com/{thread.replace('#', '/issues/')})" for thread in entry.upstream

@@ -17,179 +17,179 @@ from rmqtool.verify.catalog.finding import (
     warning,
 )
 
-_INDEX_ANEW: Final = "the index is rebuilt from the commit log"
-_CHECKPOINT_ANEW: Final = "the checkpoint is rebuilt from the commit log and the queues"
+_REBUILT_INDEX: Final = "the index is rebuilt from the commit log"
+_REBUILT_CHECKPOINT: Final = "the checkpoint is rebuilt from the commit log and the queues"
 
 ENTRIES: Final[tuple[FindingType, ...]] = (
     warning(
         "checkpoint.ahead-of-log",
-        "A time or offset of the checkpoint lies behind the log's last record.",
+        "A time or offset of the checkpoint is after the last record of the commit log.",
         (
-            ("up to 5.4.0", "after a crash the scan begins too late, at the last file"),
-            ("5.5.0 and later", "the same by the queues' offset"),
+            ("up to 5.4.0", "after a crash the scan starts too late, at the last file"),
+            ("5.5.0 and later", "the same, by the offset of the queues"),
         ),
-        _CHECKPOINT_ANEW,
+        _REBUILT_CHECKPOINT,
         REBUILD_CHECKPOINT,
         "apache/rocketmq#10666",
     ),
     warning(
         "checkpoint.ahead-of-queues",
-        "The checkpoint says that records were dispatched which are not in the queues.",
+        "The checkpoint counts records as dispatched that are not in the queues.",
         (
-            ("up to 5.4.0", "after a crash the scan may begin behind the first missing unit, which is then never made"),
-            ("5.5.0 and later", "the same by the queues' offset"),
+            (
+                "up to 5.4.0",
+                "after a crash the scan may start after the first missing unit, which is then never written",
+            ),
+            ("5.5.0 and later", "the same, by the offset of the queues"),
         ),
-        _CHECKPOINT_ANEW,
+        _REBUILT_CHECKPOINT,
         REBUILD_CHECKPOINT,
         "apache/rocketmq#678",
         "apache/rocketmq#10073",
     ),
     warning(
         "checkpoint.bad-size",
-        "The checkpoint has another length than 4096 bytes.",
-        ((ALL, "a short one is extended with zeros, of a long one the beginning is used"),),
-        _CHECKPOINT_ANEW,
+        "The checkpoint is not 4096 bytes long.",
+        ((ALL, "a short file is extended with zeros, of a long file the first part is used"),),
+        _REBUILT_CHECKPOINT,
         REBUILD_CHECKPOINT,
     ),
     warning(
         "checkpoint.bad-time",
-        "A field of the checkpoint is no possible time or offset, a time is zero that a broker must have written, or "
-        "bytes that are always zero are not.",
+        "A field of the checkpoint is not a possible time or offset, a time is zero that a broker must have "
+        "written, or bytes are not zero that always are.",
         (
             (
                 ALL,
                 (
-                    "after a crash zero and negative times make the scan begin at the first file, "
-                    "times to come at the last one"
+                    "after a crash the scan starts at the first file for zero and negative times, "
+                    "at the last file for times in the future"
                 ),
             ),
-            ("5.4.0 and later", "at the earliest in the tenth file from the end"),
+            ("5.4.0 and later", "the scan starts at the earliest in the tenth file from the end"),
         ),
-        _CHECKPOINT_ANEW,
+        _REBUILT_CHECKPOINT,
         REBUILD_CHECKPOINT,
         "apache/rocketmq#1153",
         "apache/rocketmq#7233",
     ),
     note(
         "checkpoint.zero-time",
-        "A time of the checkpoint is zero though the log has messages: a broker that ran for less than a minute leaves "
-        "it so, and so does a lost write.",
+        "A time of the checkpoint is zero though the commit log has messages. A broker that ran for less than a minute "
+        "leaves it like this, and so does a lost write.",
         (
-            (ALL, "after a crash all index files are unlinked, and the log is scanned from its first file"),
-            ("5.4.0 and later", "only from the tenth file from the end, so older index entries are gone for good"),
+            (ALL, "after a crash the start deletes all index files and scans the log from its first file"),
+            ("5.4.0 and later", "the start scans only the last ten files, so older index entries are lost for good"),
         ),
-        "nothing after a clean stop; after a crash recover writes the checkpoint",
+        "none needed after a clean stop; after a crash recover writes the checkpoint",
     ),
     warning(
         "checkpoint.missing",
-        "There is no checkpoint though the log has messages.",
+        "There is no checkpoint though the commit log has messages.",
         (
-            (ALL, "after a crash all index files are unlinked and the log is scanned from its first file"),
-            ("5.4.0 and later", "only from the tenth file from the end, so older index entries are gone for good"),
+            (ALL, "after a crash the start deletes all index files and scans the log from its first file"),
+            ("5.4.0 and later", "the start scans only the last ten files, so older index entries are lost for good"),
         ),
-        _CHECKPOINT_ANEW,
+        _REBUILT_CHECKPOINT,
         REBUILD_CHECKPOINT,
     ),
     error(
         "compaction.leftover-file",
-        "A file `*.delete` was left in a compaction log.",
-        (("5.1.0 and later", "its name is parsed as an offset, and the store does not load"),),
-        "the file is removed: it is the predecessor of a compacted one",
+        "A compaction left a file `*.delete`.",
+        (("5.1.0 and later", "reads its name as an offset, and the store does not load"),),
+        "the file is removed: a compacted file has replaced it",
         RECOVER,
     ),
     warning(
         "config.backup-better",
-        "A configuration file is absent, empty or broken, and its copy `.bak` can be read.",
+        "A configuration file is missing, empty or broken, and its backup `.bak` can be read.",
         (
-            ("up to 5.3.3", "the copy is read instead"),
-            ("5.3.4 and later", "the same; the broken file is deleted first"),
+            ("up to 5.3.3", "reads the backup instead"),
+            ("5.3.4 and later", "the same; deletes the broken file first"),
         ),
-        "the copy is put in its place by hand",
+        "copy the backup over the file by hand",
         None,
         "apache/rocketmq#7729",
         "apache/rocketmq#9705",
     ),
     warning(
         "config.consumer-offset-beyond-queue",
-        "A consumer group's offset lies behind its queue's end.",
+        "A consumer group's offset is past the end of its queue.",
         (
             (
                 ALL,
-                (
-                    "consumers are told to begin elsewhere, by default at 0 or at the end: messages "
-                    "are repeated or left out"
-                ),
+                ("consumers start at another offset, by default at 0 or at the end: messages are repeated or skipped"),
             ),
         ),
-        "the queue is rebuilt if it is too short; else the offset is set by hand",
+        "the queue is rebuilt if it is too short; else set the offset by hand or with recover --clamp-offsets",
         None,
         "apache/rocketmq#4215",
         "alibaba/rocketmq#351",
     ),
     note(
         "config.queue-without-topic",
-        "A queue of a topic that `topics.json` does not know.",
-        ((ALL, "the queue stays; the topic cannot be used until it is made"),),
-        "nothing, unless the topic was lost",
+        "A queue belongs to a topic that is not in `topics.json`.",
+        ((ALL, "keeps the queue; the topic cannot be used until it is created"),),
+        "none needed, unless the topic was lost",
     ),
     warning(
         "config.unreadable",
-        "A configuration file cannot be read, and it has no copy that can.",
-        ((ALL, "the broker does not start, or starts without what stood there"),),
-        "restored from elsewhere",
+        "A configuration file cannot be read, and it has no readable backup.",
+        ((ALL, "the broker does not start, or starts without this configuration"),),
+        "restore the file from another copy",
         None,
         "apache/rocketmq#6096",
         "apache/rocketmq#3401",
     ),
     warning(
         "index.bad-entry",
-        "An entry's hash or time is not that of its record, it is out of the log's order, or it says nonsense.",
+        "An entry's hash or time is not that of its record, the entry is out of order, or its fields are impossible.",
         ((ALL, "not noticed; a lookup misses the message or finds a wrong one"),),
-        _INDEX_ANEW,
+        _REBUILT_INDEX,
         REBUILD_INDEX,
     ),
     warning(
         "index.bad-header",
-        "The header of an index file contradicts its entries, or the file has no room for what it says.",
-        ((ALL, "lookups pass the file over or stop early; new entries may overwrite old ones"),),
-        _INDEX_ANEW,
+        "The header of an index file contradicts its entries, or the file is too short for the entries that it counts.",
+        ((ALL, "lookups skip the file or stop early; new entries may overwrite old ones"),),
+        _REBUILT_INDEX,
         REBUILD_INDEX,
         "apache/rocketmq#1919",
         "apache/rocketmq#1987",
     ),
     warning(
         "index.chain-loop",
-        "A chain of entries does not lead to ever older ones.",
-        ((ALL, "a lookup that meets it never ends, and then the broker cannot be stopped cleanly"),),
-        _INDEX_ANEW,
+        "A chain of entries leads to an entry that is not older.",
+        ((ALL, "a lookup in this chain never ends, and the broker cannot be stopped cleanly"),),
+        _REBUILT_INDEX,
         REBUILD_INDEX,
         "apache/rocketmq#8007",
     ),
     warning(
         "index.dangling-entry",
-        "An entry points to a place where no record begins.",
+        "An entry points to an offset where no record starts.",
         ((ALL, "a lookup of the key fails or finds nothing"),),
-        _INDEX_ANEW,
+        _REBUILT_INDEX,
         REBUILD_INDEX,
     ),
     warning(
         "index.directory",
-        "A directory in the index directory whose name is a number, so that a broker opens it as an index file.",
+        "A directory in `index/` has a number as its name, so that a broker opens it as an index file.",
         (
-            ("up to 5.0.0", "index files whose names come after it are not loaded: keys in them are not found"),
+            ("up to 5.0.0", "does not load index files whose names come after it: keys in them are not found"),
             ("5.1.0 and later", "the broker does not start"),
         ),
-        "moved away by hand",
+        "move the directory away by hand",
     ),
     warning(
         "index.misnamed-file",
-        "A file in the index directory whose name is a number, but no time as brokers write it.",
+        "A file in `index/` has a number as its name, but not a time as brokers write it.",
         (
             (
                 ALL,
                 (
-                    "lengthened to the size of an index file and used as one; new keys go into it if its name is the "
-                    "last one, and lookups may stop at it"
+                    "extends it to the size of an index file and uses it as one; new keys go into it if its name is "
+                    "the last one, and lookups may stop at it"
                 ),
             ),
         ),
@@ -198,100 +198,109 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     ),
     warning(
         "index.misordered-file",
-        "An index file holds older records than one with an earlier name: it is a copy, or has another file's name.",
-        ((ALL, "lookups that have a start time stop at it: keys in other files are not found, or found twice"),),
-        _INDEX_ANEW,
+        "An index file holds older records than a file with an earlier name: it is a copy, or has another file's name.",
+        ((ALL, "lookups with a start time stop at it: keys in other files are not found, or found twice"),),
+        _REBUILT_INDEX,
         REBUILD_INDEX,
     ),
     warning(
         "index.missing-file",
-        "There is no index file though messages have keys, or the files do not reach back to where they should begin.",
-        ((ALL, "rebuilt only for records that a start after a crash scans"),),
-        "the index is rebuilt, unless the broker is set to have none",
+        "There is no index file though messages have keys, or the first index files are missing.",
+        ((ALL, "rebuilds it only for records that a start after a crash scans"),),
+        "the index is rebuilt, unless the broker is configured without one",
         REBUILD_INDEX,
         "apache/rocketmq#8007",
     ),
     warning(
         "index.missing-key",
-        "Messages whose keys are not in the index; said once for each run of such messages.",
-        ((ALL, "a start after a crash itself drops index files and does not make all of them anew"),),
-        _INDEX_ANEW,
+        "The keys of messages are not in the index; one finding for each run of such messages.",
+        ((ALL, "a start after a crash itself drops index files and does not rebuild all of them"),),
+        _REBUILT_INDEX,
         REBUILD_INDEX,
         "apache/rocketmq#3868",
         "apache/rocketmq#8007",
     ),
     note(
         "index.stray-file",
-        "A file or directory in the index directory whose name is no number.",
-        ((ALL, "passed over"),),
-        "nothing",
+        "A file or directory in `index/` whose name is not a number.",
+        ((ALL, "ignored"),),
+        "none needed",
     ),
     warning(
         "index.unknown-slot-count",
-        "An index file holds something, but nothing tells how many hash slots it has, so it was not checked.",
-        ((ALL, "used with the number of slots that the broker is set to; keys are not found if the file has another"),),
-        "verify with --index-slots or --broker-conf checks it; rebuild replaces it",
+        "An index file has content, but nothing shows its number of hash slots, so it was not checked.",
+        ((ALL, "uses it with the configured number of slots; keys are not found if the file has another"),),
+        "verify checks it with --index-slots or --broker-conf; rebuild replaces it",
         REBUILD_INDEX,
     ),
     note(
         "index.would-be-dropped",
-        "An index file that is newer than the checkpoint's index time, in a store that was not stopped cleanly.",
-        ((ALL, "unlinked at the next start, and rebuilt only for records that this start scans"),),
-        "recover leaves the store as after a clean stop, so nothing is dropped",
+        "An index file is newer than the index time of the checkpoint, and the store was not stopped cleanly.",
+        ((ALL, "the next start deletes it and rebuilds it only for records that it scans"),),
+        "recover marks the store as cleanly stopped, so that no index file is dropped",
         "apache/rocketmq#8007",
         "apache/rocketmq#4463",
     ),
     note(
         "index.wrong-file-size",
         "An index file is shorter or longer than a full one.",
-        ((ALL, "lengthened with zeros, or its first part is used: only entries that were cut off are lost"),),
-        "nothing; entries that were cut off are a finding of their own",
+        ((ALL, "extends it with zeros, or uses its first part: only entries that were cut off are lost"),),
+        "none needed; lost entries are a finding of their own",
     ),
     warning(
         "index.wrong-slot",
-        "A chain leads to an entry of another slot, leaves one out, or a slot does not begin with its newest entry.",
+        "A chain leads to an entry of another slot or skips an entry, or a slot does not point to its newest entry.",
         ((ALL, "lookups of keys in the slot miss messages"),),
-        _INDEX_ANEW,
+        _REBUILT_INDEX,
         REBUILD_INDEX,
     ),
     warning(
         "index.zero-file",
-        "An index file of zeros beside others; a broker makes a further file only to put an entry into it.",
-        ((ALL, "a lookup with a start time that meets it stops: keys in older files are not found"),),
+        "An index file holds only zeros, beside other index files. A broker creates a file only to write an "
+        "entry to it.",
+        ((ALL, "a lookup with a start time stops at it: keys in older files are not found"),),
         "the file is removed, and the index rebuilt if keys are missing",
         RECOVER,
     ),
     warning(
         "rocksdb.ahead-of-log",
-        "Consume queues in RocksDB end behind the log, as far as it can be told without opening the database.",
-        (("5.2.0 and later", "units behind the log's end are cut at a start"),),
-        "looked at with the broker itself",
+        "Consume queues in RocksDB reach past the end of the commit log, as far as the files show.",
+        (("5.2.0 and later", "a start removes units past the end of the log"),),
+        "start the broker itself to find out",
         REBUILD_QUEUES,
     ),
     warning(
         "store.abort-present",
         "The broker did not stop cleanly.",
-        ((ALL, "the next start recovers: it scans the log, cuts it at the first damage and drops index files"),),
-        "what a start would lose is kept",
+        (
+            (
+                ALL,
+                (
+                    "the next start runs recovery: it scans the log, truncates it at the first damage and drops "
+                    "index files"
+                ),
+            ),
+        ),
+        "recover keeps what a start would lose",
         RECOVER,
     ),
     note(
         "store.lock-held",
-        "A broker is using the store: what it is writing now was not judged.",
+        "A broker is using the store. What it is writing now was not checked.",
         ((ALL, "no other broker can start on it"),),
-        "nothing",
+        "none needed",
     ),
     warning(
         "store.repair-unfinished",
-        "A repair was interrupted; until it is finished or taken back every broker refuses the store.",
-        ((ALL, "the store does not load, by intent"),),
-        "the repair is run once more or taken back",
+        "A repair was interrupted. Until it is finished or rolled back, every broker refuses the store.",
+        ((ALL, "does not load the store, on purpose"),),
+        "run the repair again, or roll it back",
         UNDO,
     ),
     warning(
         "store.unreadable",
-        "A directory or file could not be looked at, so it was not checked.",
-        ((ALL, "a broker of the same user fails in the same way"),),
-        "permissions or links are put right",
+        "A directory or file could not be read, so it was not checked.",
+        ((ALL, "a broker of the same user also fails to read it"),),
+        "correct the permissions or links",
     ),
 )
