@@ -220,7 +220,8 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
             ("5.1.0 and later", "a file keeps the store from loading, a directory is ignored"),
         ),
         "it is moved away. A person decides about a file with a wrong name: the finding says at which physical "
-        "offset its records start, and which file is there. If none is, rename the file to that offset (`expected`; the plan has "
+        "offset its records start, and which file is there. If none is, rename the file to that offset "
+        "(`expected`; the plan has "
         "the command); else move it out of the store and keep it",
         RECOVER,
         "apache/rocketmq#3257",
