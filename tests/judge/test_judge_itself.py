@@ -11,6 +11,7 @@ import pytest
 from rmqtool.fixtures.recipe import make_store
 from rmqtool.fixtures.recipes import RECIPES
 from tests.commands.transcripts import rmqtool
+from tests.judge.check_append import _start_unlinks
 from tests.judge.check_repair import _check_undo, _set_aside, repair_count
 from tests.judge.faults_derived import old_file
 from tests.judge.target import Target
@@ -50,3 +51,25 @@ def test_what_a_person_moved_between_two_repairs_is_back_for_the_undo_of_the_fir
     assert repair_count(path) == 2
     _check_undo(case, path, before)
     assert disagreements == []
+
+
+@pytest.mark.parametrize(("file", "expected"), [("0" * 20, True), (f"{400:020d}", False)])
+def test_an_extension_file_before_the_first_address_is_what_a_start_unlinks(
+    tmp_path: Path, file: str, expected: bool
+) -> None:
+    """The log begins at 1000: the queue's first unit in it has the address 400 in the extension."""
+    (tmp_path / "commitlog").mkdir()
+    (tmp_path / "commitlog" / f"{1000:020d}").touch()
+    units = [(500, 20), (1000, 400)]
+    for name, content in {
+        "consumequeue": b"".join(
+            at.to_bytes(8, "big") + bytes(4) + (address - (1 << 63)).to_bytes(8, "big", signed=True)
+            for at, address in units
+        ),
+        "consumequeue_ext": bytes(400),
+    }.items():
+        (tmp_path / name / "T" / "0").mkdir(parents=True)
+        (tmp_path / name / "T" / "0" / file).write_bytes(content)
+    difference = f"consumequeue_ext/T/0/{file}: only in ours"
+    assert _start_unlinks(tmp_path, difference, ("commitlog",)) is expected
+    assert not _start_unlinks(tmp_path, difference.replace("ours", "the real store"), ("commitlog",))

@@ -11,10 +11,11 @@ from rmqtool.engine.dispatch.extension_writer import ExtensionEnd
 from rmqtool.engine.dispatch.index_writer import IndexWriter
 from rmqtool.engine.dispatch.queue_entries import DispatchSettings, Rows, batch_bytes, message_rows
 from rmqtool.engine.dispatch.queue_writer import QueueEnd, queue_end
+from rmqtool.engine.queues.extension import extension_end
 from rmqtool.engine.reading.reader import Reader
 from rmqtool.errors import RefusedError, RmqtoolError
 from rmqtool.formats import system_flag
-from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, extension_position, is_extension_address
+from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE
 from rmqtool.scan import walk
 from rmqtool.scan.blocks import Window
 from rmqtool.scan.judge import TopicTable
@@ -150,11 +151,9 @@ class LogDispatcher:
         extension_files = self._existing.store.extensions.get((topic, queue_id))
         if extension_files is None:
             return ExtensionEnd()
-        queue = self._existing.queue(topic, queue_id)
-        last = extension_files.segments[-1]
-        for queue_offset in range(queue.max_queue_offset - 1, queue.min_queue_offset - 1, -1):
-            unit = queue.unit_at(queue_offset)
-            if unit is not None and unit.extension is not None and is_extension_address(unit.stored_tags_code):
-                end = extension_position(unit.stored_tags_code) + unit.extension.size
-                return ExtensionEnd(last.start, end, last.path)
-        raise RefusedError(f"{last.path}: no unit of the queue leads here; the store must be recovered first")
+        end = extension_end(self._existing.queue(topic, queue_id))
+        if end is None:
+            path = extension_files.segments[-1].path
+            raise RefusedError(f"{path}: no unit of the queue leads here; the store must be recovered first")
+        last = [segment for segment in extension_files.segments if segment.start <= end][-1]
+        return ExtensionEnd(last.start, end, last.path)

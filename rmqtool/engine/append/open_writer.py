@@ -15,6 +15,7 @@ from rmqtool.engine.append.store_writer import StoreWriter, make_abort
 from rmqtool.engine.append.writer_config import WriterConfig
 from rmqtool.engine.dispatch.index_writer import IndexWriter, OpenIndexFile, holds_no_entry, read_index_file
 from rmqtool.engine.dispatch.queue_entries import DispatchSettings, topic_bytes
+from rmqtool.engine.queues.extension import extension_end
 from rmqtool.engine.reading.log_end import find_log_end
 from rmqtool.engine.reading.reader import Reader, open_reader
 from rmqtool.engine.rules.versions import BrokerRules
@@ -114,6 +115,8 @@ def existing_store(
         if not store.has_abort:
             make_abort(sink, rules, process_id)
         _remove_files_after_end(store, reader, sink, end)
+        if config.extension:
+            _remove_unused_extensions(store, reader, sink)
         index = _index(sink, rules, config, clock, _last_index_file(store, config, sink))
         dispatcher = LogDispatcher(sink, _dispatch_settings(rules, config), config, index, reader)
         if after_crash and end is not None:
@@ -264,6 +267,15 @@ def _remove_files_after_end(store: Store, reader: Reader, sink: DirectorySink, l
             source.close()
         if is_zero:
             sink.remove(segment.path)
+
+
+def _remove_unused_extensions(store: Store, reader: Reader, sink: DirectorySink) -> None:
+    """Unlink files of extensions after the one that a queue's last address leads to, as a start of a broker does."""
+    for name in store.extensions.keys() & store.queues.keys():
+        end = extension_end(reader.queue(*name))
+        for segment in store.extensions[name].segments:
+            if end is not None and segment.start > end:
+                sink.remove(segment.path)
 
 
 def _last_index_file(store: Store, config: WriterConfig, sink: DirectorySink) -> OpenIndexFile | None:

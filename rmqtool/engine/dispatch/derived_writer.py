@@ -210,10 +210,9 @@ class DerivedWriter:
             queue.writer.put(entries)
             return
         # Only a record's own queue gets a unit in the extension; it gets one even if the queue ignores the record.
+        own = entries.own & queue.writer.shows(entries)
         tags_codes = entries.tags_codes.copy()
-        tags_codes[entries.own] = queue.extension.put(
-            entries.tags_codes[entries.own], entries.store_timestamps_ms[entries.own]
-        )
+        tags_codes[own] = queue.extension.put(entries.tags_codes[own], entries.store_timestamps_ms[own])
         queue.writer.put(entries, tags_codes)
 
     def _open(self, key: tuple[bytes, int]) -> _Queue | None:

@@ -143,6 +143,10 @@ class QueueWriter(UnitWriter):
         self._ends_at_start = rules.queue_end_is_record_start
         self.misplaced = 0
 
+    def shows(self, entries: QueueEntries) -> NDArray[np.bool_]:
+        """Which entries get a unit that leads to their record."""
+        return np.ones(entries.physical_offsets.size, np.bool_)
+
     def put(self, entries: QueueEntries, tags_codes: Int64s | None = None) -> None:
         """Enter records.
 

@@ -86,6 +86,13 @@ class GapPreservingQueueWriter(QueueWriter):
         self.gap_units = 0
         self.file_times_ms: dict[int, int] = {}
 
+    def shows(self, entries: QueueEntries) -> NDArray[np.bool_]:
+        """All but those of tombstones whose units are dead."""
+        shown = super().shows(entries)
+        for index, place in enumerate(entries.physical_offsets.tolist()) if self._log.tombstones else ():
+            shown[index] = place not in self._log.tombstones or self._log.dead_unit(place, in_front=False) is None
+        return shown
+
     def put(self, entries: QueueEntries, tags_codes: Int64s | None = None) -> None:
         """Enter records; see `QueueWriter.put`."""
         queue_offsets = entries.queue_offsets

@@ -8,7 +8,7 @@ import pytest
 
 from rmqtool.engine.append.message import Message
 from rmqtool.engine.append.open_writer import config_of, existing_store
-from rmqtool.engine.append.writer_config import WriterConfig
+from rmqtool.engine.append.writer_config import WriterConfig, config_from
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.fixtures.recipe import make_store
 from rmqtool.fixtures.recipes import RECIPES
@@ -44,4 +44,25 @@ def test_a_clean_end_leaves_no_file_of_zeros(tmp_path: Path, version: str) -> No
     after = {file for file in path.rglob("*") if file.is_file()}
     assert before <= after
     assert {file for file in extra if file in after} == full
+    assert above_note(verified(path, version)[1]) == {}
+
+
+@pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
+def test_an_extension_goes_on_after_its_last_address(tmp_path: Path, version: str) -> None:
+    """What lies after it a start unlinks, and files of other units are used again."""
+    recipe, path = RECIPES["cq-ext"], tmp_path / "store"
+    make_store(recipe, path, version)
+
+    def look() -> Store:
+        return survey(open_directory(path), recipe.conf.settings())
+
+    rules, config = rules_for(version), config_of(look(), config_from(recipe.conf))
+    name = next(iter(look().extensions))
+    last = look().extensions[name].segments[-1]
+    unused = [path / last.path.replace(segment_name(last.start), segment_name(last.end + at)) for at in (0, 400)]
+    for file in unused:
+        file.write_bytes((path / last.path).read_bytes())
+    with existing_store(path, look, rules, config) as writer:
+        assert not any(file.exists() for file in unused)
+        writer.put_all([Message(topic=name[0], queue_id=name[1], body=b"x") for _ in range(20)])
     assert above_note(verified(path, version)[1]) == {}
