@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain, groupby, pairwise
+from itertools import groupby, pairwise
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 
 from rmqtool.engine.dispatch.entry_extractor import EntryExtractor
 from rmqtool.engine.dispatch.queue_entries import DispatchSettings, QueueEntries, batch_bytes, message_rows
+from rmqtool.engine.queues.batch_queue import BatchQueue
 from rmqtool.engine.segments.open_files import OpenFiles
+from rmqtool.forecast.batch_pull import pulled_units
 from rmqtool.forecast.index_state import IndexState
 from rmqtool.forecast.queue_state import QueueState
 from rmqtool.forecast.result import Lost, ServedDamage
@@ -66,12 +68,12 @@ class RecordArrays(NamedTuple):
 class ServedUnits:
     """Tells which records a queue serves."""
 
-    def __init__(self, state: QueueState, files: OpenFiles) -> None:
+    def __init__(self, state: QueueState, files: OpenFiles, log_minimum: int) -> None:
         self._form = unit_format(is_batch=state.is_batch).dtype
         self._loaded = state.loaded(files)
         self._unit_size = state.units.size
-        self._is_batch = state.is_batch
-        # What a batch queue does not hand out at its begin lies below the log, where no record is.
+        queue = state.queue(files, log_minimum)
+        self._queue = queue if isinstance(queue, BatchQueue) else None
         self._minimum = 0 if state.is_batch else state.minimum
         end = self._loaded.end
         self._end = end if state.is_batch else end - end % self._unit_size
@@ -118,7 +120,7 @@ class ServedUnits:
                 return is_served
         order = np.argsort(wanted_in_order, kind="stable")
         sorted_offsets, low, high = wanted_in_order[order], JAVA_LONG_MAX, -1
-        for units in self._pulled() if self._is_batch else self._blocks():
+        for units in self._pulled() if self._queue is not None else self._blocks():
             begins = units["physical_offset"].astype(np.int64)
             if not begins.size:
                 continue
@@ -130,30 +132,16 @@ class ServedUnits:
         return is_served
 
     def _pulled(self) -> Iterator[NDArray[np.void]]:
-        """The units of a batch queue that a client gets which asks for one after the other, from the minimum on.
+        """The units of a batch queue that a client gets."""
+        assert self._queue is not None
+        holding = [segment for segment in self._loaded.segments if self._loaded.length(segment)]
 
-        It goes on after the last message of the unit that it got, and is given the last unit that begins there or
-        before (`BatchConsumeQueue#getBatchMsgIndexBuffer`): one that lies inside the unit before is passed over.
-        """
-        at, held = 0, np.empty(0, self._form)
-        maximum = self._batch_maximum()
-        for block in chain(self._blocks(), (held,)):
-            known = np.concatenate([held, block])
-            count = known.size - 1 if block.size else known.size
-            bases = known["base_queue_offset"].astype(np.int64)
-            ends = bases + known["batch_size"].astype(np.int64)
-            limits = np.append(bases[1:], maximum)[:count].clip(max=maximum)
-            held = known[count:]
-            pulled, at = _asked_for(bases[:count], ends[:count], limits, at)
-            yield known[:count][pulled]
+        def units_of(segment: Segment) -> NDArray[np.void]:
+            return self._units(segment, 0, self._loaded.length(segment))
 
-    def _batch_maximum(self) -> int:
-        """Queue offset after the last message; see `BatchQueue.max_queue_offset`."""
-        for segment in self._loaded.segments[:-3:-1]:
-            if length := self._loaded.length(segment):
-                (last,) = self._units(segment, length - self._unit_size, length)
-                return min(int(last["base_queue_offset"]) + int(last["batch_size"]), JAVA_LONG_MAX)
-        return 0
+        for segment, units, given in pulled_units(self._queue, holding, units_of):
+            count = self._handed_out(segment) // self._unit_size
+            yield units[:count][given[:count]]
 
     def _blocks(self) -> Iterator[NDArray[np.void]]:
         """All units, many at a time."""
@@ -197,25 +185,6 @@ def file_numbers(segments: Sequence[Segment], size: int, positions: Int64s) -> I
     return np.where(is_there, expected, numbers)
 
 
-def _asked_for(bases: Int64s, ends: Int64s, limits: Int64s, at: int) -> tuple[Bools, int]:
-    """Which units are given to a client that is at a queue offset, and where it is then.
-
-    Args:
-        limits: queue offsets from which on it is given another unit, or none.
-    """
-    if not bases.size:
-        return np.zeros(0, np.bool_), at
-    if at <= bases[0] and (ends > bases).all() and (bases[1:] >= ends[:-1]).all():
-        return bases < limits, int(ends[-1])
-    given = np.zeros(bases.size, np.bool_)
-    for number, (base, end, limit) in enumerate(zip(bases.tolist(), ends.tolist(), limits.tolist(), strict=True)):
-        place = max(at, base)
-        if place < limit:
-            given[number] = True
-            at = max(place + 1, end)
-    return given, at
-
-
 @dataclass
 class LossReport:
     """What was counted."""
@@ -248,7 +217,8 @@ class LossCounter:
         damage_max: int,
     ) -> None:
         """`kept` are the log's files after the start, `log_end` where it ends."""
-        self._served = {name: ServedUnits(state, files) for name, state in queues.items()}
+        log_minimum = min((segment.start for segment in kept), default=0)
+        self._served = {name: ServedUnits(state, files, log_minimum) for name, state in queues.items()}
         self._index = index
         self._settings = settings
         self._kept = {segment.path for segment in kept}

@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rmqtool.engine.reading.reader import open_reader
 from rmqtool.engine.rules.versions import NEWEST, rules_for
-from rmqtool.forecast import losses
+from rmqtool.forecast.batch_pull import given_units
 from rmqtool.forecast.forecast import forecast_store
 from rmqtool.formats.consumequeue import BATCH_UNIT
 from rmqtool.quantities import JAVA_LONG_MAX
@@ -32,11 +33,7 @@ def lost(path: Path) -> int:
     return forecast_store(survey(open_directory(path)), rules_for(NEWEST)).lost.messages
 
 
-@pytest.mark.parametrize("block", [1, 2, 100_000])
-def test_a_unit_inside_the_one_before_is_passed_over(
-    golden_copy: Unpacked, monkeypatch: pytest.MonkeyPatch, block: int
-) -> None:
-    monkeypatch.setattr(losses, "BLOCK_UNITS", block)
+def test_a_unit_inside_the_one_before_is_passed_over(golden_copy: Unpacked) -> None:
     path = golden_copy(STORE)
     assert lost(path) == 0
     file = queue_file(path)
@@ -60,9 +57,34 @@ def test_a_last_unit_at_the_highest_queue_offset_is_counted(golden_copy: Unpacke
     assert lost(path) == 0
 
 
+def given(bases: list[int], sizes: list[int], at: int, stop: int) -> list[int]:
+    units = np.array(bases), np.array(bases) + np.array(sizes)
+    return np.flatnonzero(given_units(*units, at, stop)[0]).tolist()
+
+
 def test_units_that_overlap_are_given_where_a_client_comes_to_them() -> None:
-    bases, ends = np.array([0, 4, 8]), np.array([5, 8, 9])
-    given, at = losses._asked_for(bases, ends, np.array([4, 8, 9]), 0)
-    assert (given.tolist(), at) == ([True, True, True], 9)
-    given, at = losses._asked_for(bases, np.array([9, 8, 9]), np.array([4, 8, 9]), 0)
-    assert (given.tolist(), at) == ([True, False, False], 9)
+    assert given([0, 4, 8], [5, 4, 1], 0, 9) == [0, 1, 2]
+    assert given([0, 4, 8], [9, 4, 1], 0, 9) == [0]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_units_out_of_order_are_lost_where_no_pull_finds_them(golden_copy: Unpacked, seed: int) -> None:
+    """In two files: of those the last one is read that does not begin after what is asked for."""
+    path, draw = golden_copy(STORE), np.random.default_rng(seed)
+    file = queue_file(path)
+    raw, units = file.read_bytes(), units_of(file)
+    count = int(np.count_nonzero(units["record_size"]))
+    units["base_queue_offset"][: count - 1] = draw.integers(0, 12, count - 1)
+    file.write_bytes(units.tobytes() + raw[units.nbytes :])
+    rows = np.concatenate([units_of(other) for other in file.parent.iterdir()])
+    sizes = {int(row["physical_offset"]): int(row["batch_size"]) for row in rows if row["record_size"]}
+    topic, queue_id = file.parts[-3], int(file.parts[-2])
+    with open_reader(survey(open_directory(path)), rules_for(NEWEST)) as reader:
+        queue = reader.queue(topic, queue_id)
+        pulled, at = set(), queue.min_queue_offset
+        while at < queue.max_queue_offset:
+            unit = queue.unit_at(at)
+            at = at + 1 if unit is None else max(at + 1, unit.queue_offset + unit.message_count)
+            pulled |= {unit.physical_offset} if unit is not None else set()
+    assert 0 < len(pulled) < len(sizes)
+    assert lost(path) == sum(size for physical_offset, size in sizes.items() if physical_offset not in pulled)

@@ -122,15 +122,24 @@ class BatchQueue:
             yield from map(BatchUnit._make, BATCH.iter_unpack(block))
 
     def _position(self, segment: Segment, queue_offset: int) -> int:
-        """Where the last unit lies whose base offset is at or below this one; the file's first unit is."""
+        """Where a broker's search for a queue offset ends: if base offsets rise, at the last one that is not after it.
+
+        Where they do not, other units are found; the steps are those of brokers from 5.1.4 to 5.5.1.
+        """
         low, high = 0, self.loaded.length(segment) // BATCH_UNIT_SIZE - 1
-        while low < high:
-            middle = (low + high + 1) // 2
-            if self.unit(segment, middle * BATCH_UNIT_SIZE).base_queue_offset <= queue_offset:
+        while high - low > 1:
+            middle = (low + high) // 2
+            base = self.unit(segment, middle * BATCH_UNIT_SIZE).base_queue_offset
+            if base == queue_offset:
+                return middle * BATCH_UNIT_SIZE
+            if base < queue_offset:
                 low = middle
             else:
                 high = middle - 1
-        return low * BATCH_UNIT_SIZE
+        if self.unit(segment, low * BATCH_UNIT_SIZE).base_queue_offset == queue_offset:
+            return low * BATCH_UNIT_SIZE
+        is_high = self.unit(segment, high * BATCH_UNIT_SIZE).base_queue_offset <= queue_offset
+        return (high if is_high else low) * BATCH_UNIT_SIZE
 
     def _offset_by_time(self, timestamp_ms: int) -> int:
         """Base offset of the first unit that is not earlier; of the last one where none is so late."""
