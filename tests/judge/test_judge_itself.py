@@ -13,6 +13,7 @@ from rmqtool.fixtures.recipes import RECIPES
 from tests.commands.transcripts import rmqtool
 from tests.judge.check_append import _start_unlinks
 from tests.judge.check_repair import _check_undo, _set_aside, repair_count
+from tests.judge.check_verify import overwritten_index_files
 from tests.judge.faults_derived import old_file
 from tests.judge.target import Target
 from tests.store_state import store_state
@@ -73,3 +74,12 @@ def test_an_extension_file_before_the_first_address_is_what_a_start_unlinks(
     difference = f"consumequeue_ext/T/0/{file}: only in ours"
     assert _start_unlinks(tmp_path, difference, ("commitlog",)) is expected
     assert not _start_unlinks(tmp_path, difference.replace("ours", "the real store"), ("commitlog",))
+
+
+def test_an_index_file_is_overwritten_where_records_before_it_are_in_no_other(tmp_path: Path) -> None:
+    for name, first, last in (("20260101000000000", 0, 500), ("20260101000000001", 500, 900)):
+        (tmp_path / name).write_bytes(bytes(16) + first.to_bytes(8, "big") + last.to_bytes(8, "big") + bytes(8))
+    records = list(range(0, 1000, 100))
+    assert overwritten_index_files(tmp_path, records) == set()
+    (tmp_path / "20260101000000000").unlink()
+    assert overwritten_index_files(tmp_path, records) == {"index/20260101000000001"}
