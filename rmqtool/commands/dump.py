@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from itertools import islice
 from typing import Annotated
 
 import typer
@@ -21,12 +20,13 @@ from rmqtool.commands.options import (
     timestamp_ms,
 )
 from rmqtool.commands.screen import screen
-from rmqtool.dump.rows import Request, check_request, chosen_fields, fields_of_kind, make_source
+from rmqtool.dump.request import Request, check_request, chosen_fields, fields_of_kind, make_source
 from rmqtool.dump.target import DumpKind, Target, TargetOptions, find_target
 from rmqtool.engine.rules.versions import NEWEST
 from rmqtool.errors import UsageError
 from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.report.bodies import BODY_LIMIT, BodyChoice, BodyForm
+from rmqtool.report.rows import RowBlock
 from rmqtool.report.writers import OutputFormat, row_writer
 from rmqtool.store.location import StoreLocation, store_location
 
@@ -113,11 +113,18 @@ def run_dump(ask: Request, target: Target, output: OutputFormat, fields: str | N
     here = screen()
     writer = row_writer(output, sys.stdout, known, chosen, width=here.width, colour=here.colour)
     try:
-        for row in islice(source.rows(), ask.limit):
-            if row is None:
+        left = ask.limit or sys.maxsize
+        for rows in source.rows():
+            if rows is None:
                 sys.stdout.flush()
+            elif isinstance(rows, RowBlock):
+                writer.write_block(rows.head(left))
+                left -= rows.count
             else:
-                writer.write(row)
+                writer.write(rows)
+                left -= 1
+            if left <= 0:
+                break
     finally:
         writer.close()
     for problem in source.problems:

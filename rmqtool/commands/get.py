@@ -34,9 +34,9 @@ from rmqtool.engine.reading.reader import Reader, open_reader
 from rmqtool.engine.reading.stored_message import StoredMessage
 from rmqtool.errors import UnreadableError, UsageError
 from rmqtool.quantities import JAVA_LONG_MAX
-from rmqtool.report.bodies import BODY_LIMIT, BodyChoice, BodyForm
+from rmqtool.report.bodies import BODY_FIELDS, BODY_LIMIT, BodyChoice, BodyForm
 from rmqtool.report.get_screen import write_answer
-from rmqtool.report.rows import BODY_FIELDS, MESSAGE_FIELDS, bad_row, blank_row, message_row
+from rmqtool.report.rows import MESSAGE_FIELDS, bad_row, blank_row, message_row
 from rmqtool.report.writers import OutputFormat, json_text, row_writer
 from rmqtool.store.sizes import demand_log_file_size
 

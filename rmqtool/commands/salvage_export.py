@@ -11,7 +11,8 @@ import typer
 
 from rmqtool.commands import exit_codes
 from rmqtool.commands.repair_plan import RepairRun
-from rmqtool.dump.rows import LogRows, Request, fields_of_kind
+from rmqtool.dump.log import LogDump
+from rmqtool.dump.request import Request
 from rmqtool.dump.target import DumpKind, Target
 from rmqtool.errors import RefusedError, UnsupportedError, WriteError
 from rmqtool.formats.tombstone import TOMBSTONE
@@ -19,6 +20,7 @@ from rmqtool.repair.salvage.plan import SalvageOptions, plan_salvage
 from rmqtool.repair.salvage.report import outcome_json
 from rmqtool.report.bodies import BodyChoice, BodyForm
 from rmqtool.report.progress import ByteProgress
+from rmqtool.report.rows import single_rows
 from rmqtool.report.writers import JsonLinesWriter, OutputFormat, json_text
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
@@ -62,17 +64,15 @@ def export_messages(repair: RepairRun, options: SalvageOptions, directory: Path)
 def _write(store: Store, version: str, place: Path) -> int:
     entries = store.files.get(FileKind.COMMITLOG, ())
     target = Target(DumpKind.COMMITLOG, store.view, entries, store.commitlog_file_size)
-    source = LogRows(Request(body=_BODY, broker_version=version), target)
-    fields = fields_of_kind(DumpKind.COMMITLOG, _BODY)
+    rows = LogDump(target, Request(body=_BODY, broker_version=version)).rows()
     count = 0
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         with place.open("x", encoding="utf-8") as file:
             writer = JsonLinesWriter(file)
-            for row in source.rows():
-                if row is not None and _is_message(row):
-                    writer.write({name: row[name] for name in fields if name in row})
-                    count += 1
+            for row in filter(_is_message, single_rows(rows)):
+                writer.write(row)
+                count += 1
     except FileExistsError:
         raise RefusedError(f"{place}: is there already; nothing was written") from None
     except OSError as error:

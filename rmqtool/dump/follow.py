@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from rmqtool.dump.log import LogDump, MatchedRecord
+from rmqtool.dump.log import LogDump
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.commitlog import MAGIC_BLANK
-from rmqtool.scan.columns import Row
+from rmqtool.report.rows import DumpRow, RowBlock
 from rmqtool.scan.rules import Verdict
+from rmqtool.scan.walk import Batch
 from rmqtool.store.file_kinds import is_segment_name
 from rmqtool.store.source import read_range
 from rmqtool.store.view import Entry
@@ -35,7 +36,7 @@ class Follower:
     _is_full: bool = False
     """A blank has ended the current file."""
 
-    def rows(self) -> Iterator[MatchedRecord | None]:
+    def rows(self) -> Iterator[DumpRow | RowBlock | None]:
         """Rows as they come, and None each time there is nothing new for now; never ends by itself."""
         while True:
             last = self.dump.last_with_data()
@@ -73,23 +74,28 @@ class Follower:
         finally:
             source.close()
 
-    def _read_on(self, *, more_follows: bool) -> Iterator[MatchedRecord]:
+    def _read_on(self, *, more_follows: bool) -> Iterator[DumpRow | RowBlock]:
         """Rows of the file from the position on; a bad range at the end of the log is not yet one."""
         entry = self.dump.target.entries[self._number]
-        held: MatchedRecord | None = None
-        for row, match in self.dump.scanned(entry, self._position, more_follows=more_follows):
-            if held is not None:
-                yield self.dump.counted(held)
-                held = None
-            place = row.physical_offset - self.dump.start_of(entry)
-            if not more_follows and _is_bad(row):
-                held = match
-                self._position = place
-                continue
-            self._position = place + row.size
-            self._is_full = row.magic == MAGIC_BLANK
-            if match is not None:
-                yield self.dump.counted(match)
+        source = self.dump.open(entry)
+        if source is None:
+            return
+        try:
+            held: Batch | None = None
+            for batch in self.dump.walk(source, entry, more_follows=more_follows, start=self._position).batches():
+                if held is not None:
+                    yield from self.dump.shown(held)
+                    held = None
+                row = batch.as_rows()[-1]
+                self._position = row.physical_offset - batch.split.physical_offset
+                if not more_follows and row.verdict not in (Verdict.GOOD, Verdict.STALE):
+                    held = batch
+                    continue
+                self._position += row.size
+                self._is_full = row.magic == MAGIC_BLANK
+                yield from self.dump.shown(batch)
+        finally:
+            source.close()
 
     def _look_again(self) -> None:
         """List the directories again: the file before the last keeps its number, for files only come at the end."""
@@ -112,7 +118,3 @@ class Follower:
         if paths != {entry.path for entry in entries} and any(entry.path == current for entry in entries):
             self.dump.target = replace(target, entries=entries)
             self._number = [entry.path for entry in entries].index(current)
-
-
-def _is_bad(row: Row) -> bool:
-    return row.verdict not in (Verdict.GOOD, Verdict.STALE)

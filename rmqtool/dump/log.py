@@ -1,27 +1,29 @@
-"""Commitlog records for `dump`: in log order or backwards, filtered on columns first, decoded only where they match."""
+"""Commitlog records for `dump`: in log order or backwards, filtered by columns, made into rows a batch at a time."""
 
 from __future__ import annotations
 
 from array import array
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import Any, Final
 
-from rmqtool.dump.log_filter import LogFilter
+from rmqtool.dump.messages import DumpedMessages
+from rmqtool.dump.request import Request
 from rmqtool.dump.target import Target
-from rmqtool.engine.reading.record import Record, SingleRecord, decode_record
-from rmqtool.engine.rules.versions import BrokerRules
-from rmqtool.engine.segments.log import RecordLocation
+from rmqtool.engine.rules.versions import BrokerRules, rules_for
 from rmqtool.errors import UnreadableError
-from rmqtool.formats import commitlog
+from rmqtool.formats import commitlog, system_flag
+from rmqtool.report.bodies import BODY_LIMIT
+from rmqtool.report.rows import DumpRow, RowBlock, bad_row, blank_row, message_row
 from rmqtool.scan.blocks import last_data_end
-from rmqtool.scan.columns import Row, bare_row
+from rmqtool.scan.columns import Row, bare_row, row_tuples
 from rmqtool.scan.judge import MESSAGE_MAGICS
 from rmqtool.scan.log import ScanOptions, carries_record_crc, reader_for, walk_split
+from rmqtool.scan.row_filter import RowFilter
 from rmqtool.scan.rules import FINDING_IDS, Verdict
-from rmqtool.scan.split import Split
+from rmqtool.scan.split import Split, SplitOutcome
 from rmqtool.scan.walk import Batch, Walk
 from rmqtool.store.file_kinds import is_segment_name
 from rmqtool.store.source import ByteSource, read_range
@@ -34,203 +36,57 @@ FEW_ROWS: Final = 2000
 """Rows that the plain reader finds sooner than the compiled one is loaded."""
 _PROBE_BYTES: Final = 4096
 _OWN_OFFSET_AT: Final = commitlog.MESSAGE_V1.position("physical_offset")
-
-
-@dataclass(frozen=True)
-class MatchedRecord:
-    """A row of the scan and where its bytes are; `read` gives (position in the record, length)."""
-
-    row: Row
-    path: str
-    file_position: int
-    read: Callable[[int, int], bytes]
-    finding: str | None
-    """Id of what is wrong; None for a good record or blank."""
-
-    @property
-    def is_message(self) -> bool:
-        return self.row.magic in MESSAGE_MAGICS and self.row.verdict in (Verdict.GOOD, Verdict.STALE)
-
-    @property
-    def is_blank(self) -> bool:
-        return self.row.magic == commitlog.MAGIC_BLANK and self.row.verdict in (Verdict.GOOD, Verdict.STALE)
+_HOST_BITS: Final = system_flag.BORN_HOST_V6 | system_flag.STORE_HOST_V6
+Rows = Iterator[DumpRow | RowBlock]
 
 
 @dataclass
 class LogDump:
-    """The records of a log's files.
+    """The rows of a log's files.
 
     Attributes:
         compiled: as in `ScanOptions`.
-        problems: files that could not be opened, as sentences.
+        problems: what could not be read, as sentences.
         bad_ranges: how many have been met.
     """
 
     target: Target
-    log_filter: LogFilter
-    rules: BrokerRules
+    ask: Request
     compiled: bool | None = None
     problems: list[str] = field(default_factory=list)
     bad_ranges: int = 0
 
-    def forward(self) -> Iterator[MatchedRecord]:
-        """All that is wanted, in log order."""
-        last = self.last_with_data()
-        options = self._options()
-        for number, entry in enumerate(self.target.entries[: last + 1]):
-            yield from self._gap_before(number)
-            if self._is_in_range(entry):
-                yield from self._file(entry, options, more_follows=number < last)
+    def __post_init__(self) -> None:
+        ask = self.ask
+        few = ask.limit is not None and ask.limit <= FEW_ROWS and not ask.reverse and ask.from_offset is None
+        if ask.follow or (few and not self.row_filter.wants_content):
+            self.compiled = False
 
-    def backward(self, limit: int | None) -> Iterator[MatchedRecord]:
-        """The same, the newest first; of each file only the places of its rows are held."""
-        last = self.last_with_data()
-        options = self._options()
-        for number in range(last, -1, -1):
-            entry = self.target.entries[number]
-            if self._is_in_range(entry):
-                yield from self._file_backward(entry, options, limit, more_follows=number < last)
-            yield from self._gap_before(number)
+    def rows(self) -> Iterator[DumpRow | RowBlock | None]:
+        """All that is asked for; None where there is nothing more for the moment."""
+        if self.ask.follow:
+            from rmqtool.dump.follow import Follower
 
-    def record(self, match: MatchedRecord) -> Record | None:
-        """The decoded record of a message row; None where a broker of these rules cannot decode it."""
-        place = RecordLocation(match.row.physical_offset, match.path, match.file_position, match.row.size)
-        return decode_record(SingleRecord(self.rules, match.read), place)
+            return Follower(self).rows()
+        return self._backward() if self.ask.reverse else self._forward()
 
-    def scanned(self, entry: Entry, position: int, *, more_follows: bool) -> Iterator[tuple[Row, MatchedRecord | None]]:
-        """Every row of a file from a record's begin on, with what is wanted of it."""
-        source = self._open(entry)
-        if source is None:
-            return
-        try:
-            walk = self._walk(source, entry, self._options(), more_follows=more_follows, start=position)
-            for batch in walk.batches():
-                numbers = self.log_filter.topic_numbers(batch.topics)
-                for row in batch.as_rows():
-                    may_match = self.log_filter.may_match(row, numbers)
-                    yield row, _batch_found(batch, row, entry) if may_match else None
-        finally:
-            source.close()
+    def shown(self, batch: Batch) -> Rows:
+        """What is asked for of a batch."""
+        yield from self._rows(batch, self._chosen(batch))
 
-    def counted(self, match: MatchedRecord) -> MatchedRecord:
-        """The same, counted if it is a bad range."""
-        self.bad_ranges += not (match.is_message or match.is_blank)
-        return match
-
-    def start_of(self, entry: Entry) -> int:
-        """Physical offset of a file's first byte, as far as its name tells it."""
-        return self._start(entry, None)
-
-    def _file(
-        self, entry: Entry, options: ScanOptions, *, more_follows: bool, start: int = 0
-    ) -> Iterator[MatchedRecord]:
-        source = self._open(entry)
-        if source is None:
-            yield from self._bad(entry, self._start(entry, None), entry.size, UNREADABLE)
-            return
-        try:
-            walk = self._walk(source, entry, options, more_follows=more_follows, start=start)
-            for batch in walk.batches():
-                yield from self._rows_of(batch, entry)
-        finally:
-            source.close()
-
-    def _file_backward(
-        self, entry: Entry, options: ScanOptions, limit: int | None, *, more_follows: bool
-    ) -> Iterator[MatchedRecord]:
-        """One file backwards: a first pass notes where matching rows are, the last `limit` of them if there is one."""
-        source = self._open(entry)
-        if source is None:
-            yield from self._bad(entry, self._start(entry, None), entry.size, UNREADABLE)
-            return
-        try:
-            walk = self._walk(source, entry, options, more_follows=more_follows)
-            base = walk.split.physical_offset
-            places: deque[int] | array[int] = array("q") if limit is None else deque(maxlen=4 * limit)
-            for batch in walk.batches():
-                for match in self._rows_of(batch, entry, limit):
-                    row = match.row
-                    if match.is_message and self.log_filter.wants_text and not self.matches(match):
-                        continue
-                    places.extend((row.physical_offset, row.size, row.verdict, row.magic))
-            for at in range(len(places) - 4, -1, -4):
-                row = bare_row(places[at], places[at + 1], places[at + 2], places[at + 3])
-                yield _found(row, entry.path, row.physical_offset - base, _range_reader(source, row, base))
-        finally:
-            source.close()
-
-    def _walk(
-        self, source: ByteSource, entry: Entry, options: ScanOptions, *, more_follows: bool, start: int = 0
-    ) -> Walk:
-        base = self._start(entry, source)
-        split = Split(source, start, source.size, base, more_follows)
+    def walk(self, source: ByteSource, entry: Entry, *, more_follows: bool, start: int = 0) -> Walk:
+        """The walk over a file from the begin of a record on."""
+        split = Split(source, start, source.size, _first_offset(entry, source), more_follows)
         data_bytes = sum(end - begin for begin, end in source.extents(start, source.size))
-        return walk_split(split, reader_for(data_bytes, options.compiled)(), options)
+        return walk_split(split, reader_for(data_bytes, self.compiled)(), self._options)
 
-    def _rows_of(self, batch: Batch, entry: Entry, last: int | None = None) -> Iterator[MatchedRecord]:
-        for row in self._wanted_rows(batch, last):
-            match = _batch_found(batch, row, entry)
-            if not match.is_message or self.log_filter.texts_may_match(row, match.read):
-                yield self.counted(match)
-
-    def _wanted_rows(self, batch: Batch, last: int | None) -> list[Row]:
-        """The rows that columns alone do not rule out; of many the last ones suffice where columns decide alone."""
-        numbers = self.log_filter.topic_numbers(batch.topics)
-        if isinstance(batch.rows, list):
-            return [row for row in batch.rows if self.log_filter.may_match(row, numbers)]
-        rows = cast("Any", batch.as_array())
-        chosen = rows if (mask := self.log_filter.mask(rows, numbers)) is None else rows[mask]
-        if last is not None and not self.log_filter.wants_text:
-            chosen = chosen[-last:]
-        return [row for row in map(Row._make, chosen.tolist()) if self.log_filter.may_match(row, numbers)]
-
-    def matches(self, match: MatchedRecord, record: Record | None = None) -> bool:
-        """Whether a message that its columns do not rule out has the key, tag or id that is asked for."""
-        if not self.log_filter.wants_text:
-            return True
-        record = record or self.record(match)
-        return record is None or self.log_filter.matches(record)
-
-    def _is_in_range(self, entry: Entry) -> bool:
-        """Whether a file may hold something of the range of physical offsets; one that cannot is not even opened."""
-        if not is_segment_name(entry.name):
-            return True
-        start, low, high = int(entry.name), self.log_filter.from_physical_offset, self.log_filter.to_physical_offset
-        return (low is None or start + entry.size > low) and (high is None or start < high)
-
-    def _gap_before(self, number: int) -> Iterator[MatchedRecord]:
-        """The range of files that are not there, between the one before and this one."""
-        size = self.target.file_size
-        entries = self.target.entries
-        if number == 0 or not size or not all(is_segment_name(entries[at].name) for at in (number - 1, number)):
-            return
-        begin, end = int(entries[number - 1].name) + size, int(entries[number].name)
-        if end > begin:
-            yield from self._bad(entries[number - 1], begin, end - begin, MISSING_FILE)
-
-    def _bad(self, entry: Entry, physical_offset: int, size: int, finding: str) -> Iterator[MatchedRecord]:
-        row = bare_row(physical_offset, size, Verdict.UNREADABLE_RANGE)
-        if self.log_filter.may_match(row, None):
-            self.bad_ranges += 1
-            yield MatchedRecord(row, entry.path, 0, lambda _position, _length: b"", finding)
-
-    def _open(self, entry: Entry) -> ByteSource | None:
+    def open(self, entry: Entry) -> ByteSource | None:
+        """A file of the log; None, and a problem, where it cannot be opened."""
         try:
             return self.target.view.open(entry.path)
         except UnreadableError as error:
             self.problems.append(str(error))
             return None
-
-    def _start(self, entry: Entry, source: ByteSource | None) -> int:
-        """Physical offset of a file's first byte: its name, else what its first record says of itself."""
-        if is_segment_name(entry.name):
-            return int(entry.name)
-        if source is not None:
-            with suppress(UnreadableError):
-                head = read_range(source, 0, _OWN_OFFSET_AT + 8)
-                if int.from_bytes(head[4:8], "big", signed=True) in MESSAGE_MAGICS and len(head) == _OWN_OFFSET_AT + 8:
-                    return max(0, int.from_bytes(head[_OWN_OFFSET_AT:], "big", signed=True))
-        return 0
 
     def last_with_data(self) -> int:
         """Number of the last file that holds anything; zero files behind it are only preallocated. -1 without any."""
@@ -238,6 +94,169 @@ class LogDump:
             if self._has_data(self.target.entries[number]):
                 return number
         return min(0, len(self.target.entries) - 1)
+
+    @cached_property
+    def row_filter(self) -> RowFilter:
+        return self.ask.row_filter()
+
+    @cached_property
+    def rules(self) -> BrokerRules:
+        return rules_for(self.ask.broker_version)
+
+    def _forward(self) -> Rows:
+        last = self.last_with_data()
+        for number, entry in enumerate(self.target.entries[: last + 1]):
+            yield from self._gap_before(number)
+            if self._may_hold_rows(entry):
+                yield from self._file(entry, self._batches_in_order, more_follows=number < last)
+
+    def _backward(self) -> Rows:
+        last = self.last_with_data()
+        for number in range(last, -1, -1):
+            entry = self.target.entries[number]
+            if self._may_hold_rows(entry):
+                yield from self._file(entry, self._batches_backward, more_follows=number < last)
+            yield from self._gap_before(number)
+
+    def _file(self, entry: Entry, rows_of: Callable[[Walk], Rows], *, more_follows: bool) -> Rows:
+        source = self.open(entry)
+        if source is None:
+            yield from self._missing(_first_offset(entry, None), entry.size, UNREADABLE)
+            return
+        try:
+            yield from rows_of(self.walk(source, entry, more_follows=more_follows))
+        finally:
+            source.close()
+
+    def _batches_in_order(self, walk: Walk) -> Rows:
+        for batch in walk.batches():
+            yield from self.shown(batch)
+
+    def _batches_backward(self, walk: Walk) -> Rows:
+        """The batches of a file, the last one first: a first pass notes where they are, each is then walked again."""
+        places = array("q")
+        for batch in walk.batches():
+            if len(self._chosen(batch)):
+                first, last = Row._make(batch.rows[0]), Row._make(batch.rows[-1])
+                places.extend((first.physical_offset, last.physical_offset + last.size, first.verdict, first.magic))
+        for at in range(len(places) - 4, -1, -4):
+            batch = self._again(walk, *places[at : at + 4])
+            yield from self._rows(batch, self.row_filter.chosen(batch)[::-1])
+
+    def _again(self, walk: Walk, begin: int, end: int, verdict: int, magic: int) -> Batch:
+        """A batch of a walk that is done: messages are walked once more, of anything else nothing but this is known."""
+        base = walk.split.physical_offset
+        if _is_message(verdict, magic):
+            split = replace(walk.split, start=begin - base, end=end - base, more_follows=True)
+            batch = next(replace(walk, split=split, outcome=SplitOutcome(stale=verdict == Verdict.STALE)).batches())
+            last = Row._make(batch.rows[-1])
+            if last.physical_offset + last.size == end and last.verdict == verdict:
+                return batch
+            self.problems.append(f"{walk.split.source.name}: changed while it was read, at byte {begin - base}")
+            self.bad_ranges += 1
+            verdict, magic = Verdict.UNREADABLE_RANGE, 0
+        return Batch(walk.split, [bare_row(begin, end - begin, verdict, magic)], walk.topics.names, walk.window)
+
+    def _chosen(self, batch: Batch) -> Any:
+        """The rows of a batch that its columns do not rule out; a bad range, a batch of its own, is counted."""
+        rows = self.row_filter.chosen(batch)
+        if len(rows):
+            first = Row._make(rows[0])
+            self.bad_ranges += not (_is_message(first.verdict, first.magic) or _is_blank(first))
+        return rows
+
+    def _rows(self, batch: Batch, rows: Any) -> Rows:
+        """Rows of a batch, which are messages or one other range, as they are shown."""
+        first = Row._make(rows[0]) if len(rows) else None
+        if first is not None and not _is_message(first.verdict, first.magic):
+            yield self._other_range(batch, first)
+            return
+        if self.row_filter.wants_texts:
+            rows = self._with_texts(batch, rows)
+        if not len(rows):
+            return
+        block = DumpedMessages(batch, rows[: self.ask.limit], self.rules, self.ask.body).block()
+        misread = not self.rules.ipv6_hosts and any(flag & _HOST_BITS for flag in block.column("sys_flag"))
+        if not misread and self.ask.hex_width is None:
+            yield block
+            return
+        for dump_row, row in zip(block.rows(), row_tuples(rows), strict=False):
+            if misread and row.sys_flag & _HOST_BITS:
+                dump_row = self._misread(batch, row)  # noqa: PLW2901
+            yield dump_row | self._bytes(partial(batch.read, row), row)
+
+    def _with_texts(self, batch: Batch, rows: Any) -> Any:
+        """The rows that have the key, tag and id that are asked for."""
+        texts = DumpedMessages(batch, rows, self.rules, self.ask.body)
+        columns = zip(texts.keys, texts.unique_key, texts.tags, texts.message_id, strict=True)
+        numbers = [number for number, values in enumerate(columns) if self.row_filter.has_texts(*values)]
+        return [rows[number] for number in numbers] if isinstance(rows, list) else rows[numbers]
+
+    def _misread(self, batch: Batch, row: Row) -> DumpRow:
+        """A message with IPv6 hosts as brokers take it to which every host is IPv4."""
+        from rmqtool.engine.reading.record import SingleRecord, decode_record
+        from rmqtool.engine.segments.log import RecordLocation
+
+        place = RecordLocation(row.physical_offset, "", row.physical_offset - batch.split.physical_offset, row.size)
+        record = decode_record(SingleRecord(self.rules, partial(batch.read, row)), place)
+        if record is None:
+            self.bad_ranges += 1
+            return bad_row(row.physical_offset, row.size, NOT_READABLE)
+        return message_row(
+            record,
+            self.ask.body,
+            row_type="stale" if row.verdict == Verdict.STALE else "message",
+            finding=FINDING_IDS.get(Verdict(row.verdict)),
+            physical_offset=row.physical_offset,
+            body_crc_ok=True,
+        )
+
+    def _other_range(self, batch: Batch, row: Row) -> DumpRow:
+        """A blank or bad range."""
+        finding = FINDING_IDS.get(Verdict(row.verdict))
+        if _is_blank(row):
+            dump_row = blank_row(row.physical_offset, row.size) | {"finding": finding}
+        else:
+            dump_row = bad_row(row.physical_offset, row.size, finding or UNREADABLE)
+        return dump_row | self._bytes(partial(batch.read, row), row)
+
+    def _bytes(self, read: Callable[[int, int], bytes], row: Row) -> DumpRow:
+        """What a row has with `--hex`; `read` gives (position, length) bytes of it."""
+        if self.ask.hex_width is None:
+            return {}
+        from rmqtool.report.hexview import BYTES_SHOWN_MAX, bare_parts, hex_fields, message_parts, parts_of
+
+        limit = self.ask.body.limit if self.ask.body.limit != BODY_LIMIT else BYTES_SHOWN_MAX
+        if _is_message(row.verdict, row.magic):
+            parts = message_parts(read, row.size, limit)
+        elif _is_blank(row):
+            parts = parts_of(read, row.size, commitlog.BLANK.fields, limit)
+        else:
+            parts = bare_parts(read, row.size, limit)
+        return hex_fields(parts, self.ask.hex_width, row.physical_offset)
+
+    def _may_hold_rows(self, entry: Entry) -> bool:
+        """Whether a file may hold something of the range of physical offsets; one that cannot is not even opened."""
+        if not is_segment_name(entry.name):
+            return True
+        return self.row_filter.may_be_between(int(entry.name), int(entry.name) + entry.size)
+
+    def _gap_before(self, number: int) -> Rows:
+        """The range of files that are not there, between the one before and this one."""
+        size = self.target.file_size
+        entries = self.target.entries
+        if number == 0 or not size or not all(is_segment_name(entries[at].name) for at in (number - 1, number)):
+            return
+        begin, end = int(entries[number - 1].name) + size, int(entries[number].name)
+        if end > begin:
+            yield from self._missing(begin, end - begin, MISSING_FILE)
+
+    def _missing(self, physical_offset: int, size: int, finding: str) -> Rows:
+        """The row of a range of which there is no byte."""
+        if self.row_filter.may_be_between(physical_offset, physical_offset + max(size, 1)):
+            self.bad_ranges += 1
+            row = bare_row(physical_offset, size, Verdict.UNREADABLE_RANGE)
+            yield bad_row(physical_offset, size, finding) | self._bytes(lambda _position, _length: b"", row)
 
     def _has_data(self, entry: Entry) -> bool:
         try:
@@ -251,6 +270,7 @@ class LogDump:
         finally:
             source.close()
 
+    @cached_property
     def _options(self) -> ScanOptions:
         """Whole-record CRCs count where the log's first record has one."""
         for entry in self.target.entries[:1]:
@@ -264,17 +284,21 @@ class LogDump:
         return ScanOptions(compiled=self.compiled)
 
 
-def _found(row: Row, path: str, file_position: int, read: Callable[[int, int], bytes]) -> MatchedRecord:
-    return MatchedRecord(row, path, file_position, read, FINDING_IDS.get(Verdict(row.verdict)))
+def _is_message(verdict: int, magic: int) -> bool:
+    return magic in MESSAGE_MAGICS and verdict in (Verdict.GOOD, Verdict.STALE)
 
 
-def _batch_found(batch: Batch, row: Row, entry: Entry) -> MatchedRecord:
-    def read(position: int, length: int) -> bytes:
-        return batch.read(row, position, length)
-
-    return _found(row, entry.path, row.physical_offset - batch.split.physical_offset, read)
+def _is_blank(row: Row) -> bool:
+    return row.magic == commitlog.MAGIC_BLANK and row.verdict in (Verdict.GOOD, Verdict.STALE)
 
 
-def _range_reader(source: ByteSource, row: Row, base: int) -> Callable[[int, int], bytes]:
-    start = row.physical_offset - base
-    return lambda position, length: read_range(source, start + position, min(length, row.size - position))
+def _first_offset(entry: Entry, source: ByteSource | None) -> int:
+    """Physical offset of a file's first byte: its name, else what its first record says of itself."""
+    if is_segment_name(entry.name):
+        return int(entry.name)
+    if source is not None:
+        with suppress(UnreadableError):
+            head = read_range(source, 0, _OWN_OFFSET_AT + 8)
+            if int.from_bytes(head[4:8], "big", signed=True) in MESSAGE_MAGICS and len(head) == _OWN_OFFSET_AT + 8:
+                return max(0, int.from_bytes(head[_OWN_OFFSET_AT:], "big", signed=True))
+    return 0

@@ -10,6 +10,7 @@ from itertools import groupby
 from struct import Struct
 from typing import Final
 
+from rmqtool.dump.request import Request
 from rmqtool.dump.target import DumpKind, Target
 from rmqtool.errors import UnreadableError
 from rmqtool.formats import consumequeue
@@ -25,18 +26,6 @@ from rmqtool.store.view import Entry
 BLOCK_UNITS: Final = 8192
 _BASE_AT: Final = [item.name for item in consumequeue.BATCH_UNIT.fields].index("base_queue_offset")
 _EXTENSION_UNIT_MAX: Final = 32767
-
-
-@dataclass(frozen=True)
-class QueueFilter:
-    """Which units are wanted; the range of queue offsets is half open, None means any."""
-
-    topics: tuple[str, ...] = ()
-    """Glob patterns."""
-    queue_id: int | None = None
-    from_queue_offset: int | None = None
-    to_queue_offset: int | None = None
-    reverse: bool = False
 
 
 @dataclass(frozen=True)
@@ -61,14 +50,12 @@ class QueueDump:
     """The rows of queue files.
 
     Attributes:
-        width: of the terminal, for annotated bytes; None without them.
         problems: files that could not be opened, as sentences.
         bad_ranges: how many have been met.
     """
 
     target: Target
-    queue_filter: QueueFilter
-    width: int | None = None
+    ask: Request
     problems: list[str] = field(default_factory=list)
     bad_ranges: int = 0
     _unreadable: list[tuple[int, int]] = field(default_factory=list)
@@ -76,7 +63,7 @@ class QueueDump:
     def rows(self) -> Iterator[DumpRow]:
         """All wanted rows; with `reverse` the last queue and its last unit first."""
         queues = [queue for queue in self._queues() if self._is_wanted(queue)]
-        for queue in reversed(queues) if self.queue_filter.reverse else queues:
+        for queue in reversed(queues) if self.ask.reverse else queues:
             if self.target.kind is DumpKind.EXTENSION:
                 yield from self._extension(queue)
             else:
@@ -93,20 +80,18 @@ class QueueDump:
             yield _DumpedQueue(names[1] if placed else None, int(names[2]) if placed else None, tuple(entries))
 
     def _is_wanted(self, queue: _DumpedQueue) -> bool:
-        queue_filter = self.queue_filter
-        if queue_filter.queue_id is not None and queue.queue_id != queue_filter.queue_id:
+        ask = self.ask
+        if ask.queue_id is not None and queue.queue_id != ask.queue_id:
             return False
-        if not queue_filter.topics:
+        if not ask.topics:
             return True
-        return queue.topic is not None and any(
-            fnmatch.fnmatchcase(queue.topic, pattern) for pattern in queue_filter.topics
-        )
+        return queue.topic is not None and any(fnmatch.fnmatchcase(queue.topic, pattern) for pattern in ask.topics)
 
     def _units(self, queue: _DumpedQueue) -> Iterator[DumpRow]:
         """Units up to the last one that is not zero; behind it the files are only preallocated."""
         last = self._last_with_data(queue)
         numbers = range(last + 1)
-        for number in reversed(numbers) if self.queue_filter.reverse else numbers:
+        for number in reversed(numbers) if self.ask.reverse else numbers:
             source = self._open(queue.entries[number])
             if source is not None:
                 try:
@@ -122,16 +107,16 @@ class QueueDump:
         end = min(whole_end, -(-data_end // size) * size) if is_last else whole_end
         start, end = self._range(base, end)
         self._unreadable.clear()
-        expected = end if self.queue_filter.reverse else start
+        expected = end if self.ask.reverse else start
         for unit in self._nonzero(source, start, end):
-            if self.queue_filter.reverse:
+            if self.ask.reverse:
                 yield from self._gap(queue, entry, unit.position + size, expected)
                 expected = unit.position
             else:
                 yield from self._gap(queue, entry, expected, unit.position)
                 expected = unit.position + size
             yield from self._row(queue, base, unit)
-        yield from self._gap(queue, entry, *((start, expected) if self.queue_filter.reverse else (expected, end)))
+        yield from self._gap(queue, entry, *((start, expected) if self.ask.reverse else (expected, end)))
         if data_end > whole_end:
             yield self._bad(queue, entry, whole_end, data_end, "wrong-file-size")
 
@@ -139,10 +124,10 @@ class QueueDump:
         """File positions of the wanted units, as far as positions tell queue offsets."""
         if self.target.kind is DumpKind.BATCH:
             return 0, end
-        size, queue_filter = consumequeue.UNIT_SIZE, self.queue_filter
-        start = max(0, (queue_filter.from_queue_offset or 0) * size - base)
-        if queue_filter.to_queue_offset is not None:
-            end = min(end, queue_filter.to_queue_offset * size - base)
+        size, ask = consumequeue.UNIT_SIZE, self.ask
+        start = max(0, (ask.from_offset or 0) * size - base)
+        if ask.to_offset is not None:
+            end = min(end, ask.to_offset * size - base)
         return start, max(start, end)
 
     def _nonzero(self, source: ByteSource, start: int, end: int) -> Iterator[_Unit]:
@@ -154,30 +139,30 @@ class QueueDump:
         for extent_start, extent_end in source.extents(start, end):
             first = start + (extent_start - start) // step * step
             blocks += [at for at in range(first, extent_end, step) if not blocks or at > blocks[-1]]
-        for at in reversed(blocks) if self.queue_filter.reverse else blocks:
+        for at in reversed(blocks) if self.ask.reverse else blocks:
             block = bytearray(min(step, end - at))
             self._unreadable += read_salvaging(source, at, memoryview(block))
             if not block.strip(b"\0"):
                 continue
             units = [_Unit(at + number * size, values) for number, values in enumerate(layout.iter_unpack(block))]
-            for unit in reversed(units) if self.queue_filter.reverse else units:
+            for unit in reversed(units) if self.ask.reverse else units:
                 if any(unit.values):
                     yield unit
 
     def _row(self, queue: _DumpedQueue, base: int, unit: _Unit) -> Iterator[DumpRow]:
         if self.target.kind is DumpKind.BATCH:
-            queue_filter = self.queue_filter
+            ask = self.ask
             number = unit.values[_BASE_AT]
-            if number < (queue_filter.from_queue_offset or 0) and queue_filter.from_queue_offset is not None:
+            if number < (ask.from_offset or 0) and ask.from_offset is not None:
                 return
-            if queue_filter.to_queue_offset is not None and number >= queue_filter.to_queue_offset:
+            if ask.to_offset is not None and number >= ask.to_offset:
                 return
             row = batch_row(queue.topic, queue.queue_id, unit.values)
         else:
             physical_offset, record_size, tags_code = unit.values
             number = (base + unit.position) // consumequeue.UNIT_SIZE
             row = unit_row(queue.topic, queue.queue_id, number, (physical_offset, record_size, tags_code))
-        raw = Struct(self._format.struct_code).pack(*unit.values) if self.width is not None else b""
+        raw = Struct(self._format.struct_code).pack(*unit.values) if self.ask.hex_width is not None else b""
         yield row | self._bytes(raw, self._format, unit.position)
 
     def _gap(self, queue: _DumpedQueue, entry: Entry, start: int, end: int) -> Iterator[DumpRow]:
@@ -245,7 +230,7 @@ class QueueDump:
         return bad_file_row(entry.path, start, end - start, f"consumequeue.{name}", queue.topic, queue.queue_id)
 
     def _bytes(self, raw: bytes, declared: Format, start: int) -> DumpRow:
-        if self.width is None:
+        if self.ask.hex_width is None:
             return {}
         parts = parts_of(lambda position, length: raw[position : position + length], len(raw), declared.fields)
-        return hex_fields(parts, self.width, start)
+        return hex_fields(parts, self.ask.hex_width, start)

@@ -5,6 +5,7 @@ Java's decoder replaces what is not UTF-8 by U+FFFD, as Python's does, with one 
 """
 
 import re
+from functools import lru_cache
 
 _ENCODED_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 _REPLACEMENT = "\ufffd".encode()
@@ -29,6 +30,12 @@ def java_hash(text: str) -> int:
         for at in range(0, len(units), 2):
             value = (31 * value + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
     return value - (1 << 32) if value & 0x80000000 else value
+
+
+@lru_cache(1 << 12)
+def java_hash_of_bytes(raw: bytes) -> int:
+    """The hash of the text that bytes are decoded to; tags are few."""
+    return java_hash(decode_java_utf8(raw))
 
 
 def java_length(text: str) -> int:

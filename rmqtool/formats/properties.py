@@ -35,10 +35,9 @@ def decode_properties(raw: bytes) -> dict[str, str]:
 
     A repeated name keeps its last value; empty names and values are dropped.
     """
-    properties: dict[str, str] = {}
-    for name, value in split_properties(raw):
-        properties[decode_java_utf8(name)] = decode_java_utf8(value)
-    return properties
+    segments = decode_java_utf8(raw).split(PROPERTY_SEPARATOR)
+    pairs = [segment.partition(NAME_VALUE_SEPARATOR) for segment in segments]
+    return {name: value for name, _, value in pairs if name and value}
 
 
 def split_properties(raw: bytes) -> Iterator[tuple[bytes, bytes]]:

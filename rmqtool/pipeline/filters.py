@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql import datasource
 
-from rmqtool.pipeline.row_filter import RowFilter
+from rmqtool.scan.row_filter import RowFilter
 
 _RANGES = {"physical_offset": "physical_offset", "store_timestamp_ms": "ms"}
 

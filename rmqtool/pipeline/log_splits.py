@@ -17,8 +17,8 @@ import pyarrow as pa
 from rmqtool.errors import UnreadableError
 from rmqtool.formats import commitlog, system_flag
 from rmqtool.pipeline.message_columns import MessageBatches, SourceFile, groups
-from rmqtool.pipeline.row_filter import RowFilter
 from rmqtool.scan.log import LogFile, ScanOptions, carries_record_crc, plan_log, reader_for, walk_split
+from rmqtool.scan.row_filter import RowFilter
 from rmqtool.scan.split import Split
 from rmqtool.scan.split_start import PROOF_BYTES, first_row_from
 from rmqtool.store.directory import Segment, Store

@@ -12,8 +12,8 @@ from typing import Final
 from rmqtool.errors import NotAStoreError, UsageError
 from rmqtool.pipeline.enums import TableName
 from rmqtool.pipeline.log_splits import PART_BYTES, Splitting
-from rmqtool.pipeline.row_filter import RowFilter
 from rmqtool.pipeline.search import Search, parse_search
+from rmqtool.scan.row_filter import RowFilter
 from rmqtool.scan.split_start import PROOF_BYTES
 from rmqtool.store.directory import Settings, Store, survey
 from rmqtool.store.remote import connect, open_remote

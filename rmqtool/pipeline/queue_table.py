@@ -21,9 +21,9 @@ from rmqtool.formats.consumequeue import (
     UNIT_SIZE,
     unit_format,
 )
-from rmqtool.pipeline.row_filter import RowFilter
 from rmqtool.pipeline.rows import PART_BYTES, batch_of, grouped_by_size
 from rmqtool.scan.blocks import last_data_end
+from rmqtool.scan.row_filter import RowFilter
 from rmqtool.store.directory import QueueFiles, Segment, Store
 from rmqtool.store.source import ByteSource, read_salvaging
 from rmqtool.store.view import StoreView

@@ -15,8 +15,8 @@ from rmqtool.pipeline.filters import pushed
 from rmqtool.pipeline.message_schema import chosen
 from rmqtool.pipeline.options import SourceOptions
 from rmqtool.pipeline.python_worker import keep_what_is_loaded
-from rmqtool.pipeline.row_filter import RowFilter
 from rmqtool.pipeline.table import Table, in_mode, table_of
+from rmqtool.scan.row_filter import RowFilter
 
 NAME = "rocketmq-store"
 

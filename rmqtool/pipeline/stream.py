@@ -12,9 +12,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from rmqtool.pipeline.log_splits import LogSplit, log_splits
 from rmqtool.pipeline.options import SourceOptions
-from rmqtool.pipeline.row_filter import RowFilter
 from rmqtool.pipeline.stream_position import flushed_end, log_begin
 from rmqtool.pipeline.table import MessagesTable, in_mode
+from rmqtool.scan.row_filter import RowFilter
 from rmqtool.store.directory import Store
 
 Offsets = dict[str, int]

@@ -14,7 +14,7 @@ from rmqtool.pipeline import findings_table, index_table, queue_table
 from rmqtool.pipeline.log_splits import log_splits, read_split
 from rmqtool.pipeline.message_schema import chosen, message_schema
 from rmqtool.pipeline.options import SourceOptions
-from rmqtool.pipeline.row_filter import RowFilter
+from rmqtool.scan.row_filter import RowFilter
 
 
 class DamageError(RmqtoolError):

@@ -9,8 +9,9 @@ from enum import StrEnum
 from typing import Any, Final, Protocol
 
 from rmqtool.errors import UnreadableError
-from rmqtool.formats.compression import decompress
 
+BODY_FIELDS: Final = ("body", "body_encoding", "body_truncated", "body_error")
+"""Fields of a message row where bodies are asked for."""
 BODY_LIMIT: Final = 1 << 20
 """Bytes of a body that are shown where nothing else is asked for."""
 _STORED_SLACK: Final = 1 << 16
@@ -41,6 +42,17 @@ class BodyChoice:
     limit: int = BODY_LIMIT
     raw: bool = False
 
+    @property
+    def shown_form(self) -> BodyForm:
+        """Stored bodies for which no form is asked are base64, the one that every byte comes through."""
+        return BodyForm.BASE64 if self.raw and self.form is BodyForm.NONE else self.form
+
+    def stored_max(self, compression: str | None) -> int:
+        """Bytes of a stored body that suffice, which is one more than is shown where it is stored as it is."""
+        if self.form is BodyForm.REDACTED:
+            return 0
+        return self.limit + 1 if self.raw or compression is None else 2 * self.limit + _STORED_SLACK
+
 
 class StoredBody(Protocol):
     """A record, as far as its body goes."""
@@ -55,34 +67,40 @@ class StoredBody(Protocol):
 
 
 def body_fields(record: StoredBody, choice: BodyChoice) -> dict[str, Any]:
+    """The fields of `shown_body` for one record, if bodies are asked for."""
+    if choice.shown_form is BodyForm.NONE:
+        return {}
+    try:
+        length_max = choice.stored_max(record.compression)
+        stored = record.body(length_max) if length_max else b""
+        values = shown_body(stored, record.body_length, record.compression, choice)
+    except UnreadableError as error:
+        values = (None, str(choice.shown_form), False, str(error))
+    return dict(zip(BODY_FIELDS, values, strict=True))
+
+
+def shown_body(
+    stored: bytes, body_length: int, compression: str | None, choice: BodyChoice
+) -> tuple[Any, str, bool, str | None]:
     """What a row says of the body: `body`, its encoding, whether it was cut, and why it could not be shown.
 
-    Stored bodies for which no form is asked are base64, the one that every byte comes through.
+    Args:
+        stored: its first bytes, `BodyChoice.stored_max` of them.
     """
-    form = BodyForm.BASE64 if choice.raw and choice.form is BodyForm.NONE else choice.form
-    if form is BodyForm.NONE:
-        return {}
-    error: str | None = None
-    shown: Any = None
-    cut = False
+    form = choice.shown_form
     if form is BodyForm.REDACTED:
-        shown = f"{record.body_length} bytes"
-    else:
-        try:
-            content = _content(record, choice)
-            cut = len(content) > choice.limit
-            shown = _encoded(content[: choice.limit], form, cut=cut)
-        except (ValueError, UnreadableError) as trouble:
-            error = str(trouble)
-    return {"body": shown, "body_encoding": str(form), "body_truncated": cut, "body_error": error}
+        return f"{body_length} bytes", form.value, False, None
+    cut = False
+    try:
+        content = stored
+        if compression is not None and not choice.raw:
+            from rmqtool.formats.compression import decompress
 
-
-def _content(record: StoredBody, choice: BodyChoice) -> bytes:
-    """The content up to one byte beyond the limit."""
-    if choice.raw or record.compression is None:
-        return record.body(choice.limit + 1)
-    stored = record.body(2 * choice.limit + _STORED_SLACK)
-    return decompress(stored, record.compression, choice.limit)
+            content = decompress(stored, compression, choice.limit)
+        cut = len(content) > choice.limit
+        return _encoded(content[: choice.limit], form, cut=cut), form.value, cut, None
+    except ValueError as error:
+        return None, form.value, cut, str(error)
 
 
 def _encoded(content: bytes, form: BodyForm, *, cut: bool) -> Any:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from rmqtool.report.rows import DumpRow
-from rmqtool.report.text import escaped, time_text
+from rmqtool.report.text import cropped, escaped, padded, time_text
 
 _TIME_WIDTH: Final = 24
 _TIME_TITLES: Final = {"store_timestamp_ms": "stored", "born_timestamp_ms": "born"}
@@ -53,6 +53,13 @@ class Column:
             return f"stale: {escaped(row['topic'])}"
         return cell_text(self.field, value)
 
+    def padded_cell(self, row: DumpRow) -> str:
+        """The same in the column's width: text is cropped, a number never is."""
+        text = self.cell(row)
+        if text.isascii() and len(text) <= self.width:
+            return text.rjust(self.width) if self.right else text.ljust(self.width)
+        return padded(text if self.right else cropped(text, self.width), self.width, right=self.right)
+
 
 def cell_text(field: str, value: Any) -> str:
     """A field's value for people: times as ISO 8601 in UTC, lists and objects as JSON, everything escaped."""
@@ -63,8 +70,9 @@ def cell_text(field: str, value: Any) -> str:
     if isinstance(value, int):
         return time_text(value) if field.endswith("_timestamp_ms") else str(value)
     if field == "keys":
-        return escaped(" ".join(value))
-    return escaped(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+        value = " ".join(value)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if text.isprintable() else escaped(text)
 
 
 MESSAGE_COLUMNS: Final = (

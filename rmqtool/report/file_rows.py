@@ -27,17 +27,20 @@ def _names(declared: Format) -> tuple[str, ...]:
 
 _BAD: Final = ("file", "file_position", "size", "finding")
 """What a bad range says of itself outside of the log."""
-UNIT_FIELDS: Final = (*_PLACE, "queue_offset", *_names(UNIT), "filler", "extension_position", *_BAD)
-EXTENSION_FIELDS: Final = (*_PLACE, "stream_position", *_names(EXTENSION_UNIT), "file", "file_position", "finding")
-BATCH_FIELDS: Final = (*_PLACE, *_names(BATCH_UNIT), *_BAD)
-INDEX_FIELDS: Final = (
-    *("type", "file", *_names(HEADER), "slot_count", "number", "slot", "newest_entry"),
-    *(name for name in _names(ENTRY)),
-    *("file_position", "size", "finding"),
-)
-CHECKPOINT_FIELDS: Final = ("type", "file", "file_size", *_names(CHECKPOINT), "finding")
-ABORT_FIELDS: Final = ("type", "file", "process_id")
-CONFIG_FIELDS: Final = ("type", "file", "content")
+FIELDS: Final = {
+    "consumequeue": (*_PLACE, "queue_offset", *_names(UNIT), "filler", "extension_position", *_BAD),
+    "consumequeue_ext": (*_PLACE, "stream_position", *_names(EXTENSION_UNIT), "file", "file_position", "finding"),
+    "batchconsumequeue": (*_PLACE, *_names(BATCH_UNIT), *_BAD),
+    "index": (
+        *("type", "file", *_names(HEADER), "slot_count", "number", "slot", "newest_entry"),
+        *_names(ENTRY),
+        *("file_position", "size", "finding"),
+    ),
+    "checkpoint": ("type", "file", "file_size", *_names(CHECKPOINT), "finding"),
+    "abort": ("type", "file", "process_id"),
+    "config": ("type", "file", "content"),
+}
+"""Fields of the rows of a kind of files."""
 
 
 def unit_row(topic: str | None, queue_id: int | None, queue_offset: int, values: tuple[int, int, int]) -> DumpRow:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TextIO
 
+from rmqtool.report.bodies import BODY_FIELDS
 from rmqtool.report.columns import cell_text
-from rmqtool.report.rows import BODY_FIELDS, MESSAGE_FIELDS
+from rmqtool.report.rows import MESSAGE_FIELDS
 from rmqtool.report.tables import TableWriter
 from rmqtool.report.text import escaped
 

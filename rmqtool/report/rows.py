@@ -5,11 +5,12 @@ A row is a dictionary of what JSON can say. The contract is docs/schema/dump.jso
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 from rmqtool.formats.java_text import decode_java_utf8
-from rmqtool.report.bodies import BodyChoice, StoredBody, body_fields
+from rmqtool.report.bodies import BODY_FIELDS, BodyChoice, BodyForm, StoredBody, body_fields
 
 DumpRow = dict[str, Any]
 
@@ -42,68 +43,74 @@ MESSAGE_FIELDS: Final = (
     "finding",
 )
 """Fields of a message row, in order."""
-BODY_FIELDS: Final = ("body", "body_encoding", "body_truncated", "body_error")
-"""Fields of a message row where bodies are asked for."""
+
+
+def message_fields(body: BodyChoice) -> tuple[str, ...]:
+    """The fields of a message row where bodies are asked for like this."""
+    shown = () if body.shown_form is BodyForm.NONE else BODY_FIELDS
+    return (*MESSAGE_FIELDS, *shown, *(("properties_raw",) if body.raw else ()))
+
+
+@dataclass(frozen=True)
+class RowBlock:
+    """Rows of one kind by their columns, which are made when a writer asks for them.
+
+    Attributes:
+        column: gives the values of a field.
+        holds_json: whether a value may be any JSON; else they are texts, numbers, and lists and maps of texts.
+    """
+
+    count: int
+    fields: tuple[str, ...]
+    column: Callable[[str], Sequence[Any]]
+    holds_json: bool = False
+
+    def rows(self) -> Iterator[DumpRow]:
+        """The rows one by one."""
+        return (dict(zip(self.fields, values, strict=True)) for values in zip(*self.columns(), strict=True))
+
+    def columns(self) -> list[Sequence[Any]]:
+        """The values of all fields."""
+        return [self.column(name) for name in self.fields]
+
+    def head(self, count: int) -> RowBlock:
+        """The first rows."""
+        if count >= self.count:
+            return self
+        return replace(self, count=count, column=lambda name: self.column(name)[:count])
+
+    def with_fields(self, fields: Sequence[str]) -> RowBlock:
+        """The rows with these fields only; one that they do not have is null."""
+        own = frozenset(self.fields)
+        nothing = [None] * self.count
+        return replace(self, fields=tuple(fields), column=lambda name: self.column(name) if name in own else nothing)
+
+
+def single_rows(rows: Iterable[DumpRow | RowBlock | None]) -> Iterator[DumpRow]:
+    """Rows one by one, of blocks too; nothing for None."""
+    for each in rows:
+        if isinstance(each, RowBlock):
+            yield from each.rows()
+        elif each is not None:
+            yield each
 
 
 class DecodedRecord(StoredBody, Protocol):
-    """What a row needs of a decoded record (`engine.reading.record.Record` has it)."""
+    """What a row needs of a decoded record beside its plain fields (`engine.reading.record.Record` has all)."""
 
-    @property
-    def size(self) -> int: ...
-    @property
-    def magic(self) -> str: ...
-    @property
-    def body_crc(self) -> int: ...
-    @property
-    def body_crc_ok(self) -> bool: ...
-    @property
-    def queue_id(self) -> int: ...
-    @property
-    def flag(self) -> int: ...
-    @property
-    def queue_offset(self) -> int: ...
     @property
     def physical_offset(self) -> int: ...
     @property
-    def sys_flag(self) -> int: ...
-    @property
-    def transaction(self) -> str: ...
-    @property
-    def born_timestamp_ms(self) -> int: ...
-    @property
-    def born_host(self) -> str: ...
-    @property
-    def store_timestamp_ms(self) -> int: ...
-    @property
-    def store_host(self) -> str: ...
-    @property
-    def reconsume_times(self) -> int: ...
-    @property
-    def prepared_transaction_offset(self) -> int: ...
-    @property
-    def topic(self) -> str: ...
-    @property
-    def properties(self) -> Mapping[str, str]: ...
-    @property
     def properties_raw(self) -> bytes: ...
-    @property
-    def tags(self) -> str | None: ...
-    @property
-    def keys(self) -> tuple[str, ...]: ...
-    @property
-    def unique_key(self) -> str | None: ...
-    @property
-    def message_id(self) -> str: ...
 
 
 def message_row(
     record: DecodedRecord,
-    body: BodyChoice | None = None,
+    body: BodyChoice,
     *,
     row_type: str = "message",
     finding: str | None = None,
-    physical_offset: int | None = None,
+    physical_offset: int,
     body_crc_ok: bool | None = None,
 ) -> DumpRow:
     """The row of one message.
@@ -111,43 +118,18 @@ def message_row(
     Args:
         row_type: "message", or "stale" for a record behind the log's end.
         finding: id of what is wrong with it.
-        physical_offset: where it lies, if that is not what it says of itself.
+        physical_offset: where it lies, which need not be what it says of itself.
         body_crc_ok: known already; else the body is read for it.
 
     Raises:
         UnreadableError: the disk does not give the body that is to be checked.
     """
-    choice = body or BodyChoice()
-    row: DumpRow = {
-        "type": row_type,
-        "physical_offset": record.physical_offset if physical_offset is None else physical_offset,
-        "size": record.size,
-        "magic": record.magic,
-        "body_crc": record.body_crc,
-        "body_crc_ok": record.body_crc_ok if body_crc_ok is None else body_crc_ok,
-        "queue_id": record.queue_id,
-        "flag": record.flag,
-        "queue_offset": record.queue_offset,
-        "sys_flag": record.sys_flag,
-        "transaction": record.transaction,
-        "compression": record.compression,
-        "born_timestamp_ms": record.born_timestamp_ms,
-        "born_host": record.born_host,
-        "store_timestamp_ms": record.store_timestamp_ms,
-        "store_host": record.store_host,
-        "reconsume_times": record.reconsume_times,
-        "prepared_transaction_offset": record.prepared_transaction_offset,
-        "body_length": record.body_length,
-        "topic": record.topic,
-        "properties": dict(record.properties),
-        "tags": record.tags,
-        "keys": list(record.keys),
-        "unique_key": record.unique_key,
-        "message_id": record.message_id,
-        "finding": finding,
-    }
-    row |= body_fields(record, choice)
-    if choice.raw:
+    row: DumpRow = {"type": row_type, "physical_offset": physical_offset, "finding": finding}
+    if body_crc_ok is not None:
+        row["body_crc_ok"] = body_crc_ok
+    row = {name: row[name] if name in row else getattr(record, name) for name in MESSAGE_FIELDS}
+    row |= {"keys": list(row["keys"]), "properties": dict(row["properties"])} | body_fields(record, body)
+    if body.raw:
         row["properties_raw"] = decode_java_utf8(record.properties_raw)
     return row
 

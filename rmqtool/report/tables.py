@@ -9,9 +9,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Final, TextIO
 
+from rmqtool.report.bodies import BODY_FIELDS
 from rmqtool.report.columns import TABLES, Column, cell_text, chosen_columns, fitted
-from rmqtool.report.rows import BODY_FIELDS, DumpRow
-from rmqtool.report.text import cropped, escaped, padded
+from rmqtool.report.rows import DumpRow, RowBlock
+from rmqtool.report.text import escaped, padded
 
 WIDTH_MIN: Final = 80
 """A table is never drawn for less; on a narrower terminal its lines wrap."""
@@ -52,6 +53,10 @@ class TableWriter:
             self._list(row)
         self._beneath(row)
 
+    def write_block(self, block: RowBlock) -> None:
+        for row in block.rows():
+            self.write(row)
+
     def close(self) -> None:
         """Nothing is held back."""
 
@@ -71,12 +76,7 @@ class TableWriter:
         self._line((" " * self._gap).join(titles).rstrip(), _BOLD)
 
     def _joined(self, row: DumpRow) -> str:
-        cells = []
-        for column in self._columns:
-            text = column.cell(row)
-            text = text if column.right else cropped(text, column.width)
-            cells.append(padded(text, column.width, right=column.right))
-        return (" " * self._gap).join(cells).rstrip()
+        return (" " * self._gap).join([column.padded_cell(row) for column in self._columns]).rstrip()
 
     def _range(self, row: DumpRow) -> None:
         """A bad range or a blank: its place in the columns of its table, then what it is."""

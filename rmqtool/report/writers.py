@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from functools import cache
 from typing import Any, Final, Protocol, TextIO
 
-from rmqtool.report.rows import DumpRow
+from rmqtool.report.rows import DumpRow, RowBlock
 from rmqtool.report.tables import TableWriter
 from rmqtool.report.text import escaped, json_escaped
 
@@ -27,10 +27,13 @@ class OutputFormat(StrEnum):
 
 
 class RowWriter(Protocol):
-    """Takes rows one by one and holds none of them."""
+    """Takes rows one by one, or many of a kind at once, and holds none of them."""
 
     def write(self, row: DumpRow) -> None:
         """Write one row."""
+
+    def write_block(self, block: RowBlock) -> None:
+        """Write many rows."""
 
     def close(self) -> None:
         """Write what closes the whole; without it a JSON array is not finished."""
@@ -46,6 +49,9 @@ class JsonLinesWriter:
     def write(self, row: DumpRow) -> None:
         self._stream.write(json_text(row, unicode=self._unicode) + "\n")
 
+    def write_block(self, block: RowBlock) -> None:
+        self._stream.write(json_texts(block, unicode=self._unicode) + "\n")
+
     def close(self) -> None:
         """Nothing is held back."""
 
@@ -59,11 +65,17 @@ class JsonWriter:
         self._begun = False
 
     def write(self, row: DumpRow) -> None:
-        self._stream.write((",\n" if self._begun else "[\n") + json_text(row, unicode=self._unicode))
-        self._begun = True
+        self._write(json_text(row, unicode=self._unicode))
+
+    def write_block(self, block: RowBlock) -> None:
+        self._write(json_texts(block, unicode=self._unicode).replace("\n", ",\n"))
 
     def close(self) -> None:
         self._stream.write("\n]\n" if self._begun else "[]\n")
+
+    def _write(self, text: str) -> None:
+        self._stream.write((",\n" if self._begun else "[\n") + text)
+        self._begun = True
 
 
 class CsvWriter:
@@ -76,6 +88,13 @@ class CsvWriter:
 
     def write(self, row: DumpRow) -> None:
         self._writer.writerow([_csv_cell(row.get(field)) for field in self._fields])
+
+    def write_block(self, block: RowBlock) -> None:
+        block = block.with_fields(self._fields)
+        columns = (
+            [value if type(value) is int else _csv_cell(value) for value in column] for column in block.columns()
+        )
+        self._writer.writerows(zip(*columns, strict=True))
 
     def close(self) -> None:
         """Nothing is held back."""
@@ -91,6 +110,10 @@ class _Selection:
     def write(self, row: DumpRow) -> None:
         if any(field in row for field in self._fields):
             self._writer.write({field: row.get(field) for field in self._fields})
+
+    def write_block(self, block: RowBlock) -> None:
+        if not set(self._fields).isdisjoint(block.fields):
+            self._writer.write_block(block.with_fields(self._fields))
 
     def close(self) -> None:
         self._writer.close()
@@ -131,6 +154,29 @@ def json_text(value: Any, *, unicode: bool = True, indent: int | None = None) ->
         value = {name: part for name, part in value.items() if name not in FOR_PEOPLE}
     text = _encoder(unicode, indent).encode(value)
     return text if not unicode else "\n".join(map(json_escaped, text.split("\n")))
+
+
+def json_texts(block: RowBlock, *, unicode: bool) -> str:
+    """The rows as `json_text` has them, a row a line; many at once where their values allow it."""
+    if block.holds_json:
+        return "\n".join(json_text(row, unicode=unicode) for row in block.rows())
+    import msgspec
+
+    encode, rows = msgspec.json.Encoder().encode, map(_row_type(block.fields), *block.columns())
+    lines = b"\n".join([msgspec.json.format(encode(row), indent=0) for row in rows])
+    if lines.isascii() and b"\x7f" not in lines:
+        return lines.decode("ascii")
+    if unicode:
+        return "\n".join(map(json_escaped, lines.decode("utf-8").split("\n")))
+    return "\n".join(json_text(row, unicode=unicode) for row in block.rows())
+
+
+@cache
+def _row_type(fields: tuple[str, ...]) -> Callable[..., Any]:
+    """What the library encodes as an object with these fields, faster than a dictionary."""
+    import msgspec
+
+    return msgspec.defstruct("Row", fields, gc=False)
 
 
 @cache

@@ -54,11 +54,15 @@ class Window:
     def bytes_at(self, position: int, length: int) -> bytes | bytearray | memoryview:
         """A range of the file, from the window if it lies in it; shorter only behind the file's end."""
         length = max(0, min(length, self.source.size - position))
-        if self.start <= position and position + length <= self.end:
+        if self.holds(position, position + length):
             return self.buffer[position - self.start : position - self.start + length]
         buffer = bytearray(length)
         self._note(read_salvaging(self.source, position, memoryview(buffer)))
         return buffer
+
+    def holds(self, start: int, end: int) -> bool:
+        """Whether a range of the file lies in the window."""
+        return self.start <= start and end <= self.end
 
     def chunks(self, start: int, end: int) -> Iterator[bytes | bytearray | memoryview]:
         """The bytes of a range of any length, in parts of at most a block."""

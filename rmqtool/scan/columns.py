@@ -70,6 +70,11 @@ def bare_row(physical_offset: int, size: int, verdict: int, magic: int = 0) -> R
     return Row(physical_offset, size, 0, 0, 0, 0, 0, 0, verdict, magic, *_UNKNOWN)
 
 
+def row_tuples(rows: Any) -> list[Row]:
+    """Rows of either reader as tuples of Python numbers."""
+    return rows if isinstance(rows, list) else [Row._make(values) for values in rows.tolist()]
+
+
 @cache
 def row_dtype() -> numpy.dtype[Any]:
     """The row as a numpy dtype, native byte order."""

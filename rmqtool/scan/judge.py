@@ -10,7 +10,7 @@ from struct import Struct
 from typing import Final
 
 from rmqtool.formats import commitlog, system_flag
-from rmqtool.formats.java_text import decode_java_utf8, java_hash
+from rmqtool.formats.java_text import decode_java_utf8, java_hash_of_bytes
 from rmqtool.formats.properties import (
     INNER_BASE,
     INNER_COUNT,
@@ -155,7 +155,7 @@ def judge_parts(
         return bare_row(physical_offset, size, verdict or Verdict.BAD_LENGTHS, magic)
     topic = tail[topic_width:topic_end]
     (tags, keys, unique_key, delay) = _texts(tail, topic_end + 2, body_end)
-    tags_code = java_hash(decode_java_utf8(tail[tags[0] - body_end :][: tags[1]])) if tags[1] > 0 else 0
+    tags_code = java_hash_of_bytes(tail[tags[0] - body_end :][: tags[1]]) if tags[1] > 0 else 0
     if topic == _SCHEDULE_TOPIC and delay[1] >= 0:
         try:
             level = parse_java_int(decode_java_utf8(tail[delay[0] - body_end :][: delay[1]]))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import InitVar, dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from rmqtool.formats import commitlog, system_flag
 from rmqtool.formats.tags import parse_delay_levels
 from rmqtool.scan.blocks import BLOCK_SIZE, Window, last_data_end
 from rmqtool.scan.checksum import crc32
-from rmqtool.scan.columns import Row, bare_row, row_dtype
+from rmqtool.scan.columns import Row, bare_row, row_dtype, row_tuples
 from rmqtool.scan.judge import HEAD_READ, MESSAGE_MAGICS, TopicTable, judge_frame, judge_parts, judge_record
 from rmqtool.scan.resync import find_next
 from rmqtool.scan.rules import KEEPS_ITS_LENGTH, Verdict
@@ -55,9 +56,7 @@ class Batch:
 
     def as_rows(self) -> list[Row]:
         """The rows as `Row` tuples of Python numbers."""
-        if isinstance(self.rows, list):
-            return self.rows
-        return [Row._make(values) for values in cast("numpy.ndarray[Any, Any]", self.rows).tolist()]
+        return row_tuples(self.rows)
 
     def as_array(self) -> numpy.ndarray[Any, Any]:
         """The rows as a structured array of `columns.row_dtype`."""
@@ -71,6 +70,29 @@ class Batch:
         """Bytes of a row's record, from `position` in it."""
         start = row.physical_offset - self.split.physical_offset
         return bytes(self.window.bytes_at(start + position, min(length, row.size - position)))
+
+    def read_many(self, places: Sequence[int], positions: Sequence[int], lengths: Sequence[int]) -> list[bytes]:
+        """Bytes of many records, each from a position in it, by their physical offsets."""
+        base = self.split.physical_offset
+        if self._content is None:
+            return [
+                bytes(self.window.bytes_at(place - base + position, length))
+                for place, position, length in zip(places, positions, lengths, strict=True)
+            ]
+        content, begin = self._content, int(self.rows[0][0])
+        starts = [place - begin + position for place, position in zip(places, positions, strict=True)]
+        return [content[start : start + length] for start, length in zip(starts, lengths, strict=True)]
+
+    def may_hold(self, text: bytes) -> bool:
+        """Whether the records may hold a text; False only where all their bytes are at hand."""
+        return self._content is None or text in self._content
+
+    @cached_property
+    def _content(self) -> bytes | None:
+        """All bytes of the rows; None where the window does not hold them."""
+        base = self.split.physical_offset
+        begin, end = int(self.rows[0][0]) - base, int(self.rows[-1][0]) + int(self.rows[-1][1]) - base
+        return bytes(self.window.bytes_at(begin, end - begin)) if self.window.holds(begin, end) else None
 
 
 class RecordReader(Protocol):

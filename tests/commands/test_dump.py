@@ -14,10 +14,10 @@ import pytest
 
 from rmqtool.dump.follow import Follower
 from rmqtool.dump.log import LogDump
-from rmqtool.dump.log_filter import LogFilter
+from rmqtool.dump.request import Request
 from rmqtool.dump.target import TargetOptions, find_target
-from rmqtool.engine.rules.versions import NEWEST, rules_for
-from rmqtool.report.rows import MESSAGE_FIELDS
+from rmqtool.engine.rules.versions import NEWEST
+from rmqtool.report.rows import MESSAGE_FIELDS, single_rows
 from rmqtool.store.location import StoreLocation
 from tests.commands.schema_check import schema_errors
 from tests.commands.transcripts import rmqtool
@@ -77,15 +77,17 @@ def test_filters_keep_what_the_whole_dump_shows(golden: Unpacked, everything: li
 def test_both_readers_filter_alike(golden: Unpacked, everything: list[dict[str, Any]]) -> None:
     target = find_target(StoreLocation(golden(STORE)), TargetOptions())
     some = everything[70]
-    for wanted in (
-        LogFilter(),
-        LogFilter(topics=("Or*",), tag="TagA"),
-        LogFilter(queue_id=0, from_ms=some["store_timestamp_ms"]),
-        LogFilter(to_physical_offset=some["physical_offset"], key="none"),
+    for options in (
+        {},
+        {"reverse": True},
+        {"topics": ("Or*",), "tag": "TagA"},
+        {"queue_id": 0, "from_ms": some["store_timestamp_ms"], "reverse": True},
+        {"to_offset": some["physical_offset"], "key": "none"},
     ):
-        dumps = [LogDump(target, wanted, rules_for(NEWEST), choice) for choice in (False, True)]
-        found = [[(f.row.physical_offset, f.finding) for f in dump.forward() if dump.matches(f)] for dump in dumps]
-        assert found[0] == found[1]
+        ask = Request(**options, broker_version=NEWEST)
+        rows = [list(single_rows(LogDump(target, ask, compiled=compiled).rows())) for compiled in (False, True)]
+        assert rows[0] == rows[1]
+        assert bool(rows[0]) == ("key" not in options)
 
 
 def test_reverse_and_limit_give_the_end_first(golden: Unpacked) -> None:
@@ -288,14 +290,12 @@ def test_following_gives_each_record_once_and_waits_for_the_end_of_one(tmp_path:
     second = record(b"two", at=len(first))
     path.write_bytes(first + bytes(1000))
     follower = Follower(
-        LogDump(find_target(StoreLocation(tmp_path), TargetOptions()), LogFilter(), rules_for(NEWEST)), poll_seconds=0
+        LogDump(find_target(StoreLocation(tmp_path), TargetOptions()), Request(broker_version=NEWEST)), poll_seconds=0
     )
     rows = follower.rows()
 
     def new() -> list[int]:
-        return [
-            found.row.physical_offset for found in itertools.takewhile(lambda found: found is not None, rows) if found
-        ]
+        return [row["physical_offset"] for row in single_rows(iter(rows.__next__, None))]
 
     def write(at: int, content: bytes, into: Path = path) -> None:
         with into.open("r+b") as file:

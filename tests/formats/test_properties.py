@@ -6,6 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.formats.properties import (
     decode_properties,
     decode_properties_strict_pairs,
@@ -30,7 +31,8 @@ maps = st.dictionaries(texts, texts, max_size=6)
 @example(b"a\x01\xed\xa0\x02\x80\x01b")
 @example(b"a\x01\xf0\x90\x80\x02b\x01\xe1\x80")
 def test_cutting_bytes_first_equals_the_broker(raw: bytes) -> None:
-    assert decode_properties(raw) == java_reference.properties(raw)
+    pairs = {decode_java_utf8(name): decode_java_utf8(value) for name, value in split_properties(raw)}
+    assert decode_properties(raw) == pairs == java_reference.properties(raw)
 
 
 @pytest.mark.parametrize(

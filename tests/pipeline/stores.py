@@ -12,7 +12,7 @@ import pyarrow
 
 from rmqtool.pipeline.log_splits import LogSplit, read_split
 from rmqtool.pipeline.message_schema import HEADERS, PROPERTIES
-from rmqtool.pipeline.row_filter import RowFilter
+from rmqtool.scan.row_filter import RowFilter
 from tests.commands.transcripts import rmqtool
 
 Rows = list[dict[str, Any]]

@@ -9,7 +9,7 @@ import pytest
 
 from rmqtool.pipeline.log_splits import SEAM, Splitting, log_splits
 from rmqtool.pipeline.message_schema import message_schema
-from rmqtool.pipeline.row_filter import RowFilter
+from rmqtool.scan.row_filter import RowFilter
 from rmqtool.store.directory import Settings, Store, survey
 from rmqtool.store.view import DirectoryView
 from tests.conftest import Unpacked

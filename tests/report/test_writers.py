@@ -9,10 +9,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rmqtool.report.columns import TABLES, fitted
 from rmqtool.report.hexview import HexField, hex_lines
-from rmqtool.report.rows import MESSAGE_FIELDS, bad_row, blank_row
+from rmqtool.report.rows import MESSAGE_FIELDS, RowBlock, bad_row, blank_row
 from rmqtool.report.tables import TableWriter
 from rmqtool.report.text import columns_of
 from rmqtool.report.writers import row_writer
@@ -59,6 +61,51 @@ def test_colour_is_only_there_when_asked_for() -> None:
     rows = [message(), bad_row(0, 1, "commitlog.hole")]
     assert "\x1b" not in written(rows, width=80)
     assert written(rows, width=80, colour=True).count("\x1b[0m") == 2
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+VALUES = st.one_of(
+    st.none(), st.booleans(), st.integers(-(1 << 63), (1 << 63) - 1), TEXTS, st.lists(TEXTS, max_size=2)
+) | st.dictionaries(TEXTS, TEXTS, max_size=2)
+
+
+@given(
+    values=st.lists(st.tuples(VALUES, VALUES, TEXTS), min_size=1, max_size=4),
+    form=st.sampled_from(["json", "jsonl", "csv", "table"]),
+    fields=st.sampled_from([None, ["tags"], ["topic", "keys", "finding", "properties"], ["finding"]]),
+    encoding=st.sampled_from(["utf-8", "latin-1"]),
+)
+def test_many_rows_at_once_are_written_like_rows_one_by_one(
+    values: list[tuple[Any, Any, str]], form: str, fields: list[str] | None, encoding: str
+) -> None:
+    """Whatever texts a store holds: the rows are encoded by a library, and what it leaves as it is must be escaped."""
+    rows = [
+        message(properties={tags: tags}, tags=tags, keys=[tags], topic=tags, flag=flag, magic=magic)
+        for flag, magic, tags in values
+    ]
+    block = RowBlock(len(rows), MESSAGE_FIELDS, lambda name: [row[name] for row in rows])
+    outputs = []
+    for at_once in (False, True):
+        raw = io.BytesIO()
+        stream = io.TextIOWrapper(raw, encoding=encoding, errors="backslashreplace", newline="")
+        writer = row_writer(form, stream, MESSAGE_FIELDS, fields)
+        if at_once:
+            writer.write_block(block)
+        for row in rows:
+            writer.write(row)
+        if not at_once:
+            for row in rows:
+                writer.write(row)
+        writer.close()
+        stream.flush()
+        outputs.append(raw.getvalue())
+    assert outputs[0] == outputs[1]
+
+
+def test_the_head_of_a_block_is_its_first_rows() -> None:
+    block = RowBlock(3, ("a", "b"), lambda name: [name + str(number) for number in range(3)])
+    assert list(block.head(2).rows()) == [{"a": "a0", "b": "b0"}, {"a": "a1", "b": "b1"}]
+    assert list(block.head(4).with_fields(["b", "c"]).rows())[2] == {"b": "b2", "c": None}
 
 
 def test_a_row_without_any_chosen_field_is_left_out_of_json() -> None:

@@ -12,7 +12,6 @@ from functools import cached_property
 from struct import Struct
 from typing import Final, Protocol
 
-from rmqtool.engine.rules.algorithms import PropertyDecoder
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.segments.log import Log, RecordLocation
 from rmqtool.formats import commitlog, properties, system_flag
@@ -220,17 +219,10 @@ def decode_record(log: RecordSource, place: RecordLocation) -> Record | None:
         topic_raw=parts[0],
         topic=decode_java_utf8(parts[0]),
         properties_raw=parts[1],
-        properties=decoded_properties(parts[1], log.rules),
+        properties=log.rules.property_decoder.decode(parts[1]),
         message_id=offset_message_id(store_host, head["physical_offset"]),
         _log=log,
     )
-
-
-def decoded_properties(raw: bytes, rules: BrokerRules) -> Mapping[str, str]:
-    """A property block as brokers of these rules take it apart."""
-    if rules.property_decoder is PropertyDecoder.STRICT_PAIRS:
-        return properties.decode_properties_strict_pairs(raw)
-    return properties.decode_properties(raw)
 
 
 def _tail(tail: bytes, topic_length_size: int) -> tuple[bytes, bytes, int] | None:

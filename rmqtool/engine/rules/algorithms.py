@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
+
+from rmqtool.formats.properties import decode_properties, decode_properties_strict_pairs
 
 
 class SizeMismatch(Enum):
@@ -17,6 +20,11 @@ class PropertyDecoder(Enum):
 
     STRICT_PAIRS = "a segment counts if 0x01 splits it into exactly two parts"
     FIRST_SEPARATOR = "the first 0x01 of a segment splits it, empty names and values do not count"
+
+    @property
+    def decode(self) -> Callable[[bytes], dict[str, str]]:
+        """What takes a block apart."""
+        return decode_properties_strict_pairs if self is PropertyDecoder.STRICT_PAIRS else decode_properties
 
 
 class BatchProperties(Enum):

@@ -1,0 +1,171 @@
+"""The messages of a batch as columns of `dump` rows; nothing but what a writer asks for is read or decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.formats import commitlog, properties, system_flag
+from rmqtool.formats.java_text import decode_java_utf8
+from rmqtool.formats.message_id import host_text, offset_message_id
+from rmqtool.report.bodies import BODY_FIELDS, BodyChoice, BodyForm, shown_body
+from rmqtool.report.rows import RowBlock, message_fields
+from rmqtool.scan.columns import Row
+from rmqtool.scan.rules import FINDING_IDS, Verdict
+from rmqtool.scan.walk import Batch
+
+_BORN_HOST_AT: Final = commitlog.MESSAGE_V1.position("born_host.address")
+_STORE_HOST_AT: Final = commitlog.MESSAGE_V1.position("store_host.address")
+
+
+@dataclass(frozen=True)
+class DumpedMessages:
+    """A field of a row is the attribute or the number of the scan that is called like it.
+
+    Attributes:
+        rows: good messages of the batch, as its rows come.
+    """
+
+    batch: Batch
+    rows: Any
+    rules: BrokerRules
+    body_choice: BodyChoice
+
+    def block(self) -> RowBlock:
+        """The rows of all messages."""
+        fields = message_fields(self.body_choice)
+        return RowBlock(len(self.rows), fields, self.column, self.body_choice.form is BodyForm.JSON)
+
+    def column(self, name: str) -> Sequence[Any]:
+        """The values of a field."""
+        if name in BODY_FIELDS:
+            return [values[BODY_FIELDS.index(name)] for values in self._bodies]
+        return self.numbers(name) if name in _NUMBERS else getattr(self, name)
+
+    def numbers(self, name: str) -> list[int]:
+        """A column of the scan."""
+        if isinstance(self.rows, list):
+            at = Row._fields.index(name)
+            return [row[at] for row in self.rows]
+        values: list[int] = self.rows[name].tolist()
+        return values
+
+    @property
+    def type(self) -> list[str]:
+        return ["stale" if self._verdict == Verdict.STALE else "message"] * len(self.rows)
+
+    @property
+    def finding(self) -> list[str | None]:
+        return [FINDING_IDS.get(self._verdict)] * len(self.rows)
+
+    @property
+    def body_crc_ok(self) -> list[bool]:
+        return [True] * len(self.rows)  # or the scan had called it bad
+
+    @property
+    def magic(self) -> list[str]:
+        return [commitlog.MAGIC_NAMES[magic] for magic in self.numbers("magic")]
+
+    @property
+    def transaction(self) -> list[str]:
+        return _each_once(system_flag.transaction, self.sys_flag)
+
+    @cached_property
+    def compression(self) -> list[str | None]:
+        return _each_once(system_flag.compression, self.sys_flag)
+
+    @property
+    def topic(self) -> list[str]:
+        return _each_once(lambda number: decode_java_utf8(self.batch.topics[number]), self.numbers("topic_number"))
+
+    @property
+    def born_host(self) -> list[str]:
+        return _each_once(host_text, self._hosts([_BORN_HOST_AT] * len(self.rows), system_flag.BORN_HOST_V6))
+
+    @property
+    def store_host(self) -> list[str]:
+        return _each_once(host_text, self._store_hosts)
+
+    @property
+    def message_id(self) -> list[str]:
+        return list(map(offset_message_id, self._store_hosts, self.numbers("own_offset")))
+
+    @cached_property
+    def properties(self) -> list[dict[str, str]]:
+        return list(map(self.rules.property_decoder.decode, self._properties_raw))
+
+    @property
+    def properties_raw(self) -> list[str]:
+        return [decode_java_utf8(raw) for raw in self._properties_raw]
+
+    @property
+    def tags(self) -> list[str | None]:
+        return [values.get(properties.TAGS) for values in self.properties]
+
+    @property
+    def keys(self) -> list[list[str]]:
+        texts = [values.get(properties.KEYS, "") for values in self.properties]
+        return [[key for key in text.split(" ") if key] for text in texts]
+
+    @property
+    def unique_key(self) -> list[str | None]:
+        return [values.get(properties.UNIQUE_KEY) for values in self.properties]
+
+    @cached_property
+    def sys_flag(self) -> list[int]:
+        return self.numbers("sys_flag")
+
+    @cached_property
+    def _verdict(self) -> Verdict:
+        return Verdict(self.numbers("verdict")[0])  # a walk gives good and stale rows in batches of their own
+
+    @cached_property
+    def _places(self) -> list[int]:
+        return self.numbers("physical_offset")
+
+    @cached_property
+    def _properties_raw(self) -> list[bytes]:
+        lengths = self.numbers("properties_length")
+        starts = [size - length for size, length in zip(self.numbers("size"), lengths, strict=True)]
+        return self.batch.read_many(self._places, starts, lengths)
+
+    @cached_property
+    def _store_hosts(self) -> list[bytes]:
+        starts = _each_once(
+            lambda flag: _STORE_HOST_AT + commitlog.host_extra(flag, system_flag.BORN_HOST_V6), self.sys_flag
+        )
+        return self._hosts(starts, system_flag.STORE_HOST_V6)
+
+    def _hosts(self, starts: list[int], bit: int) -> list[bytes]:
+        lengths = _each_once(lambda flag: commitlog.V4_HOST_SIZE + commitlog.host_extra(flag, bit), self.sys_flag)
+        return self.batch.read_many(self._places, starts, lengths)
+
+    @cached_property
+    def _bodies(self) -> list[tuple[Any, ...]]:
+        """The values of `BODY_FIELDS` for each message."""
+        lengths, choice = self.numbers("body_length"), self.body_choice
+        stored = self.batch.read_many(
+            self._places,
+            _each_once(commitlog.head_size, self.sys_flag),
+            [
+                min(length, most)
+                for length, most in zip(lengths, _each_once(choice.stored_max, self.compression), strict=True)
+            ],
+        )
+        return [
+            shown_body(content, length, compression, choice)
+            for content, length, compression in zip(stored, lengths, self.compression, strict=True)
+        ]
+
+
+_NUMBERS: Final = frozenset(Row._fields) - {"magic"}
+
+
+def _each_once(value_of: Callable[[Any], Any], codes: Iterable[Any]) -> list[Any]:
+    """The value of each code, of which there are few different ones."""
+    codes = list(codes)
+    values = {code: value_of(code) for code in set(codes)}
+    return [values[code] for code in codes]

@@ -1,0 +1,149 @@
+"""From what a person asks of `dump` to rows: which options fit which files, and what reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from rmqtool.dump.target import DumpKind, Target
+from rmqtool.errors import UsageError
+from rmqtool.report.bodies import BodyChoice, BodyForm
+from rmqtool.report.rows import DumpRow, RowBlock, message_fields
+from rmqtool.report.writers import OutputFormat
+from rmqtool.scan.row_filter import RowFilter
+
+_QUEUES: Final = (DumpKind.CONSUMEQUEUE, DumpKind.BATCH, DumpKind.EXTENSION)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What is asked for; offsets are physical in the log and queue offsets in queues, ranges are half open.
+
+    Attributes:
+        hex_width: columns for annotated bytes; None without them.
+    """
+
+    topics: tuple[str, ...] = ()
+    queue_id: int | None = None
+    from_offset: int | None = None
+    to_offset: int | None = None
+    from_ms: int | None = None
+    to_ms: int | None = None
+    key: str | None = None
+    tag: str | None = None
+    message_id: str | None = None
+    limit: int | None = None
+    reverse: bool = False
+    stale: bool = False
+    follow: bool = False
+    body: BodyChoice = field(default_factory=BodyChoice)
+    hex_width: int | None = None
+    broker_version: str
+
+    def row_filter(self) -> RowFilter:
+        """What is asked for of the log's rows."""
+        return RowFilter(
+            topics=self.topics or None,
+            queue_ids=None if self.queue_id is None else frozenset((self.queue_id,)),
+            from_physical_offset=self.from_offset,
+            to_physical_offset=self.to_offset,
+            from_ms=self.from_ms,
+            to_ms=self.to_ms,
+            key=self.key,
+            tag=self.tag,
+            message_id=self.message_id,
+            stale=self.stale,
+        )
+
+
+class RowSource(Protocol):
+    """Gives rows, and afterwards what was wrong."""
+
+    @property
+    def problems(self) -> list[str]:
+        """What could not be read, as sentences."""
+
+    @property
+    def bad_ranges(self) -> int:
+        """Bad ranges that were met."""
+
+    def rows(self) -> Iterator[DumpRow | RowBlock | None]:
+        """Rows; None where there is nothing more for the moment."""
+
+
+def fields_of_kind(kind: DumpKind, body: BodyChoice) -> tuple[str, ...]:
+    """Every field that a row can have."""
+    if kind is DumpKind.COMMITLOG:
+        return message_fields(body)
+    from rmqtool.report.file_rows import FIELDS
+
+    return FIELDS[kind]
+
+
+def check_request(ask: Request, kind: DumpKind, output: OutputFormat) -> None:
+    """Whether the options fit the files and each other.
+
+    Raises:
+        UsageError: they do not.
+    """
+    content = {
+        "--from-time": ask.from_ms,
+        "--to-time": ask.to_ms,
+        "--key": ask.key,
+        "--tag": ask.tag,
+        "--message-id": ask.message_id,
+        "--body": None if ask.body.form is BodyForm.NONE else ask.body.form,
+        "--raw": ask.body.raw or None,
+        "--stale": ask.stale or None,
+        "--follow": ask.follow or None,
+    }
+    offsets = {"--from-offset": ask.from_offset, "--to-offset": ask.to_offset}
+    if kind is DumpKind.COMMITLOG:
+        unfit: dict[str, object] = {}
+    elif kind is DumpKind.EXTENSION:
+        unfit = {**content, **offsets, "--reverse": ask.reverse or None}
+    elif kind in _QUEUES:
+        unfit = {**content}
+    else:
+        places = {"--topic": ask.topics or None, "--queue-id": ask.queue_id, "--reverse": ask.reverse or None}
+        unfit = {**content, **offsets, **places}
+    given = [name for name, value in unfit.items() if value is not None]
+    if given:
+        raise UsageError(f"{', '.join(given)}: says nothing about {kind} files")
+    if ask.follow and ask.reverse:
+        raise UsageError("--follow and --reverse exclude each other")
+    if ask.follow and output is OutputFormat.JSON:
+        raise UsageError("--follow never closes a JSON array; --format jsonl writes an object a line")
+    if ask.hex_width is not None and output is OutputFormat.CSV:
+        raise UsageError("--hex has no form as CSV")
+
+
+def make_source(ask: Request, target: Target) -> RowSource:
+    """What reads the files of a target; imported when it is needed, so that a log's first row comes soon."""
+    if target.kind is DumpKind.COMMITLOG:
+        from rmqtool.dump.log import LogDump
+
+        return LogDump(target, ask)
+    if target.kind in _QUEUES:
+        from rmqtool.dump.queues import QueueDump
+
+        return QueueDump(target, ask)
+    from rmqtool.dump.other_files import FileDump
+
+    return FileDump(target, ask.hex_width)
+
+
+def chosen_fields(text: str | None, known: Sequence[str]) -> list[str] | None:
+    """The fields of `--fields`.
+
+    Raises:
+        UsageError: one of them is none.
+    """
+    if text is None:
+        return None
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    unknown = [name for name in names if name not in known]
+    if unknown or not names:
+        raise UsageError(f"--fields: no field {', '.join(unknown) or 'named'}; there are {', '.join(known)}")
+    return names
