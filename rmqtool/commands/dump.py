@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import closing
 from typing import Annotated
 
 import typer
@@ -111,8 +112,7 @@ def run_dump(ask: Request, target: Target, output: OutputFormat, fields: str | N
     if not target.entries:
         messages.warn(f"{target.label}: no {target.kind} files; --type shows those of another kind")
     here = screen()
-    writer = row_writer(output, sys.stdout, known, chosen, width=here.width, colour=here.colour)
-    try:
+    with closing(row_writer(output, sys.stdout, known, chosen, width=here.width, colour=here.colour)) as writer:
         left = ask.limit or sys.maxsize
         for rows in source.rows():
             if rows is None:
@@ -125,8 +125,6 @@ def run_dump(ask: Request, target: Target, output: OutputFormat, fields: str | N
                 left -= 1
             if left <= 0:
                 break
-    finally:
-        writer.close()
     for problem in source.problems:
         messages.error(problem)
     if source.bad_ranges:

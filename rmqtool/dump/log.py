@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, Final
@@ -274,13 +274,9 @@ class LogDump:
     def _options(self) -> ScanOptions:
         """Whole-record CRCs count where the log's first record has one."""
         for entry in self.target.entries[:1]:
-            with suppress(UnreadableError):
-                source = self.target.view.open(entry.path)
-                try:
-                    split = Split(source, 0, source.size, 0)
-                    return ScanOptions(record_crc=carries_record_crc([split]), compiled=self.compiled)
-                finally:
-                    source.close()
+            with suppress(UnreadableError), closing(self.target.view.open(entry.path)) as source:
+                split = Split(source, 0, source.size, 0)
+                return ScanOptions(record_crc=carries_record_crc([split]), compiled=self.compiled)
         return ScanOptions(compiled=self.compiled)
 
 

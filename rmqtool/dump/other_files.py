@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from struct import Struct
 from typing import Final
@@ -60,11 +61,8 @@ class FileDump:
         }
         for entry in self.target.entries:
             try:
-                source = self.target.view.open(entry.path)
-                try:
+                with closing(self.target.view.open(entry.path)) as source:
                     yield from by_kind[self.target.kind](entry, source)
-                finally:
-                    source.close()
             except UnreadableError as error:
                 self.problems.append(str(error))
 

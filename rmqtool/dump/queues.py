@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from itertools import groupby
 from struct import Struct
@@ -208,13 +208,9 @@ class QueueDump:
 
     def _last_with_data(self, queue: _DumpedQueue) -> int:
         for number in range(len(queue.entries) - 1, -1, -1):
-            with suppress(UnreadableError):
-                source = self.target.view.open(queue.entries[number].path)
-                try:
-                    if last_data_end(source, 0, source.size) == 0:
-                        continue
-                finally:
-                    source.close()
+            with suppress(UnreadableError), closing(self.target.view.open(queue.entries[number].path)) as source:
+                if last_data_end(source, 0, source.size) == 0:
+                    continue
             return number
         return -1
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import closing
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -298,8 +299,7 @@ def _by_content(view: StoreView, entry: Entry) -> DumpKind | None:
     from rmqtool.formats.checkpoint import FIELDS_SIZE, FILE_SIZE
     from rmqtool.store.index_slots import slot_count_of
 
-    source = view.open(entry.path)
-    try:
+    with closing(view.open(entry.path)) as source:
         head = read_range(source, 0, _SNIFF_BYTES)
         if head[4:8] in MAGIC_BYTES.values():
             return DumpKind.COMMITLOG
@@ -312,8 +312,6 @@ def _by_content(view: StoreView, entry: Entry) -> DumpKind | None:
         if _looks_like_units(head):
             return DumpKind.CONSUMEQUEUE
         return DumpKind.INDEX if slot_count_of(source) is not None else None
-    finally:
-        source.close()
 
 
 def _looks_like_units(head: bytes) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections.abc import Callable
+from contextlib import closing
 from typing import Final
 
 import numpy as np
@@ -203,11 +204,8 @@ class IndexState:
             current: OpenIndexFile | None = None
             if self.kept:
                 path = self.kept[-1].path
-                source = self._overlay.open(path)
-                try:
+                with closing(self._overlay.open(path)) as source:
                     current = read_index_file(path, source, self.slot_count)
-                finally:
-                    source.close()
             clock_ms = _clock_behind(self.kept[-1].name if self.kept else "")
             self._writer = IndexWriter(self._sink, self.slot_count, self._entry_count, self._rules, clock_ms, current)
         return self._writer

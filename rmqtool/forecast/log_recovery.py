@@ -6,6 +6,7 @@ Broker: `CommitLog#recoverNormally`, `#recoverAbnormally`, `ReputMessageService#
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from struct import Struct
 
@@ -83,8 +84,7 @@ class LogState:
             LoadFailure: the broker runs out of memory over it.
             UnreadableError: the disk does not give it.
         """
-        source = self._overlay.open(segment.path)
-        try:
+        with closing(self._overlay.open(segment.path)) as source:
             head = read_range(source, 0, _HEAD_READ)
             if len(head) < _HEAD_READ:
                 return FirstRecord(has_magic=False, store_timestamp_ms=0, checked=None)
@@ -97,8 +97,6 @@ class LogState:
             scan = self._scan(lenient=False)
             row = first_record(scan.walk(source, 0, segment.start), scan.checker) if magic in known else None
             return FirstRecord(magic in known, _TIME.unpack_from(head, at)[0], row)
-        finally:
-            source.close()
 
     def scan(self, first: int, known: int = -1) -> Generator[Records, None, ScanResult]:
         """Good records from a file on, up to the end of the log; the result is the generator's value.
@@ -125,11 +123,8 @@ class LogState:
 
     def _holds_data(self, segment: Segment) -> bool:
         """Whether a file begins with anything but zeros."""
-        source = self._opened(segment)
-        try:
+        with closing(self._opened(segment)) as source:
             return any(read_range(source, 0, FRAME_SIZE))
-        finally:
-            source.close()
 
     def truncate(self, end: int) -> None:
         """Let the log end there: files that begin after it are unlinked.
@@ -191,11 +186,8 @@ class LogState:
     def _file(
         self, scan: FileScan, segment: Segment, position: int, known: int = -1
     ) -> Generator[Records, None, FileEnd]:
-        source = LazySource.look(lambda: self._opened(segment))
-        try:
+        with closing(LazySource.look(lambda: self._opened(segment))) as source:
             return (yield from scan.records(source, position, segment.start, known))
-        finally:
-            source.close()
 
     def _opened(self, segment: Segment) -> ByteSource:
         source = self._overlay.open(segment.path)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby, pairwise
@@ -238,13 +239,12 @@ class LossCounter:
             UnreadableError: a file may not be opened.
         """
         by_start = {segment.start: segment for segment in segments}  # of two files of one start, one counts
-        plan = plan_log([LogFile(partial(view.open, segment.path), start) for start, segment in by_start.items()])
-        try:
+        with closing(
+            plan_log([LogFile(partial(view.open, segment.path), start) for start, segment in by_start.items()])
+        ) as plan:
             for start, batches in groupby(scan_log(plan, options), lambda batch: batch.split.physical_offset):
                 self._count_file(by_start[start], batches)
             self._look_anywhere()
-        finally:
-            plan.close()
 
     def _count_file(self, segment: Segment, batches: Iterable[Batch]) -> None:
         chunk = EntryExtractor(self._settings)

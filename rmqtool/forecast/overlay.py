@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import IO, Final, Self
@@ -256,9 +257,6 @@ class Overlay:
         position = number * PAGE
         content = b""
         if position < changed.base_size:
-            source = self._base.open(path)
-            try:
+            with closing(self._base.open(path)) as source:
                 content = read_range(source, position, min(PAGE, changed.base_size - position))
-            finally:
-                source.close()
         return content.ljust(PAGE, b"\0")

@@ -6,7 +6,7 @@ Broker: `DefaultMessageStore#load`, `#recover`, `#start`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Final, Self
 
 import numpy as np
@@ -340,11 +340,8 @@ class Simulation:
         entry = self.store.first(FileKind.CHECKPOINT)
         if entry is None:
             return Checkpoint()
-        source = self.overlay.open(entry.path)
-        try:
+        with closing(self.overlay.open(entry.path)) as source:
             checkpoint = parse_checkpoint(read_range(source, 0, FIELDS_SIZE))
-        finally:
-            source.close()
         count = self.rules.checkpoint_field_count
         return Checkpoint(*(getattr(checkpoint, name) for name in CHECKPOINT_FIELDS[:count]))
 

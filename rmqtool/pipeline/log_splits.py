@@ -7,6 +7,7 @@ where each begins. The last file that holds data is one part: what is behind the
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -196,11 +197,8 @@ def _in_time(view: StoreView, segments: Sequence[Segment], row_filters: Sequence
 def _first_ms(view: StoreView, segment: Segment) -> int | None:
     """Store time of the record that a file begins with; None where none does."""
     try:
-        source = view.open(segment.path)
-        try:
+        with closing(view.open(segment.path)) as source:
             head = read_range(source, 0, commitlog.HEAD_SIZE + 2 * commitlog.V6_EXTRA)
-        finally:
-            source.close()
     except UnreadableError:
         return None
     if head[4:8] not in (commitlog.MAGIC_BYTES[commitlog.MAGIC_V1], commitlog.MAGIC_BYTES[commitlog.MAGIC_V2]):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
@@ -97,12 +97,8 @@ def _files(view: StoreView, queue: QueueFiles, *, is_batch: bool) -> list[QueueS
 
 
 def _has_data(view: StoreView, segment: Segment) -> bool:
-    with suppress(UnreadableError):
-        source = view.open(segment.path)
-        try:
-            return last_data_end(source, 0, source.size) > 0
-        finally:
-            source.close()
+    with suppress(UnreadableError), closing(view.open(segment.path)) as source:
+        return last_data_end(source, 0, source.size) > 0
     return True  # to be told when its turn comes
 
 

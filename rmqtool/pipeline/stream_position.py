@@ -7,7 +7,7 @@ of the last file, for files are flushed in their order.
 
 from __future__ import annotations
 
-from functools import partial
+from contextlib import closing
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from rmqtool.errors import UnreadableError
 from rmqtool.formats.checkpoint import FIELDS_SIZE, parse_checkpoint
 from rmqtool.pipeline.log_splits import BLOCK_SIZE
 from rmqtool.quantities import JAVA_LONG_MAX
-from rmqtool.scan.log import LogFile, ScanOptions, carries_record_crc, plan_log, reader_for
+from rmqtool.scan.log import ScanOptions, carries_record_crc, plan_segments, reader_for
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.split import Split
 from rmqtool.scan.walk import Walk
@@ -37,7 +37,7 @@ def flushed_end(store: Store) -> int:
     """
     if not store.commitlog:
         return 0
-    plan = plan_log([LogFile(partial(store.view.open, segment.path), segment.start) for segment in store.commitlog])
+    plan = plan_segments(store.view.open, store.commitlog)
     limit_ms = _flushed_ms(store) if store.has_abort else None
     scan = ScanOptions(record_crc=carries_record_crc(plan.splits))
     try:
@@ -77,10 +77,7 @@ def _flushed_ms(store: Store) -> int | None:
     if entry is None:
         return None
     try:
-        source = store.view.open(entry.path)
-        try:
+        with closing(store.view.open(entry.path)) as source:
             return max(0, parse_checkpoint(read_range(source, 0, FIELDS_SIZE)).commitlog_timestamp_ms)
-        finally:
-            source.close()
     except UnreadableError:
         return None

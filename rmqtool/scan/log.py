@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.record_crc import is_record_crc_zeroed, record_crc_matches
@@ -38,6 +38,15 @@ class LogFile:
 
     open: Callable[[], ByteSource]
     physical_offset: int
+
+
+class StoredSegment(Protocol):
+    """A file of a store's log."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def start(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -91,6 +100,11 @@ def plan_log(files: Sequence[LogFile]) -> LogPlan:
         if at <= max(last, 0)
     )
     return LogPlan(splits, data_bytes)
+
+
+def plan_segments(open_file: Callable[[str], ByteSource], segments: Iterable[StoredSegment]) -> LogPlan:
+    """The plan of files of a store's log; see `plan_log`."""
+    return plan_log([LogFile(partial(open_file, segment.path), segment.start) for segment in segments])
 
 
 def scan_log(plan: LogPlan, options: ScanOptions | None = None) -> Iterator[Batch]:

@@ -7,6 +7,7 @@ means to a later start is decided above; here it is only read. A relaxed grammar
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
@@ -131,13 +132,10 @@ def _read(view: StoreView, path: str) -> tuple[ConfigState, dict[Any, Any] | Non
     try:
         if view.stat(path) is None:
             return ConfigState.ABSENT, None, None
-        source = view.open(path)
-        try:
+        with closing(view.open(path)) as source:
             if source.size > SIZE_MAX:
                 return ConfigState.BROKEN, None, f"{path}: {source.size} bytes, more than is read of such a file"
             content = read_range(source, 0, source.size)
-        finally:
-            source.close()
     except UnreadableError as error:
         return ConfigState.UNREADABLE, None, str(error)
     if not content.strip():

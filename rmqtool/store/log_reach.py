@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from typing import Final
 
 from rmqtool.errors import UnreadableError
@@ -55,11 +56,8 @@ def _ends_inside(view: StoreView, last: Entry, position: int) -> bool:
     # Late, for it brings construct with it, which a store whose units are sound does not need.
     from rmqtool.formats.commitlog import MAGIC_V1, MAGIC_V2
 
-    source = view.open(last.path)
-    try:
+    with closing(view.open(last.path)) as source:
         frame = read_range(source, position, _FRAME.size)
-    finally:
-        source.close()
     if len(frame) < _FRAME.size:
         return False
     size, magic = _FRAME.unpack(frame)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Final
 
 from rmqtool.engine.dispatch.queue_entries import DispatchSettings
@@ -18,7 +18,7 @@ from rmqtool.engine.reading.unread_files import unread_files
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.checkpoint import FIELDS_SIZE, Checkpoint, parse_checkpoint
-from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, LogFile, LogPlan, ScanOptions, carries_record_crc, plan_log
+from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, LogPlan, ScanOptions, carries_record_crc, plan_segments
 from rmqtool.scan.runner import OnProgress, Runner, ThreadRunner
 from rmqtool.store.config_json import TOPICS, ConfigFile, batch_topics, topics
 from rmqtool.store.directory import Segment, Store
@@ -206,13 +206,8 @@ class _Verifier:
     def _check_log(self, context: VerifyContext, state: State) -> _Log:
         segments, findings = self._openable()
         self._say(findings)
-        plan = plan_log(
-            [LogFile(partial(self.store.view.open, log_segment.path), log_segment.start) for log_segment in segments]
-        )
-        try:
+        with closing(plan_segments(self.store.view.open, segments)) as plan:
             results = list(self._splits(context, state, plan, segments))
-        finally:
-            plan.close()
         self._summary.splits = len(plan.splits)
         self._summary.splits_done = len(results)
         for result in results:
@@ -334,11 +329,8 @@ class _Verifier:
         if entry is None:
             return None
         try:
-            source = self.store.view.open(entry.path)
-            try:
+            with closing(self.store.view.open(entry.path)) as source:
                 return parse_checkpoint(read_range(source, 0, FIELDS_SIZE))
-            finally:
-                source.close()
         except UnreadableError:
             return None
 

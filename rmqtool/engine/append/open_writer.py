@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -226,8 +226,7 @@ def _log_ends(store: Store, reader: Reader, files: OpenFiles, *, after_crash: bo
         if segment.end <= end.physical_offset:
             continue
         behind = max(0, end.physical_offset - segment.start)
-        source = store.view.open(segment.path)
-        try:
+        with closing(store.view.open(segment.path)) as source:
             # A blank that no record follows is where a broker, too, goes on, and what it overwrites. Only its first
             # bytes are written: 4.4.0 leaves old ones after them.
             if read_range(source, behind, BLANK_SIZE_MIN) == encode_blank(segment.size - behind):
@@ -236,8 +235,6 @@ def _log_ends(store: Store, reader: Reader, files: OpenFiles, *, after_crash: bo
                 raise RefusedError(
                     f"{where} is at {end.physical_offset}, but bytes lie behind it; recover the store first"
                 )
-        finally:
-            source.close()
     if not after_crash and waits_for_dispatch(store, dispatched, end.physical_offset):
         raise RefusedError(
             f"{where} is at {end.physical_offset}, but the queues end at {dispatched}; recover the store first"
@@ -260,11 +257,8 @@ def _remove_files_after_end(store: Store, reader: Reader, sink: DirectorySink, l
         queue_end = reader.queue(*name).max_queue_offset * UNIT_SIZE
         after += [segment for segment in queue.segments if segment.start > queue_end]
     for segment in after:
-        source = store.view.open(segment.path)
-        try:
+        with closing(store.view.open(segment.path)) as source:
             is_zero = last_data_end(source, 0, segment.size) == 0
-        finally:
-            source.close()
         if is_zero:
             sink.remove(segment.path)
 
@@ -284,27 +278,18 @@ def _last_index_file(store: Store, config: WriterConfig, sink: DirectorySink) ->
         return None
     last = store.index_files[-1]
     if not store.index_slot_count:
-        source = store.view.open(last.path)
-        try:
+        with closing(store.view.open(last.path)) as source:
             if not holds_no_entry(source):
                 return None
-        finally:
-            source.close()
     if last.size < (size := file_size(config.index_slot_count, config.index_entry_count)):
         sink.create(last.path, size)
-    source = store.view.open(last.path)
-    try:
+    with closing(store.view.open(last.path)) as source:
         return read_index_file(last.path, source, config.index_slot_count)
-    finally:
-        source.close()
 
 
 def _checkpoint(store: Store) -> Checkpoint:
     entry = store.first(FileKind.CHECKPOINT)
     if entry is None:
         return Checkpoint()
-    source = store.view.open(entry.path)
-    try:
+    with closing(store.view.open(entry.path)) as source:
         return parse_checkpoint(read_range(source, 0, FIELDS_SIZE))
-    finally:
-        source.close()

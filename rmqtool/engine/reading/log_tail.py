@@ -9,6 +9,7 @@ between, such a start waits for ever. Tried with 4.4.0 to 5.5.1; after a crash a
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import closing
 from typing import Final, NamedTuple
 
 from rmqtool.engine.reading.log_end import FRAME_SIZE, find_log_end
@@ -85,17 +86,11 @@ def _is_zero(view: StoreView, segment: Segment) -> bool:
     Raises:
         UnreadableError: it cannot be read.
     """
-    source = view.open(segment.path)
-    try:
+    with closing(view.open(segment.path)) as source:
         return not any(read_range(source, 0, FRAME_SIZE)) and last_data_end(source, 0, segment.size) == 0
-    finally:
-        source.close()
 
 
 def _data_end(view: StoreView, segment: Segment) -> int:
     """Physical offset behind the last byte of a file that is not zero."""
-    source = view.open(segment.path)
-    try:
+    with closing(view.open(segment.path)) as source:
         return segment.start + last_data_end(source, 0, segment.size)
-    finally:
-        source.close()

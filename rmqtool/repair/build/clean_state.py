@@ -9,6 +9,7 @@ such a broker catch up.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 
 from rmqtool.engine.reading.unread_files import is_rocksdb_used
 from rmqtool.engine.rules.versions import BrokerRules
@@ -49,11 +50,8 @@ def checkpoint_steps(store: Store, rules: BrokerRules, built: BuildResult, why: 
     entry = store.first(FileKind.CHECKPOINT)
     raw = b""
     if entry is not None:
-        source = store.view.open(entry.path)
-        try:
+        with closing(store.view.open(entry.path)) as source:
             raw = read_range(source, 0, FILE_SIZE + 1)
-        finally:
-            source.close()
     content = build_checkpoint(_checkpoint(parse_checkpoint(raw[:FIELDS_SIZE]), rules, built))
     if entry is None:
         if store.view.stat(CHECKPOINT_PATH) is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 from rmqtool.engine.dispatch.derived_writer import BATCH_QUEUES, EXTENSIONS, QUEUES
@@ -78,11 +79,8 @@ def file_step(view: StoreView, path: str, place: Path, why: str, mtime_ns: int |
         return
     if not entry.is_file:
         raise UnreadableError(f"{path}: not a file, though one has to be there")
-    source = view.open(path)
-    try:
+    with closing(view.open(path)) as source:
         before = digest_of(source, 0, source.size)
-    finally:
-        source.close()
     if before != after:
         yield Replace(path, content, before, after, why)
 

@@ -6,6 +6,7 @@ The chains of what is copied are told from its hashes, as `IndexFile#putKey` mad
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -74,8 +75,7 @@ def copied_prefix(sink: FileSink, store: Store, begin: int, rules: BrokerRules) 
     slots, room = store.index_slot_count, store.index_entry_count
     if not store.index_files or not slots or not room:
         return IndexPrefix()
-    source = store.view.open(store.index_files[0].path)
-    try:
+    with closing(store.view.open(store.index_files[0].path)) as source:
         header = IndexHeader.parse(read_range(source, 0, HEADER_SIZE))
         head = IndexPrefix(stored_count=min(header.next_entry_number, room) - 1)
         used = 0
@@ -94,8 +94,6 @@ def copied_prefix(sink: FileSink, store: Store, begin: int, rules: BrokerRules) 
             head.last = int(offsets[copied_count - 1])
             used += _copy(sink, file, entries[:copied_count], number)
             head.count += copied_count
-    finally:
-        source.close()
     if not head.count:
         return head
     head.is_newest = head.count == head.stored_count and not _has_entries(store)
@@ -120,11 +118,8 @@ def first_entry_offset(store: Store) -> int:
     """
     if not store.index_files or not store.index_slot_count:
         return 0
-    source = store.view.open(store.index_files[0].path)
-    try:
+    with closing(store.view.open(store.index_files[0].path)) as source:
         (_, entries), *_ = _blocks(source, store.index_slot_count, 1)
-    finally:
-        source.close()
     return max(0, int(entries["physical_offset"][0])) if entries.size else 0
 
 
@@ -148,11 +143,8 @@ def _copy(sink: FileSink, file: OpenIndexFile, entries: NDArray[Any], number: in
 def _has_entries(store: Store) -> bool:
     """Whether a file behind the first one has entries."""
     for entry in store.index_files[1:]:
-        source = store.view.open(entry.path)
-        try:
+        with closing(store.view.open(entry.path)) as source:
             raw = read_range(source, 0, HEADER_SIZE)
-        finally:
-            source.close()
         if len(raw) == HEADER_SIZE and IndexHeader.parse(raw).next_entry_number > 1:
             return True
     return False

@@ -7,6 +7,7 @@ of it. In a window of a larger log they are left exactly as they are, and have t
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -125,11 +126,8 @@ class QueuePrefixes:
 
     def _units(self, segment: Segment, size: int, *, is_batch: bool) -> Units:
         form = unit_format(is_batch=is_batch).dtype
-        source = self._store.view.open(segment.path)
-        try:
+        with closing(self._store.view.open(segment.path)) as source:
             raw = read_range(source, 0, min(size, segment.size) // form.itemsize * form.itemsize)
-        finally:
-            source.close()
         return np.frombuffer(raw, form).copy()
 
     def _is_below(self, units: Units, least: int = 0) -> Units:

@@ -7,6 +7,7 @@ holes makes no difference.
 from __future__ import annotations
 
 import hashlib
+from contextlib import closing
 from typing import Final
 
 from rmqtool.errors import UnreadableError
@@ -55,11 +56,8 @@ def digest_of_content(content: Content) -> str:
     Raises:
         UnreadableError: the file it comes from may not be read.
     """
-    source = content.open()
-    try:
+    with closing(content.open()) as source:
         return digest_of(source, 0, content.length)
-    finally:
-        source.close()
 
 
 def _read(source: ByteSource, position: int, buffer: memoryview) -> None:

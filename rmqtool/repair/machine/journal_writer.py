@@ -6,6 +6,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -362,11 +363,8 @@ def _is_writable(directory: Root) -> bool:
 
 
 def _data_bytes(content: NewContent) -> int:
-    source = content.open()
-    try:
+    with closing(content.open()) as source:
         return sum(end - start for start, end in source.extents(0, content.length))
-    finally:
-        source.close()
 
 
 def _digest_before(step: Step, file: RootPath, *, is_whole: bool) -> str | None:

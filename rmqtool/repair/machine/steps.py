@@ -7,6 +7,7 @@ What the disk does not give of what is there before counts as zeros, which is wh
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -100,12 +101,9 @@ def write_range(view: StoreView, path: str, file_position: int, content: Content
     Raises:
         UnreadableError: the file is not there or may not be read.
     """
-    source = view.open(path)
-    try:
+    with closing(view.open(path)) as source:
         end = min(source.size, file_position + content.length)
         before = digest_of(source, file_position, end, salvaging=True)
-    finally:
-        source.close()
     return WriteRange(path, file_position, content, before, digest_of_content(content), why)
 
 
@@ -154,8 +152,5 @@ def step_json(step: Step) -> dict[str, Any]:
 
 
 def _whole(view: StoreView, path: str) -> tuple[str, int]:
-    source = view.open(path)
-    try:
+    with closing(view.open(path)) as source:
         return digest_of(source, 0, source.size, salvaging=True), source.size
-    finally:
-        source.close()

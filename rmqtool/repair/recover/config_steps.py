@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from typing import Any
 
 from rmqtool.errors import UnreadableError
@@ -74,8 +75,5 @@ def _bytes(store: Store, path: str) -> bytes:
     entry = store.view.stat(path)
     if entry is None:
         raise UnreadableError(f"{path}: no longer there")
-    source = store.view.open(path)
-    try:
+    with closing(store.view.open(path)) as source:
         return read_range(source, 0, entry.size)
-    finally:
-        source.close()

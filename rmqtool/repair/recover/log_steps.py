@@ -7,7 +7,7 @@ Bytes behind the end can come back as messages once new records happen to end wh
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import partial
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +16,7 @@ from rmqtool.formats import commitlog
 from rmqtool.repair.machine.plan import Loss
 from rmqtool.repair.machine.steps import Step, remove_file, replace_file, write_range
 from rmqtool.scan.blocks import last_data_end
-from rmqtool.scan.log import LogFile, ScanOptions, carries_record_crc, plan_log, scan_log
+from rmqtool.scan.log import ScanOptions, carries_record_crc, plan_segments, scan_log
 from rmqtool.scan.rules import Verdict
 from rmqtool.store.content import FilePart, Zeros
 from rmqtool.store.directory import Segment, Store
@@ -113,12 +113,9 @@ def _demand_nothing_behind(store: Store, segment: Segment, size: int) -> None:
     """Refuse to cut data off a file where no other file takes its place: then the size is the wrong one."""
     if any(other.start == segment.start + size for other in store.commitlog):
         return
-    source = store.view.open(segment.path)
-    try:
+    with closing(store.view.open(segment.path)) as source:
         data_end = last_data_end(source, size, segment.size)
         holds_records = data_end > size and _record_after(source, segment.start, size, data_end)
-    finally:
-        source.close()
     if holds_records:
         raise RefusedError(
             f"{segment.path}: holds records up to byte {data_end}, so a full file does not have {size} bytes; give the "
@@ -152,11 +149,8 @@ def tail_steps(store: Store, log_end: int, why: str) -> Iterator[Step]:
             yield remove_file(store.view, segment.path, "it lies behind the log's end")
             continue
         position = max(0, log_end - segment.start)
-        source = store.view.open(segment.path)
-        try:
+        with closing(store.view.open(segment.path)) as source:
             data_end = last_data_end(source, position, segment.size)
-        finally:
-            source.close()
         if data_end > position:
             yield write_range(store.view, segment.path, position, Zeros(data_end - position), why)
 
@@ -175,12 +169,10 @@ def loss_behind(store: Store, log_end: int, delays_ms: tuple[int, ...]) -> Loss:
     Raises:
         UnreadableError: a file may not be opened.
     """
-    plan = plan_log(
-        [LogFile(partial(store.view.open, segment.path), segment.start) for segment in _from(store, log_end)]
-    )
     messages = lost_bytes = 0
     by_topic: dict[str, int] = {}
-    try:
+    reaching = [segment for segment in store.commitlog if segment.end > log_end]
+    with closing(plan_segments(store.view.open, reaching)) as plan:
         for batch in scan_log(plan, ScanOptions(delays_ms, carries_record_crc(plan.splits))):
             rows = batch.as_array()
             rows = rows[
@@ -191,14 +183,7 @@ def loss_behind(store: Store, log_end: int, delays_ms: tuple[int, ...]) -> Loss:
             for number in rows["topic_number"].tolist():
                 name = batch.topics[number].decode("utf-8", "surrogateescape")
                 by_topic[name] = by_topic.get(name, 0) + 1
-    finally:
-        plan.close()
     return Loss(messages, lost_bytes, dict(sorted(by_topic.items())))
-
-
-def _from(store: Store, log_end: int) -> list[Segment]:
-    """The files that reach behind a place."""
-    return [segment for segment in store.commitlog if segment.end > log_end]
 
 
 def _log_directories(store: Store) -> set[str]:
@@ -208,15 +193,11 @@ def _log_directories(store: Store) -> set[str]:
 def _copied(store: Store, segment: Segment, size: int, staging: Path) -> Path:
     """The first bytes of a file, copied; holes stay holes."""
     path = f"log/{segment.start:020d}"
-    source = store.view.open(segment.path)
-    try:
-        with DirectorySink(staging) as sink:
-            sink.create(path, size)
-            for start, end in source.extents(0, size):
-                for at in range(start, end, _COPY):
-                    buffer = bytearray(min(_COPY, end - at))
-                    read_salvaging(source, at, memoryview(buffer))  # what is missing is a finding of the log
-                    sink.write_at(path, at, memoryview(buffer))
-    finally:
-        source.close()
+    with closing(store.view.open(segment.path)) as source, DirectorySink(staging) as sink:
+        sink.create(path, size)
+        for start, end in source.extents(0, size):
+            for at in range(start, end, _COPY):
+                buffer = bytearray(min(_COPY, end - at))
+                read_salvaging(source, at, memoryview(buffer))  # what is missing is a finding of the log
+                sink.write_at(path, at, memoryview(buffer))
     return staging / path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import closing
 
 import numpy as np
 
@@ -115,11 +116,8 @@ def index_reaches(store: Store, log_end: int) -> bool:
         UnreadableError: a file may not be read.
     """
     for entry in store.index_files:
-        source = store.view.open(entry.path)
-        try:
+        with closing(store.view.open(entry.path)) as source:
             raw = read_range(source, 0, HEADER_SIZE)
-        finally:
-            source.close()
         if len(raw) == HEADER_SIZE and IndexHeader.parse(raw).end_physical_offset >= log_end:
             return True
     return False
@@ -127,12 +125,9 @@ def index_reaches(store: Store, log_end: int) -> bool:
 
 def _reaches(store: Store, queue: QueueFiles, log_end: int, form: np.dtype[np.void]) -> bool:
     for segment in reversed(queue.segments):
-        source = store.view.open(segment.path)
-        try:
+        with closing(store.view.open(segment.path)) as source:
             end = -(-last_data_end(source, 0, source.size) // form.itemsize) * form.itemsize
             raw = read_range(source, 0, end)
-        finally:
-            source.close()
         units = np.frombuffer(raw[: len(raw) // form.itemsize * form.itemsize], form)
         if (units["physical_offset"] >= log_end).any():
             return True

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ from rmqtool.engine.dispatch.queue_entries import (
     queue_entries,
 )
 from rmqtool.repair.salvage.damaged_ranges import DamagedRange
-from rmqtool.scan.log import LogFile, ScanOptions, plan_log, scan_log
+from rmqtool.scan.log import ScanOptions, plan_segments, scan_log
 from rmqtool.scan.rules import Verdict
 from rmqtool.store.directory import Store
 from rmqtool.verify.match.queue_order import MisplacedRecord, MissingRun, QueueName, QueueOrder, QueueRun
@@ -57,8 +57,7 @@ def scan_context(
     Raises:
         UnreadableError: a file may not be opened.
     """
-    plan = plan_log([LogFile(partial(store.view.open, segment.path), segment.start) for segment in store.commitlog])
-    try:
+    with closing(plan_segments(store.view.open, store.commitlog)) as plan:
         look = _Look(ranges, begins_at_zero=bool(store.commitlog) and store.commitlog[0].start == 0)
         for batch in scan_log(plan, options):
             rows = batch.as_array()
@@ -67,8 +66,6 @@ def scan_context(
             good = message_rows(rows)
             if good.size:
                 look.take(good, queue_entries(good, batch.topics, batch_bytes(batch), settings, by_bytes=True))
-    finally:
-        plan.close()
     return look.finish()
 
 

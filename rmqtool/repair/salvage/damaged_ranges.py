@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -119,11 +120,8 @@ def _good_end(store: Store, findings: Iterable[Finding], delays_ms: tuple[int, .
     if tail is not None and not loss_behind(store, tail, delays_ms).messages:
         return tail
     for segment in reversed(store.commitlog):
-        source = store.view.open(segment.path)
-        try:
+        with closing(store.view.open(segment.path)) as source:
             end = last_data_end(source, 0, segment.size)
-        finally:
-            source.close()
         if end:
             return segment.start + end
     return 0

@@ -7,8 +7,8 @@ it is used first, in this order; only the rest is given up, and each message of 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -33,7 +33,7 @@ from rmqtool.repair.salvage.record_repair import NEEDS_CONSENT, RepairedRecord, 
 from rmqtool.repair.salvage.replica import Replica
 from rmqtool.repair.salvage.result import SalvageResult
 from rmqtool.repair.salvage.tombstones import TombstoneEncoder
-from rmqtool.scan.log import LogFile, ScanOptions, carries_record_crc, plan_log
+from rmqtool.scan.log import ScanOptions, carries_record_crc, plan_segments
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.scan.runner import OnProgress
 from rmqtool.store.directory import Store, survey
@@ -198,14 +198,8 @@ class _Salvage:
         self.drafted = survey(self._draft.view(), self._settings)
 
     def _finds_record_crc(self) -> bool:
-        files = [
-            LogFile(partial(self.drafted.view.open, segment.path), segment.start) for segment in self.drafted.commitlog
-        ]
-        plan = plan_log(files)
-        try:
+        with closing(plan_segments(self.drafted.view.open, self.drafted.commitlog)) as plan:
             return carries_record_crc(plan.splits)
-        finally:
-            plan.close()
 
     def _note_unreadable(self, findings: Sequence[Finding]) -> None:
         count = sum(finding.length or 0 for finding in findings if finding.id == UNREADABLE)
@@ -289,11 +283,8 @@ class _Salvage:
 
     def _read(self, neighbour: Neighbor) -> bytes:
         segment = next(one for one in reversed(self.drafted.commitlog) if one.start <= neighbour.physical_offset)
-        source = self.drafted.view.open(segment.path)
-        try:
+        with closing(self.drafted.view.open(segment.path)) as source:
             return read_range(source, neighbour.physical_offset - segment.start, neighbour.size)
-        finally:
-            source.close()
 
     def _filled(self, donor: Replica, damaged: DamagedRange) -> Iterator[tuple[int, int]]:
         """Copy a donor's records into a range; the parts that are filled."""
@@ -334,12 +325,9 @@ class _Salvage:
         return None
 
     def _ways(self, damaged: DamagedRange, physical_offset: int, head: Record) -> list[tuple[RepairedRecord, bytes]]:
-        source = self.drafted.view.open(damaged.path)
-        try:
+        with closing(self.drafted.view.open(damaged.path)) as source:
             position = physical_offset - damaged.file_start
             return list(possible_repairs(source, position, physical_offset, head, record_crc=self._record_crc))
-        finally:
-            source.close()
 
     # Over what is lost
 

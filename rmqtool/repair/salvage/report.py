@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
@@ -62,18 +63,14 @@ def write_lost_found(store: Store, outcome: SalvageResult, directory: Path) -> N
 def _copy(store: Store, damaged: DamagedRange, place: Path) -> list[tuple[int, int]]:
     """Copy the bytes; ranges of the copy, in its own positions, that the disk did not give and that are zero."""
     missing: list[tuple[int, int]] = []
-    source = store.view.open(damaged.path)
-    try:
-        with place.open("wb") as file:
-            for at in range(damaged.start, damaged.end, _BLOCK):
-                buffer = bytearray(min(_BLOCK, damaged.end - at))
-                position = at - damaged.file_start
-                gaps = read_salvaging(source, position, memoryview(buffer))
-                base = damaged.start - damaged.file_start
-                missing += [(start - base, end - base) for start, end in gaps]
-                file.write(buffer)
-    finally:
-        source.close()
+    with closing(store.view.open(damaged.path)) as source, place.open("wb") as file:
+        for at in range(damaged.start, damaged.end, _BLOCK):
+            buffer = bytearray(min(_BLOCK, damaged.end - at))
+            position = at - damaged.file_start
+            gaps = read_salvaging(source, position, memoryview(buffer))
+            base = damaged.start - damaged.file_start
+            missing += [(start - base, end - base) for start, end in gaps]
+            file.write(buffer)
     return missing
 
 

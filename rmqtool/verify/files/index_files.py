@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass, field
 
 from rmqtool.engine.dispatch.index_writer import holds_no_entry
@@ -58,13 +59,10 @@ def _is_empty(store: Store, entry: Entry, account: Account, index: IndexFiles) -
     """Whether a file has no entry, which needs no slot count; any other is a finding, and not checked."""
     part = account.file(entry.path, entry.size)
     try:
-        source = store.view.open(entry.path)
-        try:
+        with closing(store.view.open(entry.path)) as source:
             if holds_no_entry(source):
                 part.zero_tail = entry.size
                 return True
-        finally:
-            source.close()
         text = f"{entry.size} bytes, and nothing in them tells the number of slots: the file was not checked"
         index.findings.append(finding("index.unknown-slot-count", entry.path, text, length=entry.size))
     except UnreadableError as error:

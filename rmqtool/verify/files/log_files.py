@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator
+from contextlib import closing
 from itertools import pairwise
 from typing import Final
 
@@ -158,11 +159,8 @@ def _told_starts(view: StoreView, segment: Segment, looked_at: int = _LOOKED_AT)
     """
     starts: Counter[int] = Counter()
     try:
-        source = view.open(segment.path)
-        try:
+        with closing(view.open(segment.path)) as source:
             head, room = read_range(source, 0, looked_at), source.size
-        finally:
-            source.close()
     except UnreadableError:
         return starts
     at = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from functools import partial
 from typing import Final
 
@@ -132,11 +133,8 @@ def _first_bytes(store: Store, entry: Entry) -> bytes:
     Raises:
         UnreadableError: it is gone, or shorter than it was a moment ago.
     """
-    source = store.view.open(entry.path)
-    try:
+    with closing(store.view.open(entry.path)) as source:
         raw = read_range(source, 0, FILE_SIZE)
-    finally:
-        source.close()
     if len(raw) < min(entry.size, FILE_SIZE):
         raise UnreadableError(f"{entry.path}: {len(raw)} of {entry.size} bytes are left")
     return raw
