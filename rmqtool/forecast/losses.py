@@ -10,7 +10,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import groupby, pairwise
 from typing import Any, Final, NamedTuple
 
@@ -29,7 +28,7 @@ from rmqtool.formats.consumequeue import unit_format
 from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.quantities import JAVA_LONG_MAX
-from rmqtool.scan.log import LogFile, ScanOptions, plan_log, scan_log
+from rmqtool.scan.log import ScanOptions, plan_segments, scan_log
 from rmqtool.scan.row_columns import kept_rows
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.scan.walk import Batch
@@ -239,9 +238,7 @@ class LossCounter:
             UnreadableError: a file may not be opened.
         """
         by_start = {segment.start: segment for segment in segments}  # of two files of one start, one counts
-        with closing(
-            plan_log([LogFile(partial(view.open, segment.path), start) for start, segment in by_start.items()])
-        ) as plan:
+        with closing(plan_segments(view.open, by_start.values())) as plan:
             for start, batches in groupby(scan_log(plan, options), lambda batch: batch.split.physical_offset):
                 self._count_file(by_start[start], batches)
             self._look_anywhere()

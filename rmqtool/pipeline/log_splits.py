@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import pairwise
 from typing import Final
 
@@ -18,7 +17,7 @@ import pyarrow as pa
 from rmqtool.errors import UnreadableError
 from rmqtool.formats import commitlog, system_flag
 from rmqtool.pipeline.message_columns import MessageBatches, SourceFile, groups
-from rmqtool.scan.log import LogFile, ScanOptions, carries_record_crc, plan_log, reader_for, walk_split
+from rmqtool.scan.log import ScanOptions, carries_record_crc, plan_segments, reader_for, walk_split
 from rmqtool.scan.row_filter import RowFilter
 from rmqtool.scan.split import Split
 from rmqtool.scan.split_start import PROOF_BYTES, first_row_from
@@ -82,7 +81,7 @@ def log_splits(store: Store, row_filters: Sequence[RowFilter], splitting: Splitt
     """The parts of a store's log that may hold rows that are wanted by all."""
     readable = {segment.path for segment in store.commitlog if _opens(store.view, segment)}
     opened = [segment for segment in store.commitlog if segment.path in readable]
-    plan = plan_log([LogFile(partial(store.view.open, log_segment.path), log_segment.start) for log_segment in opened])
+    plan = plan_segments(store.view.open, opened)
     scan = ScanOptions(record_crc=carries_record_crc(plan.splits))
     plan.close()
     with_data = {segment.path for segment in opened[: len(plan.splits)]}

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -27,7 +26,7 @@ from rmqtool.repair.build.log_pass import LogReading, ReadRows
 from rmqtool.repair.build.parallel import build_in_parallel
 from rmqtool.repair.build.request import BuildOptions, BuildRequest, BuildResult
 from rmqtool.repair.build.segment_dispatch import DispatchResult, DispatchTask
-from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, LogFile, LogPlan, ScanOptions, carries_record_crc, plan_log
+from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, LogPlan, ScanOptions, carries_record_crc, plan_segments
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.scan.runner import OnProgress, Runner
 from rmqtool.store.directory import Segment, Store
@@ -127,16 +126,10 @@ class _Build:
 
     @contextmanager
     def _plan(self, segments: Sequence[Segment]) -> Iterator[tuple[LogPlan, ScanOptions]]:
-        open_file = self._setup.store.view.open
-        plan = plan_log([LogFile(partial(open_file, segment.path), segment.start) for segment in segments])
         options = self._setup.options
-        try:
-            yield (
-                plan,
-                ScanOptions(options.delays_ms, carries_record_crc(plan.splits), options.compiled, DISPATCH_BLOCK_SIZE),
-            )
-        finally:
-            plan.close()
+        with closing(plan_segments(self._setup.store.view.open, segments)) as plan:
+            has_crc = carries_record_crc(plan.splits)
+            yield plan, ScanOptions(options.delays_ms, has_crc, options.compiled, DISPATCH_BLOCK_SIZE)
 
     def _read(self, segments: Sequence[Segment], dispatching: EntrySelector | None = None) -> Iterator[ReadRows]:
         """Rows up to the first thing that is no record, or to the wanted end; what is built notes them."""
