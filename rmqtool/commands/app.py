@@ -20,7 +20,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 import rmqtool
-from rmqtool.commands import exit_codes
+from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.errors import RmqtoolError
 from rmqtool.scan.freed_memory import keep_freed_memory
@@ -181,12 +181,12 @@ def run(arguments: Sequence[str]) -> int:
     except OSError as error:
         # Reads name their file and are errors of ours by now; what has no name was written.
         messages.error(f"{error.filename or 'standard output'}: {error.strerror or error}")
-        code = exit_codes.FAILED
+        code = ExitCode.FAILED
     except KeyboardInterrupt:
-        code = exit_codes.INTERRUPTED
+        code = ExitCode.INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the last place where a person can be told what to do
         messages.bug(error)
-        code = exit_codes.CRASHED
+        code = ExitCode.CRASHED
     return _flush(code, messages)
 
 
@@ -235,7 +235,7 @@ def _flush(code: int, messages: Messages) -> int:
     except OSError as error:
         messages.error(f"standard output: {error.strerror or error}")
         _discard_output()
-        return code or exit_codes.FAILED
+        return code or ExitCode.FAILED
     return code
 
 

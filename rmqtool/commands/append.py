@@ -14,8 +14,8 @@ from typing import Annotated, Any, Final, NoReturn
 
 import typer
 
-from rmqtool.commands import exit_codes
 from rmqtool.commands.append_messages import MessageRequest, messages_from, messages_wanted
+from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options import (
     BrokerConfOption,
@@ -171,7 +171,7 @@ def append(
 
 def _end_refused(refused: int, messages: Messages) -> NoReturn:
     messages.warn(f"messages refused: {refused}")
-    raise typer.Exit(exit_codes.FINDINGS)
+    raise typer.Exit(ExitCode.FINDINGS)
 
 
 def _peeked(

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 import typer
 
 import rmqtool
-from rmqtool.commands import exit_codes
+from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options import FormatOption, OpenedStore, ReadStore, StoreOptions, open_store, refuse_inside_store
 from rmqtool.commands.screen import screen
@@ -132,9 +132,9 @@ def diff(
     for problem in comparison.problems:
         messages.error(problem)
     if comparison.problems:
-        raise typer.Exit(exit_codes.FAILED)
+        raise typer.Exit(ExitCode.FAILED)
     if not comparison.is_equal:
-        raise typer.Exit(exit_codes.FINDINGS)
+        raise typer.Exit(ExitCode.FINDINGS)
 
 
 def _check(
@@ -223,7 +223,7 @@ def _make(
     for problem in subject.problems:
         messages.error(problem)
     if subject.problems:
-        raise typer.Exit(exit_codes.FAILED)
+        raise typer.Exit(ExitCode.FAILED)
 
 
 def _made(path: Path, description: Description) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from rmqtool.commands import exit_codes
+from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options import (
     BodyLimitOption,
@@ -130,9 +130,9 @@ def run_dump(ask: Request, target: Target, output: OutputFormat, fields: str | N
     if source.bad_ranges:
         messages.warn(f"bad ranges met: {source.bad_ranges}")
     if source.problems or target.unread:
-        raise typer.Exit(exit_codes.FAILED)
+        raise typer.Exit(ExitCode.FAILED)
     if source.bad_ranges:
-        raise typer.Exit(exit_codes.FINDINGS)
+        raise typer.Exit(ExitCode.FINDINGS)
 
 
 def _time(text: str | None, option: str) -> int | None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from rmqtool.commands import exit_codes
+from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.options import FormatOption
 from rmqtool.engine.rules.versions import NEWEST, SUPPORTED, rules_for
 from rmqtool.errors import UnreadableError, UsageError, WriteError
@@ -102,7 +102,7 @@ def check(
         rows.write(each)
     rows.close()
     if not expectation.is_kept:
-        raise typer.Exit(exit_codes.FINDINGS)
+        raise typer.Exit(ExitCode.FINDINGS)
 
 
 ACTIONS: Final = {"list": list_kinds, "make": make, "damage": damage, "check": check}

@@ -8,7 +8,7 @@ from typing import Final
 
 import typer
 
-from rmqtool.commands import exit_codes
+from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.messages import messages_of
 from rmqtool.commands.options import (
     BrokerConfOption,
@@ -92,7 +92,7 @@ def forecast(
     else:
         _write_json(forecasts, is_one=is_one, output=output)
     if any(_costs(each) for each in forecasts):
-        raise typer.Exit(exit_codes.FINDINGS)
+        raise typer.Exit(ExitCode.FINDINGS)
 
 
 def forecast_options(conf: BrokerConf | None) -> ForecastOptions:

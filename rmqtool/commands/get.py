@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options import (
     BodyLimitOption,
@@ -29,16 +29,21 @@ from rmqtool.commands.options import (
 from rmqtool.commands.screen import screen
 from rmqtool.engine.queues.unit import Boundary
 from rmqtool.engine.reading.message_check import message_finding
-from rmqtool.engine.reading.query import DEFAULT_COUNT
+from rmqtool.engine.reading.query import DEFAULT_COUNT, QueryResult
 from rmqtool.engine.reading.reader import Reader, open_reader
 from rmqtool.engine.reading.stored_message import StoredMessage
+from rmqtool.engine.reading.unread_files import HOLDS_MESSAGES, unread_files
 from rmqtool.errors import UnreadableError, UsageError
+from rmqtool.formats.message_id import message_ids
 from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.report.bodies import BODY_FIELDS, BODY_LIMIT, BodyChoice, BodyForm
 from rmqtool.report.get_screen import write_answer
 from rmqtool.report.rows import MESSAGE_FIELDS, bad_row, blank_row, message_row
+from rmqtool.report.text import nearest
 from rmqtool.report.writers import OutputFormat, json_text, row_writer
+from rmqtool.store.directory import Store
 from rmqtool.store.sizes import demand_log_file_size
+from rmqtool.verdict.presence import missing_log
 
 FOUND: Final = "FOUND"
 NOT_FOUND: Final = "QUERY_NOT_FOUND"
@@ -80,7 +85,7 @@ def get(
     ] = None,
     message_id: Annotated[
         str | None,
-        typer.Option(metavar="ID", help="Offset message id; with --topic a producer's unique id, by the index."),
+        typer.Option(metavar="ID", help="Id of a message, as a client, a console or a log prints it."),
     ] = None,
     key: Annotated[str | None, typer.Option(metavar="K", help="Key of a message, by the index.")] = None,
     from_time: Annotated[str | None, typer.Option(metavar="TIME", help="Of a key: not stored before.")] = None,
@@ -105,6 +110,7 @@ def get(
     """Messages as the broker finds them: by offset, id, key or time.
 
     Answers with the broker's own status, next offset and messages, damaged ones included, by the rules of its version.
+    The exit code is 3 where a message is damaged, 6 where none was found, 4 where not all could be read.
 
     Example: rmqtool get /home/rocketmq/store --topic orders --queue-id 0 --queue-offset 17
     """
@@ -130,7 +136,11 @@ def get(
     demand_log_file_size(opened.store, "--broker-conf FILE")
     with open_reader(opened.store, opened.rules) as reader:
         answer = answer_to(question, reader, BodyChoice(body, body_limit, raw), messages)
+    _tell_gaps(opened.store, answer, messages)
     _write(answer, output)
+    code = _exit_code(opened.store, answer)
+    if code:
+        raise typer.Exit(code)
 
 
 def check_question(question: Question) -> None:
@@ -174,11 +184,25 @@ def answer_to(question: Question, reader: Reader, body: BodyChoice, messages: Me
         UnreadableError: a queue or index file cannot be read.
     """
     if question.topic is None:
-        message = reader.message_by_id(question.message_id or "")
-        return _looked_up([message] if message is not None else [], body)
+        return _by_id(question.message_id or "", reader, body, messages)
     if question.queue_id is None:
         return _by_index(question, question.topic, reader, body, messages)
     return _by_pull(question, question.topic, question.queue_id, reader, body, messages)
+
+
+def _by_id(text: str, reader: Reader, body: BodyChoice, messages: Messages) -> dict[str, Any]:
+    """What any printed form of an id leads to: the broker's by its place, the client's by the index, topic by topic."""
+    for message_id in message_ids(text):
+        message = reader.message_by_id(message_id)
+        if message is not None and message_finding(message) is None:
+            return _looked_up([message], body)
+        if (result := reader.message_by_unique_key(message_id)) is not None:
+            topic, query_result = result
+            messages.note(f"{message_id} is a client's id, found by the index in topic {topic}")
+            return _with_key(query_result, body)
+        if message is not None:
+            return _looked_up([message], body)
+    return _looked_up([], body)
 
 
 def _by_pull(
@@ -204,19 +228,28 @@ def _by_pull(
 
 def _by_index(question: Question, topic: str, reader: Reader, body: BodyChoice, messages: Messages) -> dict[str, Any]:
     by_tag = question.key is None and question.message_id is None
-    text = question.key or question.message_id or question.tag or ""
-    result = reader.query_message(
-        topic,
-        text,
-        question.count or DEFAULT_COUNT,
-        question.from_ms if question.from_ms is not None else 0,
-        question.to_ms if question.to_ms is not None else JAVA_LONG_MAX,
-        by_tag=by_tag,
-    )
+    texts = (question.key or question.tag,) if question.message_id is None else message_ids(question.message_id)
+    for text in texts:
+        result = reader.query_message(
+            topic,
+            text or "",
+            question.count or DEFAULT_COUNT,
+            question.from_ms if question.from_ms is not None else 0,
+            question.to_ms if question.to_ms is not None else JAVA_LONG_MAX,
+            by_tag=by_tag,
+        )
+        if result.messages:
+            break
     if result.never_ends:
         messages.warn("a chain of the index goes in a circle: a broker would look for ever")
     if not reader.store.index_files:
         messages.warn("the store has no index files, so nothing can be found by key")
+    if not result.messages and topic not in reader.topics():
+        messages.warn(f"there is no topic {topic} in the store{_nearest(topic, reader)}")
+    return _with_key(result, body)
+
+
+def _with_key(result: QueryResult, body: BodyChoice) -> dict[str, Any]:
     answer = _looked_up(result.messages, body)
     for row, carries_key in zip(answer["messages"], result.carries_key, strict=True):
         row["carries_key"] = carries_key
@@ -249,12 +282,34 @@ def _row(message: StoredMessage, body: BodyChoice) -> dict[str, Any]:
 
 def _nearest(topic: str, reader: Reader) -> str:
     """The topic that was probably meant."""
-    topics = sorted({name for name, _ in reader.queues()})
+    topics = reader.topics()
     if topic in topics:
         queue_ids = ", ".join(str(queue_id) for name, queue_id in reader.queues() if name == topic)
         return f"; the topic has {queue_ids}"
-    close = difflib.get_close_matches(topic, topics, n=1)
-    return f"; did you mean {close[0]}?" if close else ""
+    return nearest(topic, topics)
+
+
+def _tell_gaps(store: Store, answer: dict[str, Any], messages: Messages) -> None:
+    """What could hold the message and was not looked at."""
+    answer["not_looked_at"] = []
+    if answer["status"] == FOUND:
+        return
+    if (text := missing_log(store)) is not None:
+        messages.warn(f"LOG MISSING: {text}")
+    for problem in store.problems:
+        messages.error(problem)
+    unread = [files for files in unread_files(store) if files.kind in HOLDS_MESSAGES]
+    for files in unread:
+        messages.warn(f"{files.path}: not looked at, {files.reason}")
+    answer["not_looked_at"] = [files.as_json() for files in unread]
+
+
+def _exit_code(store: Store, answer: dict[str, Any]) -> ExitCode:
+    """That a message is not there is claimed only where all was looked at that could hold it."""
+    if answer["status"] != FOUND:
+        return ExitCode.FAILED if store.problems or answer["not_looked_at"] else ExitCode.NOT_FOUND
+    is_damaged = any(row.get("finding") is not None for row in answer["messages"])
+    return ExitCode.FINDINGS if is_damaged else ExitCode.OK
 
 
 def _write(answer: dict[str, Any], output: OutputFormat) -> None:

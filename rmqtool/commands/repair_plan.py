@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import typer
 
-from rmqtool.commands import exit_codes
 from rmqtool.commands.consent import decision, demand_consent, plan_with_sizes
+from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.forecast import forecast_options
 from rmqtool.commands.messages import Messages
 from rmqtool.commands.options import OpenedStore, StoreOptions, foreign_owner, open_store
@@ -344,5 +344,5 @@ def _save(path: Path, plan: Plan) -> None:
 
 def _exit_code(plan: Plan, planned_repair: PlannedRepair, *, to_do: bool) -> int:
     if any(finding.id == UNREADABLE for finding in planned_repair.damage):
-        return exit_codes.FAILED
-    return exit_codes.FINDINGS if to_do or planned_repair.damage or plan.remaining or not plan.is_startable else 0
+        return ExitCode.FAILED
+    return ExitCode.FINDINGS if to_do or planned_repair.damage or plan.remaining or not plan.is_startable else 0

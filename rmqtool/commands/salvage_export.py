@@ -9,7 +9,7 @@ from typing import Any, Final, NoReturn
 
 import typer
 
-from rmqtool.commands import exit_codes
+from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.repair_plan import RepairRun
 from rmqtool.dump.log import LogDump
 from rmqtool.dump.request import Request
@@ -57,7 +57,7 @@ def export_messages(repair: RepairRun, options: SalvageOptions, directory: Path)
     else:
         sys.stdout.write(json_text(summary, indent=2 if repair.request.output is OutputFormat.JSON else None) + "\n")
     raise typer.Exit(
-        exit_codes.FINDINGS if planned_salvage.outcome.lost_messages or planned_salvage.outcome.unknown_bytes else 0
+        ExitCode.FINDINGS if planned_salvage.outcome.lost_messages or planned_salvage.outcome.unknown_bytes else 0
     )
 
 

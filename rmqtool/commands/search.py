@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rmqtool.commands import exit_codes
+from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.messages import messages_of
 from rmqtool.commands.options import CommitlogOption, FormatOption
 from rmqtool.commands.screen import screen
@@ -35,7 +35,7 @@ def search(
 ) -> None:
     """The messages of one or more stores in which a pattern is found; compressed bodies are decompressed.
 
-    The exit code is 3 where bad ranges of a log could not be searched.
+    The exit code is 3 where bad ranges of a log could not be searched, and 6 where nothing was found.
 
     Example: rmqtool search /home/rocketmq/store "order-4711[0-9]" --in keys
     """
@@ -66,4 +66,6 @@ def search(
         writer.close()
     if bad:
         messages.warn(f"bad ranges that were not searched: {bad}")
-        raise typer.Exit(exit_codes.FINDINGS)
+        raise typer.Exit(ExitCode.FINDINGS)
+    if not count:
+        raise typer.Exit(ExitCode.NOT_FOUND)

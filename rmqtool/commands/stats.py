@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rmqtool.commands import exit_codes
+from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.messages import messages_of
 from rmqtool.commands.options import CommitlogOption, FormatOption
 from rmqtool.commands.screen import screen
@@ -60,4 +60,4 @@ def stats(
     writer.close()
     if bad is not None:
         messages.warn(f"bad ranges that were not counted: {bad.count}, {bad.size} bytes")
-        raise typer.Exit(exit_codes.FINDINGS)
+        raise typer.Exit(ExitCode.FINDINGS)

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 import typer
 
 import rmqtool
-from rmqtool.commands import exit_codes
+from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options import (
     BrokerConfOption,
@@ -126,9 +126,9 @@ def verify(
     for problem in opened.store.problems:
         messages.error(problem)
     if opened.store.problems or any(summary.findings[kind] for kind in UNREADABLE):
-        raise typer.Exit(exit_codes.FAILED)
+        raise typer.Exit(ExitCode.FAILED)
     if summary.needs_attention or summary.not_looked_at:
-        raise typer.Exit(exit_codes.FINDINGS)
+        raise typer.Exit(ExitCode.FINDINGS)
 
 
 class _Output:

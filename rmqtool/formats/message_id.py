@@ -7,6 +7,7 @@ Client: `MessageClientIDSetter#createUniqID`.
 from __future__ import annotations
 
 import ipaddress
+import re
 import string
 from dataclasses import dataclass
 from typing import Final
@@ -41,6 +42,7 @@ UNIQUE_KEY: Final = Format(
 )
 V4_ID_LENGTH: Final = 32
 V6_ID_LENGTH: Final = 56
+_PRINTED: Final = re.compile(r"(?<![0-9A-Za-z])(?:0[xX])?([0-9A-Fa-f]{56}|[0-9A-Fa-f]{32})(?![0-9A-Za-z])")
 HEX_DIGITS: Final = frozenset(string.hexdigits)
 
 
@@ -104,6 +106,16 @@ def parse_offset_message_id(text: str) -> OffsetMessageId:
     """
     raw = _hex(text)
     return OffsetMessageId(host_text(raw[:-8]), int.from_bytes(raw[-8:], "big", signed=True))
+
+
+def message_ids(text: str) -> tuple[str, ...]:
+    """The ids in what a client, a console or a log prints: quoted, named (`msgId=...`), or several of one batch.
+
+    A text without any hexadecimal number of an id's length is an id of its own: a producer may give any.
+    """
+    printed = _PRINTED.findall(text)
+    ids = tuple(dict.fromkeys(form for match in printed for form in (match, match.upper())))
+    return ids or (text.strip().strip("\"'[](),;"),)
 
 
 def parse_unique_key(text: str) -> UniqueKey:

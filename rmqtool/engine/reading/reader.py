@@ -21,6 +21,7 @@ from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import UnsupportedError, UsageError
 from rmqtool.formats.message_id import parse_offset_message_id
 from rmqtool.quantities import JAVA_LONG_MAX
+from rmqtool.store.config_json import TOPICS, read_config, topics
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
 
@@ -41,6 +42,23 @@ class Reader:
     def queues(self) -> tuple[tuple[str, int], ...]:
         """Topic and queue id of every queue that has files, sorted."""
         return queue_names(self.store)
+
+    def topics(self) -> tuple[str, ...]:
+        """Topics that have queues, sorted."""
+        return tuple(sorted({topic for topic, _ in self.queues()}))
+
+    def message_by_unique_key(self, unique_key: str) -> tuple[str, QueryResult] | None:
+        """The topic and messages that the index has for a producer's id, whichever topic that is; None for none.
+
+        Raises:
+            UnsupportedError, UnreadableError: see `query_message`.
+        """
+        known = (*self.topics(), *topics(read_config(self.store.view, TOPICS)))
+        for topic in dict.fromkeys(known):
+            result = self.query_message(topic, unique_key)
+            if any(result.carries_key):
+                return topic, result
+        return None
 
     def queue(self, topic: str, queue_id: int) -> Queue:
         """A loaded queue; an empty one where there are no files, as the broker makes it on being asked.

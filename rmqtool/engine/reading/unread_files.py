@@ -25,6 +25,14 @@ _NOT_DECODED: Final = {
     FileKind.TIERED: "the tiered store is not decoded",
     FileKind.TRANSACTION: "the transaction table is not decoded",
 }
+HOLDS_MESSAGES: Final = frozenset(
+    kind.value
+    for kind in (
+        FileKind.CONSUMEQUEUE_ROCKSDB, FileKind.ROCKSDB, FileKind.COMPACTION_LOG, FileKind.COMPACTION_QUEUE,
+        FileKind.DLEDGER, FileKind.TIERED,
+    )
+)  # fmt: skip
+"""Kinds, as a person reads them, without which nobody can say that a message is not there."""
 _IN_ROCKSDB: Final = frozenset(kind for kind in _NOT_DECODED if "RocksDB" in kind.value)
 
 
@@ -41,6 +49,11 @@ class UnreadFiles:
     kind: str
     reason: str
 
+    @property
+    def text(self) -> str:
+        """As a part of a sentence."""
+        return f"{self.path} ({self.reason})"
+
     def as_json(self) -> dict[str, str]:
         return {"path": self.path, "kind": self.kind, "reason": self.reason}
 
@@ -52,8 +65,16 @@ def unread_files(store: Store) -> Iterator[UnreadFiles]:
         for entry in store.files.get(kind, ()):
             directories.setdefault(entry.path.partition("/")[0], []).append(entry)
         for path, entries in sorted(directories.items()):
-            if is_rocksdb_used(entries) if kind in _IN_ROCKSDB else _holds_data(store, entries):
+            if _is_used(store, kind, entries):
                 yield UnreadFiles(path, kind.value, reason)
+
+
+def _is_used(store: Store, kind: FileKind, entries: list[Entry]) -> bool:
+    if kind not in _IN_ROCKSDB:
+        return _holds_data(store, entries)
+    # A database that has lost its tables holds no unit any more, and hides every message of the log.
+    has_only_these = kind is FileKind.CONSUMEQUEUE_ROCKSDB and store.queue_kind == "rocksdb"
+    return is_rocksdb_used(entries) or (has_only_these and _holds_data(store, store.files.get(FileKind.COMMITLOG, ())))
 
 
 def is_rocksdb_used(entries: Iterable[Entry]) -> bool:

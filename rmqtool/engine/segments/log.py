@@ -15,6 +15,7 @@ from rmqtool.engine.segments.loaded_segments import loaded_segments
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.formats import commitlog, system_flag
 from rmqtool.store.directory import Segment, Store
+from rmqtool.store.sizes import DEFAULT_LOG_FILE_SIZE
 
 _SYS_FLAG_AT: Final = commitlog.MESSAGE_V1.position("sys_flag")
 _STORE_TIMESTAMP_AT: Final = commitlog.MESSAGE_V1.position("store_timestamp_ms")
@@ -82,7 +83,8 @@ class Log:
 
     def next_file_start(self, physical_offset: int) -> int:
         """Start of the file behind the one that holds an offset (`CommitLog#rollNextFile`)."""
-        return physical_offset + self.file_size - physical_offset % self.file_size
+        size = self.file_size or DEFAULT_LOG_FILE_SIZE  # a log without files shows none
+        return physical_offset + size - physical_offset % size
 
     def store_timestamp_ms(self, physical_offset: int, record_size: int) -> int:
         """Store time of the record at a place, -1 where it cannot be read (`CommitLog#pickupStoreTimestamp`)."""

@@ -1,0 +1,93 @@
+"""Whether the log is there at all, and what of a store this user may not read; names and permissions tell."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shlex
+from typing import Final
+
+from rmqtool.errors import UnreadableError
+from rmqtool.formats.checkpoint import FIELDS_SIZE, parse_checkpoint
+from rmqtool.store.directory import Store
+from rmqtool.store.file_kinds import FileKind
+from rmqtool.store.source import read_range
+from rmqtool.store.view import DirectoryView
+
+_LOG: Final = "commitlog"
+
+
+def log_directories(store: Store) -> tuple[str, ...]:
+    """Where the log lies, as far as anybody has said."""
+    return store.settings.commitlog_directories or (_LOG,)
+
+
+def missing_log(store: Store) -> str | None:
+    """What is missing, as a sentence, where a store that had messages has no file of the log; None elsewhere."""
+    if any(segment.size for segment in store.loadable_log) or store.files.get(FileKind.DLEDGER):
+        return None
+    if not all(_can_be_listed(store, directory) for directory in log_directories(store)):
+        return None
+    if not (store.queues or store.batch_queues or store.index_files or _had_messages(store)):
+        return None
+    directories = ", ".join(log_directories(store))
+    return (
+        f"there is no file of the commit log in {directories}, but there were messages: check that its disk is mounted "
+        "and the path is right, and do not start the broker: its next start deletes the consume queues"
+    )
+
+
+def unreadable_files(store: Store) -> tuple[str, ...]:
+    """What this user may not read, as sentences, the log first."""
+    problems = list(store.problems)
+    if isinstance(store.view, DirectoryView):
+        entries = (entry for of_kind in store.files.values() for entry in of_kind if entry.is_file)
+        root = store.view.root
+        problems += [
+            f"{entry.path}: permission denied"
+            for entry in entries
+            if not os.access(root / entry.path, os.R_OK, effective_ids=_HAS_EFFECTIVE)
+        ]
+    return tuple(sorted(dict.fromkeys(problems), key=lambda text: (not text.startswith(_LOG), text)))
+
+
+def reader_command(store: Store, command: str) -> str:
+    """How to read what this user may not, as a sentence."""
+    owners = sorted(store.owner_ids)
+    if not isinstance(store.view, DirectoryView) or not owners:
+        return ""
+    owner = _user_name(owners[0])
+    return f"Run as the files' owner: sudo -u {shlex.quote(owner)} {command}"
+
+
+def _user_name(user_id: int) -> str:
+    try:
+        return pwd.getpwuid(user_id).pw_name
+    except KeyError:
+        return f"#{user_id}"
+
+
+def _can_be_listed(store: Store, directory: str) -> bool:
+    try:
+        store.view.list(directory)
+    except UnreadableError:
+        return False
+    return True
+
+
+def _had_messages(store: Store) -> bool:
+    """Whether the checkpoint knows of a message."""
+    entry = store.first(FileKind.CHECKPOINT)
+    if entry is None:
+        return False
+    try:
+        source = store.view.open(entry.path)
+        try:
+            return parse_checkpoint(read_range(source, 0, FIELDS_SIZE)).commitlog_timestamp_ms > 0
+        finally:
+            source.close()
+    except UnreadableError:
+        return False
+
+
+_HAS_EFFECTIVE: Final = os.access in os.supports_effective_ids
