@@ -11,7 +11,7 @@ from rmqtool.engine.dispatch.extension_writer import ExtensionEnd
 from rmqtool.engine.dispatch.index_writer import IndexWriter
 from rmqtool.engine.dispatch.queue_entries import DispatchSettings, Rows, batch_bytes, message_rows
 from rmqtool.engine.dispatch.queue_writer import QueueEnd, queue_end
-from rmqtool.engine.queues.extension import extension_end
+from rmqtool.engine.queues.file_queue import FileQueue
 from rmqtool.engine.reading.reader import Reader
 from rmqtool.errors import RefusedError, RmqtoolError
 from rmqtool.formats import system_flag
@@ -151,7 +151,8 @@ class LogDispatcher:
         extension_files = self._existing.store.extensions.get((topic, queue_id))
         if extension_files is None:
             return ExtensionEnd()
-        end = extension_end(self._existing.queue(topic, queue_id))
+        queue = self._existing.queue(topic, queue_id)
+        end = queue.extension_end() if isinstance(queue, FileQueue) else None
         if end is None:
             path = extension_files.segments[-1].path
             raise RefusedError(f"{path}: no unit of the queue leads here; the store must be recovered first")

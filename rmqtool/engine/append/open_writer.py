@@ -15,7 +15,7 @@ from rmqtool.engine.append.store_writer import StoreWriter, make_abort
 from rmqtool.engine.append.writer_config import WriterConfig
 from rmqtool.engine.dispatch.index_writer import IndexWriter, OpenIndexFile, holds_no_entry, read_index_file
 from rmqtool.engine.dispatch.queue_entries import DispatchSettings, topic_bytes
-from rmqtool.engine.queues.extension import extension_end
+from rmqtool.engine.queues.file_queue import FileQueue
 from rmqtool.engine.reading.log_end import find_log_end
 from rmqtool.engine.reading.reader import Reader, open_reader
 from rmqtool.engine.rules.versions import BrokerRules
@@ -266,7 +266,8 @@ def _remove_files_after_end(store: Store, reader: Reader, sink: DirectorySink, l
 def _remove_unused_extensions(store: Store, reader: Reader, sink: DirectorySink) -> None:
     """Unlink files of extensions after the one that a queue's last address leads to, as a start of a broker does."""
     for name in store.extensions.keys() & store.queues.keys():
-        end = extension_end(reader.queue(*name))
+        queue = reader.queue(*name)
+        end = queue.extension_end() if isinstance(queue, FileQueue) else None
         for segment in store.extensions[name].segments:
             if end is not None and segment.start > end:
                 sink.remove(segment.path)

@@ -9,14 +9,9 @@ from bisect import bisect_right
 from struct import Struct
 from typing import Final
 
-from rmqtool.engine.queues.unit import Extension, Queue
+from rmqtool.engine.queues.unit import Extension
 from rmqtool.engine.segments.open_files import OpenFiles
-from rmqtool.formats.consumequeue import (
-    EXTENSION_HEAD_SIZE,
-    EXTENSION_UNIT,
-    extension_position,
-    is_extension_address,
-)
+from rmqtool.formats.consumequeue import EXTENSION_HEAD_SIZE, EXTENSION_UNIT, extension_position
 from rmqtool.store.directory import QueueFiles
 
 _HEAD: Final = Struct(EXTENSION_UNIT.struct_code)
@@ -51,18 +46,6 @@ def broken_chain(path: str, file_size: int, files: OpenFiles) -> int | None:
             return position
         position += length
     return position
-
-
-def extension_end(queue: Queue) -> int | None:
-    """Stream position after the unit that the queue's last address leads to; None where none leads to one.
-
-    Broker: `ConsumeQueueExt#truncateByMaxAddress`.
-    """
-    for queue_offset in range(queue.max_queue_offset - 1, queue.min_queue_offset - 1, -1):
-        unit = queue.unit_at(queue_offset)
-        if unit is not None and unit.extension is not None and is_extension_address(unit.stored_tags_code):
-            return extension_position(unit.stored_tags_code) + unit.extension.size
-    return None
 
 
 class QueueExtension:

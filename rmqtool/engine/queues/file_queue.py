@@ -14,7 +14,7 @@ from rmqtool.engine.queues.unit import PLAIN, Boundary, QueueUnit, whole_units
 from rmqtool.engine.rules.algorithms import TimeLookup
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.segments.log import Log
-from rmqtool.formats.consumequeue import UNIT_SIZE, is_extension_address
+from rmqtool.formats.consumequeue import UNIT_SIZE, extension_position, is_extension_address
 from rmqtool.store.directory import Segment
 
 
@@ -95,6 +95,21 @@ class FileQueue:
         return min(
             max(boundary_offset(self, log, timestamp_ms, boundary), self.min_queue_offset), self.max_queue_offset
         )
+
+    def extension_end(self) -> int | None:
+        """Stream position after the unit of the extension that the queue's last address leads to; None without one.
+
+        Units of expired messages count too (`ConsumeQueueExt#truncateByMaxAddress`).
+        """
+        if self._extension is None:
+            return None
+        for segment in reversed(self.loaded.segments):
+            for position in range(self.loaded.length(segment) - UNIT_SIZE, -1, -UNIT_SIZE):
+                tags_code = self.raw_unit(segment, position)[2]
+                unit = self._extension.unit(tags_code) if is_extension_address(tags_code) else None
+                if unit is not None:
+                    return extension_position(tags_code) + unit.size
+        return None
 
     def raw_unit(self, segment: Segment, position: int) -> tuple[int, int, int]:
         """Physical offset, record size and tags code at a position of a file."""

@@ -66,3 +66,23 @@ def test_an_extension_goes_on_after_its_last_address(tmp_path: Path, version: st
         assert not any(file.exists() for file in unused)
         writer.put_all([Message(topic=name[0], queue_id=name[1], body=b"x") for _ in range(20)])
     assert above_note(verified(path, version)[1]) == {}
+
+
+def test_an_extension_of_expired_messages_goes_on_after_them(tmp_path: Path) -> None:
+    recipe, path = RECIPES["cq-ext"], tmp_path / "store"
+    make_store(recipe, path, "5.5.0")
+
+    def look() -> Store:
+        return survey(open_directory(path), recipe.conf.settings())
+
+    rules, config = rules_for("5.5.0"), config_of(look(), config_from(recipe.conf))
+    name, *others = look().queues
+    last = look().commitlog[-1]
+    with existing_store(path, look, rules, config) as writer:
+        while look().commitlog[-1].start == last.start:
+            writer.put_all([Message(topic=others[0][0], queue_id=others[0][1], body=bytes(2000)) for _ in range(9)])
+    for segment in look().commitlog[:-1]:
+        (path / segment.path).unlink()
+    with existing_store(path, look, rules, config) as writer:
+        writer.put_all([Message(topic=name[0], queue_id=name[1], body=b"x") for _ in range(30)])
+    assert above_note(verified(path, "5.5.0")[1]) == {}
