@@ -184,3 +184,18 @@ def test_an_extension_whose_unit_leads_out_of_its_file(judge_of: JudgeOf, tmp_pa
     verify_store(store, rules_for(version), VerifyOptions(), found.append)
     assert any(each.id == "consumequeue.bad-extension" and each.file_position == 20 for each in found)
     assert not assert_same(judge, path, config).starts
+
+
+@pytest.mark.parametrize("version", ["4.4.0", "4.9.8", "5.5.1"])
+def test_a_unit_whose_record_would_end_after_all_numbers(judge_of: JudgeOf, tmp_path: Path, version: str) -> None:
+    """From 4.5 on they add the record's size and get a negative number: nothing counts as dispatched, and no unit is cut."""
+    judge, path = judge_of(version), tmp_path / "store"
+    killed_store(judge, path, CONFIG)
+    file = max((path / "consumequeue" / "T" / "0").iterdir())
+    with file.open("r+b") as queue:
+        queue.seek(149 % 100 * 20)
+        queue.write(((1 << 63) - 1).to_bytes(8, "big"))
+    forecast = assert_same(judge, path, CONFIG)
+    with judge.open(path, CONFIG) as store:
+        [row] = [row for row in store.read(brief=True)["queues"] if row["topic"] == "T"]
+    assert forecast.lost.messages == 150 - len({message[2] for message in row["messages"] if message[1] == "FOUND"})

@@ -16,7 +16,7 @@ from rmqtool.engine.queues.loaded_files import LoadedFiles
 from rmqtool.engine.queues.unit import BATCH_UNITS
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.formats.consumequeue import FILLER_UNIT, UNIT, UNIT_SIZE
-from rmqtool.quantities import JAVA_LONG_MAX
+from rmqtool.quantities import JAVA_LONG_MAX, OFFSETS_END
 from rmqtool.store.directory import Segment
 from rmqtool.store.file_kinds import segment_name
 from rmqtool.store.sink import FileSink
@@ -60,12 +60,15 @@ def queue_end(loaded: LoadedFiles, rules: BrokerRules) -> QueueEnd:
 def physical_end(loaded: LoadedFiles, segment: Segment, position: int, rules: BrokerRules) -> int:
     """Broker's maxPhysicOffset as a unit shows it: the start or the end of its record, by kind and version.
 
+    An end after all numbers is a negative one, as Java adds.
+
     Raises:
         UnreadableError: the unit cannot be read.
     """
     begin, size = loaded.kind.form.unpack(loaded.read(segment, position, loaded.kind.size))[:2]
     is_start = loaded.kind is BATCH_UNITS or rules.queue_end_is_record_start
-    return int(begin if is_start else begin + size)
+    end = int(begin if is_start else begin + size)
+    return end if end <= JAVA_LONG_MAX else end - 2 * OFFSETS_END
 
 
 class UnitWriter:
