@@ -188,7 +188,7 @@ def test_an_extension_whose_unit_leads_out_of_its_file(judge_of: JudgeOf, tmp_pa
 
 @pytest.mark.parametrize("version", ["4.4.0", "4.9.8", "5.5.1"])
 def test_a_unit_whose_record_would_end_after_all_numbers(judge_of: JudgeOf, tmp_path: Path, version: str) -> None:
-    """From 4.5 on they add the record's size and get a negative number: nothing counts as dispatched, and no unit is cut."""
+    """From 4.5 on they add its size and get a negative number: nothing counts as dispatched, and no unit is cut."""
     judge, path = judge_of(version), tmp_path / "store"
     killed_store(judge, path, CONFIG)
     file = max((path / "consumequeue" / "T" / "0").iterdir())

@@ -49,7 +49,7 @@ def check_verify(case: Case) -> None:
             continue  # it may have held keys of expired records only
         if fault.silent or any(_names(row, fault.area, fault.file) for row in findings):
             continue
-        if not says_nothing(case.base.path, case.store, fault.file, case.intact):
+        if not says_nothing(case.base.path, case.store, fault.file, case.intact, case.truth.sizes):
             ids = sorted({row["id"] for row in findings})
             case.differs(f"C not found: {fault.name}", f"{fault}; findings: {ids}")
 

@@ -10,13 +10,19 @@ import pytest
 
 from rmqtool.fixtures.recipe import make_store
 from rmqtool.fixtures.recipes import RECIPES
-from tests.judge.bases import KILLED_BEFORE_DISPATCH
+from tests.judge.bases import KILLED, KILLED_BEFORE_DISPATCH
 from tests.judge.case import _together
 from tests.judge.target import Fault, Target
-from tests.judge.unjudged import is_changed, log_before, log_now, says_nothing
+from tests.judge.unjudged import is_changed, is_early_end, log_before, log_now, says_nothing
 
 QUEUE = "consumequeue/T/0/00000000000000000000"
-UNITS = [number.to_bytes(8, "big") + (90).to_bytes(4, "big") + bytes(8) for number in (100, 200, 300)]
+
+
+def unit(physical_offset: int) -> bytes:
+    return physical_offset.to_bytes(8, "big") + (90).to_bytes(4, "big") + bytes(8)
+
+
+UNITS = [unit(100), unit(200), unit(300)]
 ZEROS = bytes(20)
 WRONG_SIZE = UNITS[1][:8] + (91).to_bytes(4, "big") + bytes(8)
 
@@ -37,13 +43,18 @@ def _written(root: Path, units: list[bytes]) -> Path:
         ([UNITS[0], ZEROS, UNITS[2]], {100, 300}, False),
         ([UNITS[0], WRONG_SIZE, UNITS[2]], {100, 300}, True),
         ([UNITS[0], WRONG_SIZE, UNITS[2]], {100, 200}, False),
+        ([UNITS[0], unit(201), UNITS[2]], {100, 300}, True),
+        ([UNITS[0], unit(201), UNITS[2]], {100, 200, 300}, False),
+        ([UNITS[0], unit(301), UNITS[2]], {100, 300}, False),
+        ([UNITS[0], unit(150), UNITS[2]], {100, 300}, False),
+        ([UNITS[0], unit(99), UNITS[2]], {300}, False),
     ],
 )
 def test_units_say_nothing_without_their_records(
     tmp_path: Path, units: list[bytes], intact: set[int], expected: bool
 ) -> None:
     base, store = _written(tmp_path / "base", UNITS), _written(tmp_path / "store", units)
-    assert says_nothing(base, store, QUEUE, intact) is expected
+    assert says_nothing(base, store, QUEUE, intact, dict.fromkeys(intact, 90)) is expected
 
 
 @pytest.mark.parametrize(("code", "expected"), [(7, True), (0, False)])
@@ -55,7 +66,7 @@ def test_a_tags_code_instead_of_its_address_says_nothing(tmp_path: Path, code: i
     extension.write_bytes(bytes(400))
     extension.with_name(f"{400:020d}").write_bytes(bytes(20) + (20).to_bytes(2, "big") + (7).to_bytes(8, "big"))
     store = _written(tmp_path / "store", [unit[:12] + code.to_bytes(8, "big")])
-    assert says_nothing(base, store, QUEUE, {100}) is expected
+    assert says_nothing(base, store, QUEUE, {100}, {100: 90}) is expected
 
 
 @pytest.fixture
@@ -98,3 +109,15 @@ def test_faults_that_together_leave_an_early_end_are_silent(target: Target, is_e
     target.write(file, at if is_end else at - 8, bytes(file.stat().st_size - at))
     faults = [Fault(name, "commitlog", target.relative(file), "") for name in ("log.record another", "log.old file")]
     assert [fault.silent for fault in _together(faults, target)] == [is_end, is_end]
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_last_record_that_is_in_no_queue_leaves_an_early_end(target: Target, is_known: bool) -> None:
+    target.base.plan.runs = ((9, KILLED),)
+    (file,) = target.log_files()
+    *others, last = target.truth.sizes
+    target.truth.served = {("T", 0, number): at for number, at in enumerate([*others, last] if is_known else others)}
+    target.truth.keys = {("T", "key"): {others[0]}}
+    before = log_now(target)
+    target.write(file, last, bytes(file.stat().st_size - last))
+    assert is_early_end(target, before, log_now(target)) is not is_known

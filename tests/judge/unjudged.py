@@ -1,9 +1,11 @@
 """Which changed bytes nobody can see: no checksum covers them, and no other file repeats them any more."""
 
 import struct
+from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 
-from tests.judge.bases import KILLED_BEFORE_DISPATCH, Truth
+from tests.judge.bases import CLEAN, KILLED_BEFORE_DISPATCH, Truth
 from tests.judge.intact import log_content
 from tests.judge.target import UNIT, Target, record_fields
 
@@ -60,8 +62,8 @@ def is_changed(target: Target, before: dict[int, list[bytes]], after: dict[int, 
 
 
 def is_early_end(target: Target, before: dict[int, list[bytes]], after: dict[int, list[bytes]]) -> bool:
-    """Whether nothing is left behind the first change, in a log that no queue knew the end of."""
-    if target.base.plan.runs[-1][1] != KILLED_BEFORE_DISPATCH or before.keys() != after.keys():
+    """Whether nothing is left behind the first change, and no queue and no key knew of a record there."""
+    if target.base.plan.runs[-1][1] == CLEAN or before.keys() != after.keys():
         return False
     end = max(target.truth.sizes, default=0)
     last = end - end % target.base.plan.log_file_size
@@ -72,13 +74,22 @@ def is_early_end(target: Target, before: dict[int, list[bytes]], after: dict[int
     if position is None:
         return False
     record = max((at - last for at in target.truth.sizes if last <= at <= last + position), default=position)
-    return not new[record:].strip(b"\0")
+    return not new[record:].strip(b"\0") and not _is_known_from(target, last + record)
 
 
-def says_nothing(base: Path, store: Path, path: str, intact: set[int]) -> bool:
+def _is_known_from(target: Target, start: int) -> bool:
+    """Whether a queue or a key leads to a record that begins there or later."""
+    if target.base.plan.runs[-1][1] == KILLED_BEFORE_DISPATCH:
+        return False
+    known = {*target.truth.served.values(), *chain.from_iterable(target.truth.keys.values())}
+    return any(at >= start for at in known)
+
+
+def says_nothing(base: Path, store: Path, path: str, intact: set[int], sizes: Mapping[int, int]) -> bool:
     """Whether only such units of a queue file changed that no intact record tells of any more, or nothing that counts.
 
-    Such a unit has another size or tags code; or it and all later ones of its queue are zeros, as after the last one.
+    Such a unit has another size or tags code; or it points elsewhere between the same two intact records, in the order
+    of its queue; or it and all later ones of its queue are zeros, as after the last one.
     Nothing that counts: the tags code itself instead of its address in the queue's extension.
     """
     old, new = base / path, store / path
@@ -98,9 +109,22 @@ def says_nothing(base: Path, store: Path, path: str, intact: set[int]) -> bool:
     end = [before for before, _ in pairs[changed[0] :]] + later
     if not any(any(after) for _, after in pairs[changed[0] :]):
         return not any(_offset_of(unit) in intact for unit in end if any(unit))
+    places = [-1, *(_offset_of(after) if any(after) else EXTENSION_END for _, after in pairs), EXTENSION_END + 1]
     return all(
-        before[:8] == after[:8] and _offset_of(before) not in intact for before, after in pairs if before != after
+        _offset_of(before) not in intact
+        and places[number] < places[number + 1] < places[number + 2]
+        and _gap_of(_offset_of(before), intact, sizes) == _gap_of(_offset_of(after), intact, sizes)
+        for number, (before, after) in enumerate(pairs)
+        if before != after
     )
+
+
+def _gap_of(at: int, intact: set[int], sizes: Mapping[int, int]) -> tuple[int, int] | None:
+    """Between which two intact records a physical offset lies; None where it lies within one."""
+    before = max((start for start in intact if start <= at), default=-1)
+    if before >= 0 and at < before + sizes[before]:
+        return None
+    return before, min((start for start in intact if start > at), default=-1)
 
 
 class _ExtensionCodes:
