@@ -26,16 +26,16 @@ from rmqtool.errors import RmqtoolError
 from rmqtool.scan.freed_memory import keep_freed_memory
 
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
-    "info": ("rmqtool.commands.info:info", "One screen: what a store holds, how it stopped, what to do next."),
-    "dump": ("rmqtool.commands.dump:dump", "Records of a store, a directory or a single file of any kind."),
-    "get": ("rmqtool.commands.get:get", "Messages as the broker finds them: by offset, id, key or time."),
+    "info": ("rmqtool.commands.info:info", "Show what a store holds, how its broker stopped, and what to do next."),
+    "dump": ("rmqtool.commands.dump:dump", "Print the records of a store, a directory or a single file of any kind."),
+    "get": ("rmqtool.commands.get:get", "Find messages as a broker would: by queue offset, message id, key or time."),
     "verify": (
         "rmqtool.commands.verify:verify",
-        "Every check of a store: the log, its queues and index against each other, and the small files.",
+        "Check a store: commit log, consume queues and index against each other, and the small files.",
     ),
     "forecast": (
         "rmqtool.commands.forecast:forecast",
-        "What a broker would do with the store at its next start, and what that would cost.",
+        "Show what a broker would do at its next start, and which messages it would lose.",
     ),
     "diff": (
         "rmqtool.commands.diff:diff",
@@ -43,7 +43,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     ),
     "recover": (
         "rmqtool.commands.recover:recover",
-        "Mend a store after a crash, before a broker is started on it.",
+        "Repair a store after a crash, before a broker starts on it.",
     ),
     "rebuild": (
         "rmqtool.commands.rebuild:rebuild",
@@ -51,11 +51,11 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     ),
     "salvage": (
         "rmqtool.commands.salvage:salvage",
-        "Keep what lies behind damage inside the log, which a broker would throw away.",
+        "Repair damage inside the commit log, and keep the messages after it.",
     ),
     "undo": (
         "rmqtool.commands.undo:undo",
-        "Make a store what it was before its latest repair, byte for byte.",
+        "Roll the latest repair back, byte for byte.",
     ),
     "append": (
         "rmqtool.commands.append:append",
@@ -63,18 +63,18 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     ),
     "export": (
         "rmqtool.commands.export:export",
-        "A table of one or more stores as files, with a manifest of their counts and hashes.",
+        "Export a table of one or more stores to files, with a manifest of row counts and hashes.",
     ),
     "stats": (
         "rmqtool.commands.stats:stats",
-        "Message counts, sizes and first store time by topic, queue, tag, hour, producer or size.",
+        "Show message counts, sizes and first store time by topic, queue, tag, hour, producer or size.",
     ),
     "search": (
         "rmqtool.commands.search:search",
-        "The messages of one or more stores in which a pattern is found; compressed bodies are decompressed.",
+        "Find messages that match a pattern, in one or more stores; compressed bodies are decompressed.",
     ),
-    "fixture": ("rmqtool.commands.fixture:ACTIONS", "Generated stores to try the tool on, healthy or damaged."),
-    "formats": ("rmqtool.commands.formats:formats", "The declared layouts of every file, field by field."),
+    "fixture": ("rmqtool.commands.fixture:ACTIONS", "Make test stores, healthy or damaged."),
+    "formats": ("rmqtool.commands.formats:formats", "Show the layout of every kind of file, field by field."),
 }
 """Command: (module and function, first line of the function's docstring), in the order of the help.
 

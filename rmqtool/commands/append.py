@@ -52,7 +52,7 @@ QUEUE_ID_MAX: Final = (1 << 31) - 1
 
 BatchTopicOption = Annotated[
     list[str] | None,
-    typer.Option("--batch-topic", metavar="T", help="A topic whose queues are batch queues; repeatable."),
+    typer.Option("--batch-topic", metavar="T", help="Topic with batch queues; repeatable."),
 ]
 
 
@@ -100,28 +100,31 @@ def append(
     store: StorePath,
     topic: Annotated[str | None, typer.Option(metavar="T", help="Topic.")] = None,
     queue_id: Annotated[int, typer.Option(metavar="N", min=0, max=QUEUE_ID_MAX, help="Queue.")] = 0,
-    body: Annotated[str | None, typer.Option(metavar="TEXT", help="Body, as UTF-8.")] = None,
-    body_file: Annotated[Path | None, typer.Option(metavar="F", help="Body, from a file.")] = None,
+    body: Annotated[str | None, typer.Option(metavar="TEXT", help="Message body, as UTF-8 text.")] = None,
+    body_file: Annotated[Path | None, typer.Option(metavar="F", help="Message body, from this file.")] = None,
     tags: Annotated[str | None, typer.Option("--tags", metavar="TAG", help="The tag.")] = None,
     keys: Annotated[str | None, typer.Option("--keys", metavar="KEYS", help="Keys, separated by spaces.")] = None,
     properties: Annotated[
-        list[str] | None, typer.Option("--property", metavar="K=V", help="A further property; repeatable.")
+        list[str] | None, typer.Option("--property", metavar="K=V", help="Another property; repeatable.")
     ] = None,
-    delay_level: Annotated[int | None, typer.Option(metavar="N", min=0, help="Deliver later, by this level.")] = None,
+    delay_level: Annotated[int | None, typer.Option(metavar="N", min=0, help="Delay level.")] = None,
     transaction: Annotated[Transaction, typer.Option(help="Transaction type of the record.")] = Transaction.NONE,
     born_host: Annotated[str | None, typer.Option(metavar="IP:PORT", help="The sender's address.")] = None,
     store_host: Annotated[str | None, typer.Option(metavar="IP:PORT", help="The broker's address.")] = None,
-    batch: Annotated[bool, typer.Option("--batch", help="All of --count as one batch.")] = False,
+    batch: Annotated[bool, typer.Option("--batch", help="Store all --count messages as one batch.")] = False,
     count: Annotated[int, typer.Option(metavar="N", min=1, help="Number of messages.")] = 1,
     source: Annotated[
-        Path | None, typer.Option("--from", metavar="FILE.jsonl", help="One message a line; `-` is standard input.")
+        Path | None,
+        typer.Option(
+            "--from", metavar="FILE.jsonl", help="Read messages from this file, one per line; `-` is standard input."
+        ),
     ] = None,
     end: Annotated[
-        CloseMode, typer.Option(help="Leave the store cleanly stopped, or as a killed broker would.")
+        CloseMode, typer.Option(help="Leave the store as after a clean stop, or as after a crash.")
     ] = CloseMode.CLEAN,
-    create: Annotated[bool, typer.Option("--create", help="Make the store, which must not exist.")] = False,
+    create: Annotated[bool, typer.Option("--create", help="Create the store; it must not exist.")] = False,
     after_crash: Annotated[
-        bool, typer.Option("--after-crash", help="Go on though the last stop was not clean; `abort` stays.")
+        bool, typer.Option("--after-crash", help="Append although the last stop was not clean; `abort` stays.")
     ] = False,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A broker setting; repeatable.")
@@ -138,13 +141,13 @@ def append(
 ) -> None:
     """Append test messages to a store that no broker is using.
 
-    The broker's lock is held meanwhile. Each message has the status that a broker would answer; the exit code is 3
-    where one was refused. Rows of `dump --raw --body base64 --format jsonl` are stored as they were.
+    append holds the broker's lock. Each row has the status that a broker would return; the exit code is 3 if a
+    message was refused. Rows of `dump --raw --body base64 --format jsonl` are stored as they were.
 
     Example: rmqtool append /tmp/store --create --topic Orders --body hello --keys order-1 --count 10
     """
     if (source is None) == (topic is None):
-        raise UsageError("say either --topic (one message, or --count of them) or --from FILE")
+        raise UsageError("use either --topic (one message, or --count messages) or --from FILE")
     new_messages: Iterable[Message | MessageBatch]
     if source is not None:
         new_messages = messages_from(source)
@@ -258,9 +261,7 @@ def _conf(path: Path | None, settings: list[str]) -> BrokerConf | None:
 
 def _create(place: _Place, first: Message | MessageBatch | None) -> AbstractContextManager[StoreWriter]:
     if place.commitlog:
-        raise UsageError(
-            "--commitlog names a log that exists; a new store's paths are set with --set storePathCommitLog"
-        )
+        raise UsageError("--commitlog is for an existing commit log; for a new store use --set storePathCommitLog=DIR")
     config = place.config()
     begin = first.dumped_at[0] if isinstance(first, Message) and first.dumped_at is not None else None
     if begin is not None and begin % config.commitlog_file_size:
@@ -272,7 +273,7 @@ def _open(place: _Place, messages: Messages) -> AbstractContextManager[StoreWrit
     try:
         opened = open_store(place.store, StoreOptions(place.commitlog, place.index_slots, None, place.broker_version))
     except NotAStoreError as error:
-        raise NotAStoreError(f"{error}; --create makes a new store") from error
+        raise NotAStoreError(f"{error}; use --create for a new store") from error
     opened.tell(messages)
     if (warning := foreign_owner(opened.store)) is not None:
         messages.warn(warning)

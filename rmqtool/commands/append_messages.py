@@ -100,7 +100,7 @@ def _message(line: bytes) -> Message | None:
 
 def _body(request: MessageRequest) -> bytes:
     if request.body is not None and request.body_file is not None:
-        raise UsageError("say either --body or --body-file")
+        raise UsageError("use either --body or --body-file")
     if request.body_file is None:
         return (request.body or "").encode("utf-8", "surrogateescape")
     try:

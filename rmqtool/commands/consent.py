@@ -61,12 +61,14 @@ def decision(damage: Sequence[Finding], store: Path) -> dict[str, Any]:
     if stray is None:
         return {"needs_decision": False, "next_step": None}
     command = None
-    reason = f"{stray.file} is no part of the log under this name. "
+    reason = f"{stray.file} is not part of the commit log under this name. "
     if stray.expected is not None:
         reason += f"Its records belong to {stray.expected}, which is missing: rename it"
         command = f"mv -n {shlex.quote(str(store / stray.file))} {shlex.quote(str(store / stray.expected))}"
     else:
-        reason += "No place in the log is free for it: move it out of the store, and keep it until messages are served"
+        reason += (
+            "The commit log has no free offset for it: move it out of the store, and keep it until messages are served"
+        )
     reason += f". Then run rmqtool recover {shlex.quote(str(store))} again"
     return {"needs_decision": True, "next_step": {"command": command, "reason": reason}}
 
@@ -79,16 +81,19 @@ def demand_consent(plan: Plan, *, is_agreed: bool, accept_loss: bool) -> None:
     """
     asks = sys.stdin.isatty() and not is_agreed
     for number, what in (
-        (plan.loss.without_log, "messages whose log files are missing or too short (is the log's disk mounted?)"),
+        (
+            plan.loss.without_log,
+            "messages whose commit log files are missing or too short (is the disk of the commit log mounted?)",
+        ),
         (plan.loss.messages - plan.loss.without_log, "messages that can be read now"),
     ):
         if not number or accept_loss:
             continue
         if not asks:
-            raise RefusedError(f"the plan gives up {number} {what}; --accept-loss agrees to it")
-        if not typer.confirm(f"Give up {number} {what}?", err=True):
+            raise RefusedError(f"the plan discards {number} {what}; pass --accept-loss to agree")
+        if not typer.confirm(f"Discard {number} {what}? (yes: the plan is applied; no: nothing is changed)", err=True):
             raise RefusedError("aborted; nothing was changed")
-    if asks and not typer.confirm("Carry this out?", err=True):
+    if asks and not typer.confirm("Apply this plan? (yes: the store is changed; no: nothing is changed)", err=True):
         raise RefusedError("aborted; nothing was changed")
     if not asks and not is_agreed:
         raise RefusedError("confirmation required: pass --yes to apply, or --dry-run to preview")

@@ -38,13 +38,16 @@ FIELDS: Final = (
 )  # fmt: skip
 
 
-_Threads = Annotated[int | None, typer.Option(metavar="N", min=1, max=256, help="Threads; one a core if left out.")]
+_Threads = Annotated[
+    int | None, typer.Option(metavar="N", min=1, max=256, help="Number of threads (default: one per core).")
+]
 _WorkDir = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="For temporary files, if messages are too many for memory.")
+    Path | None,
+    typer.Option(metavar="DIR", help="Directory for temporary files, if the messages do not fit in memory."),
 ]
 _LogOf = Annotated[
     list[Path] | None,
-    typer.Option(metavar="DIR", help="Where the log lies, if not in STORE (a) or STORE_B (b); repeatable."),
+    typer.Option(metavar="DIR", help="Commit log directory, if not in STORE (a) or STORE_B (b); repeatable."),
 ]
 
 
@@ -74,22 +77,24 @@ def diff(
     store: ReadStore,
     other: Annotated[
         StoreLocation | None,
-        typer.Argument(metavar="[STORE_B]", help="The store to compare it with.", parser=store_location),
+        typer.Argument(metavar="[STORE_B]", help="Store to compare with.", parser=store_location),
     ] = None,
     manifest: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Compare with the store that this manifest was made of.")
+        Path | None, typer.Option(metavar="FILE", help="Compare with the store of this manifest.")
     ] = None,
     make_manifest: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a manifest of STORE, to compare it elsewhere.")
+        Path | None, typer.Option(metavar="FILE", help="Write a manifest of STORE, to compare on another machine.")
     ] = None,
-    detail: Annotated[Detail, typer.Option(help="What a new manifest has digests of.")] = Detail.MESSAGES,
+    detail: Annotated[
+        Detail, typer.Option(help="Digests in a new manifest: of messages, or of blocks only.")
+    ] = Detail.MESSAGES,
     compared: Annotated[
-        Compared, typer.Option("--as", help="Copies of one log, or the same messages wherever they lie.")
+        Compared, typer.Option("--as", help="Expect copies of one log, or the same messages at any offset.")
     ] = Compared.REPLICAS,
-    identity: Annotated[
-        Identity | None, typer.Option(help="What tells a message from others; unique-key if left out.")
-    ] = None,
-    limit: Annotated[int, typer.Option(metavar="N", min=0, max=100_000, help="Differences listed of each kind.")] = 20,
+    identity: Annotated[Identity | None, typer.Option(help="How to recognize a message (default: unique-key).")] = None,
+    limit: Annotated[
+        int, typer.Option(metavar="N", min=0, max=100_000, help="Maximum number of differences to list of each kind.")
+    ] = 20,
     threads: _Threads = None,
     work_dir: _WorkDir = None,
     commitlog_a: _LogOf = None,
@@ -100,15 +105,15 @@ def diff(
 ) -> None:
     """Compare two stores or replicas: where their logs diverge, and which messages differ.
 
-    Neither is changed. With a manifest, made on one machine, the other store is compared on its own machine. The exit
-    code is 3 where something differs, 4 where parts cannot be read.
+    Neither store is changed. With a manifest, made on one machine, compare on the other machine. The exit code is
+    3 if something differs, 4 if something cannot be read.
 
     Example: rmqtool diff /data/master/store /data/slave/store
     """
     messages = messages_of(context)
     _check(other, manifest, make_manifest, commitlog_b)
     if make_manifest is not None and master is not None:
-        raise UsageError("--master says nothing beside --make-manifest, which reads one log in its order")
+        raise UsageError("--master has no effect with --make-manifest, which reads one log in order")
     opened = _open(store, commitlog_a, messages)
     if make_manifest is not None:
         terms = Terms(by_content=identity is Identity.CONTENT)
@@ -143,11 +148,11 @@ def _check(
     given = {"STORE_B": other, "--manifest": manifest, "--make-manifest": make_manifest}
     named = [name for name, value in given.items() if value is not None]
     if not named:
-        raise UsageError("nothing to compare with: STORE_B or --manifest; or --make-manifest")
+        raise UsageError("nothing to compare with: name STORE_B or --manifest FILE, or use --make-manifest FILE")
     if len(named) > 1:
-        raise UsageError(f"{named[0]} and {named[1]} are two things to do; name one")
+        raise UsageError(f"{named[0]} and {named[1]} exclude each other; use one of them")
     if commitlog_b and other is None:
-        raise UsageError("--commitlog-b says nothing without STORE_B")
+        raise UsageError("--commitlog-b needs STORE_B")
 
 
 def _open(place: StoreLocation, commitlog: list[Path] | None, messages: Messages) -> OpenedStore:

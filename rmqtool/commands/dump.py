@@ -31,8 +31,10 @@ from rmqtool.report.rows import RowBlock
 from rmqtool.report.writers import OutputFormat, row_writer
 from rmqtool.store.location import StoreLocation, store_location
 
-_From = Annotated[str | None, typer.Option(metavar="TIME", help="Stored at or after this time (ms or ISO 8601, UTC).")]
-_Until = Annotated[str | None, typer.Option(metavar="TIME", help="Stored before this time.")]
+_From = Annotated[
+    str | None, typer.Option(metavar="TIME", help="Messages stored at or after this time (ms or ISO 8601, UTC).")
+]
+_Until = Annotated[str | None, typer.Option(metavar="TIME", help="Messages stored before this time.")]
 _Version = Annotated[
     str | None,
     typer.Option("--broker-version", metavar="X.Y.Z", help="Decode as this broker version (default: newest)."),
@@ -44,48 +46,56 @@ def dump(
     path: Annotated[
         StoreLocation,
         typer.Argument(
-            metavar="PATH", help="A store, one of its directories, or a file; or a URL of one.", parser=store_location
+            metavar="PATH", help="A store, one of its directories, or a file; or its URL.", parser=store_location
         ),
     ],
-    kind: Annotated[DumpKind | None, typer.Option("--type", help="What to show of a store; what a file is.")] = None,
+    kind: Annotated[
+        DumpKind | None, typer.Option("--type", help="Kind of file: what to show of a store, or what a file is.")
+    ] = None,
     topic: Annotated[list[str] | None, typer.Option(metavar="GLOB", help="Topic; repeatable.")] = None,
     queue_id: Annotated[int | None, typer.Option(metavar="N", help="Queue.")] = None,
     from_offset: Annotated[
         int | None,
-        typer.Option(metavar="M", min=0, max=JAVA_LONG_MAX, help="From this physical offset (log) or queue offset on."),
+        typer.Option(
+            metavar="M", min=0, max=JAVA_LONG_MAX, help="Start at this physical offset (commit log) or queue offset."
+        ),
     ] = None,
     to_offset: Annotated[
-        int | None, typer.Option(metavar="M", min=0, max=JAVA_LONG_MAX, help="Up to, and without, this offset.")
+        int | None, typer.Option(metavar="M", min=0, max=JAVA_LONG_MAX, help="Stop before this offset.")
     ] = None,
     from_time: _From = None,
     to_time: _Until = None,
-    key: Annotated[str | None, typer.Option(metavar="K", help="One of the keys, or the unique key.")] = None,
+    key: Annotated[str | None, typer.Option(metavar="K", help="Messages with this key or unique key.")] = None,
     tag: Annotated[str | None, typer.Option("--tag", metavar="TAG", help="The tag.")] = None,
     message_id: Annotated[str | None, typer.Option(metavar="ID", help="Offset message id, or unique key.")] = None,
-    limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="Rows at most.")] = None,
+    limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="Maximum number of rows.")] = None,
     reverse: Annotated[bool, typer.Option("--reverse", help="Newest first.")] = False,
-    fields: Annotated[str | None, typer.Option(metavar="A,B", help="These fields only, in this order.")] = None,
+    fields: Annotated[str | None, typer.Option(metavar="A,B", help="Only these fields, in this order.")] = None,
     body: BodyOption = BodyForm.NONE,
     body_limit: BodyLimitOption = BODY_LIMIT,
     raw: RawOption = False,
-    hex_view: Annotated[bool, typer.Option("--hex", help="With every byte, and the field it belongs to.")] = False,
-    stale: Annotated[bool, typer.Option("--stale", help="Also old records behind the log's end.")] = False,
-    follow: Annotated[bool, typer.Option("--follow", help="Wait for more at the end of the log, until ^C.")] = False,
+    hex_view: Annotated[bool, typer.Option("--hex", help="Show every byte with its field.")] = False,
+    stale: Annotated[
+        bool, typer.Option("--stale", help="Also show old records after the end of the commit log.")
+    ] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Wait for more records at the end of the commit log, until ^C.")
+    ] = False,
     commitlog: CommitlogOption = None,
     index_slots: IndexSlotsOption = None,
     broker_conf: BrokerConfOption = None,
     broker_version: _Version = None,
     output: FormatOption = OutputFormat.TABLE,
 ) -> None:
-    """Records of a store, a directory or a single file of any kind.
+    """Print the records of a store, a directory or a single file of any kind.
 
-    A bad range is a row, and the dump goes on after it; the exit code is then 3. For a store directory, the commit log
-    is shown.
+    A bad range is a row, and the dump continues after it; the exit code is then 3. For a store, the commit log is
+    printed.
 
     Example: rmqtool dump /home/rocketmq/store --topic 'orders*' --body text --limit 10
     """
     if follow and path.url is not None:
-        raise UsageError("--follow: a store elsewhere is listed once, so nothing is ever seen to come")
+        raise UsageError("--follow does not work with a URL: the store is listed only once")
     ask = Request(
         topics=tuple(topic or ()), queue_id=queue_id, from_offset=from_offset, to_offset=to_offset,
         from_ms=_time(from_time, "--from-time"), to_ms=_time(to_time, "--to-time"), key=key, tag=tag,
@@ -128,7 +138,7 @@ def run_dump(ask: Request, target: Target, output: OutputFormat, fields: str | N
     for problem in source.problems:
         messages.error(problem)
     if source.bad_ranges:
-        messages.warn(f"bad ranges met: {source.bad_ranges}")
+        messages.warn(f"bad ranges: {source.bad_ranges}")
     if source.problems or target.unread:
         raise typer.Exit(ExitCode.FAILED)
     if source.bad_ranges:

@@ -20,15 +20,18 @@ def export(
     context: typer.Context,
     stores: StorePaths,
     to: Annotated[
-        Path, typer.Option("--to", metavar="DIR", help="Output directory, outside any store; written whole.")
+        Path,
+        typer.Option(
+            "--to", metavar="DIR", help="Output directory, outside any store; written completely or not at all."
+        ),
     ],
     table: Annotated[TableName, typer.Option("--table", help="Which table.")] = TableName.MESSAGES,
-    form: Annotated[Form, typer.Option("--format", help="How rows are written.")] = Form.PARQUET,
+    form: Annotated[Form, typer.Option("--format", help="File format.")] = Form.PARQUET,
     partition_by: Annotated[
-        str | None, typer.Option(metavar="A,B", help="Columns that make directories; also day and hour.")
+        str | None, typer.Option(metavar="A,B", help="Partition columns, one directory each; also day and hour.")
     ] = None,
-    profile: Annotated[Profile, typer.Option("--profile", help="Which columns messages have.")] = Profile.HEADERS,
-    columns: Annotated[str | None, typer.Option(metavar="A,B", help="These columns only.")] = None,
+    profile: Annotated[Profile, typer.Option("--profile", help="Columns of the messages table.")] = Profile.HEADERS,
+    columns: Annotated[str | None, typer.Option(metavar="A,B", help="Only these columns.")] = None,
     topic: TopicOption = None,
     from_time: FromTimeOption = None,
     to_time: ToTimeOption = None,
@@ -36,9 +39,9 @@ def export(
     master: AlwaysMasterOption = DEFAULT_MASTER,
     conf: ConfOption = None,
 ) -> None:
-    """A table of one or more stores as files, with a manifest of their counts and hashes.
+    """Export a table of one or more stores to files, with a manifest of row counts and hashes.
 
-    Where the same files of the stores were exported to the same directory before, nothing is done.
+    If the same files were already exported to the same directory, nothing is done.
 
     Example: rmqtool export /home/rocketmq/store --table messages --to /archive/messages --partition-by topic,day
     """
@@ -80,7 +83,7 @@ def _exported(
     request = table_export.request()
     before = table_export.done_before(request)
     if before is not None:
-        messages_of(context).note("the same export is there already")
+        messages_of(context).note("this export is already complete")
         return before
     try:
         with spark(master, conf, messages_of(context), "export") as session:

@@ -23,11 +23,13 @@ from rmqtool.store.source import reason
 LIST_FIELDS: Final = ("type", "name", "about", "recipes", "findings", "harm", "versions")
 CHANGE_FIELDS: Final = ("type", "action", "file", "file_position", "length")
 CHECK_FIELDS: Final = ("type", "id", "promised", "found")
-SeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="Another seed, another store of the kind.")]
+SeedOption = Annotated[
+    int, typer.Option("--seed", metavar="N", help="Seed; another seed makes another store of this kind.")
+]
 
 
 def list_kinds(output: FormatOption = OutputFormat.TABLE) -> None:
-    """The recipes of healthy stores, and the kinds of damage.
+    """List the recipes of healthy stores, and the kinds of damage.
 
     Example: rmqtool fixture list
     """
@@ -40,14 +42,14 @@ def list_kinds(output: FormatOption = OutputFormat.TABLE) -> None:
 
 
 def make(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A recipe of the list.")],
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where: an empty directory, or none yet.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of a recipe from `fixture list`.")],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Directory; new or empty.")],
     seed: SeedOption = 0,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="K=V", help="version=X.Y.Z: the broker that wrote it.")
+        list[str] | None, typer.Option("--set", metavar="K=V", help="version=X.Y.Z: the broker version of the store.")
     ] = None,
 ) -> None:
-    """A healthy store, the same to the byte for the same name, version and seed.
+    """Make a healthy store: the same bytes for the same name, version and seed.
 
     Example: rmqtool fixture make crashed /tmp/store --set version=5.3.3
     """
@@ -60,7 +62,7 @@ def make(
 
 
 def damage(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A kind of damage of the list.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of a damage from `fixture list`.")],
     store: Annotated[Path, typer.Argument(metavar="STORE", help="A store that `fixture make` made.")],
     seed: SeedOption = 0,
     output: FormatOption = OutputFormat.TABLE,
@@ -86,7 +88,7 @@ def check(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A store that `fixture make` made.")],
     output: FormatOption = OutputFormat.TABLE,
 ) -> None:
-    """Whether `rmqtool verify` finds in a generated store what the catalogue promises, and nothing in a healthy one.
+    """Check that `rmqtool verify` finds each damage of a generated store, and nothing in a healthy one.
 
     Example: rmqtool fixture check /tmp/store
     """

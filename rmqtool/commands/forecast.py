@@ -50,10 +50,10 @@ def forecast(
     broker_version: BrokerVersionOption = None,
     output: FormatOption = OutputFormat.TABLE,
 ) -> None:
-    """What a broker would do with the store at its next start, and what that would cost.
+    """Show what a broker would do at its next start, and which messages it would lose.
 
-    Nothing is changed. With --broker-version all, and where the store does not show its version, several versions stand
-    side by side. The exit code is 0 only if the broker starts, loses nothing and serves no damage; else it is 3.
+    Nothing is changed. With --broker-version all, or if the store does not show its version, several versions are
+    shown side by side. The exit code is 0 only if the broker starts, loses nothing and serves no damage; else 3.
 
     Example: rmqtool forecast /home/rocketmq/store --broker-version 5.3.3
     """
@@ -78,7 +78,7 @@ def forecast(
             except UnsupportedError as error:
                 messages.warn(f"{version}: {error}")
         if not forecasts:
-            raise UnsupportedError(f"{store}: no version's start can be forecast")
+            raise UnsupportedError(f"{store}: the start of no broker version can be forecast")
     if output is OutputFormat.TABLE:
         here = screen()
         rows = [each.as_json() for each in forecasts]

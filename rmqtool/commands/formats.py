@@ -26,10 +26,10 @@ from rmqtool.report.writers import OutputFormat, json_text, row_writer
 
 
 def formats(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="A format of the list; all if left out.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Name of a format (default: list all).")] = None,
     output: FormatOption = OutputFormat.TABLE,
 ) -> None:
-    """The declared layouts of every file, field by field.
+    """Show the layout of every kind of file, field by field.
 
     Without a name: the list of all formats.
 

@@ -72,27 +72,24 @@ def get(
     store: ReadStore,
     topic: Annotated[str | None, typer.Option(metavar="T", help="Topic.")] = None,
     queue_id: Annotated[int | None, typer.Option(metavar="N", help="Queue.")] = None,
-    queue_offset: Annotated[int | None, typer.Option(metavar="M", help="Pull from this queue offset on.")] = None,
+    queue_offset: Annotated[int | None, typer.Option(metavar="M", help="Start at this queue offset.")] = None,
     count: Annotated[
         int | None,
-        typer.Option(metavar="K", min=1, help="Messages wanted: 1 by offset or time, 32 by key if left out."),
+        typer.Option(metavar="K", min=1, help="Number of messages (default: 1 by offset or time, 32 by key)."),
     ] = None,
     tag: Annotated[
         str | None,
         typer.Option(
-            metavar="EXPR", help="'*' or tags between '||' while pulling; without a queue: one tag, by the index."
+            metavar="EXPR", help="'*', or tags separated by '||'; without a queue: one tag, found through the index."
         ),
     ] = None,
     message_id: Annotated[
         str | None,
-        typer.Option(metavar="ID", help="Id of a message, as a client, a console or a log prints it."),
+        typer.Option(metavar="ID", help="Message id, as a client, a console or a log prints it."),
     ] = None,
-    key: Annotated[str | None, typer.Option(metavar="K", help="Key of a message, by the index.")] = None,
-    from_time: Annotated[str | None, typer.Option(metavar="TIME", help="Of a key: not stored before.")] = None,
-    to_time: Annotated[str | None, typer.Option(metavar="TIME", help="Of a key: not stored after.")] = None,
     time: Annotated[
         str | None,
-        typer.Option("--time", metavar="TIME", help="Pull from the queue offset of this time on (ms or ISO 8601)."),
+        typer.Option("--time", metavar="TIME", help="Start at the queue offset of this time (ms or ISO 8601)."),
     ] = None,
     boundary: Annotated[
         Boundary,
@@ -107,10 +104,10 @@ def get(
     broker_version: BrokerVersionOption = None,
     output: FormatOption = OutputFormat.TABLE,
 ) -> None:
-    """Messages as the broker finds them: by offset, id, key or time.
+    """Find messages as a broker would: by queue offset, message id, key or time.
 
-    Answers with the broker's own status, next offset and messages, damaged ones included, by the rules of its version.
-    The exit code is 3 where a message is damaged, 6 where none was found, 4 where not all could be read.
+    Prints the status, next offset and messages that a broker of this version would return, damaged ones included.
+    The exit code is 3 if a message is damaged, 6 if none was found, 4 if something could not be read.
 
     Example: rmqtool get /home/rocketmq/store --topic orders --queue-id 0 --queue-offset 17
     """
@@ -157,10 +154,10 @@ def check_question(question: Question) -> None:
     }
     asked = [name for name, value in ways.items() if value is not None]
     if len(asked) > 1:
-        raise UsageError(f"{asked[0]} and {asked[1]} are two questions; ask one")
+        raise UsageError(f"{asked[0]} and {asked[1]} exclude each other; use one of them")
     by_tag = not asked and question.tag is not None and question.queue_id is None
     if not asked and not by_tag:
-        raise UsageError(f"nothing to look for: one of {', '.join(ways)}, or --topic with --tag")
+        raise UsageError(f"nothing to look for: use one of {', '.join(ways)}, or --topic with --tag")
     way = asked[0] if asked else "--tag"
     if way != "--message-id" and question.topic is None:
         raise UsageError(f"{way} needs --topic")
@@ -168,11 +165,11 @@ def check_question(question: Question) -> None:
     if pulls and question.queue_id is None:
         raise UsageError(f"{way} needs --queue-id")
     if not pulls and question.queue_id is not None:
-        raise UsageError(f"--queue-id says nothing beside {way}, which looks into all queues")
+        raise UsageError(f"--queue-id has no effect with {way}, which looks into all queues")
     if question.tag is not None and not (pulls or by_tag):
-        raise UsageError(f"--tag says nothing beside {way}")
+        raise UsageError(f"--tag has no effect with {way}")
     if (question.from_ms is not None or question.to_ms is not None) and way not in {"--key", "--tag"}:
-        raise UsageError(f"--from-time and --to-time say nothing beside {way}; they belong to --key")
+        raise UsageError(f"--from-time and --to-time work with --key, not with {way}")
 
 
 def answer_to(question: Question, reader: Reader, body: BodyChoice, messages: Messages) -> dict[str, Any]:
@@ -241,7 +238,7 @@ def _by_index(question: Question, topic: str, reader: Reader, body: BodyChoice, 
         if result.messages:
             break
     if result.never_ends:
-        messages.warn("a chain of the index goes in a circle: a broker would look for ever")
+        messages.warn("a chain of the index is a loop: a broker would search it forever")
     if not reader.store.index_files:
         messages.warn("the store has no index files, so nothing can be found by key")
     if not result.messages and topic not in reader.topics():

@@ -45,9 +45,9 @@ def info(
     broker_version: BrokerVersionOption = None,
     output: FormatOption = OutputFormat.TABLE,
 ) -> None:
-    """One screen: what a store holds, how it stopped, what to do next.
+    """Show what a store holds, how its broker stopped, and what to do next.
 
-    Reads no message bodies, so it answers in seconds on a terabyte. Nothing in the store is changed.
+    It reads no message bodies, so it takes seconds on a terabyte. It changes nothing in the store.
 
     Example: rmqtool info /home/rocketmq/store
     """
@@ -112,34 +112,34 @@ def next_step(place: StoreLocation, store: Store, summary: StoreSummary, lock: L
 def _next_step(name: str, store: Store, summary: StoreSummary, lock: LockReport) -> tuple[str | None, str]:
     """What matters most comes first."""
     if lock.is_in_use:
-        return None, "reading is safe; stop the broker before the store is copied or anything in it is changed"
+        return None, "reading is safe; stop the broker before you copy or change the store"
     if summary.has_unfinished_repair:
         return f"rmqtool undo {name}", "an unfinished repair blocks every broker start; roll it back with:"
     if summary.shutdown is Shutdown.NEVER_STARTED:
-        return None, "nothing to do; if a store with messages was expected here, the path is the wrong one"
+        return None, "nothing to do; if you expected messages here, the path is wrong"
     if store.files.get(FileKind.DLEDGER) and not store.commitlog:
-        return None, "the log is kept by DLedger, which is recognised but not read"
+        return None, "the commit log belongs to DLedger, which rmqtool recognizes but does not read"
     if store.files.get(FileKind.COMPACTION_LEFTOVER):
-        return None, "a compaction left files behind on which a broker may refuse to start, however cleanly it stopped"
+        return None, "a compaction left files that may keep a broker from starting, even after a clean stop"
     if summary.shutdown is Shutdown.ABNORMAL:
         return f"rmqtool forecast {name}", (
-            "keep the broker stopped, do not delete abort, and copy the store if there is room (cp -a "
-            "--sparse=always): a start cuts the log at the first record that it cannot read. What it would do and "
-            "cost, before `rmqtool recover` mends what can be mended, is told by:"
+            "do not start the broker and do not delete abort: a start truncates the commit log at the first record "
+            "that it cannot read. Copy the store if there is room (cp -a --sparse=always). To see what a start would "
+            "lose, run the command below; then `rmqtool recover`:"
         )
     if summary.unlisted:
-        return None, "a part of the store may not be read by this user: ask again as the files' owner"
+        return None, "this user may not read a part of the store: run rmqtool as the owner of the files"
     if summary.problems or not summary.log_end.is_exact:
         return f"rmqtool verify {name}", (
-            "the stop was clean, but the end of the log could not be determined exactly; check with:"
+            "the stop was clean, but the end of the commit log could not be determined exactly; check with:"
         )
     if store.commitlog and summary.log_end.last_record is not None and not (summary.queues or _has_rocksdb(store)):
         return f"rmqtool rebuild {name} --queues --dry-run", (
-            "there are messages and no consume queues: nothing can be consumed until they are built again; planned by:"
+            "there are messages but no consume queues: consumers get nothing until you rebuild them; see the plan with:"
         )
     if summary.log_end.last_record is None and summary.first_store_timestamp_ms is None:
-        return None, "nothing needs to be done; the store holds no messages"
-    return f"rmqtool dump {name} --limit 20", "nothing needs to be done; the first records are shown by:"
+        return None, "nothing to do; the store holds no messages"
+    return f"rmqtool dump {name} --limit 20", "nothing to do; to see the first records, run:"
 
 
 def _index_object(store: Store, summary: StoreSummary) -> dict[str, Any]:

@@ -38,7 +38,7 @@ class Messages:
     def bug(self, error: BaseException) -> None:
         """A fault of the tool itself: what to report, on one line."""
         kind = type(error).__name__
-        advice = "" if self.verbose else "; run again with --verbose for the details that a report needs"
+        advice = "" if self.verbose else "; run again with --verbose to print the details for a bug report"
         _say(f"internal error: {kind}: {error}{advice}" if str(error) else f"internal error: {kind}{advice}")
         self._stack(error)
 

@@ -23,7 +23,7 @@ from rmqtool.store.location import StoreLocation, local_path, store_location, su
 from rmqtool.store.probe_lock import LOCK_NAME, Lock, LockReport, LockStatus, lock_report
 from rmqtool.store.view import DirectoryView
 
-_STORE_HELP: Final = "The broker's store root: the directory that holds commitlog/"
+_STORE_HELP: Final = "Store root of the broker: the directory that holds commitlog/"
 StorePath = Annotated[Path, typer.Argument(metavar="STORE", help=f"{_STORE_HELP}.", parser=local_path)]
 ReadStore = Annotated[
     StoreLocation,
@@ -31,38 +31,61 @@ ReadStore = Annotated[
 ]
 CommitlogOption = Annotated[
     list[Path] | None,
-    typer.Option("--commitlog", metavar="DIR", help="Where the log lies if not in STORE/commitlog; repeatable."),
+    typer.Option("--commitlog", metavar="DIR", help="Commit log directory, if not STORE/commitlog; repeatable."),
 ]
 IndexSlotsOption = Annotated[
     int | None,
-    typer.Option("--index-slots", metavar="N", min=1, max=(1 << 31) - 1, help="Hash slots of an index file."),
+    typer.Option(
+        "--index-slots", metavar="N", min=1, max=(1 << 31) - 1, help="Hash slots of an index file (maxHashSlotNum)."
+    ),
 ]
 IndexEntriesOption = Annotated[
     int | None,
-    typer.Option("--index-entries", metavar="N", min=2, max=(1 << 31) - 1, help="Entries of an index file."),
+    typer.Option(
+        "--index-entries", metavar="N", min=2, max=(1 << 31) - 1, help="Entries of an index file (maxIndexNum)."
+    ),
 ]
 LogFileSizeOption = Annotated[
     int | None,
-    typer.Option("--log-file-size", metavar="BYTES", min=1, max=(1 << 31) - 1, help="Size of a commit log file."),
+    typer.Option(
+        "--log-file-size",
+        metavar="BYTES",
+        min=1,
+        max=(1 << 31) - 1,
+        help="Size of a commit log file (mappedFileSizeCommitLog).",
+    ),
 ]
 QueueFileSizeOption = Annotated[
     int | None,
-    typer.Option("--queue-file-size", metavar="BYTES", min=1, max=(1 << 31) - 1, help="Size of a consume queue file."),
+    typer.Option(
+        "--queue-file-size",
+        metavar="BYTES",
+        min=1,
+        max=(1 << 31) - 1,
+        help="Size of a consume queue file (mappedFileSizeConsumeQueue).",
+    ),
 ]
 BrokerConfOption = Annotated[
     Path | None,
-    typer.Option("--broker-conf", metavar="FILE", help="The broker's properties file: paths and file sizes."),
+    typer.Option("--broker-conf", metavar="FILE", help="The broker's properties file, for paths and file sizes."),
 ]
 BrokerVersionOption = Annotated[
     str | None,
-    typer.Option("--broker-version", metavar="X.Y.Z", help="Whose rules apply; inferred from the store if left out."),
+    typer.Option(
+        "--broker-version",
+        metavar="X.Y.Z",
+        help="Use the rules of this broker version (default: inferred from the store).",
+    ),
 ]
-FormatOption = Annotated[OutputFormat, typer.Option("--format", help="How the result is written.")]
-BodyOption = Annotated[BodyForm, typer.Option("--body", help="How bodies are shown, decompressed.")]
+FormatOption = Annotated[OutputFormat, typer.Option("--format", help="Output format.")]
+BodyOption = Annotated[BodyForm, typer.Option("--body", help="How to show bodies; they are decompressed.")]
 BodyLimitOption = Annotated[
-    int, typer.Option("--body-limit", metavar="BYTES", min=0, max=1 << 30, help="Bytes of a body that are shown.")
+    int,
+    typer.Option(
+        "--body-limit", metavar="BYTES", min=0, max=1 << 30, help="Maximum number of bytes of a body to show."
+    ),
 ]
-RawOption = Annotated[bool, typer.Option("--raw", help="Bodies as they are stored, and the property block as text.")]
+RawOption = Annotated[bool, typer.Option("--raw", help="Show bodies as stored, and the property block as text.")]
 
 
 @dataclass(frozen=True)
@@ -119,7 +142,7 @@ def open_store(place: Path | StoreLocation, options: StoreOptions) -> OpenedStor
     if releases is not None:
         chosen = f"as the store fits {releases}"
         return OpenedStore(store, rules_for(releases.rules), str(releases), releases.evidence, chosen, conf)
-    chosen = f"nothing in the store shows a version, so the rules are those of {NEWEST}, the newest one known"
+    chosen = f"nothing in the store shows its broker version; using the rules of {NEWEST}, the newest one known"
     return OpenedStore(store, rules_for(NEWEST), None, (), chosen, conf)
 
 
@@ -150,7 +173,7 @@ def timestamp_ms(text: str, option: str) -> int:
         timestamp = datetime.fromisoformat(text)
     except ValueError:
         raise UsageError(
-            f"{option}: {text!r} is no time (milliseconds since 1970, or like 2024-05-31T08:00:00Z)"
+            f"{option}: {text!r} is not a time (use milliseconds since 1970, or the form 2024-05-31T08:00:00Z)"
         ) from None
     timestamp = timestamp if timestamp.tzinfo is not None else timestamp.replace(tzinfo=UTC)
     since = timestamp - datetime(1970, 1, 1, tzinfo=UTC)
@@ -167,7 +190,7 @@ def refuse_inside_store(target: Path, what: str, place: StoreLocation, log_direc
         return
     roots = (place.path, *(place.path / named for named in log_directories))
     if any(Path(os.path.realpath(target)).is_relative_to(os.path.realpath(root)) for root in roots):
-        raise RefusedError(f"{target}: {what} may not lie in the store, which is never written")
+        raise RefusedError(f"{target}: {what} must be outside the store, because this command never writes to it")
 
 
 def foreign_owner(store: Store) -> str | None:

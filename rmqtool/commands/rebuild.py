@@ -22,15 +22,15 @@ def rebuild(
     index: Annotated[bool, typer.Option("--index", help="The index.")] = False,
     checkpoint: Annotated[bool, typer.Option("--checkpoint", help="The checkpoint.")] = False,
     topic: Annotated[
-        list[str] | None, typer.Option("--topic", metavar="T", help="Queues of this topic only; repeatable.")
+        list[str] | None, typer.Option("--topic", metavar="T", help="Only the queues of this topic; repeatable.")
     ] = None,
     master: MasterOption = None,
     conf: ConfOption = None,
 ) -> Planner:
     """Rebuild consume queues, index and checkpoint from the commit log: all of them, or what is named.
 
-    Only files that differ from what the log says are touched. The plan is shown first; the exit code of --dry-run is 3
-    where there is something to do.
+    Only files that do not match the commit log are changed. The plan comes first. The exit code of --dry-run is 3 if
+    there is something to do.
 
     Example: rmqtool rebuild /home/rocketmq/store --queues --topic Orders --dry-run
     """

@@ -22,22 +22,22 @@ def recover(
     cut_at_damage: Annotated[
         bool,
         typer.Option(
-            "--cut-at-damage", help="End the log at its first damage, as a broker would; needs --accept-loss."
+            "--cut-at-damage", help="End the commit log at its first damage, as a broker would; needs --accept-loss."
         ),
     ] = False,
     clamp_offsets: Annotated[
         bool, typer.Option("--clamp-offsets", help="Reset consumer offsets that are past the end of their queue.")
     ] = False,
     full: Annotated[
-        bool, typer.Option("--full", help="Look at all of the store, not only at what a broker's start would read.")
+        bool, typer.Option("--full", help="Check the whole store, not only the part that a broker's start would read.")
     ] = False,
 ) -> Planner:
-    """Mend a store after a crash, before a broker is started on it.
+    """Repair a store after a crash, before a broker starts on it.
 
-    No message that can be read is lost. What the broker would read is looked at, and the log from the lowest incomplete
-    queue on; the plan says what was not. It is shown first, with what each broker version would do on the store
-    afterwards. Damage inside the log is named and left. The exit code of --dry-run is 3 where there is something to do;
-    it is 3 in any case where a check of the repaired store would still find something, which the plan then names.
+    No readable message is lost. recover checks what the broker would read, and the commit log from the first
+    incomplete queue. It prints its plan first: the changes, what was not checked, and what each broker version would
+    do afterwards. It reports damage inside the commit log and does not change it. The exit code of --dry-run is 3 if
+    there is something to do. The exit code is always 3 if findings remain after the repair; the plan names them.
 
     Example: rmqtool recover /home/rocketmq/store --dry-run
     """

@@ -64,25 +64,27 @@ def _opened(
     stack: ExitStack,
     context: typer.Context,
     store: StorePath,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and change nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and change nothing.")] = False,
     save: Annotated[
         Path | None, typer.Option("--plan", metavar="FILE", help="Save the plan and change nothing.")
     ] = None,
     apply: Annotated[
         Path | None,
-        typer.Option("--apply", metavar="FILE", help="Carry out a saved plan, if it still fits the store."),
+        typer.Option("--apply", metavar="FILE", help="Apply a saved plan, if the store has not changed since."),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Carry the plan out without asking.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Apply the plan without asking.")] = False,
     accept_loss: Annotated[
-        bool, typer.Option("--accept-loss", help="Agree to a plan that gives up messages which can be read now.")
+        bool, typer.Option("--accept-loss", help="Agree to a plan that discards messages which can be read now.")
     ] = False,
     copy: Annotated[
         Path | None,
-        typer.Option("--output", metavar="DIR", help="Repair a copy in this directory, and leave the store alone."),
+        typer.Option(
+            "--output", metavar="DIR", help="Write a repaired copy to this directory; the store is not changed."
+        ),
     ] = None,
     undo_dir: Annotated[
         Path | None,
-        typer.Option("--undo-dir", metavar="DIR", help="Where replaced files are kept, if not in the store."),
+        typer.Option("--undo-dir", metavar="DIR", help="Directory for replaced files, if not in the store."),
     ] = None,
     commitlog: CommitlogOption = None,
     log_file_size: LogFileSizeOption = None,

@@ -71,9 +71,9 @@ class RepairRequest:
         if self.output is OutputFormat.CSV:
             raise UsageError(f"--format csv: {self.command} has no rows; use table, json or jsonl")
         if self.copy is not None and self.undo_dir is not None:
-            raise UsageError("--undo-dir: a copy keeps nothing that could be taken back; the store is still there")
+            raise UsageError("--undo-dir has no effect with --output: the store itself is not changed")
         if self.apply is not None and (self.save is not None or self.dry_run):
-            raise UsageError("--apply carries a plan out; it does not go with --plan or --dry-run")
+            raise UsageError("--apply applies a plan; do not combine it with --plan or --dry-run")
 
     @property
     def only_looks(self) -> bool:
@@ -161,7 +161,7 @@ def opened_for_repair(
         session.lock.demand_unused(places.outer_logs)
     if is_unsettled(places):
         if session is None:
-            raise RefusedError(f"{request.store}: an earlier repair is unfinished; rmqtool undo rolls it back")
+            raise RefusedError(f"{request.store}: an earlier repair is unfinished; roll it back with rmqtool undo")
         session.places = places
         settle(places, session=session)
         messages.warn("an earlier repair was unfinished and has been rolled back")
@@ -169,9 +169,11 @@ def opened_for_repair(
     if options.broker_version is None and opened.inferred is None:
         if request.is_agreed or not sys.stdin.isatty():
             raise RefusedError(
-                f"{request.store}: nothing in it shows the broker's version; say it with --broker-version"
+                f"{request.store}: nothing in the store shows its broker version; pass --broker-version X.Y.Z"
             )
-        asked = typer.prompt("The store does not show its broker's version. Which one is it", default=NEWEST, err=True)
+        asked = typer.prompt(
+            "The store does not show its broker version. Which version is it", default=NEWEST, err=True
+        )
         opened = open_store(request.store, replace(options, broker_version=asked))
     if session is not None:
         session.places = places_of(request, opened.store)
@@ -236,10 +238,10 @@ def carry_out(repair: RepairRun, planner: Planner) -> None:
     store = survey(opened.store.view, opened.store.settings)
     checked, surprises = check_applied(store, opened.rules, planned_repair.begin, plan.remaining)
     if surprises:
-        messages.warn(f"the repaired store shows what the plan did not name: {', '.join(surprises)}")
+        messages.warn(f"after the repair, verify reports findings that the plan did not name: {', '.join(surprises)}")
     if request.output is OutputFormat.TABLE:
         sys.stdout.write(
-            f"\nDone. rmqtool undo {request.store} rolls it back; the old files are kept in {applied.undo}\n"
+            f"\nDone. rmqtool undo {request.store} rolls the repair back; the old files are in {applied.undo}\n"
         )
     else:
         _show(request, {**_plan_json(plan, planned_repair, request.store), **applied.to_json(checked)}, opened)
@@ -255,7 +257,7 @@ def _repair_copy(
         with Session(copied) as session, session.staging() as staging:
             session.keep(planned_repair.keep, staging)
     if request.output is OutputFormat.TABLE:
-        sys.stdout.write(f"\nDone. The repaired copy is {request.copy}; the store is as it was.\n")
+        sys.stdout.write(f"\nDone. The repaired copy is {request.copy}; the store is unchanged.\n")
     else:
         _show(
             request,

@@ -27,35 +27,40 @@ def salvage(
     donor: Annotated[
         list[Path] | None,
         typer.Option(
-            "--from", metavar="PATH", help="Another copy of the log: a store, or one of its files; repeatable."
+            "--from", metavar="PATH", help="A replica of the commit log: a store, or one commit log file; repeatable."
         ),
     ] = None,
     show_lost: Annotated[
-        bool, typer.Option("--show-lost", help="Let consumers see a record in the place of each lost message.")
+        bool, typer.Option("--show-lost", help="Let consumers receive a tombstone for each lost message.")
     ] = False,
     fix_bits: Annotated[
-        bool, typer.Option("--fix-bits", help="Mend bodies in which one flipped bit explains the wrong CRC.")
+        bool, typer.Option("--fix-bits", help="Correct bodies whose wrong CRC one flipped bit explains.")
     ] = False,
     as_is: Annotated[
-        bool, typer.Option("--as-is", help="Keep damaged bodies under an intact head, with a new CRC.")
+        bool, typer.Option("--as-is", help="Keep damaged bodies that follow an intact header, with a new CRC.")
     ] = False,
     lost_found: Annotated[
-        bool, typer.Option("--lost-found", help="Save the damaged bytes in .rmqtool/lost+found/ too.")
+        bool, typer.Option("--lost-found", help="Also save the damaged bytes in .rmqtool/lost+found/.")
     ] = False,
     export: Annotated[
         Path | None,
-        typer.Option("--export", metavar="DIR", help="Write every message that can be read, as append takes it."),
+        typer.Option(
+            "--export",
+            metavar="DIR",
+            help="Write every readable message to this directory, for `rmqtool append --from`.",
+        ),
     ] = None,
 ) -> Planner:
-    """Keep what lies behind damage inside the log, which a broker would throw away.
+    """Repair damage inside the commit log, and keep the messages after it.
 
-    What is lost is replaced by records that consumers do not see; every other message stays at its queue offset. Then
-    the store is mended as recover does it. The exit code of --dry-run is 3 where there is something to do.
+    A broker would discard them. Records that consumers do not see replace lost messages; every other message keeps
+    its queue offset. salvage also repairs all that recover repairs. The exit code of --dry-run is 3 if there is
+    something to do.
 
     Example: rmqtool salvage /home/rocketmq/store --from /backup/store --dry-run
     """
     if export is not None and (repair.request.save or repair.request.apply or repair.request.copy or lost_found):
-        raise UsageError("--export changes nothing; it does not go with --plan, --apply, --output or --lost-found")
+        raise UsageError("--export changes nothing; do not combine it with --plan, --apply, --output or --lost-found")
     options = SalvageOptions(
         repair.build_options,
         tuple(map(Replica.open, donor or ())),

@@ -46,7 +46,7 @@ def export_messages(repair: RepairRun, options: SalvageOptions, directory: Path)
             )
         if planned_salvage.recovery.damage:
             raise UnsupportedError(
-                f"{planned_salvage.recovery.damage[0].message}: cannot be passed over; see --dry-run"
+                f"{planned_salvage.recovery.damage[0].message}: salvage cannot continue after this; see --dry-run"
             )
         place = directory / NAME
         count = _write(planned_salvage.drafted, repair.opened.rules.version, place)
@@ -74,7 +74,7 @@ def _write(store: Store, version: str, place: Path) -> int:
                 writer.write(row)
                 count += 1
     except FileExistsError:
-        raise RefusedError(f"{place}: is there already; nothing was written") from None
+        raise RefusedError(f"{place}: already exists; nothing was written") from None
     except OSError as error:
         raise WriteError(f"{place}: {reason(error)}") from error
     return count

@@ -23,19 +23,21 @@ def search(
     context: typer.Context,
     stores: StorePaths,
     pattern: Annotated[str, typer.Argument(metavar="PATTERN", help="Regular expression (RE2 syntax).")],
-    where: Annotated[Where, typer.Option("--in", help="What is searched; properties are NAME=value.")] = Where.BODY,
+    where: Annotated[
+        Where, typer.Option("--in", help="Where to search; properties are written NAME=value.")
+    ] = Where.BODY,
     topic: TopicOption = None,
     from_time: FromTimeOption = None,
     to_time: ToTimeOption = None,
-    limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="At most so many messages.")] = None,
+    limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="Maximum number of messages.")] = None,
     commitlog: CommitlogOption = None,
     output: FormatOption = OutputFormat.TABLE,
     master: AlwaysMasterOption = DEFAULT_MASTER,
     conf: ConfOption = None,
 ) -> None:
-    """The messages of one or more stores in which a pattern is found; compressed bodies are decompressed.
+    """Find messages that match a pattern, in one or more stores; compressed bodies are decompressed.
 
-    The exit code is 3 where bad ranges of a log could not be searched, and 6 where nothing was found.
+    The exit code is 3 if bad ranges of a log could not be searched, 6 if nothing was found.
 
     Example: rmqtool search /home/rocketmq/store "order-4711[0-9]" --in keys
     """
@@ -65,7 +67,7 @@ def search(
                 break
         writer.close()
     if bad:
-        messages.warn(f"bad ranges that were not searched: {bad}")
+        messages.warn(f"bad ranges, not searched: {bad}")
         raise typer.Exit(ExitCode.FINDINGS)
     if not count:
         raise typer.Exit(ExitCode.NOT_FOUND)

@@ -29,7 +29,7 @@ MasterOption = Annotated[
 AlwaysMasterOption = Annotated[
     str, typer.Option("--master", metavar="URL", help="Where Spark runs: local[*], spark://host:port, yarn, k8s://...")
 ]
-ConfOption = Annotated[list[str] | None, typer.Option("--conf", metavar="K=V", help="A setting of Spark; repeatable.")]
+ConfOption = Annotated[list[str] | None, typer.Option("--conf", metavar="K=V", help="Spark setting; repeatable.")]
 
 
 @contextmanager
@@ -65,7 +65,7 @@ def runner(master: str | None, conf: list[str] | None, messages: Messages) -> It
     """
     if master is None:
         if conf:
-            raise UsageError("--conf: a setting of Spark, which runs with --master only")
+            raise UsageError("--conf is a Spark setting; it needs --master")
         yield None
         return
     from rmqtool.pipeline.runner import SparkRunner
@@ -91,7 +91,7 @@ def require_java() -> None:
         raise UnsupportedError(f"{java} does not run: {requirement}") from error
     match = re.search(r'version "(?:1\.)?(\d+)', ran.stderr + ran.stdout)
     if ran.returncode or match is None:
-        raise UnsupportedError(f"{java} does not say what it is: {requirement}")
+        raise UnsupportedError(f"{java} does not print its version: {requirement}")
     major = int(match[1])
     if major < JAVA_LEAST:
         raise UnsupportedError(f"{java} is Java {major}: {requirement}")

@@ -13,12 +13,14 @@ from rmqtool.errors import UsageError
 from rmqtool.store.directory import relative_to_store
 
 StorePaths = Annotated[
-    list[str], typer.Argument(metavar="STORE...", help="Store roots, patterns of them in quotes, or URLs.")
+    list[str], typer.Argument(metavar="STORE...", help="Store roots, quoted patterns of store roots, or URLs.")
 ]
 TopicOption = Annotated[
-    list[str] | None, typer.Option("--topic", metavar="T", help="Messages of this topic only (a pattern); repeatable.")
+    list[str] | None, typer.Option("--topic", metavar="T", help="Only messages of this topic (a pattern); repeatable.")
 ]
-FromTimeOption = Annotated[str | None, typer.Option("--from-time", metavar="TIME", help="Stored at or after.")]
+FromTimeOption = Annotated[
+    str | None, typer.Option("--from-time", metavar="TIME", help="Messages stored at or after this time.")
+]
 ToTimeOption = Annotated[str | None, typer.Option("--to-time", metavar="TIME", help="Stored before.")]
 
 
@@ -37,7 +39,7 @@ def source_options(
     options = {"paths": json.dumps(stores)}
     if topic:
         if any("," in name for name in topic):
-            raise UsageError("--topic: a comma is in no topic's name")
+            raise UsageError("--topic: a topic's name has no comma; repeat the option for several topics")
         options["topics"] = ",".join(topic)
     if from_time is not None:
         options["from_time_ms"] = str(timestamp_ms(from_time, "--from-time"))
@@ -45,6 +47,6 @@ def source_options(
         options["to_time_ms"] = str(timestamp_ms(to_time, "--to-time"))
     if commitlog:
         if len(stores) > 1:
-            raise UsageError("--commitlog: says where the log of one store lies, and there are several")
+            raise UsageError("--commitlog works with one store only")
         options["commitlog"] = ",".join(relative_to_store(named, Path(stores[0])) for named in commitlog)
     return options

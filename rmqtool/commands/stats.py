@@ -20,7 +20,7 @@ from rmqtool.report.writers import OutputFormat, row_writer
 def stats(
     context: typer.Context,
     stores: StorePaths,
-    by: Annotated[By, typer.Option("--by", help="What messages are counted by.")] = By.TOPIC,
+    by: Annotated[By, typer.Option("--by", help="Group messages by this.")] = By.TOPIC,
     topic: TopicOption = None,
     from_time: FromTimeOption = None,
     to_time: ToTimeOption = None,
@@ -29,9 +29,9 @@ def stats(
     master: AlwaysMasterOption = DEFAULT_MASTER,
     conf: ConfOption = None,
 ) -> None:
-    """Message counts, sizes and first store time by topic, queue, tag, hour, producer or size.
+    """Show message counts, sizes and first store time by topic, queue, tag, hour, producer or size.
 
-    The exit code is 3 where bad ranges of a log could not be counted.
+    The exit code is 3 if bad ranges of a log could not be counted.
 
     Example: rmqtool stats /home/rocketmq/store --by queue
     """
@@ -59,5 +59,5 @@ def stats(
             writer.write({"type": "figures", **row})
     writer.close()
     if bad is not None:
-        messages.warn(f"bad ranges that were not counted: {bad.count}, {bad.size} bytes")
+        messages.warn(f"bad ranges, not counted: {bad.count}, {bad.size} bytes")
         raise typer.Exit(ExitCode.FINDINGS)

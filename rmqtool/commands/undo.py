@@ -28,27 +28,34 @@ FIELDS: Final = ("number", "command", "state", "began_ms", "steps", "kept_bytes"
 def undo(
     context: typer.Context,
     store: StorePath,
-    list_only: Annotated[bool, typer.Option("--list", help="Show what can be taken back, and change nothing.")] = False,
-    throw_away: Annotated[
-        bool, typer.Option("--discard", help="Remove the kept files of all repairs: none can be taken back then.")
+    list_only: Annotated[
+        bool, typer.Option("--list", help="List the repairs that can be rolled back, and change nothing.")
     ] = False,
-    is_agreed: Annotated[bool, typer.Option("--yes", help="Do it without asking.")] = False,
+    throw_away: Annotated[
+        bool,
+        typer.Option(
+            "--discard", help="Remove the kept files of all repairs; no repair can be rolled back after that."
+        ),
+    ] = False,
+    is_agreed: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     commitlog: CommitlogOption = None,
     undo_dir: Annotated[
         Path | None,
-        typer.Option("--undo-dir", metavar="DIR", help="Where the repair kept replaced files, if not in the store."),
+        typer.Option(
+            "--undo-dir", metavar="DIR", help="Directory where the repair kept replaced files, if not in the store."
+        ),
     ] = None,
     output: FormatOption = OutputFormat.TABLE,
 ) -> None:
-    """Make a store what it was before its latest repair, byte for byte.
+    """Roll the latest repair back, byte for byte.
 
-    Several repairs are rolled back one by one, the latest first. Refused once anything was written into the store,
-    for new messages would be lost with it. A repair that was killed half-way is rolled back too.
+    Several repairs are rolled back one by one, the latest first. undo refuses once anything was written to the store
+    after the repair, because it would lose the new messages. It also rolls back a repair that was killed.
 
     Example: rmqtool undo /home/rocketmq/store --list
     """
     if list_only and throw_away:
-        raise UsageError("--list shows what --discard would remove; say one of them")
+        raise UsageError("--list shows what --discard would remove; use one of them")
     open_directory(store)
     named = tuple(relative_to_store(directory, store) for directory in commitlog or ())
     places = recorded_places(StorePaths(store, named, undo_dir))
@@ -56,17 +63,17 @@ def undo(
     if not undoable_repairs and not is_fenced(places):
         survey_store(store, commitlog)  # a directory that is no store has nothing to roll back either: said as that
     if list_only:
-        _show(undoable_repairs, output, "No repair can be taken back.")
+        _show(undoable_repairs, output, "No repair can be rolled back.")
         return
     if throw_away:
         if undoable_repairs:
             _demand_consent(is_agreed, f"Remove the kept files of {_repairs(len(undoable_repairs))} for good?")
-        _show(discard_all(places), output, "No repair can be taken back; nothing to remove.", "discarded")
+        _show(discard_all(places), output, "No repair can be rolled back; nothing to remove.", "discarded")
         return
     if undoable_repairs:
-        _demand_consent(is_agreed, f"Take back {_named(undoable_repairs[0])}?")
+        _demand_consent(is_agreed, f"Roll back {_named(undoable_repairs[0])}?")
     undone = undo_latest(places)
-    _show([undone] if undone is not None else [], output, "No repair to take back; nothing was changed.", "undone")
+    _show([undone] if undone is not None else [], output, "No repair to roll back; nothing was changed.", "undone")
     _tell_left(places, context)
 
 
@@ -111,4 +118,4 @@ def _repairs(count: int) -> str:
 def _tell_left(places: StorePaths, context: typer.Context) -> None:
     left = len(repairs(places))
     if left:
-        messages_of(context).note(f"{_repairs(left)} left to take back")
+        messages_of(context).note(f"{_repairs(left)} left to roll back")

@@ -61,21 +61,26 @@ def verify(
     store: ReadStore,
     depth: Annotated[Depth, typer.Option("--depth", help="How much to check.")] = Depth.FULL,
     max_duration: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Begin no part of the log after this long: 90s, 20m, 2h.")
+        str | None, typer.Option(metavar="TIME", help="Start no further commit log file after this time: 90s, 20m, 2h.")
     ] = None,
     state: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Remembers what was checked, for the next run; not in the store."),
+        typer.Option(metavar="FILE", help="File that remembers what was checked, for the next run; outside the store."),
     ] = None,
-    part: Annotated[str | None, typer.Option("--slice", metavar="N/T", help="Check slice N of T of the log.")] = None,
+    part: Annotated[
+        str | None, typer.Option("--slice", metavar="N/T", help="Check slice N of T of the commit log.")
+    ] = None,
     sample: Annotated[
         float,
         typer.Option(
-            metavar="PART", min=0.0, max=1.0, help="Check this fraction of the log, evenly spaced (0.1: a tenth)."
+            metavar="PART",
+            min=0.0,
+            max=1.0,
+            help="Check this fraction of the commit log, evenly spaced (0.1: a tenth).",
         ),
     ] = 1.0,
     threads: Annotated[
-        int | None, typer.Option(metavar="N", min=1, max=256, help="Threads; one a core if left out.")
+        int | None, typer.Option(metavar="N", min=1, max=256, help="Number of threads (default: one per core).")
     ] = None,
     junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a JUnit report.")] = None,
     sarif: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a SARIF log.")] = None,
@@ -90,10 +95,10 @@ def verify(
     master: MasterOption = None,
     conf: ConfOption = None,
 ) -> None:
-    """Every check of a store: the log, its queues and index against each other, and the small files.
+    """Check a store: commit log, consume queues and index against each other, and the small files.
 
-    The store is not changed. The exit code is 3 where something needs attention or is
-    not decoded, 4 where parts cannot be read.
+    The store is not changed. The exit code is 3 if there is a problem or something that rmqtool cannot decode,
+    4 if something cannot be read.
 
     Example: rmqtool verify /home/rocketmq/store --max-duration 20m --state /tmp/verify.state
     """
@@ -120,7 +125,7 @@ def verify(
         summary = run.verify(options, split_runner)
     run.report(summary, junit, sarif)
     if summary.findings["index.unknown-slot-count"]:
-        messages.warn("the index was not checked: nothing in it tells its slot count; say it with --index-slots")
+        messages.warn("the index was not checked: nothing in it shows its slot count; pass --index-slots N")
     for unread in summary.not_looked_at:
         messages.warn(f"{unread.path}: not looked at, {unread.reason}")
     for problem in opened.store.problems:
@@ -220,7 +225,7 @@ def _duration(text: str | None) -> float | None:
         return None
     amount, unit = (text[:-1], text[-1]) if text[-1:] in _SECONDS else (text, "s")
     if not amount.isdecimal():
-        raise UsageError(f"--max-duration: {text!r} is no duration like 90s, 20m or 2h")
+        raise UsageError(f"--max-duration: {text!r} is not a duration such as 90s, 20m or 2h")
     return float(int(amount) * _SECONDS[unit])
 
 

@@ -121,7 +121,7 @@ def _encoded(content: bytes, form: BodyForm, *, cut: bool) -> Any:
 
 
 def _no_constant(text: str) -> None:
-    raise ValueError(f"{text} is no JSON")
+    raise ValueError(f"{text} is not JSON")
 
 
 def _split_character(content: bytes) -> int:

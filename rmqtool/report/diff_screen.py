@@ -27,13 +27,13 @@ _HEADINGS: Final = {
 }
 _REASONS: Final = {
     "expired": "expired there",
-    "beyond-end": "behind the end there",
+    "beyond-end": "after the end there",
     "inside": "",
 }
 _RELATIONS: Final = {
     "equal": "equal from {begin} to {end}",
-    "a-is-prefix": "equal from {begin} to {end}, where A ends; B goes on for {rest}",
-    "b-is-prefix": "equal from {begin} to {end}, where B ends; A goes on for {rest}",
+    "a-is-prefix": "equal from {begin} to {end}, where A ends; B continues for {rest}",
+    "b-is-prefix": "equal from {begin} to {end}, where B ends; A continues for {rest}",
     "apart": "no physical offset is in both",
 }
 
@@ -103,7 +103,7 @@ def _side(side: Found) -> str:
     )
     if side["bad_ranges"]:
         text += f"; damaged: {counted(side['bad_ranges'], 'range')}, {size_text(side['bad_bytes'])}"
-    return text + (f"; torn at its end: {size_text(side['tail_bytes'])}" if side["tail_bytes"] else "")
+    return text + (f"; torn record at its end: {size_text(side['tail_bytes'])}" if side["tail_bytes"] else "")
 
 
 def _relation(comparison: Found) -> str:
@@ -124,7 +124,7 @@ def _heads(comparison: Found) -> str:
         return ""
     later = max(begins, key=lambda name: begins[name])
     return (
-        f"{later.upper()} begins later, at {begins[later]}: {size_text(abs(begins['a'] - begins['b']))} expired there"
+        f"{later.upper()} starts later, at {begins[later]}: {size_text(abs(begins['a'] - begins['b']))} expired there"
     )
 
 
@@ -173,7 +173,7 @@ def _queues(comparison: Found, width: int) -> Iterator[str]:
     if not comparison["queue_difference_count"]:
         return
     yield ""
-    yield f"Queues that begin or end elsewhere: {comparison['queue_difference_count']}"
+    yield f"Queues with another start or end: {comparison['queue_difference_count']}"
     for queue in comparison["queues"]:
         sides = (f"{name.upper()} {_bounds(queue, name)}" for name in "ab")
         text = f"{queue['topic']}/{queue['queue_id']}: {', '.join(sides)}"

@@ -45,9 +45,7 @@ def forecast_lines(forecast: Found, width: int, *, colour: bool = False, all_row
     yield from labelled("Corrupt, served", _damage(forecast, rows_max), width)
     yield from labelled("Index", _index(forecast), width)
     if forecast["filler_units"]:
-        yield from labelled(
-            "Filler units", f"{forecast['filler_units']}, in front of the first message of a queue", width
-        )
+        yield from labelled("Filler units", f"{forecast['filler_units']}, before the first message of a queue", width)
     repeats = [queue for queue in forecast["queues"] if queue["offsets_repeat"]]
     yield from labelled("Reused offsets", _listed([_queue(queue) for queue in repeats], rows_max), width)
     if forecast["counted_from"]:
@@ -75,7 +73,7 @@ def comparison_lines(forecasts: Sequence[Found], width: int) -> Iterator[str]:
         yield from _wrapped(f"Assumes: {text}", max(width, 60))
     misled = [each["broker_version"] for each in forecasts if each["misplaces_new_messages"]]
     if misled:
-        text = f"{', '.join(misled)}: would store new messages where the start after that loses them"
+        text = f"{', '.join(misled)}: would store new messages where the next start loses them"
         yield from _wrapped(text, max(width, 60))
 
 
@@ -88,14 +86,14 @@ def _verdict(forecast: Found) -> tuple[str, str]:
         parts.append(f"lose {counted(forecast['lost']['messages'], 'message')}")
     if forecast["messages_without_log"]:
         count = counted(forecast["messages_without_log"], "message")
-        parts.append(f"not have {count} whose files of the log are missing or too short")
+        parts.append(f"not have {count} whose commit log files are missing or too short")
     if forecast["unnoticed_damage_count"]:
         parts.append(f"serve {counted(forecast['unnoticed_damage_count'], 'corrupt record')}")
     if forecast["misplaces_new_messages"]:
-        parts.append("store new messages where the start after that loses them")
+        parts.append("store new messages where the next start loses them")
     if parts:
         return "bad", f"{version} would start and {' and '.join(parts)}."
-    return "good", f"{version} would start, lose nothing and serve no damage."
+    return "good", f"{version} would start, lose no messages and serve no corrupt records."
 
 
 def counted(count: int, noun: str) -> str:
@@ -124,7 +122,7 @@ def _damage(forecast: Found, rows_max: int | None) -> str:
 def _index(forecast: Found) -> str:
     parts = []
     if forecast["unindexed_messages"]:
-        parts.append(f"{counted(forecast['unindexed_messages'], 'message')} not to be found by key")
+        parts.append(f"{counted(forecast['unindexed_messages'], 'message')} cannot be found by key")
     if forecast["duplicate_index_entries"]:
         count = forecast["duplicate_index_entries"]
         parts.append(f"{count} duplicate {'entry' if count == 1 else 'entries'}")

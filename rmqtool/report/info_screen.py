@@ -15,7 +15,7 @@ LABEL: Final = 12
 WIDTH_MIN: Final = 60
 TOPICS_MAX: Final = 10
 FILES_MAX: Final = 5
-UNLISTED: Final = "may not be looked at, see the problems"
+UNLISTED: Final = "cannot be read by this user, see the problems below"
 EVIDENCE_WIDTH: Final = 100
 """Columns beyond which a sentence is hard to read."""
 _STYLES: Final = {"good": "\x1b[1;32m", "bad": "\x1b[1;31m", "open": "\x1b[1;33m", "bold": "\x1b[1m"}
@@ -107,9 +107,9 @@ class _Screen:
     def queues(self, queues: Found) -> Iterator[str]:
         if queues["queue_count"] is None:
             in_database = queues["kind"] == "rocksdb"
-            yield from self._lines("Queues", "kept in RocksDB, which is not read" if in_database else UNLISTED)
+            yield from self._lines("Queues", "in RocksDB, not read" if in_database else UNLISTED)
             return
-        elsewhere = ", more in RocksDB, which is not read" if queues["kind"] == "mixed" else ""
+        elsewhere = ", more in RocksDB, not read" if queues["kind"] == "mixed" else ""
         total = f"{_counted(queues['topic_count'], 'topic')}, {_counted(queues['queue_count'], 'queue')}{elsewhere}"
         yield from self._lines("Queues", total)
         topics: dict[str, list[Found]] = defaultdict(list)
@@ -192,16 +192,16 @@ def _verdict(store_info: Found) -> tuple[str, str, str]:
     """Headline, what it means, and its style."""
     process = f", process {store_info['abort_process_id']}" if store_info["abort_process_id"] is not None else ""
     if store_info["in_use"]:
-        return "IN USE", "a broker runs on this store; what is shown here is already changing", "open"
+        return "IN USE", "a broker is running on this store; these figures are already changing", "open"
     if store_info["unfinished_repair"]:
-        return "REPAIR UNFINISHED", "a repair was begun and not finished; a broker refuses to start", "bad"
+        return "REPAIR UNFINISHED", "a repair is unfinished; no broker starts", "bad"
     if store_info["shutdown"] == "abnormal":
-        return "STOPPED ABNORMALLY", f"the broker crashed or was killed (its file abort is still there{process})", "bad"
+        return "STOPPED ABNORMALLY", f"the broker crashed or was killed (the file abort is still there{process})", "bad"
     if store_info["shutdown"] == "never-started":
         return "NEVER STARTED", "no broker has written to this store yet", "open"
     if store_info["problems"]:
-        return "STOPPED CLEANLY", "but not everything is in order, see the problems below", "open"
-    return "STOPPED CLEANLY", "the last broker shut down in order", "good"
+        return "STOPPED CLEANLY", "but there are problems, see below", "open"
+    return "STOPPED CLEANLY", "the last broker shut down cleanly", "good"
 
 
 def _named(field: str) -> str:

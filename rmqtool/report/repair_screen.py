@@ -18,11 +18,11 @@ TOPICS_MAX: Final = 8
 RUNS_MAX: Final = 20
 REMAINING_MAX: Final = 20
 _MENDED: Final = {
-    "frame": "size or magic, which all else in the record proves",
-    "own-offset": "its own physical offset",
-    "head": "a field of its head that its queue contradicts",
-    "flipped-bit": "one flipped bit, proven by the CRC",
-    "as-is": "a damaged body under an intact head",
+    "frame": "size or magic corrected, as the rest of the record proves",
+    "own-offset": "its own physical offset corrected",
+    "head": "a header field corrected that its queue contradicts",
+    "flipped-bit": "one flipped bit corrected, proven by the CRC",
+    "as-is": "a damaged body kept after an intact header",
 }
 _CONSENT: Final = {"flipped-bit": "--fix-bits", "as-is": "--as-is"}
 
@@ -61,7 +61,7 @@ def plan_lines(plan: Said, store: str, chosen: str, width: int, *, colour: bool 
     if plan["copied_files"]:
         names = ", ".join(plan["copied_files"][:TOPICS_MAX])
         rest = len(plan["copied_files"]) - TOPICS_MAX
-        text = f"{names}{f' and {rest} more' if rest > 0 else ''}: replaced by a copy, for other names share the file"
+        text = f"{names}{f' and {rest} more' if rest > 0 else ''}: replaced by a copy; hard links keep the old content"
         yield from labelled("Hard links", text, width)
     if plan["abort_stays"] is not None:
         yield from labelled("abort stays", plan["abort_stays"], width)
@@ -76,24 +76,31 @@ def _remaining(remaining: Sequence[Said], width: int) -> Iterator[str]:
     for left in remaining[:REMAINING_MAX]:
         yield from labelled("Left", f"{left['id']}: {left['message']} ({left['file']}): {left['why']}", width)
     if len(remaining) > REMAINING_MAX:
-        text = f"and {counted(len(remaining) - REMAINING_MAX, 'more finding')}; --format json names them all"
+        text = f"and {counted(len(remaining) - REMAINING_MAX, 'more finding')}; --format json lists them all"
         yield from labelled("Left", text, width)
 
 
 def _verdict(plan: Said) -> tuple[str, str]:
     if plan["damage"] and all(finding["id"] == "commitlog.missing-file" for finding in plan["damage"]):
-        return "bad", "The log has no files: nothing can be made of the rest, so nothing is changed."
+        return "bad", "The commit log has no files, so nothing can be rebuilt. Nothing is changed."
     if plan["needs_decision"]:
-        return "bad", "Nothing is changed: a person must decide about a file in the directory of the commit log."
+        return "bad", "Nothing is changed: a person must decide about a file in commitlog/."
     if plan["damage"]:
         return "bad", (
-            "The log is damaged inside, so nothing is changed. rmqtool salvage keeps what lies behind the damage; "
-            "recover --cut-at-damage gives it up."
+            "There is damage inside the commit log, so nothing is changed. rmqtool salvage keeps the messages "
+            "after it; "
+            "recover --cut-at-damage discards them."
         )
     if not plan["steps"] and plan["remaining"]:
-        return "bad", f"Nothing is repaired; {counted(len(plan['remaining']), 'finding')} left, for the reasons below."
+        return (
+            "bad",
+            (
+                f"Nothing is repaired; {counted(len(plan['remaining']), 'finding')} cannot be repaired, see the "
+                f"reasons below."
+            ),
+        )
     if not plan["steps"]:
-        return "good", "Nothing has to be done."
+        return "good", "Nothing to do."
     text = f"{counted(len(plan['steps']), 'change')} planned."
     if gone := plan.get("lost_for_good", {}).get("messages"):
         return "bad", f"{text} {counted(gone, 'unreadable message')} will be lost, all others are kept."
@@ -128,10 +135,10 @@ def _salvaged(plan: Said, width: int) -> Iterator[str]:
         offsets = f"queue offset {run['queue_offset']}" if run["count"] == 1 else f"{run['queue_offset']} to {last}"
         yield from labelled("Lost for good", f"{run['topic']}/{run['queue_id']} {offsets}", width)
     if len(lost["queues"]) > RUNS_MAX:
-        text = f"and {len(lost['queues']) - RUNS_MAX} more such runs; --format json tells them all"
+        text = f"and {len(lost['queues']) - RUNS_MAX} more ranges; --format json lists them all"
         yield from labelled("Lost for good", text, width)
     if plan["unknown_bytes"]:
-        yield from labelled("Lost for good", f"{size_text(plan['unknown_bytes'])} that nothing tells of", width)
+        yield from labelled("Lost for good", f"{size_text(plan['unknown_bytes'])} with unknown content", width)
     if plan["donated_bytes"]:
         yield from labelled("From replicas", size_text(plan["donated_bytes"]), width)
     for how, count in plan["mended"].items():

@@ -95,7 +95,7 @@ def test_a_manifest_keeps_what_tells_messages_apart(golden: Unpacked, tmp_path: 
         ([], "nothing to compare with"),
         (["B", "--manifest", "m"], "STORE_B and --manifest are two things to do"),
         (["--manifest", "m", "--make-manifest", "n"], "--manifest and --make-manifest are two things to do"),
-        (["--manifest", "m", "--commitlog-b", "d"], "--commitlog-b says nothing without STORE_B"),
+        (["--manifest", "m", "--commitlog-b", "d"], "--commitlog-b needs STORE_B"),
     ],
 )
 def test_wrong_usage(golden: Unpacked, words: list[str], said: str) -> None:

@@ -43,7 +43,7 @@ def test_repairs_are_listed_and_taken_back_latest_first(store: Path, original: d
     second = rmqtool("undo", store, "--yes", "--format", "jsonl")
     assert json.loads(second.out)["state"] == "undone"
     assert files_of(store) == original
-    assert rmqtool("undo", store, "--yes").out == "No repair to take back; nothing was changed.\n"
+    assert rmqtool("undo", store, "--yes").out == "No repair to roll back; nothing was changed.\n"
 
 
 def test_without_a_terminal_consent_has_to_be_said(store: Path) -> None:
