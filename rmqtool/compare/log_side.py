@@ -79,14 +79,16 @@ class StoreLog:
 
     def __init__(self, store: Store, *, compiled: bool | None = None) -> None:
         if store.files.get(FileKind.DLEDGER) and not store.commitlog:
-            raise UnsupportedError(f"{store.view.label}: the log is kept by DLedger, which is recognised but not read")
+            raise UnsupportedError(
+                f"{store.view.label}: the commit log belongs to DLedger, which rmqtool recognizes but does not read"
+            )
         self.problems: list[str] = []
         self.left_out: list[str] = []
         files: list[LogFile] = []
         end = 0
         for segment in store.commitlog:
             if segment.start < end:
-                self.left_out.append(f"{segment.path}: begins inside the file before it")
+                self.left_out.append(f"{segment.path}: starts inside the file before it")
                 continue
             try:
                 store.view.open(segment.path).close()

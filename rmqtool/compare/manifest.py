@@ -105,7 +105,7 @@ class Description:
             raise ValueError("its files overlap")
         block_size = _count(document["block_size"])
         if not RECORD_SIZE_MIN <= block_size <= BLOCK_SIZE_MAX:
-            raise ValueError("no possible size of a block")
+            raise ValueError("not a possible block size")
         ends = document["queue_ends"]
         queues = None if ends is None else {(str(topic), _whole(at)): _bounds(*bounds) for topic, at, *bounds in ends}
         config = {
@@ -145,7 +145,7 @@ class ManifestLog:
         self.has_rows = self.description.has_rows
 
     def stream(self, number: int, numbers: QueueNumbers, terms: Terms) -> _Stream:
-        assert terms == self.description.terms, "the other side is digested in another way"
+        assert terms == self.description.terms, "the other side has other digests"
         span = self.files[number]
         first, last = np.searchsorted(self._table["begin"], [span.start, span.end]).tolist()
         translation = numbers.translation(self.description.queues)
@@ -168,7 +168,7 @@ class ManifestLog:
             version = head[len(FIRST_LINE) :].partition(b"\n")[0]
             if version != b"%d" % VERSION:
                 raise UnsupportedError(
-                    f"{self._path}: a manifest of version {version.decode('ascii', 'replace')}, and not {VERSION}"
+                    f"{self._path}: the manifest has version {version.decode('ascii', 'replace')}, and not {VERSION}"
                 )
             size = file.seek(0, 2)
             file.seek(max(0, size - TRAILER.size))
@@ -205,7 +205,7 @@ class ManifestLog:
         except zstandard.ZstdError as error:
             raise UnreadableError(f"{self._path}: a damaged manifest: {error}") from error
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError, struct.error) as error:
-            raise UnreadableError(f"{self._path}: {error}, so it is no whole manifest") from error
+            raise UnreadableError(f"{self._path}: {error} (the manifest is incomplete)") from error
 
 
 class _Stream:
@@ -240,7 +240,7 @@ def unpacked_rows(raw: bytes, count: int, begin: int, end: int, translation: Arr
         at += width
     ends = begin + np.cumsum(rows["size"], dtype=np.int64)
     if (rows["size"] <= 0).any() or ends[-1] != end:
-        raise ValueError("the records of a block do not lie one behind the other")
+        raise ValueError("the records of a block do not follow each other")
     rows["physical_offset"] = ends - rows["size"]
     messages = rows["queue"] >= 0
     if (rows["queue"][messages] >= translation.size).any():
@@ -271,13 +271,13 @@ def _chunk(file: BinaryIO, place: int, plain_max: int) -> bytes:
     file.seek(place)
     packed_length, plain_length, crc = CHUNK.unpack(_exactly(file, CHUNK.size))
     if plain_length > plain_max:
-        raise ValueError("a part of it claims to be larger than it can be")
+        raise ValueError("one section has an impossible size")
     packed = _exactly(file, packed_length)
     if crc32(packed) != crc:
-        raise ValueError("a part of it is damaged")
+        raise ValueError("one section is damaged")
     plain = zstandard.ZstdDecompressor().decompress(packed, max_output_size=max(1, plain_length))
     if len(plain) != plain_length:
-        raise ValueError("a part of it has another length than it says")
+        raise ValueError("one section has a wrong length")
     return plain
 
 
@@ -301,7 +301,7 @@ def _check_table(table: Array, description: Description, table_at: int) -> None:
         # A bad range stands between two records at least, for two in a row are one.
         rows_max = 2 * (description.terms.block_size // RECORD_SIZE_MIN) + 4
         if (table["place"] >= table_at).any() or (table["rows"] < 1).any() or (table["rows"] > rows_max).any():
-            raise ValueError("its blocks are not where it says")
+            raise ValueError("its blocks are at wrong positions")
 
 
 def _whole(value: Any, *, optional: bool = False) -> Any:
@@ -309,14 +309,14 @@ def _whole(value: Any, *, optional: bool = False) -> Any:
     if value is None and optional:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or not -(1 << 63) <= value < 1 << 64:
-        raise ValueError(f"{value!r} is no number that can stand there")
+        raise ValueError(f"{value!r} is not a valid number here")
     return value
 
 
 def _count(value: Any) -> int:
     number: int = _whole(value)
     if not 0 <= number < 1 << 62:
-        raise ValueError(f"{value!r} is no size or place")
+        raise ValueError(f"{value!r} is not a valid size or position")
     return number
 
 

@@ -176,7 +176,7 @@ def _comparison(
 def _problems(side: ComparedStore, totals: LogTotals) -> Iterator[str]:
     texts = [*side.problems, *side.facts.problems]
     if totals.unreadable_bytes:
-        texts.append(f"{totals.unreadable_bytes} bytes of the log cannot be read")
+        texts.append(f"{totals.unreadable_bytes} bytes of the commit log cannot be read")
     yield from (f"{side.label}: {text}" for text in texts)
 
 
@@ -211,4 +211,4 @@ def _differing_topics(a: LogTotals, b: LogTotals) -> frozenset[bytes]:
 def _not_compared(a: ComparedStore, b: ComparedStore) -> Iterator[str]:
     unknown = [side.label for side in (a, b) if side.facts.queues is None]
     if unknown:
-        yield f"{', '.join(unknown)}: the ends of the queues, which are kept in RocksDB"
+        yield f"{', '.join(unknown)}: the ends of the queues, which are in RocksDB"

@@ -76,7 +76,7 @@ class FileDump:
         yield header_row(entry.path, header, slots) | self._bytes(raw, index.HEADER, 0)
         if slots is None:
             if header.next_entry_number != 1:
-                self.problems.append(f"{entry.path}: nothing tells how many slots it has; --index-slots says it")
+                self.problems.append(f"{entry.path}: nothing shows its number of slots; pass --index-slots N")
             return
         yield from self._slots(entry, source, slots)
         yield from self._entries(entry, source, slots, header.next_entry_number)

@@ -181,8 +181,8 @@ def _explain_absence(label: str, kind: DumpKind, file_kinds: set[FileKind]) -> N
 
 def _unsupported(label: str, kind: FileKind) -> UnsupportedError:
     if kind is FileKind.LOCK:
-        return UnsupportedError(f"{label}: the broker's lock file, which holds nothing; `rmqtool info` shows the lock")
-    return UnsupportedError(f"{label}: {kind.value}, recognised and not decoded")
+        return UnsupportedError(f"{label}: the broker's lock file, which is empty; `rmqtool info` shows the lock")
+    return UnsupportedError(f"{label}: {kind.value}: rmqtool recognizes this file but does not decode it")
 
 
 def _part_of_store(view: StoreView, prefix: str, label: str, options: TargetOptions) -> Target:
@@ -201,7 +201,7 @@ def _part_of_store(view: StoreView, prefix: str, label: str, options: TargetOpti
     if kind is None or not known[kind]:
         if problems:
             raise UnreadableError(problems[0])
-        raise NotAStoreError(f"{label}: no file of a broker in it")
+        raise NotAStoreError(f"{label}: no broker file in this directory")
     return _target(kind, view, known[kind], options.index_slots, tuple(problems))
 
 
@@ -237,8 +237,8 @@ def _entry(view: StoreView, name: str, label: str, options: TargetOptions) -> Ta
         raise _unsupported(label, place)
     kind = _by_content(view, entry)
     if kind is None:
-        what = "an empty file" if entry.size == 0 else "neither name nor content tell what it is"
-        raise NotAStoreError(f"{label}: {what}; --type says what to take it for")
+        what = "an empty file" if entry.size == 0 else "neither name nor content shows what it is"
+        raise NotAStoreError(f"{label}: {what}; pass --type to name its kind")
     return _target(kind, view, [entry], options.index_slots)
 
 

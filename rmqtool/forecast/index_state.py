@@ -109,7 +109,7 @@ class IndexState:
         for number, entry in enumerate(entries):
             if entry.is_directory:
                 if self._rules.index_failure_stops_load:
-                    self.why_not = f"{entry.path}: a directory among the index files"
+                    self.why_not = f"{entry.path}: a directory in index/"
                 self._not_loaded = frozenset(each.path for each in entries[number:])
                 break
             if not entry.is_file:

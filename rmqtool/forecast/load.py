@@ -65,7 +65,7 @@ def load_files(overlay: Overlay, directories: Sequence[str], file_size: int, rul
             raise LoadFailure(_mismatch(entry, file_size))
         start = _java_long(entry.name)
         if start is None:
-            raise LoadFailure(f"{entry.path}: the name is no number")
+            raise LoadFailure(f"{entry.path}: the name is not a number")
         kept.append(Segment(entry, start))
     return tuple(kept)
 
@@ -93,7 +93,7 @@ def load_queues(
                 if queue_id is None:
                     continue
                 if rules.batch_queues and (topic.name in batch_topics) != is_batch:
-                    raise LoadFailure(f"{queue.path}: another kind of queue than the topic's queue.type says")
+                    raise LoadFailure(f"{queue.path}: the queue is of another kind than the topic's queue.type")
                 segments = load_files(overlay, (queue.path,), size, rules)
                 yield LoadedQueue(topic.name, queue_id, queue.path, is_batch, segments)
 
@@ -109,7 +109,7 @@ def _is_empty(entry: Entry) -> bool:
 def _mismatch(entry: Entry, file_size: int) -> str:
     if entry.is_directory:
         return f"{entry.path}: a directory among the files"
-    return f"{entry.path}: {entry.size} bytes long, and not {file_size} as the broker expects"
+    return f"{entry.path}: {entry.size} bytes long; the broker expects {file_size}"
 
 
 def _java_long(name: str) -> int | None:

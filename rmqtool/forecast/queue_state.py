@@ -112,7 +112,7 @@ class QueueState:
         elif self.is_batch:
             start = 0
         else:
-            assert writer.begin is not None, "it made the first file"
+            assert writer.begin is not None, "it created the first file"
             self.minimum = writer.begin
             start = self.minimum - self.minimum % self.file_size
         for first_byte in range(start, after.last_start + 1, self.file_size):
@@ -166,7 +166,7 @@ class QueueState:
         loaded, last = self.loaded(files), self.segments[-1]
         asks_last_unit = self.rules.min_offset_search is MinOffsetSearch.BINARY and self.minimum < self.end
         if asks_last_unit and not loaded.length(last) and not self.rules.min_offset_survives_short_last_file:
-            raise LoadFailure(f"{last.path}: without a unit, while the broker asks for its last one")
+            raise LoadFailure(f"{last.path}: no unit in it, and the broker asks for its last one")
         self.minimum = minimum_position(loaded, self.rules, log_minimum, self.minimum)
 
     def maximum(self, files: OpenFiles) -> int:

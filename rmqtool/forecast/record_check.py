@@ -124,7 +124,7 @@ class RecordCheck:
     def _allocate(self, size: int) -> None:
         """Old versions make an array of the size that the record claims, before anything else."""
         if not self.rules.checks_remaining_bytes and size > self.options.heap_bytes:
-            raise LoadFailure(f"out of memory: a record claims {size} bytes, and the broker believes it")
+            raise LoadFailure(f"out of memory: a record has the size {size}, and the broker allocates it")
 
     def _claimed_size(self, walk: Walk, position: int, row: Row, verdict: Verdict) -> int:
         """The size where all fields can be read though the lengths disagree, else -1; only dispatch asks for it."""

@@ -151,18 +151,20 @@ class Simulation:
     def _refuse_other_kinds(self) -> None:
         store, rules = self.store, self.rules
         if store.files.get(FileKind.DLEDGER) and not store.commitlog:
-            raise UnsupportedError("the log is kept by DLedger; what such a broker does at its start is not forecast")
+            raise UnsupportedError("the commit log belongs to DLedger; forecast does not simulate such a broker")
         demand_log_file_size(store, "--log-file-size BYTES or --broker-conf FILE")
         if store.queue_kind != "file" and rules.rocksdb_queues:
             if store.queue_kind == "rocksdb":
-                raise UnsupportedError("the consume queues are kept in RocksDB; a start with them is not forecast")
-            self.not_simulated.append("the queues in RocksDB, which are kept beside those in files")
+                raise UnsupportedError(
+                    "the consume queues are in RocksDB; forecast does not simulate a start with them"
+                )
+            self.not_simulated.append("queues in RocksDB, beside those in files")
         if rules.compaction and any(topic.cleanup_policy == "COMPACTION" for topic in self._topics.values()):
-            self.not_simulated.append("compacted topics, which are served from another log")
+            self.not_simulated.append("compacted topics, which have their own log")
         if store.extensions:
-            self.not_simulated.append("the extensions of the consume queues")
+            self.not_simulated.append("extensions of the consume queues")
         if rules.rocksdb_side_store and store.files.get(FileKind.ROCKSDB):
-            self.not_simulated.append("index, timer and transactions in rocksdbstore/, should the broker use them")
+            self.not_simulated.append("index, timer and transactions in rocksdbstore/, if the broker uses them")
 
     def _load(self) -> None:
         store, rules = self.store, self.rules
@@ -180,7 +182,7 @@ class Simulation:
             self._load_extension(queue)
         if rules.compaction:
             for entry in store.files.get(FileKind.COMPACTION_LEFTOVER, ()):
-                raise LoadFailure(f"{entry.path}: the name is no number")
+                raise LoadFailure(f"{entry.path}: the name is not a number")
         self.index.load(self.files, crashed=self.crashed, index_timestamp_ms=self.checkpoint.index_timestamp_ms)
 
     def _load_extension(self, queue: LoadedQueue) -> None:
@@ -198,7 +200,7 @@ class Simulation:
         for segment in self._extensions:
             position = broken_chain(segment.path, segment.size, self.files)
             if position is not None:
-                raise LoadFailure(f"{segment.path}: the unit at {position} leads out of the file")
+                raise LoadFailure(f"{segment.path}: the unit at {position} points outside the file")
         self.queues_reach = self._queues_end()
         if not self.log.segments:
             self.log.end = 0
@@ -269,7 +271,7 @@ class Simulation:
             self._dispatch_gathered()
             if stop.value is not None:
                 raise LoadFailure(
-                    f"dispatch waits for ever at physical offset {stop.value}, where it finds no record"
+                    f"dispatch waits forever at physical offset {stop.value}, where there is no record"
                 ) from None
         self._fill_queue_table()
 

@@ -46,7 +46,7 @@ def message_struct(sys_flag: int = 0, magic: int = MAGIC_V1) -> Struct:
         "queue_id" / Int32sb * "queue of the topic",
         "flag" / Int32sb * "the application's own value",
         "queue_offset" / Int64sb * "number of the message in its queue; 0 for PREPARED and ROLLBACK",
-        "physical_offset" / Int64sb * "position of this record in the commitlog",
+        "physical_offset" / Int64sb * "position of this record in the commit log",
         "sys_flag" / Int32sb * "bits: compression, transaction type, host families, inner batch",
         "born_timestamp_ms" / Int64sb * "the client's clock",
         "born_host" / born_host * "the client's address",
@@ -84,21 +84,24 @@ _VARIANTS: Final = {
 
 MESSAGE_V1: Final = Format(
     "message-v1",
-    "CommitLog message record, version 1, both hosts IPv4",
+    "Commit log message record, version 1, both hosts IPv4",
     "MessageExtEncoder#encode",
     _VARIANTS[MAGIC_V1, 0],
     "An IPv6 host (sysFlag 0x10 born, 0x20 store) makes its field 20 bytes and moves what follows by 12.",
 )
 MESSAGE_V2: Final = Format(
     "message-v2",
-    "CommitLog message record, version 2, both hosts IPv4",
+    "Commit log message record, version 2, both hosts IPv4",
     "MessageExtEncoder#encode",
     _VARIANTS[MAGIC_V2, 0],
-    "Written from 5.1.0 on for topics longer than 127 characters; brokers before 5.1.0 take it for the end of the log.",
+    (
+        "Written from 5.1.0 on for topics longer than 127 characters; for brokers before 5.1.0 it is the end of the "
+        "commit log."
+    ),
 )
 BLANK: Final = Format(
     "blank",
-    "CommitLog end-of-file blank",
+    "Commit log end-of-file blank",
     "CommitLog.DefaultAppendMessageCallback#doAppend",
     Struct(
         "size" / Int32sb * "all bytes that are left in the file, at least 8",

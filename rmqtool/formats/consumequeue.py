@@ -14,11 +14,11 @@ UNIT: Final = Format(
     "ConsumeQueue unit",
     "ConsumeQueue#putMessagePositionInfo",
     Struct(
-        "physical_offset" / Int64sb * "where the record begins in the commitlog",
+        "physical_offset" / Int64sb * "where the record starts in the commit log",
         "record_size" / Int32sb * "bytes of the whole record (broker: body size)",
         "tags_code" / Int64sb * "hash of the tag, a delivery time in SCHEDULE_TOPIC_XXXX, or an extension address",
     ),
-    "Queue offset q lies at byte 20*q of the queue; a unit counts while physical_offset >= 0 and record_size > 0.",
+    "Queue offset q is at byte 20*q of the queue; a unit counts while physical_offset >= 0 and record_size > 0.",
 )
 UNIT_SIZE: Final = 20
 assert UNIT.size == UNIT_SIZE
@@ -43,7 +43,7 @@ EXTENSION_UNIT: Final = Format(
         "bitmap_length" / Rebuild(Int16sb, lambda context: len(context.filter_bitmap)) * "bytes of the bitmap",
         "filter_bitmap" / Bytes(lambda context: max(0, context.bitmap_length)) * "which consumer groups' filters match",
     ),
-    "Its stream position plus -2**63 stands as tags_code in the ConsumeQueue unit.",
+    "Its stream position plus -2**63 is the tags_code of the consume queue unit.",
 )
 EXTENSION_HEAD_SIZE: Final = 20
 EXTENSION_END_OF_FILE: Final = -1
@@ -55,7 +55,7 @@ BATCH_UNIT: Final = Format(
     "BatchConsumeQueue unit",
     "BatchConsumeQueue#putBatchMessagePositionInfo",
     Struct(
-        "physical_offset" / Int64sb * "where the record begins in the commitlog",
+        "physical_offset" / Int64sb * "where the record starts in the commit log",
         "record_size" / Int32sb * "bytes of the whole record",
         "tags_code" / Int64sb * "hash of the tag",
         "store_timestamp_ms" / Int64sb * "of the record",
@@ -64,7 +64,7 @@ BATCH_UNIT: Final = Format(
         "compacted_offset" / Int32sb * "written as -1",
         "reserved" / Int32sb * "written as 0",
     ),
-    "Units are appended one after the other; the position says nothing about the queue offset.",
+    "Units are appended one after the other; the position does not show the queue offset.",
 )
 BATCH_UNIT_SIZE: Final = 46
 assert BATCH_UNIT.size == BATCH_UNIT_SIZE

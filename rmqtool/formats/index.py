@@ -59,7 +59,7 @@ SLOT: Final = Format(
     "IndexFile hash slot",
     "IndexFile#putKey",
     Struct("newest_entry" / Int32sb * "number of the newest entry of the chain, 0 for none"),
-    "Slot s lies at 40 + 4*s; a key's slot is its hash modulo the slot count.",
+    "Slot s is at 40 + 4*s; a key's slot is its hash modulo the slot count.",
 )
 SLOT_SIZE: Final = 4
 
@@ -69,11 +69,11 @@ ENTRY: Final = Format(
     "IndexFile#putKey",
     Struct(
         "key_hash" / Int32sb * "absolute value of the key text's Java hash",
-        "physical_offset" / Int64sb * "where the record begins in the commitlog",
-        "time_delta_seconds" / Int32sb * "store time minus the header's begin time",
+        "physical_offset" / Int64sb * "where the record starts in the commit log",
+        "time_delta_seconds" / Int32sb * "store time minus the start time in the header",
         "previous_entry" / Int32sb * "next older entry of the same slot, 0 ends the chain (broker: next index)",
     ),
-    "Entry n lies at 40 + 4*slots + 20*n.",
+    "Entry n is at 40 + 4*slots + 20*n.",
 )
 ENTRY_SIZE: Final = 20
 assert ENTRY.size == ENTRY_SIZE

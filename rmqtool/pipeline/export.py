@@ -145,7 +145,7 @@ def refuse_inside(target: Path, stores: Sequence[Store]) -> None:
     """
     for store in stores:
         if target.resolve().is_relative_to(Path(store.view.label).resolve()):
-            raise RefusedError(f"{target}: an export may not lie in a store, which is never written")
+            raise RefusedError(f"{target}: an export must be outside the store, because export never writes to it")
 
 
 def _flat(table: DataFrame) -> DataFrame:

@@ -58,6 +58,6 @@ def unmounted_text(store: Store, count: int) -> str:
     directories = ", ".join(dict.fromkeys((*store.settings.commitlog_directories, *paths))) or "commitlog"
     what = f"{count} messages are" if count else "there is something"
     return (
-        f"{what} in the queues or the index, but files of the log are missing or too short: check first that the disk "
-        f"of {directories} is mounted and the copy is complete"
+        f"{what} in the queues or the index, but commit log files are missing or too short: check first that the disk "
+        f"of {directories} is mounted and that the copy is complete"
     )

@@ -55,7 +55,7 @@ def with_forecasts(
     forecasts_after = {version: forecast for version, forecast in forecasts_by_version.items() if forecast is not None}
     lacking = [f"what a broker {version} would do afterwards" for version in versions if version not in forecasts_after]
     if not whole and begin is None:
-        lacking.append("what other versions would lose of the files that their start does not read")
+        lacking.append("what other versions would lose in the files that their start does not read")
     gone = gone_messages(store, after, plan.steps)
     unmounted = (unmounted_text(store, gone.without_log),) if gone.without_log else ()
     return replace(
@@ -89,7 +89,7 @@ class _Forecaster:
                 starts_at = scan_begin(store, rules, options)
                 read = (segment for segment in store.commitlog if starts_at is not None and starts_at <= segment.start)
                 if sum(segment.entry.allocated_bytes for segment in read) > COUNT_WHOLE_LOG_UP_TO:
-                    self.on_note(f"no forecast for {rules.version}: it would read the log from {starts_at} on")
+                    self.on_note(f"no forecast for {rules.version}: it would read the commit log from {starts_at}")
                     return None
             forecast = forecast_store(store, rules, options, shared)
         except RmqtoolError as error:

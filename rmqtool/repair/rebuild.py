@@ -95,7 +95,7 @@ def plan_rebuild(
         runner: what reads the log, and writes queues and index; None: threads of this process.
 
     Raises:
-        UnsupportedError: the log is damaged, or of a kind that is not read; nothing can be built from it.
+        UnsupportedError: the log is damaged, or of a kind that is not read; nothing can be rebuilt from it.
         UnreadableError, WriteError: a file of the store, or the staging directory, fails.
     """
     options = options or BuildOptions()
@@ -123,7 +123,7 @@ def plan_rebuild(
     if choice.checkpoint or (choice.is_whole and is_due):
         stays = _hand_off(store, rules, choice, built, parts)
     elif store.has_abort:
-        stays = "only a part was built anew: rmqtool recover completes the rest"
+        stays = "only a part was rebuilt: rmqtool recover repairs the rest"
     return Rebuild(tuple(parts.steps), built, tuple(parts.notes), stays)
 
 
@@ -135,8 +135,8 @@ def require_log(store: Store) -> None:
     """
     if not store.commitlog:
         is_elsewhere = bool(store.files.get(FileKind.DLEDGER))
-        kind = "is kept by DLedger" if is_elsewhere else "is not there: check that its disk is mounted"
-        raise UnsupportedError(f"{store.view.label}: the log {kind}; nothing can be built from it")
+        kind = "belongs to DLedger" if is_elsewhere else "is missing: check that its disk is mounted"
+        raise UnsupportedError(f"{store.view.label}: the log {kind}; nothing can be rebuilt from it")
 
 
 def require_intact(built: BuildResult) -> None:
@@ -148,8 +148,8 @@ def require_intact(built: BuildResult) -> None:
     if built.bad is not None and built.bad[2] not in TAIL_FINDINGS:
         place, length, what = built.bad
         raise UnsupportedError(
-            f"the log is damaged at {place} ({what}, {length} bytes): what lies behind cannot be entered before the "
-            "damage is mended"
+            f"the commit log is damaged at {place} ({what}, {length} bytes): nothing is rebuilt, because the messages "
+            "after the damage would be missing; run rmqtool salvage first"
         )
 
 
@@ -158,21 +158,23 @@ def building_notes(store: Store, built: BuildResult) -> list[str]:
     notes = list(built.refused)
     if built.repeated:
         notes.append(
-            f"{built.repeated} records have a queue offset that an earlier record of the same queue has: the first one "
-            "in the log keeps it, as in the broker's own dispatch"
+            f"{built.repeated} records have the same queue offset as an earlier record of their queue: the earlier "
+            "record keeps it, as in the broker's own dispatch"
         )
     if built.gap_units:
-        notes.append(f"{built.gap_units} units stand for messages that the log does not have; consumers pass over them")
+        notes.append(
+            f"{built.gap_units} units belong to messages that the commit log does not have; consumers skip them"
+        )
     if built.displaced:
         names = sorted(built.displaced)
         more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
         notes.append(
-            f"{sum(built.displaced.values())} records in {', '.join(names[:NAMED_MAX])}{more} stand at another queue "
-            "offset than they say, as in the broker's own dispatch: the log lacks messages in front of them, and its "
-            "first file cannot hold the place"
+            f"{sum(built.displaced.values())} records in {', '.join(names[:NAMED_MAX])}{more} get another queue "
+            "offset than the one they contain, as in the broker's own dispatch: messages before them are missing, and "
+            "in the first commit log file nothing can fill the gap"
         )
     if built.file_times_ms and not store.consumequeue_file_size:
-        notes.append("no queue file tells the size of one: that of the broker's default, or of --broker-conf, is used")
+        notes.append("no queue file shows the file size: using the broker's default, or the size in --broker-conf")
     return notes
 
 
@@ -180,9 +182,9 @@ def _hand_off(store: Store, rules: BrokerRules, choice: RebuildChoice, built: Bu
     """Steps for checkpoint and `abort`; why the latter stays."""
     stays = abort_reason(store, rules) if store.has_abort else None
     if built.bad is not None and store.has_abort:
-        stays = stays or "the log's end is not clean: rmqtool recover cuts it"
+        stays = stays or "the end of the commit log is not clean: rmqtool recover truncates it"
     if not choice.is_whole and store.has_abort:
-        stays = stays or "only a part was built anew: rmqtool recover completes the rest"
+        stays = stays or "only a part was rebuilt: rmqtool recover repairs the rest"
     if stays is None:
         parts.steps += checkpoint_steps(store, rules, built, "update the checkpoint to the last record")
         parts.steps += abort_steps(store)

@@ -120,5 +120,5 @@ def _why(finding: Finding, planned: PlannedStore) -> str:
         return planned.abort_stays
     known = {(before.id, before.file) for before in planned.before}
     if planned.begin is not None and (finding.id, finding.file) not in known:
-        return f"the plan does not look below physical offset {planned.begin}; recover --full does"
+        return f"the plan does not check below physical offset {planned.begin}; recover --full does"
     return BY_ID[finding.id].remedy

@@ -116,7 +116,7 @@ def message_row(
     """The row of one message.
 
     Args:
-        row_type: "message", or "stale" for a record behind the log's end.
+        row_type: "message", or "stale" for a record after the end of the commit log.
         finding: id of what is wrong with it.
         physical_offset: where it lies, which need not be what it says of itself.
         body_crc_ok: known already; else the body is read for it.

@@ -44,22 +44,22 @@ FINDING_IDS: Final = {
 RULES: Final = (
     (
         Verdict.BAD_SIZE,
-        "the size is negative, or reaches behind the file's end; a blank's size is not all that is left of the file",
+        "the size is negative, or reaches past the end of the file; a blank's size is not the rest of the file",
     ),
     (Verdict.BAD_MAGIC, "the magic is none of message version 1, version 2 and blank"),
     (Verdict.BAD_SIZE, "a message smaller than the smallest one"),
-    (Verdict.BAD_LENGTHS, "head and body together reach behind the record's end"),
+    (Verdict.BAD_LENGTHS, "header and body together reach past the end of the record"),
     (Verdict.BODY_CRC_MISMATCH, "the CRC of a body that is not empty differs from the stored one"),
     (
         Verdict.BAD_LENGTHS,
-        "topic or properties reach behind the record's end, or all lengths together are not the size",
+        "topic or properties reach past the end of the record, or all lengths together are not the size",
     ),
     (
         Verdict.BAD_PROPERTY,
-        "in the schedule topic: DELAY is not a number, which the broker takes for the end of the log",
+        "in the schedule topic: DELAY is not a number, which ends the log for the broker",
     ),
     (Verdict.RECORD_CRC_MISMATCH, "the store writes whole-record CRCs, the record carries one, and it differs"),
-    (Verdict.SELF_OFFSET_MISMATCH, "the record's own physical offset is not where it lies"),
+    (Verdict.SELF_OFFSET_MISMATCH, "the record's stored physical offset is not its real one"),
 )
 """(verdict, when), in the order of judging."""
 

@@ -155,7 +155,7 @@ def _other_rmqtool(root: Path, pid: int | None) -> RefusedError:
     began = started_at(pid) if pid is not None else None
     who = f"pid {pid}" if pid else "in another container or on another machine: no process here holds the store"
     since = "" if began is None else f", since {datetime.fromtimestamp(began, UTC).isoformat(' ', 'seconds')}"
-    return RefusedError(f"{root}: another rmqtool ({who}{since}) is repairing this store or writing into it")
+    return RefusedError(f"{root}: another rmqtool ({who}{since}) is repairing this store or writing to it")
 
 
 def _directory_locked(root: Path) -> int:

@@ -101,7 +101,7 @@ def read_broker_conf(path: Path) -> BrokerConf:
     """
     with FileSource.open(path) as source:
         if source.size > SIZE_MAX:
-            raise UnreadableError(f"{path}: {source.size} bytes are no broker's properties file")
+            raise UnreadableError(f"{path}: {source.size} bytes are too many for a broker's properties file")
         content = read_range(source, 0, source.size)
     return broker_conf(parse_properties(content), str(path))
 
@@ -116,11 +116,11 @@ def broker_conf(properties: Mapping[str, str], path: str = "broker.conf") -> Bro
         value = properties[key]
         number = int(value) if _JAVA_INTEGER.match(value) else 0
         if (key, number) == ("maxIndexNum", 1):
-            problems.append(f"{path}: {key}={value!r} leaves no room for an entry beside the unused first one; ignored")
+            problems.append(f"{path}: {key}={value!r} leaves no room for an entry after the unused first one; ignored")
         elif 0 < number < 1 << 31:
             numbers[name] = number
         else:
-            problems.append(f"{path}: {key}={value!r} is no size, the broker keeps its default")
+            problems.append(f"{path}: {key}={value!r} is not a size; the broker uses its default")
     if size := numbers.get("consumequeue_file_size"):
         numbers["consumequeue_file_size"] = -(-size // UNIT_SIZE) * UNIT_SIZE
     flags = {name: properties[key].lower() == "true" for key, name in _FLAGS.items() if key in properties}

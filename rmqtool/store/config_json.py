@@ -134,7 +134,7 @@ def _read(view: StoreView, path: str) -> tuple[ConfigState, dict[Any, Any] | Non
             return ConfigState.ABSENT, None, None
         with closing(view.open(path)) as source:
             if source.size > SIZE_MAX:
-                return ConfigState.BROKEN, None, f"{path}: {source.size} bytes, more than is read of such a file"
+                return ConfigState.BROKEN, None, f"{path}: {source.size} bytes, too large for such a file"
             content = read_range(source, 0, source.size)
     except UnreadableError as error:
         return ConfigState.UNREADABLE, None, str(error)
@@ -146,7 +146,7 @@ def _read(view: StoreView, path: str) -> tuple[ConfigState, dict[Any, Any] | Non
     except JsonError as error:
         return ConfigState.BROKEN, None, f"{path}: {error}"
     if not isinstance(value, dict):
-        return ConfigState.BROKEN, None, f"{path}: no JSON object"
+        return ConfigState.BROKEN, None, f"{path}: not a JSON object"
     return ConfigState.READ, value, None
 
 

@@ -64,7 +64,7 @@ class FilePart:
         source = FileSource.open(self.place)
         if source.size < self.position + self.length:
             source.close()
-            raise UnreadableError(f"{self.place}: shorter than when it was looked at")
+            raise UnreadableError(f"{self.place}: became shorter while it was read")
         return PartSource(str(self.place), source, self.position, self.length)
 
 

@@ -44,12 +44,12 @@ def list_files(view: StoreView, log_directories: frozenset[str] = frozenset()) -
         directory, depth, behind_link = pending.pop()
         is_broker = is_broker_directory(directory.path)
         if (directory.is_link or behind_link) and not is_broker:
-            listing.problems.append(f"{directory.path}: behind a link where no broker has a directory, not entered")
+            listing.problems.append(f"{directory.path}: a symbolic link where no broker has a directory; not followed")
             continue
         if depth > _depth_max(directory.path):
             if any(directory.path.startswith(f"{above}/") for above in log_directories):
                 continue
-            listing.problems.append(f"{directory.path}: nested deeper than a broker's directories, not entered")
+            listing.problems.append(f"{directory.path}: nested deeper than a broker's directories; not read")
             continue
         try:
             listed = view.list(directory.path)

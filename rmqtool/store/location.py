@@ -68,7 +68,9 @@ def local_path(text: str) -> Path:
         UsageError: it is a URL.
     """
     if is_url(text):
-        raise UsageError(f"{_shown(text)}: this command writes, and a store elsewhere is only read; copy it to a disk")
+        raise UsageError(
+            f"{_shown(text)}: this command writes, but a store at a URL is read-only; copy the store to a disk first"
+        )
     return Path(text)
 
 
@@ -118,7 +120,7 @@ def _survey_elsewhere(
     assert isinstance(place, StoreLocation)
     outside = [named for named in commitlog or () if named.is_absolute() or ".." in named.parts or ":" in str(named)]
     if outside:
-        raise UsageError(f"--commitlog {outside[0]}: of a store elsewhere this is a directory inside it")
+        raise UsageError(f"--commitlog {outside[0]}: for a store at a URL this must be a directory inside the store")
     settings = with_settings(
         conf.settings() if conf is not None else Settings(),
         **_said_sizes(sizes),

@@ -98,7 +98,7 @@ def lock_state(root: Path, path: str = LOCK_NAME) -> Lock:
     if not stat.S_ISREG(file_status.st_mode):
         return Lock(path, LockStatus.UNKNOWN, problem=f"{path}: not a regular file")
     if sys.platform != "linux":
-        return Lock(path, LockStatus.UNKNOWN, problem="locks can be looked at on Linux only")
+        return Lock(path, LockStatus.UNKNOWN, problem="rmqtool can see locks only on Linux")
     length = 1 if path == LOCK_NAME else 0  # 0: to the end, however far that is
     own_descriptor = _own_descriptor(file_status)
     if own_descriptor is not None:

@@ -59,7 +59,7 @@ class Health:
     def check(self) -> None:
         """Raises OSError if the file system was given up."""
         if self._wasted_s >= PATIENCE_S:
-            raise OSError(errno.EIO, "given up, for the file system does not answer any more")
+            raise OSError(errno.EIO, "gave up, because the file system does not respond")
 
     def tell(self, seconds: float, *, worked: bool) -> None:
         """A request was answered after this long, or was not."""
@@ -120,7 +120,7 @@ class RangedSource:
         # What is known to be bad is left out, so that its neighbours are still read.
         for bad_start, bad_end in self._trouble.bad:
             if bad_start <= position < bad_end:
-                raise OSError(errno.EIO, "a range that was not given before")
+                raise OSError(errno.EIO, "a range that could not be read before")
             if position < bad_start:
                 end = min(end, bad_start)
             else:
@@ -180,7 +180,7 @@ def _whole(file: RangeFile, start: int, end: int) -> bytes:
     """A range of a file, shorter only where the file ends."""
     content = bytes(file.read_at(end - start, start))
     if len(content) < end - start and start + len(content) < file.size():
-        raise OSError(errno.EIO, "the connection was cut")
+        raise OSError(errno.EIO, "the connection was lost")
     return content
 
 

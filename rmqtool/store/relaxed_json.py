@@ -131,7 +131,7 @@ def _key(token: _Token) -> _Key:
 def _unexpected(token: _Token) -> JsonError:
     kind, value, at = token
     if kind == _END:
-        return JsonError(f"cut off at character {at}")
+        return JsonError(f"incomplete at character {at}")
     return JsonError(f"unexpected {str(value)[:20]!r} at character {at}")
 
 

@@ -64,7 +64,7 @@ def check_path(path: str) -> tuple[str, ...]:
     if "\0" in path:
         raise WriteError(f"{path[:80]!r}: a zero byte in a file name")
     if any(name in ("", ".", "..") for name in names):
-        raise WriteError(f"{path[:80]!r}: leads out of the store")
+        raise WriteError(f"{path[:80]!r}: points outside the store")
     if max(lengths) > NAME_BYTES_MAX or sum(lengths) + len(names) > PATH_BYTES_MAX:
         raise WriteError(f"{path[:80]!r}...: name too long")
     return names

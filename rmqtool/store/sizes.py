@@ -84,18 +84,20 @@ def size_assumptions(store: Store) -> tuple[str, ...]:
     size, assumptions = store.log_file_size, []
     if not size.is_shown:
         assumptions.append(
-            f"the log's only file has {store.loadable_log[0].size} bytes, which is no likely size: a full file is "
-            f"taken to have {size.bytes}; --log-file-size or --broker-conf gives the right one"
+            f"the only commit log file has {store.loadable_log[0].size} bytes, which is not a likely size: a full "
+            f"file is "
+            f"taken to have {size.bytes}; pass --log-file-size BYTES or --broker-conf FILE for another size"
         )
     elif not size.is_proven and size.bytes != DEFAULT_LOG_FILE_SIZE:
         assumptions.append(
-            f"only the length of the log's one file shows its size, {size.bytes} bytes: a broker that is configured "
+            f"only the length of the only commit log file shows the file size, {size.bytes} bytes: a broker that "
+            f"is configured "
             f"for another one, such as the default {DEFAULT_LOG_FILE_SIZE}, does not start, or does not read the file"
         )
     if not store.loadable_queues and not store.uses_default_sizes and not store.settings.consumequeue_file_size:
         assumptions.append(
             f"no file shows the size of a queue file: the default {DEFAULT_QUEUE_FILE_SIZE} is assumed; "
-            "--queue-file-size or --broker-conf gives the right one"
+            "pass --queue-file-size BYTES or --broker-conf FILE for another size"
         )
     return tuple(assumptions)
 

@@ -44,10 +44,10 @@ class State:
         if path is None:
             return state
         if Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root)):
-            raise RefusedError(f"{path}: the state may not lie in the store, which is never written")
+            raise RefusedError(f"{path}: the state file must be outside the store, because verify never writes to it")
         try:
             if not stat.S_ISREG(path.stat().st_mode):
-                raise UsageError(f"{path}: not a regular file, so no state that verify wrote")
+                raise UsageError(f"{path}: not a regular file, so not a state file of verify")
             raw = path.read_bytes()
         except FileNotFoundError:
             return state
@@ -59,9 +59,9 @@ class State:
             if known and made_for == (rules, depth):
                 state.done = dict(document["done"])
         except (ValueError, KeyError, TypeError) as error:
-            raise UsageError(f"{path}: not a state that verify wrote") from error
+            raise UsageError(f"{path}: not a state file of verify") from error
         if not known:
-            raise UsageError(f"{path}: not a state that verify wrote")
+            raise UsageError(f"{path}: not a state file of verify")
         return state
 
     def result(self, segment: Segment) -> SplitResult | None:

@@ -81,5 +81,5 @@ def test_a_file_that_goes_before_the_fence_stands_is_a_change_and_no_error_of_th
     with watched(store, watch):
         outcome = run("recover", store, "--yes", "--broker-version", VERSION)
     assert outcome.code == 5, outcome
-    assert "changed since it was planned" in outcome.errors
+    assert "changed since the plan was made" in outcome.errors
     assert not (store / ".rmqtool").exists()

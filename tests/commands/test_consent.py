@@ -66,12 +66,12 @@ def test_nothing_derived_is_given_up_for_a_cut_log_without_consent(golden_copy: 
     with assert_store_unchanged(path):
         ran = rmqtool("recover", path, "--yes")
         assert ran.code == 5
-        assert "is the log's disk mounted?" in ran.err
+        assert "is the disk of the commit log mounted?" in ran.err
         assert rmqtool("forecast", path).code == 3
         planned = asked("recover", path, "--dry-run")[1]
     lost = 60 if length < 2 else 36
     assert planned["loss"]["messages"] == planned["loss"]["without_log"] == lost
-    assert "is mounted and the copy is complete" in planned["not_looked_at"][0]
+    assert "is mounted and that the copy is complete" in planned["not_looked_at"][0]
     assert rmqtool("recover", path, "--yes", "--accept-loss").code == 0
     assert rmqtool("verify", path).code == 0
 
@@ -81,7 +81,7 @@ def test_a_zeroed_log_needs_consent_too(golden_copy: Unpacked) -> None:
     os.truncate(path / LOG, 0)
     os.truncate(path / LOG, GIB)
     with assert_store_unchanged(path):
-        assert "gives up 60 messages" in rmqtool("recover", path, "--yes").err
+        assert "discards 60 messages" in rmqtool("recover", path, "--yes").err
         assert rmqtool("forecast", path).code == 3
 
 
@@ -106,7 +106,7 @@ def test_a_missing_last_log_file_needs_consent(golden_copy: Unpacked) -> None:
         file.unlink()
     with assert_store_unchanged(path):
         ran = rmqtool("recover", path, "--yes")
-        assert (ran.code, "is the log's disk mounted?" in ran.err) == (5, True)
+        assert (ran.code, "is the disk of the commit log mounted?" in ran.err) == (5, True)
         assert rmqtool("forecast", path).code == 3
 
 
@@ -173,7 +173,7 @@ def test_a_forecast_says_which_sizes_it_assumes(golden_copy: Unpacked) -> None:
     path = golden_copy(LONE)
     shutil.rmtree(path / "consumequeue")
     assumed = " ".join(asked("forecast", path)[1]["assumptions"])
-    assert "only the length of the log's one file" in assumed
+    assert "only the length of the only commit log file" in assumed
     assert "--queue-file-size" in assumed
     assert asked("forecast", path, "--log-file-size", 65536, "--queue-file-size", 600)[1]["assumptions"] == []
 

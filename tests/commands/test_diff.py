@@ -93,8 +93,8 @@ def test_a_manifest_keeps_what_tells_messages_apart(golden: Unpacked, tmp_path: 
     ("words", "said"),
     [
         ([], "nothing to compare with"),
-        (["B", "--manifest", "m"], "STORE_B and --manifest are two things to do"),
-        (["--manifest", "m", "--make-manifest", "n"], "--manifest and --make-manifest are two things to do"),
+        (["B", "--manifest", "m"], "STORE_B and --manifest exclude each other"),
+        (["--manifest", "m", "--make-manifest", "n"], "--manifest and --make-manifest exclude each other"),
         (["--manifest", "m", "--commitlog-b", "d"], "--commitlog-b needs STORE_B"),
     ],
 )

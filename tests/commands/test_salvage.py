@@ -151,7 +151,7 @@ def test_a_file_under_a_wrong_name_is_named_with_the_command_that_gives_it_the_r
         screen = rmqtool("salvage", path, "--yes")
     assert (code, plan["needs_decision"], plan["steps"]) == (3, True, [])
     assert schema_errors(plan, PLAN) == []
-    assert plan["next_step"]["reason"].startswith(f"commitlog/{stray.name} is no part of the log")
+    assert plan["next_step"]["reason"].startswith(f"commitlog/{stray.name} is not part of the commit log")
     command = plan["next_step"]["command"]
     assert "a person must decide about" in screen.out
     assert command in screen.out.splitlines()
@@ -167,4 +167,4 @@ def test_a_copy_under_a_wrong_name_is_to_be_moved_out_of_the_store(golden_copy: 
     code, plan = said("recover", path, "--yes")
     assert (code, plan["needs_decision"], plan["next_step"]["command"]) == (3, True, None)
     assert "move it out of the store" in plan["next_step"]["reason"]
-    assert f"where commitlog/{second.name} lies" in plan["damage"][0]["message"]
+    assert f"where commitlog/{second.name} is" in plan["damage"][0]["message"]

@@ -61,7 +61,7 @@ def test_discarded_repairs_are_gone_and_the_store_stays(store: Path) -> None:
     assert ran.code == 0
     assert ran.out.count("discarded") == 2
     assert files_of(store) == before
-    assert rmqtool("undo", store, "--list").out == "No repair can be taken back.\n"
+    assert rmqtool("undo", store, "--list").out == "No repair can be rolled back.\n"
 
 
 def test_what_was_written_since_is_refused(store: Path) -> None:

@@ -215,7 +215,7 @@ def test_a_file_that_is_no_state_is_left_alone(golden: Unpacked, tmp_path: Path,
     state.write_bytes(content)
     ran = verify(golden("5.5.0-clean-single"), "--state", state)
     assert ran.code == 2
-    assert "not a state that verify wrote" in ran.err
+    assert "not a state file of verify" in ran.err
     assert state.read_bytes() == content
 
 
@@ -237,7 +237,7 @@ def test_nothing_is_written_into_the_store(golden: Unpacked, tmp_path: Path, opt
     for place in (store / "x", store / "config" / "x", tmp_path / "door" / "x", store / "commitlog" / ".." / "x"):
         ran = verify(store, option, place)
         assert (ran.code, ran.out) == (5, "")
-        assert "may not lie in the store" in ran.err
+        assert "must be outside the store" in ran.err
 
 
 def test_a_report_that_cannot_be_written_costs_no_finding(golden: Unpacked, tmp_path: Path) -> None:

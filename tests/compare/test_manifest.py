@@ -97,14 +97,14 @@ def test_a_flipped_byte_is_found_or_harmless(tmp_path: Path) -> None:
 def test_another_version_is_named(tmp_path: Path) -> None:
     whole = written(tmp_path / "m")
     (tmp_path / "m").write_bytes(whole.replace(b"rmqtool manifest 1\n", b"rmqtool manifest 2\n", 1))
-    with pytest.raises(UnsupportedError, match="a manifest of version 2, and not 1"):
+    with pytest.raises(UnsupportedError, match="the manifest has version 2, and not 1"):
         ManifestLog(tmp_path / "m")
 
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 4096, b"{}", b"rmqtool manifest 1\n", b"rmqtool manifest 1\n" * 20])
 def test_something_else_is_no_manifest(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "m").write_bytes(content)
-    with pytest.raises(UnreadableError, match="so it is no whole manifest"):
+    with pytest.raises(UnreadableError, match="the manifest is incomplete"):
         ManifestLog(tmp_path / "m")
 
 

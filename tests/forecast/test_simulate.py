@@ -255,7 +255,7 @@ def test_other_kinds_of_store_are_named() -> None:
     with pytest.raises(UnsupportedError, match="DLedger"):
         forecast({"dledger-n0/data/00000000000000000000": b"x"}, "4.9.8")
     rocks = healthy() | {"consumequeue/CURRENT": b"MANIFEST-000001\n"}
-    assert forecast(rocks, "5.5.0").not_simulated == ("the queues in RocksDB, which are kept beside those in files",)
+    assert forecast(rocks, "5.5.0").not_simulated == ("queues in RocksDB, beside those in files",)
     del rocks[f"consumequeue/T/0/{segment_name(0)}"]
     with pytest.raises(UnsupportedError, match="RocksDB"):
         forecast(rocks, "5.5.0")

@@ -128,7 +128,8 @@ def test_commands_that_write_refuse_a_url(command: str) -> None:
     ran = rmqtool(command, "s3://user:secret@bucket/store?region=x", *arguments_of(command))
     assert ran.code == 2
     assert ran.err == (
-        "rmqtool: s3://bucket/store: this command writes, and a store elsewhere is only read; copy it to a disk\n"
+        "rmqtool: s3://bucket/store: this command writes, but a store at a URL is read-only; "
+        "copy the store to a disk first\n"
     )
 
 

@@ -148,7 +148,7 @@ def test_queues_in_a_database_are_left_and_abort_stays(golden: Unpacked, tmp_pat
 
 @pytest.mark.parametrize("name", ["4.9.7-damage-flip-body-middle-file", "5.5.0-damage-zero-hole"])
 def test_damage_in_the_log_is_refused(golden: Unpacked, tmp_path: Path, name: str) -> None:
-    with pytest.raises(UnsupportedError, match="the log is damaged at"):
+    with pytest.raises(UnsupportedError, match="the commit log is damaged at"):
         _planned(golden(name), name, tmp_path / "staging")
 
 

@@ -139,7 +139,7 @@ def test_a_foreign_directory_gets_a_look_and_no_tour(root: Path) -> None:
     store = surveyed(root)
     assert "backup/one/two" in store.directories
     assert "backup/one/two/three" not in store.directories
-    assert store.problems == ("backup/one/two: nested deeper than a broker's directories, not entered",)
+    assert store.problems == ("backup/one/two: nested deeper than a broker's directories; not read",)
 
 
 def test_a_directory_without_permission_is_a_problem_and_not_an_absence(root: Path) -> None:

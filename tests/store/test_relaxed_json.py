@@ -48,9 +48,9 @@ def test_the_dialect(text: str, value: object) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "cut off at character 0"),
+        ("", "incomplete at character 0"),
         ("  ", "cut off"),
-        ('{"a":', "cut off at character 5"),
+        ('{"a":', "incomplete at character 5"),
         ('{"a":{0:1', "cut off"),
         ("[1,2", "cut off"),
         ('{"a" 1}', "unexpected '1' at character 5"),

@@ -18,10 +18,12 @@ _REST: Final = "all but the three key properties and the tag"
 
 TABLE: Final = (
     Unjudged("commitlog", "flag", "all", "the application's own value"),
-    Unjudged("commitlog", "sys_flag", "not transaction, hosts", "says how the body is to be read, which is not tried"),
+    Unjudged(
+        "commitlog", "sys_flag", "not transaction, hosts", "it says how to read the body, and verify does not try that"
+    ),
     Unjudged("commitlog", "born_timestamp_ms", "all", "the producer's clock, which may be anything"),
     Unjudged("commitlog", "born_host", "all", "any host may produce"),
-    Unjudged("commitlog", "store_host", "all", "after a fail-over records of several brokers lie side by side"),
+    Unjudged("commitlog", "store_host", "all", "after a fail-over the log holds records of several brokers"),
     Unjudged(
         "commitlog", "store_timestamp_ms", "within a second", "clocks step, and entries of the index hold seconds"
     ),
@@ -30,8 +32,8 @@ TABLE: Final = (
     Unjudged(
         "commitlog",
         "prepared_transaction_offset",
-        "all up to the record's place",
-        "may point into a log that has expired",
+        "all up to the record's offset",
+        "it may point to a file that has expired",
     ),
     Unjudged("commitlog", "queue_id, queue_offset", "of a half message or rollback", "it is in no queue"),
     Unjudged(
@@ -40,11 +42,13 @@ TABLE: Final = (
     Unjudged("commitlog", "body_crc", "of an empty body", "no broker compares it"),
     Unjudged("commitlog", "body_length", "the sign, of an empty body", "brokers read a negative length as 0"),
     Unjudged("commitlog", "properties", _REST, "the application's text; only a whole-record CRC covers it"),
-    Unjudged("commitlog", "blank", "behind its first 8 bytes", "no broker writes there"),
+    Unjudged("commitlog", "blank", "after its first 8 bytes", "no broker writes there"),
     Unjudged("index", "begin_timestamp_ms", "within a second", "entries hold seconds"),
-    Unjudged("index", "end_timestamp_ms", "all that leave it above the begin", "only entries' seconds tell of it"),
+    Unjudged(
+        "index", "end_timestamp_ms", "all that leave it above the start time", "only the seconds of the entries show it"
+    ),
     Unjudged("index", "used_slot_count", "the lowest", "old releases count by another rule"),
     Unjudged("index", "entry 0", "all", "never used"),
-    Unjudged("index", "time_delta_seconds", "of the first entry", "counted from the begin of the file before"),
-    Unjudged("checkpoint", "times and offsets", "all that leave it behind the log", "it may be old by any span"),
+    Unjudged("index", "time_delta_seconds", "of the first entry", "counted from the start time of the file before"),
+    Unjudged("checkpoint", "times and offsets", "all that leave it before the end of the log", "it may be of any age"),
 )

@@ -90,7 +90,7 @@ class LogDispatcher:
                 self._derived.put(rows, batch.topics, batch_bytes(batch))
                 self._note_last(rows)
         if covered != len(block):
-            raise RmqtoolError(f"a block at {physical_offset} holds more than good records: it was dispatched in part")
+            raise RmqtoolError(f"a block at {physical_offset} holds damaged records: only a part of it was dispatched")
 
     def _note_last(self, rows: Rows) -> None:
         """A queue tells the checkpoint of what it was given, and prepared and rolled back records are in none."""
@@ -129,7 +129,7 @@ class LogDispatcher:
         if not self._is_there(topic, queue_id):
             return QueueEnds(QueueEnd(), self._unread_extension_end(topic, queue_id))
         loaded = self._existing.queue(topic, queue_id).loaded
-        assert loaded is not None, "no reader opens a queue of a database"
+        assert loaded is not None, "queues in RocksDB are not read"
         return QueueEnds(queue_end(loaded, self._rules), self._extension_end(topic, queue_id))
 
     def _unread_extension_end(self, topic: str, queue_id: int) -> ExtensionEnd:
@@ -155,6 +155,6 @@ class LogDispatcher:
         end = queue.extension_end() if isinstance(queue, FileQueue) else None
         if end is None:
             path = extension_files.segments[-1].path
-            raise RefusedError(f"{path}: no unit of the queue leads here; the store must be recovered first")
+            raise RefusedError(f"{path}: no unit of the queue points here; run rmqtool recover first")
         last = [segment for segment in extension_files.segments if segment.start <= end][-1]
         return ExtensionEnd(last.start, end, last.path)

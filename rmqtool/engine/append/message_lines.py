@@ -58,7 +58,7 @@ _ROW: Final = msgspec.json.Decoder(_Row)
 
 
 def message_of_line(line: bytes) -> Message | None:
-    """The message of one line of JSON; None for a row that is no message.
+    """The message of one line of JSON; None for a row that is not a message.
 
     A row with `properties_raw` was dumped whole, and is stored as it is. One without may leave out everything but the
     topic; what a broker does with a message that is sent is then done with it.
@@ -101,7 +101,7 @@ def _message(row: _Row) -> Message | None:
     if row.type in _NO_MESSAGES:
         return None
     if row.type not in _MESSAGES:
-        raise UsageError(f"a row of type {row.type!r} is no message")
+        raise UsageError(f"a row of type {row.type!r} is not a message")
     if row.topic is None:
         raise UsageError("no topic")
     raw = row.properties_raw
@@ -137,9 +137,9 @@ def _body(row: _Row) -> bytes:
             raise UsageError("the body is not in the row (dump with --raw --body base64)")
         return b""
     if row.body_truncated:
-        raise UsageError("the body was cut when it was dumped (dump with a larger --body-limit)")
+        raise UsageError("the body was truncated by the dump (dump with a larger --body-limit)")
     if encoding not in _BODY_DECODERS:
-        raise UsageError(f"bodies shown as {encoding!r} cannot be put again (dump with --body base64)")
+        raise UsageError(f"bodies shown as {encoding!r} cannot be appended (dump with --body base64)")
     try:
         return _BODY_DECODERS[encoding](row.body)
     except (ValueError, msgspec.ValidationError) as error:
@@ -149,7 +149,7 @@ def _body(row: _Row) -> bytes:
 def _text(body: msgspec.Raw) -> str:
     text = json.loads(bytes(body).decode("utf-8", "replace"))
     if not isinstance(text, str):
-        raise UsageError("the body is not a text")
+        raise UsageError("the body is not text")
     return text
 
 
@@ -171,4 +171,4 @@ def _host(name: str, text: str) -> bytes:
     try:
         return host_bytes(text)
     except ValueError as error:
-        raise UsageError(f"{name} is {text!r}, which is no ip:port") from error
+        raise UsageError(f"{name} is {text!r}, which is not ip:port") from error

@@ -107,7 +107,7 @@ def existing_store(
         _require_supported(store)
         _require_long_names(store)
         if store.has_abort and not after_crash:
-            raise RefusedError(f"{root}: the last stop was not clean; the store must be recovered first")
+            raise RefusedError(f"{root}: the last stop was not clean; run rmqtool recover first")
         reader = stack.enter_context(open_reader(store, rules))
         files = stack.enter_context(OpenFiles(store.view))
         sink = stack.enter_context(DirectorySink(root))
@@ -194,7 +194,7 @@ def _index(
 def _require_supported(store: Store) -> None:
     for kind in (FileKind.CONSUMEQUEUE_ROCKSDB, FileKind.DLEDGER):
         if store.files.get(kind):
-            raise UnsupportedError(f"{store.view.label}: {kind.value} found; such a store cannot be written")
+            raise UnsupportedError(f"{store.view.label}: {kind.value} found; rmqtool cannot write to such a store")
 
 
 def _require_long_names(store: Store) -> None:
@@ -220,7 +220,7 @@ def _log_ends(store: Store, reader: Reader, files: OpenFiles, *, after_crash: bo
     end = find_log_end(store.commitlog, files, known)
     where = f"{store.view.label}: the log's end"
     if not end.is_exact:
-        raise RefusedError(f"{where} is not clear ({end.reason}); the store must be recovered first")
+        raise RefusedError(f"{where} is not clear ({end.reason}); run rmqtool recover first")
     dispatched = max((start + size for start, size in known), default=store.commitlog[0].start)
     for segment in store.commitlog:
         if segment.end <= end.physical_offset:
@@ -233,11 +233,11 @@ def _log_ends(store: Store, reader: Reader, files: OpenFiles, *, after_crash: bo
                 continue
             if last_data_end(source, behind, segment.size) != behind:
                 raise RefusedError(
-                    f"{where} is at {end.physical_offset}, but bytes lie behind it; recover the store first"
+                    f"{where} is at {end.physical_offset}, but bytes follow after it; run rmqtool recover first"
                 )
     if not after_crash and waits_for_dispatch(store, dispatched, end.physical_offset):
         raise RefusedError(
-            f"{where} is at {end.physical_offset}, but the queues end at {dispatched}; recover the store first"
+            f"{where} is at {end.physical_offset}, but the queues end at {dispatched}; run rmqtool recover first"
         )
     return dispatched, end.physical_offset
 

@@ -127,9 +127,9 @@ def delay_level(message: Message) -> int:
 def _no_directory(topic: str) -> str | None:
     """A store takes any topic; here none is taken whose queues would lie outside of the store, or nowhere."""
     if "/" in topic or "\0" in topic or topic in ("", ".", ".."):
-        return "a topic that is no name of a directory"
+        return "a topic that cannot be the name of a directory"
     if len(topic.encode("utf-8", "surrogatepass")) > DIRECTORY_NAME_MAX:
-        return f"a topic of more than {DIRECTORY_NAME_MAX} bytes, which is no name of a directory"
+        return f"a topic of more than {DIRECTORY_NAME_MAX} bytes, which cannot be the name of a directory"
     return None
 
 

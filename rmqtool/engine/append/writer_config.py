@@ -76,8 +76,8 @@ def config_from(conf: BrokerConf) -> WriterConfig:
 
 def _unsupported(conf: BrokerConf) -> Iterator[tuple[str, str]]:
     if conf.broker_role not in (None, "ASYNC_MASTER"):
-        yield f"brokerRole={conf.broker_role}", "puts of such a broker end with the answers of other brokers"
+        yield f"brokerRole={conf.broker_role}", "the result of a put in such a broker depends on its replicas"
     if conf.store_type not in (None, "default"):
-        yield f"storeType={conf.store_type}", "consume queues in RocksDB are not written"
+        yield f"storeType={conf.store_type}", "rmqtool does not write consume queues in RocksDB"
     if conf.is_dledger:
-        yield "enableDLegerCommitLog=true", "a log of DLedger is not written"
+        yield "enableDLegerCommitLog=true", "rmqtool does not write DLedger logs"

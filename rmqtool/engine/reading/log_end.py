@@ -123,7 +123,7 @@ class _Hop:
             return self._follow(index, position)
         except UnreadableError as error:
             end = self._segments[self._index].start + self._position
-            return LogEnd(end, is_exact=False, last_record=self._last, reason=f"not readable there: {error}")
+            return LogEnd(end, is_exact=False, last_record=self._last, reason=f"not readable there:  {error}")
 
     def _follow(self, index: int, position: int) -> LogEnd:
         last: int | None = None
@@ -146,7 +146,9 @@ class _Hop:
                 return self._ended(index, position, last)
             index, position = following, 0
         end = self._segments[index].start + position
-        return LogEnd(end, is_exact=False, last_record=last, reason="the log goes on; it was not followed further")
+        return LogEnd(
+            end, is_exact=False, last_record=last, reason="the commit log continues; it was not followed further"
+        )
 
     def _ended(self, index: int, position: int, last: int | None) -> LogEnd:
         end = self._segments[index].start + position
@@ -160,13 +162,13 @@ class _Hop:
         end = segment.start + position
         behind = self._files.read(segment.path, position, QUIET_BYTES)
         if any(behind[:FRAME_SIZE]):
-            return LogEnd(end, is_exact=False, last_record=last, reason="what follows is no record")
+            return LogEnd(end, is_exact=False, last_record=last, reason="what follows is not a record")
         later = any(
             any(self._files.read(later_segment.path, 0, FRAME_SIZE)) for later_segment in self._segments[index + 1 :]
         )
         if later or any(behind):
-            return LogEnd(end, is_exact=False, last_record=last, reason="zeros follow, and more behind them")
-        return LogEnd(end, is_exact=True, last_record=last, reason="untouched space follows")
+            return LogEnd(end, is_exact=False, last_record=last, reason="zeros follow, and other bytes after them")
+        return LogEnd(end, is_exact=True, last_record=last, reason="unused space follows")
 
     def _is_blank(self, index: int, position: int) -> bool:
         head = self._head(index, position)

@@ -70,7 +70,7 @@ class Reader:
         name = (topic, queue_id)
         if name not in self._queues:
             if name not in queue_names(self.store) and self.store.queue_kind == "rocksdb":
-                raise UnsupportedError("the consume queues are kept in RocksDB, which is not read")
+                raise UnsupportedError("the consume queues are in RocksDB, which rmqtool does not read")
             self._queues[name] = open_queue(QueueSource(self.store, self.rules, self._files, self.log.minimum), name)
         return self._queues[name]
 
@@ -121,7 +121,7 @@ class Reader:
         slot_count = self.store.index_slot_count
         if entries and not slot_count:
             if any(entry.size for entry in entries):
-                raise UnsupportedError("the index's number of hash slots cannot be inferred; say it with --index-slots")
+                raise UnsupportedError("the number of hash slots of the index cannot be inferred; pass --index-slots N")
             entries = ()
         return query(
             entries, slot_count or 1, self._files, self.log, topic, key, max_count, begin_ms, end_ms, by_tag=by_tag
@@ -187,5 +187,5 @@ def open_reader(store: Store, rules: BrokerRules, *, is_slave: bool = False, log
         UnsupportedError: the log is kept by DLedger.
     """
     if not store.commitlog and store.files.get(FileKind.DLEDGER):
-        raise UnsupportedError("the commitlog is kept by DLedger, which is not read")
+        raise UnsupportedError("the commit log belongs to DLedger, which rmqtool does not read")
     return Reader(store, rules, is_slave=is_slave, log_end=log_end)

@@ -182,7 +182,7 @@ def _end(log: Log, end: LogEnd, problems: list[str]) -> tuple[LogEnd, Record | N
     except UnreadableError as error:
         problems.append(str(error))
         return LogEnd(at, is_exact=False, last_record=at, reason="the last record cannot be read"), None
-    problems.append(f"the last record, at physical offset {at}, is torn: a broker cuts the log there")
+    problems.append(f"the last record, at physical offset {at}, is torn: a broker truncates the commit log there")
     return LogEnd(at, is_exact=False, last_record=at, reason="the last record is torn"), last
 
 

@@ -90,11 +90,11 @@ def _directories(store: Store, _log: Log, _files: OpenFiles) -> Iterator[Evidenc
     marks: tuple[tuple[FileKind, str, Fits], ...] = (
         (FileKind.BATCH_CONSUMEQUEUE, "there are batch consume queues", lambda rules: rules.batch_queues),
         (FileKind.TIMER_WHEEL, "there is a timer wheel", lambda rules: rules.timer),
-        (FileKind.CONSUMEQUEUE_ROCKSDB, "consume queues are kept in RocksDB", lambda rules: rules.rocksdb_queues),
-        (FileKind.ROCKSDB, "there is the side store rocksdbstore", lambda rules: rules.rocksdb_side_store),
+        (FileKind.CONSUMEQUEUE_ROCKSDB, "consume queues are in RocksDB", lambda rules: rules.rocksdb_queues),
+        (FileKind.ROCKSDB, "there is a rocksdbstore/", lambda rules: rules.rocksdb_side_store),
         (FileKind.COMPACTION_LOG, "there are compacted topics", lambda rules: rules.compaction),
-        (FileKind.DLEDGER, "the log is kept by DLedger", lambda rules: rules.dledger),
-        (FileKind.ABORT_BACKUP, "there is a left-over abort.bak", lambda rules: rules.abort_holds_process_id),
+        (FileKind.DLEDGER, "the commit log belongs to DLedger", lambda rules: rules.dledger),
+        (FileKind.ABORT_BACKUP, "there is an abort.bak", lambda rules: rules.abort_holds_process_id),
     )
     for kind, sentence, fits in marks:
         if store.files.get(kind):
@@ -111,9 +111,7 @@ def _directories(store: Store, _log: Log, _files: OpenFiles) -> Iterator[Evidenc
     # Only a store that was used can lack what use leaves behind.
     if store.commitlog or store.files.get(FileKind.DLEDGER):
         if "rocksdbstore" not in store.directories:
-            yield Evidence(
-                "there is no side store rocksdbstore", lambda rules: not rules.rocksdb_side_store, is_certain=False
-            )
+            yield Evidence("there is no rocksdbstore/", lambda rules: not rules.rocksdb_side_store, is_certain=False)
         if not store.has_abort and not store.files.get(FileKind.ABORT_BACKUP):
             yield Evidence(
                 "it was stopped without leaving abort.bak",
@@ -161,7 +159,7 @@ def _records(_store: Store, log: Log, _files: OpenFiles) -> Iterator[Evidence]:
             lambda rules: rules.inner_batch,
         ),
         (
-            "a record has a CRC over all of it",
+            "a record has a CRC of the whole record",
             lambda record: _has_record_crc(log, record),
             lambda rules: rules.record_crc,
         ),

@@ -12,7 +12,7 @@ class SizeMismatch(Enum):
     """What load does about a file of another length than configured (`MappedFileQueue#load`)."""
 
     FAIL_LOAD = "the whole store does not load"
-    IGNORE_REST = "this file and all later ones of the directory are silently left out"
+    IGNORE_REST = "this file and all later ones of the directory are silently ignored"
 
 
 class PropertyDecoder(Enum):
@@ -40,14 +40,14 @@ class MultiDispatch(Enum):
 
     NONE = "none"
     ANY_QUEUE = "any queue, with offsets filled in for all"
-    LMQ_ONLY = "only names that begin with %LMQ% get an offset"
+    LMQ_ONLY = "only names that start with %LMQ% get an offset"
 
 
 class MinOffsetSearch(Enum):
     """How a queue's minimum is found in its first file (`ConsumeQueue#correctMinOffset`)."""
 
-    LINEAR = "the first unit from the file's beginning that does not lie below the log"
-    BINARY = "last unit first, then a binary search behind the previous minimum"
+    LINEAR = "the first unit of the file that is not before the start of the log"
+    BINARY = "last unit first, then a binary search after the previous minimum"
 
 
 class TimeLookup(Enum):

@@ -306,12 +306,12 @@ def rules_for(version: str) -> BrokerRules:
     """
     asked = parse_version(version)
     if asked < parse_version(RANGES[0].first):
-        raise UsageError(f"broker version {version} is older than {RANGES[0].first}, the oldest one that is known")
+        raise UsageError(f"broker version {version} is older than {RANGES[0].first}, the oldest known version")
     name = ".".join(map(str, asked))
     base_rules = next(rules for rules in reversed(RANGES) if parse_version(rules.first) <= asked)
     note = None
     if asked > parse_version(NEWEST):
-        note = f"{name} is newer than {NEWEST}, the last version that is known; its rules are used"
+        note = f"{name} is newer than {NEWEST}, the newest known version; using its rules"
     elif name not in SUPPORTED:
-        note = f"{name} was not examined; the rules of {base_rules.first} are used"
+        note = f"{name} was not examined; using the rules of {base_rules.first}"
     return replace(base_rules, version=name, note=note)

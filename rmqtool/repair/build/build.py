@@ -33,7 +33,7 @@ from rmqtool.store.directory import Segment, Store
 from rmqtool.store.sink import DirectorySink, FileSink
 
 TAIL: Final = frozenset({Verdict.TORN_RECORD, Verdict.STALE})
-"""What may lie behind the log's end without being damage inside it."""
+"""What may lie after the end of the commit log without being damage inside it."""
 TAIL_FINDINGS: Final = frozenset(FINDING_IDS[verdict] for verdict in TAIL)
 
 

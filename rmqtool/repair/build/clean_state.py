@@ -30,12 +30,12 @@ CHECKPOINT_PATH = "checkpoint"
 def abort_reason(store: Store, rules: BrokerRules) -> str | None:
     """Why `abort` has to stay; None where the repair writes all that dispatch would."""
     if store.files.get(FileKind.CONSUMEQUEUE_ROCKSDB):
-        return "the consume queues are kept in RocksDB: only a start after a crash dispatches to them what is missing"
+        return "the consume queues are in RocksDB: only a broker's start after a crash adds missing messages"
     compacted = any(topic.cleanup_policy == "COMPACTION" for topic in topics(read_config(store.view, TOPICS)).values())
     if rules.compaction and (compacted or store.files.get(FileKind.COMPACTION_LOG)):
-        return "topics are compacted: only a start after a crash brings the compaction log up to date"
+        return "topics are compacted: only a broker's start after a crash updates the compaction log"
     if is_rocksdb_used(store.files.get(FileKind.ROCKSDB, ())):
-        return "rocksdbstore/ is in use: only a start after a crash brings its tables up to date"
+        return "rocksdbstore/ is in use: only a broker's start after a crash updates its tables"
     return None
 
 

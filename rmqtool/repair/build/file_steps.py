@@ -62,7 +62,7 @@ def index_steps(store: Store, built: BuildResult, why: str) -> Iterator[Step]:
         yield from file_step(store.view, path, staged_files[name], why)
         last = path
     for path in there[len(staged_files) :]:
-        yield remove_file(store.view, path, "the index needs no further file")
+        yield remove_file(store.view, path, "the index does not need this file")
 
 
 def file_step(view: StoreView, path: str, place: Path, why: str, mtime_ns: int | None = None) -> Iterator[Step]:
@@ -78,7 +78,7 @@ def file_step(view: StoreView, path: str, place: Path, why: str, mtime_ns: int |
         yield Create(path, content, after, why, mtime_ns)
         return
     if not entry.is_file:
-        raise UnreadableError(f"{path}: not a file, though one has to be there")
+        raise UnreadableError(f"{path}: not a file")
     with closing(view.open(path)) as source:
         before = digest_of(source, 0, source.size)
     if before != after:
@@ -88,7 +88,7 @@ def file_step(view: StoreView, path: str, place: Path, why: str, mtime_ns: int |
 def _left_over(view: StoreView, queue: QueueFiles, staged_files: dict[str, Path]) -> Iterator[Remove]:
     for segment in queue.segments:
         if segment.path not in staged_files:
-            yield remove_file(view, segment.path, "no record of the log belongs into this file")
+            yield remove_file(view, segment.path, "no record of the commit log belongs in this file")
 
 
 def _staged(directory: Path, root: str) -> dict[str, Path]:

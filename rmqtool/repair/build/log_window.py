@@ -62,7 +62,7 @@ class LogWindow:
         told = f", and {' and '.join(derived)} that point there" if derived else ""
         size = sum(entry.size for entry in self.left_out)
         text = f"the log below physical offset {self.begin}: {len(self.earlier)} files{told}, {size} bytes together"
-        return (f"{text}, of which only names and lengths were looked at; --full looks at all of it",)
+        return (f"{text}: only names and lengths were checked; --full checks all of it",)
 
 
 def window_of(store: Store, begin: int) -> LogWindow:

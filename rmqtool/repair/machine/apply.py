@@ -67,7 +67,7 @@ def apply_plan(plan: Plan, places: StorePaths, *, disk: Disk | None = None, sess
     """
     plan.check(places.log_directories)
     if plan.is_empty:
-        raise UsageError("the plan has no steps")
+        raise UsageError("the plan has no changes")
     check_undo_directory(places)
     demand_log(places)
     demand_own_kinds(plan, places)
@@ -106,7 +106,7 @@ def demand_log(places: StorePaths) -> None:
     for directory in places.log_directories:
         if not (places.root / directory).is_dir():
             raise UnsupportedError(
-                f"{places.root / directory}: no such directory, so brokers cannot be kept out of a repair"
+                f"{places.root / directory}: no such directory, so the repair cannot keep brokers out"
             )
 
 
@@ -118,14 +118,14 @@ def demand_unchanged(plan: Plan, places: StorePaths) -> None:
         UnreadableError: what is to be changed cannot be read.
     """
     if fingerprint(places) != plan.store_fingerprint:
-        raise RefusedError(f"{places.root}: not the store that was planned for, or changed since; plan anew")
+        raise RefusedError(f"{places.root}: not the store of this plan, or changed since; make the plan again")
     for step in plan.steps:
         if step.before is None:
             continue
         with places.file(step.path).source(step.path) as source:
             end = min(source.size, step.file_position + step.length) if isinstance(step, WriteRange) else source.size
             if digest_of(source, step.file_position, end, salvaging=True) != step.before:
-                raise RefusedError(f"{step.path}: changed since it was planned; plan anew")
+                raise RefusedError(f"{step.path}: changed since the plan was made; make the plan again")
 
 
 def _demand_fit(plan: Plan, session: Session) -> None:
@@ -136,7 +136,7 @@ def _demand_fit(plan: Plan, session: Session) -> None:
     """
     session.lock.demand_unmapped()
     if fingerprint(session.places) != plan.store_fingerprint:
-        raise RefusedError(f"{session.places.root}: changed since it was planned; plan again")
+        raise RefusedError(f"{session.places.root}: changed since the plan was made; make the plan again")
 
 
 def carry_out(plan: Plan, session: Session, interrupt: Interrupt) -> Journal:
@@ -260,7 +260,7 @@ def _checked(change: FileChange) -> tuple[tuple[int, int, str], ...]:
                 os.posix_fadvise(source.descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
             is_whole = isinstance(step, WriteRange) or source.size == step.length
             if not is_whole or digest_of(source, step.file_position, step.file_position + step.length) != step.after:
-                raise WriteError(f"{step.path}: reads back as something else than was written")
+                raise WriteError(f"{step.path}: read-back verification failed")
         written.append((step.file_position, step.length, step.after))
     return tuple(written)
 
@@ -277,5 +277,6 @@ def _take_back_after(error: BaseException, journal: Journal, places: StorePaths,
         roll_back(journal, places, disk)
     except (RmqtoolError, OSError) as second:
         raise WriteError(
-            f"{str(error) or 'interrupted'}; it could not be rolled back now ({second}): {how_left(journal, places)}"
+            f"{str(error) or 'interrupted'}; the repair could not be rolled back ({second}): "
+            f"{how_left(journal, places)}"
         ) from error

@@ -66,4 +66,4 @@ def _read(source: ByteSource, position: int, buffer: memoryview) -> None:
     except OSError as error:
         raise UnreadableError(f"{source.name}: {reason(error)} at byte {position}") from error
     if count < len(buffer):
-        raise UnreadableError(f"{source.name}: has become shorter")
+        raise UnreadableError(f"{source.name}: became shorter while it was read")

@@ -199,7 +199,7 @@ class Disk:
             itself = f"/proc/self/fd/{descriptor}"
             state = os.fstat(descriptor)
             if stat.S_ISLNK(state.st_mode):
-                raise WriteError(f"{file}: a link, so its owner and mode are not changed")
+                raise WriteError(f"{file}: a symbolic link; its owner and mode are not changed")
             if (state.st_uid, state.st_gid) != (user_id, group_id):
                 with self._change("chown", file):
                     try:
@@ -246,7 +246,7 @@ class Disk:
     def remove_tree(self, directory: RootPath, depth: int = 0) -> None:
         """Remove a directory of the tool's own with all that is in it; nothing where it is not there."""
         if depth > DEPTH_MAX:
-            raise WriteError(f"{directory}: nested deeper than any directory of rmqtool, so it is not removed")
+            raise WriteError(f"{directory}: nested deeper than any directory of rmqtool; not removed")
         if not directory.is_directory():
             return
         for name in directory.names():
@@ -351,4 +351,4 @@ def _read_all(name: str, read_into: Callable[[int, memoryview], int], position: 
     except OSError as error:
         raise UnreadableError(f"{name}: {reason(error)} at byte {position}") from error
     if count < len(buffer):
-        raise UnreadableError(f"{name}: has become shorter")
+        raise UnreadableError(f"{name}: became shorter while it was read")

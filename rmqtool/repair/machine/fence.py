@@ -9,8 +9,8 @@ from __future__ import annotations
 from rmqtool.repair.machine.disk import Disk, partial_file
 from rmqtool.repair.machine.store_paths import StorePaths, fence_like
 
-_TEXT = """rmqtool is changing this store, or was killed while it did. No broker loads the store as long as this file is
-here. Do not delete it by hand: the store may be changed by halves. To make the store what it was before, run
+_TEXT = """rmqtool is repairing this store, or was killed during a repair. No broker loads the store while this file is
+here. Do not delete it by hand: the store may be half repaired. To restore the store, run
 
     rmqtool undo {root}
 """

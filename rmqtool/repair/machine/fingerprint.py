@@ -96,5 +96,6 @@ def _is_still(places: StorePaths, before: str) -> bool:
 
 def _changed(places: StorePaths) -> RefusedError:
     return RefusedError(
-        f"{places.root}: changed while it was read, as by a broker that starts; stop what uses the store, and try again"
+        f"{places.root}: changed while it was read; a broker may be starting. Stop everything that uses the "
+        f"store, and try again"
     )

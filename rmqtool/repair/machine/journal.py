@@ -119,15 +119,15 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         for directory in (*self.made_directories, *logs_and_times):
             names = check_path(directory)
             if names[0] == OWN_DIRECTORY:
-                raise WriteError(f"{directory}: no directory of the store")
+                raise WriteError(f"{directory}: not a directory of the store")
         for file in self.files:
             check_step_path(file.path, outer)
             if file.folder and file.folder not in self.folders:
-                raise WriteError(f"{file.path}: kept in a folder that the journal does not name")
+                raise WriteError(f"{file.path}: kept in a directory that the journal does not name")
         paths = {file.path for file in self.files}
         kept = {(file.folder, file.number) for file in self.files}
         if not len(paths) == len(kept) == len(self.files):
-            raise WriteError("two files of one name")
+            raise WriteError("two files with one name")
 
 
 class Done(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -178,7 +178,7 @@ class Journal:
         try:
             manifest.check()
         except WriteError as error:
-            raise RefusedError(f"{file}: not the work of a repair ({error}); nothing was changed") from error
+            raise RefusedError(f"{file}: not written by a repair ({error}); nothing was changed") from error
         return manifest
 
     def when_done(self) -> Done:

@@ -93,7 +93,7 @@ def staged_file(saved: SavedFile, file: RootPath, folder: RootPath, places: Stor
         return file.with_name(f"{BESIDE}{saved.number}")
     if saved.staged.startswith(f"{OWN_DIRECTORY}/{STAGING}/"):
         return places.top / saved.staged
-    raise WriteError(f"{saved.path}: no place where a repair builds a file")
+    raise WriteError(f"{saved.path}: no repair builds a file there")
 
 
 def checked(journal: Journal, places: StorePaths) -> CheckedJournal:
@@ -109,8 +109,8 @@ def checked(journal: Journal, places: StorePaths) -> CheckedJournal:
     for directory in manifest.log_directories:
         if directory.startswith("/") and directory not in places.log_directories:
             raise RefusedError(
-                f"{journal.folder}: the repair was of a log in {directory}, which this call does not name; "
-                f"if that is the store's log, say --commitlog {directory}"
+                f"{journal.folder}: the repair was of a log in {directory}, which the command line does not name; "
+                f"if that is the commit log of the store, pass --commitlog {directory}"
             )
     try:
         files = [places.file(saved.path) for saved in manifest.files]
@@ -122,7 +122,7 @@ def checked(journal: Journal, places: StorePaths) -> CheckedJournal:
             for saved, file in zip(manifest.files, files, strict=True)
         )
     except WriteError as error:
-        raise RefusedError(f"{journal.folder}: not the work of a repair ({error}); nothing was changed") from error
+        raise RefusedError(f"{journal.folder}: not written by a repair ({error}); nothing was changed") from error
     directories = [places.directory(path) for path in manifest.log_directories]
     linked = {file.root for file in (*files, *directories) if places.is_linked(file)}
     vouched = frozenset(root.identity for root in linked if _is_vouched(root, journal, folders, places))
@@ -138,7 +138,7 @@ def demand_restorable(known: CheckedJournal, places: StorePaths) -> None:
         RefusedError: the store is not as any repair leaves it.
     """
     if known.manifest is None:
-        raise UnreadableError(f"{known.journal.folder / 'manifest'}: missing, so the store cannot be made what it was")
+        raise UnreadableError(f"{known.journal.folder / 'manifest'}: missing, so the store cannot be restored")
     _demand_vouched(known, places)
     written = {places.top, known.journal.folder, known.journal.folder.parent}
     for folder in (known.journal.folder, *known.folders):
@@ -193,14 +193,14 @@ def _folders(
         base = known.get(name)
         if base is None and not name.endswith(outer_folder(Path("/"), places, journal.number)):
             raise RefusedError(
-                f"{places.root}: part of the journal lies in {name} and belongs to a store of another place, of "
-                f"which this is a copy, or which was moved here; roll it back there"
+                f"{places.root}: part of the journal is in {name} and belongs to another store, of which this "
+                f"is a copy, or which was moved here; roll it back there"
             )
         if base is None:
             directory = str(Path(name).parents[2])
             raise RefusedError(
-                f"{places.root}: part of the journal lies in {name}, which this call does not name; if the repair kept "
-                f"it there, say --undo-dir {directory}"
+                f"{places.root}: part of the journal is in {name}, which the command line does not name; if the "
+                f"repair kept it there, pass --undo-dir {directory}"
             )
         top = Root.open(base)
         folder = top / str(Path(name).relative_to(base))
@@ -233,11 +233,13 @@ def _demand_vouched(known: CheckedJournal, places: StorePaths) -> None:
             continue
         outside = file.root.real_path
         if (path, file) in changed and kind_of(path) in (FileKind.UNKNOWN, stray_kind_of(path)):
-            raise RefusedError(f"{path}: no file of a broker, and a link of the store leads to {outside}; not undone")
+            raise RefusedError(
+                f"{path}: not a broker file, and a symbolic link of the store points to {outside}; not undone"
+            )
         if not known.may_change(file, places):
             raise RefusedError(
                 f"{path}: a link of the store leads to {outside}, and only the store says that a repair "
-                f"changed files there; if that is the store's log, say --commitlog {outside}"
+                f"changed files there; if that is the commit log of the store, pass --commitlog {outside}"
             )
 
 
@@ -249,20 +251,22 @@ def _demand_file(kept: KeptFile) -> None:
             return
         case "write":
             if saved.metadata is None or state is None:
-                raise UnreadableError(f"{saved.path}: gone, or the journal does not say what it was like")
+                raise UnreadableError(f"{saved.path}: missing, or the journal has no description of it")
             if any(part.length and part.file_position + part.length > saved.metadata.size for part in saved.ranges):
-                raise UnreadableError(f"{saved.path}: the journal is damaged (a range behind the file's end)")
+                raise UnreadableError(f"{saved.path}: the journal is damaged (a range past the end of the file)")
             _demand_saved_ranges(kept)
             _demand_own_file(saved, file, state)
         case _:
             if saved.metadata is None or saved.digest is None:
-                raise UnreadableError(f"{saved.path}: the journal does not say what this file was like")
+                raise UnreadableError(f"{saved.path}: the journal has no description of this file")
             if saved.is_moved and saved.action == "remove" and state is not None and kept.kept.exists():
-                raise RefusedError(f"{saved.path}: removed by the repair and there again; nothing was changed")
+                raise RefusedError(f"{saved.path}: removed by the repair, but it exists again; nothing was changed")
             if kept.kept.exists():
                 _demand_trusted(kept.kept)
             if not is_as_before(kept, kept.kept if kept.kept.exists() else file):
-                raise UnreadableError(f"{saved.path}: the journal no longer holds what this file was (it is damaged)")
+                raise UnreadableError(
+                    f"{saved.path}: the journal no longer has the old content of this file (it is damaged)"
+                )
 
 
 def _demand_saved_ranges(kept: KeptFile) -> None:
@@ -271,7 +275,7 @@ def _demand_saved_ranges(kept: KeptFile) -> None:
     _demand_trusted(kept.ranges)
     with kept.ranges.source() as source:
         if not holds_ranges(kept, source, saved=True):
-            raise UnreadableError(f"{kept.saved.path}: saved bytes are not what they were; the journal is damaged")
+            raise UnreadableError(f"{kept.saved.path}: saved bytes have changed; the journal is damaged")
 
 
 def _demand_trusted(file: RootPath) -> None:
@@ -292,7 +296,7 @@ def _demand_own_file(saved: SavedFile, file: RootPath, state: os.stat_result) ->
         )
     with file.entry() as (directory, name):
         if not os.access(name, os.R_OK | os.W_OK, dir_fd=directory, effective_ids=True):
-            raise WriteError(f"{saved.path}: may not be written, so the repair cannot be rolled back")
+            raise WriteError(f"{saved.path}: not writable, so the repair cannot be rolled back")
 
 
 def _demand_writable(directory: RootPath) -> None:
@@ -301,4 +305,4 @@ def _demand_writable(directory: RootPath) -> None:
         at = at.parent
     with at.entry() as (above, name):
         if not os.access(name, os.W_OK | os.X_OK, dir_fd=above, effective_ids=True):
-            raise WriteError(f"{at}: may not be written by user {os.geteuid()}, so the repair cannot be rolled back")
+            raise WriteError(f"{at}: not writable for user {os.geteuid()}, so the repair cannot be rolled back")

@@ -54,7 +54,7 @@ class FileChange:
     def staged(self) -> RootPath:
         """Where the new file is built."""
         if self.kept.staged is None:
-            raise UnsupportedError(f"{self.saved.path}: no new file is built for this step")
+            raise UnsupportedError(f"{self.saved.path}: the plan has no new file for this change")
         return self.kept.staged
 
 
@@ -96,7 +96,7 @@ class _Folders:
         if is_linked and file.parent.root not in [fence.root for fence in self._places.fences]:
             raise RefusedError(
                 f"{file}: a link leads there, and nothing can be kept in {base_beside(file.root)} beside it; "
-                f"say with --undo-dir where replaced files are kept"
+                f"pass --undo-dir DIR for replaced files"
             )
         return "", self._journal.folder, self._own_device == device
 
@@ -163,8 +163,8 @@ def demand_own_kinds(plan: Plan, places: StorePaths) -> None:
         if places.is_linked(file) and kind_of(step.path) in (FileKind.UNKNOWN, stray_kind_of(step.path)):
             outside = file.root.real_path
             raise RefusedError(
-                f"{step.path}: no file of a broker, and a link of the store leads to {outside}; "
-                f"if that is the store's log, say --commitlog {outside}"
+                f"{step.path}: not a broker file, and a symbolic link of the store points to {outside}; "
+                f"if that is the commit log of the store, pass --commitlog {outside}"
             )
 
 
@@ -242,7 +242,7 @@ def check_undo_directory(places: StorePaths) -> None:
         raise UsageError(f"{undo_directory}: no such directory for the undo journal")
     for inside in (places.root, *places.outer_logs):
         if undo_directory.resolve().is_relative_to(inside.resolve()):
-            raise UsageError(f"{undo_directory}: lies in the store; without --undo-dir the journal is kept there")
+            raise UsageError(f"{undo_directory}: inside the store; without --undo-dir the journal is kept there anyway")
 
 
 def _with_ranges(changes: Sequence[FileChange]) -> tuple[FileChange, ...]:

@@ -78,14 +78,14 @@ def _demand_still_unchanged(plan: Plan, places: StorePaths) -> None:
 def _check_output(places: StorePaths, output: Path) -> None:
     try:
         if output.exists() and (not output.is_dir() or any(output.iterdir())):
-            raise UsageError(f"{output}: is there already; a repaired copy goes into a new directory")
+            raise UsageError(f"{output}: already exists; use a new directory for the repaired copy")
     except OSError as error:
         raise WriteError(f"{output}: {reason(error)}") from error
     if not output.absolute().parent.is_dir():
         raise UsageError(f"{output.parent}: no such directory")
     for inside in (places.root, *places.outer_logs):
         if output.resolve().is_relative_to(inside.resolve()):
-            raise UsageError(f"{output}: lies in the store")
+            raise UsageError(f"{output}: inside the store")
 
 
 def _log_directories(places: StorePaths) -> tuple[str, ...]:
@@ -93,7 +93,9 @@ def _log_directories(places: StorePaths) -> tuple[str, ...]:
     if not places.outer_logs:
         return places.log_directories
     if len(places.log_directories) > 1:
-        raise UnsupportedError(f"{places.root}: a copy of a log in several directories, some of them elsewhere")
+        raise UnsupportedError(
+            f"{places.root}: --output cannot copy a commit log in several directories outside the store"
+        )
     return DEFAULT_LOG
 
 

@@ -130,7 +130,7 @@ class Plan:
             return
         if not after.starts:
             raise RefusedError(
-                f"a broker {self.broker_version} starts on this store now, and would not after the repair "
+                f"a broker {self.broker_version} starts on this store now, but would not start after the repair "
                 f"({after.why_not}); nothing was changed"
             )
         if after.lost > now.lost:
@@ -166,7 +166,7 @@ class Plan:
 
         Raises:
             WriteError: a path leads elsewhere, or to what no repair may change.
-            UsageError: two steps change the same bytes.
+            UsageError: the plan changes the same bytes twice.
         """
         ranges: dict[str, list[tuple[int, int]]] = {}
         whole: set[str] = set()
@@ -175,12 +175,12 @@ class Plan:
             if isinstance(step, WriteRange):
                 ranges.setdefault(step.path, []).append((step.file_position, step.end))
             elif step.path in whole:
-                raise UsageError(f"{step.path}: two steps change this file")
+                raise UsageError(f"{step.path}: the plan changes this file twice")
             else:
                 whole.add(step.path)
         for path, path_ranges in ranges.items():
             if path in whole or any(second[0] < first[1] for first, second in pairwise(sorted(path_ranges))):
-                raise UsageError(f"{path}: two steps change the same bytes")
+                raise UsageError(f"{path}: the plan changes the same bytes twice")
 
     def to_json(self) -> dict[str, Any]:
         """The plan as `--dry-run --format json` shows it and `--plan` saves it."""
@@ -218,12 +218,12 @@ def check_step_path(path: str, log_directories: Sequence[str] = ()) -> None:
     directory, _, name = path.rpartition("/")
     if path.startswith("/"):
         if directory not in {named.rstrip("/") or "/" for named in log_directories}:
-            raise WriteError(f"{path}: leads out of the store")
+            raise WriteError(f"{path}: points outside the store")
         check_path(name)
     else:
         check_path(path)
     if path == LOCK_NAME or name == FENCE_NAME or path.split("/", maxsplit=1)[0] == OWN_DIRECTORY:
-        raise WriteError(f"{path}: no step of a repair may change this file")
+        raise WriteError(f"{path}: a repair may not change this file")
 
 
 def read_saved(path: Path) -> dict[str, Any]:
@@ -256,4 +256,4 @@ def demand_same(plan: Plan, saved: Mapping[str, Any]) -> None:
     for name in _COMPARED:
         if saved[name] != current[name]:
             what = "the store is another one, or has changed" if name == "store_fingerprint" else f"{name} differ"
-            raise RefusedError(f"the saved plan does not fit: {what}; plan anew")
+            raise RefusedError(f"the saved plan does not fit: {what}; make the plan again")

@@ -103,12 +103,12 @@ def how_left(journal: Journal, places: StorePaths) -> str:
         if is_fenced(places):
             return f"no broker loads the store until you run {run}"
         if journal.state in (JournalState.PREPARING, JournalState.UNDONE) or not journal.folder.exists():
-            return f"the store is as it was; {run} removes what is left of the journal"
+            return f"the store is unchanged; {run} removes the rest of the journal"
         if journal.state is JournalState.DONE:
-            return f"the repair is whole and brokers load the store; {run} rolls it back"
+            return f"the repair is complete and brokers load the store; {run} rolls it back"
     except RmqtoolError as error:
-        return f"whether a broker would load the store cannot be looked at ({error}); keep it off and run {run}"
-    return f"nothing keeps a broker off the store; keep it off and run {run}"
+        return f"whether a broker would load the store cannot be determined ({error}); do not start it, and run {run}"
+    return f"nothing keeps brokers from loading the store: do not start one, and run {run}"
 
 
 def _restore(known: CheckedJournal, places: StorePaths, disk: Disk) -> None:
@@ -151,7 +151,7 @@ def _restore_ranges(kept: KeptFile, disk: Disk) -> None:
     disk.sync(file)
     with file.source() as source:
         if not holds_ranges(kept, source, saved=False):
-            raise UnreadableError(f"{saved.path}: restored bytes are not what they were; the journal is damaged")
+            raise UnreadableError(f"{saved.path}: restored bytes differ from the old content; the journal is damaged")
 
 
 def _restore_whole(kept: KeptFile, disk: Disk) -> None:
@@ -174,7 +174,7 @@ def _restore_whole(kept: KeptFile, disk: Disk) -> None:
         disk.rename(beside, file)
         disk.sync_directory(file.parent)
         if not is_as_before(kept, file):
-            raise UnreadableError(f"{saved.path}: the journal no longer holds what this file was")
+            raise UnreadableError(f"{saved.path}: the journal no longer has the old content of this file")
 
 
 def _make_own(file: RootPath, disk: Disk) -> None:
@@ -195,7 +195,7 @@ def _make_own(file: RootPath, disk: Disk) -> None:
 
 def _known(kept: KeptFile) -> Metadata:
     if kept.saved.metadata is None:
-        raise UnreadableError(f"{kept.saved.path}: the journal does not say what this file was like")
+        raise UnreadableError(f"{kept.saved.path}: the journal has no description of this file")
     return kept.saved.metadata
 
 

@@ -233,5 +233,5 @@ class RootPart:
         source = self.file.source()
         if source.size < self.position + self.length:
             source.close()
-            raise UnreadableError(f"{self.file}: shorter than when it was looked at")
+            raise UnreadableError(f"{self.file}: became shorter while it was read")
         return PartSource(str(self.file), source, self.position, self.length)

@@ -88,7 +88,9 @@ class Session:
         if self.places.top.root.owner_id == os.geteuid():
             return directory.shown
         if os.fstat(held).st_uid != os.geteuid():
-            raise RefusedError(f"{directory}: exchanged while it was made; look at who does that")
+            raise RefusedError(
+                f"{directory}: replaced by another process while rmqtool created it; find out which process does that"
+            )
         return Path(f"/proc/self/fd/{held}")
 
     def keep(self, save: Callable[[Path], None], staging: Path) -> None:
@@ -113,7 +115,10 @@ class Session:
             disk.make_directory(target, own_like(places.top))
             staged = places.staged_path(directory)
             if staged is None:
-                raise RefusedError(f"{places.staging}: exchanged while a repair was planned; look at who does that")
+                raise RefusedError(
+                    f"{places.staging}: replaced by another process while the plan was made; find out which "
+                    f"process does that"
+                )
             source = places.top / staged
             for name in source.names():
                 like = own_file_like(places.top)

@@ -124,7 +124,7 @@ def create_file(view: StoreView, path: str, content: Content, why: str, mtime_ns
         UnreadableError: something has this path already.
     """
     if view.stat(path) is not None:
-        raise UnreadableError(f"{path}: is there already")
+        raise UnreadableError(f"{path}: already exists")
     return Create(path, content, digest_of_content(content), why, mtime_ns)
 
 

@@ -120,7 +120,7 @@ class StorePaths:
         except UnreadableError as error:
             raise WriteError(str(error)) from error
         if state is not None and not stat.S_ISREG(state.st_mode):
-            raise WriteError(f"{path}: not a regular file, so it is not changed")
+            raise WriteError(f"{path}: not a regular file; not changed")
         return file
 
     def is_linked(self, file: RootPath) -> bool:
@@ -147,7 +147,7 @@ class StorePaths:
         for directory, root in self._named.items():
             if path == directory:
                 return root.top
-        raise WriteError(f"{path}: leads out of the store")
+        raise WriteError(f"{path}: points outside the store")
 
     def _behind_link(self, path: str, link: RootPath) -> RootPath | None:
         """What a link of the store leads to; None where there is no link."""
@@ -157,7 +157,7 @@ class StorePaths:
         if state is None or not stat.S_ISLNK(state.st_mode):
             return None
         if not is_broker_directory(path):
-            raise WriteError(f"{path}: leads over a link")
+            raise WriteError(f"{path}: goes through a symbolic link")
         with link.entry() as (directory, name):
             try:
                 descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory)
@@ -177,12 +177,13 @@ class StorePaths:
         if state.st_uid not in owners:
             problem = f"belongs to user {state.st_uid}, and the store to user {self.top.root.owner_id}"
         elif state.st_mode & stat.S_IWOTH:
-            problem = "may be written by everybody"
+            problem = "is writable for everybody"
         else:
             return
         raise RefusedError(
-            f"{self.root / path}: a link to {root.real_path}, which {problem}, so no repair follows it; "
-            f"if it is the log, say --commitlog {root.real_path}"
+            f"{self.root / path}: a symbolic link to {root.real_path}, which {problem}, so a repair does not "
+            f"follow it; "
+            f"if it is the commit log, pass --commitlog {root.real_path}"
         )
 
 
@@ -223,11 +224,11 @@ def demand_own(directory: RootPath, store: Root) -> None:
     elif state.st_uid not in (store.owner_id, os.geteuid(), 0):
         problem = f"a directory of user {state.st_uid}, and the store belongs to user {store.owner_id}"
     elif state.st_mode & stat.S_IWOTH:
-        problem = "a directory in which everybody may write"
+        problem = "a directory that is writable for everybody"
     elif state.st_mode & stat.S_IWGRP and not (shared.st_mode & stat.S_IWGRP and shared.st_gid == state.st_gid):
         problem = f"a directory in which group {state.st_gid} may write, which may not write in the store"
     if problem is not None:
         raise RefusedError(
-            f"{directory}: {problem}, where rmqtool keeps what a repair needs; nothing was changed. "
-            f"Look at who made it, and move it away"
+            f"{directory}: {problem}, where rmqtool keeps the data of repairs; nothing was changed. "
+            f"Find out who created it, and move it away"
         )

@@ -146,7 +146,7 @@ def discard_all(places: StorePaths, disk: Disk | None = None) -> list[UndoableRe
         return []
     with Session(places, disk) as session, held_interrupts():
         if is_unsettled(places):
-            raise RefusedError(f"{places.root}: a repair is unfinished; its journal is needed to roll it back")
+            raise RefusedError(f"{places.root}: a repair is unfinished, and undo needs its journal")
         known = list(reversed(journals(places)))
         shown = [_repair(journal, places) for journal in known]
         for journal in known:
@@ -194,7 +194,7 @@ def _demand_fenced(journal: Journal, places: StorePaths) -> None:
         if not (places.directory(directory) / FENCE_NAME).exists():
             raise RefusedError(
                 f"{places.root}: an earlier repair is unfinished and its fence in {directory} is gone, so a broker "
-                f"may have written since; rmqtool undo {places.root} rolls the repair back all the same"
+                f"may have written since; rmqtool undo {places.root} still rolls the repair back"
             )
 
 
@@ -215,7 +215,8 @@ def demand_untouched(journal: Journal, places: StorePaths) -> None:
     if differing:
         named = ", ".join(differing[:SHOWN_MAX]) + (", ..." if len(differing) > SHOWN_MAX else "")
         raise RefusedError(
-            f"{places.root}: written since the repair ({len(differing)} files differ: {named}), so it is not undone"
+            f"{places.root}: written to since the repair ({len(differing)} files differ: {named}); undo would "
+            f"lose this, so nothing was changed"
         )
 
 

@@ -35,7 +35,7 @@ def rescue_steps(store: Store, findings: Iterable[Finding], *, clamp: bool) -> I
     for finding in findings:
         if finding.id == BACKUP and not (clamp and finding.file == CONSUMER_OFFSETS):
             yield _content_step(
-                store, finding.file, _bytes(store, f"{finding.file}.bak"), "its copy can be read, it cannot"
+                store, finding.file, _bytes(store, f"{finding.file}.bak"), "the backup can be read, the file cannot"
             )
         elif finding.id == BEYOND:
             beyond.append(finding)
@@ -53,7 +53,7 @@ def _clamped(store: Store, beyond: list[Finding]) -> Step:
         if isinstance(queues, dict):
             table[key] = {queue: _limited(ends, topic, queue, consumed) for queue, consumed in queues.items()}
     text = json.dumps({**value, "offsetTable": table}, ensure_ascii=False, separators=(",", ":"))
-    why = f"{len(beyond)} consumer offsets lie beyond their queue's end"
+    why = f"{len(beyond)} consumer offsets are past the end of their queue"
     return _content_step(store, CONSUMER_OFFSETS, text.encode("utf-8", "surrogateescape"), why)
 
 
@@ -74,6 +74,6 @@ def _content_step(store: Store, path: str, content: bytes, why: str) -> Step:
 def _bytes(store: Store, path: str) -> bytes:
     entry = store.view.stat(path)
     if entry is None:
-        raise UnreadableError(f"{path}: no longer there")
+        raise UnreadableError(f"{path}: no longer exists")
     with closing(store.view.open(path)) as source:
         return read_range(source, 0, entry.size)

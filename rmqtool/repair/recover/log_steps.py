@@ -80,20 +80,24 @@ def shape_steps(store: Store, staging: Path, *, keep_empty: bool = False) -> Ite
         _demand_shown_size(store)
         is_inside = keep_empty and segment is not store.commitlog[-1]
         if segment.size == 0 and len(store.commitlog) > 1 and not is_inside:
-            yield remove_file(store.view, segment.path, "a file of length 0 stops brokers before 5.1.3")
+            yield remove_file(store.view, segment.path, "a file of length 0 keeps brokers before 5.1.3 from starting")
         elif segment.size < size:
-            why = f"every file of the log has {size} bytes; the rest of this one is untouched space"
+            why = f"every commit log file has {size} bytes; the rest of this file is unused space"
             yield write_range(store.view, segment.path, segment.size, Zeros(size - segment.size), why)
         else:
             _demand_nothing_behind(store, segment, size)
             place = _copied(store, segment, size, staging)
-            yield replace_file(store.view, segment.path, FilePart.whole(place), f"cut to {size} bytes as all others")
+            yield replace_file(
+                store.view, segment.path, FilePart.whole(place), f"truncated to {size} bytes like all others"
+            )
     strays = store.files.get(FileKind.STRAY_COMMITLOG, ())
     misnamed = misnamed_files(store) if strays else {}
     for entry in strays:
         directory = entry.path.rpartition("/")[0]
         if entry.is_file and directory in _log_directories(store) and entry.path not in misnamed:
-            yield remove_file(store.view, entry.path, "a file that is none of the log stops a broker")
+            yield remove_file(
+                store.view, entry.path, "a file that does not belong to the commit log keeps a broker from starting"
+            )
 
 
 def _demand_shown_size(store: Store) -> None:
@@ -146,7 +150,7 @@ def tail_steps(store: Store, log_end: int, why: str) -> Iterator[Step]:
         if segment.end <= log_end or segment.size == 0:
             continue
         if segment.start >= log_end and number > 0 and not (number == 1 and _shows_file_size(store)):
-            yield remove_file(store.view, segment.path, "it lies behind the log's end")
+            yield remove_file(store.view, segment.path, "it is after the end of the commit log")
             continue
         position = max(0, log_end - segment.start)
         with closing(store.view.open(segment.path)) as source:

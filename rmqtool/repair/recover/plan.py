@@ -242,8 +242,8 @@ class _Recover:
         if loss.messages and not self._options.cut_at_damage:
             # Cut inside its properties: brokers do not notice, enter and serve it.
             self._notes.append(
-                f"the last record, at {log_end}, did not arrive whole, but brokers serve what there is of it: it is "
-                "kept (on a replica --cut-at-damage lets the master send it anew)"
+                f"the last record, at {log_end}, is incomplete, but brokers serve the part that is there: it is kept "
+                "(on a replica use --cut-at-damage, and the master sends it again)"
             )
             return None, Loss()
         return log_end, loss
@@ -256,19 +256,23 @@ class _Recover:
     def _why_abort_stays(self, damage: tuple[Finding, ...]) -> str | None:
         if not self._store.has_abort:
             return None
-        return self._stays or f"the log is damaged at {damage[0].physical_offset}"
+        return self._stays or f"the commit log is damaged at {damage[0].physical_offset}"
 
     def _mend_log(self, log_end: int | None, *, is_cut: bool) -> None:
         self._notes += [
-            f"{path}: a directory among the files of the log, which stops brokers before 5.1.0; move it away by hand"
+            f"{path}: a directory in commitlog/, which keeps brokers before 5.1.0 from starting; move it away by hand"
             for path in self._store.stray_log_directories
         ]
         for finding in self._wrong:
             if finding.id == "commitlog.missing-file":
-                then = "a broker passes over it" if finding.length is not None else "with it the end of the log is gone"
+                then = (
+                    "a broker skips it" if finding.length is not None else "the end of the commit log is lost with it"
+                )
                 self._notes.append(f"{finding.file}: {finding.message}; {then}")
         if log_end is not None:
-            why = "behind the damage, given up" if is_cut else "behind the log's end, from where it could come back"
+            why = (
+                "after the damage, discarded" if is_cut else "after the end of the commit log, where it could come back"
+            )
             self._cut_tail(log_end, why)
 
     def _cut_tail(self, log_end: int, why: str) -> None:
@@ -286,7 +290,9 @@ class _Recover:
         view = self._store.view
         for entry in self._store.files.get(FileKind.STRAY_QUEUE, ()):
             if entry.is_file and len(entry.path.split("/")) == _QUEUE_DEPTH:
-                yield remove_file(view, entry.path, "a file that is none of the queue stops a broker")
+                yield remove_file(
+                    view, entry.path, "a file that does not belong to the queue keeps a broker from starting"
+                )
         for finding in self._wrong:
             if finding.id in ("compaction.leftover-file", "index.misnamed-file"):
                 yield remove_file(view, finding.file, finding.message)
@@ -333,8 +339,9 @@ class _Recover:
             self._steps += index_steps(self._store, built, "the index does not match the commit log")
             if not self._store.index_files and not self._window.is_whole:
                 self._notes.append(
-                    f"there is no index: keys are entered from physical offset {self._window.begin} on, where a broker "
-                    "would begin too; rmqtool rebuild --index enters all"
+                    f"there is no index: recover rebuilds it from physical offset {self._window.begin}, as a "
+                    f"broker would; "
+                    "rmqtool rebuild --index rebuilds all of it"
                 )
         self._notes += building_notes(self._store, built)
         return built
@@ -343,7 +350,7 @@ class _Recover:
         if built is None or self._stays is not None:
             return
         if built.bad is None:
-            self._cut_tail(built.log_end, "nothing lies behind the log's end")
+            self._cut_tail(built.log_end, "nothing is after the end of the commit log")
         self._steps += checkpoint_steps(self._store, self._rules, built, "update the checkpoint to the last record")
         self._steps += abort_steps(self._store)
 

@@ -77,7 +77,7 @@ class LogDraft:
                 if self._base.stat(step.path) is not None:
                     yield remove_file(self._base, step.path, step.why)
             elif isinstance(step, WriteRange) and (step.path in self._ranges or step.path in self._copies):
-                assert isinstance(step.content, Zeros), "behind the log's end stands nothing but zeros"
+                assert isinstance(step.content, Zeros), "after the end of the commit log there are only zeros"
                 self._claim(step.path, step.file_position, step.end)
                 self._blank(step)
             else:

@@ -174,7 +174,7 @@ class _Salvage:
         self.outcome.ranges = ranges
         self._note_unreadable(findings)
         self.notes += [
-            f"{defect.message}: too many to be rebuilt, the next file rather has a wrong name; brokers pass over them"
+            f"{defect.message}: too many to rebuild; more likely the next file has a wrong name; brokers skip the gap"
             for defect in findings
             if is_too_far(defect, self.drafted.commitlog_file_size or 1)
         ]
@@ -205,7 +205,7 @@ class _Salvage:
         count = sum(finding.length or 0 for finding in findings if finding.id == UNREADABLE)
         if count:
             self.notes.append(
-                f"the disk does not give all of {count} bytes of the log: undo has zeros for what it does not"
+                f"the disk cannot read all of {count} bytes of the commit log: undo restores zeros for the rest"
             )
 
     def _correct_all(self, log: Log, doubtful: Sequence[Finding]) -> None:
@@ -224,14 +224,14 @@ class _Salvage:
             if stored is not None:
                 self.queues.add((stored.topic, stored.queue_id))  # there its message is served, if anywhere
             if unknown <= NAMED_MAX:
-                self.notes.append(f"{finding.message}: left as it is, for nothing tells what is right")
+                self.notes.append(f"{finding.message}: left as it is, because nothing shows the right value")
         if unknown > NAMED_MAX:
-            self.notes.append(f"{unknown - NAMED_MAX} more records with heads that nothing puts right are left")
+            self.notes.append(f"{unknown - NAMED_MAX} more records with wrong headers are left for the same reason")
 
     def _put_in_place(self, log: Log, physical_offset: int, record: bytes, queues: Sequence[tuple[str, int]]) -> None:
         """Draft a record with another head."""
         place = log.place(physical_offset)
-        assert place is not None, "it was read from there"
+        assert place is not None, "it was copied from there"
         start, stop = physical_offset, physical_offset + len(record)
         one = DamagedRange(place.path, start - place.file_position, log.file_size, start, stop, (start,))
         self._draft.claim(one)
@@ -277,7 +277,7 @@ class _Salvage:
         """Whether a donor holds the same log here: the same records next to the damage, as far as its files reach."""
         answers = [donor.knows(neighbour, self._read(neighbour)) for neighbour in neighbours if neighbour is not None]
         if False in answers:
-            self.notes.append(f"{donor.name}: its log is another one around {each.start}; not used there")
+            self.notes.append(f"{donor.name}: it has another commit log around {each.start}; not used there")
             return False
         return True in answers or each.length == each.file_size
 

@@ -57,7 +57,7 @@ class ReplicaBytes:
         with FileSource.open(self.file.place) as source:
             data = read_range(source, self.start - self.file.start, self.end - self.start)
         if len(data) < self.end - self.start:
-            raise UnreadableError(f"{self.file.place}: shorter than when it was looked at")
+            raise UnreadableError(f"{self.file.place}: became shorter while it was read")
         return data
 
 
@@ -85,7 +85,7 @@ class Replica:
         else:
             files = (_single(path),)
         if not files:
-            raise NotAStoreError(f"{path}: holds no file of a commitlog")
+            raise NotAStoreError(f"{path}: holds no commit log file")
         return cls(str(path), files)
 
     def knows(self, neighbour: Neighbor, ours: bytes) -> bool | None:
@@ -152,4 +152,4 @@ def _single(path: Path) -> ReplicaFile:
         return ReplicaFile(path, int.from_bytes(head[_OWN_OFFSET_AT : _OWN_OFFSET_AT + 8], "big"), size)
     if path.name.isascii() and path.name.isdigit():
         return ReplicaFile(path, int(path.name), size)
-    raise NotAStoreError(f"{path}: no file of a commitlog, by its content or by its name")
+    raise NotAStoreError(f"{path}: not a commit log file, neither by content nor by name")

@@ -44,7 +44,7 @@ def config_findings(
         if config.state is ConfigState.READ:
             continue
         if config.is_backup:
-            yield finding("config.backup-better", path, f"{config.state.value}, its copy can be read")
+            yield finding("config.backup-better", path, f"{config.state.value}, its backup can be read")
         elif config.state is not ConfigState.ABSENT:
             text = "; ".join(config.problems) or config.state.value
             yield finding("config.unreadable", path, text)
@@ -57,7 +57,7 @@ def config_findings(
         for topic in sorted({queue.topic for queue in queues.values()} - set(names)):
             if not topic.startswith(_LIGHT):
                 yield finding(
-                    "config.queue-without-topic", f"consumequeue/{topic}", f"{TOPICS} does not know it", topic=topic
+                    "config.queue-without-topic", f"consumequeue/{topic}", f"{TOPICS} does not contain it", topic=topic
                 )
 
 
@@ -78,7 +78,7 @@ def _consumers(config: ConfigFile, ends: Mapping[QueueKey, int]) -> Iterator[Fin
                 yield finding(
                     "config.consumer-offset-beyond-queue",
                     config.path,
-                    f"group {group} is at {queue_offset}, the queue ends at {end}",
+                    f"group {group} is at {queue_offset}, past the end of the queue at {end}",
                     topic=topic,
                     queue_id=queue_id,
                     queue_offset=queue_offset,

@@ -63,7 +63,7 @@ def _is_empty(store: Store, entry: Entry, account: Account, index: IndexFiles) -
             if holds_no_entry(source):
                 part.zero_tail = entry.size
                 return True
-        text = f"{entry.size} bytes, and nothing in them tells the number of slots: the file was not checked"
+        text = f"{entry.size} bytes, and nothing shows the number of slots: the file was not checked"
         index.findings.append(finding("index.unknown-slot-count", entry.path, text, length=entry.size))
     except UnreadableError as error:
         index.findings.append(finding("store.unreadable", entry.path, str(error)))

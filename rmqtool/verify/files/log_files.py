@@ -42,7 +42,7 @@ def log_file_findings(
     for segment in segments:
         if segment.size == 0:
             yield finding(
-                "commitlog.empty-file", segment.path, "a file of length 0", physical_offset=segment.start, length=0
+                "commitlog.empty-file", segment.path, "file of length 0", physical_offset=segment.start, length=0
             )
         elif segment.size != size:
             yield finding(
@@ -85,7 +85,7 @@ def misnamed_files(store: Store) -> dict[str, Finding]:
         text = f"by its name it overlaps {(segment if wrong is before else before).path}: the name is wrong"
         if start != wrong.start:
             holder = _holder(store, start, wrong) or "no other file"
-            text += f"; by its records it begins at {start}, where {holder} lies"
+            text += f"; its records start at {start}, where {holder} is"
         misnamed[wrong.path] = _misnamed(store, wrong, start, text)
         before = segment if wrong is before else before
     starts = {segment.start for segment in store.commitlog}
@@ -95,10 +95,10 @@ def misnamed_files(store: Store) -> dict[str, Finding]:
         is_in_row = segment.start % size == 0 and not starts.isdisjoint((segment.start - size, segment.start + size))
         agreed = None if is_in_row else _agreed_start(store.view, segment)
         if agreed is not None and agreed != segment.start and _is_next_to_others(store, segment, agreed):
-            text = f"its name is wrong: by its records it begins at {agreed}"
+            text = f"its name is wrong: its records start at {agreed}"
             misnamed[segment.path] = _misnamed(store, segment, agreed, text)
         elif segment.start >= 0 and not _has_its_name(segment):
-            text = "its name is no number of 20 digits, by which brokers sort the files: a start can delete others"
+            text = "its name does not have 20 digits, and brokers sort files by name: a start can delete other files"
             misnamed[segment.path] = _misnamed(store, segment, segment.start, text)
     return misnamed
 
@@ -179,7 +179,7 @@ def _after_end(tail: LogTail) -> Finding:
     return finding(
         "commitlog.file-after-end",
         tail.files[0].path,
-        f"{text} after the log's end at {tail.log_end}, where brokers leave one at most, the next one",
+        f"{text} after the log's end at {tail.log_end}, where brokers leave at most the next one",
         physical_offset=tail.log_end,
         count=count,
     )
@@ -202,7 +202,7 @@ def missing_end(store: Store, log_end: int, units_into: Callable[[int, int], int
 def _missing(neighbour: str, begin: int, end: int | None, size: int, lost: int | None) -> Finding:
     """A file, or several, that are missing from `begin` on."""
     count = max(1, (end - begin) // size) if end is not None and size else 1
-    text = "the file is missing" if count == 1 else f"{count} files are missing from this one on"
+    text = "the file is missing" if count == 1 else f"{count} files are missing, starting with this one"
     return finding(
         "commitlog.missing-file",
         neighbour.rpartition("/")[0] + "/" + segment_name(begin),
@@ -224,10 +224,12 @@ def _strays(store: Store, misnamed: Container[str]) -> Iterator[Finding]:
             seen.add(top)
             is_directory = top != entry.path
             text = "a directory" if is_directory else f"a file of {entry.size} bytes"
-            yield finding("commitlog.stray-file", top, f"{text} that is none of the log", length=entry.size)
+            yield finding(
+                "commitlog.stray-file", top, f"{text} that does not belong to the commit log", length=entry.size
+            )
     for directory in store.stray_log_directories:
         if directory not in seen:
-            yield finding("commitlog.stray-file", directory, "a directory that is none of the log")
+            yield finding("commitlog.stray-file", directory, "a directory that does not belong to the commit log")
 
 
 def fences(store: Store) -> list[Entry]:

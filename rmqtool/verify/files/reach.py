@@ -15,8 +15,8 @@ from rmqtool.verify.survey.queue_map import OffsetRuns, QueueMap
 from rmqtool.verify.survey.result import SplitResult
 
 _KINDS: Final = {
-    "consumequeue.below-log": "below the log's begin, whose messages have expired",
-    "consumequeue.ahead-of-log": "behind the log's end",
+    "consumequeue.below-log": "before the start of the commit log, whose messages have expired",
+    "consumequeue.ahead-of-log": "after the end of the commit log",
 }
 
 
@@ -27,7 +27,7 @@ def units_below(context: VerifyContext, queue: QueueMap) -> Iterator[Finding]:
 
 
 def units_ahead(context: VerifyContext, queue: QueueMap, log_end: int) -> Iterator[Finding]:
-    """Units of a queue behind the log's end."""
+    """Units of a queue after the end of the commit log."""
     yield from _units(context, queue, "consumequeue.ahead-of-log", log_end, OFFSETS_END)
 
 
@@ -50,7 +50,7 @@ def _units(context: VerifyContext, queue: QueueMap, kind: str, begin: int, end: 
 
 
 def entries_outside(context: VerifyContext, file: IndexMap, log_end: int) -> Iterator[Finding]:
-    """Index entries that point behind the log's end, or before any log."""
+    """Index entries that point after the end of the commit log, or before any log."""
     count, first = 0, 0
     for begin, end in ((-OFFSETS_END, 0), (log_end, OFFSETS_END)):
         numbers, _ = file.pointing_into(context.open_file, begin, end)
@@ -61,7 +61,7 @@ def entries_outside(context: VerifyContext, file: IndexMap, log_end: int) -> Ite
         yield finding(
             "index.dangling-entry",
             file.path,
-            f"{count} entries point behind the log's end, the first is entry {first}",
+            f"{count} entries point after the end of the commit log, the first is entry {first}",
             file_position=file.position(first),
             count=count,
         )
@@ -77,17 +77,15 @@ def index_findings(context: VerifyContext, log: SplitResult, checkpoint: Checkpo
         return
     newest = max((file.end_physical_offset for file in context.index), default=-1)
     if not context.index and log.keyed_count and context.is_index_known:
-        yield finding(
-            "index.missing-key", "index", f"{log.keyed_count} keys, and no entry at all", count=log.keyed_count
-        )
+        yield finding("index.missing-key", "index", f"{log.keyed_count} keys, and no entries", count=log.keyed_count)
     for first, last, count, _, _ in log.missing_keys:
         if first > newest and context.live_end is not None:
             continue  # entered by and by
-        where = "behind the last entry" if first > newest else f"up to physical offset {last}"
+        where = "after the last entry" if first > newest else f"up to physical offset {last}"
         yield finding(
             "index.missing-key",
             "index",
-            f"{count} keys from physical offset {first} on are not entered, {where}",
+            f"{count} keys from physical offset {first} are not in the index, {where}",
             physical_offset=first,
             count=count,
         )
@@ -102,7 +100,7 @@ def index_findings(context: VerifyContext, log: SplitResult, checkpoint: Checkpo
 def zero_files(paths: Iterable[str]) -> Iterator[Finding]:
     """Index files of zeros where a broker would have made none."""
     for path in paths:
-        yield finding("index.zero-file", path, "nothing but zeros, beside other index files")
+        yield finding("index.zero-file", path, "only zeros, beside other index files")
 
 
 def misordered_files(files: Iterable[IndexMap]) -> Iterator[Finding]:
@@ -111,7 +109,7 @@ def misordered_files(files: Iterable[IndexMap]) -> Iterator[Finding]:
     for file in files:
         if newest is not None and file.begin_physical_offset < newest.end_physical_offset:
             text = (
-                f"its entries begin at {file.begin_physical_offset}, but those of {newest.path}, which has the earlier "
+                f"its entries start at {file.begin_physical_offset}, but those of {newest.path}, which has the earlier "
                 f"name, end at {newest.end_physical_offset}"
             )
             yield finding("index.misordered-file", file.path, text, physical_offset=file.begin_physical_offset)

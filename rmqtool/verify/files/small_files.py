@@ -47,9 +47,9 @@ def state_findings(store: Store, rules: BrokerRules) -> Iterator[Finding]:
         yield finding("store.unreadable", problem.partition(":")[0], problem)
     for entry in store.files.get(FileKind.COMPACTION_LEFTOVER, ()):
         if entry.name.endswith(".delete"):
-            yield finding("compaction.leftover-file", entry.path, "a file that compaction should have removed")
+            yield finding("compaction.leftover-file", entry.path, "a file that a compaction should have removed")
     for entry in store.files.get(FileKind.STRAY_QUEUE, ()):
-        yield finding("consumequeue.stray-file", entry.path, "no file of a queue", length=entry.size)
+        yield finding("consumequeue.stray-file", entry.path, "not a queue file", length=entry.size)
     if not rules.skips_directories:
         yield from _directories_in_queues(store)
     yield from _strays_in_index(store)
@@ -60,7 +60,7 @@ def _directories_in_queues(store: Store) -> Iterator[Finding]:
     for path in store.directories:
         root, *names = path.split("/")
         if root in _QUEUE_ROOTS and len(names) == _BELOW_QUEUE and is_java_long(names[1]):
-            yield finding("consumequeue.stray-file", path, "a directory among the files of a queue")
+            yield finding("consumequeue.stray-file", path, "a directory among the queue files")
 
 
 def _strays_in_index(store: Store) -> Iterator[Finding]:
@@ -69,16 +69,16 @@ def _strays_in_index(store: Store) -> Iterator[Finding]:
         if "/" in entry.path.removeprefix(_IN_INDEX):
             continue
         if is_java_long(entry.name):
-            text = "its name is a number, so a broker takes it for an index file, but not one that a broker gives"
+            text = "its name is a number, so a broker opens it as an index file, but no broker gives such a name"
             yield finding("index.misnamed-file", entry.path, text, length=entry.size)
         else:
-            yield finding("index.stray-file", entry.path, "its name is no time", length=entry.size)
+            yield finding("index.stray-file", entry.path, "its name is not a time", length=entry.size)
     for path in store.directories:
         name = path.removeprefix(_IN_INDEX)
         if path.startswith(_IN_INDEX) and "/" not in name:
             is_opened = is_java_long(name)
             kind = "index.directory" if is_opened else "index.stray-file"
-            text = "a directory that a broker takes for an index file" if is_opened else "a directory"
+            text = "a directory that a broker opens as an index file" if is_opened else "a directory"
             yield finding(kind, path, f"{text}: its name is {'a' if is_opened else 'no'} number")
 
 
@@ -113,7 +113,7 @@ def checkpoint_findings(context: VerifyContext, account: Account, log: SplitResu
     file_account.checked += min(entry.size, FIELDS_SIZE)
     rest = raw[FIELDS_SIZE:]
     if any(rest):
-        yield _field(entry.path, "checkpoint.bad-time", "bytes behind its fields are not zero", FIELDS_SIZE, len(rest))
+        yield _field(entry.path, "checkpoint.bad-time", "bytes after its fields are not zero", FIELDS_SIZE, len(rest))
         file_account.reported += len(rest)
     else:
         file_account.zero_tail += len(rest)
@@ -230,5 +230,5 @@ def _of_extension(store: Store, queue: QueueFiles, segment: Segment, files: Open
         yield of_queue("consumequeue.unreadable-range", segment.path, str(error), file_position=0, length=size)
         return
     if position is not None:
-        message = "the length of a unit leads out of the file, so a broker does not load the store"
+        message = "the length of a unit reaches past the end of the file, so a broker does not load the store"
         yield of_queue("consumequeue.bad-extension", segment.path, message, file_position=position)

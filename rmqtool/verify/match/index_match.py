@@ -152,7 +152,7 @@ class IndexMatch:
         if row["verdict"] not in (Verdict.GOOD, Verdict.STALE):
             return  # its message is lost with the damage, which is a finding of its own
         if is_message(row) and row["physical_offset"] == entry["physical_offset"]:
-            text = f"its hash is that of no key of {self.lookup.describe(row)}"
+            text = f"its hash belongs to no key of {self.lookup.describe(row)}"
             self._say(file, number, entry, "index.bad-entry", text, found=str(int(entry["key_hash"])))
         else:
             self._say(file, number, entry, "index.dangling-entry", f"points to {self.lookup.describe(row)}")

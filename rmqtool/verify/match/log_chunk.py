@@ -54,7 +54,7 @@ class RowsLookup:
     def describe(self, row: Any) -> str:
         """A row in a few words."""
         if row["verdict"] == Verdict.STALE:
-            return "a record of an older log behind the log's end"
+            return "a record of an older log after the end of the commit log"
         if row["verdict"] != Verdict.GOOD:
             return "a damaged range of the log"
         if row["magic"] == commitlog.MAGIC_BLANK:

@@ -53,7 +53,7 @@ def zero_queues(context: VerifyContext, runs: Sequence[Missing]) -> Iterator[Fin
     for name, queue in (*context.queues.items(), *context.batch_queues.items()):
         is_zero = bool(queue.files) and len(queue.zero_files) == len(queue.files) and queue.first == 0
         if is_zero and name not in lacking and name[0] not in context.unchecked_topics and context.has_file_queues:
-            text = "the queue's files are zero, and the log has no message of it"
+            text = "the queue's files hold only zeros, and the commit log has no message of it"
             yield finding(
                 "consumequeue.zero-file", queue.files[0].path, text, topic=queue.topic, queue_id=queue.queue_id
             )
@@ -65,7 +65,7 @@ def _whole_queue(context: VerifyContext, key: tuple[bytes, int, bool], runs: lis
     directory = f"{'batchconsumequeue' if is_batch else 'consumequeue'}/{name}/{queue_id}"
     count, first, last = sum(run[4] for run in runs), runs[0], runs[-1]
     if unsafe_name(name):
-        text = f"{count} messages of a topic whose name is no name of a directory"
+        text = f"{count} messages of a topic whose name cannot be the name of a directory"
         yield finding(
             "consumequeue.unsafe-name", context.log_path(first[5]), text, topic=name, queue_id=queue_id, count=count
         )
@@ -74,7 +74,10 @@ def _whole_queue(context: VerifyContext, key: tuple[bytes, int, bool], runs: lis
     if behind == count:
         kind, text = "consumequeue.behind-log", f"none of its {count} messages was dispatched yet"
     else:
-        kind, text = "consumequeue.missing-queue", f"the log has {count} messages of it, the store no file"
+        kind, text = (
+            "consumequeue.missing-queue",
+            f"the commit log has {count} messages of this queue, the store has no file of it",
+        )
     yield finding(
         kind, directory, text, physical_offset=first[5], topic=name, queue_id=queue_id, count=count,
         queue_offset=first[3], found=f"queue offsets {first[3]} to {last[3] + last[4] - 1}",
@@ -171,11 +174,11 @@ class _Classifier:
         count = sum(amount for _, amount, _, _ in places)
         first, last = places[0][0], places[-1][0] + places[-1][1] - 1
         text = {
-            "consumequeue.behind-log": f"{_messages(count)} of the log not dispatched yet",
-            "consumequeue.missing-file": f"the file is missing, and {_messages(count)} of the log with it",
-            "consumequeue.zero-file": f"the file is zero, {_messages(count)} of the log should stand in it",
-            "consumequeue.missing-unit": f"{_messages(count)} of the log in no unit",
-            "commitlog.queue-offset-repeated": f"a queue offset that another record of {queue.name} has too",
+            "consumequeue.behind-log": f"{_messages(count)} of the commit log not dispatched yet",
+            "consumequeue.missing-file": f"the file is missing; {_messages(count)} of the commit log belong in it",
+            "consumequeue.zero-file": f"the file holds only zeros; {_messages(count)} of the commit log belong in it",
+            "consumequeue.missing-unit": f"{_messages(count)} of the commit log without a unit",
+            "commitlog.queue-offset-repeated": f"another record of {queue.name} has the same queue offset",
         }[kind]
         return finding(
             kind,

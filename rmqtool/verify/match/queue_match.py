@@ -174,7 +174,7 @@ class QueueMatch:
         for number, (_queue, mismatch) in enumerate(mismatches):
             if number >= FINDINGS_MAX:
                 self._say(
-                    mismatch, "consumequeue.dangling-unit", f"{len(mismatches) - number} more units that do not agree",
+                    mismatch, "consumequeue.dangling-unit", f"{len(mismatches) - number} more units that do not match",
                     count=len(mismatches) - number,
                 )  # fmt: skip
                 return
@@ -219,7 +219,7 @@ class QueueMatch:
                 return finding(
                     "commitlog.doubtful-header",
                     self._log_path(),
-                    f"{text}, yet the log lacks {queue.name} at queue offset {claimed} there, and its unit points here",
+                    f"{text}, but the log lacks {queue.name} at queue offset {claimed} there, and its unit points here",
                     file_position=self._log_position(int(row["physical_offset"])),
                     physical_offset=int(row["physical_offset"]),
                     length=int(row["size"]),
@@ -240,9 +240,7 @@ class QueueMatch:
                 found=str(mismatch.place),
             )
         if queue.is_batch:
-            return self._finding(
-                mismatch, "consumequeue.bad-batch-unit", f"is not what {self.lookup.describe(row)} says"
-            )
+            return self._finding(mismatch, "consumequeue.bad-batch-unit", f"does not match {self.lookup.describe(row)}")
         if int(unit["record_size"]) != int(row["size"]):
             return self._finding(
                 mismatch,
@@ -257,7 +255,7 @@ class QueueMatch:
         code, expected = int(mismatch.unit["tags_code"]), int(row["tags_code"])
         if code <= EXTENSION_ADDRESS_MAX:
             return self._finding(
-                mismatch, "consumequeue.bad-extension", "its address leads to no unit of the queue's extension"
+                mismatch, "consumequeue.bad-extension", "its address points to no unit of the queue's extension"
             )
         return self._finding(
             mismatch,

@@ -30,18 +30,18 @@ LOST_NAMED: Final = 5
 """Lost messages that a finding names."""
 
 _TEXTS: Final = {
-    Verdict.BAD_SIZE: "no record can have this size here",
-    Verdict.BAD_MAGIC: "neither a record nor a blank begins here",
+    Verdict.BAD_SIZE: "this size is impossible here",
+    Verdict.BAD_MAGIC: "neither a record nor a blank starts here",
     Verdict.BAD_LENGTHS: "the lengths inside the record do not add up to its size",
-    Verdict.BODY_CRC_MISMATCH: "the body's CRC is not the stored one",
-    Verdict.BAD_PROPERTY: "DELAY is no number",
-    Verdict.RECORD_CRC_MISMATCH: "the whole record's CRC is not the stored one",
-    Verdict.SELF_OFFSET_MISMATCH: "the record says that it lies elsewhere",
-    Verdict.HOLE: "zeros inside the log",
+    Verdict.BODY_CRC_MISMATCH: "the body's CRC does not match the stored CRC",
+    Verdict.BAD_PROPERTY: "DELAY is not a number",
+    Verdict.RECORD_CRC_MISMATCH: "the CRC of the whole record does not match the stored CRC",
+    Verdict.SELF_OFFSET_MISMATCH: "the record's stored physical offset is another one",
+    Verdict.HOLE: "zeros inside the commit log",
     Verdict.MISSING_END_BLANK: "the file ends without a blank",
-    Verdict.TORN_RECORD: "the last record is not whole",
-    Verdict.UNREADABLE_RANGE: "the disk does not give the bytes",
-    Verdict.STALE: "records of an older log that was cut here",
+    Verdict.TORN_RECORD: "the last record is incomplete",
+    Verdict.UNREADABLE_RANGE: "the disk cannot read these bytes",
+    Verdict.STALE: "records of an older log that was truncated here",
 }
 
 
@@ -56,20 +56,20 @@ def row_findings(context: VerifyContext, walk: Walk, lookup: RowsLookup, lost: d
     if not context.rules.reads_v2:
         v2 = lookup.messages[rows["magic"][lookup.messages] == commitlog.MAGIC_V2]
         if len(v2):
-            text = f"{len(v2)} records of version 2, the first of which ends the log for {context.rules.version}"
+            text = f"{len(v2)} records of version 2, the first one ends the commit log for {context.rules.version}"
             findings.append(_at(context, "commitlog.not-readable-by-version", rows[v2[0]], text, count=len(v2)))
     prepared = rows["prepared_transaction_offset"][lookup.messages]
     tombstones = prepared == TOMBSTONE
     for number in lookup.messages[tombstones].tolist():
         findings.append(
-            _of_message(context, lookup, number, "commitlog.tombstone", "a record in the place of a lost one")
+            _of_message(context, lookup, number, "commitlog.tombstone", "a record that replaces a lost message")
         )
     # A half message lies in front of the record that ends its transaction; the other numbers come from clients,
     # which may send anything.
     impossible = ((prepared < 0) | (prepared > rows["physical_offset"][lookup.messages])) & ~tombstones
     for number in lookup.messages[impossible][:IMPLAUSIBLE_MAX].tolist():
         begin = int(rows["prepared_transaction_offset"][number])
-        text = f"its transaction begins at {begin}, where no half message can be"
+        text = f"its transaction starts at {begin}, where no half message can be"
         findings.append(_of_message(context, lookup, number, "commitlog.doubtful-header", text))
     return findings
 
@@ -101,7 +101,7 @@ def batch_offset_findings(
         wrong = lookup.rows["queue_offset"][numbers] != entries.queue_offsets
         for at in np.flatnonzero(wrong)[:IMPLAUSIBLE_MAX].tolist():
             base, head_offset = int(entries.queue_offsets[at]), int(lookup.rows["queue_offset"][numbers[at]])
-            text = f"its head says queue offset {head_offset}, its property {INNER_BASE} says {base}"
+            text = f"its header has queue offset {head_offset}, its property {INNER_BASE} says {base}"
             right = {"queue_offset": base, "expected": str(base), "found": str(head_offset)}
             findings.append(_of_message(context, lookup, int(numbers[at]), "commitlog.doubtful-header", text, **right))
     return findings
@@ -120,7 +120,7 @@ def time_findings(context: VerifyContext, lookup: RowsLookup, before_ms: int) ->
     findings = []
     first = lookup.rows[lookup.messages[0]]
     if times[0] == 0 and first["physical_offset"] == context.log_start(int(first["physical_offset"])):
-        text = "stored at 0, as the first record of its file: recovery does not begin there"
+        text = "store time 0 in the first record of the file: recovery never starts at this file"
         findings.append(_at(context, "commitlog.store-time-regress", first, text, found="0"))
     for index in np.flatnonzero(np.diff(around) < -REGRESS_MARGIN_MS).tolist():
         before = int(around[index])
@@ -128,7 +128,7 @@ def time_findings(context: VerifyContext, lookup: RowsLookup, before_ms: int) ->
         earlier = int(times[index - 2]) if index > 1 else before_ms
         alone_ahead = index > 0 and earlier <= times[index] and _rises_from(times, index)
         culprit = index - 1 if alone_ahead else index
-        text = f"stored at {int(times[culprit])}, its neighbours at {before if culprit == index else int(times[index])}"
+        text = f"stored at {int(times[culprit])}, its neighbors at {before if culprit == index else int(times[index])}"
         findings.append(
             _at(
                 context,

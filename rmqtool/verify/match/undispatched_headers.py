@@ -124,7 +124,7 @@ def _missing_finding(context: VerifyContext, run: MissingRun) -> Finding:
     return finding(
         "commitlog.missing-message",
         context.log_path(run.before),
-        f"the log lacks {lost} before this record, and nothing is damaged there",
+        f"the commit log lacks {lost} before this record, and nothing there is damaged",
         file_position=run.before - context.log_start(run.before),
         physical_offset=run.before,
         topic=topic_text(topic),

@@ -141,7 +141,7 @@ class IndexPass:
             return
         text = f"{self.entry.size} bytes, a full file has {size}"
         if self.full_room is None:
-            text = f"{self.entry.size} bytes, which no number of entries gives beside {self.slot_count} slots"
+            text = f"{self.entry.size} bytes, which fits no number of entries with {self.slot_count} slots"
         self._say(
             "index.wrong-file-size",
             text,
@@ -161,7 +161,7 @@ class IndexPass:
         if (following - 1 != count and (counted or is_cut)) or not 0 <= following <= self._room:
             self._say(
                 "index.bad-header",
-                f"it says that entry {following} is the next one, entries end with {count}",
+                f"its next entry number is {following}, but its entries end with {count}",
                 file_position=HEADER.position("next_entry_number"),
                 expected=str(count + 1),
                 found=str(following),
@@ -169,7 +169,7 @@ class IndexPass:
         elif counted > count:
             self._say(
                 "index.bad-header",
-                f"bytes that are no entry behind entry {count}, the last one",
+                f"bytes that are not an entry after entry {count}, the last one",
                 file_position=entry_position(count + 1, self.slot_count),
                 length=(counted - count) * ENTRY_SIZE,
             )
@@ -297,7 +297,7 @@ class IndexPass:
         if not min(begin, end) > 0 or (begin > end and not has_records):
             self._say(
                 "index.bad-header",
-                f"it says that its records were stored from {begin} to {end}",
+                f"by its header its records were stored from {begin} to {end}",
                 file_position=HEADER.position("begin_timestamp_ms"),
             )
 

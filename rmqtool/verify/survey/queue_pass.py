@@ -76,7 +76,7 @@ class QueuePass:
         account = self.account.file(path, segment.size)
         if self.file_size <= 0 or segment.start % self.file_size:
             account.reported += segment.size
-            self._say("consumequeue.stray-file", path, "its name is no multiple of the file size")
+            self._say("consumequeue.stray-file", path, "its name is not a multiple of the file size")
             return
         if self._files and first > (behind := self._files[-1].first + self._per_file):
             self._absent.append((behind, first))
@@ -217,7 +217,11 @@ class QueuePass:
                     self._report_gap(queue_map, low, high, is_zero=kind == _ZERO)
                 elif kind == _INVALID:
                     self._at(
-                        queue_map, low, high, "consumequeue.stale-unit", "bytes behind the queue's end that are no unit"
+                        queue_map,
+                        low,
+                        high,
+                        "consumequeue.stale-unit",
+                        "bytes after the end of the queue that are not a unit",
                     )
                 else:
                     self._count(queue_map, low, high, "zero_tail")
@@ -229,18 +233,16 @@ class QueuePass:
                 low,
                 high,
                 "consumequeue.stale-unit",
-                f"{high - low} units of an older state behind the queue's end",
+                f"{high - low} units of an older state after the end of the queue",
             )
         for low, high in self._spans[_DEAD]:
-            self._at(
-                queue_map, low, high, "consumequeue.dead-unit", f"{high - low} units in the place of lost messages"
-            )
+            self._at(queue_map, low, high, "consumequeue.dead-unit", f"{high - low} units of lost messages")
         for low, high in self._spans[_FILLER]:
             if self.log_minimum > 0 and low == queue_map.first:
                 self._count(queue_map, low, high, "checked")
                 continue
             text = f"{high - low} filler units" + (
-                " that a reader can meet" if low == queue_map.first else " inside the queue"
+                " that consumers can read" if low == queue_map.first else " inside the queue"
             )
             self._at(queue_map, low, high, "consumequeue.filler-readable", text)
         for run in queue_map.units.drops.tolist()[:ORDER_MAX]:
@@ -249,13 +251,13 @@ class QueuePass:
                 run[0],
                 run[0],
                 "consumequeue.order",
-                "points to an older record than the unit before it does",
+                "points to an older record than the unit before it",
             )
         if queue_map.units.dropped:
             self._say(
                 "consumequeue.order",
                 self.queue.directory,
-                "units in senseless order, not followed to their end",
+                "units in random order, not followed to the end",
                 count=queue_map.units.dropped,
             )
         for file in queue_map.files:
@@ -269,12 +271,18 @@ class QueuePass:
                 continue
             if is_zero and (begin, end) == (file.first, file.end):
                 self._at(
-                    queue_map, begin, end, "consumequeue.zero-file", "the file is zero, and units follow behind it"
+                    queue_map,
+                    begin,
+                    end,
+                    "consumequeue.zero-file",
+                    "the file holds only zeros, and units follow after it",
                 )
             else:
                 state = "zero" if is_zero else "invalid"
                 text = (
-                    f"{end - begin} {state} units with others behind them" if end - begin > 1 else f"a unit is {state}"
+                    f"{end - begin} {state} units, with other units after them"
+                    if end - begin > 1
+                    else f"a unit is {state}"
                 )
                 self._at(
                     queue_map, begin, end, "consumequeue.bad-batch-unit" if self.is_batch else "consumequeue.gap", text

@@ -32,7 +32,7 @@ def test_a_file_that_goes_before_the_fence_stands(places: StorePaths, tmp_path: 
             gone.unlink()
 
     expected = {path: state for path, state in files_of(places.root).items() if path != FILLER}
-    with pytest.raises(RefusedError, match="changed since it was planned"):
+    with pytest.raises(RefusedError, match="changed since the plan was made"):
         apply_plan(PLANS[name](places, tmp_path), places, disk=Disk(load))
     assert not is_fenced(places)
     assert not is_unsettled(places)

@@ -84,7 +84,7 @@ def test_a_directory_of_the_tool_that_is_a_link_is_refused(
 @pytest.mark.parametrize("directory", [".rmqtool", ".rmqtool/undo", ".rmqtool/undo/1"])
 def test_a_directory_of_the_tool_in_which_everybody_may_write_is_refused(repaired: StorePaths, directory: str) -> None:
     (repaired.root / directory).chmod(0o777)
-    with assert_store_unchanged(repaired.root), pytest.raises(RefusedError, match="everybody may write"):
+    with assert_store_unchanged(repaired.root), pytest.raises(RefusedError, match="writable for everybody"):
         undo_latest(repaired)
 
 

@@ -135,7 +135,11 @@ def test_the_digest_is_what_its_description_says() -> None:
 @pytest.mark.parametrize(
     ("now", "after", "refused"),
     [
-        (ForecastAfter(True, 0), ForecastAfter(False, 0, why_not="a size"), "would not after the repair .a size."),
+        (
+            ForecastAfter(True, 0),
+            ForecastAfter(False, 0, why_not="a size"),
+            "would not start after the repair .a size.",
+        ),
         (ForecastAfter(True, 1), ForecastAfter(True, 2), "would lose 2 messages after the repair, and 1 without"),
         (ForecastAfter(True, 2), ForecastAfter(True, 2), None),
         (ForecastAfter(False, 0), ForecastAfter(False, 0), None),

@@ -162,7 +162,7 @@ def test_a_directory_in_which_the_owner_may_not_write_is_told_first(places: Stor
     directory.chmod(0o755)
     with assert_store_unchanged(places.root):
         error = as_user(OWNER, lambda: undo_latest(places))
-    assert "may not be written" in str(error)
+    assert "not writable" in str(error)
 
 
 def test_a_journal_of_a_third_user_is_refused(places: StorePaths) -> None:

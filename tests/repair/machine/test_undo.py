@@ -124,7 +124,7 @@ def test_a_copy_does_not_take_what_the_original_keeps_elsewhere(places: StorePat
     places = StorePaths(places.root, undo_directory=kept)
     apply_plan(recovery(places, tmp_path), places)
     subprocess.run(["cp", "-a", places.root, tmp_path / "copy"], check=True)
-    with assert_store_unchanged(kept), pytest.raises(RefusedError, match="another place"):
+    with assert_store_unchanged(kept), pytest.raises(RefusedError, match="another store"):
         undo_latest(StorePaths(tmp_path / "copy"))
     undo_latest(places)
     assert not list(kept.iterdir())

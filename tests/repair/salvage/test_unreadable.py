@@ -82,7 +82,7 @@ def test_what_cannot_be_read_is_bridged_and_taken_back(golden_copy: Unpacked, tm
     disk.add(path / LOG, *BAD)
     made = _planned(path, tmp_path / "staging")
     assert made.outcome.lost_messages > 0
-    assert any("the disk does not give all" in note for note in made.notes)
+    assert any("the disk cannot read all" in note for note in made.notes)
     apply_plan(_plan(path, made), StorePaths(path))
     assert above_note(verified(path, "5.5.0")[1]) == {}
     undo_latest(StorePaths(path))
