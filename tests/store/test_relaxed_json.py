@@ -49,10 +49,10 @@ def test_the_dialect(text: str, value: object) -> None:
     ("text", "message"),
     [
         ("", "incomplete at character 0"),
-        ("  ", "cut off"),
+        ("  ", "incomplete"),
         ('{"a":', "incomplete at character 5"),
-        ('{"a":{0:1', "cut off"),
-        ("[1,2", "cut off"),
+        ('{"a":{0:1', "incomplete"),
+        ("[1,2", "incomplete"),
         ('{"a" 1}', "unexpected '1' at character 5"),
         ("{1:}", "unexpected '}'"),
         ("{]", "unexpected ']'"),
