@@ -87,6 +87,13 @@ def get(
         str | None,
         typer.Option(metavar="ID", help="Message id, as a client, a console or a log prints it."),
     ] = None,
+    key: Annotated[str | None, typer.Option(metavar="K", help="Message key, found through the index.")] = None,
+    from_time: Annotated[
+        str | None, typer.Option(metavar="TIME", help="With --key: messages stored at or after this time.")
+    ] = None,
+    to_time: Annotated[
+        str | None, typer.Option(metavar="TIME", help="With --key: messages stored at or before this time.")
+    ] = None,
     time: Annotated[
         str | None,
         typer.Option("--time", metavar="TIME", help="Start at the queue offset of this time (ms or ISO 8601)."),
