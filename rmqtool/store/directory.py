@@ -56,11 +56,11 @@ class Segment:
     entry: Entry
     start: int
 
-    @property
+    @cached_property
     def path(self) -> str:
         return self.entry.path
 
-    @property
+    @cached_property
     def size(self) -> int:
         return self.entry.size
 

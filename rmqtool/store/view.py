@@ -9,6 +9,7 @@ import os
 import stat
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
@@ -40,15 +41,15 @@ class Entry:
     is_link: bool = False
     owner_id: int = 0
 
-    @property
+    @cached_property
     def name(self) -> str:
         return self.path.rpartition("/")[2]
 
-    @property
+    @cached_property
     def is_file(self) -> bool:
         return self.kind is EntryKind.FILE
 
-    @property
+    @cached_property
     def is_directory(self) -> bool:
         return self.kind is EntryKind.DIRECTORY
 
@@ -95,7 +96,7 @@ class DirectoryView:
     def list(self, path: str) -> list[Entry]:
         prefix = f"{path}/" if path else ""
         try:
-            with os.scandir(self._place(path)) as listing:
+            with os.scandir(self.root / path) as listing:
                 return sorted((_entry(prefix + entry.name, entry) for entry in listing), key=lambda entry: entry.path)
         except (FileNotFoundError, NotADirectoryError):
             return []
@@ -105,7 +106,7 @@ class DirectoryView:
             raise UnreadableError(f"{path or self.label}: {reason(error)}") from error
 
     def stat(self, path: str) -> Entry | None:
-        place = self._place(path)
+        place = self.root / path
         try:
             is_link = stat.S_ISLNK(place.lstat().st_mode)
         except (FileNotFoundError, NotADirectoryError, ValueError):
@@ -115,10 +116,7 @@ class DirectoryView:
         return _entry(path, place, is_link=is_link)
 
     def open(self, path: str) -> ByteSource:
-        return FileSource.open(self._place(path), path)
-
-    def _place(self, path: str) -> Path:
-        return self.root / path
+        return FileSource.open(self.root / path, path)
 
     def __reduce__(self) -> tuple[type[DirectoryView], tuple[Path]]:
         """Sent elsewhere, it means the same place, whatever directory the work there runs in."""

@@ -70,11 +70,8 @@ class UnitKind(NamedTuple):
     form: Struct
     valid_count: Callable[[bytes], int]
     """How many units a block begins with before the first one that recovery refuses."""
-
-    @property
-    def size(self) -> int:
-        """Bytes of a unit."""
-        return self.form.size
+    size: int
+    """Bytes of a unit."""
 
 
 class Queue(Protocol):
@@ -157,5 +154,5 @@ def _first_zero(block: bytes, position: int, width: int, unit_size: int, count: 
     return count
 
 
-PLAIN_UNITS: Final = UnitKind(PLAIN, valid_unit_count)
-BATCH_UNITS: Final = UnitKind(BATCH, valid_batch_unit_count)
+PLAIN_UNITS: Final = UnitKind(PLAIN, valid_unit_count, PLAIN.size)
+BATCH_UNITS: Final = UnitKind(BATCH, valid_batch_unit_count, BATCH.size)
