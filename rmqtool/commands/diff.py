@@ -25,8 +25,8 @@ from rmqtool.compare.result import Comparison
 from rmqtool.compare.run import ComparedStore, CompareOptions, compare
 from rmqtool.errors import UsageError
 from rmqtool.report.diff_screen import diff_lines
-from rmqtool.report.info_screen import size_text
 from rmqtool.report.progress import ByteProgress
+from rmqtool.report.text import size_text
 from rmqtool.report.writers import OutputFormat, json_text, row_writer
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind

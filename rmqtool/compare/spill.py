@@ -9,20 +9,19 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 import numpy as np
 
 from rmqtool.compare.rows import Array
 from rmqtool.errors import WriteError
-from rmqtool.store.source import reason
+from rmqtool.store.source import Closable, reason
 
 MEMORY_MAX: Final = 64 << 20
 """Bytes of rows that are held before they are written."""
 
 
-class Spill:
+class Spill(Closable):
     """Rows of several sides in numbered partitions; threads may share it.
 
     Args:
@@ -84,14 +83,6 @@ class Spill:
         if self._directory is not None:
             self._directory.cleanup()
             self._directory = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _write(self) -> None:
         try:

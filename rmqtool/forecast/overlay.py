@@ -10,11 +10,10 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from types import TracebackType
-from typing import IO, Final, Self
+from typing import IO, Final
 
 from rmqtool.errors import UnreadableError, WriteError
-from rmqtool.store.source import ByteSource, read_range
+from rmqtool.store.source import ByteSource, Closable, read_range
 from rmqtool.store.view import Entry, EntryKind, StoreView
 
 PAGE: Final = 16 << 10
@@ -153,7 +152,7 @@ class OverlaidSource:
         buffer[count:] = bytes(len(buffer) - count)
 
 
-class Overlay:
+class Overlay(Closable):
     """A store view over another one, and a `FileSink` whose writes only this view shows.
 
     Attributes:
@@ -244,14 +243,6 @@ class Overlay:
     def close(self) -> None:
         self.pages.close()
         self._changed.clear()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _old_page(self, path: str, changed: Changed, number: int) -> bytes:
         position = number * PAGE

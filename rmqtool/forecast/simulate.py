@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import closing, suppress
-from typing import Final, Self
+from typing import Final
 
 import numpy as np
 
@@ -40,13 +40,13 @@ from rmqtool.store.config_json import batch_topics, read_config, topics
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.sizes import demand_log_file_size
-from rmqtool.store.source import read_range
+from rmqtool.store.source import Closable, read_range
 
 TOPICS_PATH: Final = "config/topics.json"
 CHECKPOINT_FIELDS: Final = tuple(Checkpoint.__dataclass_fields__)
 
 
-class Simulation:
+class Simulation(Closable):
     """One start of a broker; a context manager, for it keeps files open.
 
     Attributes:
@@ -141,12 +141,6 @@ class Simulation:
     def close(self) -> None:
         self.files.close()
         self.overlay.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _refuse_other_kinds(self) -> None:
         store, rules = self.store, self.rules

@@ -7,15 +7,11 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from rmqtool.report.forecast_screen import counted
-from rmqtool.report.info_screen import size_text
-from rmqtool.report.text import cropped, escaped, labelled, padded
+from rmqtool.report.text import counted, cropped, escaped, headline, labelled, padded, size_text
 
 Found = Mapping[str, Any]
 TOPICS_MAX: Final = 20
 RANGES_MAX: Final = 5
-_STYLES: Final = {"bad": "\x1b[1;31m", "good": "\x1b[1;32m"}
-_PLAIN: Final = "\x1b[0m"
 _COLUMNS: Final = ("Topic", "A", "B", "Only A", "Only B", "Changed", "Moved", "Reordered")
 _KINDS: Final = ("only_a", "only_b", "changed", "moved", "reordered")
 _HEADINGS: Final = {
@@ -49,8 +45,7 @@ def diff_lines(comparison: Found, width: int, *, colour: bool = False, all_rows:
     style, text = (
         ("good", _equal(comparison)) if comparison["equal"] else ("bad", f"DIFFERENT: {_differs(comparison)}.")
     )
-    for line in textwrap.wrap(text, width):
-        yield f"{_STYLES[style]}{line}{_PLAIN}" if colour else line
+    yield from headline(text, style, width, colour=colour)
     yield ""
     for name in "ab":
         yield from labelled(name.upper(), _side(comparison[name]), width)

@@ -6,13 +6,10 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from rmqtool.report.info_screen import size_text
-from rmqtool.report.text import cropped, escaped, labelled, padded
+from rmqtool.report.text import counted, cropped, escaped, headline, labelled, padded, size_text
 
 Found = Mapping[str, Any]
 LISTED_MAX: Final = 8
-_STYLES: Final = {"bad": "\x1b[1;31m", "good": "\x1b[1;32m"}
-_PLAIN: Final = "\x1b[0m"
 _COLUMNS: Final = ("Version", "Starts", "Lost", "Repeats", "Damage", "Unindexed", "Deletes", "Log end")
 
 
@@ -26,8 +23,7 @@ def forecast_lines(forecast: Found, width: int, *, colour: bool = False, all_row
     width = max(width, 60)
     rows_max = None if all_rows else LISTED_MAX
     style, text = _verdict(forecast)
-    for line in textwrap.wrap(text, width):
-        yield f"{_STYLES[style]}{line}{_PLAIN}" if colour else line
+    yield from headline(text, style, width, colour=colour)
     yield ""
     yield from labelled("Start", _start(forecast), width)
     if forecast["why_not"] is not None:
@@ -94,11 +90,6 @@ def _verdict(forecast: Found) -> tuple[str, str]:
     if parts:
         return "bad", f"{version} would start and {' and '.join(parts)}."
     return "good", f"{version} would start, lose no messages and serve no corrupt records."
-
-
-def counted(count: int, noun: str) -> str:
-    """A number with its noun."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _start(forecast: Found) -> str:

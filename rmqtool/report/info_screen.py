@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from rmqtool.report.text import ELLIPSIS, columns_of, cropped, escaped, padded, time_text
+from rmqtool.report.text import ELLIPSIS, columns_of, counted, cropped, escaped, padded, size_text, styled, time_text
 
 Found = Mapping[str, Any]
 
@@ -18,9 +18,6 @@ FILES_MAX: Final = 5
 UNLISTED: Final = "cannot be read by this user, see the problems below"
 EVIDENCE_WIDTH: Final = 100
 """Columns beyond which a sentence is hard to read."""
-_STYLES: Final = {"good": "\x1b[1;32m", "bad": "\x1b[1;31m", "open": "\x1b[1;33m", "bold": "\x1b[1m"}
-_PLAIN: Final = "\x1b[0m"
-_UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def summary_lines(store_info: Found, width: int, *, colour: bool = False, all_rows: bool = False) -> Iterator[str]:
@@ -46,14 +43,6 @@ def summary_lines(store_info: Found, width: int, *, colour: bool = False, all_ro
     yield from screen.problems(store_info["problems"])
 
 
-def size_text(byte_count: int) -> str:
-    """A size as a person reads it, with the unit in which it has at most four digits."""
-    amount, unit = float(byte_count), 0
-    while amount >= 1024 and unit < len(_UNITS) - 1:
-        amount, unit = amount / 1024, unit + 1
-    return f"{byte_count} bytes" if unit == 0 else f"{amount:.1f} {_UNITS[unit]}"
-
-
 class _Screen:
     """Lines of one width: a label on the left, text on the right that is wrapped and never cut."""
 
@@ -63,9 +52,9 @@ class _Screen:
         self._rows_max = rows_max
 
     def verdict(self, store_info: Found) -> Iterator[str]:
-        headline, text, style = _verdict(store_info)
-        for number, line in enumerate(self._wrapped(f"{headline}: {text}", self._width)):
-            yield self._styled(line[: len(headline)], style) + line[len(headline) :] if number == 0 else line
+        title, text, style = _verdict(store_info)
+        for number, line in enumerate(self._wrapped(f"{title}: {text}", self._width)):
+            yield styled(line[: len(title)], style, colour=self._colour) + line[len(title) :] if number == 0 else line
 
     def next_step(self, step: Found) -> Iterator[str]:
         yield from self._lines("Next step", step["reason"])
@@ -73,7 +62,7 @@ class _Screen:
             # Never broken by us: it is there to be copied.
             command = escaped(step["command"])
             indent = LABEL if LABEL + columns_of(command) <= self._width else 0
-            yield " " * indent + self._styled(command, "bold")
+            yield " " * indent + styled(command, "bold", colour=self._colour)
 
     def broker(self, store_info: Found) -> Iterator[str]:
         version = store_info["broker_version"]
@@ -95,7 +84,7 @@ class _Screen:
         if not log["file_count"]:
             yield from self._lines("Commitlog", "no files")
             return
-        yield from self._lines("Commitlog", f"{_counted(log['file_count'], 'file')} of {size_text(log['file_size'])}")
+        yield from self._lines("Commitlog", f"{counted(log['file_count'], 'file')} of {size_text(log['file_size'])}")
         end = f"{log['max_offset']}"
         if log["max_offset_is"] != "exact":
             end = f"at least {end} ({log['max_offset_reason']})"
@@ -110,7 +99,7 @@ class _Screen:
             yield from self._lines("Queues", "in RocksDB, not read" if in_database else UNLISTED)
             return
         elsewhere = ", more in RocksDB, not read" if queues["kind"] == "mixed" else ""
-        total = f"{_counted(queues['topic_count'], 'topic')}, {_counted(queues['queue_count'], 'queue')}{elsewhere}"
+        total = f"{counted(queues['topic_count'], 'topic')}, {counted(queues['queue_count'], 'queue')}{elsewhere}"
         yield from self._lines("Queues", total)
         topics: dict[str, list[Found]] = defaultdict(list)
         for queue in queues["queues"]:
@@ -120,9 +109,8 @@ class _Screen:
         if not shown:
             return
         topic_width = min(max(5, *(columns_of(escaped(topic)) for topic in shown)), max(24, self._width // 3))
-        yield self._styled(
-            f"{'':<{LABEL}}{'topic':<{topic_width}}  {'messages':>10}  {'queues':>6}  queue: offsets", "bold"
-        )
+        titles = f"{'':<{LABEL}}{'topic':<{topic_width}}  {'messages':>10}  {'queues':>6}  queue: offsets"
+        yield styled(titles, "bold", colour=self._colour)
         for topic in shown:
             rows = topics[topic]
             ranges = _as_many_as_fit(
@@ -139,7 +127,7 @@ class _Screen:
             yield from self._lines("Index", UNLISTED)
             return
         entries = "unknown" if index["entry_count"] is None else str(index["entry_count"])
-        text = f"{_counted(index['file_count'], 'file')}, entries: {entries}" if index["file_count"] else "no files"
+        text = f"{counted(index['file_count'], 'file')}, entries: {entries}" if index["file_count"] else "no files"
         yield from self._lines("Index", text)
 
     def checkpoint(self, checkpoint: Found | None) -> Iterator[str]:
@@ -156,7 +144,7 @@ class _Screen:
     def files(self, store_info: Found) -> Iterator[str]:
         if store_info["other_files"]:
             kinds = ", ".join(
-                f"{row['kind']} ({_counted(row['file_count'], 'file')})" for row in store_info["other_files"]
+                f"{row['kind']} ({counted(row['file_count'], 'file')})" for row in store_info["other_files"]
             )
             yield from self._lines("Not read", kinds)
         yield from self._listed("Unknown", store_info["unknown_files"], "file")
@@ -173,7 +161,7 @@ class _Screen:
 
     def _rest(self, count: int, noun: str) -> Iterator[str]:
         if count:
-            yield from self._lines("", f"... and {_counted(count, f'more {noun}')} (--verbose shows all)")
+            yield from self._lines("", f"... and {counted(count, f'more {noun}')} (--verbose shows all)")
 
     def _lines(self, label: str, text: str) -> Iterator[str]:
         width = min(self._width, LABEL + EVIDENCE_WIDTH) - LABEL
@@ -183,9 +171,6 @@ class _Screen:
 
     def _wrapped(self, text: str, width: int) -> list[str]:
         return textwrap.wrap(escaped(text), width, break_on_hyphens=False, break_long_words=False)
-
-    def _styled(self, text: str, style: str) -> str:
-        return f"{_STYLES[style]}{text}{_PLAIN}" if self._colour else text
 
 
 def _verdict(store_info: Found) -> tuple[str, str, str]:
@@ -221,10 +206,6 @@ def _as_many_as_fit(texts: list[str], width: int) -> str:
             return f"{shown}  {ELLIPSIS}" if shown else cropped(text, width)
         shown = longer
     return shown
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _message_count(queues: list[Found]) -> int:

@@ -6,14 +6,9 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from rmqtool.report.forecast_screen import counted
-from rmqtool.report.info_screen import size_text
-from rmqtool.report.text import escaped, labelled
+from rmqtool.report.text import counted, escaped, headline, labelled, size_text
 
 Said = Mapping[str, Any]
-_STYLES: Final = {"bad": "\x1b[1;31m", "good": "\x1b[1;32m"}
-_PLAIN: Final = "\x1b[0m"
-_ACTIONS: Final = {"write": "write", "replace": "replace", "create": "create", "remove": "remove"}
 TOPICS_MAX: Final = 8
 RUNS_MAX: Final = 20
 REMAINING_MAX: Final = 20
@@ -36,8 +31,7 @@ def plan_lines(plan: Said, store: str, chosen: str, width: int, *, colour: bool 
     """
     width = max(width, 60)
     style, text = _verdict(plan)
-    for line in textwrap.wrap(text, width):
-        yield f"{_STYLES[style]}{line}{_PLAIN}" if colour else line
+    yield from headline(text, style, width, colour=colour)
     yield ""
     yield from labelled("Store", store, width)
     yield from labelled("Broker rules", f"{plan['broker_version']}, {chosen}", width)
@@ -120,7 +114,7 @@ def _steps(plan: Said, width: int) -> Iterator[str]:
             why = step["why"]
             yield from textwrap.wrap(f"{escaped(why)}:", width, subsequent_indent="  ", break_on_hyphens=False)
         part = f" at {step['file_position']}" if step["action"] == "write" else ""
-        text = f"  {_ACTIONS[step['action']]:<8}{escaped(step['file'])}{part} ({size_text(step['length'])})"
+        text = f"  {step['action']:<8}{escaped(step['file'])}{part} ({size_text(step['length'])})"
         yield from textwrap.wrap(text, width, subsequent_indent=" " * 10, break_on_hyphens=False)
     yield ""
 

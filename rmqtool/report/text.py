@@ -15,6 +15,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 ELLIPSIS: Final = "…"
+_PLAIN: Final = "\x1b[0m"
+_STYLES: Final = {"bad": "\x1b[1;31m", "good": "\x1b[1;32m", "open": "\x1b[1;33m", "bold": "\x1b[1m"}
+_UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SUSPECT: Final = re.compile(r"[^ -~]")
 
@@ -61,6 +64,30 @@ def labelled(label: str, text: str, width: int, label_width: int = 16) -> Iterat
         lines = textwrap.wrap(escaped(text), width - label_width, break_on_hyphens=False)
         for number, line in enumerate(lines):
             yield f"{label if number == 0 else '':<{label_width}}{line}"
+
+
+def styled(text: str, style: str, *, colour: bool) -> str:
+    """The text in a style (bad, good, open, bold), where the terminal shows colours."""
+    return f"{_STYLES[style]}{text}{_PLAIN}" if colour and style in _STYLES else text
+
+
+def headline(text: str, style: str, width: int, *, colour: bool) -> Iterator[str]:
+    """A verdict as the first lines of a screen."""
+    for line in textwrap.wrap(text, width):
+        yield styled(line, style, colour=colour)
+
+
+def counted(count: int, noun: str) -> str:
+    """A number with its noun."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def size_text(byte_count: int) -> str:
+    """A size as a person reads it, with the unit in which it has at most four digits."""
+    amount, unit = float(byte_count), 0
+    while amount >= 1024 and unit < len(_UNITS) - 1:
+        amount, unit = amount / 1024, unit + 1
+    return f"{byte_count} bytes" if unit == 0 else f"{amount:.1f} {_UNITS[unit]}"
 
 
 def time_text(timestamp_ms: int) -> str:

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final
 
-from rmqtool.report.info_screen import size_text
-from rmqtool.report.text import escaped
+from rmqtool.report.text import escaped, size_text, styled
 
 Found = Mapping[str, Any]
 
@@ -19,8 +18,7 @@ _UNBLEMISHED: Final = {
     True: "NOT FULLY CHECKED: what was checked agrees, but a broker uses files that are not decoded",
 }
 _SIGNS: Final = {"error": "E", "warning": "W", "note": "n"}
-_STYLES: Final = {"error": "\x1b[1;31m", "warning": "\x1b[1;33m", "note": "", "good": "\x1b[1;32m"}
-_PLAIN: Final = "\x1b[0m"
+_STYLES: Final = {"error": "bad", "warning": "open", "note": "", None: "good"}
 _INDENT: Final = "    "
 
 
@@ -37,7 +35,7 @@ def findings_lines(
     """
     width = max(width, 60)
     worst = worst_severity(findings)
-    yield from _wrapped(_styled(verdict(findings, summary), worst or "good", colour=colour), width, "")
+    yield from _wrapped(styled(verdict(findings, summary), _STYLES[worst], colour=colour), width, "")
     for file, of_file in groupby(findings, key=lambda finding: finding["file"]):
         listed = list(of_file)
         yield ""
@@ -85,7 +83,7 @@ def checked(summary: Found) -> str:
 
 
 def _finding(finding: Found, width: int, *, colour: bool) -> Iterator[str]:
-    sign = _styled(_SIGNS[finding["severity"]], finding["severity"], colour=colour)
+    sign = styled(_SIGNS[finding["severity"]], _STYLES[finding["severity"]], colour=colour)
     place = finding["physical_offset"] if finding["physical_offset"] is not None else finding["file_position"]
     where = f" at {place}" if place is not None else ""
     yield f"  {sign} {finding['id']}{where}"
@@ -96,7 +94,3 @@ def _finding(finding: Found, width: int, *, colour: bool) -> Iterator[str]:
 
 def _wrapped(text: str, width: int, indent: str) -> list[str]:
     return textwrap.wrap(text, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
-
-
-def _styled(text: str, style: str, *, colour: bool) -> str:
-    return f"{_STYLES[style]}{text}{_PLAIN}" if colour and _STYLES[style] else text

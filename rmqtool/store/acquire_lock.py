@@ -15,18 +15,17 @@ import os
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from rmqtool.errors import RefusedError, WriteError
 from rmqtool.store.probe_lock import LOCK_NAME, LockStatus, directory_holder, lock_report, lock_state, started_at
-from rmqtool.store.source import reason
+from rmqtool.store.source import Closable, reason
 
 CONTENT: Final = b"lock"
 _BUSY: Final = (errno.EACCES, errno.EAGAIN)
 
 
-class StoreLock:
+class StoreLock(Closable):
     """The lock of a store directory, held until it is closed."""
 
     def __init__(
@@ -119,14 +118,6 @@ class StoreLock:
             if descriptor >= 0:
                 os.close(descriptor)
         self._descriptor = self._directory = -1
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def demand_free(root: Path, log_directories: tuple[Path, ...] = ()) -> None:

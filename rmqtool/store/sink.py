@@ -13,12 +13,11 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Final, Protocol
 
 from rmqtool.errors import WriteError
 from rmqtool.store.file_kinds import is_broker_directory
-from rmqtool.store.source import reason
+from rmqtool.store.source import Closable, reason
 
 OPEN_MAX: Final = 256
 """Descriptors that are kept open; the least recently used file is closed first."""
@@ -70,7 +69,7 @@ def check_path(path: str) -> tuple[str, ...]:
     return names
 
 
-class DirectorySink:
+class DirectorySink(Closable):
     """Files below a directory of this machine."""
 
     def __init__(self, root: Path) -> None:
@@ -178,14 +177,6 @@ class DirectorySink:
             os.close(at)
             raise
         return at
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class TrackingSink:

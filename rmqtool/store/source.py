@@ -12,7 +12,6 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Protocol, Self
 
 from rmqtool.errors import UnreadableError
@@ -42,8 +41,21 @@ class ByteSource(Protocol):
     def close(self) -> None: ...
 
 
+class Closable:
+    """A context manager that closes itself."""
+
+    def close(self) -> None:
+        """Give back what is held."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
 @dataclass
-class FileSource:
+class FileSource(Closable):
     """A regular file of the file system, opened read-only."""
 
     name: str
@@ -102,14 +114,6 @@ class FileSource:
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 @dataclass

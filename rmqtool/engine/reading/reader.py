@@ -6,9 +6,6 @@ would change is for the room `forecast` to say.
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import Self
-
 from rmqtool.engine.queues.kinds import QueueSource, open_queue, queue_names
 from rmqtool.engine.queues.unit import Boundary, Queue
 from rmqtool.engine.reading.pull import GetMessageResult, PullLimits, pull
@@ -24,11 +21,12 @@ from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.store.config_json import TOPICS, read_config, topics
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
+from rmqtool.store.source import Closable
 
 DEFAULT_LIMITS = PullLimits()
 
 
-class Reader:
+class Reader(Closable):
     """Reads a store as a broker does; a context manager, for it keeps files open."""
 
     def __init__(self, store: Store, rules: BrokerRules, *, is_slave: bool, log_end: int | None) -> None:
@@ -162,14 +160,6 @@ class Reader:
     def close(self) -> None:
         """Close the files."""
         self._files.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _corrected(self, asked: int, suggested: int) -> int:
         return asked if self._is_slave else suggested

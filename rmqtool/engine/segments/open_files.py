@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
-from rmqtool.store.source import ByteSource, read_range
+from rmqtool.store.source import ByteSource, Closable, read_range
 from rmqtool.store.view import StoreView
 
 OPEN_MAX: Final = 64
 
 
-class OpenFiles:
+class OpenFiles(Closable):
     """Positioned reads by path; the file that was not read for the longest time is closed first."""
 
     def __init__(self, view: StoreView) -> None:
@@ -42,11 +41,3 @@ class OpenFiles:
         """Close all; a later read opens its file again."""
         while self._open:
             self._open.popitem()[1].close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

@@ -7,8 +7,6 @@ import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from rmqtool.errors import RefusedError, RmqtoolError
 from rmqtool.repair.machine.disk import Disk, Metadata
@@ -17,9 +15,10 @@ from rmqtool.repair.machine.root import Root, RootPath
 from rmqtool.repair.machine.store_paths import STAGING, UNDO, StorePaths, demand_own, own_file_like, own_like
 from rmqtool.store.acquire_lock import StoreLock
 from rmqtool.store.sink import reported
+from rmqtool.store.source import Closable
 
 
-class Session:
+class Session(Closable):
     """The lock of a store, and what the store was like before the tool made anything in it."""
 
     def __init__(self, places: StorePaths, disk: Disk | None = None, *, makes_file: bool = True) -> None:
@@ -141,14 +140,6 @@ class Session:
                     self.disk.remove_tree(staging / name)
                 else:
                     self.disk.remove(staging / name)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def demand_own_directories(places: StorePaths) -> None:
