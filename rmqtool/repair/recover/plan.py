@@ -20,6 +20,7 @@ from typing import Final
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.forecast.options import ForecastOptions
 from rmqtool.repair.build.build import build
+from rmqtool.repair.build.builder import dispatch_settings
 from rmqtool.repair.build.clean_state import abort_reason, abort_steps, checkpoint_steps
 from rmqtool.repair.build.file_steps import index_steps, queue_steps
 from rmqtool.repair.build.log_window import LogWindow
@@ -30,6 +31,7 @@ from rmqtool.repair.missing_log import unmounted_text
 from rmqtool.repair.rebuild import building_notes, require_log
 from rmqtool.repair.recover.config_steps import rescue_steps
 from rmqtool.repair.recover.log_steps import MISNAMED, damage_in, loss_behind, shape_steps, tail_begin, tail_steps
+from rmqtool.repair.recover.misplaced_records import misplaced_records
 from rmqtool.repair.recover.scope import (
     WindowTooSmall,
     demand_index_head,
@@ -226,6 +228,10 @@ class _Recover:
         self._steps += rescue_steps(self._store, self._wrong, clamp=self._options.clamp_offsets)
         self._steps += self._removals()
         built = self._mend_derived(log_end)
+        misplaced = () if self._options.cut_at_damage else self._misplaced(built)
+        if misplaced:
+            stays = self._why_abort_stays(misplaced)
+            return Recovery((), self._findings, misplaced, abort_stays=stays)
         self._steps += list(self._zero_index_files())
         self._hand_off(built)
         return Recovery(tuple(self._steps), self._findings, (), loss, tuple(self._notes), self._stays)
@@ -345,6 +351,15 @@ class _Recover:
                 )
         self._notes += building_notes(self._store, built)
         return built
+
+    def _misplaced(self, built: BuildResult | None) -> tuple[Finding, ...]:
+        """Records whose wrong headers give other messages another queue offset, or take theirs."""
+        if built is None or not (built.displaced or built.repeated):
+            return ()
+        settings = dispatch_settings(self._store, self._rules, self._options.build)
+        delays_ms = self._options.build.delays_ms
+        misplaced = misplaced_records(self._store, settings, self._findings, built.log_end, delays_ms)
+        return tuple(finding for finding in misplaced if not self._options.tolerates(finding))
 
     def _hand_off(self, built: BuildResult | None) -> None:
         if built is None or self._stays is not None:

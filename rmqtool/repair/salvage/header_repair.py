@@ -14,6 +14,7 @@ from rmqtool.formats.record_crc import stored_record_crc
 from rmqtool.repair.salvage.record_repair import MENDED_MAX, with_fields, with_record_crc
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.match.queue_order import MisplacedRecord
+from rmqtool.verify.survey.context import topic_text
 
 DOUBTFUL: Final = "commitlog.doubtful-header"
 
@@ -40,8 +41,8 @@ def moved_record(log: Log, misled: MisplacedRecord, *, record_crc: bool) -> byte
     """A record whose head says the topic, queue and queue offset that it must have; None where that cannot be."""
 
     def by_queue(raw: bytes, record: Record) -> bytes | None:
-        if MULTI_DISPATCH in record.properties:  # which of its queues contradicts it, and in which field, is open
-            return None
+        if topic_text(misled.topic) in record.properties.get(MULTI_DISPATCH, "").split(","):
+            return None  # a property names this queue and the place in it, and not the header
         if len(record.topic_raw) != len(misled.topic):
             return None
         topic_end = record.size - 2 - len(record.properties_raw)

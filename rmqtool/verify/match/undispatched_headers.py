@@ -13,6 +13,7 @@ from rmqtool.engine.reading.record import Record, read_record
 from rmqtool.engine.segments.log import Log
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import UnreadableError
+from rmqtool.store.directory import Store
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.files.reach import newest_start
@@ -86,9 +87,9 @@ def undispatched_header_findings(context: VerifyContext, runs: Sequence[Missing]
         log = Log(context.store, context.rules, files)
         misled_records, empty = order.misled(doubts.counter().between)
         for misled in misled_records:
-            record = _record_at(log, misled)
+            record = record_off_by_one(log, misled)
             if record is not None:
-                yield _finding(context, misled, record)
+                yield misplaced_finding(context.store, misled, record)
     for run in empty[:_RUNS_MAX]:
         # Of messages in front of a queue's first unit the queue's own files tell.
         if run.before > 0 and not run.queue[0].startswith(_FURTHER):
@@ -103,7 +104,7 @@ def _dispatched(context: VerifyContext, name: QueueName) -> Iterator[QueueRun]:
         yield QueueRun(queue.first, queue.end, 0, newest, queue.end - queue.first)
 
 
-def _record_at(log: Log, misled: MisplacedRecord) -> Record | None:
+def record_off_by_one(log: Log, misled: MisplacedRecord) -> Record | None:
     """The record, where its own head is what puts it out of order; others may be named beside its queue."""
     try:
         record = read_record(log, misled.physical_offset)
@@ -134,14 +135,16 @@ def _missing_finding(context: VerifyContext, run: MissingRun) -> Finding:
     )
 
 
-def _finding(context: VerifyContext, misled: MisplacedRecord, record: Record) -> Finding:
+def misplaced_finding(store: Store, misled: MisplacedRecord, record: Record) -> Finding:
+    """The finding about a record that the log's order contradicts."""
+    segment = next(segment for segment in reversed(store.commitlog) if segment.start <= misled.physical_offset)
     expected = f"{name_of((misled.topic, misled.queue_id))} at queue offset {misled.queue_offset}"
     text = f"a record of {name_of((record.topic_raw, record.queue_id))} at queue offset {record.queue_offset}"
     return finding(
         "commitlog.doubtful-header",
-        context.log_path(misled.physical_offset),
+        segment.path,
         f"{text}, which its own queue contradicts, and the log lacks {expected} there",
-        file_position=misled.physical_offset - context.log_start(misled.physical_offset),
+        file_position=misled.physical_offset - segment.start,
         physical_offset=misled.physical_offset,
         length=record.size,
         topic=topic_text(misled.topic),
