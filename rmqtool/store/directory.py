@@ -45,6 +45,7 @@ EVIDENCE: Final = frozenset(
 )
 """Kinds of which one file makes a directory a store; `lock` and `config/` are too common to tell anything."""
 UNIT_SIZE: Final = 20
+BATCH_UNIT_SIZE: Final = 46
 """Bytes of a consume queue unit, of which a file holds a whole number (`MessageStoreConfig`)."""
 STORE_DIRECTORIES: Final = frozenset({"commitlog", "consumequeue"})
 
@@ -217,7 +218,7 @@ class Store:
 
     @cached_property
     def batch_file_size(self) -> int:
-        return self.settings.batch_file_size or _queue_file_size(self.batch_queues)
+        return self.settings.batch_file_size or _queue_file_size(self.batch_queues, BATCH_UNIT_SIZE, rounds_up=False)
 
     @cached_property
     def index_slot_count(self) -> int | None:
@@ -375,6 +376,8 @@ def _queues(entries: tuple[Entry, ...]) -> dict[tuple[str, int], QueueFiles]:
     return {key: QueueFiles(*key, _segments(tuple(files))) for key, files in sorted(grouped.items())}
 
 
-def _queue_file_size(queues: dict[tuple[str, int], QueueFiles], unit_size: int = 1) -> int:
+def _queue_file_size(queues: dict[tuple[str, int], QueueFiles], unit_size: int = 1, *, rounds_up: bool = True) -> int:
     """One size holds for all queues, and their names are multiples of it too: they are judged together."""
-    return infer_file_size([segment for queue in queues.values() for segment in queue.segments], unit_size)
+    return infer_file_size(
+        [segment for queue in queues.values() for segment in queue.segments], unit_size, rounds_up=rounds_up
+    )

@@ -140,18 +140,19 @@ def is_plausible_log_size(length: int) -> bool:
     return length % unit == 0
 
 
-def infer_file_size(segments: Sequence[Segment], unit_size: int = 1) -> int:
+def infer_file_size(segments: Sequence[Segment], unit_size: int = 1, *, rounds_up: bool = True) -> int:
     """Bytes of a full file; 0 if there is nothing to judge by.
 
     Every name is a multiple of the size, the next name is one size further on, and every file has it as its length. Of
     the lengths that are there, and the greatest step that all names share, the one which the most names, steps and
     lengths agree with is taken; of equal ones whole pages, then one that some file has, then the larger. So a file
-    that was cut short, grew, or has a wrong name is outvoted by the rest. Where no length holds whole units, the one
-    that is taken is rounded up, as brokers do with the size that they are told.
+    that was cut short, grew, or has a wrong name is outvoted by the rest; a length that holds no whole number of units
+    gives way to one that does.
 
     Args:
         segments: files of one stream, or of several that have the same file size.
         unit_size: bytes of which a full file holds a whole number.
+        rounds_up: where no length holds whole units, round up as brokers do with the size of queue files.
     """
     starts = Counter(segment.start for segment in segments)
     lengths = Counter(segment.size for segment in segments)
@@ -167,4 +168,4 @@ def infer_file_size(segments: Sequence[Segment], unit_size: int = 1) -> int:
         return votes(length), length % _PAGE == 0, length in lengths, length
 
     best = max(candidates, key=worth, default=0)
-    return -(-best // unit_size) * unit_size
+    return -(-best // unit_size) * unit_size if rounds_up else best

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+from pathlib import Path
 
 import pytest
 
@@ -53,6 +54,15 @@ def test_size_of_a_full_file(files: list[tuple[int, int]], size: int) -> None:
 def test_a_full_file_holds_whole_units() -> None:
     assert infer_file_size(segments((0, 601), (0, 600)), 20) == 600
     assert infer_file_size(segments((0, 590)), 20) == 600  # nothing better is there
+    assert infer_file_size(segments((0, 590)), 20, rounds_up=False) == 590
+
+
+def test_a_batch_queue_file_that_grew_shows_no_size(tmp_path: Path) -> None:
+    for queue_id, length in enumerate((461, 460)):
+        file = tmp_path / f"batchconsumequeue/T/{queue_id}/{0:020d}"
+        file.parent.mkdir(parents=True)
+        file.write_bytes(bytes(length))
+    assert survey(open_directory(tmp_path)).batch_file_size == 460
 
 
 @pytest.mark.parametrize("is_cut", [False, True])

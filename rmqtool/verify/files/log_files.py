@@ -70,7 +70,8 @@ def misnamed_files(store: Store) -> dict[str, Finding]:
     """Files of the log with wrong names, by path; `expected` is the right name, where no other file holds its place.
 
     Of two that overlap it is the one whose own records, or else whose digits, speak against its name. Any other file
-    is misnamed only where its records agree on another place, which is free and next to that of a file of the log.
+    is misnamed only where its records agree on another place, which another file holds, or which is free and next to
+    that of a file of the log.
     """
     size, misnamed = store.commitlog_file_size, {}
     before: Segment | None = None
@@ -94,8 +95,10 @@ def misnamed_files(store: Store) -> dict[str, Finding]:
             continue
         is_in_row = segment.start % size == 0 and not starts.isdisjoint((segment.start - size, segment.start + size))
         agreed = None if is_in_row else _agreed_start(store.view, segment)
-        if agreed is not None and agreed != segment.start and _is_next_to_others(store, segment, agreed):
+        place = _holder(store, agreed, segment) if agreed is not None and segment.start >= 0 else None
+        if agreed is not None and agreed != segment.start and (place or _is_next_to_others(store, segment, agreed)):
             text = f"its name is wrong: its records start at {agreed}"
+            text += f", where {place} is" if place else ""
             misnamed[segment.path] = _misnamed(store, segment, agreed, text)
         elif segment.start >= 0 and not _has_its_name(segment):
             text = "its name does not have 20 digits, and brokers sort files by name: a start can delete other files"

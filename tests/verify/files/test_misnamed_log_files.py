@@ -120,3 +120,15 @@ def test_a_copy_has_no_other_name(golden_copy: Unpacked, name: Callable[[str], s
         assert strays == [(f"commitlog/{wrong.name}", None)]
         assert plan["next_step"]["command"] is None
         wrong.unlink()
+
+
+def test_a_copy_far_from_the_other_files_is_a_stray(golden_copy: Unpacked) -> None:
+    """Files were missing before it by its name; it was judged as a part of the log, and no repair came to an end."""
+    path = golden_copy(STORE)
+    files = sorted((path / "commitlog").iterdir())
+    size = files[0].stat().st_size
+    copy = files[0].with_name(segment_name(int(files[-1].name) + 7 * size))
+    shutil.copy2(files[0], copy)
+    strays = [row for row in verified(path, NEWEST)[1] if row.id == "commitlog.stray-file"]
+    assert [(row.file, row.expected) for row in strays] == [(f"commitlog/{copy.name}", None)]
+    assert f"commitlog/{files[0].name}" in strays[0].message
