@@ -68,6 +68,11 @@ class Case:
         self.conf.write_text(self.base.plan.conf_text)
 
     @property
+    def made(self) -> set[str]:
+        """Files that a fault made beside the log's own."""
+        return {fault.file for fault in self.faults if fault.name == "log.name twice"}
+
+    @property
     def version(self) -> str:
         return self.judge.version
 

@@ -106,9 +106,10 @@ def _set_aside(case: Case, path: Path, strays: dict[str, str | None]) -> None:
         if not (path / name).exists():
             continue
         aside = case.folder / f"aside-{len(case.aside)}" if expected is None else path / expected
-        intact = intact_records(case.base, case.truth, path)
+        is_made = expected is None and name in case.made
+        intact = intact_records(case.base, case.truth, path) if is_made else set()
         (path / name).rename(aside)
-        if expected is None and not (case.base.path / name).exists():  # a fault had made it, beside the log's own files
+        if is_made:
             case.intact -= intact - intact_records(case.base, case.truth, path)
         case.aside.append((aside, path / name, repair_count(path)))
 

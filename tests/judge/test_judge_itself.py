@@ -43,7 +43,7 @@ def test_what_a_person_moved_between_two_repairs_is_back_for_the_undo_of_the_fir
     before = store_state(path)
     disagreements: list[tuple[str, object]] = []
     case: Any = SimpleNamespace(
-        aside=[], folder=tmp_path, differs=lambda name, text: disagreements.append((name, text))
+        aside=[], folder=tmp_path, made=set(), differs=lambda name, text: disagreements.append((name, text))
     )
     options = ("--yes", "--broker-version", "4.9.7", "--index-slots", 100, "--index-entries", 200)
     assert rmqtool("rebuild", path, "--index", *options).code in (0, 3)

@@ -87,14 +87,13 @@ def demand_index_head(window: LogWindow, findings: Iterable[Finding]) -> None:
 
 
 def demand_no_zero_queue(window: LogWindow, findings: Iterable[Finding]) -> None:
-    """Refuse a window where the files of a queue are zero: only the whole log tells that it has no message of it.
+    """Refuse a window where a file of a queue is zero: only the whole log tells that it has no message for it.
 
     Raises:
         WindowTooSmall: there is such a queue.
     """
     for finding in findings:
-        is_whole_queue = finding.physical_offset is None and finding.queue_offset is None
-        if finding.id == "consumequeue.zero-file" and is_whole_queue and not window.is_whole:
+        if finding.id == "consumequeue.zero-file" and finding.physical_offset is None and not window.is_whole:
             raise WindowTooSmall(0)
 
 

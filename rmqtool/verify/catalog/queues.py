@@ -251,12 +251,12 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     ),
     warning(
         "consumequeue.zero-file",
-        "A file of a queue holds only zeros though messages belong in it, or all files of a queue do and the "
-        "commit log "
-        "has no message of it: their pages never reached the disk.",
+        "A file of a queue holds only zeros: messages belong in it, or all files of a queue are like that and the "
+        "commit log has no message of it, or it follows the queue's last unit. Its pages never reached the disk.",
         (
             ("5.0.0 to 5.4.0", "may not load the store, or empties the queue"),
             (ALL, "otherwise the queue gets a unit that points nowhere, and queue offsets are used again"),
+            ("4.9.7 and later", "after the last unit: new messages change their queue offset at the next start"),
         ),
         _REBUILT,
         REBUILD_QUEUES,

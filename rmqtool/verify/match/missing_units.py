@@ -44,19 +44,35 @@ def missing_findings(context: VerifyContext, runs: Sequence[Missing]) -> Iterato
 
 
 def zero_queues(context: VerifyContext, runs: Sequence[Missing]) -> Iterator[Finding]:
-    """Queues from queue offset 0 on whose files are zero, though the log lacks none of their messages in a unit.
+    """Zero files for which the log has no message: all of a queue from queue offset 0 on, or one after a queue's end.
 
     Args:
         runs: the messages of the whole log that have no unit.
     """
     lacking = {(topic, queue_id) for topic, queue_id, *_ in runs}
     for name, queue in (*context.queues.items(), *context.batch_queues.items()):
+        if name in lacking or name[0] in context.unchecked_topics or not context.has_file_queues:
+            continue
         is_zero = bool(queue.files) and len(queue.zero_files) == len(queue.files) and queue.first == 0
-        if is_zero and name not in lacking and name[0] not in context.unchecked_topics and context.has_file_queues:
+        if is_zero:
             text = "the queue's files hold only zeros, and the commit log has no message of it"
             yield finding(
                 "consumequeue.zero-file", queue.files[0].path, text, topic=queue.topic, queue_id=queue.queue_id
             )
+        elif not queue.is_batch and queue.end > queue.first:
+            yield from _zero_after(queue)
+
+
+def _zero_after(queue: QueueMap) -> Iterator[Finding]:
+    """The zero file after a queue's last unit; a broker makes a file for a unit, which comes first in it."""
+    zero_starts = {first for first, _ in queue.zero_files}
+    file = next((file for file in queue.files if file.first >= queue.end and file.first in zero_starts), None)
+    if file is not None:
+        text = "the file holds only zeros, and the queue ends before it: new messages would skip its first queue offset"
+        yield finding(
+            "consumequeue.zero-file", file.path, text, file_position=0, topic=queue.topic, queue_id=queue.queue_id,
+            queue_offset=file.first,
+        )  # fmt: skip
 
 
 def _whole_queue(context: VerifyContext, key: tuple[bytes, int, bool], runs: list[Missing]) -> Iterator[Finding]:
