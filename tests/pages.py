@@ -47,7 +47,7 @@ def findings_page() -> str:
     """Everything that verify can say, from its catalog."""
     parts = [FINDINGS_HEAD]
     for place, entries in groupby(CATALOG, lambda entry: entry.id.partition(".")[0]):
-        parts.append(f"## {place}\n")
+        parts.append(f"## `{place}`\n")
         parts.extend(map(_finding, entries))
     return "\n".join(parts)
 
@@ -100,7 +100,7 @@ def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def unprotected_page() -> str:
     """The fields in which verify cannot find a flipped bit."""
-    return UNPROTECTED_HEAD + "".join(f"| {row.file} | {row.field} | {row.bits} | {row.why} |\n" for row in TABLE)
+    return UNPROTECTED_HEAD + "".join(f"| `{row.file}` | {row.field} | {row.bits} | {row.why} |\n" for row in TABLE)
 
 
 PAGES: Final[dict[str, Callable[[], str]]] = {

@@ -176,7 +176,7 @@ def _subject(opened: OpenedStore) -> ComparedStore:
 
 def _in_databases(store: Store) -> Iterator[str]:
     if store.files.get(FileKind.CONFIG_ROCKSDB):
-        yield "settings that are kept in RocksDB"
+        yield "settings in RocksDB"
 
 
 def _from_manifest(path: Path, identity: Identity | None) -> tuple[ComparedStore, Terms]:

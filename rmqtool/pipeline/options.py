@@ -184,4 +184,4 @@ def _number(name: str, text: str) -> int:
     try:
         return int(text)
     except ValueError as error:
-        raise UsageError(f"option {name}: {text!r} is no number") from error
+        raise UsageError(f"option {name}: {text!r} is not a number") from error

@@ -45,7 +45,7 @@ def parse_search(pattern: str, where: str) -> Search:
         pc.match_substring_regex(pa.array([b""]), pattern)
         return Search(pattern, Where(where))
     except pa.ArrowInvalid as error:
-        raise UsageError(f"{pattern!r} is no pattern: {error}") from error
+        raise UsageError(f"{pattern!r} is not a valid pattern: {error}") from error
     except ValueError as error:
         raise UsageError(f"{where!r} is none of {', '.join(Where)}") from error
 

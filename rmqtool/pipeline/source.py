@@ -51,7 +51,7 @@ class RocketmqStoreSource(DataSource):
         """
         options = self._options()
         if options.table != "messages":
-            raise UsageError(f"the table {options.table} is no stream, only messages is")
+            raise UsageError(f"the table {options.table} cannot be streamed; only messages can")
         try:
             from rmqtool.pipeline.stream import LogStream
         except ImportError as error:

@@ -105,8 +105,8 @@ def plan_rebuild(
     if with_queues and store.files.get(FileKind.CONSUMEQUEUE_ROCKSDB):
         with_queues = False
         parts.notes.append(
-            "the consume queues are kept in RocksDB and left alone: the broker itself enters there what is missing, at "
-            "a start with `abort` (mqadmin checkRocksdbCqWriteProgress compares them with queue files)"
+            "the consume queues are in RocksDB and are not changed: the broker itself adds missing messages at a start "
+            "with `abort` (mqadmin checkRocksdbCqWriteProgress compares them with queue files)"
         )
     queue_filter = _chosen(choice) if with_queues else None
     built = build(

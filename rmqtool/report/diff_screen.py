@@ -50,7 +50,7 @@ def diff_lines(comparison: Found, width: int, *, colour: bool = False, all_rows:
     for name in "ab":
         yield from labelled(name.upper(), _side(comparison[name]), width)
     yield from labelled("Log", _relation(comparison), width)
-    yield from labelled("Heads", _heads(comparison), width)
+    yield from labelled("Starts", _heads(comparison), width)
     ranges = comparison["differing_ranges"]
     shown = ", ".join(f"{begin}-{end}" for begin, end in ranges["listed"][:RANGES_MAX])
     rest = ranges["count"] - min(len(ranges["listed"]), RANGES_MAX)

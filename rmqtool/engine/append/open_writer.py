@@ -202,8 +202,8 @@ def _require_long_names(store: Store) -> None:
     for segment in store.loadable_log:
         if segment not in store.commitlog:
             raise RefusedError(
-                f"{segment.path}: brokers take it for a file of the log, though its name is no number of 20 digits; "
-                f"if its records begin at {segment.start}, its name is {segment_name(segment.start)}, else move it away"
+                f"{segment.path}: brokers load it as a commit log file, though its name does not have 20 digits; if "
+                f"its records start at {segment.start}, rename it to {segment_name(segment.start)}, else move it away"
             )
 
 
