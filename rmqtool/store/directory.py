@@ -283,7 +283,7 @@ def survey(view: StoreView, settings: Settings | None = None) -> Store:
     files = {kind: tuple(entries) for kind, entries in entries_by_kind.items() if entries}
     if not (EVIDENCE & files.keys() or STORE_DIRECTORIES & set(walked.directories)):
         raise NotAStoreError(
-            f"{view.label}: not a RocketMQ store (no `commitlog`, `consumequeue`, `index`, `checkpoint` or `abort` in it)"
+            f"{view.label}: not a RocketMQ store (`commitlog`, `index`, `checkpoint` and the like are missing)"
         )
     return Store(view, settings, files, tuple(walked.directories), tuple(problems))
 
