@@ -8,6 +8,7 @@ from pathlib import Path
 from struct import Struct
 
 from rmqtool.formats import commitlog
+from rmqtool.formats.properties import SCHEDULE_TOPIC
 from rmqtool.formats.record_crc import masked_crc
 from rmqtool.scan.log import LogFile
 from rmqtool.store.source import FileSource
@@ -19,11 +20,18 @@ STORE_TIMESTAMP_MS = 1_700_000_000_000
 TEXT = os.urandom(1 << 20)
 
 
-def record(number: int, body_length: int, physical_offset: int) -> bytes:
-    """A record as a broker writes it for a producer that sets keys and tags."""
-    at = number * 97 % (len(TEXT) - body_length)
-    body = TEXT[at : at + body_length]
-    topic = b"TopicTest%d" % (number % 4)
+def record(
+    number: int, body_length: int, physical_offset: int, *, content: bytes = TEXT, is_delayed: bool = False
+) -> bytes:
+    """A record as a broker writes it for a producer that sets keys and tags.
+
+    Args:
+        content: what bodies are cut out of.
+        is_delayed: whether it waits in the topic of delayed messages.
+    """
+    at = number * 97 % (len(content) - body_length)
+    body = content[at : at + body_length]
+    topic = SCHEDULE_TOPIC.encode() if is_delayed else b"TopicTest%d" % (number % 4)
     properties = b"\x02".join(
         (
             b"KEYS\x01order-%08d" % number,
@@ -32,6 +40,8 @@ def record(number: int, body_length: int, physical_offset: int) -> bytes:
             b"CLUSTER\x01DefaultCluster\x02",
         )
     )
+    if is_delayed:
+        properties += b"DELAY\x013\x02REAL_TOPIC\x01TopicTest%d\x02" % (number % 4)
     size = HEAD.size + len(body) + 1 + len(topic) + 2 + len(properties)
     head = HEAD.pack(
         size, commitlog.MAGIC_V1, masked_crc(body), number % 8, 0, number // 8, physical_offset, 0,
@@ -46,12 +56,20 @@ def blank(size: int) -> bytes:
 
 
 def write_log(
-    folder: Path, file_count: int, file_size: int, body_length: int, *, records_per_file: int | None = None
+    folder: Path,
+    file_count: int,
+    file_size: int,
+    body_length: int,
+    *,
+    records_per_file: int | None = None,
+    content: bytes = TEXT,
+    is_delayed: bool = False,
 ) -> int:
     """Write the files of a log below `folder`, each ended by a blank; what is not written is a hole.
 
     Args:
         records_per_file: how many; None fills each file.
+        content, is_delayed: as in `record`.
 
     Returns:
         The number of records.
@@ -62,7 +80,7 @@ def write_log(
         with (folder / f"{physical_offset:020d}").open("wb") as file:
             at, first = 0, number
             while records_per_file is None or number - first < records_per_file:
-                raw = record(number, body_length, physical_offset + at)
+                raw = record(number, body_length, physical_offset + at, content=content, is_delayed=is_delayed)
                 if at + len(raw) + commitlog.BLANK_SIZE_MIN > file_size:
                     break
                 file.write(raw)

@@ -11,7 +11,7 @@ from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.formats import commitlog, properties, system_flag
 from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.formats.message_id import host_text, offset_message_id
-from rmqtool.report.bodies import BODY_FIELDS, BodyChoice, BodyForm, shown_body
+from rmqtool.report.bodies import BODY_FIELDS, BodyChoice, BodyForm, shown_bodies
 from rmqtool.report.rows import RowBlock, message_fields
 from rmqtool.scan.columns import Row
 from rmqtool.scan.rules import FINDING_IDS, Verdict
@@ -108,7 +108,7 @@ class DumpedMessages:
     @property
     def keys(self) -> list[list[str]]:
         texts = [values.get(properties.KEYS, "") for values in self.properties]
-        return [[key for key in text.split(" ") if key] for text in texts]
+        return [[key for key in text.split(" ") if key] if " " in text else [text] if text else [] for text in texts]
 
     @property
     def unique_key(self) -> list[str | None]:
@@ -155,10 +155,7 @@ class DumpedMessages:
                 for length, most in zip(lengths, _each_once(choice.stored_max, self.compression), strict=True)
             ],
         )
-        return [
-            shown_body(content, length, compression, choice)
-            for content, length, compression in zip(stored, lengths, self.compression, strict=True)
-        ]
+        return shown_bodies(stored, lengths, self.compression, choice)
 
 
 _NUMBERS: Final = frozenset(Row._fields) - {"magic"}

@@ -35,9 +35,12 @@ def decode_properties(raw: bytes) -> dict[str, str]:
 
     A repeated name keeps its last value; empty names and values are dropped.
     """
-    segments = decode_java_utf8(raw).split(PROPERTY_SEPARATOR)
-    pairs = [segment.partition(NAME_VALUE_SEPARATOR) for segment in segments]
-    return {name: value for name, _, value in pairs if name and value}
+    properties: dict[str, str] = {}
+    for segment in decode_java_utf8(raw).split(PROPERTY_SEPARATOR):
+        name, _, value = segment.partition(NAME_VALUE_SEPARATOR)
+        if name and value:
+            properties[name] = value
+    return properties
 
 
 def split_properties(raw: bytes) -> Iterator[tuple[bytes, bytes]]:

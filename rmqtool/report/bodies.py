@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 import json
+from binascii import b2a_base64
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, Protocol
@@ -103,15 +104,32 @@ def shown_body(
         return None, form.value, cut, str(error)
 
 
+def shown_bodies(
+    stored: Sequence[bytes], lengths: Sequence[int], compressions: Sequence[str | None], choice: BodyChoice
+) -> list[tuple[Any, str, bool, str | None]]:
+    """The values of `shown_body` for many records; those that are shown whole as they are stored take no detour."""
+    form, limit = choice.shown_form, choice.limit
+    encode = _TEXT_FORMS.get(form)
+    return [
+        (encode(content), form.value, False, None)
+        if encode is not None and len(content) <= limit and (compression is None or choice.raw)
+        else shown_body(content, length, compression, choice)
+        for content, length, compression in zip(stored, lengths, compressions, strict=True)
+    ]
+
+
+_TEXT_FORMS: Final[Mapping[BodyForm, Callable[[bytes], str]]] = {
+    BodyForm.HEX: bytes.hex,
+    BodyForm.BASE64: lambda content: b2a_base64(content, newline=False).decode("ascii"),
+    BodyForm.TEXT: lambda content: content.decode("utf-8", "backslashreplace"),
+}
+
+
 def _encoded(content: bytes, form: BodyForm, *, cut: bool) -> Any:
-    if form is BodyForm.HEX:
-        return content.hex()
-    if form is BodyForm.BASE64:
-        return base64.b64encode(content).decode("ascii")
-    if form is BodyForm.TEXT:
-        if cut:  # in the middle of a character, maybe
-            content = content[: len(content) - _split_character(content)]
-        return content.decode("utf-8", "backslashreplace")
+    if form is BodyForm.TEXT and cut:  # in the middle of a character, maybe
+        content = content[: len(content) - _split_character(content)]
+    if form in _TEXT_FORMS:
+        return _TEXT_FORMS[form](content)
     if cut:
         raise ValueError("longer than the limit, so not shown as JSON")
     try:

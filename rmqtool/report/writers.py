@@ -50,7 +50,8 @@ class JsonLinesWriter:
         self._stream.write(json_text(row, unicode=self._unicode) + "\n")
 
     def write_block(self, block: RowBlock) -> None:
-        self._stream.write(json_texts(block, unicode=self._unicode) + "\n")
+        self._stream.write(json_texts(block, "\n", unicode=self._unicode))
+        self._stream.write("\n")
 
     def close(self) -> None:
         """Nothing is held back."""
@@ -68,7 +69,7 @@ class JsonWriter:
         self._write(json_text(row, unicode=self._unicode))
 
     def write_block(self, block: RowBlock) -> None:
-        self._write(json_texts(block, unicode=self._unicode).replace("\n", ",\n"))
+        self._write(json_texts(block, ",\n", unicode=self._unicode))
 
     def close(self) -> None:
         self._stream.write("\n]\n" if self._begun else "[]\n")
@@ -156,19 +157,25 @@ def json_text(value: Any, *, unicode: bool = True, indent: int | None = None) ->
     return text if not unicode else "\n".join(map(json_escaped, text.split("\n")))
 
 
-def json_texts(block: RowBlock, *, unicode: bool) -> str:
-    """The rows as `json_text` has them, a row a line; many at once where their values allow it."""
-    if block.holds_json:
-        return "\n".join(json_text(row, unicode=unicode) for row in block.rows())
-    import msgspec
+def json_texts(block: RowBlock, separator: str, *, unicode: bool) -> str:
+    """The rows as `json_text` has them, many at once where their values allow it.
 
-    encode, rows = msgspec.json.Encoder().encode, map(_row_type(block.fields), *block.columns())
-    lines = b"\n".join([msgspec.json.format(encode(row), indent=0) for row in rows])
-    if lines.isascii() and b"\x7f" not in lines:
-        return lines.decode("ascii")
-    if unicode:
-        return "\n".join(map(json_escaped, lines.decode("utf-8").split("\n")))
-    return "\n".join(json_text(row, unicode=unicode) for row in block.rows())
+    Args:
+        separator: what stands between two rows, with a line end.
+    """
+    if not block.holds_json:
+        import msgspec
+
+        encoder, buffer, texts = msgspec.json.Encoder(), bytearray(), []
+        for row in map(_row_type(block.fields), *block.columns()):
+            encoder.encode_into(row, buffer)
+            texts.append(msgspec.json.format(buffer, indent=0))
+        lines = separator.encode().join(texts)
+        if lines.isascii() and b"\x7f" not in lines:
+            return lines.decode("ascii")
+        if unicode:
+            return "\n".join(map(json_escaped, lines.decode("utf-8").split("\n")))
+    return separator.join(json_text(row, unicode=unicode) for row in block.rows())
 
 
 @cache

@@ -80,8 +80,10 @@ class Batch:
                 for place, position, length in zip(places, positions, lengths, strict=True)
             ]
         content, begin = self._content, int(self.rows[0][0])
-        starts = [place - begin + position for place, position in zip(places, positions, strict=True)]
-        return [content[start : start + length] for start, length in zip(starts, lengths, strict=True)]
+        return [
+            content[(start := place - begin + position) : start + length]
+            for place, position, length in zip(places, positions, lengths, strict=True)
+        ]
 
     def may_hold(self, text: bytes) -> bool:
         """Whether the records may hold a text; False only where all their bytes are at hand."""

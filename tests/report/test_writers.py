@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rmqtool.report.columns import TABLES, fitted
@@ -75,6 +75,7 @@ VALUES = st.one_of(
     fields=st.sampled_from([None, ["tags"], ["topic", "keys", "finding", "properties"], ["finding"]]),
     encoding=st.sampled_from(["utf-8", "latin-1"]),
 )
+@example(values=[(1, 2, "}, {"), (3, 4, '}, {"type": ')], form="jsonl", fields=None, encoding="utf-8")
 def test_many_rows_at_once_are_written_like_rows_one_by_one(
     values: list[tuple[Any, Any, str]], form: str, fields: list[str] | None, encoding: str
 ) -> None:

@@ -1,0 +1,117 @@
+"""How many rows `dump` writes a second, by form and filter, beside the walk alone and `json.dumps` of its rows.
+
+Run `python -m benchmarks.dump`; `--folder` says where the logs lie for its time, `--megabytes` how large each is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import io
+import json
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from benchmarks.logs import TEXT, log_files, write_log
+from benchmarks.results import machine, table, write_section
+from benchmarks.scan import best, walk_all
+from rmqtool.commands.app import run
+
+COMMAND = "python -m benchmarks.dump"
+BODY_LENGTHS = {"100 B": 100, "1 KiB": 1 << 10}
+FIVE_FIELDS = "topic,queue_id,queue_offset,physical_offset,size"
+JSON_LINES = ("--format", "jsonl")
+FORMS: Mapping[str, Sequence[str]] = {
+    "JSON lines": JSON_LINES,
+    "JSON lines, `--body text`": (*JSON_LINES, "--body", "text"),
+    "JSON lines, `--raw --body base64`": (*JSON_LINES, "--raw", "--body", "base64"),
+    "JSON lines, `--reverse`": (*JSON_LINES, "--reverse"),
+    "CSV of five fields": ("--format", "csv", "--fields", FIVE_FIELDS),
+    "table": (),
+}
+FILTERS: Mapping[str, Sequence[str]] = {
+    "`--tag` that no message has": ("--tag", "Tag9"),
+    "`--key` that no message has": ("--key", "order-none"),
+    "`--topic` that no message has": ("--topic", "none"),
+}
+CONTENT = base64.b64encode(TEXT)
+"""Text, as most bodies are."""
+ROW_COUNT = 10_000
+
+
+class Sink(io.TextIOBase):
+    """Encodes text as a file does, and keeps none."""
+
+    encoding = "utf-8"
+
+    def write(self, text: str) -> int:
+        return len(text.encode("utf-8"))
+
+
+def dump(log: Path, *options: str) -> None:
+    with redirect_stdout(Sink()), redirect_stderr(Sink()):
+        assert run(["dump", str(log), *options]) == 0
+
+
+def first_rows(log: Path) -> list[Any]:
+    stream = io.StringIO()
+    with redirect_stdout(stream):
+        assert run(["dump", str(log), *JSON_LINES, "--limit", str(ROW_COUNT)]) == 0
+    return list(map(json.loads, stream.getvalue().splitlines()))
+
+
+def dumping(folder: Path, log_size: int) -> list[dict[str, str]]:
+    """The table: a row for each body length and form or filter, and one for delayed messages."""
+    rows = []
+    for label, body_length in BODY_LENGTHS.items():
+        log = folder / label.replace(" ", "") / "commitlog"
+        count = write_log(log, 1, log_size, body_length, content=CONTENT)
+        rows += measured(log, count, label, {**FORMS, **FILTERS})
+    log = folder / "delayed" / "commitlog"
+    count = write_log(log, 1, log_size, 100, content=CONTENT, is_delayed=True)
+    return rows + measured(log, count, "100 B, delayed", {"JSON lines": JSON_LINES})
+
+
+def measured(log: Path, count: int, label: str, cases: Mapping[str, Sequence[str]]) -> list[dict[str, str]]:
+    """A row for each case; the walk, `json.dumps` and all cases take turns."""
+    files, size = list(log_files(log)), sum(path.stat().st_size for path in log.iterdir())
+    runs: list[Callable[[], object]] = [partial(dump, log, *options) for options in cases.values()]
+    rows = first_rows(log)
+    walk, encoding, *seconds = best(partial(walk_all, files, compiled=True), lambda: list(map(json.dumps, rows)), *runs)
+    return [
+        {
+            "body": label,
+            "what": name,
+            "÷ walk alone": f"{second / walk:.1f}",
+            "`json.dumps` of a row ÷ a row": f"{encoding / len(rows) * count / second:.2f}",
+            "rows/s": f"{count / second:,.0f}",
+            "GB/s": f"{size / second / 1e9:.2f}",
+        }
+        for name, second in zip(cases, seconds, strict=True)
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--folder", type=Path, default=None, help="where the generated logs lie while it runs")
+    parser.add_argument("--megabytes", type=int, default=256, help="of each log")
+    options = parser.parse_args()
+    facts = machine("msgspec", "numba", "numpy")
+    with tempfile.TemporaryDirectory(dir=options.folder) as name:
+        text = table(dumping(Path(name), options.megabytes << 20))
+    print(text)
+    about = f"""Logs of {options.megabytes} MiB in one file, from the page cache, with keys, tags and two more
+properties; bodies are text. Processor time of a process that is warm, the command's start included and the
+interpreter's not; what is written is encoded and dropped. `json.dumps` of a row makes the text of default fields out of
+a dictionary that is there already.
+
+"""
+    write_section("dump", COMMAND, facts, about + text)
+
+
+if __name__ == "__main__":
+    main()
