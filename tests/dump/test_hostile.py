@@ -85,7 +85,7 @@ def test_an_empty_directory_and_one_of_something_else(tmp_path: Path) -> None:
 
 def test_an_empty_commitlog_directory_holds_no_file_of_a_broker(tmp_path: Path) -> None:
     (tmp_path / "commitlog").mkdir()
-    assert "no file of a broker" in one_clear_line(rmqtool("dump", tmp_path / "commitlog"), 4)
+    assert "no broker file" in one_clear_line(rmqtool("dump", tmp_path / "commitlog"), 4)
     ran, rows = dumped(tmp_path)
     assert (ran.code, rows) == (0, [])
 
