@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,6 +23,7 @@ from rmqtool.store.directory import UNIT_SIZE, Settings, Store
 from rmqtool.store.location import StoreLocation, local_path, store_location, survey_store
 from rmqtool.store.probe_lock import LOCK_NAME, Lock, LockReport, LockStatus, lock_report
 from rmqtool.store.view import DirectoryView
+from rmqtool.verdict.command_line import CommandLine
 
 _STORE_HELP: Final = "Store root of the broker: the directory that holds commitlog/"
 StorePath = Annotated[Path, typer.Argument(metavar="STORE", help=f"{_STORE_HELP}.", parser=local_path)]
@@ -144,6 +146,23 @@ def open_store(place: Path | StoreLocation, options: StoreOptions) -> OpenedStor
         return OpenedStore(store, rules_for(releases.rules), str(releases), releases.evidence, chosen, conf)
     chosen = f"nothing in the store shows its broker version; using the rules of {NEWEST}, the newest one known"
     return OpenedStore(store, rules_for(NEWEST), None, (), chosen, conf)
+
+
+def command_line(place: Path | StoreLocation, options: StoreOptions) -> CommandLine:
+    """Makes further commands about the store that these options open."""
+    sizes = options.sizes or Settings()
+    named = [
+        *(("--commitlog", directory) for directory in options.commitlog or ()),
+        ("--log-file-size", sizes.commitlog_file_size),
+        ("--queue-file-size", sizes.consumequeue_file_size),
+        ("--index-slots", options.index_slots),
+        ("--index-entries", sizes.index_entry_count),
+        ("--broker-conf", options.broker_conf),
+        ("--broker-version", options.broker_version),
+    ]
+    words = [f"{name} {shlex.quote(str(value))}" for name, value in named if value is not None]
+    is_local = isinstance(place, Path) or place.path is not None
+    return CommandLine(shlex.quote(str(place)), " ".join(words), is_local)
 
 
 def file_sizes(log_file: int | None, queue_file: int | None, index_entries: int | None) -> Settings:

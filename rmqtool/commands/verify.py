@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -13,6 +12,7 @@ import typer
 
 import rmqtool
 from rmqtool.commands.exit_codes import ExitCode
+from rmqtool.commands.judgement import assessment_of
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options import (
     BrokerConfOption,
@@ -26,6 +26,7 @@ from rmqtool.commands.options import (
     QueueFileSizeOption,
     ReadStore,
     StoreOptions,
+    command_line,
     file_sizes,
     lock_of,
     open_store,
@@ -33,7 +34,9 @@ from rmqtool.commands.options import (
 )
 from rmqtool.commands.screen import screen
 from rmqtool.commands.spark import ConfOption, MasterOption, runner
+from rmqtool.engine.reading.unread_files import unread_files
 from rmqtool.errors import UsageError, WriteError
+from rmqtool.repair.build.clean_state import abort_reason
 from rmqtool.report.junit import junit_text
 from rmqtool.report.progress import ByteProgress
 from rmqtool.report.sarif import sarif_text
@@ -42,8 +45,12 @@ from rmqtool.report.writers import OutputFormat, json_text, row_writer
 from rmqtool.scan.runner import Runner
 from rmqtool.store.location import StoreLocation
 from rmqtool.store.source import reason
+from rmqtool.verdict.command_line import CommandLine
+from rmqtool.verdict.next_step import step_after_verify
+from rmqtool.verdict.tally import FindingTally
+from rmqtool.verdict.verdict import Assessment, StoreVerdict
 from rmqtool.verify.catalog.finding import Finding
-from rmqtool.verify.catalog.registry import CATALOG
+from rmqtool.verify.catalog.registry import BY_ID, CATALOG
 from rmqtool.verify.run import verify_store
 from rmqtool.verify.summary import Summary
 from rmqtool.verify.survey.context import Depth, VerifyOptions
@@ -104,7 +111,8 @@ def verify(
     """
     messages = messages_of(context)
     sizes = file_sizes(log_file_size, queue_file_size, index_entries)
-    opened = open_store(store, StoreOptions(commitlog, index_slots, broker_conf, broker_version, sizes))
+    store_options = StoreOptions(commitlog, index_slots, broker_conf, broker_version, sizes)
+    opened = open_store(store, store_options)
     opened.tell(messages)
     number, count = _slice(part)
     options = VerifyOptions(
@@ -120,10 +128,11 @@ def verify(
     for report in (junit, sarif):
         if report is not None:
             refuse_inside_store(report, "a report", store, opened.store.settings.commitlog_directories)
-    run = _Output(opened, store, output, messages, keeps_rows=junit is not None or sarif is not None)
+    line = command_line(store, store_options)
+    run = _Output(opened, store, line, output, messages, keeps_rows=junit is not None or sarif is not None)
     with runner(master, conf, messages) as split_runner:
         summary = run.verify(options, split_runner)
-    run.report(summary, junit, sarif)
+    assessment = run.report(summary, junit, sarif)
     if summary.findings["index.unknown-slot-count"]:
         messages.warn("the index was not checked: nothing in it shows its slot count; pass --index-slots N")
     for unread in summary.not_looked_at:
@@ -132,7 +141,7 @@ def verify(
         messages.error(problem)
     if opened.store.problems or any(summary.findings[kind] for kind in UNREADABLE):
         raise typer.Exit(ExitCode.FAILED)
-    if summary.needs_attention or summary.not_looked_at:
+    if assessment.verdict is not StoreVerdict.OK:
         raise typer.Exit(ExitCode.FINDINGS)
 
 
@@ -140,8 +149,17 @@ class _Output:
     """One run: findings go out as they come where lines are asked for, else at the end."""
 
     def __init__(
-        self, opened: OpenedStore, place: StoreLocation, output: OutputFormat, messages: Messages, *, keeps_rows: bool
+        self,
+        opened: OpenedStore,
+        place: StoreLocation,
+        line: CommandLine,
+        output: OutputFormat,
+        messages: Messages,
+        *,
+        keeps_rows: bool,
     ) -> None:
+        self._line = line
+        self._tally = FindingTally()
         self._opened = opened
         self._place = place
         self._output = output
@@ -158,9 +176,20 @@ class _Output:
         with ByteProgress("verify", quiet=self._messages.quiet) as progress:
             return verify_store(self._opened.store, self._opened.rules, options, self._take, progress.show, runner)
 
-    def report(self, summary: Summary, junit: Path | None, sarif: Path | None) -> None:
+    def report(self, summary: Summary, junit: Path | None, sarif: Path | None) -> Assessment:
+        """Write what was found, and say what it comes to."""
         rows = sorted(self._rows, key=_place)
-        summary_json = summary.as_json()
+        assessment = assessment_of(self._opened, self._line, "verify", self._tally, summary.not_looked_at)
+        store = self._opened.store
+        decoded = {files.path for files in unread_files(store)}
+        step = step_after_verify(
+            self._line,
+            assessment,
+            self._tally,
+            may_recover=bool(store.commitlog) and abort_reason(store, self._opened.rules) is None,
+            left_out=any(files.path not in decoded for files in summary.not_looked_at),
+        )
+        summary_json = {**summary.as_json(), **assessment.as_json(), **step.as_json()}
         if self._output is OutputFormat.JSONL:
             sys.stdout.write(json_text({"type": "summary", **summary_json}) + "\n")
         elif self._output is OutputFormat.JSON:
@@ -170,7 +199,6 @@ class _Output:
             lines = findings_lines(
                 rows,
                 summary_json,
-                _commands(rows),
                 self._screen.width,
                 colour=self._screen.colour,
                 all_rows=self._messages.verbose,
@@ -185,8 +213,10 @@ class _Output:
         if sarif is not None:
             rules = ((entry.id, entry.severity.value, entry.meaning) for entry in CATALOG)
             _write(sarif, sarif_text(rmqtool.__version__, rules, rows))
+        return assessment
 
     def _take(self, finding: Finding) -> None:
+        self._tally.add(finding, BY_ID[finding.id].remedy)
         row = {"type": "finding", **finding.as_json()}
         row["repair"] = repair_command(finding.repair, self._place)
         if self._writer is not None:
@@ -203,12 +233,6 @@ def repair_command(repair: str | None, place: StoreLocation) -> str | None:
     if repair is None or place.path is None or repair.split()[0] not in COMMANDS:
         return None
     return f"rmqtool {repair} {shlex.quote(str(place))}"
-
-
-def _commands(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """What to run, each once, for errors first."""
-    ranked = sorted(rows, key=lambda row: ("error", "warning", "note").index(row["severity"]))
-    yield from dict.fromkeys(row["repair"] for row in ranked if row["repair"] is not None)
 
 
 def _slice(text: str | None) -> tuple[int, int]:

@@ -13,28 +13,23 @@ Found = Mapping[str, Any]
 
 PER_FILE_MAX: Final = 20
 """Findings of one file that are shown; the rest is counted."""
-_UNBLEMISHED: Final = {
-    False: "OK: no problems found",
-    True: "NOT FULLY CHECKED: what was checked agrees, but a broker uses files that are not decoded",
-}
 _SIGNS: Final = {"error": "E", "warning": "W", "note": "n"}
 _STYLES: Final = {"error": "bad", "warning": "open", "note": "", None: "good"}
 _INDENT: Final = "    "
 
 
 def findings_lines(
-    findings: Sequence[Found], summary: Found, commands: Iterable[str], width: int, *, colour: bool, all_rows: bool
+    findings: Sequence[Found], summary: Found, width: int, *, colour: bool, all_rows: bool
 ) -> Iterator[str]:
     """The lines of the screen.
 
     Args:
         findings: objects as `verify --format json` writes them, in order.
         summary: its summary.
-        commands: what to run, most urgent first.
         all_rows: every finding, however many there are.
     """
     width = max(width, 60)
-    worst = worst_severity(findings)
+    worst = worst_severity(findings) or (None if summary["verdict"] == "ok" else "warning")
     yield from _wrapped(styled(verdict(findings, summary), _STYLES[worst], colour=colour), width, "")
     for file, of_file in groupby(findings, key=lambda finding: finding["file"]):
         listed = list(of_file)
@@ -44,11 +39,14 @@ def findings_lines(
             yield from _finding(finding, width, colour=colour)
         if not all_rows and len(listed) > PER_FILE_MAX:
             yield f"  ... and {len(listed) - PER_FILE_MAX} more (--verbose shows all)"
-    steps = list(commands)
-    if steps:
+    step = summary["next_step"]
+    if step["command"] is not None:
         yield ""
         yield "Next:"
-        yield from (f"  {escaped(step)}" for step in steps)
+        yield f"  {escaped(step['command'])}"
+    elif summary["needs_decision"]:
+        yield ""
+        yield from _wrapped(f"Next: {escaped(step['reason'])}", width, "")
     yield ""
     yield from _wrapped(checked(summary), width, "")
 
@@ -57,12 +55,9 @@ def verdict(findings: Sequence[Found], summary: Found) -> str:
     """The state of the store in one sentence."""
     counts = {name: sum(finding["severity"] == name for finding in findings) for name in _SIGNS}
     parts = [f"{counts[name]} {name}{'s' if counts[name] > 1 else ''}" for name in ("error", "warning") if counts[name]]
-    what = {
-        "error": "DAMAGED: messages are lost or cannot be read",
-        "warning": "INCONSISTENT: messages are intact, but queues, index or checkpoint do not match the commit log",
-    }.get(worst_severity(findings) or "", _UNBLEMISHED[bool(summary["not_looked_at"])])
     tail = f" ({', '.join(parts)})" if parts else ""
-    return what + tail + ("" if summary["complete"] else "; not all of the store was checked")
+    is_said = summary["complete"] or summary["verdict"] == "not-fully-checked"
+    return escaped(summary["headline"]) + tail + ("" if is_said else "; not all of the store was checked")
 
 
 def worst_severity(findings: Iterable[Found]) -> str | None:

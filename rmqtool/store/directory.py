@@ -246,6 +246,16 @@ class Store:
             return "file"
         return "mixed" if self.queues else "rocksdb"
 
+    @cached_property
+    def is_log_listed(self) -> bool:
+        """Whether the log's directories can be listed: else files may be there that nobody sees."""
+        for directory in self.settings.commitlog_directories or ("commitlog",):
+            try:
+                self.view.list(directory)
+            except UnreadableError:
+                return False
+        return True
+
     @property
     def has_abort(self) -> bool:
         return bool(self.files.get(FileKind.ABORT))

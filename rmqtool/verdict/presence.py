@@ -26,7 +26,7 @@ def missing_log(store: Store) -> str | None:
     """What is missing, as a sentence, where a store that had messages has no file of the log; None elsewhere."""
     if any(segment.size for segment in store.loadable_log) or store.files.get(FileKind.DLEDGER):
         return None
-    if not all(_can_be_listed(store, directory) for directory in log_directories(store)):
+    if not store.is_log_listed:
         return None
     if not (store.queues or store.batch_queues or store.index_files or _had_messages(store)):
         return None
@@ -65,14 +65,6 @@ def _user_name(user_id: int) -> str:
         return pwd.getpwuid(user_id).pw_name
     except KeyError:
         return f"#{user_id}"
-
-
-def _can_be_listed(store: Store, directory: str) -> bool:
-    try:
-        store.view.list(directory)
-    except UnreadableError:
-        return False
-    return True
 
 
 def _had_messages(store: Store) -> bool:

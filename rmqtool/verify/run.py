@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from rmqtool.engine.dispatch.queue_entries import DispatchSettings
-from rmqtool.engine.reading.unread_files import unread_files
+from rmqtool.engine.reading.unread_files import UnreadFiles, unread_files
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.checkpoint import FIELDS_SIZE, Checkpoint, parse_checkpoint
@@ -26,7 +26,7 @@ from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.source import read_range
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding
-from rmqtool.verify.files.config_files import config_findings, read_configs
+from rmqtool.verify.files.config_files import config_findings, lost_topics, read_configs
 from rmqtool.verify.files.index_files import read_index
 from rmqtool.verify.files.log_files import log_file_findings, missing_end
 from rmqtool.verify.files.reach import entries_outside, index_findings, newest_start, units_ahead, units_below
@@ -46,6 +46,7 @@ from rmqtool.verify.survey.result import SplitResult, merge
 OnFinding = Callable[[Finding], None]
 
 _COMPACTION: Final = "COMPACTION"
+_LOG: Final = "commitlog"
 
 
 def verify_store(
@@ -108,16 +109,18 @@ class _Verifier:
         self._say(extension_findings(self.store))
         if self.options.broker_runs:
             self._say([finding("store.lock-held", "lock", "a broker is using the store")])
-        self._summary.not_looked_at = tuple(unread_files(self.store))
-        self._summary.complete &= not self._summary.not_looked_at
+        for files in unread_files(self.store):
+            self._leave_out(files.path, files.kind, files.reason)
         configs = read_configs(self.store)
         context = self._context(configs)
         newest = [_newest_record(context)]
         self._say(log_file_findings(self.store, lambda begin, end: _units_into(context, begin, end), newest))
         if self._log_is_elsewhere:
             context = replace(context, options=replace(self.options, depth=Depth.STRUCTURE))
-            self._summary.complete = False
-        self._summary.complete &= context.options.depth is Depth.FULL
+            if not self.store.is_log_listed:
+                self._leave_out(_LOG, FileKind.COMMITLOG.value, "its directory cannot be listed")
+        elif context.options.depth is not Depth.FULL:
+            self._leave_out(_LOG, FileKind.COMMITLOG.value, f"left out by --depth {context.options.depth.value}")
         log = self._check_log(context, state) if context.options.depth is not Depth.STRUCTURE else None
         self._finish(context, configs, log)
         unscanned = self._unscanned(log)
@@ -132,8 +135,14 @@ class _Verifier:
 
     @property
     def _log_is_elsewhere(self) -> bool:
-        """Whether the log is one of DLedger, whose files hold more than the records."""
-        return bool(self.store.files.get(FileKind.DLEDGER)) and not self.store.commitlog
+        """Whether the log is one of DLedger, whose files hold more than the records, or may not be looked at."""
+        is_hidden = bool(self.store.files.get(FileKind.DLEDGER)) or not self.store.is_log_listed
+        return is_hidden and not self.store.commitlog
+
+    def _leave_out(self, path: str, kind: str, why: str) -> None:
+        """Something that a broker uses is not looked at."""
+        self._summary.not_looked_at = (*self._summary.not_looked_at, UnreadFiles(path, kind, why))
+        self._summary.complete = False
 
     def _say(self, new_findings: Iterable[Finding]) -> None:
         for each in sorted(new_findings, key=lambda one: one.place):
@@ -166,7 +175,7 @@ class _Verifier:
         context = replace(context, newest_unit=newest, dispatched_end=self._dispatched_end(context, newest))
         if self.options.broker_runs:
             context = replace(context, live_end=newest + size if newest >= 0 else minimum)
-            self._summary.complete = False
+            self._leave_out(_LOG, FileKind.COMMITLOG.value, "a broker is writing to the end of the log")
         return context
 
     def _dispatched_end(self, context: VerifyContext, newest: int) -> int:
@@ -198,7 +207,8 @@ class _Verifier:
         self._say(index.findings)
         self._summary.entry_count += sum(file.count for file in index.maps)
         self._is_index_known = index.is_known
-        self._summary.complete &= index.is_known
+        if not index.is_known:
+            self._leave_out("index", FileKind.INDEX.value, "nothing shows the number of its hash slots")
         return tuple(index.maps)
 
     # The log
@@ -221,7 +231,9 @@ class _Verifier:
             account = self._account.file(segment.path, segment.size)
             account.zero_tail += max(0, account.open_bytes)
         complete = len(results) == len(plan.splits) and len(segments) == len(self.store.commitlog)
-        self._summary.complete &= complete
+        if not complete:
+            text = f"{len(results)} of {len(self.store.commitlog)} files were checked"
+            self._leave_out(_LOG, FileKind.COMMITLOG.value, text)
         return _Log(merge(results), complete, frozenset(result.path for result in results))
 
     def _openable(self) -> tuple[list[Segment], list[Finding]]:
@@ -322,6 +334,7 @@ class _Verifier:
             if context.crosses:
                 self._say(index_findings(context, whole, checkpoint))
         self._say(checkpoint_findings(context, self._account, whole))
+        self._say(lost_topics(self.store))
         self._say(config_findings(configs, context.queues, whole))
 
     def _checkpoint(self) -> Checkpoint | None:

@@ -17,7 +17,7 @@ class Summary:
     Attributes:
         findings: by id; a finding that stands for many things counts once.
         complete: False where options, a budget or a running broker left a part out, or something is not decoded.
-        not_looked_at: what a broker uses and nothing here decodes.
+        not_looked_at: what a broker uses and this run did not look at; empty where `complete` is true.
         splits_done, splits: of the log.
         checked_bytes: of all files that were looked at; `left_out_bytes` are those that were not.
     """

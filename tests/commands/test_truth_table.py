@@ -90,3 +90,97 @@ def test_get_names_the_topics_that_are_near(golden: Unpacked) -> None:
         ran = rmqtool("get", golden(CLEAN), "--topic", "OrderEvent", *options)
         assert ran.code == 6
         assert "did you mean OrderEvents?" in ran.err
+
+
+def summary_of(path: Path) -> tuple[int, dict[str, Any]]:
+    code, found = answer("verify", path)
+    summary: dict[str, Any] = found["summary"]
+    assert (summary["verdict"] == "ok") == (code == 0) == (summary["complete"] and not above_note(found))
+    assert summary["complete"] == (not summary["not_looked_at"])
+    return code, summary
+
+
+def above_note(found: dict[str, Any]) -> list[str]:
+    return [each["id"] for each in found["findings"] if each["severity"] != "note"]
+
+
+def spoil(path: Path, row: str) -> None:
+    """One row of the table."""
+    log = sorted((path / "commitlog").iterdir()) if (path / "commitlog").is_dir() else []
+    match row:
+        case "tables overwritten":
+            for file in path.glob("consumequeue/*.sst"):
+                file.write_bytes(bytes(range(100)))
+        case "CURRENT empty":
+            (path / "consumequeue/CURRENT").write_bytes(b"")
+        case "units removed":
+            for file in [*path.glob("consumequeue/*.sst"), *path.glob("consumequeue/*.log")]:
+                file.unlink()
+        case "wheel cut":
+            os.truncate(path / "timerwheel", 1000)
+        case "timer log half zeroed":
+            (file,) = path.glob("timerlog/*")
+            with file.open("r+b") as opened:
+                opened.seek(52)
+                opened.write(bytes(file.stat().st_size // 2))
+        case "compaction log overwritten":
+            for file in path.glob("compaction/compactionLog/*/*/*"):
+                file.write_bytes(bytes(range(256)) * 8)
+        case "DLedger overwritten":
+            file = max(path.glob("dledger-*/data/*"), key=lambda each: each.stat().st_size)
+            with file.open("r+b") as opened:
+                opened.seek(200)
+                opened.write(b"x" * 300)
+        case "topics lost":
+            for name in ("topics.json", "topics.json.bak"):
+                (path / "config" / name).unlink(missing_ok=True)
+        case "log missing" | "log empty":
+            shutil.rmtree(path / "commitlog")
+            if row == "log empty":
+                (path / "commitlog").mkdir()
+        case "last log file short":
+            os.truncate(log[-1], log[-1].stat().st_size - 4096)
+        case "stray file":
+            (path / "commitlog/00000000000000000000.bak").write_bytes(b"x")
+        case "middle file missing":
+            log[2].unlink()
+
+
+TABLE = [
+    ("tables overwritten", "5.5.0-rocksdb-cq", "not-fully-checked", "RocksDB consume queue"),
+    ("CURRENT empty", "5.5.0-rocksdb-cq", "not-fully-checked", "RocksDB consume queue"),
+    ("units removed", "5.5.0-rocksdb-cq", "not-fully-checked", "RocksDB consume queue"),
+    ("wheel cut", "broker-5.5.0-timer", "will-not-start", "timer log"),
+    ("timer log half zeroed", "broker-5.5.0-timer", "inconsistent", "timer log"),
+    ("compaction log overwritten", "broker-5.5.0-compaction", "not-fully-checked", "compaction log"),
+    ("DLedger overwritten", "broker-5.3.3-dledger", "not-fully-checked", "DLedger"),
+    ("topics lost", "broker-5.5.0-mixed-clean", "inconsistent", None),
+    ("log missing", CLEAN, "log-missing", None),
+    ("log empty", CLEAN, "log-missing", None),
+    ("last log file short", CLEAN, "will-not-start", None),
+    ("stray file", CLEAN, "will-not-start", None),
+    ("middle file missing", CLEAN, "damaged", None),
+]
+ROWS = pytest.mark.parametrize(("row", "name", "verdict", "kind"), TABLE, ids=[row[0] for row in TABLE])
+
+
+@ROWS
+def test_verify_says_what_is_true(golden_copy: Unpacked, row: str, name: str, verdict: str, kind: str | None) -> None:
+    path = golden_copy(name)
+    spoil(path, row)
+    code, summary = summary_of(path)
+    assert (code, summary["verdict"]) == (3, verdict), summary["headline"]
+    assert kind is None or kind in {files["kind"] for files in summary["not_looked_at"]}
+    assert "messages are lost" not in summary["headline"]
+
+
+def test_verify_does_not_call_lost_what_it_may_not_read(golden_copy: Unpacked) -> None:
+    path = golden_copy(CLEAN)
+    (path / "commitlog").chmod(0)
+    with other_user(path):
+        ran = rmqtool("verify", path, "--format", "json")
+    (path / "commitlog").chmod(0o755)
+    summary = json.loads(ran.out)["summary"]
+    assert (ran.code, summary["verdict"], summary["next_step"]["command"]) == (4, "not-readable", None)
+    assert "commitlog.missing-file" not in summary["findings"]
+    assert "sudo -u" in summary["headline"]

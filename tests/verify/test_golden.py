@@ -187,6 +187,7 @@ _TIMER = {"timer wheel", "timer log"}
 _COMPACTION = {"compaction log", "compaction consume queue"}
 NOT_DECODED = {
     "5.5.0-rocksdb-cq": {"RocksDB consume queue"},
+    "5.5.0-rocksdb-cq-crashed": {"RocksDB consume queue"},
     "broker-4.9.7-dledger": {"DLedger"},
     "broker-5.3.3-dledger": {"DLedger"},
     "broker-5.5.0-compaction": _COMPACTION,

@@ -1,0 +1,37 @@
+"""What every command that judges a store says alike: a verdict over findings, from the room `verdict`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rmqtool.commands.options import OpenedStore
+from rmqtool.engine.reading.unread_files import UnreadFiles
+from rmqtool.store.file_kinds import FileKind
+from rmqtool.verdict.command_line import CommandLine
+from rmqtool.verdict.presence import missing_log, reader_command, unreadable_files
+from rmqtool.verdict.start import start_failures
+from rmqtool.verdict.tally import FindingTally
+from rmqtool.verdict.verdict import Assessment
+
+
+def assessment_of(
+    opened: OpenedStore, line: CommandLine, command: str, tally: FindingTally, coverage: Iterable[UnreadFiles]
+) -> Assessment:
+    """What names, lengths and permissions of a store's files come to, and the findings about them.
+
+    Args:
+        command: the one that is running, which another user may have to run.
+        coverage: what was not looked at.
+    """
+    store = opened.store
+    is_decoded = bool(store.commitlog) or not store.files.get(FileKind.DLEDGER)
+    return Assessment(
+        log_missing=missing_log(store),
+        unreadable=unreadable_files(store),
+        reader=reader_command(store, line(command)),
+        start_failures=start_failures(store, opened.rules),
+        damaged=tally.damaged,
+        missing_files=tally.missing_files,
+        inconsistent=tally.inconsistent(is_log_decoded=is_decoded),
+        not_looked_at=tuple(coverage),
+    )

@@ -1,0 +1,70 @@
+"""The one next step: a command that accepts the store and has something to do, or what a person must decide."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rmqtool.verdict.command_line import CommandLine
+from rmqtool.verdict.tally import FindingTally
+from rmqtool.verdict.verdict import Assessment, StoreVerdict
+
+
+@dataclass(frozen=True)
+class NextStep:
+    """What to do next.
+
+    Attributes:
+        command: what to type; None where no command helps.
+        needs_decision: whether only a person can say what to do.
+    """
+
+    command: str | None
+    reason: str
+    needs_decision: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        """What every command that judges a store has in its JSON."""
+        step = {"command": self.command, "reason": self.reason}
+        return {"next_step": step, "needs_decision": self.needs_decision}
+
+
+def blocked_step(assessment: Assessment) -> NextStep | None:
+    """The step where nothing can be judged before a person has acted; None elsewhere."""
+    if assessment.verdict is StoreVerdict.LOG_MISSING:
+        return NextStep(None, "mount the disk of the commit log, or correct its path, and look again", True)
+    if assessment.verdict is StoreVerdict.NOT_READABLE:
+        return NextStep(None, assessment.reader or "correct the permissions, and look again", True)
+    return None
+
+
+def repair_step(line: CommandLine, command: str, reason: str) -> NextStep:
+    """A command that changes the store; one elsewhere has to be copied first."""
+    if not line.is_local:
+        return NextStep(None, f"copy the store to a disk, where rmqtool {command} repairs it", True)
+    return NextStep(line(command), reason)
+
+
+def step_after_verify(
+    line: CommandLine, assessment: Assessment, tally: FindingTally, *, may_recover: bool, left_out: bool
+) -> NextStep:
+    """What to do about what was found.
+
+    Args:
+        may_recover: whether `recover` accepts the store and ends in a clean state.
+        left_out: whether options or a time limit left something out, so that verify itself can go on.
+    """
+    if (step := blocked_step(assessment)) is not None:
+        return step
+    repair = tally.repair
+    if repair == "recover" and not may_recover:
+        repair = None
+    if repair is not None:
+        return repair_step(line, repair, "repair what was found:")
+    if tally.remedy is not None:
+        return NextStep(None, tally.remedy, True)
+    if left_out:
+        return NextStep(line("verify"), "check what was left out:")
+    if assessment.verdict is not StoreVerdict.OK:
+        return NextStep(None, "only the broker itself can check and recover what rmqtool does not decode", True)
+    return NextStep(None, "nothing to do")

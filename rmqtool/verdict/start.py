@@ -1,0 +1,76 @@
+"""Why brokers would not load a store: names and lengths of its files tell, before a record is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from rmqtool.engine.rules.versions import EXAMINED, BrokerRules, rules_for
+from rmqtool.errors import RmqtoolError
+from rmqtool.forecast import load
+from rmqtool.forecast.load import LoadFailure
+from rmqtool.forecast.overlay import Overlay
+from rmqtool.store.config_json import TOPICS, batch_topics, read_config, topics
+from rmqtool.store.directory import Store
+from rmqtool.store.file_kinds import FENCE_NAME, FileKind
+
+TIMER_WHEEL_SIZE: Final = 2 * 604_800 * 32
+"""Bytes of a timer wheel: slots of two weeks, one a second (`TimerWheel`)."""
+
+
+def start_failures(store: Store, rules: BrokerRules) -> Mapping[str, str]:
+    """Why brokers do not load a store, by version; none where the version that it is judged for does."""
+    own = _failure(store, rules)
+    if own is None:
+        return {}
+    failures = {rules.version: own}
+    for version in EXAMINED:
+        if version not in failures and (why := _failure(store, rules_for(version))) is not None:
+            failures[version] = why
+    return dict(sorted(failures.items()))
+
+
+def wheel_failure(store: Store, rules: BrokerRules) -> str | None:
+    """Why a broker fails over its timer wheel; None where it does not."""
+    for entry in store.files.get(FileKind.TIMER_WHEEL, ()) if rules.timer else ():
+        if entry.path == "timerwheel" and entry.size not in (0, TIMER_WHEEL_SIZE):
+            return f"{entry.path}: {entry.size} bytes long, and not {TIMER_WHEEL_SIZE} as the broker expects"
+    return None
+
+
+def _failure(store: Store, rules: BrokerRules) -> str | None:
+    if any(entry.name == FENCE_NAME for entry in store.files.get(FileKind.RMQTOOL, ())):
+        return "a repair is unfinished"
+    try:
+        _load(store, rules)
+    except LoadFailure as failure:
+        return str(failure)
+    except RmqtoolError:
+        return None  # unreadable, or of a size that nothing shows: said elsewhere
+    return wheel_failure(store, rules)
+
+
+def _load(store: Store, rules: BrokerRules) -> None:
+    """Load the files of log, queues and extensions as a broker does.
+
+    Raises:
+        LoadFailure: the broker gives up.
+        UnreadableError: a directory may not be listed.
+    """
+    overlay = Overlay(store.view)
+    try:
+        if store.commitlog_file_size:
+            directories = store.settings.commitlog_directories or ("commitlog",)
+            load.load_files(overlay, directories, store.commitlog_file_size, rules)
+        known = topics(read_config(store.view, TOPICS))
+        batch = batch_topics(known, (topic for topic, _ in store.batch_queues) if not known else ())
+        if store.consumequeue_file_size or store.batch_file_size:
+            sizes = (store.consumequeue_file_size, store.batch_file_size)
+            for queue in load.load_queues(overlay, *sizes, rules, batch if rules.batch_queues else frozenset()):
+                extension = f"{load.EXTENSIONS}/{queue.topic}/{queue.queue_id}"
+                if not queue.is_batch and overlay.stat(extension) is not None:
+                    load.load_files(overlay, (extension,), store.extension_file_size, rules)
+        for entry in store.files.get(FileKind.COMPACTION_LEFTOVER, ()) if rules.compaction else ():
+            raise LoadFailure(f"{entry.path}: the name is no number")
+    finally:
+        overlay.close()

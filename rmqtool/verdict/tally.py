@@ -1,0 +1,75 @@
+"""Sums findings up for a verdict as they come; none is kept, for a badly damaged store has very many."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rmqtool.verify.catalog.finding import Finding, Severity
+
+ABORT: Final = "store.abort-present"
+_OF_FILES: Final = frozenset(
+    {"commitlog.wrong-file-size", "commitlog.empty-file", "commitlog.stray-file", "commitlog.missing-end-blank"}
+)
+"""Errors about files of the log as such: every record can be read."""
+_MISSING: Final = "commitlog.missing-file"
+_URGENT: Final = ("undo", "salvage", "recover")
+"""Commands that repair more than the ones after them; what is left are parts of `rebuild`."""
+
+
+class FindingTally:
+    """What findings come to."""
+
+    def __init__(self) -> None:
+        self.damaged = 0
+        self.missing_files = 0
+        self.crashed = False
+        self._others: dict[str, int] = {}
+        self._repairs: set[str] = set()
+        self._remedies: dict[str, str] = {}
+
+    def add(self, finding: Finding, remedy: str = "") -> None:
+        """Count a finding.
+
+        Args:
+            remedy: what the catalogue says answers it.
+        """
+        if finding.severity is Severity.NOTE:
+            return
+        if finding.repair is not None:
+            self._repairs.add(finding.repair)
+        else:
+            self._remedies.setdefault(finding.id, remedy)
+        is_of_log = finding.id.startswith("commitlog.") and finding.severity is Severity.ERROR
+        if finding.id == _MISSING:
+            self.missing_files += finding.count
+        elif is_of_log and finding.id not in _OF_FILES:
+            self.damaged += finding.count
+        elif finding.id == ABORT:
+            self.crashed = True
+        else:
+            self._others[finding.id] = self._others.get(finding.id, 0) + finding.count
+
+    @property
+    def repair(self) -> str | None:
+        """The one command that answers most of it; None where none does."""
+        for command in _URGENT:
+            if command in self._repairs:
+                return command
+        parts = sorted({part for repair in self._repairs for part in repair.split()[1:]})
+        return " ".join(["rebuild", *parts]) if self._repairs else None
+
+    @property
+    def remedy(self) -> str | None:
+        """What answers the first finding that no command answers, as a sentence."""
+        return next((f"{kind}: {text}" for kind, text in self._remedies.items()), None)
+
+    def inconsistent(self, *, is_log_decoded: bool) -> str | None:
+        """What does not match the log, as a sentence; None where all that was checked does."""
+        kinds = sorted({kind.partition(".")[0] for kind in self._others})
+        parts = []
+        if kinds:
+            count = sum(self._others.values())
+            parts.append(f"{', '.join(kinds)} {'does' if len(kinds) == 1 else 'do'} not match the commit log ({count})")
+        if self.crashed and is_log_decoded:
+            parts.append("the broker did not stop cleanly")
+        return "; ".join(parts) or None
