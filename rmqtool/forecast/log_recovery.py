@@ -66,6 +66,7 @@ class LogState:
     ) -> None:
         self.segments: list[Segment] = list(segments)
         self.end = segments[-1].end if segments else 0
+        self._cut_at = self.end
         self._overlay = overlay
         self._rules = rules
         self._options = options
@@ -136,7 +137,7 @@ class LogState:
         for segment in [segment for segment in self.segments if segment.start > end]:
             self._overlay.remove(segment.path)
             self.segments.remove(segment)
-        self.end = end
+        self.end = self._cut_at = end
         if self.segments:
             last = self.segments[-1]
             self.end = last.end if last.end <= end else last.start + end % last.size
@@ -145,7 +146,8 @@ class LogState:
         """Records that dispatch reads from a physical offset on once the broker runs.
 
         Checksums do not count here, and what is no record is passed over to the file's end. The value is where it
-        stays for ever: the file that should hold what follows is missing, or a slave meets what is no record.
+        stays for ever: the file that should hold what follows is missing or cut before, or a slave meets what is no
+        record.
 
         Raises:
             LoadFailure: the broker runs out of memory over a record.
@@ -155,18 +157,26 @@ class LogState:
         begin = max(begin, self.minimum)
         while begin < self.end:
             segment = next((candidate for candidate in self.segments if candidate.start <= begin < candidate.end), None)
-            if segment is None:
+            if segment is None or begin >= self._readable_end(segment):
                 return begin
             end = yield from self._below_end(self._file(scan, segment, begin - segment.start))
             if end is None:
                 return None
-            if not end.is_blank and end.size > 0:
+            if segment.start + end.position >= self._readable_end(segment):
+                begin = self._readable_end(segment)
+            elif not end.is_blank and end.size > 0:
                 begin = segment.start + end.position + end.size
             elif not end.is_blank and self._options.is_slave and segment.start + end.position < self.end:
                 return segment.start + end.position
             else:
                 begin = segment.end
         return None
+
+    def _readable_end(self, segment: Segment) -> int:
+        """Up to where a file is read: each file that the log's end lies in is cut there, also beside another such."""
+        return (
+            segment.start + self._cut_at % segment.size if segment.start <= self._cut_at < segment.end else segment.end
+        )
 
     def _below_end(self, records: Generator[Records, None, FileEnd]) -> Generator[Records, None, FileEnd | None]:
         """Records up to the log's end; the value is None where that comes before the end of the scan."""

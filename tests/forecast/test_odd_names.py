@@ -196,3 +196,23 @@ def test_a_queue_with_a_negative_id_is_one_like_others(tmp_path: Path, version: 
     where = ("--topic", "orders", "--queue-id", -5, "--queue-offset", 0)
     assert "FOUND" in rmqtool("get", tmp_path, *where, "--broker-version", version).out
     assert '"queue_id": -5' in rmqtool("dump", tmp_path, "--type", "consumequeue", "--format", "jsonl").out
+
+
+@pytest.mark.parametrize(("version", "starts"), [("4.4.0", True), ("4.9.7", False)])
+def test_a_copy_of_the_last_log_file_within_it(tmp_path: Path, version: str, starts: bool) -> None:
+    """The end of the log is that of the copy, a byte later, and the file itself is read to its own end: 4.9.7 hung."""
+    recipe = RECIPES["many-files"]
+    make_store(recipe, tmp_path, version)
+    store = survey(open_directory(tmp_path), recipe.conf.settings())
+    end = forecast_store(store, rules_for(version), ForecastOptions()).log_end_offset
+    assert end is not None
+    [last] = [tmp_path / segment.path for segment in store.commitlog if segment.start <= end < segment.end]
+    for later in store.commitlog:
+        if later.start > end:
+            (tmp_path / later.path).unlink()
+    shutil.copy(last, last.with_name(f"{int(last.name) + 1:020d}"))
+    store = survey(open_directory(tmp_path), recipe.conf.settings())
+    forecast = forecast_store(store, rules_for(version), ForecastOptions())
+    assert (forecast.starts, forecast.log_end_offset) == (starts, end + 1)
+    expected = f"dispatch waits for ever at physical offset {end}, where it finds no record"
+    assert forecast.why_not == (None if starts else expected)
