@@ -10,7 +10,6 @@ from functools import cache
 from typing import Any, Final, Protocol, TextIO
 
 from rmqtool.report.rows import DumpRow, RowBlock
-from rmqtool.report.tables import TableWriter
 from rmqtool.report.text import escaped, json_escaped
 
 FOR_PEOPLE: Final = frozenset({"bytes_text"})
@@ -140,6 +139,8 @@ def row_writer(
     if form == "csv":
         return CsvWriter(stream, fields or all_fields)
     if form == "table":
+        from rmqtool.report.tables import TableWriter
+
         return TableWriter(stream, width, colour=colour, fields=fields)
     writer = JsonWriter(stream) if form == "json" else JsonLinesWriter(stream)
     return writer if fields is None else _Selection(writer, fields)
