@@ -30,6 +30,7 @@ from rmqtool.commands.options import (
 )
 from rmqtool.commands.repair_plan import Planner, RepairRequest, RepairRun, carry_out, opened_for_repair
 from rmqtool.report.writers import OutputFormat
+from rmqtool.scan.log_digest import LogDigest
 
 _OF_THE_FRAME: Final = ("command", "stack")
 """Parameters that no person says."""
@@ -102,4 +103,4 @@ def _opened(
     opened, session = opened_for_repair(
         request, StoreOptions(commitlog, index_slots, broker_conf, broker_version, sizes), messages, stack
     )
-    return RepairRun(request, opened, messages, session)
+    return RepairRun(request, opened, messages, session, stack.enter_context(LogDigest()))

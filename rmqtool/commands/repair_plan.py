@@ -37,6 +37,7 @@ from rmqtool.repair.remaining import PlannedStore, check_applied, remaining
 from rmqtool.report.progress import ByteProgress
 from rmqtool.report.repair_screen import plan_lines
 from rmqtool.report.writers import OutputFormat, json_text
+from rmqtool.scan.log_digest import LogDigest
 from rmqtool.scan.runner import OnProgress
 from rmqtool.store.acquire_lock import demand_free
 from rmqtool.store.directory import Store, relative_to_store, survey
@@ -114,13 +115,15 @@ class RepairRun:
     messages: Messages
     session: Session | None = None
     """Holds the store; None where it is only read."""
+    digest: LogDigest | None = None
+    """What planning sees of the log, so that checks and forecasts of the plan need not read it again."""
 
     @property
     def build_options(self) -> BuildOptions:
         """What the broker's properties file says of dispatch; a thread for each core."""
         conf, threads = self.opened.conf, os.cpu_count() or 1
         if conf is None:
-            return BuildOptions(threads=threads)
+            return BuildOptions(threads=threads, digest=self.digest)
         return BuildOptions(
             threads=threads,
             delays_ms=tuple(parse_delay_levels(conf.delay_levels)) if conf.delay_levels else BuildOptions().delays_ms,
@@ -128,6 +131,7 @@ class RepairRun:
             lmq=conf.has_light_queues is not False,
             extension=conf.has_queue_extension,
             record_crc=bool(conf.has_record_crc),
+            digest=self.digest,
         )
 
 
@@ -211,7 +215,7 @@ def carry_out(repair: RepairRun, planner: Planner) -> None:
                     may_ask=not request.is_agreed and sys.stdin.isatty(),
                 )
             opened = replace(opened, store=store)
-            plan = _plan(request, opened, planned_repair, before, messages)
+            plan = _plan(replace(repair, opened=opened), planned_repair, before)
         if request.save is not None:
             _save(request.save, plan)
         if (
@@ -277,9 +281,8 @@ def _staging(session: Session | None) -> Iterator[Path]:
         yield Path(name)
 
 
-def _plan(
-    request: RepairRequest, opened: OpenedStore, planned_repair: PlannedRepair, before: str, messages: Messages
-) -> Plan:
+def _plan(repair: RepairRun, planned_repair: PlannedRepair, before: str) -> Plan:
+    request, opened, digest = repair.request, repair.opened, repair.digest
     places = places_of(request, opened.store)
     copied = copied_files(planned_repair.steps, places) if request.copy is None else {}
     plan = Plan(
@@ -305,12 +308,13 @@ def _plan(
             planned_repair.abort_stays,
             planned_repair.covers,
         )
-        plan = replace(plan, remaining=remaining(after, opened.rules, planned, threads=os.cpu_count() or 1))
+        plan = replace(
+            plan, remaining=remaining(after, opened.rules, planned, threads=os.cpu_count() or 1, digest=digest)
+        )
         if plan.is_empty:
             return plan
-    return with_forecasts(
-        plan, opened.store, after, opened.rules, forecast_options(opened.conf), planned_repair.begin, messages.note
-    )
+    forecast = replace(forecast_options(opened.conf), digest=digest)
+    return with_forecasts(plan, opened.store, after, opened.rules, forecast, planned_repair.begin, repair.messages.note)
 
 
 def _plan_json(plan: Plan, planned_repair: PlannedRepair, store: Path) -> dict[str, Any]:

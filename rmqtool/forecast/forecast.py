@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 from threading import Lock
 
-from rmqtool.engine.reading.log_tail import log_tail
+from rmqtool.engine.reading.log_tail import FILES_FROM_END, log_tail
 from rmqtool.engine.reading.messages_without_log import messages_without_log
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.errors import UnknownSizeError, UnsupportedError
@@ -139,7 +139,7 @@ def _misplaces_new_messages(simulation: Simulation) -> bool:
     """Whether a normal start ended the log in one of the files of zeros after its end."""
     if simulation.crashed or simulation.scanned is None:
         return False
-    tail = log_tail(simulation.store)
+    tail = log_tail(simulation.store, least=FILES_FROM_END)
     if tail is None or not tail.misleads(simulation.rules):
         return False
     return simulation.scanned.end >= tail.files[0].start
@@ -195,7 +195,13 @@ def _losses(simulation: Simulation, segments: tuple[Segment, ...]) -> LossReport
         log.end,
         options.damage_max,
     )
-    scan = ScanOptions(options.delays_ms, options.record_crc, block_size=DISPATCH_BLOCK_SIZE)
+    scan = ScanOptions(
+        options.delays_ms,
+        options.record_crc,
+        block_size=DISPATCH_BLOCK_SIZE,
+        digest=options.digest,
+        columns_only=not options.enters_index,
+    )
     count.count(simulation.store.view, segments, scan)
     return count.losses
 

@@ -210,5 +210,9 @@ class LogState:
         delays = () if self._rules.schedule_loaded_after_recovery and not lenient else self._options.delays_ms
         record_crc = self._options.record_crc and self._rules.record_crc and not lenient
         checker = RecordCheck(self._rules, self._options, lenient=lenient)
-        options = ScanOptions(delays, record_crc, block_size=DISPATCH_BLOCK_SIZE)
+        # Dispatch of plain records needs their bytes for the index alone; a checksum over all of one needs them all.
+        columns_only = not (record_crc or self._options.enters_index)
+        options = ScanOptions(
+            delays, record_crc, block_size=DISPATCH_BLOCK_SIZE, digest=self._options.digest, columns_only=columns_only
+        )
         return FileScan(checker, options, self._make_reader, self._plain)

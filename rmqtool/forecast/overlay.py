@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import IO, Final
 
 from rmqtool.errors import UnreadableError, WriteError
-from rmqtool.store.source import ByteSource, Closable, read_range
+from rmqtool.store.source import ByteSource, Closable, identity_of, read_range
 from rmqtool.store.view import Entry, EntryKind, StoreView
 
 PAGE: Final = 16 << 10
@@ -118,6 +118,12 @@ class OverlaidSource:
         if changed is not None:
             return changed.size
         return self._base.size if self._base is not None else 0
+
+    @property
+    def identity(self) -> Hashable | None:
+        """See `identity_of`; None once anything is laid over the file."""
+        is_as_it_was = self._overlay.changes_of(self.name) is None and self._base is not None
+        return identity_of(self._base) if is_as_it_was and self._base is not None else None
 
     def read_into(self, position: int, buffer: memoryview) -> int:
         changed = self._overlay.changes_of(self.name)

@@ -16,6 +16,7 @@ from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.repair.build.log_window import window_of
 from rmqtool.repair.machine.plan import Remaining
 from rmqtool.repair.machine.steps import Step, WriteRange
+from rmqtool.scan.log_digest import LogDigest
 from rmqtool.store.directory import Store
 from rmqtool.verify.catalog.finding import Finding, Severity
 from rmqtool.verify.catalog.registry import BY_ID
@@ -58,17 +59,24 @@ def scope_of(store: Store, begin: int | None, read_again_max: int = READ_AGAIN_M
 
 
 def remaining(
-    after: Store, rules: BrokerRules, planned: PlannedStore, *, threads: int = 1, read_again_max: int = READ_AGAIN_MAX
+    after: Store,
+    rules: BrokerRules,
+    planned: PlannedStore,
+    *,
+    threads: int = 1,
+    read_again_max: int = READ_AGAIN_MAX,
+    digest: LogDigest | None = None,
 ) -> tuple[Remaining, ...]:
     """What is left of a store as a plan leaves it.
 
     Args:
         after: the store with the steps of the plan done.
         read_again_max: bytes of the log that may be read.
+        digest: is told what is seen of the log.
     """
     part, depth = scope_of(after, planned.begin, read_again_max)
     findings: list[Finding] = []
-    verify_store(part, rules, VerifyOptions(depth=depth, threads=threads), findings.append)
+    verify_store(part, rules, VerifyOptions(depth=depth, threads=threads, digest=digest), findings.append)
     if depth is not Depth.FULL:
         findings += [
             finding for finding in planned.before if _is_of_log(finding) and not _is_changed(finding, planned.steps)

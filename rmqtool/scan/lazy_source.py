@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 
 from rmqtool.errors import UnreadableError
-from rmqtool.store.source import ByteSource
+from rmqtool.store.source import ByteSource, identity_of
 
 
 @dataclass
@@ -40,6 +40,14 @@ class LazySource:
         except OSError:
             return iter([(start, end)] if start < end else [])
         return source.extents(start, end)
+
+    @property
+    def identity(self) -> Hashable | None:
+        """See `identity_of`."""
+        try:
+            return identity_of(self._source())
+        except OSError:
+            return None
 
     def close(self) -> None:
         if self._opened is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import InitVar, dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
 from rmqtool.formats import commitlog, system_flag
 from rmqtool.formats.tags import parse_delay_levels
@@ -19,6 +19,8 @@ from rmqtool.scan.split import Split, SplitOutcome
 
 if TYPE_CHECKING:
     import numpy
+
+    from rmqtool.scan.log_digest import LogDigest
 
 FRAME_SIZE: Final = 8
 _HOST_FLAGS: Final = system_flag.BORN_HOST_V6 | system_flag.STORE_HOST_V6
@@ -40,6 +42,17 @@ All that a walk judges in vain is bounded by `WORK_BASE` and `WORK_PER_BYTE` tim
 may overlap, and each may reach to the file's end. Records that do not overlap never need half of it."""
 
 
+class KeyHashes(NamedTuple):
+    """What the messages of a batch put into the index, in the order of a broker version.
+
+    `rows` are numbers among the batch's messages, one for each hash.
+    """
+
+    version: str
+    hashes: numpy.ndarray[Any, Any]
+    rows: numpy.ndarray[Any, Any]
+
+
 @dataclass
 class Batch:
     """Rows of one block. `rows` and the window's bytes are valid until the next batch is asked for.
@@ -47,12 +60,16 @@ class Batch:
     Attributes:
         rows: `Row` tuples from the plain reader, a structured array of `columns.row_dtype` from the compiled one.
         topics: names by topic number; grows from batch to batch of one split.
+        keys: what its messages put into the index, as far as somebody has asked.
+        is_noted: whether whoever asks for the keys is to leave them here.
     """
 
     split: Split
     rows: Sequence[Row]
     topics: list[bytes]
     window: Window
+    keys: KeyHashes | None = None
+    is_noted: bool = False
 
     def as_rows(self) -> list[Row]:
         """The rows as `Row` tuples of Python numbers."""
@@ -63,7 +80,7 @@ class Batch:
         if isinstance(self.rows, list):
             import numpy
 
-            return numpy.array(self.rows, row_dtype())
+            self.rows = cast("Sequence[Row]", numpy.array(self.rows, row_dtype()))
         return cast("numpy.ndarray[Any, Any]", self.rows)
 
     def read(self, row: Row, position: int, length: int) -> bytes:
@@ -114,6 +131,9 @@ class Walk:
     Attributes:
         delays_ms: of the broker's delay levels, for the tags code of the schedule topic.
         record_crc: whether the store writes whole-record CRCs; elsewhere a property of that name is the application's.
+        digest: what is known of the log, and is told what this walk sees.
+        columns_only: whether the columns that a digest keeps are enough for whoever asks.
+        keys_of: the version whose `KeyHashes` are needed beside the columns; None needs none.
     """
 
     split: Split
@@ -123,6 +143,9 @@ class Walk:
     block_size: int = BLOCK_SIZE
     topics: TopicTable = field(default_factory=TopicTable)
     outcome: SplitOutcome = field(default_factory=SplitOutcome)
+    digest: LogDigest | None = None
+    columns_only: bool = False
+    keys_of: str | None = None
     at_hand: InitVar[Window | None] = None
     """A window that shows the split already; else one of `block_size` is moved over it."""
 
@@ -134,7 +157,11 @@ class Walk:
         self._last_store_timestamp_ms = 0
 
     def batches(self) -> Iterator[Batch]:
-        """Scan the split. What the disk does not give is a bad range and no exception."""
+        """Rows of the split. What the disk does not give is a bad range and no exception."""
+        return self.scanned() if self.digest is None else self.digest.batches(self, answers=self.columns_only)
+
+    def scanned(self) -> Iterator[Batch]:
+        """The same, read from the split's bytes."""
         split, size = self.split, self.split.source.size
         position = self._begin()
         self.outcome.first_record = position

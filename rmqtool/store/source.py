@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, Self
@@ -54,6 +54,12 @@ class Closable:
         self.close()
 
 
+def identity_of(source: ByteSource) -> Hashable | None:
+    """What changes with the bytes of a source; None where nothing tells."""
+    identity: Hashable | None = getattr(source, "identity", None)
+    return identity
+
+
 @dataclass
 class FileSource(Closable):
     """A regular file of the file system, opened read-only."""
@@ -85,6 +91,14 @@ class FileSource(Closable):
             os.close(descriptor)
             raise UnreadableError(f"{name}: not a regular file")
         return cls(name, descriptor, file_status.st_size)
+
+    @property
+    def identity(self) -> Hashable | None:
+        """See `identity_of`; a file that is written through a map may change unseen for a while."""
+        if self.descriptor < 0:
+            return None
+        status = os.fstat(self.descriptor)
+        return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
     def read_into(self, position: int, buffer: memoryview) -> int:
         done = 0

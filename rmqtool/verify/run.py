@@ -274,6 +274,9 @@ class _Verifier:
             record_crc=carries_record_crc(plan.splits),
             compiled=self.options.compiled,
             block_size=DISPATCH_BLOCK_SIZE,
+            digest=self.options.digest,
+            columns_only=context.live_end is None,
+            keys_of=self.rules.version if context.crosses else None,
         )
         numbers = self._chosen(len(plan.splits))
         done_bytes, total = 0, sum(plan.splits[number].source.size for number in numbers)

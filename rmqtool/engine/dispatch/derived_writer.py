@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, cast
 
 from rmqtool.engine.dispatch.batch_queue_writer import BatchQueueWriter
 from rmqtool.engine.dispatch.extension_writer import ExtensionEnd, ExtensionWriter
 from rmqtool.engine.dispatch.index_entries import IndexEntries, index_entries
 from rmqtool.engine.dispatch.index_writer import IndexWriter
 from rmqtool.engine.dispatch.queue_entries import (
+    AnyRows,
     DispatchSettings,
     QueueEntries,
     RowBytes,
@@ -68,9 +69,13 @@ class EntrySelector:
     with_queues: bool = True
     with_index: bool = True
 
-    def __call__(self, rows: Rows, topics: Sequence[bytes], texts: RowBytes) -> DerivedEntries:
+    def __call__(
+        self, rows: AnyRows, topics: Sequence[bytes], texts: RowBytes, index: IndexEntries | None = None
+    ) -> DerivedEntries:
+        """What the rows put there; `index` where that is known already."""
         queues = queue_entries(rows, topics, texts, self.settings) if self.with_queues else []
-        index = index_entries(rows, topics, texts, self.settings.rules) if self.with_index else None
+        if self.with_index and index is None:
+            index = index_entries(cast("Rows", rows), topics, texts, self.settings.rules)
         return DerivedEntries(queues, index, rows.size)
 
 

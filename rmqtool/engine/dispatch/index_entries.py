@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rmqtool.engine.dispatch.queue_entries import Int32s, Int64s, RowBytes, Rows, message_rows
+from rmqtool.engine.dispatch.queue_entries import Int32s, Int64s, RowBytes, Rows, batch_bytes, message_rows
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.formats import system_flag
 from rmqtool.formats.index import key_text, tag_text
 from rmqtool.formats.java_text import decode_java_utf8, java_hash, java_length
 from rmqtool.scan.compiled import is_worth, load_kernel
+from rmqtool.scan.walk import Batch, KeyHashes
 
 COLUMNS_MAX: Final = 512
 """Bytes of a text up to which it is hashed together with the others, a byte of each at a time."""
@@ -80,6 +81,25 @@ def index_entries(rows: Rows, topics: Sequence[bytes], texts: RowBytes, rules: B
         of_rows, hashes = of_rows[order], hashes[order]
     ends_without = rows.size > 0 and (of_rows.size == 0 or int(of_rows[-1]) != rows.size - 1)
     return IndexEntries(hashes, rows["physical_offset"][of_rows], rows["store_timestamp_ms"][of_rows], ends_without)
+
+
+def batch_entries(batch: Batch, rows: Any, rules: BrokerRules) -> IndexEntries:
+    """The entries of a batch's rows, or of a part of them; what was computed for all of them once is used again."""
+    keys = batch.keys
+    if keys is not None and keys.version == rules.version:
+        all_messages, messages = message_rows(batch.as_array()), message_rows(rows)
+        offsets = all_messages["physical_offset"][keys.rows]
+        asked = np.isin(offsets, messages["physical_offset"]) if messages.size < all_messages.size else slice(None)
+        hashes, offsets = keys.hashes[asked], offsets[asked]
+        times_ms = all_messages["store_timestamp_ms"][keys.rows[asked]]
+        ends_without = messages.size > 0 and (not offsets.size or offsets[-1] != messages["physical_offset"][-1])
+        return IndexEntries(hashes, offsets, times_ms, bool(ends_without))
+    entries = index_entries(rows, batch.topics, batch_bytes(batch), rules)
+    if batch.is_noted and rows is batch.rows:
+        starts = message_rows(batch.as_array())["physical_offset"]
+        numbers = np.searchsorted(starts, entries.physical_offsets).astype(np.int32)
+        batch.keys = KeyHashes(rules.version, entries.key_hashes, numbers)
+    return entries
 
 
 def _compiled_entries(rows: Rows, topics: Sequence[bytes], texts: RowBytes, rules: BrokerRules) -> IndexEntries | None:

@@ -19,7 +19,7 @@ from rmqtool.store.directory import QueueFiles, Segment
 
 FILES_EXAMINED: Final = 3
 """Recovery reads this many files from the end and trusts the ones before."""
-BLOCK_UNITS: Final = 50_000
+BLOCK_UNITS: Final = 4096
 DEFAULT_UNITS_PER_FILE: Final = 300_000
 READ_UNITS: Final = 4096
 """Units that are read ahead while iterating."""

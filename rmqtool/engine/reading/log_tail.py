@@ -52,11 +52,12 @@ class LogTail(NamedTuple):
         )
 
 
-def log_tail(store: Store, known: Iterable[tuple[int, int]] = ()) -> LogTail | None:
+def log_tail(store: Store, known: Iterable[tuple[int, int]] = (), *, least: int = 1) -> LogTail | None:
     """The tail of a log that ends in untouched space; None where its last record is not to be found that way.
 
     Args:
-        known: physical offset and size of records near the log's end.
+        known: physical offset and size of records near the log's end; without one its last file is read.
+        least: files of zeros at the end without which nobody asks for the tail; None is the answer.
     """
     segments = store.commitlog
     count = len(segments)
@@ -66,7 +67,7 @@ def log_tail(store: Store, known: Iterable[tuple[int, int]] = ()) -> LogTail | N
     except UnreadableError:
         return None
     zeros = segments[count:]
-    if not zeros:
+    if len(zeros) < least:
         return None
     if count == 0:
         return LogTail(zeros[0].start, zeros[0].end, zeros[1:])

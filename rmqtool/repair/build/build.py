@@ -128,8 +128,18 @@ class _Build:
     def _plan(self, segments: Sequence[Segment]) -> Iterator[tuple[LogPlan, ScanOptions]]:
         options = self._setup.options
         with closing(plan_segments(self._setup.store.view.open, segments)) as plan:
-            has_crc = carries_record_crc(plan.splits)
-            yield plan, ScanOptions(options.delays_ms, has_crc, options.compiled, DISPATCH_BLOCK_SIZE)
+            yield (
+                plan,
+                ScanOptions(
+                    options.delays_ms,
+                    carries_record_crc(plan.splits),
+                    options.compiled,
+                    DISPATCH_BLOCK_SIZE,
+                    options.digest,
+                    columns_only=True,
+                    keys_of=self._setup.rules.version if self._setup.request.index else None,
+                ),
+            )
 
     def _read(self, segments: Sequence[Segment], dispatching: EntrySelector | None = None) -> Iterator[ReadRows]:
         """Rows up to the first thing that is no record, or to the wanted end; what is built notes them."""

@@ -16,9 +16,10 @@ from typing import Final
 import numpy as np
 
 from rmqtool.engine.dispatch.derived_writer import DerivedEntries, EntrySelector
+from rmqtool.engine.dispatch.index_entries import batch_entries
 from rmqtool.engine.dispatch.queue_entries import Rows, batch_bytes, message_rows
 from rmqtool.formats.tombstone import TOMBSTONE
-from rmqtool.scan.log import LogPlan, ScanOptions, map_splits, reader_for, walk_split
+from rmqtool.scan.log import LogPlan, ScanOptions, is_known, map_splits, reader_for, walk_split
 from rmqtool.scan.row_columns import kept_rows
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.scan.split import Split, SplitOutcome
@@ -92,7 +93,10 @@ class LogReading:
                 if (yield from self._in_one(split, split.start, split.start)):
                     return
             return
-        cut = [splits_of(split, self.part_bytes) for split in self.plan.splits]
+        cut = [
+            [split] if is_known(split, self.options) else splits_of(split, self.part_bytes)
+            for split in self.plan.splits
+        ]
         parts = LogPlan(tuple(part for splits in cut for part in splits), self.plan.data_bytes)
         with closing(map_splits(parts, self._read_part, self.options, self.threads)) as results:
             for split, splits in zip(self.plan.splits, cut, strict=True):
@@ -174,7 +178,9 @@ class LogReading:
         last_begin = int(rows["physical_offset"][-1])
         read_rows = ReadRows(last_begin, last_begin + int(rows["size"][-1]), int(rows["size"].sum()))
         if self.dispatching is not None:
-            read_rows.entries = self.dispatching(rows, batch.topics, batch_bytes(batch))
+            rules = self.dispatching.settings.rules
+            index = batch_entries(batch, rows, rules) if self.dispatching.with_index else None
+            read_rows.entries = self.dispatching(rows, batch.topics, batch_bytes(batch), index)
         dispatched = message_rows(rows)
         if dispatched.size:
             read_rows.first_ms = int(dispatched["store_timestamp_ms"][0])

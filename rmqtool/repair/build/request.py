@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rmqtool.formats.tags import parse_delay_levels
 from rmqtool.repair.build.log_pass import PART_BYTES
+from rmqtool.scan.log_digest import LogDigest
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,7 @@ class BuildOptions:
         compiled: which reader scans; None leaves it to the size of the log.
         threads: that read the log; whatever their number, the same is built.
         part_bytes: of a file of the log that a thread reads at a time.
+        digest: what is known of the log already, and is told what a build reads.
         shows_tombstones: leave the units of tombstones as any others, for consumers to see that messages are lost.
     """
 
@@ -33,6 +35,7 @@ class BuildOptions:
     compiled: bool | None = None
     threads: int = 2
     part_bytes: int = PART_BYTES
+    digest: LogDigest | None = field(default=None, compare=False, repr=False)
     shows_tombstones: bool = False
 
 

@@ -54,6 +54,9 @@ def scan_context(
 ) -> DamageContext:
     """Scan the log once.
 
+    Args:
+        options: the columns that a digest keeps are enough.
+
     Raises:
         UnreadableError: a file may not be opened.
     """

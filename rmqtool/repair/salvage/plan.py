@@ -167,7 +167,11 @@ class _Salvage:
     def mend_log(self, on_progress: OnProgress | None) -> None:
         """Draft the log."""
         findings: list[Finding] = []
-        checked = VerifyOptions(threads=self._options.threads, compiled=self._options.build.compiled)
+        checked = VerifyOptions(
+            threads=self._options.threads,
+            compiled=self._options.build.compiled,
+            digest=self._options.build.digest,
+        )
         verify_store(self.drafted, self._rules, checked, findings.append, on_progress)
         damage = damage_in(findings)
         ranges = damaged_ranges(self.drafted, findings, self._options.build.delays_ms)
@@ -363,7 +367,8 @@ class _Salvage:
             self.queues.update(record.queues)
 
     def _look_around(self, ranges: Sequence[DamagedRange]) -> DamageContext:
-        return scan_context(self.drafted, ranges, self._dispatch, self._scan)
+        known = replace(self._scan, digest=self._options.build.digest, columns_only=True)
+        return scan_context(self.drafted, ranges, self._dispatch, known)
 
     @property
     def _scan(self) -> ScanOptions:

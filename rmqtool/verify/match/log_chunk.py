@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rmqtool.engine.dispatch.entry_extractor import EntryExtractor
-from rmqtool.engine.dispatch.index_entries import index_entries
+from rmqtool.engine.dispatch.index_entries import batch_entries
 from rmqtool.engine.dispatch.queue_entries import QueueEntries, batch_bytes
 from rmqtool.formats import commitlog, system_flag
 from rmqtool.scan.row_columns import RowColumns, kept_rows
@@ -98,7 +98,7 @@ class LogChunk:
         texts = batch_bytes(batch)
         self._stretch.take(rows, batch.topics, texts)
         if self._context.crosses:
-            keys = index_entries(rows, batch.topics, texts, self._context.dispatch.rules)
+            keys = batch_entries(batch, rows, self._context.dispatch.rules)
             self._index.append(ExpectedIndex(keys.key_hashes, keys.physical_offsets, keys.store_timestamps_ms))
 
     def _before_edge(self, rows: Array) -> Any:

@@ -17,7 +17,7 @@ import numpy as np
 from rmqtool.errors import UnreadableError
 from rmqtool.formats import system_flag
 from rmqtool.formats.tombstone import TOMBSTONE
-from rmqtool.scan.log import ScanOptions, reader_for, walk_split
+from rmqtool.scan.log import ScanOptions, is_known, reader_for, walk_split
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.runner import ThreadRunner
 from rmqtool.scan.split import Split, SplitOutcome
@@ -274,7 +274,9 @@ def check_in_parallel(
     cuts = True
     for at in range(0, len(splits), threads.threads):
         group = splits[at : at + threads.threads]
-        parts = [splits_of(split, count=count) if cuts else [split] for split, _ in group]
+        parts = [
+            splits_of(split, count=count) if cuts and not is_known(split, check.scan) else [split] for split, _ in group
+        ]
         results = _first_results(check, group, parts, threads)
         again = [split for split, result in zip(group, results, strict=True) if result is None]
         cuts = not cuts or len(again) < len(group)

@@ -10,6 +10,7 @@ from typing import Final
 
 from rmqtool.engine.dispatch.queue_entries import DispatchSettings
 from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.scan.log_digest import LogDigest
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.source import ByteSource
 from rmqtool.verify.survey.index_map import IndexMap
@@ -43,6 +44,7 @@ class VerifyOptions:
         state_file: remembers the splits that are done; never in the store.
         broker_runs: a broker holds the lock.
         compiled: which reader scans; None leaves it to the size of the log.
+        digest: is told what is seen of the log.
         parts: in how many parts threads check each file of the log; None leaves it to its size.
     """
 
@@ -55,6 +57,7 @@ class VerifyOptions:
     state_file: Path | None = None
     broker_runs: bool = False
     compiled: bool | None = None
+    digest: LogDigest | None = field(default=None, compare=False, repr=False)
     parts: int | None = None
 
 

@@ -1,0 +1,359 @@
+"""What scans of a log have seen of it, kept in few columns: the next scan of the same bytes reads none of them.
+
+Only stretches of plain records are kept: good, of the first layout, with IPv4 hosts, and with nothing in their
+properties that dispatch has to look up. A file in which a scan meets anything else is read again by whoever asks.
+A record takes some 40 bytes; beyond a limit they go to an unnamed temporary file.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from threading import Lock
+from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, Self, cast
+
+from rmqtool.formats import commitlog, system_flag
+from rmqtool.formats.properties import SCHEDULE_TOPIC
+from rmqtool.scan.rules import Verdict
+from rmqtool.scan.split import Split, SplitOutcome
+from rmqtool.scan.walk import Batch, KeyHashes, Walk
+from rmqtool.store.source import identity_of
+
+if TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
+
+    from rmqtool.scan.columns import Row
+    from rmqtool.scan.row_columns import RowColumns
+
+KEPT: Final = (
+    "size",
+    "queue_offset",
+    "store_timestamp_ms",
+    "prepared_transaction_offset",
+    "tags_code",
+    "queue_id",
+    "sys_flag",
+    "topic_number",
+)
+"""The columns that are kept; position, verdict, magic and features follow from what a plain record is."""
+MEMORY_MAX: Final = 64 << 20
+"""Bytes of rows that stay in memory."""
+_HOST_BITS: Final = system_flag.BORN_HOST_V6 | system_flag.STORE_HOST_V6
+_SCHEDULE: Final = SCHEDULE_TOPIC.encode()
+
+
+class _Column(NamedTuple):
+    """One column of a block: one number where all are the same, else bytes in memory or at a place of the file."""
+
+    dtype: str
+    same: int | None
+    content: bytes | int
+
+
+class _Keys(NamedTuple):
+    """`KeyHashes` of a block."""
+
+    version: str
+    size: int
+    hashes: _Column
+    rows: _Column
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Plain rows that lie one after the other, without the blank at a file's end."""
+
+    physical_offset: int
+    count: int
+    columns: tuple[_Column, ...]
+    keys: _Keys | None
+
+    def has_keys_of(self, version: str) -> bool:
+        """Whether it is known what the version enters into the index."""
+        return self.keys is not None and self.keys.version == version
+
+
+@dataclass(frozen=True)
+class _Stretch:
+    """What one walk has seen from its first record to its end, all of it plain."""
+
+    start: int
+    end: int
+    is_anchored: bool
+    delays_ms: tuple[int, ...]
+    record_crc: bool
+    more_follows: bool
+    outcome: SplitOutcome
+    blocks: tuple[_Block, ...]
+    blank: tuple[int, int] | None
+    """Physical offset and size of the blank at the file's end."""
+    topics: tuple[bytes, ...]
+
+    def is_of(self, split: Split) -> bool:
+        """Whether the walk was over a split with the same bounds."""
+        return (self.start, self.end, self.is_anchored) == (split.start, split.end, split.anchor)
+
+    def suits(self, walk: Walk) -> bool:
+        """Whether the walk would see the same."""
+        return (
+            (self.record_crc or not walk.record_crc)
+            and (self.more_follows == walk.split.more_follows or not self.ends(walk.split) or self.blank is not None)
+            and (self.delays_ms == tuple(walk.delays_ms) or _SCHEDULE not in self.topics)
+            and (walk.keys_of is None or all(block.has_keys_of(walk.keys_of) for block in self.blocks))
+        )
+
+    def ends(self, split: Split) -> bool:
+        """Whether it reaches to the end of what the file holds."""
+        return self.outcome.ended or self.outcome.tail_bytes > 0 or self.outcome.data_end >= split.source.size
+
+
+class LogDigest:
+    """Notes what walks see, and answers later ones; any thread may do either. A context manager."""
+
+    def __init__(self, memory_max: int = MEMORY_MAX) -> None:
+        self._stretches: dict[Hashable, dict[int, _Stretch]] = {}
+        self._lock = Lock()
+        self._memory_left = memory_max
+        self._spill: IO[bytes] | None = None
+        self._spilled = 0
+        self._is_full = False
+
+    def batches(self, walk: Walk, *, answers: bool) -> Iterator[Batch]:
+        """The batches of a walk; nothing is read where its bytes were seen before.
+
+        Args:
+            answers: whether rows of `KEPT`, `physical_offset`, `own_offset`, `verdict`, `magic`, `features` and
+                `topic_length` do,
+                whose windows show nothing.
+        """
+        key = identity_of(walk.split.source)
+        if key is None:
+            return walk.scanned()
+        if answers and (known := self._chain(key, walk)):
+            return self._answered(walk, known)
+        return walk.scanned() if self._is_full or self._knows(key, walk) else self._noted(key, walk)
+
+    def answers(self, walk: Walk) -> bool:
+        """Whether a walk would read nothing."""
+        key = identity_of(walk.split.source)
+        return walk.columns_only and key is not None and bool(self._chain(key, walk))
+
+    def close(self) -> None:
+        """Forget everything."""
+        self._stretches.clear()
+        if self._spill is not None:
+            self._spill.close()
+
+    def __reduce__(self) -> tuple[Callable[[], None], tuple[()]]:
+        """A process elsewhere has none of it: it unpickles as None."""
+        return _nothing, ()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # Noting
+
+    def _noted(self, key: Hashable, walk: Walk) -> Iterator[Batch]:
+        blocks: list[_Block] = []
+        blank: tuple[int, int] | None = None
+        is_plain = True
+        for batch in walk.scanned():
+            rows = None
+            if is_plain:
+                rows = batch.as_array()
+                ends_in_blank = bool(rows["magic"][-1] == commitlog.MAGIC_BLANK)
+                if ends_in_blank and rows["verdict"][-1] == Verdict.GOOD:
+                    blank = int(rows["physical_offset"][-1]), int(rows["size"][-1])
+                    rows = rows[:-1]
+                is_plain = _are_plain(rows)
+            batch.is_noted = is_plain
+            yield batch
+            if is_plain and rows is not None and rows.size:
+                blocks.append(self._block(rows, batch.keys))
+        first, outcome = walk.outcome.first_record, walk.outcome
+        if not is_plain or self._is_full or first is None or identity_of(walk.split.source) != key:
+            return
+        split = walk.split
+        stretch = _Stretch(
+            split.start, split.end, split.anchor, tuple(walk.delays_ms), walk.record_crc, split.more_follows,
+            replace(outcome), tuple(blocks), blank, tuple(walk.topics.names),
+        )  # fmt: skip
+        with self._lock:
+            self._stretches.setdefault(key, {})[first] = stretch
+
+    def _block(self, rows: NDArray[Any], keys: KeyHashes | None) -> _Block:
+        columns = tuple(self._column(rows[name]) for name in KEPT)
+        kept_keys = None
+        if keys is not None:
+            hashes, numbers = self._column(keys.hashes), self._column(keys.rows)
+            kept_keys = _Keys(keys.version, keys.hashes.size, hashes, numbers)
+        return _Block(int(rows["physical_offset"][0]), rows.size, columns, kept_keys)
+
+    def _column(self, values: NDArray[Any]) -> _Column:
+        if not values.size or (values == values[0]).all():
+            return _Column(values.dtype.str, int(values[0]) if values.size else 0, b"")
+        content = values.tobytes()
+        with self._lock:
+            self._memory_left -= len(content)
+            if self._memory_left >= 0:
+                return _Column(values.dtype.str, None, content)
+            place = self._spilled
+            self._spilled += len(content)
+            try:
+                if self._spill is None:
+                    self._spill = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed by close()
+                done = os.pwrite(self._spill.fileno(), content, place)
+                self._is_full |= done < len(content)
+            except OSError:
+                self._is_full = True  # then the log is read again
+        return _Column(values.dtype.str, None, place)
+
+    # Answering
+
+    def _knows(self, key: Hashable, walk: Walk) -> bool:
+        """Whether a stretch that suits begins within the walk's split."""
+        begins, split = self._known(key), walk.split
+        return any(split.start <= begin < split.end and stretch.suits(walk) for begin, stretch in begins.items())
+
+    def _known(self, key: Hashable) -> dict[int, _Stretch]:
+        with self._lock:
+            return dict(self._stretches.get(key, {}))
+
+    def _chain(self, key: Hashable, walk: Walk) -> list[_Stretch]:
+        """Stretches that follow each other from the walk's begin to the file's end; empty where there are none."""
+        split, by_begin = walk.split, self._known(key)
+        same = [each for each in by_begin.values() if each.is_of(split)]
+        if same:
+            return same if same[0].suits(walk) else []
+        if not by_begin or split.anchor or split.end < split.source.size:
+            return []
+        if walk.keys_of is not None and split.start not in by_begin:
+            return []
+        chain: list[_Stretch] = []
+        at = max((begin for begin in by_begin if begin <= split.start), default=-1)
+        while (stretch := by_begin.get(at)) is not None and stretch.suits(walk):
+            chain.append(stretch)
+            if stretch.ends(split):
+                return chain if self._has_record_at(chain[0], split) else []
+            if stretch.outcome.data_end <= at:
+                return []
+            at = stretch.outcome.data_end
+        return []
+
+    def _has_record_at(self, stretch: _Stretch, split: Split) -> bool:
+        """Whether a record of the stretch begins where the split does."""
+        begin = split.physical_offset + split.start
+        if split.start == stretch.outcome.first_record or begin == (stretch.blank or (-1,))[0]:
+            return True
+        block = next((block for block in reversed(stretch.blocks) if block.physical_offset <= begin), None)
+        return block is not None and begin in self._offsets(block)
+
+    def _answered(self, walk: Walk, chain: Sequence[_Stretch]) -> Iterator[Batch]:
+        split = walk.split
+        begin = split.physical_offset + split.start
+        names: dict[bytes, int] = {}
+        topics: list[bytes] = []
+        for stretch in chain:
+            for name in stretch.topics:
+                if name not in names:
+                    names[name] = len(topics)
+                    topics.append(name)
+        for stretch in chain:
+            numbers = [names[name] for name in stretch.topics]
+            for block in stretch.blocks:
+                rows = self._rows(block, numbers, topics)
+                if block.physical_offset < begin:
+                    rows = rows[rows["physical_offset"] >= begin]
+                if rows.size:
+                    keys = self._keys(block) if rows.size == block.count else None
+                    yield _batch(split, rows, topics, walk, keys)
+            if stretch.blank is not None:
+                yield _batch(split, _blank_row(*stretch.blank), topics, walk, _no_keys(walk))
+        first = chain[0].outcome.first_record if split.anchor else split.start
+        walk.outcome = replace(chain[-1].outcome, first_record=first)
+
+    def _rows(self, block: _Block, numbers: Sequence[int], topics: Sequence[bytes]) -> RowColumns:
+        import numpy
+
+        from rmqtool.scan.row_columns import RowColumns
+
+        columns = {name: self._values(column, block.count) for name, column in zip(KEPT, block.columns, strict=True)}
+        columns["topic_number"] = numpy.array(numbers, columns["topic_number"].dtype)[columns["topic_number"]]
+        columns["physical_offset"] = columns["own_offset"] = self._offsets(block)
+        columns["verdict"] = numpy.full(block.count, int(Verdict.GOOD), numpy.int32)
+        lengths = numpy.array([len(name) for name in topics], numpy.int32)
+        columns["topic_length"] = lengths[columns["topic_number"]]
+        columns["magic"] = numpy.full(block.count, commitlog.MAGIC_V1, numpy.int32)
+        columns["features"] = numpy.zeros(block.count, numpy.int32)
+        return RowColumns(columns)
+
+    def _offsets(self, block: _Block) -> NDArray[numpy.int64]:
+        """Where the records of a block begin: each where the one before it ends."""
+        sizes = self._values(block.columns[0], block.count)
+        offsets: NDArray[numpy.int64] = sizes.cumsum(dtype="i8") + (block.physical_offset - sizes)
+        return offsets
+
+    def _keys(self, block: _Block) -> KeyHashes | None:
+        if block.keys is None:
+            return None
+        version, count, hashes, rows = block.keys
+        return KeyHashes(version, self._values(hashes, count), self._values(rows, count))
+
+    def _values(self, column: _Column, count: int) -> NDArray[Any]:
+        import numpy
+
+        if column.same is not None:
+            return numpy.full(count, column.same, column.dtype)
+        content = column.content
+        if isinstance(content, int):
+            assert self._spill is not None, "a column lies in a file that was never made"
+            content = os.pread(self._spill.fileno(), count * numpy.dtype(column.dtype).itemsize, content)
+        return numpy.frombuffer(content, column.dtype)
+
+
+def _nothing() -> None:
+    return None
+
+
+def _are_plain(rows: NDArray[Any]) -> bool:
+    """Whether all rows are plain records that lie one after the other."""
+    sizes, offsets = rows["size"], rows["physical_offset"]
+    return bool(
+        not rows["verdict"].any()
+        and (rows["magic"] == commitlog.MAGIC_V1).all()
+        and not rows["features"].any()
+        and not (rows["sys_flag"] & _HOST_BITS).any()
+        and rows["topic_length"].all()
+        and (rows["own_offset"] == offsets).all()
+        and (offsets[:-1] + sizes[:-1] == offsets[1:]).all()
+    )
+
+
+def _blank_row(physical_offset: int, size: int) -> RowColumns:
+    import numpy
+
+    from rmqtool.scan.columns import row_dtype
+    from rmqtool.scan.row_columns import RowColumns
+
+    dtype = row_dtype()
+    values = {"physical_offset": physical_offset, "size": size, "magic": commitlog.MAGIC_BLANK}
+    names = (*KEPT, "physical_offset", "own_offset", "verdict", "magic", "features", "topic_length")
+    return RowColumns({name: numpy.full(1, values.get(name, 0), dtype[name]) for name in names})
+
+
+def _no_keys(walk: Walk) -> KeyHashes | None:
+    """What a batch without messages puts into the index."""
+    import numpy
+
+    nothing = numpy.empty(0, numpy.int32)
+    return None if walk.keys_of is None else KeyHashes(walk.keys_of, nothing, nothing)
+
+
+def _batch(split: Split, rows: RowColumns, topics: list[bytes], walk: Walk, keys: KeyHashes | None = None) -> Batch:
+    return Batch(split, cast("Sequence[Row]", rows), topics, walk.window, keys)

@@ -1,0 +1,192 @@
+"""A digest answers what the log says, or nothing at all; and a repair reads the log once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.stores import write_store
+from rmqtool.engine.dispatch.index_entries import IndexEntries, batch_entries
+from rmqtool.engine.rules.versions import rules_for
+from rmqtool.scan.log import LogFile, ScanOptions, plan_log, reader_for, scan_log, walk_split
+from rmqtool.scan.log_digest import KEPT, LogDigest
+from rmqtool.scan.splits import splits_of
+from rmqtool.store.directory import survey
+from rmqtool.store.source import FileSource
+from rmqtool.store.view import open_directory
+from tests.commands.transcripts import rmqtool
+
+FILE_SIZE = 1 << 20
+MESSAGE_COUNT = 3000
+RULES = rules_for("5.5.0")
+COLUMNS = (*KEPT, "physical_offset", "own_offset", "verdict", "magic", "features", "topic_length")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    write_store(tmp_path / "store", MESSAGE_COUNT, 700, FILE_SIZE)
+    return tmp_path / "store"
+
+
+@contextmanager
+def bytes_read(monkeypatch: pytest.MonkeyPatch, below: Path) -> Iterator[list[int]]:
+    """Gathers the sizes of all reads from files below a directory."""
+    sizes: list[int] = []
+    read_into = FileSource.read_into
+
+    def counted(self: FileSource, position: int, buffer: memoryview) -> int:
+        count = read_into(self, position, buffer)
+        if Path(f"/proc/self/fd/{self.descriptor}").readlink().is_relative_to(below):
+            sizes.append(count)
+        return count
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FileSource, "read_into", counted)
+        yield sizes
+
+
+def log_plan(root: Path) -> Any:
+    return plan_log(
+        [LogFile(partial(FileSource.open, path), int(path.name)) for path in sorted((root / "commitlog").iterdir())]
+    )
+
+
+def seen(root: Path, options: ScanOptions) -> tuple[dict[str, list[int]], list[bytes], IndexEntries]:
+    """All rows of a log column by column, their topics, and what they put into the index."""
+    columns: dict[str, list[int]] = {name: [] for name in COLUMNS}
+    topics: list[bytes] = []
+    entries = []
+    plan = log_plan(root)
+    for batch in scan_log(plan, options):
+        rows = batch.as_array()
+        entries.append(batch_entries(batch, rows, RULES))
+        for name in COLUMNS:
+            columns[name] += rows[name].tolist()
+        is_message = rows["topic_length"] > 0
+        topics += [batch.topics[number] for number in rows["topic_number"][is_message].tolist()]
+    plan.close()
+    columns["topic_number"] = []  # counts within a split
+    joined = [np.concatenate(parts) for parts in list(zip(*entries, strict=True))[:3]]
+    return columns, topics, IndexEntries(*joined, ends_without=False)
+
+
+@pytest.mark.parametrize("memory_max", [1 << 30, 100_000, 0])
+@pytest.mark.parametrize("compiled", [True, False])
+def test_what_is_answered_is_what_was_scanned(
+    store: Path, memory_max: int, compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = ScanOptions(compiled=compiled)
+    columns, topics, entries = seen(store, plain)
+    assert len(topics) == MESSAGE_COUNT
+    with LogDigest(memory_max) as digest:
+        options = replace(plain, digest=digest, columns_only=True, keys_of=RULES.version)
+        seen(store, options)
+        with bytes_read(monkeypatch, store) as sizes:
+            again, again_topics, again_entries = seen(store, options)
+    assert sum(sizes) < 100_000, "the records are not read again"
+    assert again == columns
+    assert again_topics == topics
+    for first, second in zip(entries[:3], again_entries[:3], strict=True):
+        assert np.array_equal(first, second)
+
+
+def test_parts_that_were_scanned_answer_for_the_whole_file_and_from_a_record_on(store: Path) -> None:
+    with LogDigest() as digest:
+        options = ScanOptions(digest=digest, columns_only=True)
+        plan = log_plan(store)
+        for split in plan.splits:
+            for part in splits_of(split, 1 << 18):
+                for _ in walk_split(part, reader_for(0)(), options).batches():
+                    pass
+        first = plan.splits[0]
+        offsets = [
+            offset
+            for batch in walk_split(first, reader_for(0)(), ScanOptions()).batches()
+            for offset in batch.as_array()["physical_offset"].tolist()
+        ]
+        for start in (0, offsets[1], offsets[600], offsets[-2], offsets[-1]):
+            walk = walk_split(replace(first, start=start), reader_for(0)(), options)
+            assert digest.answers(walk)
+            answered = [offset for batch in walk.batches() for offset in batch.as_array()["physical_offset"].tolist()]
+            assert answered == [offset for offset in offsets if offset >= start]
+            assert walk.outcome.data_end == first.source.size
+        for start in (1, offsets[600] + 1):
+            assert not digest.answers(walk_split(replace(first, start=start), reader_for(0)(), options))
+        plan.close()
+
+
+def overwritten(path: Path, position: int, content: bytes) -> None:
+    with path.open("r+b") as file:
+        file.seek(position)
+        file.write(content)
+
+
+@pytest.mark.parametrize("position", [40_000, FILE_SIZE // 2])
+def test_a_file_with_damage_is_read_again(store: Path, position: int) -> None:
+    overwritten(store / "commitlog" / f"{0:020d}", position, b"noise" * 40)
+    options = ScanOptions(compiled=True)
+    with LogDigest() as digest:
+        noted = replace(options, digest=digest, columns_only=True)
+        plan = log_plan(store)
+        for batch in scan_log(plan, noted):
+            assert batch.rows is not None
+        known = [digest.answers(walk_split(split, reader_for(0)(), noted)) for split in plan.splits]
+        plan.close()
+    assert known == [False] + [True] * (len(known) - 1)
+
+
+def test_a_file_that_changed_since_is_read_again(store: Path) -> None:
+    first = store / "commitlog" / f"{0:020d}"
+    with LogDigest() as digest:
+        options = ScanOptions(compiled=True, digest=digest, columns_only=True)
+        before = seen_verdicts(store, options)
+        overwritten(first, 40_000, b"noise" * 40)
+        os.utime(first, ns=(1, 1))
+        after = seen_verdicts(store, options)
+    assert not any(before)
+    assert any(after)
+
+
+def seen_verdicts(root: Path, options: ScanOptions) -> list[int]:
+    plan = log_plan(root)
+    verdicts = [verdict for batch in scan_log(plan, options) for verdict in batch.as_array()["verdict"].tolist()]
+    plan.close()
+    return verdicts
+
+
+def test_an_answer_needs_the_checksum_that_was_looked_at(store: Path) -> None:
+    with LogDigest() as digest:
+        options = ScanOptions(digest=digest, columns_only=True)
+        seen_verdicts(store, options)
+        plan = log_plan(store)
+        stricter = walk_split(plan.splits[0], reader_for(0)(), replace(options, record_crc=True))
+        with_keys = walk_split(plan.splits[0], reader_for(0)(), replace(options, keys_of="5.5.0"))
+        other_delays = walk_split(plan.splits[0], reader_for(0)(), replace(options, delays_ms=()))
+        assert not digest.answers(stricter)
+        assert not digest.answers(with_keys)
+        assert digest.answers(other_delays), "no record here waits for a delay"
+        plan.close()
+
+
+@pytest.mark.parametrize("arguments", [("recover", "--full"), ("salvage",), ("rebuild",)], ids=" ".join)
+def test_a_repair_reads_each_byte_of_the_log_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    root = tmp_path / "store"
+    write_store(root, 7_000, 4096, 16 << 20)
+    opened = survey(open_directory(root))
+    log_bytes = sum(segment.entry.allocated_bytes for segment in opened.commitlog)
+    damaged = min((root / "consumequeue" / "TopicTest1" / "2").iterdir())
+    overwritten(damaged, 200, bytes(400))
+    with bytes_read(monkeypatch, root / "commitlog") as sizes:
+        outcome = rmqtool(*arguments, str(root), "--dry-run", "--format", "json", "--broker-version", "5.5.0")
+    assert outcome.code == 3, outcome.err
+    assert sum(sizes) < 1.5 * log_bytes, "parts that threads share overlap by a block"
