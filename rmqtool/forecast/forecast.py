@@ -10,6 +10,7 @@ from threading import Lock
 from rmqtool.engine.reading.log_tail import FILES_FROM_END, log_tail
 from rmqtool.engine.reading.messages_without_log import messages_without_log
 from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.segments.open_files import ReadCache
 from rmqtool.errors import UnknownSizeError, UnsupportedError
 from rmqtool.forecast.losses import LossCounter, LossReport
 from rmqtool.forecast.options import COUNT_WHOLE_LOG_UP_TO, ForecastOptions
@@ -26,10 +27,12 @@ class SharedStarts:
 
     Attributes:
         plain: how far the log holds records that all of them take for good.
+        reads: what they read of the other files; starts on another store may share it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, reads: ReadCache | None = None) -> None:
         self.plain = PlainRecords()
+        self.reads = ReadCache() if reads is None else reads
         self._losses_by_key: dict[Hashable, LossReport] = {}
         self._lock = Lock()
 
@@ -57,7 +60,8 @@ def forecast_store(
         WriteError: the temporary file for what the broker would write is full.
     """
     options = options or ForecastOptions()
-    with Simulation(store, rules, options, plain=shared.plain if shared is not None else None) as simulation:
+    shared = SharedStarts() if shared is None else shared
+    with Simulation(store, rules, options, plain=shared.plain, reads=shared.reads) as simulation:
         simulation.run()
         return forecast_of(simulation, shared)
 

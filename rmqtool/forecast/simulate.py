@@ -16,7 +16,7 @@ from rmqtool.engine.dispatch.queue_entries import DispatchSettings, QueueEntries
 from rmqtool.engine.queues.extension import broken_chain
 from rmqtool.engine.rules.algorithms import DispatchedEnd, NormalDispatch, ReputStart
 from rmqtool.engine.rules.versions import BrokerRules
-from rmqtool.engine.segments.open_files import OpenFiles
+from rmqtool.engine.segments.open_files import OpenFiles, ReadCache
 from rmqtool.errors import UnsupportedError
 from rmqtool.forecast import load
 from rmqtool.forecast.index_state import IndexState
@@ -64,17 +64,19 @@ class Simulation(Closable):
         *,
         keeps_index: bool = False,
         plain: PlainRecords | None = None,
+        reads: ReadCache | None = None,
     ) -> None:
         """`keeps_index` keeps new entries of the index, for asking the started broker by key.
 
         Args:
             plain: what starts of other versions on the same store have seen of the log.
+            reads: what starts of other versions have read of the other files.
         """
         self.store = store
         self.rules = rules
         self.options = options
         self.overlay = Overlay(store.view)
-        self.files = OpenFiles(self.overlay)
+        self.files = OpenFiles(self.overlay, reads)
         self.crashed = store.has_abort
         self.why_not: str | None = None
         self.scanned: ScanResult | None = None

@@ -44,7 +44,7 @@ def with_forecasts(
     forecaster = _Forecaster(rules, options, begin, on_note)
     shared = SharedStarts()
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        now = pool.submit(forecaster.forecast, store, rules)
+        now = pool.submit(forecaster.forecast, store, rules, shared=SharedStarts(shared.reads))
         forecasts = pool.map(
             lambda version: forecaster.forecast(
                 after, rules_for(version), whole=whole or version == rules.version, shared=shared

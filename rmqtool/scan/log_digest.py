@@ -12,14 +12,14 @@ import tempfile
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from threading import Lock
-from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, Self, cast
+from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from rmqtool.formats import commitlog, system_flag
 from rmqtool.formats.properties import SCHEDULE_TOPIC
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.split import Split, SplitOutcome
 from rmqtool.scan.walk import Batch, KeyHashes, Walk
-from rmqtool.store.source import identity_of
+from rmqtool.store.source import Closable, identity_of
 
 if TYPE_CHECKING:
     import numpy
@@ -110,7 +110,7 @@ class _Stretch:
         return self.outcome.ended or self.outcome.tail_bytes > 0 or self.outcome.data_end >= split.source.size
 
 
-class LogDigest:
+class LogDigest(Closable):
     """Notes what walks see, and answers later ones; any thread may do either. A context manager."""
 
     def __init__(self, memory_max: int = MEMORY_MAX) -> None:
@@ -150,12 +150,6 @@ class LogDigest:
     def __reduce__(self) -> tuple[Callable[[], None], tuple[()]]:
         """A process elsewhere has none of it: it unpickles as None."""
         return _nothing, ()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     # Noting
 

@@ -3,19 +3,56 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Hashable
+from threading import Lock
 from typing import Final
 
-from rmqtool.store.source import ByteSource, Closable, read_range
+from rmqtool.store.source import ByteSource, Closable, identity_of, read_range
 from rmqtool.store.view import StoreView
 
 OPEN_MAX: Final = 64
+CACHED_MAX: Final = 32 << 20
+CACHED_FROM: Final = 4096
+"""Bytes of the smallest block that is worth remembering."""
+
+
+class ReadCache:
+    """Blocks of files that several readers read one after the other; any thread may ask.
+
+    A block is known by its file's identity, so that one which changes, or has changes laid over it, is read again.
+    """
+
+    def __init__(self, memory_max: int = CACHED_MAX) -> None:
+        self._blocks: OrderedDict[tuple[Hashable, int, int], bytes] = OrderedDict()
+        self._memory_left = memory_max
+        self._lock = Lock()
+
+    def read(self, source: ByteSource, position: int, length: int) -> bytes:
+        """See `read_range`."""
+        identity = identity_of(source) if length >= CACHED_FROM else None
+        if identity is None:
+            return read_range(source, position, length)
+        key = identity, position, length
+        with self._lock:
+            if (known := self._blocks.get(key)) is not None:
+                self._blocks.move_to_end(key)
+                return known
+        block = read_range(source, position, length)
+        with self._lock:
+            if key not in self._blocks:
+                self._blocks[key] = block
+                self._memory_left -= len(block)
+            while self._memory_left < 0:
+                self._memory_left += len(self._blocks.popitem(last=False)[1])
+        return block
 
 
 class OpenFiles(Closable):
     """Positioned reads by path; the file that was not read for the longest time is closed first."""
 
-    def __init__(self, view: StoreView) -> None:
+    def __init__(self, view: StoreView, cache: ReadCache | None = None) -> None:
         self._view = view
+        self._read = read_range if cache is None else cache.read
         self._open: OrderedDict[str, ByteSource] = OrderedDict()
 
     def read(self, path: str, position: int, length: int) -> bytes:
@@ -24,7 +61,7 @@ class OpenFiles(Closable):
         Raises:
             UnreadableError: the file or the range cannot be read.
         """
-        return read_range(self._source(path), position, length)
+        return self._read(self._source(path), position, length)
 
     def _source(self, path: str) -> ByteSource:
         cached = self._open.get(path)
