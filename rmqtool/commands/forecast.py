@@ -27,7 +27,7 @@ from rmqtool.commands.options import (
 from rmqtool.commands.screen import screen
 from rmqtool.engine.rules.versions import EXAMINED, rules_for
 from rmqtool.errors import UnsupportedError, UsageError
-from rmqtool.forecast.forecast import forecast_store
+from rmqtool.forecast.forecast import SharedStarts, forecast_store
 from rmqtool.forecast.options import ForecastOptions
 from rmqtool.forecast.result import Forecast
 from rmqtool.formats.tags import parse_delay_levels
@@ -71,10 +71,10 @@ def forecast(
     if is_one:
         forecasts = [forecast_store(opened.store, opened.rules, options)]
     else:
-        forecasts = []
+        forecasts, shared = [], SharedStarts()
         for version in EXAMINED:
             try:
-                forecasts.append(forecast_store(opened.store, rules_for(version), options))
+                forecasts.append(forecast_store(opened.store, rules_for(version), options, shared))
             except UnsupportedError as error:
                 messages.warn(f"{version}: {error}")
         if not forecasts:
