@@ -28,7 +28,7 @@ LEFT = {
     "log-queue-offset-repeated": {"commitlog.queue-offset-repeated"},
     "log-stray-directory": {"commitlog.stray-file"},
     "index-directory": {"index.directory"},
-    "log-topic-outside": {"consumequeue.unsafe-name"},
+    "log-topic-outside": {"consumequeue.unsafe-name", "commitlog.missing-message"},
     "topics-cut": {"config.unreadable"},
     "consumer-beyond-queue": {"config.consumer-offset-beyond-queue"},
 }

@@ -167,11 +167,8 @@ class _Salvage:
     def mend_log(self, on_progress: OnProgress | None) -> None:
         """Draft the log."""
         findings: list[Finding] = []
-        checked = VerifyOptions(
-            threads=self._options.threads,
-            compiled=self._options.build.compiled,
-            digest=self._options.build.digest,
-        )
+        build = self._options.build
+        checked = VerifyOptions(threads=self._options.threads, compiled=build.compiled, digest=build.digest)
         verify_store(self.drafted, self._rules, checked, findings.append, on_progress)
         damage = damage_in(findings)
         ranges = damaged_ranges(self.drafted, findings, self._options.build.delays_ms)
