@@ -24,6 +24,7 @@ EDITS_OF_BYTES = ("log.field", "log.record", "log.block", "log.hole", "log.bytes
 TELL_NO_SIZE = {"log.cut", "log.longer", "log.name wrong"}
 """What a file of the log no longer tells of its size, unless others do."""
 MAKES_A_FILE = ("next file", "stray file", "stray empty file", "name twice", "abort.there")
+PAGE = 4096
 FULL = 0.75
 """How often a repair is told to look at all of the store."""
 
@@ -140,10 +141,16 @@ def make_case(base: Base, judge: Judge, number: int, folder: Path) -> Case:
     needs_conf = {"paths", "light", "crc", "ext"} & base.plan.features
     one_length = len({file.stat().st_size for file in target.log_files()}) < 2
     needs_conf |= {fault.name for fault in faults if fault.name in TELL_NO_SIZE and one_length}
-    if needs_conf or draw.random() < 0.4:
+    if needs_conf or draw.random() < 0.4 or shows_no_size(base):
         case.told = ["--broker-conf", case.conf]
     case.full = draw.random() < FULL
     return case
+
+
+def shows_no_size(base: Base) -> bool:
+    """Whether the undamaged log is one file of a length that nobody would configure, which a person has to explain."""
+    lengths = [file.stat().st_size for name in base.plan.log_directories for file in (base.path / name).iterdir()]
+    return len(lengths) == 1 and lengths[0] % PAGE != 0
 
 
 def _seen(fault: Fault, target: Target, before: dict[int, list[bytes]]) -> Fault:

@@ -70,5 +70,5 @@ class QueueExtension:
         raw = self._files.read(self._segments[index].path, position % self._file_size, EXTENSION_HEAD_SIZE)
         if len(raw) < EXTENSION_HEAD_SIZE:
             return None
-        size, tags_code, store_timestamp_ms, _ = _HEAD.unpack(raw)
-        return Extension(size, tags_code, store_timestamp_ms) if size >= 1 else None
+        unit = Extension(*_HEAD.unpack(raw))
+        return unit if unit.size >= 1 else None

@@ -34,6 +34,7 @@ class Extension(NamedTuple):
     size: int
     tags_code: int
     store_timestamp_ms: int
+    bitmap_length: int = 0
 
 
 class QueueUnit(NamedTuple):

@@ -16,7 +16,7 @@ from rmqtool.engine.queues.extension import QueueExtension
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import UnreadableError
 from rmqtool.formats import system_flag
-from rmqtool.formats.consumequeue import EXTENSION_ADDRESS_MAX
+from rmqtool.formats.consumequeue import EXTENSION_ADDRESS_MAX, EXTENSION_HEAD_SIZE
 from rmqtool.formats.properties import SCHEDULE_TOPIC
 from rmqtool.scan.rules import Verdict
 from rmqtool.verify.catalog.finding import Finding
@@ -121,7 +121,7 @@ class QueueMatch:
                     unit = extension.unit(int(units["tags_code"][index]))
                 except UnreadableError:
                     continue
-                if unit is not None:
+                if unit is not None and unit.size == EXTENSION_HEAD_SIZE + unit.bitmap_length:
                     resolved["tags_code"][index] = unit.tags_code
         return resolved
 
