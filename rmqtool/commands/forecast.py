@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import typer
 
@@ -18,13 +19,16 @@ from rmqtool.commands.options import (
     IndexEntriesOption,
     IndexSlotsOption,
     LogFileSizeOption,
+    OpenedStore,
     QueueFileSizeOption,
     ReadStore,
     StoreOptions,
+    command_line,
     file_sizes,
     open_store,
 )
 from rmqtool.commands.screen import screen
+from rmqtool.engine.reading.unread_files import UnreadFiles, unread_files
 from rmqtool.engine.rules.versions import EXAMINED, rules_for
 from rmqtool.errors import UnsupportedError, UsageError
 from rmqtool.forecast.forecast import SharedStarts, forecast_store
@@ -34,6 +38,11 @@ from rmqtool.formats.tags import parse_delay_levels
 from rmqtool.report.forecast_screen import comparison_lines, forecast_lines
 from rmqtool.report.writers import OutputFormat, json_text
 from rmqtool.store.broker_conf import BrokerConf
+from rmqtool.store.file_kinds import FileKind
+from rmqtool.verdict.command_line import CommandLine
+from rmqtool.verdict.next_step import step_after_forecast
+from rmqtool.verdict.presence import missing_log, reader_command, unreadable_files
+from rmqtool.verdict.verdict import Assessment, StoreVerdict
 
 ALL: Final = "all"
 
@@ -63,35 +72,26 @@ def forecast(
     wants_all = broker_version == ALL
     sizes = file_sizes(log_file_size, queue_file_size, index_entries)
     chosen_version = None if wants_all else broker_version
-    opened = open_store(store, StoreOptions(commitlog, index_slots, broker_conf, chosen_version, sizes))
+    store_options = StoreOptions(commitlog, index_slots, broker_conf, chosen_version, sizes)
+    opened = open_store(store, store_options)
     if not wants_all:
         opened.tell(messages)
     options = forecast_options(opened.conf)
+    line = command_line(store, store_options)
     is_one = not wants_all and (broker_version is not None or opened.inferred is not None)
-    if is_one:
-        forecasts = [forecast_store(opened.store, opened.rules, options)]
-    else:
-        forecasts, shared = [], SharedStarts()
-        for version in EXAMINED:
-            try:
-                forecasts.append(forecast_store(opened.store, rules_for(version), options, shared))
-            except UnsupportedError as error:
-                messages.warn(f"{version}: {error}")
-        if not forecasts:
-            raise UnsupportedError(f"{store}: the start of no broker version can be forecast")
-    if output is OutputFormat.TABLE:
-        here = screen()
-        rows = [each.as_json() for each in forecasts]
-        lines = (
-            forecast_lines(rows[0], here.width, colour=here.colour, all_rows=messages.verbose)
-            if is_one
-            else comparison_lines(rows, here.width)
-        )
-        for line in lines:
-            sys.stdout.write(f"{line}\n")
-    else:
-        _write_json(forecasts, is_one=is_one, output=output)
-    if any(_costs(each) for each in forecasts):
+    forecasts: list[Forecast] = []
+    shared = None if is_one else SharedStarts()
+    for version in (opened.rules.version,) if is_one else EXAMINED:
+        try:
+            forecasts.append(forecast_store(opened.store, rules_for(version), options, shared))
+        except UnsupportedError as error:
+            messages.warn(f"{version}: {error}")
+    assessment = forecast_assessment(opened, line, forecasts)
+    step = step_after_forecast(line, assessment, has_damage=any(map(_meets_damage, forecasts)))
+    _write(forecasts, {**assessment.as_json(), **step.as_json()}, output, all_rows=messages.verbose, is_one=is_one)
+    if not forecasts or assessment.verdict is StoreVerdict.NOT_READABLE:
+        raise typer.Exit(ExitCode.FAILED)
+    if assessment.verdict is not StoreVerdict.OK:
         raise typer.Exit(ExitCode.FINDINGS)
 
 
@@ -114,15 +114,49 @@ def forecast_options(conf: BrokerConf | None) -> ForecastOptions:
     )
 
 
-def _write_json(forecasts: list[Forecast], *, is_one: bool, output: OutputFormat) -> None:
+def forecast_assessment(opened: OpenedStore, line: CommandLine, forecasts: Sequence[Forecast]) -> Assessment:
+    """What forecasts come to; the worst of several counts."""
+    store = opened.store
+    begin = store.commitlog[0].start if store.commitlog else 0
+    counted_from = max((each.counted_from or 0 for each in forecasts), default=0)
+    below = f"what lies below physical offset {counted_from} was not counted"
+    misplaces = any(each.misplaces_new_messages for each in forecasts)
+    return Assessment(
+        log_missing=missing_log(store),
+        unreadable=unreadable_files(store),
+        reader=reader_command(store, line("forecast")),
+        start_failures={each.broker_version: each.why_not or "" for each in forecasts if not each.starts},
+        lost=max((each.lost.messages + each.messages_without_log for each in forecasts), default=0),
+        damaged=max((each.unnoticed_damage_count for each in forecasts), default=0),
+        inconsistent="new messages are stored where the start after that loses them" if misplaces else None,
+        not_looked_at=(
+            *unread_files(store),
+            *((UnreadFiles("commitlog", FileKind.COMMITLOG.value, below),) if counted_from > begin else ()),
+        ),
+    )
+
+
+def _meets_damage(forecast: Forecast) -> bool:
+    """Whether damage lies inside the log, where the start meets it or passes over it."""
+    stop = forecast.stops_at
+    cuts = stop is not None and stop.finding is not None and forecast.lost.messages > 0
+    return cuts or forecast.unnoticed_damage_count > 0 or forecast.messages_without_log > 0
+
+
+def _write(
+    forecasts: Sequence[Forecast], ending: dict[str, Any], output: OutputFormat, *, all_rows: bool, is_one: bool
+) -> None:
     rows = [each.as_json() for each in forecasts]
     if output is OutputFormat.JSONL:
-        for row in rows:
+        for row in (*rows, {"type": "summary", **ending}):
             sys.stdout.write(json_text(row) + "\n")
+    elif output is OutputFormat.JSON:
+        sys.stdout.write(json_text({"forecasts": rows, **ending}, indent=2) + "\n")
     else:
-        sys.stdout.write(json_text(rows[0] if is_one else {"forecasts": rows}, indent=2) + "\n")
-
-
-def _costs(forecast: Forecast) -> bool:
-    lost = forecast.lost.messages + forecast.messages_without_log + forecast.misplaces_new_messages
-    return not forecast.starts or lost > 0 or forecast.unnoticed_damage_count > 0
+        here = screen()
+        lines = (
+            forecast_lines(rows[0], ending, here.width, colour=here.colour, all_rows=all_rows)
+            if is_one and rows
+            else comparison_lines(rows, ending, here.width)
+        )
+        sys.stdout.writelines(f"{text}\n" for text in lines)

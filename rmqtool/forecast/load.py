@@ -15,11 +15,14 @@ from rmqtool.engine.rules.algorithms import SizeMismatch
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.forecast.overlay import Overlay
 from rmqtool.quantities import JAVA_LONG_MAX
-from rmqtool.store.directory import Segment
+from rmqtool.store.directory import Segment, Store
+from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.view import Entry
 
 CONSUMEQUEUE: Final = "consumequeue"
 BATCH_CONSUMEQUEUE: Final = "batchconsumequeue"
+TIMER_WHEEL_SIZE: Final = 2 * 604_800 * 32
+"""Bytes of a timer wheel: slots of two weeks, one a second."""
 EXTENSIONS: Final = "consumequeue_ext"
 _INT_MAX: Final = (1 << 31) - 1
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)
@@ -96,6 +99,19 @@ def load_queues(
                     raise LoadFailure(f"{queue.path}: the queue is of another kind than the topic's queue.type")
                 segments = load_files(overlay, (queue.path,), size, rules)
                 yield LoadedQueue(topic.name, queue_id, queue.path, is_batch, segments)
+
+
+def demand_side_stores(store: Store, rules: BrokerRules) -> None:
+    """What a broker demands of its side stores before it starts (`TimerWheel`, `CompactionStore#load`).
+
+    Raises:
+        LoadFailure: the broker does not start.
+    """
+    for entry in store.files.get(FileKind.TIMER_WHEEL, ()) if rules.timer else ():
+        if entry.path == "timerwheel" and entry.size not in (0, TIMER_WHEEL_SIZE):
+            raise LoadFailure(_mismatch(entry, TIMER_WHEEL_SIZE))
+    for entry in store.files.get(FileKind.COMPACTION_LEFTOVER, ()) if rules.compaction else ():
+        raise LoadFailure(f"{entry.path}: the name is not a number")
 
 
 def _directories(overlay: Overlay, path: str) -> list[Entry]:

@@ -176,9 +176,7 @@ class Simulation(Closable):
         for queue in loaded_queues:
             self.queues[queue.topic, queue.queue_id] = self._state(queue)
             self._load_extension(queue)
-        if rules.compaction:
-            for entry in store.files.get(FileKind.COMPACTION_LEFTOVER, ()):
-                raise LoadFailure(f"{entry.path}: the name is not a number")
+        load.demand_side_stores(store, rules)
         self.index.load(self.files, crashed=self.crashed, index_timestamp_ms=self.checkpoint.index_timestamp_ms)
 
     def _load_extension(self, queue: LoadedQueue) -> None:

@@ -13,18 +13,22 @@ LISTED_MAX: Final = 8
 _COLUMNS: Final = ("Version", "Starts", "Lost", "Repeats", "Damage", "Unindexed", "Deletes", "Log end")
 
 
-def forecast_lines(forecast: Found, width: int, *, colour: bool = False, all_rows: bool = False) -> Iterator[str]:
+def forecast_lines(
+    forecast: Found, ending: Found, width: int, *, colour: bool = False, all_rows: bool = False
+) -> Iterator[str]:
     """The screen for one version.
 
     Args:
-        forecast: an object of `forecast --format json`.
+        forecast: the one object in `forecasts` of `forecast --format json`.
+        ending: the verdict and the next step, from the same JSON.
         all_rows: all queues and files, however many there are.
     """
     width = max(width, 60)
     rows_max = None if all_rows else LISTED_MAX
-    style, text = _verdict(forecast)
+    style, text = _verdict(forecast, ending)
     yield from headline(text, style, width, colour=colour)
     yield ""
+    yield from _next(ending, width)
     yield from labelled("Start", _start(forecast), width)
     if forecast["why_not"] is not None:
         yield from labelled("Why not", str(forecast["why_not"]), width)
@@ -50,8 +54,13 @@ def forecast_lines(forecast: Found, width: int, *, colour: bool = False, all_row
     yield from labelled("Assumes", "; ".join(forecast["assumptions"]), width)
 
 
-def comparison_lines(forecasts: Sequence[Found], width: int) -> Iterator[str]:
+def comparison_lines(forecasts: Sequence[Found], ending: Found, width: int) -> Iterator[str]:
     """Versions side by side, a line each; below, why one does not start."""
+    yield from _wrapped(escaped(ending["headline"]), max(width, 60))
+    yield ""
+    yield from _next(ending, max(width, 60))
+    if not forecasts:
+        return
     rows = [_COLUMNS, *(_row(each) for each in forecasts)]
     widths = [max(len(row[number]) for row in rows) for number in range(len(_COLUMNS))]
     for row in rows:
@@ -73,7 +82,24 @@ def comparison_lines(forecasts: Sequence[Found], width: int) -> Iterator[str]:
         yield from _wrapped(text, max(width, 60))
 
 
-def _verdict(forecast: Found) -> tuple[str, str]:
+def _next(ending: Found, width: int) -> Iterator[str]:
+    """The next step, if there is one."""
+    step = ending["next_step"]
+    if step["command"] is not None:
+        yield f"{'Next':<16}{escaped(step['command'])}"
+    elif ending["needs_decision"]:
+        yield from labelled("Next", step["reason"], width)
+
+
+def _verdict(forecast: Found, ending: Found) -> tuple[str, str]:
+    """Style and sentence; what was not looked at is not called good."""
+    if ending["verdict"] in ("log-missing", "not-readable", "not-fully-checked"):
+        return "open" if ending["verdict"] == "not-fully-checked" else "bad", escaped(ending["headline"])
+    style, text = _start_sentence(forecast)
+    return style, f"{ending['verdict'].upper().replace('-', ' ')}: {text}"
+
+
+def _start_sentence(forecast: Found) -> tuple[str, str]:
     version = f"A broker {forecast['broker_version']}"
     if not forecast["starts"]:
         return "bad", f"{version} would not start."

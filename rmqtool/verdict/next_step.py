@@ -68,3 +68,18 @@ def step_after_verify(
     if assessment.verdict is not StoreVerdict.OK:
         return NextStep(None, "only the broker itself can check and recover what rmqtool does not decode", True)
     return NextStep(None, "nothing to do")
+
+
+def step_after_forecast(line: CommandLine, assessment: Assessment, *, has_damage: bool) -> NextStep:
+    """What to do before a broker is started.
+
+    Args:
+        has_damage: whether damage inside the log is what costs messages, which only `salvage` keeps.
+    """
+    if (step := blocked_step(assessment)) is not None:
+        return step
+    if assessment.verdict is StoreVerdict.OK:
+        return NextStep(None, "nothing to do; the broker can be started")
+    if assessment.verdict is StoreVerdict.NOT_FULLY_CHECKED:
+        return NextStep(None, "only the broker itself can check and recover what was not looked at", True)
+    return repair_step(line, "salvage" if has_damage else "recover", "repair the store before the broker is started:")

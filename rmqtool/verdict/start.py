@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
 from rmqtool.engine.rules.versions import EXAMINED, BrokerRules, rules_for
 from rmqtool.errors import RmqtoolError
@@ -13,9 +12,6 @@ from rmqtool.forecast.overlay import Overlay
 from rmqtool.store.config_json import TOPICS, batch_topics, read_config, topics
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FENCE_NAME, FileKind
-
-TIMER_WHEEL_SIZE: Final = 2 * 604_800 * 32
-"""Bytes of a timer wheel: slots of two weeks, one a second (`TimerWheel`)."""
 
 
 def start_failures(store: Store, rules: BrokerRules) -> Mapping[str, str]:
@@ -30,14 +26,6 @@ def start_failures(store: Store, rules: BrokerRules) -> Mapping[str, str]:
     return dict(sorted(failures.items()))
 
 
-def wheel_failure(store: Store, rules: BrokerRules) -> str | None:
-    """Why a broker fails over its timer wheel; None where it does not."""
-    for entry in store.files.get(FileKind.TIMER_WHEEL, ()) if rules.timer else ():
-        if entry.path == "timerwheel" and entry.size not in (0, TIMER_WHEEL_SIZE):
-            return f"{entry.path}: {entry.size} bytes long, and not {TIMER_WHEEL_SIZE} as the broker expects"
-    return None
-
-
 def _failure(store: Store, rules: BrokerRules) -> str | None:
     if any(entry.name == FENCE_NAME for entry in store.files.get(FileKind.RMQTOOL, ())):
         return "a repair is unfinished"
@@ -47,7 +35,7 @@ def _failure(store: Store, rules: BrokerRules) -> str | None:
         return str(failure)
     except RmqtoolError:
         return None  # unreadable, or of a size that nothing shows: said elsewhere
-    return wheel_failure(store, rules)
+    return None
 
 
 def _load(store: Store, rules: BrokerRules) -> None:
@@ -70,7 +58,6 @@ def _load(store: Store, rules: BrokerRules) -> None:
                 extension = f"{load.EXTENSIONS}/{queue.topic}/{queue.queue_id}"
                 if not queue.is_batch and overlay.stat(extension) is not None:
                     load.load_files(overlay, (extension,), store.extension_file_size, rules)
-        for entry in store.files.get(FileKind.COMPACTION_LEFTOVER, ()) if rules.compaction else ():
-            raise LoadFailure(f"{entry.path}: the name is no number")
+        load.demand_side_stores(store, rules)
     finally:
         overlay.close()

@@ -52,7 +52,7 @@ def test_a_lone_log_file_of_an_unlikely_length_is_brought_to_the_default(golden_
     os.truncate(path / LOG, length)
     assert findings_of(path) == {"commitlog.wrong-file-size"}
     ran, said = asked("forecast", path)
-    assert (ran.code, said["starts"]) == (3, False)
+    assert (ran.code, said["forecasts"][0]["starts"]) == (3, False)
     assert rmqtool("recover", path, "--yes").code == 0
     assert (path / LOG).stat().st_size == GIB
     assert rmqtool("verify", path).code == 0
@@ -172,10 +172,13 @@ def test_default_sizes_need_no_answer(golden_copy: Unpacked) -> None:
 def test_a_forecast_says_which_sizes_it_assumes(golden_copy: Unpacked) -> None:
     path = golden_copy(LONE)
     shutil.rmtree(path / "consumequeue")
-    assumed = " ".join(asked("forecast", path)[1]["assumptions"])
+    assumed = " ".join(asked("forecast", path)[1]["forecasts"][0]["assumptions"])
     assert "only the length of the only commit log file" in assumed
     assert "--queue-file-size" in assumed
-    assert asked("forecast", path, "--log-file-size", 65536, "--queue-file-size", 600)[1]["assumptions"] == []
+    assert (
+        asked("forecast", path, "--log-file-size", 65536, "--queue-file-size", 600)[1]["forecasts"][0]["assumptions"]
+        == []
+    )
 
 
 def test_a_person_is_asked_for_a_size(golden_copy: Unpacked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,7 +255,7 @@ def test_no_forecast_is_made_where_nothing_shows_the_size_of_a_log_file(golden_c
     assert (ran.code, ran.out) == (5, "")
     assert "--log-file-size" in ran.err
     assert rmqtool("forecast", path, "--log-file-size", 70_001).code == 0
-    assert asked("forecast", path, "--log-file-size", 65536)[1]["starts"] is False
+    assert asked("forecast", path, "--log-file-size", 65536)[1]["forecasts"][0]["starts"] is False
 
 
 def test_a_name_that_is_a_multiple_of_the_length_shows_the_size_of_a_lone_log_file(tmp_path: Path) -> None:
@@ -261,7 +264,7 @@ def test_a_name_that_is_a_multiple_of_the_length_shows_the_size_of_a_lone_log_fi
     (path / "commitlog").mkdir(parents=True)
     (path / shown).write_bytes(bytes(50_000))
     assert survey(open_directory(path)).log_file_size == LogFileSize(50_000, is_shown=True, is_proven=False)
-    assert asked("forecast", path, "--broker-version", "5.3.3")[1]["starts"] is True
+    assert asked("forecast", path, "--broker-version", "5.3.3")[1]["forecasts"][0]["starts"] is True
 
 
 def test_a_misnamed_queue_file_is_no_head_of_its_queue(golden_copy: Unpacked) -> None:

@@ -184,3 +184,33 @@ def test_verify_does_not_call_lost_what_it_may_not_read(golden_copy: Unpacked) -
     assert (ran.code, summary["verdict"], summary["next_step"]["command"]) == (4, "not-readable", None)
     assert "commitlog.missing-file" not in summary["findings"]
     assert "sudo -u" in summary["headline"]
+
+
+FORECASTS = {
+    "tables overwritten": (4, "not-fully-checked"),
+    "CURRENT empty": (4, "not-fully-checked"),
+    "units removed": (4, "not-fully-checked"),
+    "wheel cut": (3, "will-not-start"),
+    "timer log half zeroed": (3, "not-fully-checked"),
+    "compaction log overwritten": (3, "not-fully-checked"),
+    "DLedger overwritten": (4, "not-fully-checked"),
+    "topics lost": (0, "ok"),
+    "log missing": (3, "log-missing"),
+    "log empty": (3, "log-missing"),
+    "last log file short": (3, "will-not-start"),
+    "stray file": (3, "will-not-start"),
+    "middle file missing": (3, "would-lose"),
+}
+
+
+@ROWS
+def test_forecast_says_what_is_true(golden_copy: Unpacked, row: str, name: str, verdict: str, kind: str | None) -> None:
+    assert verdict
+    path = golden_copy(name)
+    spoil(path, row)
+    code, found = answer("forecast", path)
+    assert (code, found["verdict"]) == FORECASTS[row], found["headline"]
+    assert kind is None or kind in {files["kind"] for files in found["not_looked_at"]}
+    screen = rmqtool("forecast", path)
+    assert screen.out.startswith(found["verdict"].upper().replace("-", " "))
+    assert "lose no" not in screen.out or found["verdict"] == "ok"

@@ -27,8 +27,8 @@ def check_forecast(case: Case) -> None:
         case.told = ["--broker-conf", case.conf]
         answer = case.ask("forecast", case.store, "--format", "json")
     forecast = answer.json
-    if forecast is not None and "forecasts" in forecast:
-        forecast = forecast["forecasts"][0]
+    if forecast is not None:
+        forecast = next(iter(forecast["forecasts"]), None)
     if forecast is None or "starts" not in forecast:
         if answer.code != 1:
             case.differs(f"A no forecast: exit {answer.code} {answer.trouble}", answer.err or answer.out)
