@@ -53,7 +53,7 @@ def export_messages(repair: RepairRun, options: SalvageOptions, directory: Path)
     summary = {"exported": str(place), "messages": count, **outcome_json(planned_salvage.outcome)}
     if repair.request.output is OutputFormat.TABLE:
         lost = planned_salvage.outcome.lost_messages
-        sys.stdout.write(f"{count} messages written to {place}; {lost} are lost for good\n")
+        sys.stdout.write(f"Messages written to {place}: {count}. Lost for good: {lost}\n")
     else:
         sys.stdout.write(json_text(summary, indent=2 if repair.request.output is OutputFormat.JSON else None) + "\n")
     raise typer.Exit(

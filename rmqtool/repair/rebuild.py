@@ -158,19 +158,17 @@ def building_notes(store: Store, built: BuildResult) -> list[str]:
     notes = list(built.refused)
     if built.repeated:
         notes.append(
-            f"{built.repeated} records have the same queue offset as an earlier record of their queue: the earlier "
+            f"Records with the same queue offset as an earlier record of their queue: {built.repeated}. The earlier "
             "record keeps it, as in the broker's own dispatch"
         )
     if built.gap_units:
-        notes.append(
-            f"{built.gap_units} units belong to messages that the commit log does not have; consumers skip them"
-        )
+        notes.append(f"Units of messages that the commit log does not have: {built.gap_units}. Consumers skip them")
     if built.displaced:
         names = sorted(built.displaced)
         more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
         notes.append(
-            f"{sum(built.displaced.values())} records in {', '.join(names[:NAMED_MAX])}{more} get another queue "
-            "offset than the one they contain, as in the broker's own dispatch: messages before them are missing, and "
+            f"Records of {', '.join(names[:NAMED_MAX])}{more} that get another queue offset than the one they contain, "
+            f"as in the broker's own dispatch: {sum(built.displaced.values())}. Messages before them are missing, and "
             "in the first commit log file nothing can fill the gap"
         )
     if built.file_times_ms and not store.consumequeue_file_size:

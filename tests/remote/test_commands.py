@@ -104,7 +104,7 @@ def test_nothing_is_followed_and_no_repair_is_advised(golden: Unpacked) -> None:
     assert rmqtool("dump", url, "--follow").code == 2
     step = json.loads(rmqtool("info", url, "--format", "json").out)["next_step"]
     assert step["command"] is None
-    assert step["reason"].endswith("built again; copy the store to a disk, where `rmqtool rebuild` helps")
+    assert step["reason"].endswith("; copy the store to a disk, where `rmqtool rebuild` helps")
 
 
 def test_a_file_url_is_a_path(golden: Unpacked) -> None:

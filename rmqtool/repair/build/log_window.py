@@ -52,16 +52,17 @@ class LogWindow:
             return ()
         paths = [entry.path.partition("/")[0] for entry in self.left_out]
         derived = [
-            f"{count} {what}"
+            f"{count} {what}{'' if count == 1 else 's'}"
             for what, count in (
-                ("files of queues", sum(path in ("consumequeue", "batchconsumequeue") for path in paths)),
-                ("index files", paths.count("index")),
+                ("queue file", sum(path in ("consumequeue", "batchconsumequeue") for path in paths)),
+                ("index file", paths.count("index")),
             )
             if count
         ]
         told = f", and {' and '.join(derived)} that point there" if derived else ""
         size = sum(entry.size for entry in self.left_out)
-        text = f"the log below physical offset {self.begin}: {len(self.earlier)} files{told}, {size} bytes together"
+        files = "1 file" if len(self.earlier) == 1 else f"{len(self.earlier)} files"
+        text = f"the commit log below physical offset {self.begin}: {files}{told}, {size} bytes together"
         return (f"{text}: only names and lengths were checked; --full checks all of it",)
 
 

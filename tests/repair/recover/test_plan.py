@@ -45,7 +45,7 @@ STAYS = {
     "commitlog.stray-file": "a directory is no file, and is not removed",
 }
 """Findings that no repair answers."""
-BELOW = "the log below physical offset"
+BELOW = "the commit log below physical offset"
 ABORT_STAYS = ("5.5.0-rocksdb-cq-crashed",)
 
 

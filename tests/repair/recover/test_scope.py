@@ -243,7 +243,7 @@ def test_harm_that_nothing_at_the_end_shows_is_left_and_said(
     made, ours = recovered(path, version, tmp_path / "staging")
     assert made.damage == ()
     assert made.begin is not None
-    assert any(f"the log below physical offset {made.begin}" in note for note in made.notes)
+    assert any(f"the commit log below physical offset {made.begin}" in note for note in made.notes)
     left_out = {entry.path for entry in window_of(store_of(path), made.begin).left_out}
     assert str(middle.relative_to(path)) in left_out
     assert not left_out & {step.path for step in made.steps}
