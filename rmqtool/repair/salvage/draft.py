@@ -5,8 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from rmqtool.repair.machine.steps import (
     Remove,
@@ -22,6 +21,7 @@ from rmqtool.repair.salvage.damaged_ranges import DamagedRange
 from rmqtool.store.content import Content, FilePart, Zeros
 from rmqtool.store.overlay import PlannedView
 from rmqtool.store.sink import DirectorySink
+from rmqtool.store.source import Closable
 from rmqtool.store.view import StoreView
 
 _DIRECTORY: Final = "bridges"
@@ -29,7 +29,7 @@ _NS_PER_MS: Final = 1_000_000
 _COPY: Final = 4 << 20
 
 
-class LogDraft:
+class LogDraft(Closable):
     """Ranges of log files as they shall be; what is not written in a range is zero.
 
     Steps that give a file its right size belong in here too, for a range may lie in what they add or copy.
@@ -51,12 +51,8 @@ class LogDraft:
             if isinstance(step, Replace) and isinstance(step.content, FilePart)
         }
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Close the staging directory."""
         self._sink.close()
 
     def claim(self, damaged: DamagedRange, end: int | None = None) -> None:
@@ -64,8 +60,16 @@ class LogDraft:
         stop = max(damaged.end, end or 0)
         self._claim(damaged.path, damaged.start - damaged.file_start, stop - damaged.file_start)
 
-    def write(self, damaged: DamagedRange, physical_offset: int, data: bytes, time_ms: int = 0) -> None:
-        """Write into a range that was claimed; `time_ms` is the store time of what is written."""
+    def write(
+        self, damaged: DamagedRange, physical_offset: int, data: bytes, time_ms: int = 0, end: int | None = None
+    ) -> None:
+        """Claim a range, and write into it.
+
+        Args:
+            time_ms: store time of what is written.
+            end: physical offset up to which the range reaches; None: to the end of what is written.
+        """
+        self.claim(damaged, physical_offset + len(data) if end is None else end)
         self._sink.write_at(_staged(damaged.path), physical_offset - damaged.file_start, data)
         self._times_ms[damaged.path] = max(time_ms, self._times_ms.get(damaged.path, 0))
 

@@ -7,12 +7,15 @@ it is used first, in this order; only the rest is given up, and each message of 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
-from rmqtool.engine.reading.record import Record, read_record
+from rmqtool.engine.dispatch.queue_entries import DispatchSettings
+from rmqtool.engine.reading.record import read_record
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.segments.log import Log
 from rmqtool.engine.segments.open_files import OpenFiles
@@ -26,8 +29,8 @@ from rmqtool.repair.salvage.damage_context import DamageContext, Neighbor, scan_
 from rmqtool.repair.salvage.damaged_ranges import DamagedRange, damaged_ranges, is_too_far
 from rmqtool.repair.salvage.draft import LogDraft
 from rmqtool.repair.salvage.header_repair import DOUBTFUL, corrected_record, moved_record
-from rmqtool.repair.salvage.layout import Filling, lay_out, parts_of
-from rmqtool.repair.salvage.lost_records import LostInRange, LostRecord, LostRecords, place_missing
+from rmqtool.repair.salvage.layout import lay_out, parts_of
+from rmqtool.repair.salvage.lost_records import LostRecord, LostRecords, place_missing
 from rmqtool.repair.salvage.multi_dispatch import add_further
 from rmqtool.repair.salvage.record_repair import NEEDS_CONSENT, RepairedRecord, possible_repairs
 from rmqtool.repair.salvage.replica import Replica
@@ -36,7 +39,7 @@ from rmqtool.repair.salvage.tombstones import TombstoneEncoder
 from rmqtool.scan.log import ScanOptions, carries_record_crc, plan_segments
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.scan.runner import OnProgress
-from rmqtool.store.directory import Store, survey
+from rmqtool.store.directory import Settings, Store, survey
 from rmqtool.store.source import read_range, reason
 from rmqtool.verify.catalog.finding import Finding, Severity
 from rmqtool.verify.match.queue_order import MisplacedRecord
@@ -105,273 +108,253 @@ def plan_salvage(
     options = options or SalvageOptions()
     shape = tuple(shape_steps(store, staging, keep_empty=True))
     with LogDraft(store.view, shape, staging, store.commitlog_file_size or 0) as draft:
-        run = _Salvage(store, rules, options, draft)
-        before = run.drafted
-        run.mend_log(on_progress)
+        planner = _Planner.of(store, rules, options, draft)
+        before = planner.drafted()
+        result, drafted = planner.mend_log(before, on_progress)
         build = replace(options.build, shows_tombstones=options.show_lost)
         for round_number in range(ROUNDS_MAX + 1):
+            tolerates = partial(_tolerates, frozenset(result.left), tolerates_all=round_number >= ROUNDS_MAX)
             recovery = plan_recover(
-                run.drafted,
+                drafted,
                 rules,
                 _made(staging / f"round-{round_number}"),
                 RecoverOptions(
-                    build, full=True, threads=options.threads, built_anew=run.queues, tolerates=run.tolerates
+                    build,
+                    full=True,
+                    threads=options.threads,
+                    built_anew=frozenset(result.queues),
+                    tolerates=tolerates,
                 ),
                 on_progress,
             )
-            if not recovery.damage or not run.mend_heads(recovery.damage, is_last=round_number >= ROUNDS_MAX - 1):
+            if not recovery.damage or any(finding.id != DOUBTFUL for finding in recovery.damage):
                 break
+            # Headers that were found to be wrong only after all else was repaired.
+            with OpenFiles(drafted.view) as files:
+                result += planner.corrected(Log(drafted, rules, files), recovery.damage)
+            drafted = planner.drafted()
         # A bridge that does not carry all the way is no use.
         steps: tuple[Step, ...] = ()
         if not recovery.damage:
             rest = tuple(draft.take_over(recovery.steps))
             steps = (*draft.steps(WHY), *rest)
-        return Salvage(steps, recovery, run.outcome, tuple(run.notes), before, run.drafted)
+        return Salvage(steps, recovery, result, tuple(result.notes), before, drafted)
 
 
-class _Salvage:
-    """One run; see `plan_salvage`."""
+def _tolerates(left: AbstractSet[int | None], finding: Finding, *, tolerates_all: bool) -> bool:
+    """Whether damage stays that does not matter to whoever walks over the log."""
+    return finding.id == DOUBTFUL and (tolerates_all or finding.physical_offset in left)
 
-    def __init__(self, store: Store, rules: BrokerRules, options: SalvageOptions, draft: LogDraft) -> None:
-        self._rules, self._options, self._draft = rules, options, draft
-        self._settings = replace(store.settings, commitlog_file_size=store.commitlog_file_size)
-        self._dispatch = dispatch_settings(store, rules, options.build)
-        self._record_crc = False
-        self.drafted = survey(draft.view(), self._settings)
-        self.outcome = SalvageResult()
-        self.notes: list[str] = []
-        self.queues: set[tuple[str, int]] = set()
-        """Queues that lost a message, which are built again in any case."""
-        self._left: set[int | None] = set()
-        """Physical offsets of records whose heads are wrong, and stay as they are."""
-        self._tolerates_all = False
 
-    def tolerates(self, finding: Finding) -> bool:
-        """Whether damage stays that does not matter to whoever walks over the log."""
-        return finding.id == DOUBTFUL and (self._tolerates_all or finding.physical_offset in self._left)
+@dataclass(frozen=True)
+class _Planner:
+    """The steps by which a log is drafted: each takes the store as it was when it was looked at last, writes into the
+    draft, and returns what it came to. What it wrote is seen in the next `drafted`.
 
-    def mend_heads(self, damage: Sequence[Finding], *, is_last: bool) -> bool:
-        """Set heads right that were found to be wrong behind all else; whether there is nothing else, so that it helps.
+    Attributes:
+        dispatch: how the store's broker dispatches.
+        scan: how logs are scanned, a donor's too.
+    """
 
-        Args:
-            is_last: let be what else turns up.
-        """
-        if any(finding.id != DOUBTFUL for finding in damage):
-            return False
-        with OpenFiles(self.drafted.view) as files:
-            self._correct_all(Log(self.drafted, self._rules, files), damage)
-        self._renew()
-        self._tolerates_all = is_last
-        return True
+    rules: BrokerRules
+    options: SalvageOptions
+    draft: LogDraft
+    settings: Settings
+    dispatch: DispatchSettings
+    scan: ScanOptions
 
-    def mend_log(self, on_progress: OnProgress | None) -> None:
-        """Draft the log."""
+    @classmethod
+    def of(cls, store: Store, rules: BrokerRules, options: SalvageOptions, draft: LogDraft) -> Self:
+        """Look at a store once."""
+        build = options.build
+        settings = replace(store.settings, commitlog_file_size=store.commitlog_file_size)
+        drafted = survey(draft.view(), settings)
+        with closing(plan_segments(drafted.view.open, drafted.commitlog)) as plan:
+            has_crc = (build.record_crc and rules.record_crc) or carries_record_crc(plan.splits)
+        scan = ScanOptions(build.delays_ms, has_crc, build.compiled)
+        return cls(rules, options, draft, settings, dispatch_settings(store, rules, build), scan)
+
+    def drafted(self) -> Store:
+        """The store with the draft as it is now."""
+        return survey(self.draft.view(), self.settings)
+
+    def mend_log(self, store: Store, on_progress: OnProgress | None) -> tuple[SalvageResult, Store]:
+        """Draft the log; what came of it, and the store with it."""
         findings: list[Finding] = []
-        build = self._options.build
-        checked = VerifyOptions(threads=self._options.threads, compiled=build.compiled, digest=build.digest)
-        verify_store(self.drafted, self._rules, checked, findings.append, on_progress)
-        damage = damage_in(findings)
-        ranges = damaged_ranges(self.drafted, findings, self._options.build.delays_ms)
-        self.outcome.ranges = ranges
-        self._note_unreadable(findings)
-        self.notes += [
-            f"{defect.message}: too many to rebuild; more likely the next file has a wrong name; brokers skip the gap"
-            for defect in findings
-            if is_too_far(defect, self.drafted.commitlog_file_size or 1)
-        ]
-        doubtful = [defect for defect in damage if defect.id == DOUBTFUL]
+        build = self.options.build
+        checked = VerifyOptions(threads=self.options.threads, compiled=build.compiled, digest=build.digest)
+        verify_store(store, self.rules, checked, findings.append, on_progress)
+        ranges = damaged_ranges(store, findings, build.delays_ms)
+        result = SalvageResult(ranges=ranges, notes=list(_notes(findings, store.commitlog_file_size or 1)))
+        doubtful = [defect for defect in damage_in(findings) if defect.id == DOUBTFUL]
         is_content = not ranges and not doubtful and not any(map(_is_about_queues, findings))
         if is_content or any(map(is_misnamed, findings)):  # without a right name nobody knows where bytes belong
-            return
-        self._record_crc = (self._options.build.record_crc and self._rules.record_crc) or self._finds_record_crc()
-        with OpenFiles(self.drafted.view) as files:
-            log = Log(self.drafted, self._rules, files)
-            self._correct_all(log, doubtful)
-            lost = LostRecords(self.drafted, log, ranges, record_crc=self._record_crc)
-            rest = self._from_donors(ranges)
-            rest = [part for each in rest for part in each.without(self._mended(lost, each))]
-            self._renew()
-            self._bridge(lost, rest)
-        self._renew()
+            return result, store
+        with OpenFiles(store.view) as files:
+            log = Log(store, self.rules, files)
+            result += self.corrected(log, doubtful)
+            lost = LostRecords(store, log, ranges, record_crc=self.scan.record_crc)
+            rest, given = self.from_donors(store, ranges)
+            rest, kept = self.kept(store, lost, rest)
+            result += given + kept
+            result += self.bridged(self.drafted(), lost, rest)
+        return result, self.drafted()
 
-    def _renew(self) -> None:
-        """Look at the draft as it is now."""
-        self.drafted = survey(self._draft.view(), self._settings)
-
-    def _finds_record_crc(self) -> bool:
-        with closing(plan_segments(self.drafted.view.open, self.drafted.commitlog)) as plan:
-            return carries_record_crc(plan.splits)
-
-    def _note_unreadable(self, findings: Sequence[Finding]) -> None:
-        count = sum(finding.length or 0 for finding in findings if finding.id == UNREADABLE)
-        if count:
-            self.notes.append(
-                f"the disk cannot read all of {count} bytes of the commit log: undo restores zeros for the rest"
-            )
-
-    def _correct_all(self, log: Log, doubtful: Sequence[Finding]) -> None:
-        """Set doubtful heads right where it is known what is right."""
-        unknown = 0
+    def corrected(self, log: Log, doubtful: Sequence[Finding]) -> SalvageResult:
+        """Set doubtful headers right where it is known what is right."""
+        result, unknown = SalvageResult(), 0
         for finding in doubtful:
-            record = corrected_record(log, finding, record_crc=self._record_crc)
+            record = corrected_record(log, finding, record_crc=self.scan.record_crc)
             if record is not None and finding.physical_offset is not None:
                 is_named = finding.topic is not None and finding.queue_id is not None
-                queues = [(finding.topic or "", finding.queue_id or 0)] if is_named else []
-                self._put_in_place(log, finding.physical_offset, record, queues)
+                self._put_in_place(log, finding.physical_offset, record)
+                result.mended[RepairedRecord.HEAD] += 1
+                result.queues += [(finding.topic or "", finding.queue_id or 0)] if is_named else []
                 continue
             unknown += 1
-            self._left.add(finding.physical_offset)
+            result.left.append(finding.physical_offset)
             stored = read_record(log, finding.physical_offset) if finding.physical_offset is not None else None
             if stored is not None:
-                self.queues.add((stored.topic, stored.queue_id))  # there its message is served, if anywhere
+                result.queues.append((stored.topic, stored.queue_id))  # there its message is served, if anywhere
             if unknown <= NAMED_MAX:
-                self.notes.append(f"{finding.message}: left as it is, because nothing shows the right value")
+                result.notes.append(f"{finding.message}: left as it is, because nothing shows the right value")
         if unknown > NAMED_MAX:
-            self.notes.append(f"{unknown - NAMED_MAX} more records with wrong headers are left for the same reason")
+            result.notes.append(f"{unknown - NAMED_MAX} more records with wrong headers are left for the same reason")
+        return result
 
-    def _put_in_place(self, log: Log, physical_offset: int, record: bytes, queues: Sequence[tuple[str, int]]) -> None:
-        """Draft a record with another head."""
-        place = log.place(physical_offset)
-        assert place is not None, "it was copied from there"
-        start, stop = physical_offset, physical_offset + len(record)
-        one = DamagedRange(place.path, start - place.file_position, log.file_size, start, stop, (start,))
-        self._draft.claim(one)
-        self._draft.write(one, start, record)
-        self.outcome.mended[RepairedRecord.HEAD] += 1
-        self.queues.update(queues)
-
-    def _moves_misled(self, lost: LostRecords, misled: Sequence[MisplacedRecord]) -> bool:
-        """Set the heads of good records right that their neighbours contradict; whether there are any."""
-        moved = 0
-        with OpenFiles(self.drafted.view) as files:
-            log = Log(self.drafted, self._rules, files)
+    def moved(self, store: Store, lost: LostRecords, misled: Sequence[MisplacedRecord]) -> SalvageResult:
+        """Set the headers of good records right that their neighbours contradict."""
+        result = SalvageResult()
+        with OpenFiles(store.view) as files:
+            log = Log(store, self.rules, files)
             for each in misled:
                 was = read_record(log, each.physical_offset)
                 if was is None or lost.has_unit(was.topic, was.queue_id, was.queue_offset, each.physical_offset):
                     continue
-                record = moved_record(log, each, record_crc=self._record_crc)
+                record = moved_record(log, each, record_crc=self.scan.record_crc)
                 if record is not None:
-                    queues = [(was.topic, was.queue_id), (each.topic.decode("utf-8", "surrogateescape"), each.queue_id)]
-                    self._put_in_place(log, each.physical_offset, record, queues)
-                    moved += 1
-        return moved > 0
+                    self._put_in_place(log, each.physical_offset, record)
+                    result.mended[RepairedRecord.HEAD] += 1
+                    topic = each.topic.decode("utf-8", "surrogateescape")
+                    result.queues += [(was.topic, was.queue_id), (topic, each.queue_id)]
+        return result
 
-    # From donors
+    def _put_in_place(self, log: Log, physical_offset: int, record: bytes) -> None:
+        """Draft a record with another header."""
+        place = log.place(physical_offset)
+        assert place is not None, "it was read from there"
+        start, stop = physical_offset, physical_offset + len(record)
+        one = DamagedRange(place.path, start - place.file_position, log.file_size, start, stop, (start,))
+        self.draft.write(one, start, record)
 
-    def _from_donors(self, ranges: Sequence[DamagedRange]) -> list[DamagedRange]:
+    def from_donors(self, store: Store, ranges: Sequence[DamagedRange]) -> tuple[list[DamagedRange], SalvageResult]:
         """Fill what other copies of the log hold; the parts that stay damaged."""
+        result = SalvageResult()
         for each in ranges:
-            self._draft.claim(each)
-        if not self._options.donors:
-            return list(ranges)
-        around = self._look_around(ranges)
+            self.draft.claim(each)
+        if not self.options.donors:
+            return list(ranges), result
+        around = self._context(store, ranges)
         rest: list[DamagedRange] = []
         for each, neighbours in zip(ranges, around.neighbours, strict=True):
             parts = [each]
-            for donor in self._options.donors:
-                if self._fits(donor, each, neighbours):
-                    parts = [part for one in parts for part in one.without(self._filled(donor, one))]
+            records = [(one, _bytes_of(store, one)) for one in neighbours if one is not None]
+            for donor in self.options.donors:
+                answers = [donor.knows(*record) for record in records]
+                if False in answers:
+                    result.notes.append(f"{donor.name}: it has another commit log around {each.start}; not used there")
+                elif True in answers or each.length == each.file_size:
+                    filled = [(one, list(self._filled(donor, one))) for one in parts]
+                    result.donated_bytes += sum(end - start for _, runs in filled for start, end in runs)
+                    parts = [part for one, runs in filled for part in one.without(runs)]
             rest += parts
-        return rest
-
-    def _fits(self, donor: Replica, each: DamagedRange, neighbours: tuple[Neighbor | None, Neighbor | None]) -> bool:
-        """Whether a donor holds the same log here: the same records next to the damage, as far as its files reach."""
-        answers = [donor.knows(neighbour, self._read(neighbour)) for neighbour in neighbours if neighbour is not None]
-        if False in answers:
-            self.notes.append(f"{donor.name}: it has another commit log around {each.start}; not used there")
-            return False
-        return True in answers or each.length == each.file_size
-
-    def _read(self, neighbour: Neighbor) -> bytes:
-        segment = next(one for one in reversed(self.drafted.commitlog) if one.start <= neighbour.physical_offset)
-        with closing(self.drafted.view.open(segment.path)) as source:
-            return read_range(source, neighbour.physical_offset - segment.start, neighbour.size)
+        return rest, result
 
     def _filled(self, donor: Replica, damaged: DamagedRange) -> Iterator[tuple[int, int]]:
         """Copy a donor's records into a range; the parts that are filled."""
-        for run in donor.records(damaged, self._scan):
-            self._draft.claim(damaged, run.end)
-            self._draft.write(damaged, run.start, run.read())
-            self.outcome.donated_bytes += run.end - run.start
+        for run in donor.records(damaged, self.scan):
+            self.draft.write(damaged, run.start, run.read())
             yield run.start, run.end
 
-    # By what the damaged bytes themselves say
+    def kept(
+        self, store: Store, lost: LostRecords, ranges: Sequence[DamagedRange]
+    ) -> tuple[list[DamagedRange], SalvageResult]:
+        """Keep damaged records whose own bytes tell what they were, or as a person agreed to; the parts that stay."""
+        result, rest = SalvageResult(), list[DamagedRange]()
+        for damaged in ranges:
+            places: list[tuple[int, int]] = []
+            for record in lost.heads_and_units(damaged):
+                ways = self._ways(store, damaged, record)
+                agreed = [way for way in ways if way[0] not in NEEDS_CONSENT or way[0] in self.options.mending]
+                if not agreed:
+                    result.mendable.update(how for how, _ in ways[:1])
+                    continue
+                how, raw = agreed[0]
+                result.mended[how] += 1
+                result.queues += record.queues
+                places.append(record.place)
+                self.draft.write(damaged, record.place[0], raw)
+            rest += damaged.without(places)
+        return rest, result
 
-    def _mended(self, lost: LostRecords, damaged: DamagedRange) -> Iterator[tuple[int, int]]:
-        """Keep the records of a range that can be mended; their places."""
-        for record in lost.heads_and_units(damaged):
-            mended = self._kept(damaged, record)
-            if mended is None:
-                continue
-            start, end = record.place
-            self._draft.claim(damaged, end)
-            self._draft.write(damaged, start, mended)
-            yield start, end
-
-    def _kept(self, damaged: DamagedRange, record: LostRecord) -> bytes | None:
-        """The record's bytes, if they tell what they were or a person agreed to keep them as they are."""
+    def _ways(self, store: Store, damaged: DamagedRange, record: LostRecord) -> list[tuple[RepairedRecord, bytes]]:
         if record.restored is not None:
-            ways = [(RepairedRecord.FRAME, record.restored)]
-        elif record.head is not None:
-            ways = self._ways(damaged, record.place[0], record.head)
-        else:
-            return None
-        for how, raw in ways:
-            if how not in NEEDS_CONSENT or how in self._options.mending:
-                self.outcome.mended[how] += 1
-                self.queues.update(record.queues)
-                return raw
-        if ways:
-            self.outcome.mendable[ways[0][0]] += 1
-        return None
+            return [(RepairedRecord.FRAME, record.restored)]
+        if record.head is None:
+            return []
+        start = record.place[0]
+        with closing(store.view.open(damaged.path)) as source:
+            position = start - damaged.file_start
+            return list(possible_repairs(source, position, start, record.head, record_crc=self.scan.record_crc))
 
-    def _ways(self, damaged: DamagedRange, physical_offset: int, head: Record) -> list[tuple[RepairedRecord, bytes]]:
-        with closing(self.drafted.view.open(damaged.path)) as source:
-            position = physical_offset - damaged.file_start
-            return list(possible_repairs(source, position, physical_offset, head, record_crc=self._record_crc))
-
-    # Over what is lost
-
-    def _bridge(self, lost: LostRecords, ranges: Sequence[DamagedRange]) -> None:
-        around = self._look_around(ranges)
-        if around.misled and self._moves_misled(lost, around.misled):
-            self._renew()
-            around = self._look_around(ranges)
-        stand_in = TombstoneEncoder(self._rules, self._record_crc)
+    def bridged(self, store: Store, lost: LostRecords, ranges: Sequence[DamagedRange]) -> SalvageResult:
+        """Lay tombstones and bridges over what is lost, once headers are right that good records contradict."""
+        around, result = self._context(store, ranges), SalvageResult()
+        if around.misled and (moved := self.moved(store, lost, around.misled)).mended:
+            result += moved
+            around = self._context(self.drafted(), ranges)
+        encoder = TombstoneEncoder(self.rules, self.scan.record_crc)
         lost_in_ranges, missing = lost.of(ranges, around)
-        unfilled = add_further(ranges, lost_in_ranges, missing, stand_in.least, self._rules.dispatch_keeps_out)
+        unfilled = add_further(ranges, lost_in_ranges, missing, encoder.least, self.rules.dispatch_keeps_out)
         place_missing(ranges, lost_in_ranges, unfilled)
         for damaged, casualties, neighbours in zip(ranges, lost_in_ranges, around.neighbours, strict=True):
-            fillings = lay_out(damaged, casualties, stand_in.least)
+            fillings = lay_out(damaged, casualties, encoder.least)
             if fillings is None:
-                self.notes.append(f"{damaged.path}: no record fits into the {damaged.length} bytes at {damaged.start}")
+                text = f"no record fits into the {damaged.length} bytes at {damaged.start}"
+                result.notes.append(f"{damaged.path}: {text}")
                 continue
             near = next((each for each in neighbours if each is not None), None)
             time_ms = near.store_timestamp_ms if near is not None else 1
-            if fillings:
-                self._draft.claim(damaged, fillings[-1].end)
             for part in parts_of(fillings):
-                self._draft.write(damaged, part[0].start, stand_in.records(part, time_ms), time_ms)
-            self._note_lost(casualties, fillings)
+                self.draft.write(damaged, part[0].start, encoder.records(part, time_ms), time_ms, part[-1].end)
+            records = [*casualties.placed, *casualties.unplaced]
+            result.lost += records
+            result.queues.extend(name for record in records for name in record.queues)
+            result.unknown_bytes += sum(
+                filling.length for filling in fillings if filling.lost is None and not filling.is_blank
+            )
+        return result
 
-    def _note_lost(self, casualties: LostInRange, fillings: Sequence[Filling]) -> None:
-        records = [*casualties.placed, *casualties.unplaced]
-        self.outcome.lost += records
-        self.outcome.unknown_bytes += sum(
-            filling.length for filling in fillings if filling.lost is None and not filling.is_blank
-        )
-        for record in records:
-            self.queues.update(record.queues)
+    def _context(self, store: Store, ranges: Sequence[DamagedRange]) -> DamageContext:
+        known = replace(self.scan, digest=self.options.build.digest, columns_only=True)
+        return scan_context(store, ranges, self.dispatch, known)
 
-    def _look_around(self, ranges: Sequence[DamagedRange]) -> DamageContext:
-        known = replace(self._scan, digest=self._options.build.digest, columns_only=True)
-        return scan_context(self.drafted, ranges, self._dispatch, known)
 
-    @property
-    def _scan(self) -> ScanOptions:
-        """How logs are scanned, a donor's too, now that it is known whether records carry a CRC of their own."""
-        build = self._options.build
-        return ScanOptions(build.delays_ms, self._record_crc, build.compiled)
+def _bytes_of(store: Store, record: Neighbor) -> bytes:
+    segment = next(one for one in reversed(store.commitlog) if one.start <= record.physical_offset)
+    with closing(store.view.open(segment.path)) as source:
+        return read_range(source, record.physical_offset - segment.start, record.size)
+
+
+def _notes(findings: Sequence[Finding], file_size: int) -> Iterator[str]:
+    """What is left of the log, and why."""
+    count = sum(finding.length or 0 for finding in findings if finding.id == UNREADABLE)
+    if count:
+        yield f"the disk cannot read all of {count} bytes of the commit log: undo restores zeros for the rest"
+    for finding in findings:
+        if is_too_far(finding, file_size):
+            text = "too many to rebuild; more likely the next file has a wrong name; brokers skip the gap"
+            yield f"{finding.message}: {text}"
 
 
 def _made(place: Path) -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from rmqtool.repair.salvage.damaged_ranges import DamagedRange
 from rmqtool.repair.salvage.lost_records import LostRecord
@@ -21,6 +21,9 @@ class SalvageResult:
         donated_bytes: bytes that came from donors.
         unknown_bytes: damaged bytes of which nobody knows what they held.
         ranges: the damage, as it was found.
+        queues: those that lost a message, which are built again in any case.
+        left: physical offsets of records whose headers are wrong, and stay as they are.
+        notes: sentences for a person.
     """
 
     lost: list[LostRecord] = field(default_factory=list)
@@ -29,6 +32,13 @@ class SalvageResult:
     donated_bytes: int = 0
     unknown_bytes: int = 0
     ranges: tuple[DamagedRange, ...] = ()
+    queues: list[tuple[str, int]] = field(default_factory=list)
+    left: list[int | None] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def __add__(self, other: SalvageResult) -> SalvageResult:
+        """What both steps came to."""
+        return SalvageResult(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
 
     @property
     def lost_messages(self) -> int:
