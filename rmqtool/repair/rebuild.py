@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -11,8 +11,8 @@ from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.errors import UnsupportedError
 from rmqtool.repair.build.build import TAIL_FINDINGS, build
 from rmqtool.repair.build.clean_state import abort_reason, abort_steps, checkpoint_steps
-from rmqtool.repair.build.file_steps import index_steps, queue_steps
-from rmqtool.repair.build.request import BuildOptions, BuildRequest, BuildResult
+from rmqtool.repair.build.request import BuildOptions, BuildRequest
+from rmqtool.repair.build.result import BuildResult
 from rmqtool.repair.machine.steps import Step
 from rmqtool.scan.runner import OnProgress, Runner
 from rmqtool.store.directory import Store
@@ -20,8 +20,6 @@ from rmqtool.store.file_kinds import FileKind
 from rmqtool.verify.catalog.finding import Finding
 
 WHY = "rebuilt from the commit log"
-NAMED_MAX: Final = 5
-"""Queues that a note names."""
 _PARTS: Final = {"consumequeue": "queues", "index": "index", "checkpoint": "checkpoint"}
 """Parts of what is built, by the first word of a finding's id."""
 
@@ -73,12 +71,6 @@ class Rebuild:
     abort_stays: str | None = None
 
 
-@dataclass
-class _Parts:
-    steps: list[Step] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-
 def plan_rebuild(
     store: Store,
     rules: BrokerRules,
@@ -100,11 +92,10 @@ def plan_rebuild(
     """
     options = options or BuildOptions()
     require_log(store)
-    parts = _Parts()
-    with_queues = choice.includes("queues")
+    with_queues, notes = choice.includes("queues"), list[str]()
     if with_queues and store.files.get(FileKind.CONSUMEQUEUE_ROCKSDB):
         with_queues = False
-        parts.notes.append(
+        notes.append(
             "the consume queues are in RocksDB and are not changed: the broker itself adds missing messages at a start "
             "with `abort` (mqadmin checkRocksdbCqWriteProgress compares them with queue files)"
         )
@@ -113,18 +104,14 @@ def plan_rebuild(
         store, rules, BuildRequest(queue_filter, choice.includes("index")), staging, options, on_progress, runner
     )
     require_intact(built)
-    if queue_filter is not None:
-        parts.steps += queue_steps(store, built, queue_filter, WHY)
-    if choice.includes("index"):
-        parts.steps += index_steps(store, built, WHY)
-    parts.notes += building_notes(store, built)
+    steps, notes = [*built.steps(WHY, WHY)], [*notes, *built.notes()]
     stays = None
-    is_due = parts.steps or store.has_abort or store.first(FileKind.CHECKPOINT) is None
+    is_due = steps or store.has_abort or store.first(FileKind.CHECKPOINT) is None
     if choice.checkpoint or (choice.is_whole and is_due):
-        stays = _hand_off(store, rules, choice, built, parts)
+        stays = _hand_off(rules, choice, built, steps)
     elif store.has_abort:
         stays = "only a part was rebuilt: rmqtool recover repairs the rest"
-    return Rebuild(tuple(parts.steps), built, tuple(parts.notes), stays)
+    return Rebuild(tuple(steps), built, tuple(notes), stays)
 
 
 def require_log(store: Store) -> None:
@@ -153,39 +140,17 @@ def require_intact(built: BuildResult) -> None:
         )
 
 
-def building_notes(store: Store, built: BuildResult) -> list[str]:
-    """What a person should know of how the files were built."""
-    notes = list(built.refused)
-    if built.repeated:
-        notes.append(
-            f"Records with the same queue offset as an earlier record of their queue: {built.repeated}. The earlier "
-            "record keeps it, as in the broker's own dispatch"
-        )
-    if built.gap_units:
-        notes.append(f"Units of messages that the commit log does not have: {built.gap_units}. Consumers skip them")
-    if built.displaced:
-        names = sorted(built.displaced)
-        more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
-        notes.append(
-            f"Records of {', '.join(names[:NAMED_MAX])}{more} that get another queue offset than the one they contain, "
-            f"as in the broker's own dispatch: {sum(built.displaced.values())}. Messages before them are missing, and "
-            "in the first commit log file nothing can fill the gap"
-        )
-    if built.file_times_ms and not store.consumequeue_file_size:
-        notes.append("no queue file shows the file size: using the broker's default, or the size in --broker-conf")
-    return notes
-
-
-def _hand_off(store: Store, rules: BrokerRules, choice: RebuildChoice, built: BuildResult, parts: _Parts) -> str | None:
+def _hand_off(rules: BrokerRules, choice: RebuildChoice, built: BuildResult, steps: list[Step]) -> str | None:
     """Steps for checkpoint and `abort`; why the latter stays."""
+    store = built.store
     stays = abort_reason(store, rules) if store.has_abort else None
     if built.bad is not None and store.has_abort:
         stays = stays or "the end of the commit log is not clean: rmqtool recover truncates it"
     if not choice.is_whole and store.has_abort:
         stays = stays or "only a part was rebuilt: rmqtool recover repairs the rest"
     if stays is None:
-        parts.steps += checkpoint_steps(store, rules, built, "update the checkpoint to the last record")
-        parts.steps += abort_steps(store)
+        steps += checkpoint_steps(store, rules, built, "update the checkpoint to the last record")
+        steps += abort_steps(store)
     return stays
 
 

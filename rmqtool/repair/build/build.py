@@ -24,7 +24,8 @@ from rmqtool.repair.build.gap_queue_writer import RecordOffsets
 from rmqtool.repair.build.index_prefix import IndexPrefix, copied_prefix
 from rmqtool.repair.build.log_pass import LogReading, ReadRows
 from rmqtool.repair.build.parallel import build_in_parallel
-from rmqtool.repair.build.request import BuildOptions, BuildRequest, BuildResult
+from rmqtool.repair.build.request import BuildOptions, BuildRequest
+from rmqtool.repair.build.result import BuildResult
 from rmqtool.repair.build.segment_dispatch import DispatchResult, DispatchTask
 from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, LogPlan, ScanOptions, carries_record_crc, plan_segments
 from rmqtool.scan.rules import FINDING_IDS, Verdict
@@ -75,7 +76,7 @@ class _Build:
         self._log = RecordOffsets(setup.log_starts)
         self._index_head = IndexPrefix()
         self._first_ms: int | None = None
-        self.built = BuildResult(directory=directory, log_end=setup.minimum)
+        self.built = BuildResult(store=setup.store, request=setup.request, directory=directory, log_end=setup.minimum)
 
     def run(self) -> None:
         """Build in this process."""
@@ -85,7 +86,7 @@ class _Build:
             building = QueueIndexBuilder(self._setup, sink, self._log, request.queue, index)
             for read_rows in self._read(self._setup.store.commitlog, self._setup.dispatching):
                 assert read_rows.entries is not None
-                building.put(read_rows.entries)
+                building.writer.put_entries(read_rows.entries)
             self.built.add(building.finish())
         if request.earlier:
             needs = [building.heads.needs(building.writer), self._index_head.needs(index) if index else None]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Self
 
-from rmqtool.engine.dispatch.derived_writer import QUEUES, DerivedEntries, DerivedSizes, DerivedWriter, EntrySelector
+from rmqtool.engine.dispatch.derived_writer import QUEUES, DerivedSizes, DerivedWriter, EntrySelector
 from rmqtool.engine.dispatch.index_writer import IndexWriter
 from rmqtool.engine.dispatch.queue_entries import DispatchSettings, topic_bytes
 from rmqtool.engine.reading.messages_without_log import has_data
@@ -17,7 +17,8 @@ from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, UNIT_SIZE
 from rmqtool.formats.index import DEFAULT_ENTRY_COUNT, DEFAULT_SLOT_COUNT
 from rmqtool.repair.build.gap_queue_writer import GapPreservingQueueWriter, RecordOffsets
 from rmqtool.repair.build.queue_prefix import QueuePrefixes
-from rmqtool.repair.build.request import BuildOptions, BuildRequest, BuiltQueues
+from rmqtool.repair.build.request import BuildOptions, BuildRequest
+from rmqtool.repair.build.result import BuiltQueues
 from rmqtool.store.config_json import TOPICS, batch_topics, read_config, topics
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import segment_name
@@ -145,20 +146,12 @@ class QueueIndexBuilder:
             make_queue=partial(GapPreservingQueueWriter, log=log),
         )
 
-    def put(self, entries: DerivedEntries) -> None:
-        """Enter what the next rows of the log say.
-
-        Raises:
-            UnreadableError: the head of a queue may not be read.
-            WriteError: the sink does not take it.
-        """
-        self.writer.put_entries(entries)
-
     def finish(self) -> BuiltQueues:
         """Write what is left, and queues of which the log has no record any more.
 
         Raises:
-            UnreadableError, WriteError: see `put`.
+            UnreadableError: the head of a queue may not be read.
+            WriteError: the sink does not take it.
         """
         self.writer.finish(clean=True)
         if self._wants is not None:

@@ -15,7 +15,7 @@ from rmqtool.engine.reading.unread_files import is_rocksdb_used
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.checkpoint import FIELDS_SIZE, FILE_SIZE, Checkpoint, build_checkpoint, parse_checkpoint
-from rmqtool.repair.build.request import BuildResult
+from rmqtool.repair.build.result import BuildResult
 from rmqtool.repair.machine.plan import ABORT_NAME
 from rmqtool.repair.machine.steps import Step, create_file, remove_file, replace_file
 from rmqtool.store.config_json import TOPICS, read_config, topics

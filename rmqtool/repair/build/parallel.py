@@ -25,7 +25,7 @@ from rmqtool.engine.dispatch.index_writer import (
 from rmqtool.formats.index import IndexHeader, file_size
 from rmqtool.repair.build.builder import BuildContext, QueueIndexBuilder
 from rmqtool.repair.build.gap_queue_writer import RecordOffsets
-from rmqtool.repair.build.request import BuiltQueues
+from rmqtool.repair.build.result import BuiltQueues
 from rmqtool.repair.build.segment_dispatch import DispatchResult, attempt_directory, bucket_of
 from rmqtool.scan.runner import OnProgress, Runner
 from rmqtool.store.sink import DirectorySink, reported
@@ -125,7 +125,7 @@ class BuildTask:
             for split in self.splits:
                 for queues in split.queue_entries(bucket):
                     rows = sum(entries.physical_offsets.size for entries in queues)
-                    building.put(DerivedEntries(queues, None, rows))
+                    building.writer.put_entries(DerivedEntries(queues, None, rows))
             return building.finish()
 
     def _index_file(self, share: IndexTask, folder: Path) -> int:

@@ -1,10 +1,9 @@
-"""What a build of queues and index is asked for, and what came of it."""
+"""What a build of queues and index is asked for."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from rmqtool.formats.tags import parse_delay_levels
 from rmqtool.repair.build.log_pass import PART_BYTES
@@ -54,52 +53,3 @@ class BuildRequest:
     index: bool
     log_end: int | None = None
     earlier: tuple[int, ...] = ()
-
-
-@dataclass
-class BuiltQueues:
-    """What came of queues.
-
-    Attributes:
-        repeated: records that found their place in a queue taken.
-        gap_units: units in the place of messages that the log does not have.
-        displaced: records at another queue offset than they say, by queue.
-        file_times_ms: store time of the last record in a queue file, by path.
-        refused: why a queue is not written, as sentences.
-    """
-
-    repeated: int = 0
-    gap_units: int = 0
-    displaced: dict[str, int] = field(default_factory=dict)
-    file_times_ms: dict[str, int] = field(default_factory=dict)
-    refused: tuple[str, ...] = ()
-
-    def add(self, others: BuiltQueues) -> None:
-        """Count other queues of the same store too."""
-        self.repeated += others.repeated
-        self.gap_units += others.gap_units
-        self.displaced.update(others.displaced)
-        self.file_times_ms.update(others.file_times_ms)
-        self.refused = tuple(sorted((*self.refused, *others.refused)))
-
-
-@dataclass
-class BuildResult(BuiltQueues):
-    """What came of it; files are below `directory`, with the paths that they have in the store.
-
-    Attributes:
-        log_end: physical offset behind the last record that was read.
-        last_record: physical offset and store time of that record; None without one.
-        newest_ms: the latest store time of all.
-        bad: where a scan met something that is no record: (physical offset, length, finding).
-        needs: of a window, physical offset to which it would have to reach: what a queue or the index has below it
-            does not reach up to it. None where nothing is missing.
-    """
-
-    directory: Path = field(kw_only=True)
-    log_end: int = 0
-    last_record: tuple[int, int] | None = None
-    newest_ms: int = 0
-    bad: tuple[int, int, str] | None = None
-    record_count: int = 0
-    needs: int | None = None

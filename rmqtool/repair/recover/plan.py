@@ -22,13 +22,13 @@ from rmqtool.forecast.options import ForecastOptions
 from rmqtool.repair.build.build import build
 from rmqtool.repair.build.builder import dispatch_settings
 from rmqtool.repair.build.clean_state import abort_reason, abort_steps, checkpoint_steps
-from rmqtool.repair.build.file_steps import index_steps, queue_steps
 from rmqtool.repair.build.log_window import LogWindow
-from rmqtool.repair.build.request import BuildOptions, BuildRequest, BuildResult
+from rmqtool.repair.build.request import BuildOptions, BuildRequest
+from rmqtool.repair.build.result import BuildResult
 from rmqtool.repair.machine.plan import Loss, Plan
 from rmqtool.repair.machine.steps import Remove, Step, WriteRange, remove_file
 from rmqtool.repair.missing_log import unmounted_text
-from rmqtool.repair.rebuild import building_notes, require_log
+from rmqtool.repair.rebuild import require_log
 from rmqtool.repair.recover.config_steps import rescue_steps
 from rmqtool.repair.recover.log_steps import MISNAMED, damage_in, loss_behind, shape_steps, tail_begin, tail_steps
 from rmqtool.repair.recover.misplaced_records import misplaced_records
@@ -337,19 +337,16 @@ class _Recover:
         self._demand_larger_than(built.log_end)
         if built.needs is not None:
             raise WindowTooSmall(built.needs)
-        if selector is not None:
-            self._steps += queue_steps(
-                self._store, built, selector, _why(queues, "the consume queue does not match the commit log")
+        self._steps += built.steps(
+            _why(queues, "the consume queue does not match the commit log"), "the index does not match the commit log"
+        )
+        if with_index and not self._store.index_files and not self._window.is_whole:
+            self._notes.append(
+                f"there is no index: recover rebuilds it from physical offset {self._window.begin}, as a "
+                f"broker would; "
+                "rmqtool rebuild --index rebuilds all of it"
             )
-        if with_index:
-            self._steps += index_steps(self._store, built, "the index does not match the commit log")
-            if not self._store.index_files and not self._window.is_whole:
-                self._notes.append(
-                    f"there is no index: recover rebuilds it from physical offset {self._window.begin}, as a "
-                    f"broker would; "
-                    "rmqtool rebuild --index rebuilds all of it"
-                )
-        self._notes += building_notes(self._store, built)
+        self._notes += built.notes()
         return built
 
     def _misplaced(self, built: BuildResult | None) -> tuple[Finding, ...]:

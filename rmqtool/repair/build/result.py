@@ -1,0 +1,175 @@
+"""What came of a build, and the steps that bring it into the store: files that differ, and those nobody needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from rmqtool.engine.dispatch.derived_writer import BATCH_QUEUES, EXTENSIONS, QUEUES
+from rmqtool.engine.dispatch.index_writer import DIRECTORY as INDEX
+from rmqtool.engine.dispatch.index_writer import number_behind
+from rmqtool.errors import UnreadableError
+from rmqtool.repair.build.request import BuildRequest
+from rmqtool.repair.machine.digest import digest_of, digest_of_content
+from rmqtool.repair.machine.steps import Create, Remove, Replace, Step, remove_file
+from rmqtool.store.content import FilePart
+from rmqtool.store.directory import QueueFiles, Store
+from rmqtool.store.view import StoreView
+
+_NS_PER_MS: Final = 1_000_000
+NAMED_MAX: Final = 5
+"""Queues that a note names."""
+
+
+@dataclass
+class BuiltQueues:
+    """What came of queues.
+
+    Attributes:
+        repeated: records that found their place in a queue taken.
+        gap_units: units in the place of messages that the log does not have.
+        displaced: records at another queue offset than they say, by queue.
+        file_times_ms: store time of the last record in a queue file, by path.
+        refused: why a queue is not written, as sentences.
+    """
+
+    repeated: int = 0
+    gap_units: int = 0
+    displaced: dict[str, int] = field(default_factory=dict)
+    file_times_ms: dict[str, int] = field(default_factory=dict)
+    refused: tuple[str, ...] = ()
+
+    def add(self, others: BuiltQueues) -> None:
+        """Count other queues of the same store too."""
+        self.repeated += others.repeated
+        self.gap_units += others.gap_units
+        self.displaced.update(others.displaced)
+        self.file_times_ms.update(others.file_times_ms)
+        self.refused = tuple(sorted((*self.refused, *others.refused)))
+
+
+@dataclass
+class BuildResult(BuiltQueues):
+    """What came of it; files are below `directory`, with the paths that they have in the store.
+
+    Attributes:
+        store, request: what was built, and from what.
+        log_end: physical offset behind the last record that was read.
+        last_record: physical offset and store time of that record; None without one.
+        newest_ms: the latest store time of all.
+        bad: where a scan met something that is no record: (physical offset, length, finding).
+        needs: of a window, physical offset to which it would have to reach: what a queue or the index has below it
+            does not reach up to it. None where nothing is missing.
+    """
+
+    store: Store = field(kw_only=True)
+    request: BuildRequest = field(kw_only=True)
+    directory: Path = field(kw_only=True)
+    log_end: int = 0
+    last_record: tuple[int, int] | None = None
+    newest_ms: int = 0
+    bad: tuple[int, int, str] | None = None
+    record_count: int = 0
+    needs: int | None = None
+
+    def steps(self, queue_why: str, index_why: str) -> Iterator[Step]:
+        """Steps that make the queues, their extensions and the index what was built.
+
+        Raises:
+            UnreadableError: a file of the store may not be read.
+        """
+        if self.request.queue is not None:
+            yield from self._queue_steps(self.request.queue, queue_why)
+        if self.request.index:
+            yield from self._index_steps(index_why)
+
+    def notes(self) -> list[str]:
+        """What a person should know of how the files were self."""
+        notes = list(self.refused)
+        if self.repeated:
+            notes.append(
+                f"Records with the same queue offset as an earlier record of their queue: {self.repeated}. The earlier "
+                "record keeps it, as in the broker's own dispatch"
+            )
+        if self.gap_units:
+            notes.append(f"Units of messages that the commit log does not have: {self.gap_units}. Consumers skip them")
+        if self.displaced:
+            names = sorted(self.displaced)
+            more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
+            notes.append(
+                f"Records of {', '.join(names[:NAMED_MAX])}{more} that get another queue offset than the one they contain, "
+                f"as in the broker's own dispatch: {sum(self.displaced.values())}. Messages before them are missing, "
+                "and in the first commit log file nothing can fill the gap"
+            )
+        if self.file_times_ms and not self.store.consumequeue_file_size:
+            notes.append("no queue file shows the file size: using the broker's default, or the size in --broker-conf")
+        return notes
+
+    def _queue_steps(self, queue_filter: Callable[[str, int], bool], why: str) -> Iterator[Step]:
+        for root, queues in (
+            (QUEUES, self.store.queues),
+            (EXTENSIONS, self.store.extensions),
+            (BATCH_QUEUES, self.store.batch_queues),
+        ):
+            staged_files = _staged(self.directory, root)
+            if root == EXTENSIONS and not staged_files:
+                continue
+            for path in sorted(staged_files):
+                time_ms = self.file_times_ms.get(path)
+                mtime_ns = None if time_ms is None else max(0, time_ms) * _NS_PER_MS
+                yield from _file_step(self.store.view, path, staged_files[path], why, mtime_ns)
+            for queue in queues.values():
+                if queue_filter(queue.topic, queue.queue_id):
+                    yield from _left_over(self.store.view, queue, staged_files)
+
+    def _index_steps(self, why: str) -> Iterator[Step]:
+        """Index files count by their order: those that are there keep their names."""
+        staged_files = _staged(self.directory, INDEX)
+        there = [entry.path for entry in self.store.index_files]
+        last = ""
+        for number, name in enumerate(sorted(staged_files)):
+            if number < len(there):
+                yield from _file_step(self.store.view, there[number], staged_files[name], why)
+                last = there[number]
+                continue
+            # A broker goes on with the file whose name is the last one.
+            path = name if name > last else number_behind(last)
+            yield from _file_step(self.store.view, path, staged_files[name], why)
+            last = path
+        for path in there[len(staged_files) :]:
+            yield remove_file(self.store.view, path, "the index does not need this file")
+
+
+def _file_step(view: StoreView, path: str, place: Path, why: str, mtime_ns: int | None = None) -> Iterator[Step]:
+    """The step that makes a file what was built; none where it is so already.
+
+    Raises:
+        UnreadableError: something else has the path, or the file may not be read.
+    """
+    content = FilePart.whole(place)
+    after = digest_of_content(content)
+    entry = view.stat(path)
+    if entry is None:
+        yield Create(path, content, after, why, mtime_ns)
+        return
+    if not entry.is_file:
+        raise UnreadableError(f"{path}: not a file")
+    with closing(view.open(path)) as source:
+        before = digest_of(source, 0, source.size)
+    if before != after:
+        yield Replace(path, content, before, after, why)
+
+
+def _left_over(view: StoreView, queue: QueueFiles, staged_files: dict[str, Path]) -> Iterator[Remove]:
+    for segment in queue.segments:
+        if segment.path not in staged_files:
+            yield remove_file(view, segment.path, "no record of the commit log belongs in this file")
+
+
+def _staged(directory: Path, root: str) -> dict[str, Path]:
+    """Files that were built, by their path in the store."""
+    top = directory / root
+    return {str(path.relative_to(directory)): path for path in top.rglob("*") if path.is_file()}
