@@ -143,7 +143,7 @@ def test_queues_in_a_database_are_left_and_abort_stays(golden: Unpacked, tmp_pat
     made = _planned(golden(name), name, tmp_path / "staging")
     assert made.steps == ()
     assert "RocksDB" in (made.abort_stays or "")
-    assert any("left alone" in note for note in made.notes)
+    assert any("not changed" in note for note in made.notes)
 
 
 @pytest.mark.parametrize("name", ["4.9.7-damage-flip-body-middle-file", "5.5.0-damage-zero-hole"])
