@@ -87,7 +87,7 @@ class BuildResult(BuiltQueues):
             yield from self._index_steps(index_why)
 
     def notes(self) -> list[str]:
-        """What a person should know of how the files were self."""
+        """What a person should know of how the files were built."""
         notes = list(self.refused)
         if self.repeated:
             notes.append(
@@ -100,9 +100,9 @@ class BuildResult(BuiltQueues):
             names = sorted(self.displaced)
             more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
             notes.append(
-                f"Records of {', '.join(names[:NAMED_MAX])}{more} that get another queue offset than the one they contain, "
-                f"as in the broker's own dispatch: {sum(self.displaced.values())}. Messages before them are missing, "
-                "and in the first commit log file nothing can fill the gap"
+                f"Records of {', '.join(names[:NAMED_MAX])}{more} that get another queue offset than the one they "
+                f"contain, as in the broker's own dispatch: {sum(self.displaced.values())}. Messages before them are "
+                "missing, and in the first commit log file nothing can fill the gap"
             )
         if self.file_times_ms and not self.store.consumequeue_file_size:
             notes.append("no queue file shows the file size: using the broker's default, or the size in --broker-conf")
