@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import typer
 
+from rmqtool.commands.judgement import assessment_of
 from rmqtool.commands.messages import messages_of
 from rmqtool.commands.options import (
     BrokerConfOption,
@@ -20,6 +21,7 @@ from rmqtool.commands.options import (
     OpenedStore,
     ReadStore,
     StoreOptions,
+    command_line,
     foreign_owner,
     lock_of,
     open_store,
@@ -27,6 +29,7 @@ from rmqtool.commands.options import (
 )
 from rmqtool.commands.screen import screen
 from rmqtool.engine.reading.summary import Shutdown, StoreSummary, summarize
+from rmqtool.engine.reading.unread_files import UnreadFiles, unread_files
 from rmqtool.errors import UsageError
 from rmqtool.report.info_screen import summary_lines
 from rmqtool.report.writers import OutputFormat, json_text
@@ -34,6 +37,13 @@ from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.location import StoreLocation
 from rmqtool.store.probe_lock import LockReport
+from rmqtool.verdict.command_line import CommandLine
+from rmqtool.verdict.next_step import NextStep, blocked_step, repair_step
+from rmqtool.verdict.tally import FindingTally
+from rmqtool.verdict.verdict import Assessment, StoreVerdict
+from rmqtool.verify.catalog.registry import BY_ID
+from rmqtool.verify.files.log_files import log_file_findings
+from rmqtool.verify.files.lost_topics import lost_topics
 
 
 def info(
@@ -54,12 +64,15 @@ def info(
     if output is OutputFormat.CSV:
         raise UsageError("--format csv: info has no rows; use table, json or jsonl")
     messages = messages_of(context)
-    opened = open_store(store, StoreOptions(commitlog, index_slots, broker_conf, broker_version))
+    store_options = StoreOptions(commitlog, index_slots, broker_conf, broker_version)
+    opened = open_store(store, store_options)
     opened.tell(messages)
     if (warning := foreign_owner(opened.store)) is not None:
         messages.warn(warning)
     lock = lock_of(store, opened.store)
-    store_info = info_object(store, opened, summarize(opened.store, opened.rules), lock)
+    store_info = info_object(
+        store, opened, summarize(opened.store, opened.rules), lock, command_line(store, store_options)
+    )
     if output is OutputFormat.TABLE:
         here = screen()
         for line in summary_lines(store_info, here.width, colour=here.colour, all_rows=messages.verbose):
@@ -68,9 +81,13 @@ def info(
         sys.stdout.write(json_text(store_info, indent=2 if output is OutputFormat.JSON else None) + "\n")
 
 
-def info_object(place: StoreLocation, opened: OpenedStore, summary: StoreSummary, lock: LockReport) -> dict[str, Any]:
+def info_object(
+    place: StoreLocation, opened: OpenedStore, summary: StoreSummary, lock: LockReport, line: CommandLine
+) -> dict[str, Any]:
     """What `--format json` writes."""
     store = opened.store
+    tally = _tally(store, summary)
+    assessment = assessment_of(opened, line, "info", tally, _not_read(store))
     lock_problems = [
         probed_lock.problem for probed_lock in (lock.lock, *lock.databases) if probed_lock.problem is not None
     ]
@@ -97,49 +114,64 @@ def info_object(place: StoreLocation, opened: OpenedStore, summary: StoreSummary
         "other_files": [{"kind": kind.value, "file_count": count} for kind, count in summary.undecoded.items()],
         "unknown_files": list(summary.unknown_files),
         "problems": [*summary.problems, *lock_problems],
-        "next_step": dict(zip(("command", "reason"), next_step(place, store, summary, lock), strict=True)),
+        **assessment.as_json(),
+        **next_step(line, assessment, tally, summary, lock).as_json(),
     }
 
 
-def next_step(place: StoreLocation, store: Store, summary: StoreSummary, lock: LockReport) -> tuple[str | None, str]:
-    """A command to type, if one helps, and why; a store elsewhere has to be copied before a command can write."""
-    command, why = _next_step(shlex.quote(str(place)), store, summary, lock)
-    if place.path is None and command is not None and command.split()[1] in ("undo", "rebuild"):
-        return None, f"{why.rpartition('; ')[0]}; copy the store to a disk, where `rmqtool {command.split()[1]}` helps"
-    return command, why
+def _tally(store: Store, summary: StoreSummary) -> FindingTally:
+    """What names and lengths of the files show, beside what keeps a broker from starting."""
+    tally = FindingTally()
+    for finding in (*log_file_findings(store, None), *lost_topics(store)):
+        tally.add(finding, BY_ID[finding.id].remedy)
+    tally.crashed = summary.shutdown is Shutdown.ABNORMAL
+    return tally
 
 
-def _next_step(name: str, store: Store, summary: StoreSummary, lock: LockReport) -> tuple[str | None, str]:
-    """What matters most comes first."""
+def _not_read(store: Store) -> Iterator[UnreadFiles]:
+    """What a broker uses and info does not read, all of it."""
+    yield from unread_files(store)
+    if any(segment.size for segment in store.commitlog):
+        yield UnreadFiles("commitlog", FileKind.COMMITLOG.value, "info looks at names, sizes and the log's ends only")
+
+
+def next_step(
+    line: CommandLine, assessment: Assessment, tally: FindingTally, summary: StoreSummary, lock: LockReport
+) -> NextStep:
+    """A command to type, if one helps, and why: what matters most comes first."""
     if lock.is_in_use:
-        return None, "reading is safe; stop the broker before you copy or change the store"
+        return NextStep(None, "reading is safe; stop the broker before you copy or change the store")
     if summary.has_unfinished_repair:
-        return f"rmqtool undo {name}", "an unfinished repair blocks every broker start; roll it back with:"
+        return repair_step(line, "undo", "an unfinished repair blocks every broker start; roll it back with:")
     if summary.shutdown is Shutdown.NEVER_STARTED:
-        return None, "nothing to do; if you expected messages here, the path is wrong"
-    if store.files.get(FileKind.DLEDGER) and not store.commitlog:
-        return None, "the commit log belongs to DLedger, which rmqtool recognizes but does not read"
-    if store.files.get(FileKind.COMPACTION_LEFTOVER):
-        return None, "a compaction left files that may keep a broker from starting, even after a clean stop"
+        return NextStep(None, "nothing to do; if you expected messages here, the path is wrong")
+    if (step := blocked_step(assessment)) is not None:
+        return step
+    if FileKind.DLEDGER in summary.undecoded and summary.min_physical_offset is None:
+        reason = "the commit log belongs to DLedger, which rmqtool recognizes but does not read"
+        return NextStep(None, reason, needs_decision=True)
+    if tally.repair is not None:
+        return repair_step(line, tally.repair, "repair what names and sizes of the files show:")
     if summary.shutdown is Shutdown.ABNORMAL:
-        return f"rmqtool forecast {name}", (
+        return NextStep(
+            line("forecast"),
             "do not start the broker and do not delete abort: a start truncates the commit log at the first record "
             "that it cannot read. Copy the store if there is room (cp -a --sparse=always). To see what a start would "
-            "lose, run the command below; then `rmqtool recover`:"
+            "lose, run:",
         )
-    if summary.unlisted:
-        return None, "this user may not read a part of the store: run rmqtool as the owner of the files"
-    if summary.problems or not summary.log_end.is_exact:
-        return f"rmqtool verify {name}", (
-            "the stop was clean, but the end of the commit log could not be determined exactly; check with:"
-        )
-    if store.commitlog and summary.log_end.last_record is not None and not (summary.queues or _has_rocksdb(store)):
-        return f"rmqtool rebuild {name} --queues --dry-run", (
-            "there are messages but no consume queues: consumers get nothing until you rebuild them; see the plan with:"
-        )
-    if summary.log_end.last_record is None and summary.first_store_timestamp_ms is None:
-        return None, "nothing to do; the store holds no messages"
-    return f"rmqtool dump {name} --limit 20", "nothing to do; to see the first records, run:"
+    if tally.remedy is not None:
+        return NextStep(None, tally.remedy, needs_decision=True)
+    if _lacks_queues(summary):
+        reason = "there are messages but no consume queues: consumers get nothing until you rebuild them:"
+        return repair_step(line, "rebuild --queues", reason)
+    if assessment.verdict is StoreVerdict.OK:
+        return NextStep(None, "nothing to do; the store holds no messages")
+    return NextStep(line("verify"), "info looks at names, sizes and the log's ends only; to check everything, run:")
+
+
+def _lacks_queues(summary: StoreSummary) -> bool:
+    is_rocksdb = FileKind.CONSUMEQUEUE_ROCKSDB in summary.undecoded
+    return summary.log_end.last_record is not None and not (summary.queues or is_rocksdb)
 
 
 def _index_object(store: Store, summary: StoreSummary) -> dict[str, Any]:
@@ -172,10 +204,6 @@ def _queue_object(store: Store, summary: StoreSummary) -> dict[str, Any]:
         "kind": store.queue_kind,
         "queues": [queue._asdict() for queue in summary.queues],
     }
-
-
-def _has_rocksdb(store: Store) -> bool:
-    return bool(store.files.get(FileKind.CONSUMEQUEUE_ROCKSDB))
 
 
 def _free_bytes(path: Path) -> int | None:

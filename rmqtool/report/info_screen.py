@@ -16,6 +16,7 @@ WIDTH_MIN: Final = 60
 TOPICS_MAX: Final = 10
 FILES_MAX: Final = 5
 UNLISTED: Final = "cannot be read by this user, see the problems below"
+_VERDICT_STYLES: Final = {"ok": "good", "not-fully-checked": "open", "inconsistent": "open"}
 EVIDENCE_WIDTH: Final = 100
 """Columns beyond which a sentence is hard to read."""
 
@@ -52,6 +53,12 @@ class _Screen:
         self._rows_max = rows_max
 
     def verdict(self, store_info: Found) -> Iterator[str]:
+        words, style = (
+            store_info["verdict"].upper().replace("-", " "),
+            _VERDICT_STYLES.get(store_info["verdict"], "bad"),
+        )
+        for number, line in enumerate(self._wrapped(store_info["headline"], self._width)):
+            yield styled(line[: len(words)], style, colour=self._colour) + line[len(words) :] if number == 0 else line
         title, text, style = _verdict(store_info)
         for number, line in enumerate(self._wrapped(f"{title}: {text}", self._width)):
             yield styled(line[: len(title)], style, colour=self._colour) + line[len(title) :] if number == 0 else line

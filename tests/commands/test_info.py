@@ -313,7 +313,7 @@ def test_random_damage_ends_no_command(golden_copy: Unpacked, seed: int) -> None
         ("get", path, "--message-id", f"0A09080700002A9F{random.choice([0, 18694, (1 << 64) - 1]):016X}"),
     ):
         ran = rmqtool(*question)
-        assert ran.code in {0, 4}, ran.err
+        assert ran.code in {0, 3, 4, 6}, ran.err
 
 
 @pytest.mark.parametrize(

@@ -214,3 +214,27 @@ def test_forecast_says_what_is_true(golden_copy: Unpacked, row: str, name: str, 
     screen = rmqtool("forecast", path)
     assert screen.out.startswith(found["verdict"].upper().replace("-", " "))
     assert "lose no" not in screen.out or found["verdict"] == "ok"
+
+
+INFOS = {"topics lost": "inconsistent", "middle file missing": "damaged", "timer log half zeroed": "inconsistent"}
+
+
+@ROWS
+def test_info_says_what_is_true(golden_copy: Unpacked, row: str, name: str, verdict: str, kind: str | None) -> None:
+    path = golden_copy(name)
+    spoil(path, row)
+    code, found = answer("info", path)
+    assert (code, found["verdict"]) == (0, INFOS.get(row, verdict)), found["headline"]
+    assert kind is None or kind in {files["kind"] for files in found["not_looked_at"]}
+    assert "nothing to do" not in found["next_step"]["reason"]
+    assert found["next_step"]["command"] is not None or found["needs_decision"]
+
+
+def test_info_does_not_promise_what_it_may_not_read(golden_copy: Unpacked) -> None:
+    path = golden_copy(CLEAN)
+    (path / "commitlog").chmod(0)
+    with other_user(path):
+        ran = rmqtool("info", path, "--format", "json")
+    (path / "commitlog").chmod(0o755)
+    found = json.loads(ran.out)
+    assert (found["verdict"], found["needs_decision"]) == ("not-readable", True)

@@ -22,24 +22,12 @@ from rmqtool.verify.survey.queue_map import QueueMap
 from rmqtool.verify.survey.result import SplitResult
 
 _LIGHT = "%LMQ%"
-_GROUPS = "config/subscriptionGroup.json"
 
 
 def read_configs(store: Store) -> dict[str, ConfigFile]:
     """All JSON files of the configuration that are there, or of which a copy is."""
     paths = {entry.path.removesuffix(".tmp").removesuffix(".bak") for entry in store.files.get(FileKind.CONFIG, ())}
     return {path: read_config(store.view, path) for path in sorted(paths) if path.endswith(".json")}
-
-
-def lost_topics(store: Store) -> Iterator[Finding]:
-    """The finding of a broker's configuration that has lost its topics: a broker writes them beside its groups."""
-    paths = {entry.path for entry in store.files.get(FileKind.CONFIG, ())}
-    if _GROUPS not in paths or {TOPICS, f"{TOPICS}.bak"} & paths or store.files.get(FileKind.CONFIG_ROCKSDB):
-        return
-    names = {topic for topic, _ in (*store.queues, *store.batch_queues) if not topic.startswith(_LIGHT)}
-    if names:
-        text = f"absent, and so is its copy: the settings and permissions of {len(names)} topics with queues are lost"
-        yield finding("config.unreadable", TOPICS, text)
 
 
 def config_findings(
