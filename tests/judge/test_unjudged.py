@@ -13,7 +13,7 @@ from rmqtool.fixtures.recipes import RECIPES
 from tests.judge.bases import KILLED, KILLED_BEFORE_DISPATCH
 from tests.judge.case import _together
 from tests.judge.target import Fault, Target
-from tests.judge.unjudged import is_changed, is_early_end, log_before, log_now, says_nothing
+from tests.judge.unjudged import entries_say_nothing, is_changed, is_early_end, log_before, log_now, says_nothing
 
 QUEUE = "consumequeue/T/0/00000000000000000000"
 
@@ -121,3 +121,25 @@ def test_a_last_record_that_is_in_no_queue_leaves_an_early_end(target: Target, i
     before = log_now(target)
     target.write(file, last, bytes(file.stat().st_size - last))
     assert is_early_end(target, before, log_now(target)) is not is_known
+
+
+@pytest.mark.parametrize(
+    ("places", "intact", "expected"),
+    [
+        ([100, 201, 300], {300}, True),
+        ([100, 201, 300], {100, 200, 300}, False),
+        ([100, 301, 300], {300}, False),
+        ([201, 200, 300], {300}, True),
+        ([201, 200, 300], {150, 300}, False),
+        ([100, 200, 300], {300}, False),
+    ],
+)
+def test_entries_say_nothing_without_their_records(
+    tmp_path: Path, places: list[int], intact: set[int], expected: bool
+) -> None:
+    files = []
+    for name, offsets in (("base", [100, 200, 300]), ("store", places)):
+        entries = (bytes(4) + at.to_bytes(8, "big") + bytes(8) for at in offsets)
+        files.append(tmp_path / name)
+        files[-1].write_bytes(bytes(36) + (3).to_bytes(4, "big") + bytes(4 * 5) + b"".join(entries) + bytes(40))
+    assert entries_say_nothing(*files, intact, dict.fromkeys(intact, 90), 5) is expected

@@ -14,6 +14,7 @@ UNJUDGED = ("flag", "sys-flag", "born-time", "born-host", "store-time", "store-h
 IN_NO_QUEUE = ("topic", "queue-id", "queue-offset")
 """Of a half message or rollback, which is in no queue."""
 BLANK_HEADER = 8
+INDEX_HEADER = 40
 EXTENSION_END = 1 << 47
 """No address in an extension is as large."""
 
@@ -119,6 +120,30 @@ def says_nothing(base: Path, store: Path, path: str, intact: set[int], sizes: Ma
     )
 
 
+def entries_say_nothing(base: Path, store: Path, intact: set[int], sizes: Mapping[int, int], slots: int) -> bool:
+    """Whether only such entries of an index file changed that no intact record tells of any more.
+
+    Such an entry has another time, or points elsewhere between the same two intact records. The order of entries tells
+    nothing: brokers enter records once more when they dispatch again.
+    """
+    if not base.is_file() or not store.is_file() or base.stat().st_size != store.stat().st_size:
+        return False
+    start = INDEX_HEADER + 4 * slots
+    with base.open("rb") as one, store.open("rb") as other:
+        head = one.read(start)
+        if other.read(start) != head:
+            return False
+        length = int.from_bytes(head[INDEX_HEADER - 4 : INDEX_HEADER], "big") * UNIT
+        pairs = list(zip(_split(one.read(length)), _split(other.read(length)), strict=True))
+    changed = [(before, after) for before, after in pairs if before != after]
+    return bool(changed) and all(
+        before[:4] + before[16:] == after[:4] + after[16:]
+        and (old := int.from_bytes(before[4:12], "big")) not in intact
+        and _gap_of(old, intact, sizes) == _gap_of(int.from_bytes(after[4:12], "big"), intact, sizes)
+        for before, after in changed
+    )
+
+
 def _gap_of(at: int, intact: set[int], sizes: Mapping[int, int]) -> tuple[int, int] | None:
     """Between which two intact records a physical offset lies; None where it lies within one."""
     before = max((start for start in intact if start <= at), default=-1)
@@ -145,7 +170,10 @@ class _ExtensionCodes:
 
 
 def _units(file: Path) -> list[bytes]:
-    content = file.read_bytes()
+    return _split(file.read_bytes())
+
+
+def _split(content: bytes) -> list[bytes]:
     return [content[at : at + UNIT] for at in range(0, len(content), UNIT)]
 
 
