@@ -167,7 +167,7 @@ class LogDump:
 
     def _rows(self, batch: Batch, rows: Any) -> Rows:
         """Rows of a batch, which are messages or one other range, as they are shown."""
-        first = Row._make(rows[0]) if len(rows) else None
+        first = row_tuples(rows[:1])[0] if len(rows) else None
         if first is not None and not _is_message(first.verdict, first.magic):
             yield self._other_range(batch, first)
             return
