@@ -214,5 +214,5 @@ def test_a_copy_of_the_last_log_file_within_it(tmp_path: Path, version: str, sta
     store = survey(open_directory(tmp_path), recipe.conf.settings())
     forecast = forecast_store(store, rules_for(version), ForecastOptions())
     assert (forecast.starts, forecast.log_end_offset) == (starts, end + 1)
-    expected = f"dispatch waits for ever at physical offset {end}, where it finds no record"
+    expected = f"dispatch waits forever at physical offset {end}, where there is no record"
     assert forecast.why_not == (None if starts else expected)

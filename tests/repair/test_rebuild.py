@@ -229,7 +229,7 @@ def test_the_first_of_two_records_with_one_queue_offset_keeps_it(golden_copy: Un
     made = _planned(path, name, tmp_path / "staging", RebuildChoice(queues=True))
     units = _units(planned_store(path, name, made.steps), kept.topic, kept.queue_id)
     assert made.built.repeated == 1
-    assert any("the first one" in note for note in made.notes)
+    assert any("The earlier" in note for note in made.notes)
     assert units[kept.queue_offset] == (kept.at, kept.size)
     assert units[second.queue_offset] == (third.at - third.at % 65536 - 8, 16)
     assert units[third.queue_offset] == (third.at, third.size)
