@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Final
 
 from rmqtool.engine.rules.algorithms import SizeMismatch
@@ -54,7 +55,7 @@ def load_files(overlay: Overlay, directories: Sequence[str], file_size: int, rul
         LoadFailure: the broker does not load this.
         UnreadableError: a directory may not be listed.
     """
-    entries = sorted((entry for path in directories for entry in overlay.list(path)), key=lambda entry: entry.name)
+    entries = sorted((entry for path in directories for entry in overlay.list(path)), key=attrgetter("name"))
     kept: list[Segment] = []
     for number, entry in enumerate(entries):
         if entry.is_directory and rules.skips_directories:

@@ -12,7 +12,7 @@ import string
 from dataclasses import dataclass
 from typing import Final
 
-from construct import Bytes, ConstructError, GreedyBytes, Int16sb, Int32sb, Int64sb, Struct
+from construct import Bytes, Int16sb, Int32sb, Int64sb, Struct
 
 from rmqtool.formats.layout import Format
 
@@ -52,17 +52,6 @@ class OffsetMessageId:
 
     host: str
     physical_offset: int
-
-
-@dataclass(frozen=True)
-class UniqueKey:
-    """A decoded client unique key."""
-
-    address: str
-    process_id: int
-    class_loader_hash: int
-    month_milliseconds: int
-    counter: int
 
 
 def host_text(raw: bytes) -> str:
@@ -116,27 +105,6 @@ def message_ids(text: str) -> tuple[str, ...]:
     printed = _PRINTED.findall(text)
     ids = tuple(dict.fromkeys(form for match in printed for form in (match, match.upper())))
     return ids or (text.strip().strip("\"'[](),;"),)
-
-
-def parse_unique_key(text: str) -> UniqueKey:
-    """Decode a client unique key of 32 or 56 hex characters; any hex of that length decodes, so it is only plausible.
-
-    Raises:
-        ValueError: the text is no such key.
-    """
-    raw = _hex(text)
-    address, rest = raw[:-12], raw[-12:]
-    try:
-        key = Struct(*UNIQUE_KEY.struct.subcons[1:], "rest" / GreedyBytes).parse(rest)
-    except ConstructError as error:
-        raise ValueError(f"not a unique key: {text!r}") from error
-    return UniqueKey(
-        address_text(address),
-        key.process_id & 0xFFFF,
-        key.class_loader_hash,
-        key.month_milliseconds,
-        key.counter & 0xFFFF,
-    )
 
 
 def _hex(text: str) -> bytes:

@@ -10,6 +10,7 @@ import stat
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 from typing import Protocol
 
@@ -97,7 +98,7 @@ class DirectoryView:
         prefix = f"{path}/" if path else ""
         try:
             with os.scandir(self.root / path) as listing:
-                return sorted((_entry(prefix + entry.name, entry) for entry in listing), key=lambda entry: entry.path)
+                return sorted((_entry(prefix + entry.name, entry) for entry in listing), key=attrgetter("path"))
         except (FileNotFoundError, NotADirectoryError):
             return []
         except ValueError as error:

@@ -10,12 +10,10 @@ from hypothesis import strategies as st
 
 from rmqtool.formats.message_id import (
     OffsetMessageId,
-    UniqueKey,
     host_bytes,
     host_text,
     offset_message_id,
     parse_offset_message_id,
-    parse_unique_key,
 )
 
 V6 = ipaddress.IPv6Address("2001:db8::1").packed
@@ -66,13 +64,6 @@ def test_what_is_no_host(text: str) -> None:
         host_bytes(text)
 
 
-def test_unique_keys() -> None:
-    rest = "FFFF 18B4AAC2 05F5E100 8007".replace(" ", "")
-    expected = (0xFFFF, 414493378, 100_000_000, 0x8007)
-    assert parse_unique_key("0A010203" + rest) == UniqueKey("10.1.2.3", *expected)
-    assert parse_unique_key(V6.hex() + rest) == UniqueKey("2001:db8::1", *expected)
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -88,5 +79,3 @@ def test_unique_keys() -> None:
 def test_what_is_no_id(text: str) -> None:
     with pytest.raises(ValueError, match="hex"):
         parse_offset_message_id(text)
-    with pytest.raises(ValueError, match="hex"):
-        parse_unique_key(text)

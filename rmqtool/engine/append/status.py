@@ -47,21 +47,6 @@ _OLD_NAMES: Final = {
     PutStatus.CREATE_MAPPED_FILE_FAILED: "CREATE_MAPEDFILE_FAILED",
 }
 
-NEEDS_CLUSTER: Final = frozenset(
-    {
-        PutStatus.SERVICE_NOT_AVAILABLE,
-        PutStatus.OS_PAGE_CACHE_BUSY,
-        PutStatus.FLUSH_DISK_TIMEOUT,
-        PutStatus.FLUSH_SLAVE_TIMEOUT,
-        PutStatus.SLAVE_NOT_AVAILABLE,
-        PutStatus.IN_SYNC_REPLICAS_NOT_ENOUGH,
-        PutStatus.WHEEL_TIMER_NOT_ENABLE,
-        PutStatus.WHEEL_TIMER_MSG_ILLEGAL,
-        PutStatus.WHEEL_TIMER_FLOW_CONTROL,
-    }
-)
-"""Statuses that tell of a running broker's load, replicas or timer: an offline writer never gives them."""
-
 
 class PutResult(NamedTuple):
     """What became of one put. Without an append status nothing was written.

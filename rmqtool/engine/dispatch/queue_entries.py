@@ -7,7 +7,7 @@ Broker: `DefaultMessageStore.CommitLogDispatcherBuildConsumeQueue`, `ConsumeQueu
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
@@ -40,8 +40,6 @@ AnyRows = Rows | RowColumns
 Int64s = NDArray[np.int64]
 Int32s = NDArray[np.int32]
 
-QUEUE_TYPE: Final = "queue.type"
-BATCH_QUEUE: Final = "BatchCQ"
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,30}", re.ASCII)
 _SHORT_MAX: Final = (1 << 15) - 1
 
@@ -65,15 +63,6 @@ class DispatchSettings:
 def topic_bytes(name: str) -> bytes:
     """A topic as records hold it, from the name of its directory."""
     return name.encode("utf-8", "surrogateescape")
-
-
-def batch_topics_of(attributes: Mapping[str, Mapping[str, str]]) -> frozenset[bytes]:
-    """The topics whose attributes (`config/topics.json`) give them batch queues."""
-    return frozenset(
-        topic_bytes(topic)
-        for topic, topic_attributes in attributes.items()
-        if topic_attributes.get(QUEUE_TYPE) == BATCH_QUEUE
-    )
 
 
 @dataclass(frozen=True)

@@ -84,11 +84,6 @@ class StorePaths:
         real, store = built.resolve(), self.root.resolve()
         return str(real.relative_to(store)) if real.is_relative_to(store / OWN_DIRECTORY / STAGING) else None
 
-    @property
-    def trusted_owners(self) -> frozenset[int]:
-        """Whose directories a repair works in: the store's owner's, and one's own."""
-        return frozenset((self.top.root.owner_id, os.geteuid()))
-
     def directory(self, path: str) -> RootPath:
         """A directory of the store by its path, which need not be there; absolute for a log elsewhere.
 

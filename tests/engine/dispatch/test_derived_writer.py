@@ -12,7 +12,7 @@ import pytest
 
 from rmqtool.engine.dispatch.derived_writer import DerivedSizes, DerivedWriter
 from rmqtool.engine.dispatch.index_writer import IndexWriter
-from rmqtool.engine.dispatch.queue_entries import DispatchSettings, batch_bytes, batch_topics_of
+from rmqtool.engine.dispatch.queue_entries import DispatchSettings, batch_bytes
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.formats.consumequeue import FILLER_UNIT, UNIT
 from rmqtool.formats.index import ENTRY, HEADER, entry_position
@@ -80,10 +80,14 @@ def _dispatched_end(name: str) -> int | None:
     return ends[-1]["maxPhysicalOffset"] - ends[-1]["dispatchBehindBytes"] if ends else None
 
 
-def _attributes(store: Path) -> dict[str, dict[str, str]]:
+def _batch_topics(store: Path) -> frozenset[bytes]:
     path = store / "config" / "topics.json"
     table = json.loads(path.read_text("utf-8")).get("topicConfigTable", {}) if path.exists() else {}
-    return {topic: found.get("attributes") or {} for topic, found in table.items()}
+    return frozenset(
+        topic.encode()
+        for topic, settings in table.items()
+        if (settings.get("attributes") or {}).get("queue.type") == "BatchCQ"
+    )
 
 
 def _clock() -> Callable[[], int]:
@@ -103,7 +107,7 @@ def _derive(name: str, store: Path, target: Path, *, compiled: bool) -> int:
         DerivedSizes(
             sizes.consumequeue_file_size, config.get("mapperFileSizeBatchConsumeQueue", 300_000 * 46), extension
         ),
-        DispatchSettings(rules, batch_topics=batch_topics_of(_attributes(store))),
+        DispatchSettings(rules, batch_topics=_batch_topics(store)),
         IndexWriter(sink, sizes.index_slot_count, sizes.index_entry_count, rules, _clock()),
         with_queues=name not in NO_QUEUE_FILES,
     )
