@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -81,7 +82,8 @@ def _units(reader: Reader, queue: Queue, compared: Counter[str]) -> Iterator[str
         if read is not None and "ext" in extra:
             compared["extensions"] += 1
             if read.extension is None or list(read.extension) != [
-                extra["ext"][key] for key in ("size", "tagsCode", "msgStoreTime")
+                *(extra["ext"][key] for key in ("size", "tagsCode", "msgStoreTime")),
+                len(b64decode(extra["ext"]["bitMap"] or "")),
             ]:
                 yield f"extension {queue_offset}: {read.extension}, not {extra['ext']}"
         if read is not None and "batchNum" in extra:
