@@ -2,7 +2,8 @@
 
 A window is a store like one whose log has expired below its begin, so that checks and builders need no other rules for
 it. Of each queue and of the index it holds the files from the one on in which the last entry for a record below the
-window lies. What it leaves out a repair cannot change, for it does not see it.
+window lies, and of each queue at least those that a broker reads at its start. What it leaves out a repair cannot
+change, for it does not see it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Final
 
 from rmqtool.engine.queues.unit import PLAIN
 from rmqtool.engine.segments.open_files import OpenFiles
@@ -20,6 +22,9 @@ from rmqtool.formats.index import ENTRY, ENTRY_SIZE, HEADER_SIZE, IndexHeader, e
 from rmqtool.store.directory import QueueFiles, Segment, Settings, Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.view import Entry
+
+QUEUE_FILES_AT_START: Final = 3
+"""The last files of a queue, which a broker's start reads: it ends the queue where one of them has an invalid unit."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +117,7 @@ class _Cut:
             if segments[0].start > 0 == self._minimum:
                 self._need(None)  # nothing has expired, so files are missing
             ends = partial(self._queue_ends, segments, unit_size)
-            first = self._first(len(segments), ends)
+            first = min(self._first(len(segments), ends), max(0, len(segments) - QUEUE_FILES_AT_START))
             for number, segment in enumerate(segments[:first]):
                 is_right = 0 < segment.size == full_size and segment.start % full_size == 0
                 if not is_right or segments[number + 1].start != segment.start + full_size:

@@ -128,6 +128,13 @@ def zero_units_at_end(path: Path) -> None:
     last.write_bytes(bytes(40) + raw[40:])
 
 
+def zero_units_of_idle_queue(path: Path) -> None:
+    """A hole that a broker's start reads, though the queue's last messages are far below what it reads of the log."""
+    before_last = files_of(path, f"consumequeue/Orders/{QUEUES - 1}/*")[-2]
+    raw = before_last.read_bytes()
+    before_last.write_bytes(raw[:200] + bytes(40) + raw[240:])
+
+
 def shorten_queue_file(path: Path) -> None:
     found = files_of(path, "consumequeue/Orders/1/*")
     middle = found[len(found) // 2]
@@ -183,8 +190,8 @@ NEAR_END = {"tear": tear, "zero_units_at_end": zero_units_at_end, "harm_index_ch
 BELOW = {
     found.__name__: found
     for found in (
-        lose_queue, lose_units, shorten_queue_file, lose_queue_file, lose_first_queue_file, lose_index_files,
-        shorten_index_file, cut_index_to_a_byte, shorten_log_file,
+        lose_queue, lose_units, zero_units_of_idle_queue, shorten_queue_file, lose_queue_file, lose_first_queue_file,
+        lose_index_files, shorten_index_file, cut_index_to_a_byte, shorten_log_file,
     )
 }  # fmt: skip
 """Harm that begins far below, and shows at the end, or in a name or a length."""
