@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import typer
 
@@ -15,6 +15,7 @@ from rmqtool.commands.messages import Messages
 from rmqtool.errors import RefusedError, UnknownSizeError
 from rmqtool.repair.machine.plan import Plan
 from rmqtool.store.directory import Store, survey, with_settings
+from rmqtool.verdict.next_step import NextStep
 from rmqtool.verify.catalog.finding import Finding
 
 Planned = TypeVar("Planned")
@@ -55,22 +56,22 @@ def plan_with_sizes(
     raise AssertionError  # each answer settles one size, and there are few
 
 
-def decision(damage: Sequence[Finding], store: Path) -> dict[str, Any]:
-    """Whether only a person can say what to do about damage, and what the choice is, as JSON."""
+def stray_file_step(damage: Sequence[Finding], store: str) -> NextStep | None:
+    """What a person must decide about a log file under a wrong name; None where there is none."""
     stray = next((finding for finding in damage if finding.id == "commitlog.stray-file"), None)
     if stray is None:
-        return {"needs_decision": False, "next_step": None}
+        return None
     command = None
     reason = f"{stray.file} is not part of the commit log under this name. "
     if stray.expected is not None:
         reason += f"Its records belong to {stray.expected}, which is missing: rename it"
-        command = f"mv -n {shlex.quote(str(store / stray.file))} {shlex.quote(str(store / stray.expected))}"
+        command = shlex.join(["mv", "-n", f"{store}/{stray.file}", f"{store}/{stray.expected}"])
     else:
         reason += (
             "The commit log has no free offset for it: move it out of the store, and keep it until messages are served"
         )
-    reason += f". Then run rmqtool recover {shlex.quote(str(store))} again"
-    return {"needs_decision": True, "next_step": {"command": command, "reason": reason}}
+    reason += f". Then run rmqtool recover {shlex.quote(store)} again"
+    return NextStep(command, reason, needs_decision=True)
 
 
 def demand_consent(plan: Plan, *, is_agreed: bool, accept_loss: bool) -> None:

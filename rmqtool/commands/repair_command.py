@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -26,6 +27,7 @@ from rmqtool.commands.options import (
     QueueFileSizeOption,
     StoreOptions,
     StorePath,
+    command_line,
     file_sizes,
 )
 from rmqtool.commands.repair_plan import Planner, RepairRequest, RepairRun, carry_out, opened_for_repair
@@ -51,13 +53,20 @@ def repair_command(function: Callable[..., Planner]) -> Callable[..., None]:
     def command(**options: Any) -> None:
         shared_options = {name: options.pop(name) for name in shared if name not in _OF_THE_FRAME}
         with ExitStack() as stack:
-            repair = _opened(function.__name__, stack, **shared_options)
+            repair = replace(_opened(function.__name__, stack, **shared_options), flags=_flags(options))
             carry_out(repair, function(repair, **options))
 
     front = [shared[name] for name in _IN_FRONT]
     behind = [shared[name] for name in shared if name not in (*_OF_THE_FRAME, *_IN_FRONT)]
     command.__signature__ = inspect.Signature([*front, *own, *behind])  # type: ignore[attr-defined]
     return command
+
+
+def _flags(options: Mapping[str, Any]) -> str | None:
+    """The command's own options as they are typed; None where some have values, which a person types again."""
+    if any(value not in (None, False, True, ()) and value != [] for value in options.values()):
+        return None
+    return " ".join(f"--{name.replace('_', '-')}" for name, value in options.items() if value is True)
 
 
 def _opened(
@@ -100,7 +109,7 @@ def _opened(
     messages = messages_of(context)
     request = RepairRequest(command, store, dry_run, save, apply, yes, accept_loss, undo_dir, output, copy)
     sizes = file_sizes(log_file_size, queue_file_size, index_entries)
-    opened, session = opened_for_repair(
-        request, StoreOptions(commitlog, index_slots, broker_conf, broker_version, sizes), messages, stack
-    )
-    return RepairRun(request, opened, messages, session, stack.enter_context(LogDigest()))
+    store_options = StoreOptions(commitlog, index_slots, broker_conf, broker_version, sizes)
+    opened, session = opened_for_repair(request, store_options, messages, stack)
+    line = command_line(store, store_options)
+    return RepairRun(request, opened, messages, line, "", session, stack.enter_context(LogDigest()))

@@ -13,11 +13,12 @@ from typing import Any, Final
 
 import typer
 
-from rmqtool.commands.consent import decision, demand_consent, plan_with_sizes
+from rmqtool.commands.consent import demand_consent, plan_with_sizes
 from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.forecast import forecast_options
 from rmqtool.commands.messages import Messages
 from rmqtool.commands.options import OpenedStore, StoreOptions, foreign_owner, open_store
+from rmqtool.commands.plan_judgement import ending, plan_assessment, step_after_plan, step_to_apply
 from rmqtool.commands.screen import screen
 from rmqtool.engine.rules.versions import NEWEST
 from rmqtool.errors import RefusedError, UsageError, WriteError
@@ -41,8 +42,11 @@ from rmqtool.scan.log_digest import LogDigest
 from rmqtool.scan.runner import OnProgress
 from rmqtool.store.acquire_lock import demand_free
 from rmqtool.store.directory import Store, relative_to_store, survey
+from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.source import reason
 from rmqtool.store.view import open_directory
+from rmqtool.verdict.command_line import CommandLine
+from rmqtool.verdict.verdict import StoreVerdict
 from rmqtool.verify.catalog.finding import Finding
 
 UNREADABLE: Final = "commitlog.unreadable-range"
@@ -113,6 +117,10 @@ class RepairRun:
     request: RepairRequest
     opened: OpenedStore
     messages: Messages
+    line: CommandLine
+    """Makes further commands about the store."""
+    flags: str | None = ""
+    """The command's own options as they are typed; None where they cannot be repeated."""
     session: Session | None = None
     """Holds the store; None where it is only read."""
     digest: LogDigest | None = None
@@ -224,17 +232,19 @@ def carry_out(repair: RepairRun, planner: Planner) -> None:
             or request.save is not None
             or planned_repair.damage
         ):
-            _show(request, _plan_json(plan, planned_repair, request.store), opened)
-            raise typer.Exit(_exit_code(plan, planned_repair, to_do=bool(plan.steps)))
+            plan_json = _plan_json(repair, plan, planned_repair)
+            _show(request, plan_json, opened)
+            raise typer.Exit(_exit_code(plan, planned_repair, plan_json, to_do=bool(plan.steps)))
         if request.apply is not None:
             demand_same(plan, read_saved(request.apply))
         if request.output is OutputFormat.TABLE:
-            _show_first(request, _plan_json(plan, planned_repair, request.store), opened)
+            _show_first(request, _plan_json(repair, plan, planned_repair), opened)
         plan.demand_harmless()
         demand_consent(plan, is_agreed=request.is_agreed, accept_loss=request.accept_loss)
         if request.copy is not None:
-            _repair_copy(request, plan, planned_repair, places, opened)
-            raise typer.Exit(_exit_code(plan, planned_repair, to_do=False))
+            plan_json = _plan_json(repair, plan, planned_repair, applied=True)
+            _repair_copy(request, plan, planned_repair, plan_json, places, opened)
+            raise typer.Exit(_exit_code(plan, planned_repair, plan_json, to_do=False))
         assert session is not None, "a plan is carried out under the store's lock"
         if planned_repair.keep is not None:
             session.keep(planned_repair.keep, staging)
@@ -243,17 +253,23 @@ def carry_out(repair: RepairRun, planner: Planner) -> None:
     checked, surprises = check_applied(store, opened.rules, planned_repair.begin, plan.remaining)
     if surprises:
         messages.warn(f"after the repair, verify reports findings that the plan did not name: {', '.join(surprises)}")
+    plan_json = _plan_json(replace(repair, opened=replace(opened, store=store)), plan, planned_repair, applied=True)
     if request.output is OutputFormat.TABLE:
         sys.stdout.write(
             f"\nDone. rmqtool undo {request.store} rolls the repair back; the old files are in {applied.undo}\n"
         )
     else:
-        _show(request, {**_plan_json(plan, planned_repair, request.store), **applied.to_json(checked)}, opened)
-    raise typer.Exit(_exit_code(plan, planned_repair, to_do=bool(surprises)))
+        _show(request, {**plan_json, **applied.to_json(checked)}, opened)
+    raise typer.Exit(_exit_code(plan, planned_repair, plan_json, to_do=bool(surprises)))
 
 
 def _repair_copy(
-    request: RepairRequest, plan: Plan, planned_repair: PlannedRepair, places: StorePaths, opened: OpenedStore
+    request: RepairRequest,
+    plan: Plan,
+    planned_repair: PlannedRepair,
+    plan_json: dict[str, Any],
+    places: StorePaths,
+    opened: OpenedStore,
 ) -> None:
     assert request.copy is not None
     copied = apply_to_copy(plan, places, request.copy)
@@ -265,7 +281,7 @@ def _repair_copy(
     else:
         _show(
             request,
-            {**_plan_json(plan, planned_repair, request.store), "applied": True, "output": str(request.copy)},
+            {**plan_json, "applied": True, "output": str(request.copy)},
             opened,
         )
 
@@ -317,9 +333,17 @@ def _plan(repair: RepairRun, planned_repair: PlannedRepair, before: str) -> Plan
     return with_forecasts(plan, opened.store, after, opened.rules, forecast, planned_repair.begin, repair.messages.note)
 
 
-def _plan_json(plan: Plan, planned_repair: PlannedRepair, store: Path) -> dict[str, Any]:
-    damage = [finding.as_json() for finding in planned_repair.damage]
-    return {**plan.to_json(), "damage": damage, **decision(planned_repair.damage, store), **planned_repair.details}
+def _plan_json(
+    repair: RepairRun, plan: Plan, planned_repair: PlannedRepair, *, applied: bool = False
+) -> dict[str, Any]:
+    damage, line, store = planned_repair.damage, repair.line, str(repair.request.store)
+    assessment = plan_assessment(plan, damage, planned_repair.begin, repair.opened, line, applied=applied)
+    if damage or applied or not plan.steps:
+        step = step_after_plan(plan, damage, assessment, line, store)
+    else:
+        step = step_to_apply(plan, assessment, line, repair.flags)
+    rows = [finding.as_json() for finding in damage]
+    return {**plan.to_json(), "damage": rows, **ending(assessment, step), **planned_repair.details}
 
 
 def _show_first(request: RepairRequest, plan_json: dict[str, Any], opened: OpenedStore) -> None:
@@ -348,7 +372,16 @@ def _save(path: Path, plan: Plan) -> None:
         raise WriteError(f"{path}: {reason(error)}") from error
 
 
-def _exit_code(plan: Plan, planned_repair: PlannedRepair, *, to_do: bool) -> int:
+def _exit_code(plan: Plan, planned_repair: PlannedRepair, plan_json: dict[str, Any], *, to_do: bool) -> int:
     if any(finding.id == UNREADABLE for finding in planned_repair.damage):
         return ExitCode.FAILED
-    return ExitCode.FINDINGS if to_do or planned_repair.damage or plan.remaining or not plan.is_startable else 0
+    # A window is what a broker's start reads: verdict and next step tell that there is more, the exit code does not.
+    is_bad = plan_json["verdict"] != StoreVerdict.OK and not _is_window_left(plan_json)
+    is_left = to_do or planned_repair.damage or plan.remaining or is_bad
+    return ExitCode.FINDINGS if is_left else ExitCode.OK
+
+
+def _is_window_left(plan_json: dict[str, Any]) -> bool:
+    """Whether all that speaks against OK is the part of the log that recover leaves out by default."""
+    is_unchecked = plan_json["verdict"] == StoreVerdict.NOT_FULLY_CHECKED
+    return is_unchecked and all(files["kind"] == FileKind.COMMITLOG.value for files in plan_json["not_looked_at"])

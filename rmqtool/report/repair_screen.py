@@ -50,7 +50,7 @@ def plan_lines(plan: Said, store: str, chosen: str, width: int, *, colour: bool 
         kept = plan["kept_beyond_broker"]
         text = f"{counted(kept['messages'], 'message')} that the broker's own start would lose"
         yield from labelled("Keeps", f"{text}: {_topics(kept['by_topic'])}", width)
-    for note in plan["not_looked_at"]:
+    for note in plan["notes"]:
         yield from labelled("Note", note, width)
     if plan["copied_files"]:
         names = ", ".join(plan["copied_files"][:TOPICS_MAX])
@@ -77,7 +77,7 @@ def _remaining(remaining: Sequence[Said], width: int) -> Iterator[str]:
 def _verdict(plan: Said) -> tuple[str, str]:
     if plan["damage"] and all(finding["id"] == "commitlog.missing-file" for finding in plan["damage"]):
         return "bad", "The commit log has no files, so nothing can be rebuilt. Nothing is changed."
-    if plan["needs_decision"]:
+    if plan["damage"] and plan["needs_decision"]:
         return "bad", "Nothing is changed: a person must decide about a file in commitlog/."
     if plan["damage"]:
         return "bad", (
@@ -94,7 +94,7 @@ def _verdict(plan: Said) -> tuple[str, str]:
             ),
         )
     if not plan["steps"]:
-        return "good", "Nothing to do."
+        return ("good", "Nothing to do.") if plan["verdict"] == "ok" else ("open", plan["headline"])
     text = f"{counted(len(plan['steps']), 'change')} planned."
     if gone := plan.get("lost_for_good", {}).get("messages"):
         return "bad", f"{text} {counted(gone, 'unreadable message')} will be lost, all others are kept."
@@ -159,11 +159,15 @@ def _afterwards(plan: Said) -> str:
     """Versions that end alike together."""
     endings: dict[str, list[str]] = {}
     for version, after in plan["forecast_after"].items():
-        endings.setdefault(_ending(after), []).append(version)
+        endings.setdefault(_ending(after, plan), []).append(version)
     return "; ".join(f"{', '.join(sorted(versions))}: {ending}" for ending, versions in endings.items())
 
 
-def _ending(after: Said) -> str:
+def _ending(after: Said, plan: Said) -> str:
     if not after["starts"]:
         return "does not start"
-    return f"loses {counted(after['lost'], 'message')}" if after["lost"] else "starts and loses nothing"
+    if after["lost"]:
+        return f"loses {counted(after['lost'], 'message')}"
+    if plan["loss"]["messages"]:
+        return f"starts, and loses no more than the {counted(plan['loss']['messages'], 'message')} of this plan"
+    return "starts, and loses nothing of what was looked at" if plan["not_looked_at"] else "starts and loses nothing"

@@ -46,7 +46,8 @@ def unreadable_files(store: Store) -> tuple[str, ...]:
         problems += [
             f"{entry.path}: permission denied"
             for entry in entries
-            if not os.access(root / entry.path, os.R_OK, effective_ids=_HAS_EFFECTIVE)
+            if os.path.lexists(root / entry.path)  # else a repair has removed it since
+            and not os.access(root / entry.path, os.R_OK, effective_ids=_HAS_EFFECTIVE)
         ]
     return tuple(sorted(dict.fromkeys(problems), key=lambda text: (not text.startswith(_LOG), text)))
 

@@ -71,7 +71,7 @@ def test_nothing_derived_is_given_up_for_a_cut_log_without_consent(golden_copy: 
         planned = asked("recover", path, "--dry-run")[1]
     lost = 60 if length < 2 else 36
     assert planned["loss"]["messages"] == planned["loss"]["without_log"] == lost
-    assert "is mounted and that the copy is complete" in planned["not_looked_at"][0]
+    assert "is mounted and that the copy is complete" in planned["notes"][0]
     assert rmqtool("recover", path, "--yes", "--accept-loss").code == 0
     assert rmqtool("verify", path).code == 0
 

@@ -96,11 +96,11 @@ def test_damage_far_from_the_end_is_seen_in_full_only(golden_copy: Unpacked) -> 
         assert [(left["id"], "recover --full" in left["why"]) for left in plan["remaining"]] == [
             ("commitlog.hole", True)
         ]
-        assert any("--full checks all of it" in note for note in plan["not_looked_at"])
+        assert any("--full checks all of it" in note for note in plan["notes"])
         code, plan = said("recover", path, "--dry-run", "--full")
         assert code == 3
         assert [found["id"] for found in plan["damage"]] == ["commitlog.hole"]
-        assert not any("--full" in note for note in plan["not_looked_at"])
+        assert not any("--full" in note for note in plan["notes"])
 
 
 def test_a_saved_plan_is_applied_to_the_same_store_only(golden_copy: Unpacked, tmp_path: Path) -> None:

@@ -61,6 +61,7 @@ def test_get_does_not_fail_where_the_log_is_missing(golden_copy: Unpacked, empti
 def test_get_does_not_call_absent_what_it_may_not_read(golden_copy: Unpacked) -> None:
     path = golden_copy(CLEAN)
     record = golden_stores.manifest(CLEAN).records[0]
+    assert rmqtool("get", path, "--message-id", record.msg_id).code == 0
     (path / "commitlog").chmod(0)
     with other_user(path):
         ran = rmqtool("get", path, "--message-id", record.msg_id)
@@ -176,6 +177,7 @@ def test_verify_says_what_is_true(golden_copy: Unpacked, row: str, name: str, ve
 
 def test_verify_does_not_call_lost_what_it_may_not_read(golden_copy: Unpacked) -> None:
     path = golden_copy(CLEAN)
+    assert rmqtool("verify", path).code == 0  # the other user may not read Python's own modules
     (path / "commitlog").chmod(0)
     with other_user(path):
         ran = rmqtool("verify", path, "--format", "json")
@@ -232,9 +234,49 @@ def test_info_says_what_is_true(golden_copy: Unpacked, row: str, name: str, verd
 
 def test_info_does_not_promise_what_it_may_not_read(golden_copy: Unpacked) -> None:
     path = golden_copy(CLEAN)
+    assert rmqtool("info", path).code == 0
     (path / "commitlog").chmod(0)
     with other_user(path):
         ran = rmqtool("info", path, "--format", "json")
     (path / "commitlog").chmod(0o755)
     found = json.loads(ran.out)
     assert (found["verdict"], found["needs_decision"]) == ("not-readable", True)
+
+
+@pytest.mark.parametrize("name", ["5.5.0-crashed", "5.5.0-damage-cq-only-file-zero-abort", "5.5.0-damage-zero-hole"])
+def test_advice_closes(golden_copy: Unpacked, name: str) -> None:
+    path = golden_copy(name)
+    command: str | None = f"rmqtool info {path}"
+    for _ in range(5):
+        assert command is not None
+        words = command.split()[1:]
+        own = ("--yes", "--accept-loss") if words[0] in ("recover", "rebuild", "salvage") else ()
+        ran = rmqtool(*words, *own, "--format", "json")
+        assert ran.code in (0, 3), ran.err
+        found = json.loads(ran.out)
+        found = found.get("summary", found)
+        command = found["next_step"]["command"]
+        if command is None:
+            break
+    assert found["verdict"] == "ok" or found["needs_decision"]
+
+
+def test_recover_that_cuts_does_not_promise_to_lose_nothing(golden: Unpacked) -> None:
+    path = golden("5.5.0-damage-zero-hole-abort")
+    code, plan = answer("recover", path, "--cut-at-damage", "--dry-run", "--full")
+    assert (code, plan["verdict"]) == (3, "would-lose")
+    assert plan["loss"]["messages"] > 0
+    assert f"{plan['loss']['messages']} messages" in plan["headline"]
+    screen = rmqtool("recover", path, "--cut-at-damage", "--dry-run", "--full").out
+    assert "loses nothing" not in screen
+
+
+@pytest.mark.parametrize("row", ["tables overwritten", "compaction log overwritten", "topics lost"])
+def test_recover_has_nothing_to_do_only_where_all_was_looked_at(golden_copy: Unpacked, row: str) -> None:
+    name = next(each[1] for each in TABLE if each[0] == row)
+    path = golden_copy(name)
+    spoil(path, row)
+    code, plan = answer("recover", path, "--dry-run")
+    assert (code, plan["steps"]) == (3, [])
+    assert plan["verdict"] in ("not-fully-checked", "inconsistent")
+    assert "Nothing to do" not in rmqtool("recover", path, "--dry-run").out

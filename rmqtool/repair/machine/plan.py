@@ -199,7 +199,7 @@ class Plan:
                 "messages": sum(self.kept_beyond_broker.values()),
                 "by_topic": dict(self.kept_beyond_broker),
             },
-            "not_looked_at": list(self.not_looked_at),
+            "notes": list(self.not_looked_at),
             "forecast_now": self.forecast_now.as_json() if self.forecast_now is not None else None,
             "forecast_after": {version: after.as_json() for version, after in self.forecast_after.items()},
             "abort_stays": self.abort_stays,

@@ -29,7 +29,7 @@ FIELDS = [
     "steps",
     "loss",
     "kept_beyond_broker",
-    "not_looked_at",
+    "notes",
     "forecast_now",
     "forecast_after",
     "abort_stays",
