@@ -60,14 +60,21 @@ def _unnamed(ran: Ran, name: str) -> Ran:
 @pytest.mark.parametrize("name", STORES)
 def test_what_is_read_is_the_same(golden: Unpacked, name: str, command: tuple[str, ...]) -> None:
     here, there = both(command, golden(name))
-    assert there == here
+    assert (there.code, there.err) == (here.code, here.err)
+    assert without_step(there.out) == without_step(here.out)
+
+
+def without_step(out: str) -> str:
+    """All but the next step: a store elsewhere has to be copied before a command can repair it."""
+    out = re.sub(r'"next_step": \{[^}]*\},\s*"needs_decision": \w+', "", out)
+    return re.sub(r"^Next.*\n(  .*\n)*", "", out, flags=re.MULTILINE)
 
 
 @pytest.mark.parametrize("name", STORES)
 def test_info_knows_what_can_be_known(golden: Unpacked, name: str) -> None:
     here, there = (json.loads(ran.out) for ran in both(("info", "--format", "json"), golden(name)))
     assert (there["lock"], there["owner"], there["free_bytes"]) == ("unknown", None, None)
-    left_out = {"lock", "lock_owner_pid", "owner", "free_bytes", "next_step"}
+    left_out = {"lock", "lock_owner_pid", "owner", "free_bytes", "next_step", "needs_decision"}
     assert {key: there[key] for key in there.keys() - left_out} == {key: here[key] for key in here.keys() - left_out}
     assert rmqtool("info", put_store(golden(name), name)).code == 0
 
@@ -104,7 +111,7 @@ def test_nothing_is_followed_and_no_repair_is_advised(golden: Unpacked) -> None:
     assert rmqtool("dump", url, "--follow").code == 2
     step = json.loads(rmqtool("info", url, "--format", "json").out)["next_step"]
     assert step["command"] is None
-    assert step["reason"].endswith("; copy the store to a disk, where `rmqtool rebuild` helps")
+    assert step["reason"].startswith("copy the store to a disk, where rmqtool rebuild")
 
 
 def test_a_file_url_is_a_path(golden: Unpacked) -> None:
