@@ -1,3 +1,3 @@
 """Inspect, verify and repair the store directory of an Apache RocketMQ broker, without a broker."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
