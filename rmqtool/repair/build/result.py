@@ -14,6 +14,7 @@ from rmqtool.engine.dispatch.index_writer import number_behind
 from rmqtool.errors import UnreadableError
 from rmqtool.repair.build.request import BuildRequest
 from rmqtool.repair.machine.digest import digest_of, digest_of_content
+from rmqtool.repair.machine.disk import within_range
 from rmqtool.repair.machine.steps import Create, Remove, Replace, Step, remove_file
 from rmqtool.store.content import FilePart
 from rmqtool.store.directory import QueueFiles, Store
@@ -119,7 +120,7 @@ class BuildResult(BuiltQueues):
                 continue
             for path in sorted(staged_files):
                 time_ms = self.file_times_ms.get(path)
-                mtime_ns = None if time_ms is None else max(0, time_ms) * _NS_PER_MS
+                mtime_ns = None if time_ms is None else within_range(max(0, time_ms) * _NS_PER_MS)
                 yield from _file_step(self.store.view, path, staged_files[path], why, mtime_ns)
             for queue in queues.values():
                 if queue_filter(queue.topic, queue.queue_id):

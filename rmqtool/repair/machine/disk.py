@@ -77,7 +77,13 @@ class Metadata:
     def from_stat(cls, state: os.stat_result) -> Metadata:
         """What the system says of a file."""
         mode = stat.S_IMODE(state.st_mode)
-        return cls(state.st_size, mode, state.st_uid, state.st_gid, state.st_atime_ns, state.st_mtime_ns)
+        times_ns = within_range(state.st_atime_ns), within_range(state.st_mtime_ns)
+        return cls(state.st_size, mode, state.st_uid, state.st_gid, *times_ns)
+
+
+def within_range(time_ns: int) -> int:
+    """A file's time, no later than a journal can say, which is the year 2262; file systems hold later ones."""
+    return max(-JAVA_LONG_MAX, min(JAVA_LONG_MAX, time_ns))
 
 
 def _unwatched(change: str, place: Path) -> None:

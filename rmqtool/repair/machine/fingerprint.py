@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from rmqtool.errors import RefusedError, RmqtoolError, UnreadableError
+from rmqtool.repair.machine.disk import within_range
 from rmqtool.repair.machine.plan import OWN_DIRECTORY
 from rmqtool.repair.machine.store_paths import StorePaths
 from rmqtool.store.file_kinds import FENCE_NAME
@@ -52,7 +53,7 @@ def file_states(places: StorePaths) -> dict[str, FileState]:
         except OSError as error:
             raise UnreadableError(f"{path}: {reason(error)}") from error
         size = state.st_size if stat.S_ISREG(state.st_mode) else 0
-        states[path] = FileState(size, state.st_mtime_ns, state.st_ino)
+        states[path] = FileState(size, within_range(state.st_mtime_ns), state.st_ino)
     return states
 
 

@@ -54,6 +54,21 @@ def test_a_short_file_that_several_writes_lengthen_is_short_again(places: StoreP
     assert files_of(places.root) == before
 
 
+@pytest.mark.parametrize("name", PLANS)
+def test_a_file_of_the_year_2300_keeps_no_repair_from_being_undone(
+    places: StorePaths, tmp_path: Path, name: str
+) -> None:
+    late_ns = 10_413_792_000 * 10**9
+    for path in (LOG, QUEUE):
+        os.utime(places.root / path, ns=(late_ns, late_ns))
+    if (places.root / LOG).stat().st_mtime_ns != late_ns:
+        pytest.skip("this file system has no such time")
+    before = {path: (places.root / path).read_bytes() for path in (LOG, QUEUE)}
+    apply_plan(PLANS[name](places, tmp_path), places)
+    undo_latest(places)
+    assert {path: (places.root / path).read_bytes() for path in (LOG, QUEUE)} == before
+
+
 def test_several_repairs_are_taken_back_one_by_one(places: StorePaths, tmp_path: Path) -> None:
     states: list[dict[str, FileState]] = []
     for make in (recovery, cutting):
