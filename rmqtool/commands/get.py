@@ -304,7 +304,7 @@ def _tell_gaps(store: Store, answer: dict[str, Any], messages: Messages) -> None
         messages.error(problem)
     unread = [files for files in unread_files(store) if files.kind in HOLDS_MESSAGES]
     for files in unread:
-        messages.warn(f"{files.path}: not looked at, {files.reason}")
+        messages.warn(f"{files.path}: not checked, {files.reason}")
     answer["not_looked_at"] = [files.as_json() for files in unread]
 
 

@@ -136,7 +136,7 @@ def verify(
     if summary.findings["index.unknown-slot-count"]:
         messages.warn("the index was not checked: nothing in it shows its slot count; pass --index-slots N")
     for unread in summary.not_looked_at:
-        messages.warn(f"{unread.path}: not looked at, {unread.reason}")
+        messages.warn(f"{unread.path}: not checked, {unread.reason}")
     for problem in opened.store.problems:
         messages.error(problem)
     if opened.store.problems or any(summary.findings[kind] for kind in UNREADABLE):

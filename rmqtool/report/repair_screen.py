@@ -170,4 +170,4 @@ def _ending(after: Said, plan: Said) -> str:
         return f"loses {counted(after['lost'], 'message')}"
     if plan["loss"]["messages"]:
         return f"starts, and loses no more than the {counted(plan['loss']['messages'], 'message')} of this plan"
-    return "starts, and loses nothing of what was looked at" if plan["not_looked_at"] else "starts and loses nothing"
+    return "starts, and loses nothing of what was checked" if plan["not_looked_at"] else "starts and loses nothing"

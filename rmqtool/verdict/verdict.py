@@ -111,7 +111,8 @@ class Assessment:
             case StoreVerdict.INCONSISTENT:
                 return self.inconsistent or ""
             case StoreVerdict.NOT_FULLY_CHECKED:
-                return f"what was checked agrees; not looked at: {_some([files.text for files in self.not_looked_at])}"
+                left_out = _some([files.text for files in self.not_looked_at])
+                return f"no problems in what was checked; not checked: {left_out}"
             case StoreVerdict.OK:
                 return "no problems found"
 
