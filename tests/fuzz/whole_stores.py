@@ -112,7 +112,9 @@ def _verify(view: StoreView, version: str, settings: Settings | None, options: V
     assert len(found) <= FINDINGS_MAX
     assert sum(summary.findings.values()) == len(found)
     rows = [json.loads(json.dumps(each.as_json())) for each in found]
-    shown = findings_lines(rows, summary.as_json(), (), 80, colour=False, all_rows=True)
+    judged = {"verdict": "inconsistent", "headline": "INCONSISTENT", "needs_decision": False}
+    step = {"next_step": {"command": None, "reason": ""}}
+    shown = findings_lines(rows, summary.as_json() | judged | step, 80, colour=False, all_rows=True)
     assert all(line.isprintable() for line in shown), "what a file says reaches the terminal"
     tally.findings.update(summary.findings)
 
