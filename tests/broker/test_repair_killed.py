@@ -131,7 +131,7 @@ def test_nothing_is_taken_back_once_a_broker_has_run(judge_of: JudgeOf, tmp_path
     with pytest.raises(RefusedError, match="has its files mapped"):  # by the judge's process, until it ends
         undo_latest(places)
     alone = StorePaths(copy_store(places.root, tmp_path / "alone"))
-    with pytest.raises(RefusedError, match="written since"):
+    with pytest.raises(RefusedError, match="written to since"):
         undo_latest(alone)
     assert files_of(places.root) == before
     assert files_of(alone.root) == before

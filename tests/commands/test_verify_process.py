@@ -57,12 +57,15 @@ def broker_on(store: Path) -> Iterator[None]:
             running.communicate("")
 
 
-def rows_of(store: Path, *options: str) -> tuple[int, list[dict[str, Any]]]:
+BESIDE_A_BROKER = "rmqtool: warning: commitlog: not checked, a broker is writing to the end of the log\n"
+
+
+def rows_of(store: Path, *options: str, warning: str = "") -> tuple[int, list[dict[str, Any]]]:
     ran = subprocess.run(
         [*COMMAND, store, "--format", "jsonl", *options],
         env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=120,
     )  # fmt: skip
-    assert ran.stderr == ""
+    assert ran.stderr == warning
     return ran.returncode, [json.loads(line) for line in ran.stdout.splitlines()]
 
 
@@ -70,7 +73,7 @@ def test_beside_a_running_broker_the_moving_edge_is_no_damage(golden_copy: Unpac
     store = golden_copy("5.5.0-crashed")
     alone = rows_of(store)[1]
     with broker_on(store), assert_store_unchanged(store):
-        _, rows = rows_of(store)
+        _, rows = rows_of(store, warning=BESIDE_A_BROKER)
     ids = [row["id"] for row in rows[:-1]]
     assert ids.count("store.lock-held") == 1
     assert "consumequeue.behind-log" in [row["id"] for row in alone[:-1]]
@@ -83,7 +86,7 @@ def test_beside_a_running_broker_the_moving_edge_is_no_damage(golden_copy: Unpac
 def test_beside_a_running_broker_damage_is_still_found(golden_copy: Unpacked) -> None:
     store = golden_copy("5.5.0-damage-flip-body-middle-file")
     with broker_on(store), assert_store_unchanged(store):
-        code, rows = rows_of(store)
+        code, rows = rows_of(store, warning=BESIDE_A_BROKER)
     assert code == 3
     assert [row["id"] for row in rows[:-1]].count("commitlog.body-crc-mismatch") == 1
 
