@@ -9,6 +9,8 @@ from typing import Any, Final
 
 from numpy.typing import NDArray
 
+from rmqtool.quantities import JAVA_LONG_MAX
+
 TOMBSTONE: Final = int.from_bytes(b"RMQTOMBS", "big")
 """Stands as prepared transaction offset in a record that a repair wrote; brokers ask for it in half messages only."""
 TOMBSTONE_TAG: Final = "RMQTOOL_LOST"
@@ -26,7 +28,7 @@ The last unit of a queue is longer: it reaches to the end of its tombstone.
 
 def are_dead(units: NDArray[Any], log_file_size: int) -> NDArray[Any]:
     """Which of some units are dead: no record begins so few bytes in front of a log file's end."""
-    before_file = (units["physical_offset"] + DEAD_BEFORE) % log_file_size == 0
+    before_file = (units["physical_offset"] + DEAD_BEFORE) % min(log_file_size, JAVA_LONG_MAX) == 0
     is_far = units["physical_offset"] > 0
     dead: NDArray[Any] = before_file & is_far & (units["record_size"] >= DEAD_SIZE) & (units["tags_code"] == 0)
     return dead

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.fuzz import journals, records, salvaged_stores
+from tests.fuzz import journals, records, salvaged_stores, whole_stores
 from tests.fuzz.long_run import fuzz_journals, fuzz_records, fuzz_salvage, fuzz_stores, peak_memory_mib
 
 MEMORY_MIB_MAX = 600
@@ -49,6 +49,11 @@ def test_a_canary_that_is_touched_is_noticed(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(journals, "run", reading)
     with pytest.raises(AssertionError, match="victim/manifest"):
         fuzz_journals(100, seed=0)
+
+
+@pytest.mark.parametrize("seed", [4_333_622_005_128, 4_329_327_037_442, 4_325_032_067_727])
+def test_a_log_file_size_beyond_all_numbers_is_no_internal_error(seed: int) -> None:
+    assert whole_stores.check_store(seed).inputs == 1
 
 
 def test_a_store_in_which_heads_are_found_wrong_only_in_a_second_round() -> None:
