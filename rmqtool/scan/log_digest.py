@@ -1,6 +1,6 @@
 """What scans of a log have seen of it, kept in few columns: the next scan of the same bytes reads none of them.
 
-Only stretches of plain records are kept: good, of the first layout, with IPv4 hosts, and with nothing in their
+Only runs of plain records are kept: good, of the first layout, with IPv4 hosts, and with nothing in their
 properties that dispatch has to look up. A file in which a scan meets anything else is read again by whoever asks.
 A record takes some 40 bytes; beyond a limit they go to an unnamed temporary file.
 """
@@ -14,12 +14,13 @@ from dataclasses import dataclass, replace
 from threading import Lock
 from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, cast
 
+from rmqtool.errors import UnreadableError
 from rmqtool.formats import commitlog, system_flag
 from rmqtool.formats.properties import SCHEDULE_TOPIC
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.split import Split, SplitOutcome
 from rmqtool.scan.walk import Batch, KeyHashes, Walk
-from rmqtool.store.source import Closable, identity_of
+from rmqtool.store.source import Closable, identity_of, reason
 
 if TYPE_CHECKING:
     import numpy
@@ -77,7 +78,7 @@ class _Block:
 
 
 @dataclass(frozen=True)
-class _Stretch:
+class _Run:
     """What one walk has seen from its first record to its end, all of it plain."""
 
     start: int
@@ -114,7 +115,7 @@ class LogDigest(Closable):
     """Notes what walks see, and answers later ones; any thread may do either. A context manager."""
 
     def __init__(self, memory_max: int = MEMORY_MAX) -> None:
-        self._stretches: dict[Hashable, dict[int, _Stretch]] = {}
+        self._runs: dict[Hashable, dict[int, _Run]] = {}
         self._lock = Lock()
         self._memory_left = memory_max
         self._spill: IO[bytes] | None = None
@@ -126,10 +127,9 @@ class LogDigest(Closable):
 
         Args:
             answers: whether rows of `KEPT`, `physical_offset`, `own_offset`, `verdict`, `magic`, `features` and
-                `topic_length` do,
-                whose windows show nothing.
+                `topic_length` do, without the bytes of the records.
         """
-        key = identity_of(walk.split.source)
+        key = _key(walk.split)
         if key is None:
             return walk.scanned()
         if answers and (known := self._chain(key, walk)):
@@ -138,12 +138,12 @@ class LogDigest(Closable):
 
     def answers(self, walk: Walk) -> bool:
         """Whether a walk would read nothing."""
-        key = identity_of(walk.split.source)
+        key = _key(walk.split)
         return walk.columns_only and key is not None and bool(self._chain(key, walk))
 
     def close(self) -> None:
         """Forget everything."""
-        self._stretches.clear()
+        self._runs.clear()
         if self._spill is not None:
             self._spill.close()
 
@@ -159,6 +159,7 @@ class LogDigest(Closable):
         is_plain = True
         for batch in walk.scanned():
             rows = None
+            is_plain = is_plain and blank is None  # what follows a blank has no place after the records before it
             if is_plain:
                 rows = batch.as_array()
                 ends_in_blank = bool(rows["magic"][-1] == commitlog.MAGIC_BLANK)
@@ -171,15 +172,15 @@ class LogDigest(Closable):
             if is_plain and rows is not None and rows.size:
                 blocks.append(self._block(rows, batch.keys))
         first, outcome = walk.outcome.first_record, walk.outcome
-        if not is_plain or self._is_full or first is None or identity_of(walk.split.source) != key:
+        if not is_plain or self._is_full or first is None or _key(walk.split) != key:
             return
         split = walk.split
-        stretch = _Stretch(
+        run = _Run(
             split.start, split.end, split.anchor, tuple(walk.delays_ms), walk.record_crc, split.more_follows,
             replace(outcome), tuple(blocks), blank, tuple(walk.topics.names),
         )  # fmt: skip
         with self._lock:
-            self._stretches.setdefault(key, {})[first] = stretch
+            self._runs.setdefault(key, {})[first] = run
 
     def _block(self, rows: NDArray[Any], keys: KeyHashes | None) -> _Block:
         columns = tuple(self._column(rows[name]) for name in KEPT)
@@ -211,16 +212,16 @@ class LogDigest(Closable):
     # Answering
 
     def _knows(self, key: Hashable, walk: Walk) -> bool:
-        """Whether a stretch that suits begins within the walk's split."""
+        """Whether a run that suits begins within the walk's split."""
         begins, split = self._known(key), walk.split
-        return any(split.start <= begin < split.end and stretch.suits(walk) for begin, stretch in begins.items())
+        return any(split.start <= begin < split.end and run.suits(walk) for begin, run in begins.items())
 
-    def _known(self, key: Hashable) -> dict[int, _Stretch]:
+    def _known(self, key: Hashable) -> dict[int, _Run]:
         with self._lock:
-            return dict(self._stretches.get(key, {}))
+            return dict(self._runs.get(key, {}))
 
-    def _chain(self, key: Hashable, walk: Walk) -> list[_Stretch]:
-        """Stretches that follow each other from the walk's begin to the file's end; empty where there are none."""
+    def _chain(self, key: Hashable, walk: Walk) -> list[_Run]:
+        """Runs that follow each other from the walk's begin to the file's end; empty where there are none."""
         split, by_begin = walk.split, self._known(key)
         same = [each for each in by_begin.values() if each.is_of(split)]
         if same:
@@ -229,46 +230,46 @@ class LogDigest(Closable):
             return []
         if walk.keys_of is not None and split.start not in by_begin:
             return []
-        chain: list[_Stretch] = []
+        chain: list[_Run] = []
         at = max((begin for begin in by_begin if begin <= split.start), default=-1)
-        while (stretch := by_begin.get(at)) is not None and stretch.suits(walk):
-            chain.append(stretch)
-            if stretch.ends(split):
+        while (run := by_begin.get(at)) is not None and run.suits(walk):
+            chain.append(run)
+            if run.ends(split):
                 return chain if self._has_record_at(chain[0], split) else []
-            if stretch.outcome.data_end <= at:
+            if run.outcome.data_end <= at:
                 return []
-            at = stretch.outcome.data_end
+            at = run.outcome.data_end
         return []
 
-    def _has_record_at(self, stretch: _Stretch, split: Split) -> bool:
-        """Whether a record of the stretch begins where the split does."""
+    def _has_record_at(self, run: _Run, split: Split) -> bool:
+        """Whether a record of the run begins where the split does."""
         begin = split.physical_offset + split.start
-        if split.start == stretch.outcome.first_record or begin == (stretch.blank or (-1,))[0]:
+        if split.start == run.outcome.first_record or begin == (run.blank or (-1,))[0]:
             return True
-        block = next((block for block in reversed(stretch.blocks) if block.physical_offset <= begin), None)
+        block = next((block for block in reversed(run.blocks) if block.physical_offset <= begin), None)
         return block is not None and begin in self._offsets(block)
 
-    def _answered(self, walk: Walk, chain: Sequence[_Stretch]) -> Iterator[Batch]:
+    def _answered(self, walk: Walk, chain: Sequence[_Run]) -> Iterator[Batch]:
         split = walk.split
         begin = split.physical_offset + split.start
         names: dict[bytes, int] = {}
         topics: list[bytes] = []
-        for stretch in chain:
-            for name in stretch.topics:
+        for run in chain:
+            for name in run.topics:
                 if name not in names:
                     names[name] = len(topics)
                     topics.append(name)
-        for stretch in chain:
-            numbers = [names[name] for name in stretch.topics]
-            for block in stretch.blocks:
+        for run in chain:
+            numbers = [names[name] for name in run.topics]
+            for block in run.blocks:
                 rows = self._rows(block, numbers, topics)
                 if block.physical_offset < begin:
                     rows = rows[rows["physical_offset"] >= begin]
                 if rows.size:
                     keys = self._keys(block) if rows.size == block.count else None
                     yield _batch(split, rows, topics, walk, keys)
-            if stretch.blank is not None:
-                yield _batch(split, _blank_row(*stretch.blank), topics, walk, _no_keys(walk))
+            if run.blank is not None:
+                yield _batch(split, _blank_row(*run.blank), topics, walk, _no_keys(walk))
         first = chain[0].outcome.first_record if split.anchor else split.start
         walk.outcome = replace(chain[-1].outcome, first_record=first)
 
@@ -307,8 +308,17 @@ class LogDigest(Closable):
         content = column.content
         if isinstance(content, int):
             assert self._spill is not None, "a column lies in a file that was never made"
-            content = os.pread(self._spill.fileno(), count * numpy.dtype(column.dtype).itemsize, content)
+            try:
+                content = os.pread(self._spill.fileno(), count * numpy.dtype(column.dtype).itemsize, content)
+            except OSError as error:
+                raise UnreadableError(f"the temporary file of the log's digest: {reason(error)}") from error
         return numpy.frombuffer(content, column.dtype)
+
+
+def _key(split: Split) -> Hashable | None:
+    """The file as it is, and where it lies: under another name, each record would be wrong about its own place."""
+    identity = identity_of(split.source)
+    return None if identity is None else (identity, split.physical_offset)
 
 
 def _nothing() -> None:

@@ -162,6 +162,19 @@ def seen_verdicts(root: Path, options: ScanOptions) -> list[int]:
     return verdicts
 
 
+def test_a_file_under_another_name_is_read_again(store: Path) -> None:
+    first = store / "commitlog" / f"{0:020d}"
+    with LogDigest() as digest:
+        options = ScanOptions(compiled=True, digest=digest, columns_only=True)
+        os.link(first, store / "commitlog" / f"{100 * FILE_SIZE:020d}")
+        seen_verdicts(store, options)
+        plan = log_plan(store)
+        known = [digest.answers(walk_split(split, reader_for(0)(), options)) for split in plan.splits]
+        plan.close()
+    assert known[0]
+    assert not known[-1], "its records say that they lie elsewhere"
+
+
 def test_an_answer_needs_the_checksum_that_was_looked_at(store: Path) -> None:
     with LogDigest() as digest:
         options = ScanOptions(digest=digest, columns_only=True)
