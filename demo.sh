@@ -42,7 +42,7 @@ show verify "$name"
 show forecast "$name" --broker-version 5.5.0
 show get "$name" --topic TopicTest --queue-id 0 --queue-offset 0
 echo
-echo "And taken back:"
+echo "And undone:"
 show undo "$name" --yes
 if [[ $(state) != "$before" ]]; then
   echo "the store is not what it was" >&2

@@ -61,8 +61,6 @@ def test_a_file_of_the_year_2300_keeps_no_repair_from_being_undone(
     late_ns = 10_413_792_000 * 10**9
     for path in (LOG, QUEUE):
         os.utime(places.root / path, ns=(late_ns, late_ns))
-    if (places.root / LOG).stat().st_mtime_ns != late_ns:
-        pytest.skip("this file system has no such time")
     before = {path: (places.root / path).read_bytes() for path in (LOG, QUEUE)}
     apply_plan(PLANS[name](places, tmp_path), places)
     undo_latest(places)
