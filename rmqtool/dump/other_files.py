@@ -1,4 +1,4 @@
-"""Rows of single files for `dump`: index, checkpoint, abort and configuration."""
+"""Rows of single files for `dump`: index, checkpoint, abort, configuration and the timer's files."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from struct import Struct
 from typing import Final
 
 from rmqtool.dump.target import DumpKind, Target
+from rmqtool.engine.timers.timer_files import TimerUnit, read_slots, read_units
 from rmqtool.errors import UnreadableError
-from rmqtool.formats import index
+from rmqtool.formats import index, timer
 from rmqtool.formats.abort import parse_abort
 from rmqtool.formats.checkpoint import CHECKPOINT, FIELDS_SIZE, FILE_SIZE, parse_checkpoint
 from rmqtool.formats.java_text import decode_java_utf8
@@ -23,10 +24,15 @@ from rmqtool.report.file_rows import (
     entry_row,
     header_row,
     slot_row,
+    timer_blank_row,
+    timer_check_row,
+    timer_slot_row,
+    timer_unit_row,
 )
 from rmqtool.report.hexview import hex_fields, parts_of
 from rmqtool.report.rows import DumpRow
 from rmqtool.store.config_json import SIZE_MAX
+from rmqtool.store.file_kinds import is_segment_name
 from rmqtool.store.relaxed_json import JsonError, parse_relaxed_json
 from rmqtool.store.source import ByteSource, read_range, read_salvaging
 from rmqtool.store.view import Entry
@@ -58,6 +64,9 @@ class FileDump:
             DumpKind.CHECKPOINT: self._checkpoint,
             DumpKind.ABORT: self._abort,
             DumpKind.CONFIG: self._config,
+            DumpKind.TIMER_WHEEL: self._timer_wheel,
+            DumpKind.TIMER_LOG: self._timer_log,
+            DumpKind.TIMER_CHECK: self._timer_check,
         }
         for entry in self.target.entries:
             try:
@@ -138,6 +147,33 @@ class FileDump:
             yield self._bad(entry, 0, entry.size, "config.unreadable")
             return
         yield config_row(entry.path, content)
+
+    def _timer_wheel(self, entry: Entry, source: ByteSource) -> Iterator[DumpRow]:
+        if entry.size not in (0, timer.WHEEL_SIZE):
+            yield self._bad(entry, 0, entry.size, "timer.wrong-file-size")
+        for slot in read_slots(source):
+            row = timer_slot_row(entry.path, slot._asdict())
+            yield row | self._bytes(timer.pack_slot(slot[1:]), timer.SLOT, slot.number * timer.SLOT_SIZE)
+
+    def _timer_log(self, entry: Entry, source: ByteSource) -> Iterator[DumpRow]:
+        start = int(entry.name) if is_segment_name(entry.name) else 0
+        for unit in read_units(source, start):
+            if isinstance(unit, TimerUnit):
+                row = timer_unit_row(
+                    entry.path, unit._asdict(), unit.due_timestamp_ms, rolls=unit.rolls, deletes=unit.deletes
+                )
+                yield row | self._bytes(timer.pack_unit(unit[1:]), timer.UNIT, unit.position - start)
+            elif unit.is_blank:
+                yield timer_blank_row(entry.path, unit.position, unit.length)
+            else:
+                yield self._bad(entry, unit.position - start, unit.length, "timer.bad-unit")
+
+    def _timer_check(self, entry: Entry, source: ByteSource) -> Iterator[DumpRow]:
+        raw = read_range(source, 0, timer.CHECK_SIZE)
+        finding = None if entry.size == timer.CHECK_FILE_SIZE else "timer.bad-check"
+        self.bad_ranges += finding is not None
+        row = timer_check_row(entry.path, entry.size, vars(timer.parse_check(raw)), finding)
+        yield row | self._bytes(raw, timer.CHECK, 0)
 
     def _bad(self, entry: Entry, file_position: int, size: int, finding: str) -> DumpRow:
         self.bad_ranges += 1

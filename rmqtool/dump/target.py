@@ -32,6 +32,9 @@ class DumpKind(StrEnum):
     CHECKPOINT = "checkpoint"
     ABORT = "abort"
     CONFIG = "config"
+    TIMER_WHEEL = "timerwheel"
+    TIMER_LOG = "timerlog"
+    TIMER_CHECK = "timercheck"
 
 
 KINDS: Final = {
@@ -43,6 +46,9 @@ KINDS: Final = {
     FileKind.CHECKPOINT: DumpKind.CHECKPOINT,
     FileKind.ABORT: DumpKind.ABORT,
     FileKind.CONFIG: DumpKind.CONFIG,
+    FileKind.TIMER_WHEEL: DumpKind.TIMER_WHEEL,
+    FileKind.TIMER_LOG: DumpKind.TIMER_LOG,
+    FileKind.TIMER_CHECK: DumpKind.TIMER_CHECK,
 }
 _STRAYS: Final = frozenset(
     {FileKind.UNKNOWN, FileKind.STRAY_COMMITLOG, FileKind.STRAY_QUEUE, FileKind.STRAY_INDEX, FileKind.RMQTOOL}

@@ -15,6 +15,7 @@ from typing import Final
 from rmqtool.engine.rules.algorithms import SizeMismatch
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.forecast.overlay import Overlay
+from rmqtool.formats.timer import WHEEL_SIZE
 from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.file_kinds import FileKind
@@ -22,8 +23,6 @@ from rmqtool.store.view import Entry
 
 CONSUMEQUEUE: Final = "consumequeue"
 BATCH_CONSUMEQUEUE: Final = "batchconsumequeue"
-TIMER_WHEEL_SIZE: Final = 2 * 604_800 * 32
-"""Bytes of a timer wheel: slots of two weeks, one a second."""
 EXTENSIONS: Final = "consumequeue_ext"
 _INT_MAX: Final = (1 << 31) - 1
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)
@@ -109,8 +108,8 @@ def demand_side_stores(store: Store, rules: BrokerRules) -> None:
         LoadFailure: the broker does not start.
     """
     for entry in store.files.get(FileKind.TIMER_WHEEL, ()) if rules.timer else ():
-        if entry.path == "timerwheel" and entry.size not in (0, TIMER_WHEEL_SIZE):
-            raise LoadFailure(_mismatch(entry, TIMER_WHEEL_SIZE))
+        if entry.path == "timerwheel" and entry.size not in (0, WHEEL_SIZE):
+            raise LoadFailure(_mismatch(entry, WHEEL_SIZE))
     for entry in store.files.get(FileKind.COMPACTION_LEFTOVER, ()) if rules.compaction else ():
         raise LoadFailure(f"{entry.path}: the name is not a number")
 

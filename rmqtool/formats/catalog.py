@@ -5,7 +5,7 @@
 
 from typing import Final
 
-from rmqtool.formats import batch, checkpoint, commitlog, consumequeue, index, message_id
+from rmqtool.formats import batch, checkpoint, commitlog, consumequeue, index, message_id, timer
 from rmqtool.formats.layout import Format
 
 FORMATS: Final[tuple[Format, ...]] = (
@@ -20,6 +20,10 @@ FORMATS: Final[tuple[Format, ...]] = (
     index.SLOT,
     index.ENTRY,
     checkpoint.CHECKPOINT,
+    timer.SLOT,
+    timer.UNIT,
+    timer.BLANK,
+    timer.CHECK,
     message_id.OFFSET_MESSAGE_ID,
     message_id.UNIQUE_KEY,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from rmqtool.formats import timer
 from rmqtool.formats.checkpoint import CHECKPOINT
 from rmqtool.formats.consumequeue import (
     BATCH_UNIT,
@@ -39,6 +40,13 @@ FIELDS: Final = {
     "checkpoint": ("type", "file", "file_size", *_names(CHECKPOINT), "finding"),
     "abort": ("type", "file", "process_id"),
     "config": ("type", "file", "content"),
+    "timerwheel": ("type", "file", "number", *_names(timer.SLOT), "file_position", "size", "finding"),
+    "timerlog": (
+        *("type", "file", "position", "due_timestamp_ms", "rolls", "deletes"),
+        *_names(timer.UNIT),
+        *("file_position", "finding"),
+    ),
+    "timercheck": ("type", "file", "file_size", *_names(timer.CHECK), "finding"),
 }
 """Fields of the rows of a kind of files."""
 
@@ -104,6 +112,27 @@ def entry_row(number: int, slot_count: int, values: tuple[int, int, int, int]) -
 def checkpoint_row(file: str, file_size: int, fields: Mapping[str, int], finding: str | None) -> DumpRow:
     """The checkpoint's six fields."""
     return {"type": "checkpoint", "file": file, "file_size": file_size, **fields, "finding": finding}
+
+
+def timer_check_row(file: str, file_size: int, fields: Mapping[str, int], finding: str | None) -> DumpRow:
+    """The timer's checkpoint."""
+    return {"type": "timercheck", "file": file, "file_size": file_size, **fields, "finding": finding}
+
+
+def timer_slot_row(file: str, slot: Mapping[str, int]) -> DumpRow:
+    """A slot of the timer wheel; its number and its declared fields."""
+    return {"type": "timer-slot", "file": file, **slot}
+
+
+def timer_unit_row(file: str, unit: Mapping[str, int], due_timestamp_ms: int, *, rolls: bool, deletes: bool) -> DumpRow:
+    """A unit of the timer log: its position in the log and its declared fields."""
+    times = {"due_timestamp_ms": due_timestamp_ms, "rolls": rolls, "deletes": deletes}
+    return {"type": "timer-unit", "file": file, **times, **unit}
+
+
+def timer_blank_row(file: str, position: int, size: int) -> DumpRow:
+    """The blank that ends a file of the timer log."""
+    return {"type": "timer-blank", "file": file, "position": position, "size": size}
 
 
 def abort_row(file: str, process_id: int | None) -> DumpRow:

@@ -156,6 +156,52 @@ EXAMPLES = (
         },
     ),
     Example(
+        # Due at 1795285289 s, nineteen units, the first at the log's start.
+        "timerwheel-slot",
+        "000000006b01e129 0000000000000000 0000000000000b60 00000013 00000000",
+        {"due_tick": 1795285289, "first_position": 0, "last_position": 2912, "message_count": 19, "magic": 0},
+    ),
+    Example(
+        # The second unit of a slot; due 2 s after it was written.
+        "timerlog-unit",
+        """
+        00000034 0000000000000000 00000001 0000018bcfe56800 000007d0 0000000000000274 00000213 aba5d042
+        0000000000000000
+        """,
+        {
+            "size": 52,
+            "previous_position": 0,
+            "magic": 1,
+            "write_timestamp_ms": 1700000000000,
+            "delay_ms": 2000,
+            "physical_offset": 628,
+            "record_size": 531,
+            "topic_hash": -1415196606,
+            "reserved": 0,
+        },
+    ),
+    Example(
+        "timerlog-blank",
+        "00000044 0000000000000000 cbd43194",
+        {"size": 68, "previous_position": 0, "magic": -875286124},
+    ),
+    Example(
+        "timercheck",
+        """
+        0000018bcfe56800 0000000000000c30 000000000000003d 000000000000003e 0000000000000000 0000018bcfe5687b
+        0000000000000002
+        """,
+        {
+            "read_timestamp_ms": 1700000000000,
+            "flushed_position": 3120,
+            "queue_offset": 61,
+            "master_queue_offset": 62,
+            "state_version": 0,
+            "version_timestamp_ms": 1700000000123,
+            "version_counter": 2,
+        },
+    ),
+    Example(
         "offset-message-id",
         "7F000001 00002A9F 00000000000003E8",
         {"address": LOCALHOST, "port": 10911, "physical_offset": 1000},
