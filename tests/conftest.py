@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -9,6 +11,12 @@ import pytest
 
 from tests.golden_stores import unpack
 from tests.store_state import FileState, store_state
+
+
+def pytest_configure() -> None:
+    """Times are printed in UTC, whatever the machine's zone is; a test that is about zones sets its own."""
+    os.environ["TZ"] = "UTC"
+    time.tzset()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

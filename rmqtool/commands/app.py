@@ -6,7 +6,6 @@ completion of a command's name stay fast.
 
 from __future__ import annotations
 
-import functools
 import importlib
 import inspect
 import os
@@ -21,7 +20,8 @@ from typer.main import get_command
 
 import rmqtool
 from rmqtool.commands.exit_codes import ExitCode
-from rmqtool.commands.messages import Messages, messages_of
+from rmqtool.commands.messages import Messages
+from rmqtool.commands.run_options import Quiet, Timezone, Utc, Verbose, show_in_environments_zone, with_run_options
 from rmqtool.errors import RmqtoolError
 from rmqtool.scan.freed_memory import keep_freed_memory
 
@@ -83,24 +83,10 @@ In the place of a function may stand a mapping of subcommands to functions."""
 _SETTINGS: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
 
 
-def _set_quiet(context: typer.Context, chosen: bool) -> bool:
-    messages_of(context).quiet |= chosen
-    return chosen
-
-
-def _set_verbose(context: typer.Context, chosen: bool) -> bool:
-    messages_of(context).verbose |= chosen
-    return chosen
-
-
 def _show_version(chosen: bool) -> None:
     if chosen:
         typer.echo(f"rmqtool {rmqtool.__version__}")
         raise typer.Exit
-
-
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.", callback=_set_quiet)]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print more detail.", callback=_set_verbose)]
 
 
 class _LazyGroup(TyperGroup):
@@ -129,6 +115,8 @@ def application() -> TyperGroup:
         ] = False,
         _quiet: Quiet = False,
         _verbose: Verbose = False,
+        _utc: Utc = False,
+        _timezone: Timezone = None,
     ) -> None:
         """Inspect, verify and repair the store directory of an Apache RocketMQ broker, offline.
 
@@ -146,7 +134,7 @@ def load(name: str) -> TyperCommand | TyperGroup:
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     if isinstance(entry_point, dict):
         return _group(app, name, entry_point)
-    app.command(name, context_settings=_SETTINGS, no_args_is_help=_needs_arguments(name))(_with_messages(entry_point))
+    app.command(name, context_settings=_SETTINGS, no_args_is_help=_needs_arguments(name))(with_run_options(entry_point))
     command: TyperCommand = get_command(app)  # type: ignore[assignment]
     return command
 
@@ -156,7 +144,7 @@ def _group(app: typer.Typer, name: str, actions: dict[str, Callable[..., None]])
     text = f"{COMMANDS[name][1]}\n\n{examples[0].rpartition(chr(10))[2]}"
     app.callback(help=text, no_args_is_help=True, context_settings=_SETTINGS)(lambda: None)
     for action, function in actions.items():
-        app.command(action, context_settings=_SETTINGS)(_with_messages(function))
+        app.command(action, context_settings=_SETTINGS)(with_run_options(function))
     group: TyperGroup = get_command(app)  # type: ignore[assignment]
     return group
 
@@ -169,6 +157,7 @@ def run(arguments: Sequence[str]) -> int:
         for stream in (sys.stdout, sys.stderr):
             if hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="backslashreplace")
+        show_in_environments_zone(messages)
         application()(args=list(arguments), prog_name="rmqtool", obj=messages)
         code = 0
     except SystemExit as ended:
@@ -194,24 +183,6 @@ def main() -> None:
     """What the console script `rmqtool` runs."""
     keep_freed_memory()
     sys.exit(run(sys.argv[1:]))
-
-
-def _with_messages(function: Callable[..., None]) -> Callable[..., None]:
-    """A command with `--quiet` and `--verbose` behind its own options, where a person adds them to a finished line."""
-
-    @functools.wraps(function)
-    def command(*arguments: Any, quiet: bool, verbose: bool, **options: Any) -> None:
-        del quiet, verbose  # their callbacks have told the messages
-        function(*arguments, **options)
-
-    signature = inspect.signature(function, eval_str=True)
-    own = [
-        inspect.Parameter("quiet", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Quiet),
-        inspect.Parameter("verbose", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Verbose),
-    ]
-    parameters = [*signature.parameters.values(), *own]
-    command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    return command
 
 
 def _needs_arguments(name: str) -> bool:

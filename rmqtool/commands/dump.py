@@ -11,6 +11,7 @@ import typer
 from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options import (
+    TIME_FORMS,
     BodyLimitOption,
     BodyOption,
     BrokerConfOption,
@@ -32,7 +33,7 @@ from rmqtool.report.writers import OutputFormat, row_writer
 from rmqtool.store.location import StoreLocation, store_location
 
 _From = Annotated[
-    str | None, typer.Option(metavar="TIME", help="Messages stored at or after this time (ms or ISO 8601, UTC).")
+    str | None, typer.Option(metavar="TIME", help=f"Messages stored at or after this time: {TIME_FORMS}.")
 ]
 _Until = Annotated[str | None, typer.Option(metavar="TIME", help="Messages stored before this time.")]
 _Version = Annotated[
@@ -98,7 +99,7 @@ def dump(
         raise UsageError("--follow does not work with a URL: the store is listed only once")
     ask = Request(
         topics=tuple(topic or ()), queue_id=queue_id, from_offset=from_offset, to_offset=to_offset,
-        from_ms=_time(from_time, "--from-time"), to_ms=_time(to_time, "--to-time"), key=key, tag=tag,
+        from_ms=timestamp_ms(from_time, "--from-time"), to_ms=timestamp_ms(to_time, "--to-time"), key=key, tag=tag,
         message_id=message_id, limit=limit, reverse=reverse, stale=stale, follow=follow,
         body=BodyChoice(body, body_limit, raw), hex_width=screen().width if hex_view else None,
         broker_version=broker_version or NEWEST,
@@ -143,7 +144,3 @@ def run_dump(ask: Request, target: Target, output: OutputFormat, fields: str | N
         raise typer.Exit(ExitCode.FAILED)
     if source.bad_ranges:
         raise typer.Exit(ExitCode.FINDINGS)
-
-
-def _time(text: str | None, option: str) -> int | None:
-    return timestamp_ms(text, option) if text is not None else None

@@ -12,6 +12,7 @@ import typer
 from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options import (
+    TIME_FORMS,
     BodyLimitOption,
     BodyOption,
     BrokerConfOption,
@@ -96,7 +97,7 @@ def get(
     ] = None,
     time: Annotated[
         str | None,
-        typer.Option("--time", metavar="TIME", help="Start at the queue offset of this time (ms or ISO 8601)."),
+        typer.Option("--time", metavar="TIME", help=f"Start at the queue offset of this time: {TIME_FORMS}."),
     ] = None,
     boundary: Annotated[
         Boundary,
@@ -126,9 +127,9 @@ def get(
         tag,
         message_id,
         key,
-        timestamp_ms(from_time, "--from-time") if from_time is not None else None,
-        timestamp_ms(to_time, "--to-time") if to_time is not None else None,
-        timestamp_ms(time, "--time") if time is not None else None,
+        timestamp_ms(from_time, "--from-time"),
+        timestamp_ms(to_time, "--to-time"),
+        timestamp_ms(time, "--time"),
         boundary,
     )
     check_question(question)

@@ -18,6 +18,8 @@ class Messages:
     """Errors only."""
     verbose: bool = False
     """Notes too, and the stack of an error."""
+    zone_option: str | None = None
+    """The option that chose the time zone."""
 
     def note(self, text: str) -> None:
         """Something that a person need not know, with `--verbose` only."""

@@ -6,7 +6,6 @@ import os
 import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -14,8 +13,7 @@ import typer
 
 from rmqtool.commands.messages import Messages
 from rmqtool.engine.rules.versions import NEWEST, BrokerRules, rules_for
-from rmqtool.errors import RefusedError, UsageError
-from rmqtool.quantities import JAVA_LONG_MAX
+from rmqtool.errors import RefusedError
 from rmqtool.report.bodies import BodyForm
 from rmqtool.report.writers import OutputFormat
 from rmqtool.store.broker_conf import BrokerConf, read_broker_conf
@@ -23,8 +21,10 @@ from rmqtool.store.directory import UNIT_SIZE, Settings, Store
 from rmqtool.store.location import StoreLocation, local_path, store_location, survey_store
 from rmqtool.store.probe_lock import LOCK_NAME, Lock, LockReport, LockStatus, lock_report
 from rmqtool.store.view import DirectoryView
+from rmqtool.times import parse_time
 from rmqtool.verdict.command_line import CommandLine
 
+TIME_FORMS: Final = "ISO 8601, ms, 2h (ago), 'yesterday 14:00' or now"
 _STORE_HELP: Final = "Store root of the broker: the directory that holds commitlog/"
 StorePath = Annotated[Path, typer.Argument(metavar="STORE", help=f"{_STORE_HELP}.", parser=local_path)]
 ReadStore = Annotated[
@@ -178,25 +178,13 @@ def lock_of(place: StoreLocation, store: Store) -> LockReport:
     return lock_report(place.path, [place.path / named for named in store.settings.commitlog_directories])
 
 
-def timestamp_ms(text: str, option: str) -> int:
-    """A point in time as a person writes it: milliseconds since 1970, or ISO 8601, in UTC where no zone is said.
+def timestamp_ms(text: str | None, option: str) -> int | None:
+    """What was typed for an option that takes a time, in ms; None where nothing was.
 
     Raises:
-        UsageError: it is neither.
+        UsageError: it is no time.
     """
-    if text.lstrip("-").isascii() and text.lstrip("-").isdigit() and len(text) <= 20:
-        number = int(text)
-        if -JAVA_LONG_MAX <= number <= JAVA_LONG_MAX:
-            return number
-    try:
-        timestamp = datetime.fromisoformat(text)
-    except ValueError:
-        raise UsageError(
-            f"{option}: {text!r} is not a time (use milliseconds since 1970, or the form 2024-05-31T08:00:00Z)"
-        ) from None
-    timestamp = timestamp if timestamp.tzinfo is not None else timestamp.replace(tzinfo=UTC)
-    since = timestamp - datetime(1970, 1, 1, tzinfo=UTC)
-    return (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000
+    return parse_time(text, option) if text is not None else None
 
 
 def refuse_inside_store(target: Path, what: str, place: StoreLocation, log_directories: Iterable[str] = ()) -> None:

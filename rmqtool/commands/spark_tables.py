@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from rmqtool.commands.options import timestamp_ms
+from rmqtool.commands.options import TIME_FORMS, timestamp_ms
 from rmqtool.errors import UsageError
 from rmqtool.store.directory import relative_to_store
 
@@ -19,7 +19,8 @@ TopicOption = Annotated[
     list[str] | None, typer.Option("--topic", metavar="T", help="Only messages of this topic (a pattern); repeatable.")
 ]
 FromTimeOption = Annotated[
-    str | None, typer.Option("--from-time", metavar="TIME", help="Messages stored at or after this time.")
+    str | None,
+    typer.Option("--from-time", metavar="TIME", help=f"Messages stored at or after this time: {TIME_FORMS}."),
 ]
 ToTimeOption = Annotated[str | None, typer.Option("--to-time", metavar="TIME", help="Stored before.")]
 
@@ -41,10 +42,10 @@ def source_options(
         if any("," in name for name in topic):
             raise UsageError("--topic: a topic's name has no comma; repeat the option for several topics")
         options["topics"] = ",".join(topic)
-    if from_time is not None:
-        options["from_time_ms"] = str(timestamp_ms(from_time, "--from-time"))
-    if to_time is not None:
-        options["to_time_ms"] = str(timestamp_ms(to_time, "--to-time"))
+    if (from_ms := timestamp_ms(from_time, "--from-time")) is not None:
+        options["from_time_ms"] = str(from_ms)
+    if (to_ms := timestamp_ms(to_time, "--to-time")) is not None:
+        options["to_time_ms"] = str(to_ms)
     if commitlog:
         if len(stores) > 1:
             raise UsageError("--commitlog works with one store only")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -21,6 +20,7 @@ from rmqtool.report.writers import OutputFormat, row_writer
 from rmqtool.store.directory import relative_to_store
 from rmqtool.store.location import survey_store
 from rmqtool.store.view import open_directory
+from rmqtool.times import time_text
 
 FIELDS: Final = ("number", "command", "state", "began_ms", "steps", "kept_bytes", "journal")
 
@@ -106,9 +106,8 @@ def _show(shown_repairs: list[UndoableRepair], output: OutputFormat, nothing: st
 def _named(repair: UndoableRepair) -> str:
     if repair.began_ms is None:
         return f"repair {repair.number}, which was killed before it changed anything"
-    began = datetime.fromtimestamp(repair.began_ms / 1000, UTC).isoformat(" ", "seconds").replace("+00:00", "Z")
     steps = "1 step" if repair.steps == 1 else f"{repair.steps} steps"
-    return f"repair {repair.number} ({repair.command}, {steps}, {began})"
+    return f"repair {repair.number} ({repair.command}, {steps}, {time_text(repair.began_ms)})"
 
 
 def _repairs(count: int) -> str:

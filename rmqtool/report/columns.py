@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from rmqtool.report.rows import DumpRow
-from rmqtool.report.text import cropped, escaped, padded, time_text
+from rmqtool.report.text import cropped, escaped, padded
+from rmqtool.times import time_text, time_width
 
 _TIME_WIDTH: Final = 24
+"""Of a time in UTC; one with an offset takes what `time_width` says."""
 _TIME_TITLES: Final = {"store_timestamp_ms": "stored", "born_timestamp_ms": "born"}
 _NUMBER_WIDTHS: Final = {"physical_offset": 14, "prepared_transaction_offset": 27, "tags_code": 20}
 _TEXTS: Final = frozenset({"topic", "tags", "keys", "properties", "properties_raw", "body", "finding", "filter_bitmap"})
@@ -46,6 +48,10 @@ class Column:
     rank: int = 0
     stretches: bool = False
 
+    @property
+    def is_time(self) -> bool:
+        return self.field.endswith("_timestamp_ms")
+
     def cell(self, row: DumpRow) -> str:
         """The text of a row in this column, safe for a terminal."""
         value = row.get(self.field)
@@ -62,7 +68,7 @@ class Column:
 
 
 def cell_text(field: str, value: Any) -> str:
-    """A field's value for people: times as ISO 8601 in UTC, lists and objects as JSON, everything escaped."""
+    """A field's value for people: times as ISO 8601, lists and objects as JSON, everything escaped."""
     if value is None or (field == "transaction" and value == "none"):
         return ""
     if isinstance(value, bool):
@@ -159,7 +165,7 @@ def chosen_columns(fields: Sequence[str]) -> tuple[Column, ...]:
 
 def fitted(columns: Sequence[Column], width: int, gap: int) -> tuple[Column, ...]:
     """The columns that find room side by side, with the room that is left given to those that stretch."""
-    kept = list(columns)
+    kept = [replace(column, width=time_width()) if column.is_time else column for column in columns]
     while _total(kept, gap) > width and (highest := max(column.rank for column in kept)) > 0:
         kept = [column for column in kept if column.rank != highest]
     stretching = [column for column in kept if column.stretches]

@@ -9,7 +9,8 @@ from typing import Any, Final
 from rmqtool.formats import commitlog
 from rmqtool.formats.layout import Field, fields_of
 from rmqtool.formats.message_id import address_text
-from rmqtool.report.text import columns_of, cropped, escaped, time_text
+from rmqtool.report.text import columns_of, cropped, escaped
+from rmqtool.times import time_text
 
 BYTES_SHOWN_MAX: Final = 1024
 """Bytes of one field, or of a bad range, that are shown where no limit is given."""

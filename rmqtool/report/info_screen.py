@@ -7,7 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from rmqtool.report.text import ELLIPSIS, columns_of, counted, cropped, escaped, padded, size_text, styled, time_text
+from rmqtool.report.text import ELLIPSIS, columns_of, counted, cropped, escaped, padded, size_text, styled
+from rmqtool.times import time_text
 
 Found = Mapping[str, Any]
 

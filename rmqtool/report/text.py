@@ -11,14 +11,12 @@ import re
 import textwrap
 import unicodedata
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime, timedelta
 from typing import Final
 
 ELLIPSIS: Final = "…"
 _PLAIN: Final = "\x1b[0m"
 _STYLES: Final = {"bad": "\x1b[1;31m", "good": "\x1b[1;32m", "open": "\x1b[1;33m", "bold": "\x1b[1m"}
 _UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SUSPECT: Final = re.compile(r"[^ -~]")
 
 
@@ -88,15 +86,6 @@ def size_text(byte_count: int) -> str:
     while amount >= 1024 and unit < len(_UNITS) - 1:
         amount, unit = amount / 1024, unit + 1
     return f"{byte_count} bytes" if unit == 0 else f"{amount:.1f} {_UNITS[unit]}"
-
-
-def time_text(timestamp_ms: int) -> str:
-    """A time in ms as ISO 8601 in UTC, to the millisecond; the number itself where no calendar has it."""
-    try:
-        moment = _EPOCH + timedelta(milliseconds=timestamp_ms)
-    except OverflowError:
-        return str(timestamp_ms)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
 
 
 def _escape(match: re.Match[str]) -> str:

@@ -13,13 +13,13 @@ import errno
 import fcntl
 import os
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 from rmqtool.errors import RefusedError, WriteError
 from rmqtool.store.probe_lock import LOCK_NAME, LockStatus, directory_holder, lock_report, lock_state, started_at
 from rmqtool.store.source import Closable, reason
+from rmqtool.times import time_text
 
 CONTENT: Final = b"lock"
 _BUSY: Final = (errno.EACCES, errno.EAGAIN)
@@ -145,7 +145,7 @@ def _other_rmqtool(root: Path, pid: int | None) -> RefusedError:
     pid = pid or lock_state(root).owner_pid
     began = started_at(pid) if pid is not None else None
     who = f"pid {pid}" if pid else "in another container or on another machine: no process here holds the store"
-    since = "" if began is None else f", since {datetime.fromtimestamp(began, UTC).isoformat(' ', 'seconds')}"
+    since = "" if began is None else f", since {time_text(int(began * 1000))}"
     return RefusedError(f"{root}: another rmqtool ({who}{since}) is repairing this store or writing to it")
 
 

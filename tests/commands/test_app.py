@@ -13,6 +13,7 @@ import typer
 
 import rmqtool
 from rmqtool.commands import app
+from rmqtool.commands.run_options import with_run_options
 from rmqtool.errors import NotAStoreError, RefusedError, RmqtoolError, UsageError
 from tests.commands.transcripts import rmqtool as run_command
 from tests.conftest import Unpacked
@@ -30,7 +31,7 @@ def raising(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
         raise error
 
     command = typer.Typer(add_completion=False)
-    command.command("info")(app._with_messages(info))
+    command.command("info")(with_run_options(info))
     monkeypatch.setattr(app, "load", lambda _name: typer.main.get_command(command))
 
 

@@ -244,7 +244,7 @@ def test_bodies_are_decompressed_unless_raw(golden: Unpacked) -> None:
         ["--follow", "--reverse"],
         ["--follow", "--format", "json"],
         ["--hex", "--format", "csv"],
-        ["--from-time", "yesterday"],
+        ["--from-time", "tomorrow"],
         ["--limit", "0"],
         ["--broker-version", "3"],
     ],

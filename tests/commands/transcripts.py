@@ -50,10 +50,11 @@ class Step:
 
 
 def rmqtool(*arguments: object) -> Ran:
-    """Run a command line as the console script does, at 80 columns and without colour."""
+    """Run a command line as the console script does, at 80 columns, in UTC and without colour."""
     with pytest.MonkeyPatch.context() as patch, _captured() as (out, err):
         patch.setenv("COLUMNS", str(WIDTH))
         patch.setenv("NO_COLOR", "1")
+        patch.setenv("TZ", "UTC")
         code = run([str(argument) for argument in arguments])
     return Ran(code, out.getvalue(), err.getvalue())
 

@@ -1,4 +1,4 @@
-"""Text out of a store is harmless on a terminal, fits its column, and times read as ISO 8601."""
+"""Text out of a store is harmless on a terminal, fits its column."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqtool.report.text import columns_of, cropped, escaped, json_escaped, padded, time_text
+from rmqtool.report.text import columns_of, cropped, escaped, json_escaped, padded
 
 
 @given(st.text(alphabet=st.characters()))
@@ -50,10 +50,3 @@ def test_wide_characters_take_two_columns() -> None:
     assert columns_of("世界") == 4
     assert cropped("世界世界", 5) == "世界…"
     assert padded("世", 4, right=True) == "  世"
-
-
-def test_times_are_in_utc_and_those_that_no_calendar_has_are_numbers() -> None:
-    assert time_text(0) == "1970-01-01T00:00:00.000Z"
-    assert time_text(1_700_000_000_001) == "2023-11-14T22:13:20.001Z"
-    assert time_text(-1) == "1969-12-31T23:59:59.999Z"
-    assert time_text((1 << 63) - 1) == str((1 << 63) - 1)
