@@ -15,6 +15,8 @@ PROPERTY_SIZE: Final = len(RECORD_CRC) + 1 + DIGITS + 1
 assert PROPERTY_SIZE == 20
 _FITTING: Final = (*(bytes((byte,)) for byte in RECORD_CRC.encode() + b"\x01"), *[b"0123456789"] * DIGITS, b"\x02")
 """What each of them may be."""
+_CONTINUATION_MAX: Final = 3
+"""Bytes of a UTF-8 character after its first."""
 
 
 def masked_crc(raw: bytes | memoryview) -> int:
@@ -51,7 +53,19 @@ def record_crc_matches(record: bytes) -> bool | None:
     return None if stored is None else stored == masked_crc(record[:-PROPERTY_SIZE])
 
 
-def is_record_crc_zeroed(record: bytes) -> bool:
-    """Whether the bytes of a whole-record CRC are there but for zeros: some of them were lost, or all."""
+def is_record_crc_lost(record: bytes) -> bool:
+    """Whether a whole-record CRC was overwritten: zeros replace some of its bytes, or bytes there are no text."""
     block = record[-PROPERTY_SIZE:]
-    return 0 in block and all(byte == 0 or byte in fitting for byte, fitting in zip(block, _FITTING, strict=True))
+    if 0 in block and all(byte == 0 or byte in fitting for byte, fitting in zip(block, _FITTING, strict=True)):
+        return True
+    return not block.isascii() and not _ends_in_text(block)
+
+
+def _ends_in_text(block: bytes) -> bool:
+    """Whether bytes are UTF-8, of which the first character may begin before them."""
+    started = next((at for at in range(_CONTINUATION_MAX) if block[at] & 0xC0 != 0x80), _CONTINUATION_MAX)
+    try:
+        block[started:].decode()
+    except UnicodeDecodeError:
+        return False
+    return True

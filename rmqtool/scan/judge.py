@@ -19,7 +19,7 @@ from rmqtool.formats.properties import (
     SCHEDULE_TOPIC,
     split_properties,
 )
-from rmqtool.formats.record_crc import CRC_MASK, PROPERTY_SIZE, is_record_crc_zeroed, stored_record_crc
+from rmqtool.formats.record_crc import CRC_MASK, PROPERTY_SIZE, is_record_crc_lost, stored_record_crc
 from rmqtool.formats.tags import delivery_tags_code, parse_java_int
 from rmqtool.scan import columns
 from rmqtool.scan.checksum import crc32
@@ -166,7 +166,7 @@ def judge_parts(
     if record_crc and verdict == Verdict.GOOD and properties_length >= PROPERTY_SIZE:
         stored_crc = stored_record_crc(tail[-PROPERTY_SIZE:])
         is_wrong = stored_crc is not None and stored_crc != checksum(0, size - PROPERTY_SIZE) & CRC_MASK
-        if is_wrong or is_record_crc_zeroed(tail):
+        if is_wrong or is_record_crc_lost(tail):
             verdict = Verdict.RECORD_CRC_MISMATCH
     if verdict == Verdict.GOOD and own_offset != physical_offset:
         verdict = Verdict.SELF_OFFSET_MISMATCH

@@ -307,11 +307,11 @@ def put_delivery(buffer, p, start, end, delays_ms, row):
 def record_crc_right(buffer, address, at, size):
     """Whether a record carries no whole-record CRC or a right one: name, 01, digits from the last to the first, 02.
 
-    Zeros are no right one: they may be what was lost of it.
+    Zeros and bytes that may be no text are no right one: they may be what was lost of it.
     """
     p = uint64(at + size - PROPERTY_SIZE)
     for k in range(PROPERTY_SIZE):
-        if buffer[p + uint64(k)] == 0:
+        if buffer[p + uint64(k)] == 0 or buffer[p + uint64(k)] >= 128:
             return False
     if not is_at(buffer, p, CRC_NAME) or buffer[p + uint64(PROPERTY_SIZE - 1)] != VALUE_END:
         return True

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from rmqtool.errors import UnreadableError
-from rmqtool.formats.record_crc import is_record_crc_zeroed, record_crc_matches
+from rmqtool.formats.record_crc import is_record_crc_lost, record_crc_matches
 from rmqtool.formats.tags import parse_delay_levels
 from rmqtool.scan.blocks import BLOCK_SIZE, Window, last_data_end
 from rmqtool.scan.judge import MESSAGE_MAGICS, judge_frame
@@ -207,7 +207,7 @@ def _has_right_crc(source: ByteSource, position: int) -> bool | None:
     if verdict != Verdict.GOOD or magic not in MESSAGE_MAGICS or size > BLOCK_SIZE:
         return False
     record = read_range(source, position, size)
-    return False if is_record_crc_zeroed(record) else record_crc_matches(record)
+    return False if is_record_crc_lost(record) else record_crc_matches(record)
 
 
 def _has_data(source: ByteSource) -> bool:

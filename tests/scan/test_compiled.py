@@ -129,6 +129,22 @@ def test_zeros_are_no_record_crc(start: int, length: int) -> None:
     assert _both(broken, record_crc=False).bad() == []
 
 
+@pytest.mark.parametrize(("start", "length"), [(-20, 20), (-57, 57), (-5, 5), (-1, 1)])
+def test_bytes_that_are_no_text_are_no_record_crc(start: int, length: int) -> None:
+    message = Message(properties=b"TAGS\x01TagA\x02K\x01" + b"v" * 60 + b"\x02")
+    log = log_bytes([message] * 2, with_record_crc=True)
+    broken = log.patched(log.spans[0][1] + start, b"\xa7" * length)
+    assert [verdict for verdict, _, _ in _both(broken, record_crc=True).bad()] == [Verdict.RECORD_CRC_MISMATCH]
+    assert _both(broken, record_crc=False).bad() == []
+
+
+@pytest.mark.parametrize("length", range(1, 9))
+def test_text_is_no_lost_record_crc(length: int) -> None:
+    """A record that was written without a CRC; the last 20 bytes begin anywhere in a character."""
+    message = Message(properties=b"K\x01" + "签标\U0001f600".encode() * 3 + b"v" * length + b"\x02")
+    assert _both(log_bytes([message] * 2), record_crc=True).bad() == []
+
+
 def test_a_glued_record_crc_is_checked_by_both() -> None:
     log = log_bytes([Message(properties=b"TAGS\x01TagA")] * 2, with_record_crc=True)
     assert _both(log, record_crc=True).bad() == []

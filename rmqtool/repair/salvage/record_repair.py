@@ -12,7 +12,7 @@ from rmqtool.formats import commitlog
 from rmqtool.formats.record_crc import (
     CRC_MASK,
     PROPERTY_SIZE,
-    is_record_crc_zeroed,
+    is_record_crc_lost,
     masked_crc,
     record_crc_matches,
     record_crc_property,
@@ -60,7 +60,7 @@ def possible_repairs(
         return
     if len(raw) < head.size:
         return
-    has_crc = record_crc and (stored_record_crc(raw) is not None or is_record_crc_zeroed(raw))
+    has_crc = record_crc and (stored_record_crc(raw) is not None or is_record_crc_lost(raw))
     if not body_is_right:
         yield from _with_another_body(raw, head, has_crc=has_crc)
         return

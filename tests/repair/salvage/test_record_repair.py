@@ -184,14 +184,16 @@ def test_a_copy_at_the_end_is_no_message(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("options", [None, AS_IS], ids=["", "as-is"])
-@pytest.mark.parametrize("length", [20, 35])
-def test_a_record_crc_that_is_zeros_is_damage(tmp_path: Path, length: int, options: SalvageOptions | None) -> None:
+@pytest.mark.parametrize("content", [bytes(20), bytes(35), bytes(range(0xA0, 0xB4)), b"\xda\xa3\x20\xa7" * 9])
+def test_a_record_crc_that_is_overwritten_is_damage(
+    tmp_path: Path, content: bytes, options: SalvageOptions | None
+) -> None:
     """A broker with `forceVerifyPropCRC` ends its log there."""
     store, at = _chosen("record-crc")
     files = dict(store.files)
     path, position = store.file_of(at)
     end = position + len(store.content.records[at])
-    files[path] = files[path][: end - length] + bytes(length) + files[path][end:]
+    files[path] = files[path][: end - len(content)] + content + files[path][end:]
     found = _salvaged(store, files, tmp_path, options)
     kept = found.content.records.get(at)
     assert (kept is not None) is (options is AS_IS)
