@@ -21,6 +21,8 @@ MOST_FAULTS = 4
 MOST_TRIES = 100
 EDITS_OF_BYTES = ("log.field", "log.record", "log.block", "log.hole", "log.bytes", "log.blank", "log.torn",
                   "log.tail noise", "log.tail moved", "log.old")  # fmt: skip
+ENDS_OF_A_LOG = ("log.file zeroed", "log.file missing", "log.file last missing", "log.file alone")
+"""What takes the last records away, so that the log ends earlier."""
 TELL_NO_SIZE = {"log.cut", "log.longer", "log.name wrong"}
 """What a file of the log no longer tells of its size, unless others do."""
 MAKES_A_FILE = ("next file", "stray file", "stray empty file", "name twice", "abort.there")
@@ -156,7 +158,7 @@ def shows_no_size(base: Base) -> bool:
 def _seen(fault: Fault, target: Target, before: dict[int, list[bytes]]) -> Fault:
     """The fault, silent where it changed bytes of the log and none of them is judged."""
     after = log_now(target)
-    if fault.name == "log.file zeroed" and is_early_end(target, before, after):
+    if fault.name in ENDS_OF_A_LOG and is_early_end(target, before, after):
         return replace(fault, silent=True)
     if not fault.name.startswith(EDITS_OF_BYTES) or is_changed(target, before, after):
         return replace(fault, silent=True) if is_early_end(target, before, after) else fault
@@ -168,7 +170,7 @@ def _together(faults: list[Fault], target: Target) -> list[Fault]:
     before, after = log_before(target), log_now(target)
     if is_changed(target, before, after) and not is_early_end(target, before, after):
         return faults
-    edits = (*EDITS_OF_BYTES, "log.file zeroed")
+    edits = (*EDITS_OF_BYTES, *ENDS_OF_A_LOG)
     return [replace(fault, silent=fault.silent or fault.name.startswith(edits)) for fault in faults]
 
 

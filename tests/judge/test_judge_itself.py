@@ -13,7 +13,7 @@ from rmqtool.fixtures.recipes import RECIPES
 from tests.commands.transcripts import rmqtool
 from tests.judge.check_append import _start_unlinks
 from tests.judge.check_repair import _check_undo, _set_aside, repair_count
-from tests.judge.check_verify import overwritten_index_files
+from tests.judge.check_verify import is_clash, overwritten_index_files
 from tests.judge.faults_derived import old_file
 from tests.judge.target import Target
 from tests.store_state import store_state
@@ -80,6 +80,17 @@ def test_an_index_file_is_overwritten_where_records_before_it_are_in_no_other(tm
     for name, first, last in (("20260101000000000", 0, 500), ("20260101000000001", 500, 900)):
         (tmp_path / name).write_bytes(bytes(16) + first.to_bytes(8, "big") + last.to_bytes(8, "big") + bytes(8))
     records = list(range(0, 1000, 100))
-    assert overwritten_index_files(tmp_path, records) == set()
+    assert overwritten_index_files(tmp_path, records) == {}
     (tmp_path / "20260101000000000").unlink()
-    assert overwritten_index_files(tmp_path, records) == {"index/20260101000000001"}
+    assert overwritten_index_files(tmp_path, records) == {"index/20260101000000001": range(500)}
+
+
+@pytest.mark.parametrize(
+    ("physical_offset", "count", "expected"), [(0, 119, True), (0, 238, True), (0, 118, False), (500, 119, False)]
+)
+def test_only_the_keys_of_whole_overwritten_files_may_be_missing(
+    physical_offset: int, count: int, expected: bool
+) -> None:
+    row = {"id": "index.missing-key", "file": "index", "physical_offset": physical_offset, "count": count}
+    assert is_clash(row, {"index/20260101000000001": range(500)}, 119) is expected
+    assert not is_clash(row, {}, 119)

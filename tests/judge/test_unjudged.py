@@ -143,3 +143,15 @@ def test_entries_say_nothing_without_their_records(
         files.append(tmp_path / name)
         files[-1].write_bytes(bytes(36) + (3).to_bytes(4, "big") + bytes(4 * 5) + b"".join(entries) + bytes(40))
     assert entries_say_nothing(*files, intact, dict.fromkeys(intact, 90), 5) is expected
+
+
+@pytest.mark.parametrize(("gone", "last", "expected"), [
+    ((1,), b"", True), ((2,), b"x", True), ((1, 2), b"x", True), ((1,), b"x", False), ((0, 2), b"x", True),
+])  # fmt: skip
+def test_a_log_whose_last_files_are_gone_ends_early(
+    target: Target, gone: tuple[int, ...], last: bytes, expected: bool
+) -> None:
+    """The log has three files and was killed before dispatch: nothing leads to the records of the later ones."""
+    before = {0: [b"one"], 10: [b"two"], 20: [last + bytes(3)]}
+    after = {start: content for start, content in before.items() if start // 10 not in gone}
+    assert is_early_end(target, before, after) is expected

@@ -63,19 +63,25 @@ def is_changed(target: Target, before: dict[int, list[bytes]], after: dict[int, 
 
 
 def is_early_end(target: Target, before: dict[int, list[bytes]], after: dict[int, list[bytes]]) -> bool:
-    """Whether nothing is left behind the first change, and no queue and no key knew of a record there."""
-    if target.base.plan.runs[-1][1] == CLEAN or before.keys() != after.keys():
+    """Whether nothing is left behind the first change, and no queue and no key knew of a record there.
+
+    A file that is gone is as one of zeros; the first ones may have expired.
+    """
+    if target.base.plan.runs[-1][1] == CLEAN or not after.keys() <= before.keys():
         return False
-    end = max(target.truth.sizes, default=0)
-    last = end - end % target.base.plan.log_file_size
-    if last not in before or any(before[start] != after[start] for start in before if start != last):
+    starts = sorted(start for start in before if start >= min(after, default=start + 1))
+    pairs = {start: (before[start][0], after.get(start, [bytes(len(before[start][0]))])[0]) for start in starts}
+    first = next((start for start in starts if _first_change(*pairs[start]) is not None), None)
+    if first is None:
         return False
-    old, new = before[last][0], after[last][0]
-    position = next((at for at, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), None)
-    if position is None:
-        return False
-    record = max((at - last for at in target.truth.sizes if last <= at <= last + position), default=position)
-    return not new[record:].strip(b"\0") and not _is_known_from(target, last + record)
+    position = _first_change(*pairs[first]) or 0
+    record = max((at for at in target.truth.sizes if first <= at <= first + position), default=first + position)
+    rest = [pairs[first][1][record - first :], *(pairs[start][1] for start in starts if start > first)]
+    return not any(content.strip(b"\0") for content in rest) and not _is_known_from(target, record)
+
+
+def _first_change(old: bytes, new: bytes) -> int | None:
+    return next((at for at, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), None)
 
 
 def _is_known_from(target: Target, start: int) -> bool:
