@@ -11,6 +11,7 @@ import typer
 from rmqtool.commands.forecast import forecast_options
 from rmqtool.commands.repair_command import repair_command
 from rmqtool.commands.repair_plan import PlannedRepair, Planner, RepairRun
+from rmqtool.errors import UsageError
 from rmqtool.repair.recover.plan import RecoverOptions, plan_recover
 from rmqtool.scan.runner import OnProgress
 from rmqtool.store.directory import Store
@@ -25,6 +26,15 @@ def recover(
             "--cut-at-damage", help="End the commit log at its first damage, as a broker would; needs --accept-loss."
         ),
     ] = False,
+    cut_at: Annotated[
+        int | None,
+        typer.Option(
+            "--cut-at",
+            metavar="OFFSET",
+            min=0,
+            help="End the commit log at this physical offset, where a record starts; needs --accept-loss.",
+        ),
+    ] = None,
     clamp_offsets: Annotated[
         bool, typer.Option("--clamp-offsets", help="Reset consumer offsets that are past the end of their queue.")
     ] = False,
@@ -41,6 +51,8 @@ def recover(
 
     Example: rmqtool recover /home/rocketmq/store --dry-run
     """
+    if cut_at_damage and cut_at is not None:
+        raise UsageError("--cut-at-damage and --cut-at exclude each other; use one of them")
     options = RecoverOptions(
         repair.build_options,
         cut_at_damage,
@@ -48,6 +60,7 @@ def recover(
         full,
         os.cpu_count() or 1,
         forecast_options(repair.opened.conf),
+        cut_at=cut_at,
     )
 
     def plan(store: Store, staging: Path, on_progress: OnProgress) -> PlannedRepair:

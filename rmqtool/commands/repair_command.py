@@ -63,10 +63,13 @@ def repair_command(function: Callable[..., Planner]) -> Callable[..., None]:
 
 
 def _flags(options: Mapping[str, Any]) -> str | None:
-    """The command's own options as they are typed; None where some have values, which a person types again."""
-    if any(value not in (None, False, True, ()) and value != [] for value in options.values()):
+    """The command's own options as they are typed; None where some have values that a person types again."""
+    flags = {name: value for name, value in options.items() if value is not False and (value or value == 0)}
+    if any(not isinstance(value, int) for value in flags.values()):
         return None
-    return " ".join(f"--{name.replace('_', '-')}" for name, value in options.items() if value is True)
+    return " ".join(
+        f"--{name.replace('_', '-')}{'' if value is True else f' {value}'}" for name, value in flags.items()
+    )
 
 
 def _opened(

@@ -57,14 +57,16 @@ def recovered() -> list[ParameterSet]:
     ]
 
 
-def recover(path: Path, name: str, staging: Path, *, cut_at_damage: bool = False, full: bool = True) -> None:
+def recover(
+    path: Path, name: str, staging: Path, *, cut_at_damage: bool = False, full: bool = True, cut_at: int | None = None
+) -> None:
     """Recover in place, as the command does."""
     store = store_of(path, name)
     directories = settings_of(name).commitlog_directories
     places = StorePaths(path, directories or ("commitlog",))
     before = fingerprint(places)
     staging.mkdir()
-    options = RecoverOptions(options_of(name), cut_at_damage=cut_at_damage, full=full)
+    options = RecoverOptions(options_of(name), cut_at_damage=cut_at_damage, full=full, cut_at=cut_at)
     made = plan_recover(store, rules_of(name), staging, options)
     plan = Plan("recover", before, rules_of(name).version, made.steps, made.loss)
     if not plan.is_empty:
@@ -189,3 +191,40 @@ def test_a_log_cut_at_damage_is_served_up_to_there(
     assert_serves(read, records, name)
     put_to_all(store, read)
     store.shutdown()
+
+
+@pytest.mark.parametrize("version", ROUTINE)
+@pytest.mark.parametrize(
+    ("name", "number", "full"),
+    [
+        ("5.5.0-crashed", 40, False),
+        ("5.5.0-many-files", -3, True),
+        pytest.param("4.9.7-crashed", 40, True, marks=pytest.mark.slow),
+        pytest.param("5.5.0-many-files", -3, False, marks=pytest.mark.slow),
+    ],
+)
+def test_a_log_cut_where_a_person_says_is_served_up_to_there(
+    judge_of: JudgeOf, golden_copy: Unpacked, tmp_path: Path, name: str, number: int, version: str, *, full: bool
+) -> None:
+    path, found = golden_copy(name), manifest(name)
+    cut = sorted(record.at for record in found.records)[number]
+    recover(path, name, tmp_path / "staging", cut_at=cut, full=full)
+    records = [record for record in found.records if record.at < cut and record.sys_flag & 12 in (0, 8)]
+    assert intact(path, found) == records
+    config = dict(found.config)
+    topics = config.pop("topics", {})
+    store = judge_of(version).open(path, config, topics)
+    assert store.serving, store.opened
+    read = store.read()
+    assert changed(store) == []
+    assert_serves(read, records, name)
+    assert_keys_found(read, records)
+    before = served(read)
+    count = put_to_all(store, read)
+    store.halt()
+    again = judge_of(version).open(path, config, topics)
+    assert again.serving, again.opened
+    now = served(again.read())
+    assert {key: now.get(key) for key in before} == before
+    assert len(now) == len(before) + count
+    again.shutdown()

@@ -30,6 +30,7 @@ from rmqtool.repair.machine.steps import Remove, Step, WriteRange, remove_file
 from rmqtool.repair.missing_log import unmounted_text
 from rmqtool.repair.rebuild import require_log
 from rmqtool.repair.recover.config_steps import rescue_steps
+from rmqtool.repair.recover.cut_offset import cut_offset
 from rmqtool.repair.recover.log_steps import MISNAMED, damage_in, loss_behind, shape_steps, tail_begin, tail_steps
 from rmqtool.repair.recover.misplaced_records import misplaced_records
 from rmqtool.repair.recover.scope import (
@@ -39,6 +40,8 @@ from rmqtool.repair.recover.scope import (
     first_window,
     index_reaches,
     larger_window,
+    named_queues,
+    queue_selector,
     queues_reaching,
     whole_window,
 )
@@ -70,6 +73,7 @@ class RecoverOptions:
 
     Attributes:
         cut_at_damage: end the log at the first damage, as a broker would.
+        cut_at: end the log at this physical offset, where a record begins; None leaves the end where it is.
         clamp_offsets: set consumer offsets that lie beyond a queue's end to that end.
         full: look at all of the store.
         threads: of the check.
@@ -86,6 +90,12 @@ class RecoverOptions:
     forecast: ForecastOptions = field(default_factory=ForecastOptions)
     built_anew: AbstractSet[tuple[str, int]] = frozenset()
     tolerates: Callable[[Finding], bool] = lambda _found: False
+    cut_at: int | None = None
+
+    @property
+    def cuts(self) -> bool:
+        """Whether a person has agreed that the log ends earlier."""
+        return self.cut_at_damage or self.cut_at is not None
 
 
 @dataclass(frozen=True)
@@ -123,6 +133,7 @@ def plan_recover(
         staging: an empty directory, which must stay until the plan is applied.
 
     Raises:
+        UsageError: no record begins where the log is to be cut.
         UnsupportedError: the log is kept by DLedger.
         UnreadableError, WriteError: a file of the store, or the staging directory, fails.
     """
@@ -132,6 +143,8 @@ def plan_recover(
     if shape:
         settings = replace(store.settings, commitlog_file_size=store.commitlog_file_size)
         store = survey(Plan("recover", "", rules.version, shape).view_over(store.view), settings)
+    if options.cut_at is not None and store.commitlog:
+        options = replace(options, cut_at=cut_offset(store, options.cut_at, options.build.delays_ms))
     if options.full or not store.commitlog:
         window = whole_window(store)
     else:
@@ -219,16 +232,18 @@ class _Recover:
                 require_log(self._store)
             lost = tuple(finding for finding in self._wrong if finding.id == "commitlog.missing-file")
             return Recovery((), self._findings, lost, notes=(unmounted_text(self._store, 0),) if lost else ())
+        if (cut_at := self._options.cut_at) is not None:
+            damage = tuple(finding for finding in damage if (finding.physical_offset or 0) < cut_at)
         if damage and not self._options.cut_at_damage:
             return Recovery(
                 (), self._findings, damage, notes=tuple(self._notes), abort_stays=self._why_abort_stays(damage)
             )
         log_end, loss = self._log_end(damage)
-        self._mend_log(log_end, is_cut=bool(damage))
+        self._mend_log(log_end, damage)
         self._steps += rescue_steps(self._store, self._wrong, clamp=self._options.clamp_offsets)
         self._steps += self._removals()
         built = self._mend_derived(log_end)
-        misplaced = () if self._options.cut_at_damage else self._misplaced(built)
+        misplaced = () if self._options.cuts else self._misplaced(built)
         if misplaced:
             stays = self._why_abort_stays(misplaced)
             return Recovery((), self._findings, misplaced, abort_stays=stays)
@@ -239,13 +254,13 @@ class _Recover:
     def _log_end(self, damage: tuple[Finding, ...]) -> tuple[int | None, Loss]:
         """Where the log has to be cut, if anywhere, and what is given up by it."""
         places = [finding.physical_offset for finding in damage if finding.physical_offset is not None]
-        tail = tail_begin(self._wrong)
-        log_end = min([*places, *([] if tail is None else [tail])], default=None)
+        chosen = (tail_begin(self._wrong), self._options.cut_at)
+        log_end = min([*places, *(end for end in chosen if end is not None)], default=None)
         if log_end is None:
             return None, Loss()
         self._demand_larger_than(log_end)
         loss = loss_behind(self._store, log_end, self._options.build.delays_ms)
-        if loss.messages and not self._options.cut_at_damage:
+        if loss.messages and not self._options.cuts:
             # Cut inside its properties: brokers do not notice, enter and serve it.
             self._notes.append(
                 f"the last record, at {log_end}, is incomplete, but brokers serve the part that is there: it is kept "
@@ -264,7 +279,7 @@ class _Recover:
             return None
         return self._stays or f"the commit log is damaged at {damage[0].physical_offset}"
 
-    def _mend_log(self, log_end: int | None, *, is_cut: bool) -> None:
+    def _mend_log(self, log_end: int | None, damage: tuple[Finding, ...]) -> None:
         self._notes += [
             f"{path}: a directory in commitlog/, which keeps brokers before 5.1.0 from starting; move it away by hand"
             for path in self._store.stray_log_directories
@@ -276,9 +291,11 @@ class _Recover:
                 )
                 self._notes.append(f"{finding.file}: {finding.message}; {then}")
         if log_end is not None:
-            why = (
-                "after the damage, discarded" if is_cut else "after the end of the commit log, where it could come back"
-            )
+            why = "after the end of the commit log, where it could come back"
+            if damage:
+                why = "after the damage, discarded"
+            elif log_end == self._options.cut_at:
+                why = f"after physical offset {log_end}, discarded"
             self._cut_tail(log_end, why)
 
     def _cut_tail(self, log_end: int, why: str) -> None:
@@ -318,11 +335,11 @@ class _Recover:
         queues = [finding for finding in about if finding.id.startswith("consumequeue.")]
         with_index = any(finding.id.startswith("index.") for finding in about)
         checkpoint = any(finding.id.startswith("checkpoint.") for finding in about)
-        names = _names(queues, self._options.built_anew)
+        names = named_queues(queues, self._options.built_anew)
         if log_end is not None and self._stays is None:
             names = names | queues_reaching(self._store, log_end) if names is not None else None
             with_index = with_index or index_reaches(self._store, log_end)
-        selector = _chosen(names)
+        selector = queue_selector(names)
         ends_clean = self._store.has_abort and self._stays is None
         if not (queues or selector or with_index or checkpoint or ends_clean or log_end is not None):
             return None
@@ -370,23 +387,6 @@ class _Recover:
 def _is_misnamed_queue_file(finding: Finding) -> bool:
     """Whether a broker loads the stray file as one of its queue, so that the queue has to be built without it."""
     return finding.id == "consumequeue.stray-file" and finding.topic is not None
-
-
-def _names(queues: list[Finding], built_anew: AbstractSet[tuple[str, int]]) -> set[tuple[str, int]] | None:
-    """The queues that findings are about, and those named beside them, by topic and queue id; None for all."""
-    names = set(built_anew)
-    for finding in queues:
-        if finding.topic is None or finding.queue_id is None:
-            return None
-        names.add((finding.topic, finding.queue_id))
-    return names
-
-
-def _chosen(names: set[tuple[str, int]] | None) -> Callable[[str, int], bool] | None:
-    """Tells which queues are built; None where none is."""
-    if names is None:
-        return lambda _topic, _queue_id: True
-    return (lambda topic, queue_id: (topic, queue_id) in names) if names else None
 
 
 def _why(queues: list[Finding], otherwise: str) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
 from contextlib import closing
 
 import numpy as np
@@ -95,6 +96,23 @@ def demand_no_zero_queue(window: LogWindow, findings: Iterable[Finding]) -> None
     for finding in findings:
         if finding.id == "consumequeue.zero-file" and finding.physical_offset is None and not window.is_whole:
             raise WindowTooSmall(0)
+
+
+def named_queues(queues: Iterable[Finding], built_anew: AbstractSet[tuple[str, int]]) -> set[tuple[str, int]] | None:
+    """The queues that findings are about, and those named beside them, by topic and queue id; None for all."""
+    names = set(built_anew)
+    for finding in queues:
+        if finding.topic is None or finding.queue_id is None:
+            return None
+        names.add((finding.topic, finding.queue_id))
+    return names
+
+
+def queue_selector(names: set[tuple[str, int]] | None) -> Callable[[str, int], bool] | None:
+    """Tells which queues are built; None where none is."""
+    if names is None:
+        return lambda _topic, _queue_id: True
+    return (lambda topic, queue_id: (topic, queue_id) in names) if names else None
 
 
 def queues_reaching(store: Store, log_end: int) -> set[tuple[str, int]]:

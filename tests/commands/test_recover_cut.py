@@ -1,0 +1,94 @@
+"""`rmqtool recover --cut-at`: the log ends where a person says, with the consent and undo of every repair."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import golden_stores
+from tests.commands.transcripts import rmqtool
+from tests.conftest import Unpacked
+from tests.store_state import assert_store_unchanged
+
+CLEAN = "5.5.0-clean-basic"
+DAMAGED = "4.9.7-damage-flip-body-middle-file-abort"
+
+
+def answer(*arguments: object) -> tuple[int, dict[str, Any]]:
+    ran = rmqtool(*arguments, "--format", "json")
+    assert ran.out, ran.err
+    return ran.code, json.loads(ran.out)
+
+
+def offsets_of(name: str) -> list[int]:
+    return sorted(record.at for record in golden_stores.manifest(name).records)
+
+
+def content_of(path: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
+
+
+@pytest.mark.parametrize("number", [1, -7, -1])
+def test_cut_at_discards_the_record_and_all_later_ones(golden_copy: Unpacked, number: int) -> None:
+    path, offsets = golden_copy(CLEAN), offsets_of(CLEAN)
+    cut = offsets[number]
+    lost = len(offsets) - offsets.index(cut)
+    with assert_store_unchanged(path):
+        code, plan = answer("recover", path, "--cut-at", cut, "--dry-run")
+        assert (code, plan["verdict"], plan["loss"]["messages"]) == (3, "would-lose", lost)
+        assert f"--cut-at {cut} --accept-loss" in plan["next_step"]["command"]
+        ran = rmqtool("recover", path, "--cut-at", cut, "--yes")
+        assert ran.code == 5
+        assert "--accept-loss" in ran.err
+    before = content_of(path)
+    code, done = answer("recover", path, "--cut-at", cut, "--yes", "--accept-loss")
+    assert code == 0, done["headline"]
+    assert done["loss"]["messages"] == lost
+    ran = rmqtool("verify", path, "--format", "json")
+    assert ran.code == 0, ran.out
+    assert json.loads(ran.out)["summary"]["checked"]["records"] == len(offsets) - lost
+    with assert_store_unchanged(path):
+        assert rmqtool("recover", path, "--cut-at", cut, "--yes").code == 0
+    assert rmqtool("undo", path, "--yes").code == 0
+    assert content_of(path) == before
+
+
+@pytest.mark.parametrize("by", [1, -1, 40])
+def test_an_offset_where_no_record_starts_is_refused_with_the_nearest(golden: Unpacked, by: int) -> None:
+    offsets = offsets_of(CLEAN)
+    between = (4, 5) if by > 0 else (3, 4)
+    with assert_store_unchanged(golden(CLEAN)):
+        ran = rmqtool("recover", golden(CLEAN), "--cut-at", offsets[4] + by, "--dry-run")
+    assert ran.code == 2
+    assert "no record starts there" in ran.err
+    assert all(str(offsets[number]) in ran.err for number in between)
+
+
+def test_an_offset_outside_of_the_log_is_refused(golden: Unpacked) -> None:
+    ran = rmqtool("recover", golden(CLEAN), "--cut-at", 1 << 60, "--dry-run")
+    assert ran.code == 2
+    assert "the commit log files go from 0 to" in ran.err
+
+
+def test_a_cut_after_damage_leaves_the_damage_to_salvage(golden: Unpacked) -> None:
+    path = golden(DAMAGED)
+    code, plan = answer("recover", path, "--cut-at-damage", "--dry-run", "--full")
+    first_lost = plan["damage"] or [step for step in plan["steps"] if "after the damage" in step["why"]]
+    assert code == 3
+    assert first_lost
+    offsets = offsets_of(DAMAGED)
+    code, plan = answer("recover", path, "--cut-at", offsets[-1], "--dry-run", "--full")
+    assert (code, plan["steps"]) == (3, [])
+    assert [finding["id"] for finding in plan["damage"]] == ["commitlog.body-crc-mismatch"]
+    code, plan = answer("recover", path, "--cut-at", offsets[2], "--dry-run", "--full")
+    assert (code, plan["damage"]) == (3, [])
+    assert plan["loss"]["messages"] == len(offsets) - 3  # the damaged one is lost already
+
+
+def test_one_way_to_cut_at_a_time(golden: Unpacked) -> None:
+    ran = rmqtool("recover", golden(CLEAN), "--cut-at", 0, "--cut-at-damage", "--dry-run")
+    assert ran.code == 2
+    assert "exclude each other" in ran.err
