@@ -169,7 +169,7 @@ def _what_is_left(simulation: Simulation, segments: tuple[Segment, ...]) -> Hash
     queues = []
     for name, state in sorted(simulation.queues.items()):
         for segment in state.segments:
-            if overlay.changes_of(segment.path) is not None:
+            if overlay.change_of(segment.path) is not None:
                 return None
         files = tuple((segment.path, segment.start, segment.size) for segment in state.segments)
         queues.append((name, state.is_batch, state.minimum, state.end, files))

@@ -22,12 +22,12 @@ from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.forecast.log_scan import Records
 from rmqtool.forecast.options import DEFAULT_ENTRY_COUNT, DEFAULT_SLOT_COUNT, ForecastOptions
-from rmqtool.forecast.overlay import NullContent, Overlay
 from rmqtool.formats import system_flag
 from rmqtool.formats.index import ENTRY, ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE, entry_position, file_size
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import is_java_long
-from rmqtool.store.sink import FileSink
+from rmqtool.store.overlay import Overlay
+from rmqtool.store.sink import DiscardingSink, FileSink
 from rmqtool.store.view import Entry
 
 _LAST_YEAR_MS: Final = 253_370_764_800_000
@@ -84,7 +84,7 @@ class IndexState:
     ) -> None:
         """`keeps_content` keeps what is entered, so that it can be asked for; it is large, and counting needs none."""
         self._overlay = overlay
-        self._sink: FileSink = overlay if keeps_content else NullContent()
+        self._sink: FileSink = overlay if keeps_content else DiscardingSink()
         self._rules = rules
         self._enabled = options.enters_index
         self.slot_count: int = store.index_slot_count or DEFAULT_SLOT_COUNT

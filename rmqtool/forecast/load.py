@@ -14,11 +14,11 @@ from typing import Final
 
 from rmqtool.engine.rules.algorithms import SizeMismatch
 from rmqtool.engine.rules.versions import BrokerRules
-from rmqtool.forecast.overlay import Overlay
 from rmqtool.formats.timer import WHEEL_SIZE
 from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.file_kinds import FileKind
+from rmqtool.store.overlay import Overlay
 from rmqtool.store.view import Entry
 
 CONSUMEQUEUE: Final = "consumequeue"

@@ -14,7 +14,6 @@ from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.errors import UnreadableError
 from rmqtool.forecast.log_scan import FileEnd, FileScan, Records
 from rmqtool.forecast.options import ForecastOptions
-from rmqtool.forecast.overlay import Overlay
 from rmqtool.forecast.plain_records import PlainRecords
 from rmqtool.forecast.record_check import RecordCheck, first_record
 from rmqtool.forecast.start_file import FirstRecord
@@ -24,6 +23,7 @@ from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, ScanOptions, reader_for
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.scan.walk import FRAME_SIZE, RecordReader
 from rmqtool.store.directory import Segment
+from rmqtool.store.overlay import Overlay
 from rmqtool.store.source import ByteSource, read_range
 
 _SYS_FLAG_AT = commitlog.MESSAGE_V1.position("sys_flag")

@@ -20,10 +20,10 @@ from rmqtool.engine.rules.algorithms import MinOffsetSearch
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.forecast.load import LoadedQueue, LoadFailure
-from rmqtool.forecast.overlay import Overlay
 from rmqtool.formats.consumequeue import FILLER_UNIT, UNIT_SIZE
 from rmqtool.store.directory import Segment
 from rmqtool.store.file_kinds import segment_name
+from rmqtool.store.overlay import Overlay
 from rmqtool.store.view import Entry, EntryKind
 
 NOTHING_ENTERED: Final = -1

@@ -28,7 +28,6 @@ from rmqtool.forecast.options import (
     DEFAULT_QUEUE_UNITS,
     ForecastOptions,
 )
-from rmqtool.forecast.overlay import Overlay
 from rmqtool.forecast.plain_records import PlainRecords
 from rmqtool.forecast.queue_state import NOTHING_ENTERED, QueueState
 from rmqtool.forecast.start_file import StartChoice
@@ -39,6 +38,7 @@ from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.store.config_json import batch_topics, read_config, topics
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.file_kinds import FileKind
+from rmqtool.store.overlay import Overlay
 from rmqtool.store.sizes import demand_log_file_size
 from rmqtool.store.source import Closable, read_range
 

@@ -1,66 +1,142 @@
-"""A store with planned changes laid over it, as if they had been made: nothing is copied and nothing is written.
+"""A store with changes laid over it, as if they had been made: nothing is copied, and nothing reaches the store itself.
 
 So everything that reads a store through its view, a broker's simulated start above all, can look at a repair that has
-not happened yet.
+not happened yet; and a simulated broker writes into the same overlay, whose changed pages go to an unnamed temporary
+file once they are many.
 """
 
 from __future__ import annotations
 
+import tempfile
 import time
 from bisect import bisect_right, insort
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from operator import itemgetter
 from typing import Final
 
 from rmqtool.errors import UnreadableError
 from rmqtool.store.content import Content
-from rmqtool.store.source import ByteSource
+from rmqtool.store.sink import reported
+from rmqtool.store.source import ByteSource, Closable, identity_of, read_range
 from rmqtool.store.view import Entry, EntryKind, StoreView
 
 OPEN_MAX: Final = 16
-"""Ranges of one file whose sources are open at a time: a file may have more of them than a process may hold."""
+"""Contents of one file that are open at a time: a file may have more of them than a process may hold."""
+PAGE: Final = 16 << 10
+MEMORY_BYTES: Final = 256 << 20
+WRITTEN_NS: Final = 1 << 62
+"""Modification time of what is written: later than that of any file of the store."""
 
 
 @dataclass
-class _Laid:
-    """What is laid over one file; `ranges` are (start, content), in order and apart from each other."""
+class OverlaidFile:
+    """What is laid over one file: contents that are apart from each other, in order, and above them written pages."""
 
-    size: int
-    mtime_ns: int
+    entry: Entry
+    """The file as it is listed, but for its size."""
     base_size: int
-    """Bytes of the store's own file that are still to be seen where no range lies."""
-    ranges: list[tuple[int, Content]] = field(default_factory=list)
+    """Bytes of the file below that still show where nothing is laid over them."""
+    size: int
+    contents: list[tuple[int, Content]] = field(default_factory=list)
+    """With the file position of each."""
+    pages: dict[int, int] = field(default_factory=dict)
+    """Where in the temporary file a page lies."""
+
+    def shown(self) -> Entry:
+        allocated = self.entry.allocated_bytes + sum(content.length for _, content in self.contents)
+        return replace(
+            self.entry,
+            size=self.size,
+            mtime_ns=WRITTEN_NS if self.pages else self.entry.mtime_ns,
+            allocated_bytes=min(self.size, allocated),
+        )
+
+    def splits(self, start: int, end: int) -> Iterator[tuple[int, int, int | None]]:
+        """The parts of [start, end): from, to, and where the content that lies there starts, None of the file below."""
+        at, number = start, max(0, bisect_right(self.contents, start, key=itemgetter(0)) - 1)
+        while at < end and number < len(self.contents):
+            content_start, content = self.contents[number]
+            number += 1
+            if at < content_start:
+                yield at, min(end, content_start), None
+            at, split_end = max(at, content_start), min(end, content_start + content.length)
+            if at < split_end:
+                yield at, split_end, content_start
+                at = split_end
+        if at < end:
+            yield at, end, None
 
 
-class PlannedView:
-    """A store view over another one; changes are told one by one, and each file is changed in one way only."""
+class Overlay(Closable):
+    """A store view over another one, and a `FileSink` whose writes only this view shows.
 
-    def __init__(self, base: StoreView) -> None:
+    What is planned is told by `add`, `lay`, `replace` and `remove`, each file in one way; what is written, as to any
+    sink.
+    """
+
+    def __init__(self, base: StoreView, memory_bytes: int = MEMORY_BYTES) -> None:
+        """`memory_bytes` of written pages are kept in memory; with more, all of them in a temporary file."""
         self._base = base
-        self._laid: dict[str, _Laid] = {}
+        self._changes: dict[str, OverlaidFile] = {}
         self._removed: set[str] = set()
-        self._made_directories: dict[str, Entry] = {}
-        self._made_in: dict[str, set[str]] = {}
+        self._new_directories: dict[str, Entry] = {}
+        self._new_in: dict[str, set[str]] = {}
+        self._memory_bytes = memory_bytes
+        self._page_count = 0
+
+    @cached_property
+    def _pages(self) -> tempfile.SpooledTemporaryFile[bytes]:
+        return tempfile.SpooledTemporaryFile(self._memory_bytes)
 
     @property
     def label(self) -> str:
         return self._base.label
 
-    def write(self, path: str, file_position: int, content: Content) -> None:
-        """Lay a range over a file, which becomes longer if the range ends beyond it.
+    def list(self, path: str) -> list[Entry]:
+        entries = {entry.path: entry for entry in self._base.list(path) if entry.path not in self._removed}
+        for listed in (*entries, *self._new_in.get(path, ())):
+            if listed in self._changes:
+                entries[listed] = self._changes[listed].shown()
+            elif listed in self._new_directories:
+                entries[listed] = self._new_directories[listed]
+        return [entries[name] for name in sorted(entries)]
+
+    def stat(self, path: str) -> Entry | None:
+        if (change := self._changes.get(path)) is not None:
+            return change.shown()
+        return self._new_directories.get(path) or self._stat_below(path)
+
+    def open(self, path: str) -> ByteSource:
+        change = self._changes.get(path)
+        if change is None and path in self._removed:
+            raise UnreadableError(f"{path}: no such file")
+        return OverlaidSource(path, self, self._base.open(path) if change is None or change.base_size else None)
+
+    def change_of(self, path: str) -> OverlaidFile | None:
+        """What is laid over a file; None where it is as in the store."""
+        return self._changes.get(path)
+
+    def add(self, path: str, content: Content, mtime_ns: int | None = None) -> None:
+        """Show a file that is not there, and the directories it lies in; it is as old as now unless a time is given."""
+        self._new_file(path, time.time_ns() if mtime_ns is None else mtime_ns)
+        self._changes[path].contents.append((0, content))
+        self._changes[path].size = content.length
+
+    def lay(self, path: str, file_position: int, content: Content) -> None:
+        """Lay content over a part of a file, which becomes longer if that ends beyond it.
 
         Raises:
             UnreadableError: the file is not there.
         """
-        laid = self._laid.get(path)
-        if laid is None:
-            entry = self._base.stat(path)
-            if entry is None or not entry.is_file:
-                raise UnreadableError(f"{path}: no such file")
-            laid = self._laid[path] = _Laid(entry.size, entry.mtime_ns, entry.size)
-        insort(laid.ranges, (file_position, content), key=itemgetter(0))
-        laid.size = max(laid.size, file_position + content.length)
+        change = self._changes.get(path)
+        if change is None:
+            entry = self._file_below(path)
+            change = self._changes[path] = OverlaidFile(entry, entry.size, entry.size)
+        insort(change.contents, (file_position, content), key=itemgetter(0))
+        change.size = max(change.size, file_position + content.length)
 
     def replace(self, path: str, content: Content) -> None:
         """Show other content in a file; its modification time stays.
@@ -68,107 +144,147 @@ class PlannedView:
         Raises:
             UnreadableError: the file is not there.
         """
-        entry = self._base.stat(path)
-        if entry is None or not entry.is_file:
-            raise UnreadableError(f"{path}: no such file")
-        self._laid[path] = _Laid(content.length, entry.mtime_ns, 0, [(0, content)])
+        self._changes[path] = OverlaidFile(self._file_below(path), 0, content.length, [(0, content)])
 
-    def create(self, path: str, content: Content, mtime_ns: int | None = None) -> None:
-        """Show a file that is not there, and the directories it lies in."""
-        mtime_ns = time.time_ns() if mtime_ns is None else mtime_ns
-        self._laid[path] = _Laid(content.length, mtime_ns, 0, [(0, content)])
-        self._made_in.setdefault(path.rpartition("/")[0], set()).add(path)
-        directory = path.rpartition("/")[0]
-        while directory and directory not in self._made_directories and self._base.stat(directory) is None:
-            self._made_directories[directory] = Entry(directory, EntryKind.DIRECTORY, mtime_ns=mtime_ns)
-            self._made_in.setdefault(directory.rpartition("/")[0], set()).add(directory)
-            directory = directory.rpartition("/")[0]
+    def create(self, path: str, size: int) -> None:
+        """See `FileSink`; a file that is there and shorter is lengthened with zeros, as mapping one does."""
+        if path not in self._changes:
+            entry = self._stat_below(path)
+            if entry is None:
+                self._new_file(path)
+            else:
+                self._changes[path] = OverlaidFile(entry, entry.size, entry.size)
+        self._changes[path].size = max(self._changes[path].size, size)
+
+    def write_at(self, path: str, position: int, data: bytes | memoryview) -> None:
+        """See `FileSink`."""
+        self.create(path, 0)
+        change, rest = self._changes[path], memoryview(data).cast("B")
+        change.size = max(change.size, position + len(rest))
+        while rest:
+            number, inside = divmod(position, PAGE)
+            part = rest[: PAGE - inside]
+            if number not in change.pages:
+                with closing(self.open(path)) as source:
+                    old = read_range(source, number * PAGE, PAGE)
+                at, self._page_count = self._page_count * PAGE, self._page_count + 1
+                self._write_page(at, old.ljust(PAGE, b"\0"))
+                change.pages[number] = at
+            self._write_page(change.pages[number] + inside, part)
+            position += len(part)
+            rest = rest[len(part) :]
+
+    def read_page(self, at: int, buffer: memoryview) -> None:
+        """Fill the buffer from the written pages."""
+        self._pages.seek(at)
+        self._pages.readinto(buffer)
+
+    def sync(self, path: str) -> None:
+        """Nothing is on a disk."""
+
+    sync_directory = sync
 
     def remove(self, path: str) -> None:
-        """Show a file no more."""
-        self._removed.add(path)
+        """Show a file no more; see `FileSink`."""
+        self._changes.pop(path, None)
+        new = self._new_in.get(path.rpartition("/")[0], set())
+        if path in new:
+            new.remove(path)
+        else:
+            self._removed.add(path)
 
-    def list(self, path: str) -> list[Entry]:
-        shown = (self._shown(entry) for entry in self._base.list(path) if entry.path not in self._removed)
-        entries = {entry.path: entry for entry in shown}
-        for made_path in self._made_in.get(path, ()):
-            entry = self.stat(made_path)
-            if entry is not None:
-                entries[made_path] = entry
-        return [entries[name] for name in sorted(entries)]
+    def unlinked(self) -> tuple[str, ...]:
+        """Files of the store that are gone now, those left out that were made again."""
+        return tuple(sorted(path for path in self._removed if path not in self._changes))
 
-    def stat(self, path: str) -> Entry | None:
-        if path in self._removed:
-            return None
-        if path in self._made_directories:
-            return self._made_directories[path]
-        laid = self._laid.get(path)
-        entry = self._base.stat(path)
-        if entry is None:
-            return None if laid is None else Entry(path, EntryKind.FILE, laid.size, laid.mtime_ns, laid.size)
-        return self._shown(entry)
+    def close(self) -> None:
+        if self._page_count:
+            self._pages.close()
+        self._changes.clear()
 
-    def open(self, path: str) -> ByteSource:
-        if path in self._removed:
+    def _stat_below(self, path: str) -> Entry | None:
+        return None if path in self._removed else self._base.stat(path)
+
+    def _file_below(self, path: str) -> Entry:
+        entry = self._stat_below(path)
+        if entry is None or not entry.is_file:
             raise UnreadableError(f"{path}: no such file")
-        laid = self._laid.get(path)
-        if laid is None:
-            return self._base.open(path)
-        return _PiecedSource(path, laid, self._base.open(path) if laid.base_size else None)
+        return entry
 
-    def _shown(self, entry: Entry) -> Entry:
-        laid = self._laid.get(entry.path)
-        if laid is None:
-            return entry
-        allocated = entry.allocated_bytes + sum(content.length for _, content in laid.ranges)
-        return Entry(
-            entry.path,
-            EntryKind.FILE,
-            laid.size,
-            laid.mtime_ns,
-            min(laid.size, allocated),
-            is_link=entry.is_link,
-            owner_id=entry.owner_id,
-        )
+    def _new_file(self, path: str, mtime_ns: int = 0) -> None:
+        self._changes[path] = OverlaidFile(Entry(path, EntryKind.FILE, mtime_ns=mtime_ns), 0, 0)
+        directory = path.rpartition("/")[0]
+        self._new_in.setdefault(directory, set()).add(path)
+        while directory and directory not in self._new_directories and self._base.stat(directory) is None:
+            self._new_directories[directory] = Entry(directory, EntryKind.DIRECTORY, mtime_ns=mtime_ns)
+            above = directory.rpartition("/")[0]
+            self._new_in.setdefault(above, set()).add(directory)
+            directory = above
+
+    def _write_page(self, at: int, data: bytes | memoryview) -> None:
+        with reported("temporary file of the forecast"):
+            self._pages.seek(at)
+            self._pages.write(data)
+            self._pages.flush()
 
 
-class _PiecedSource:
-    """A file pieced together when it is read: laid ranges, and the store's own bytes between them."""
+class OverlaidSource:
+    """Bytes of one file as the overlay shows it at the time of each read; see `ByteSource`."""
 
-    def __init__(self, name: str, laid: _Laid, base: ByteSource | None) -> None:
+    def __init__(self, name: str, overlay: Overlay, base: ByteSource | None) -> None:
         self.name = name
-        self._laid = laid
+        self._overlay = overlay
         self._base = base
-        self._starts = [start for start, _ in laid.ranges]
         self._opened: dict[int, ByteSource] = {}
 
     @property
     def size(self) -> int:
-        return self._laid.size
+        change = self._overlay.change_of(self.name)
+        if change is not None:
+            return change.size
+        return self._base.size if self._base is not None else 0
+
+    @property
+    def identity(self) -> Hashable | None:
+        """See `identity_of`; None once anything is laid over the file."""
+        if self._base is None or self._overlay.change_of(self.name) is not None:
+            return None
+        return identity_of(self._base)
 
     def read_into(self, position: int, buffer: memoryview) -> int:
-        byte_count = max(0, min(len(buffer), self.size - position))
+        change = self._overlay.change_of(self.name)
+        if change is None:
+            return self._base.read_into(position, buffer) if self._base is not None else 0
+        buffer = buffer[: max(0, change.size - position)]
+        if not change.pages:
+            return self._read_below(change, position, buffer)
         done = 0
-        for start, end, number in self._splits(position, position + byte_count):
-            part = buffer[start - position : end - position]
-            if number is None:
-                count = self._read_base(start, part)
+        while done < len(buffer):
+            number, inside = divmod(position + done, PAGE)
+            part = buffer[done : done + PAGE - inside]
+            count = len(part)
+            if number in change.pages:
+                self._overlay.read_page(change.pages[number] + inside, part)
             else:
-                count = self._range(number).read_into(start - self._starts[number], part)
+                count = self._read_below(change, position + done, part)
             done += count
-            if count < len(part):  # the file below has become shorter
+            if count < len(part):
                 break
         return done
 
     def extents(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        for split_start, split_end, number in self._splits(start, min(end, self.size)):
-            if number is None:
-                if self._base is not None:
-                    yield from self._base.extents(split_start, min(split_end, self._laid.base_size))
-                continue
-            at = self._starts[number]
-            for data_start, data_end in self._range(number).extents(split_start - at, split_end - at):
-                yield data_start + at, data_end + at
+        change, end = self._overlay.change_of(self.name), min(end, self.size)
+        if change is None:
+            yield from self._base.extents(start, end) if self._base is not None else ()
+        elif change.pages:
+            yield from ((start, end),) if start < end else ()
+        else:
+            for split_start, split_end, at in change.splits(start, end):
+                if at is not None:
+                    for data_start, data_end in self._content(change, at).extents(split_start - at, split_end - at):
+                        yield data_start + at, data_end + at
+                elif self._base is not None:
+                    yield from self._base.extents(split_start, min(split_end, change.base_size))
 
     def close(self) -> None:
         for source in self._opened.values():
@@ -177,34 +293,33 @@ class _PiecedSource:
         if self._base is not None:
             self._base.close()
 
-    def _read_base(self, start: int, buffer: memoryview) -> int:
-        """The store's own bytes; zeros between its end and a range that begins beyond it, as a file system has them."""
-        known = max(0, min(len(buffer), self._laid.base_size - start))
+    def _read_below(self, change: OverlaidFile, position: int, buffer: memoryview) -> int:
+        """The laid contents, and the file below between them."""
+        done = 0
+        for start, end, at in change.splits(position, position + len(buffer)):
+            part = buffer[start - position : end - position]
+            if at is None:
+                count = self._read_base(change, start, part)
+            else:
+                count = self._content(change, at).read_into(start - at, part)
+            done += count
+            if count < len(part):  # the file below has become shorter
+                break
+        return done
+
+    def _read_base(self, change: OverlaidFile, start: int, buffer: memoryview) -> int:
+        """The file below; zeros between its end and what is laid beyond it, as a file system has them."""
+        known = max(0, min(len(buffer), change.base_size - start))
         buffer[known:] = bytes(len(buffer) - known)
         count = self._base.read_into(start, buffer[:known]) if self._base is not None and known else 0
         return len(buffer) if count == known else count
 
-    def _range(self, number: int) -> ByteSource:
-        """The source of a range; one that was used long ago may have been closed for others."""
-        source = self._opened.get(number)
+    def _content(self, change: OverlaidFile, start: int) -> ByteSource:
+        """The source of a content; one that was used long ago may have been closed for others."""
+        source = self._opened.get(start)
         if source is None:
             if len(self._opened) >= OPEN_MAX:
                 self._opened.pop(next(iter(self._opened))).close()
-            source = self._opened[number] = self._laid.ranges[number][1].open()
+            content = next(content for at, content in change.contents if at == start)
+            source = self._opened[start] = content.open()
         return source
-
-    def _splits(self, start: int, end: int) -> Iterator[tuple[int, int, int | None]]:
-        """The parts of [start, end): from, to, and the number of the range it lies in, None in the store's own file."""
-        number, at = max(0, bisect_right(self._starts, start) - 1), start
-        while at < end and number < len(self._starts):
-            range_start = self._starts[number]
-            range_end = range_start + self._laid.ranges[number][1].length
-            if at < range_start:
-                yield at, min(end, range_start), None
-                at = min(end, range_start)
-            if at < min(end, range_end):
-                yield at, min(end, range_end), number
-                at = min(end, range_end)
-            number += 1
-        if at < end:
-            yield at, end, None

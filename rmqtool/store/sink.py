@@ -179,6 +179,15 @@ class DirectorySink(Closable):
         return at
 
 
+class DiscardingSink:
+    """A `FileSink` that forgets what it is given, for what is counted and not read."""
+
+    def create(self, *_: object, **__: object) -> None:
+        """Nothing is kept."""
+
+    write_at = sync = sync_directory = remove = close = create
+
+
 class TrackingSink:
     """A sink that knows which files were written since the last sync."""
 

@@ -8,10 +8,10 @@ from rmqtool.engine.rules.versions import EXAMINED, BrokerRules, rules_for
 from rmqtool.errors import RmqtoolError
 from rmqtool.forecast import load
 from rmqtool.forecast.load import LoadFailure
-from rmqtool.forecast.overlay import Overlay
 from rmqtool.store.config_json import TOPICS, batch_topics, read_config, topics
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FENCE_NAME, FileKind
+from rmqtool.store.overlay import Overlay
 
 
 def start_failures(store: Store, rules: BrokerRules) -> Mapping[str, str]:

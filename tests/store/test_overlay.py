@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rmqtool.errors import UnreadableError
 from rmqtool.store.content import Content, FilePart, Literal, Zeros
-from rmqtool.store.overlay import PlannedView
+from rmqtool.store.overlay import Overlay
 from rmqtool.store.view import DirectoryView, EntryKind, StoreView
 
 SIZES = st.integers(0, 300)
@@ -57,7 +57,7 @@ def test_the_overlay_equals_the_changed_store(data: st.DataObject) -> None:
         for number, path in enumerate(PLACES):
             (root / path).parent.mkdir(parents=True, exist_ok=True)
             (root / path).write_bytes(bytes([number + 1]) * data.draw(SIZES))
-        planned = PlannedView(DirectoryView(root))
+        planned = Overlay(DirectoryView(root))
         chosen = data.draw(changes(source))
         for how, path, position, content in chosen:
             lay(planned, how, path, position, content)
@@ -70,13 +70,13 @@ def test_the_overlay_equals_the_changed_store(data: st.DataObject) -> None:
             assert (root / path).read_bytes()[start : start + len(part)] == part
 
 
-def lay(view: PlannedView, how: str, path: str, position: int, content: Content) -> None:
+def lay(view: Overlay, how: str, path: str, position: int, content: Content) -> None:
     if how == "write":
-        view.write(path, position, content)
+        view.lay(path, position, content)
     elif how == "replace":
         view.replace(path, content)
     elif how == "create":
-        view.create(path, content)
+        view.add(path, content)
     else:
         view.remove(path)
 
@@ -149,12 +149,12 @@ def pieced(view: StoreView, path: str, data: st.DataObject) -> tuple[int, bytes]
 
 
 def test_nothing_is_laid_over_a_file_that_is_not_there(tmp_path: Path) -> None:
-    view = PlannedView(DirectoryView(tmp_path))
+    view = Overlay(DirectoryView(tmp_path))
     with pytest.raises(UnreadableError):
-        view.write("gone", 0, Zeros(1))
+        view.lay("gone", 0, Zeros(1))
     with pytest.raises(UnreadableError):
         view.replace("gone", Zeros(1))
-    view.create("made/here", Zeros(1 << 40), mtime_ns=7)
+    view.add("made/here", Zeros(1 << 40), mtime_ns=7)
     view.remove("made/here")
     with pytest.raises(UnreadableError):
         view.open("made/here")
@@ -162,8 +162,8 @@ def test_nothing_is_laid_over_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 def test_a_terabyte_of_zeros_is_laid_over_in_no_time(tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(b"\1" * 4096)
-    view = PlannedView(DirectoryView(tmp_path))
-    view.write("log", 1024, Zeros(1 << 40))
+    view = Overlay(DirectoryView(tmp_path))
+    view.lay("log", 1024, Zeros(1 << 40))
     source = view.open("log")
     assert source.size == 1024 + (1 << 40)
     assert list(source.extents(0, source.size)) == [(0, 1024)]

@@ -16,7 +16,7 @@ from typing import Any, Final
 from rmqtool.errors import RefusedError, UnreadableError, UsageError, WriteError
 from rmqtool.repair.machine.steps import Create, Remove, Replace, Step, WriteRange, step_json
 from rmqtool.store.file_kinds import FENCE_NAME
-from rmqtool.store.overlay import PlannedView
+from rmqtool.store.overlay import Overlay
 from rmqtool.store.probe_lock import LOCK_NAME
 from rmqtool.store.sink import check_path
 from rmqtool.store.source import reason
@@ -139,17 +139,17 @@ class Plan:
                 "without it; nothing was changed"
             )
 
-    def view_over(self, base: StoreView) -> PlannedView:
+    def view_over(self, base: StoreView) -> Overlay:
         """The store as it will be, without changing it."""
-        view = PlannedView(base)
+        view = Overlay(base)
         for step in self.steps:
             match step:
                 case WriteRange():
-                    view.write(step.path, step.file_position, step.content)
+                    view.lay(step.path, step.file_position, step.content)
                 case Replace():
                     view.replace(step.path, step.content)
                 case Create():
-                    view.create(step.path, step.content, step.mtime_ns)
+                    view.add(step.path, step.content, step.mtime_ns)
                 case Remove():
                     view.remove(step.path)
         return view

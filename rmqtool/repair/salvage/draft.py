@@ -19,7 +19,7 @@ from rmqtool.repair.machine.steps import (
 )
 from rmqtool.repair.salvage.damaged_ranges import DamagedRange
 from rmqtool.store.content import Content, FilePart, Zeros
-from rmqtool.store.overlay import PlannedView
+from rmqtool.store.overlay import Overlay
 from rmqtool.store.sink import DirectorySink
 from rmqtool.store.source import Closable
 from rmqtool.store.view import StoreView
@@ -89,13 +89,13 @@ class LogDraft(Closable):
 
     def view(self) -> StoreView:
         """The store with the draft laid over it, as it is now."""
-        view = PlannedView(self._base)
+        view = Overlay(self._base)
         for path, position, content in self._writes():
-            view.write(path, position, content)
+            view.lay(path, position, content)
         for path, content in self._replaced():
             view.replace(path, content)
         for path, content, mtime_ns in self._created():
-            view.create(path, content, mtime_ns)
+            view.add(path, content, mtime_ns)
         for step in self._shape:
             if isinstance(step, Remove):
                 view.remove(step.path)

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmqtool.errors import UnreadableError
-from rmqtool.forecast.overlay import PAGE, WRITTEN_NS, Overlay
+from rmqtool.store.content import Zeros
+from rmqtool.store.overlay import PAGE, WRITTEN_NS, Overlay
 from rmqtool.store.source import read_range
 from tests.engine.memory_view import MemoryView
 
@@ -23,12 +24,14 @@ def content(overlay: Overlay, path: str) -> bytes:
     return read_range(source, 0, source.size)
 
 
-@pytest.mark.parametrize("memory_pages", [0, 1, 100])
+@pytest.mark.parametrize("memory_bytes", [1, PAGE, 100 * PAGE])
 @given(changes=writes)
-def test_reads_what_was_written_over_a_file(changes: list[tuple[int, bytes]], memory_pages: int) -> None:
+def test_reads_what_was_written_over_a_file(changes: list[tuple[int, bytes]], memory_bytes: int) -> None:
     view = MemoryView({"a/b": CONTENT})
     expected = bytearray(CONTENT)
-    with Overlay(view, memory_pages) as overlay:
+    expected[100 : 100 + PAGE] = bytes(PAGE)
+    with Overlay(view, memory_bytes) as overlay:
+        overlay.lay("a/b", 100, Zeros(PAGE))
         opened_before = overlay.open("a/b")
         for position, data in changes:
             overlay.write_at("a/b", position, data)
