@@ -77,7 +77,7 @@ class Follower:
     def _read_on(self, *, more_follows: bool) -> Iterator[DumpRow | RowBlock]:
         """Rows of the file from the position on; a bad range at the end of the log is not yet one."""
         entry = self.dump.target.entries[self._number]
-        source = self.dump.open(entry)
+        source = self.dump.open(entry) if not more_follows or self.dump.may_hold_rows(self._number) else None
         if source is None:
             return
         try:

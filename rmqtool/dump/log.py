@@ -19,6 +19,7 @@ from rmqtool.report.bodies import BODY_LIMIT
 from rmqtool.report.rows import DumpRow, RowBlock, bad_row, blank_row, message_row
 from rmqtool.scan.blocks import last_data_end
 from rmqtool.scan.columns import Row, bare_row, row_tuples
+from rmqtool.scan.first_time import first_store_time_ms
 from rmqtool.scan.judge import MESSAGE_MAGICS
 from rmqtool.scan.log import ScanOptions, carries_record_crc, reader_for, walk_split
 from rmqtool.scan.row_filter import RowFilter
@@ -55,6 +56,7 @@ class LogDump:
     compiled: bool | None = None
     problems: list[str] = field(default_factory=list)
     bad_ranges: int = 0
+    _first_times: dict[str, int | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         ask = self.ask
@@ -95,6 +97,18 @@ class LogDump:
                 return number
         return min(0, len(self.target.entries) - 1)
 
+    def may_hold_rows(self, number: int) -> bool:
+        """Whether a file may hold something of the ranges of physical offsets and times.
+
+        One that cannot is not read: of the files of a log only the first record is read where a time is asked for.
+        """
+        entry = self.target.entries[number]
+        if not is_segment_name(entry.name):
+            return True
+        if not self.row_filter.may_be_between(int(entry.name), int(entry.name) + entry.size):
+            return False
+        return self.row_filter.may_be_stored(self._first_ms(number), self._first_ms(number + 1))
+
     @cached_property
     def row_filter(self) -> RowFilter:
         return self.ask.row_filter()
@@ -107,14 +121,14 @@ class LogDump:
         last = self.last_with_data()
         for number, entry in enumerate(self.target.entries[: last + 1]):
             yield from self._gap_before(number)
-            if self._may_hold_rows(entry):
+            if self.may_hold_rows(number):
                 yield from self._file(entry, self._batches_in_order, more_follows=number < last)
 
     def _backward(self) -> Rows:
         last = self.last_with_data()
         for number in range(last, -1, -1):
             entry = self.target.entries[number]
-            if self._may_hold_rows(entry):
+            if self.may_hold_rows(number):
                 yield from self._file(entry, self._batches_backward, more_follows=number < last)
             yield from self._gap_before(number)
 
@@ -235,12 +249,6 @@ class LogDump:
             parts = bare_parts(read, row.size, limit)
         return hex_fields(parts, self.ask.hex_width, row.physical_offset)
 
-    def _may_hold_rows(self, entry: Entry) -> bool:
-        """Whether a file may hold something of the range of physical offsets; one that cannot is not even opened."""
-        if not is_segment_name(entry.name):
-            return True
-        return self.row_filter.may_be_between(int(entry.name), int(entry.name) + entry.size)
-
     def _gap_before(self, number: int) -> Rows:
         """The range of files that are not there, between the one before and this one."""
         size = self.target.file_size
@@ -248,7 +256,7 @@ class LogDump:
         if number == 0 or not size or not all(is_segment_name(entries[at].name) for at in (number - 1, number)):
             return
         begin, end = int(entries[number - 1].name) + size, int(entries[number].name)
-        if end > begin:
+        if end > begin and self.row_filter.may_be_stored(self._first_ms(number - 1), self._first_ms(number)):
             yield from self._missing(begin, end - begin, MISSING_FILE)
 
     def _missing(self, physical_offset: int, size: int, finding: str) -> Rows:
@@ -257,6 +265,18 @@ class LogDump:
             self.bad_ranges += 1
             row = bare_row(physical_offset, size, Verdict.UNREADABLE_RANGE)
             yield bad_row(physical_offset, size, finding) | self._bytes(lambda _position, _length: b"", row)
+
+    def _first_ms(self, number: int) -> int | None:
+        """Store time of a file's first record, looked up once; None where nothing asks for it or it is unknown."""
+        entries, asked = self.target.entries, self.row_filter
+        if (asked.from_ms is None and asked.to_ms is None) or number >= len(entries):
+            return None
+        path = entries[number].path
+        if path not in self._first_times:
+            self._first_times[path] = None
+            with suppress(UnreadableError), closing(self.target.view.open(path)) as source:
+                self._first_times[path] = first_store_time_ms(source)
+        return self._first_times[path]
 
     def _has_data(self, entry: Entry) -> bool:
         try:

@@ -15,14 +15,13 @@ from typing import Final
 import pyarrow as pa
 
 from rmqtool.errors import UnreadableError
-from rmqtool.formats import commitlog, system_flag
 from rmqtool.pipeline.message_columns import MessageBatches, SourceFile, groups
+from rmqtool.scan.first_time import first_store_time_ms
 from rmqtool.scan.log import ScanOptions, carries_record_crc, plan_segments, reader_for, walk_split
 from rmqtool.scan.row_filter import RowFilter
 from rmqtool.scan.split import Split
 from rmqtool.scan.split_start import PROOF_BYTES, first_row_from
 from rmqtool.store.directory import Segment, Store
-from rmqtool.store.source import read_range
 from rmqtool.store.view import StoreView
 
 PART_BYTES: Final = 256 << 20
@@ -33,8 +32,6 @@ MISSING_FILE: Final = "commitlog.missing-file"
 UNREADABLE: Final = "commitlog.unreadable-range"
 SEAM: Final = "commitlog.unproven-seam"
 """A part does not end where the next one begins; one part a file reads it right."""
-_SYS_FLAG_AT: Final = commitlog.MESSAGE_V1.position("sys_flag")
-_STORE_TIMESTAMP_AT: Final = commitlog.MESSAGE_V1.position("store_timestamp_ms")
 
 
 @dataclass(frozen=True)
@@ -194,17 +191,11 @@ def _in_time(view: StoreView, segments: Sequence[Segment], row_filters: Sequence
 
 
 def _first_ms(view: StoreView, segment: Segment) -> int | None:
-    """Store time of the record that a file begins with; None where none does."""
     try:
         with closing(view.open(segment.path)) as source:
-            head = read_range(source, 0, commitlog.HEAD_SIZE + 2 * commitlog.V6_EXTRA)
+            return first_store_time_ms(source)
     except UnreadableError:
         return None
-    if head[4:8] not in (commitlog.MAGIC_BYTES[commitlog.MAGIC_V1], commitlog.MAGIC_BYTES[commitlog.MAGIC_V2]):
-        return None
-    sys_flag = int.from_bytes(head[_SYS_FLAG_AT : _SYS_FLAG_AT + 4], "big")
-    at = _STORE_TIMESTAMP_AT + commitlog.host_extra(sys_flag, system_flag.BORN_HOST_V6)
-    return int.from_bytes(head[at : at + 8], "big", signed=True) if len(head) >= at + 8 else None
 
 
 def _opens(view: StoreView, segment: Segment) -> bool:

@@ -70,9 +70,14 @@ class RowFilter:
         return begin < high and end > low
 
     def may_be_stored(self, first_ms: int | None, next_first_ms: int | None) -> bool:
-        """Whether rows of a file may be wanted, by the store times of its first record and of the next file's."""
-        late = self.to_ms is not None and first_ms is not None and first_ms - CLOCK_STEP_MS >= self.to_ms
-        early = self.from_ms is not None and next_first_ms is not None and next_first_ms + CLOCK_STEP_MS < self.from_ms
+        """Whether rows of a file may be wanted, by the store times of its first record and of the next file's.
+
+        A file is left out only by two times that ascend: one that is unknown, or is damaged, leaves out nothing.
+        """
+        if first_ms is None or next_first_ms is None or first_ms > next_first_ms:
+            return True
+        late = self.to_ms is not None and first_ms - CLOCK_STEP_MS >= self.to_ms
+        early = self.from_ms is not None and next_first_ms + CLOCK_STEP_MS < self.from_ms
         return not late and not early
 
     def may_name(self, topic: str) -> bool:

@@ -24,14 +24,20 @@ NAME = "00000000000000000000"
 
 
 def record(
-    body: bytes = b"x", topic: bytes = b"T", properties: bytes = b"", *, at: int = 0, sys_flag: int = 0
+    body: bytes = b"x",
+    topic: bytes = b"T",
+    properties: bytes = b"",
+    *,
+    at: int = 0,
+    sys_flag: int = 0,
+    stored_ms: int = 1_700_000_000_001,
 ) -> bytes:
     """A message record as a broker writes it."""
     host = {"address": b"\x0a\0\0\1", "port": 10911}
     fields = {
         "size": 0, "magic": commitlog.MAGIC_V1, "body_crc": masked_crc(body) if body else 0, "queue_id": 1, "flag": 0,
         "queue_offset": 7, "physical_offset": at, "sys_flag": sys_flag, "born_timestamp_ms": 1_700_000_000_000,
-        "born_host": host, "store_timestamp_ms": 1_700_000_000_001, "store_host": host, "reconsume_times": 0,
+        "born_host": host, "store_timestamp_ms": stored_ms, "store_host": host, "reconsume_times": 0,
         "prepared_transaction_offset": 0, "body": body, "topic": topic, "properties": properties,
     }  # fmt: skip
     magic = commitlog.MAGIC_V1

@@ -1,0 +1,26 @@
+"""The store time of a log file's first record, by which whole files are left out where a time is asked for."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rmqtool.errors import UnreadableError
+from rmqtool.formats import commitlog, system_flag
+from rmqtool.store.source import ByteSource, read_range
+
+_HEAD_BYTES: Final = commitlog.HEAD_SIZE + 2 * commitlog.V6_EXTRA
+_SYS_FLAG_AT: Final = commitlog.MESSAGE_V1.position("sys_flag")
+_STORE_TIMESTAMP_AT: Final = commitlog.MESSAGE_V1.position("store_timestamp_ms")
+
+
+def first_store_time_ms(source: ByteSource) -> int | None:
+    """Store time of the record at the start of a file; None where there is none, or the disk does not give it."""
+    try:
+        head = read_range(source, 0, _HEAD_BYTES)
+    except UnreadableError:
+        return None
+    if head[4:8] not in (commitlog.MAGIC_BYTES[commitlog.MAGIC_V1], commitlog.MAGIC_BYTES[commitlog.MAGIC_V2]):
+        return None
+    sys_flag = int.from_bytes(head[_SYS_FLAG_AT : _SYS_FLAG_AT + 4], "big")
+    at = _STORE_TIMESTAMP_AT + commitlog.host_extra(sys_flag, system_flag.BORN_HOST_V6)
+    return int.from_bytes(head[at : at + 8], "big", signed=True) if len(head) >= at + 8 else None
