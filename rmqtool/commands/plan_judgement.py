@@ -57,6 +57,8 @@ def step_after_plan(
         return NextStep(line("salvage"), "keep what lies after the damage:")
     if assessment.verdict is StoreVerdict.OK:
         return NextStep(None, "nothing to do; the broker can be started")
+    if (command := next((left.command for left in plan.remaining if left.command), None)) is not None:
+        return NextStep(line(command), "repair what is left:")
     if plan.remaining:
         return NextStep(None, plan.remaining[0].why, needs_decision=True)
     if not tuple(unread_files_in(assessment)):

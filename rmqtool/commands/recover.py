@@ -73,6 +73,7 @@ def recover(
             planned_recovery.abort_stays,
             planned_recovery.begin,
             findings=planned_recovery.findings,
+            left_out=planned_recovery.left_out,
         )
 
     return plan

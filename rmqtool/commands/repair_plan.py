@@ -34,7 +34,7 @@ from rmqtool.repair.machine.steps import Step
 from rmqtool.repair.machine.store_paths import DEFAULT_LOG, StorePaths
 from rmqtool.repair.machine.undo import is_unsettled, settle
 from rmqtool.repair.plan_forecasts import with_forecasts
-from rmqtool.repair.remaining import PlannedStore, check_applied, remaining
+from rmqtool.repair.remaining import PlannedStore, check_applied, check_planned
 from rmqtool.report.progress import ByteProgress
 from rmqtool.report.repair_screen import plan_lines
 from rmqtool.report.writers import OutputFormat, json_text
@@ -42,7 +42,6 @@ from rmqtool.scan.log_digest import LogDigest
 from rmqtool.scan.runner import OnProgress
 from rmqtool.store.acquire_lock import demand_free
 from rmqtool.store.directory import Store, relative_to_store, survey
-from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.source import reason
 from rmqtool.store.view import open_directory
 from rmqtool.verdict.command_line import CommandLine
@@ -96,6 +95,8 @@ class PlannedRepair:
     damage: tuple[Finding, ...] = ()
     abort_stays: str | None = None
     begin: int | None = None
+    left_out: tuple[str, ...] = ()
+    """Sentences about what lies before `begin`."""
     details: Mapping[str, Any] = field(default_factory=dict)
     """What only this command says of its plan, beside what every plan has."""
     findings: tuple[Finding, ...] = ()
@@ -223,7 +224,7 @@ def carry_out(repair: RepairRun, planner: Planner) -> None:
                     may_ask=not request.is_agreed and sys.stdin.isatty(),
                 )
             opened = replace(opened, store=store)
-            plan = _plan(replace(repair, opened=opened), planned_repair, before)
+            plan, planned_repair = _plan(replace(repair, opened=opened), planned_repair, before)
         if request.save is not None:
             _save(request.save, plan)
         if (
@@ -297,7 +298,8 @@ def _staging(session: Session | None) -> Iterator[Path]:
         yield Path(name)
 
 
-def _plan(repair: RepairRun, planned_repair: PlannedRepair, before: str) -> Plan:
+def _plan(repair: RepairRun, planned_repair: PlannedRepair, before: str) -> tuple[Plan, PlannedRepair]:
+    """The plan with what it leaves and leads to, and the planned repair with what was looked at in the end."""
     request, opened, digest = repair.request, repair.opened, repair.digest
     places = places_of(request, opened.store)
     copied = copied_files(planned_repair.steps, places) if request.copy is None else {}
@@ -307,11 +309,8 @@ def _plan(repair: RepairRun, planned_repair: PlannedRepair, before: str) -> Plan
         opened.rules.version,
         planned_repair.steps,
         planned_repair.loss,
-        {},
-        planned_repair.notes,
-        {},
-        planned_repair.abort_stays,
-        copied,
+        abort_stays=planned_repair.abort_stays,
+        copied_files=copied,
     )
     plan.check(places.log_directories)
     settings = opened.store.settings
@@ -324,13 +323,16 @@ def _plan(repair: RepairRun, planned_repair: PlannedRepair, before: str) -> Plan
             planned_repair.abort_stays,
             planned_repair.covers,
         )
-        plan = replace(
-            plan, remaining=remaining(after, opened.rules, planned, threads=os.cpu_count() or 1, digest=digest)
-        )
-        if plan.is_empty:
-            return plan
+        checked = check_planned(after, opened.rules, planned, threads=os.cpu_count() or 1, digest=digest)
+        plan = replace(plan, remaining=checked.left)
+        if checked.begin is None:
+            planned_repair = replace(planned_repair, begin=None, left_out=())
+    plan = replace(plan, not_looked_at=(*planned_repair.notes, *planned_repair.left_out))
+    if plan.is_empty and not planned_repair.damage:
+        return plan, planned_repair
     forecast = replace(forecast_options(opened.conf), digest=digest)
-    return with_forecasts(plan, opened.store, after, opened.rules, forecast, planned_repair.begin, repair.messages.note)
+    begin, on_note = planned_repair.begin, repair.messages.note
+    return with_forecasts(plan, opened.store, after, opened.rules, forecast, begin, on_note), planned_repair
 
 
 def _plan_json(
@@ -375,13 +377,6 @@ def _save(path: Path, plan: Plan) -> None:
 def _exit_code(plan: Plan, planned_repair: PlannedRepair, plan_json: dict[str, Any], *, to_do: bool) -> int:
     if any(finding.id == UNREADABLE for finding in planned_repair.damage):
         return ExitCode.FAILED
-    # A window is what a broker's start reads: verdict and next step tell that there is more, the exit code does not.
-    is_bad = plan_json["verdict"] != StoreVerdict.OK and not _is_window_left(plan_json)
+    is_bad = plan_json["verdict"] != StoreVerdict.OK
     is_left = to_do or planned_repair.damage or plan.remaining or is_bad
     return ExitCode.FINDINGS if is_left else ExitCode.OK
-
-
-def _is_window_left(plan_json: dict[str, Any]) -> bool:
-    """Whether all that speaks against OK is the part of the log that recover leaves out by default."""
-    is_unchecked = plan_json["verdict"] == StoreVerdict.NOT_FULLY_CHECKED
-    return is_unchecked and all(files["kind"] == FileKind.COMMITLOG.value for files in plan_json["not_looked_at"])

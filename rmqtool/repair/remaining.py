@@ -26,6 +26,8 @@ from rmqtool.verify.survey.context import Depth, VerifyOptions
 READ_AGAIN_MAX: Final = 1 << 30
 """Bytes of the log that are read once more, a second or two."""
 ABORT: Final = "store.abort-present"
+FULL: Final = "recover --full"
+"""The command that repairs what a bounded plan leaves out."""
 OWN: Final = ".rmqtool/"
 """Where the repair itself keeps its files, which are none of the store."""
 
@@ -49,6 +51,19 @@ class PlannedStore:
     covers: Callable[[Finding], bool] = lambda _found: True
 
 
+@dataclass(frozen=True)
+class PlanCheck:
+    """What a check of a store as a plan leaves it came to.
+
+    Attributes:
+        left: what it still has.
+        begin: physical offset from which on the log was read, for the plan or for this check; None where all of it was.
+    """
+
+    left: tuple[Remaining, ...]
+    begin: int | None
+
+
 def scope_of(store: Store, begin: int | None, read_again_max: int = READ_AGAIN_MAX) -> tuple[Store, Depth]:
     """The part of a repaired store that is checked, and how deep."""
     window = store if begin is None else window_of(store, begin).store
@@ -58,7 +73,7 @@ def scope_of(store: Store, begin: int | None, read_again_max: int = READ_AGAIN_M
     return window, Depth.STRUCTURE
 
 
-def remaining(
+def check_planned(
     after: Store,
     rules: BrokerRules,
     planned: PlannedStore,
@@ -66,8 +81,8 @@ def remaining(
     threads: int = 1,
     read_again_max: int = READ_AGAIN_MAX,
     digest: LogDigest | None = None,
-) -> tuple[Remaining, ...]:
-    """What is left of a store as a plan leaves it.
+) -> PlanCheck:
+    """Check a store as a plan leaves it.
 
     Args:
         after: the store with the steps of the plan done.
@@ -86,7 +101,8 @@ def remaining(
         for finding in findings
         if finding.severity is not Severity.NOTE and planned.covers(finding) and not finding.file.startswith(OWN)
     }
-    return tuple(Remaining(finding, _why(finding, planned)) for finding in left.values())
+    begin = None if part is after and depth is Depth.FULL else planned.begin
+    return PlanCheck(tuple(_left(finding, planned) for finding in left.values()), begin)
 
 
 def check_applied(
@@ -123,10 +139,12 @@ def _is_changed(finding: Finding, steps: Sequence[Step]) -> bool:
     return False
 
 
-def _why(finding: Finding, planned: PlannedStore) -> str:
+def _left(finding: Finding, planned: PlannedStore) -> Remaining:
+    """A finding that is left, with the reason and the command that answers it."""
     if finding.id == ABORT and planned.abort_stays is not None:
-        return planned.abort_stays
+        return Remaining(finding, planned.abort_stays)
     known = {(before.id, before.file) for before in planned.before}
     if planned.begin is not None and (finding.id, finding.file) not in known:
-        return f"the plan does not check below physical offset {planned.begin}; recover --full does"
-    return BY_ID[finding.id].remedy
+        why = f"the plan repairs nothing before physical offset {planned.begin}; {FULL} does"
+        return Remaining(finding, why, FULL)
+    return Remaining(finding, BY_ID[finding.id].remedy)

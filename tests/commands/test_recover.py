@@ -6,11 +6,14 @@ import json
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rmqtool.commands import repair_plan
+from rmqtool.repair.remaining import check_planned
 from tests.commands.schema_check import schema_errors
 from tests.commands.transcripts import rmqtool
 from tests.conftest import Unpacked
@@ -88,7 +91,7 @@ def test_damage_is_left_and_told(golden_copy: Unpacked) -> None:
     assert plan["forecast_after"]["4.9.8"]["lost"] == 34
 
 
-def test_damage_far_from_the_end_is_seen_in_full_only(golden_copy: Unpacked) -> None:
+def test_damage_far_from_the_end_is_seen_in_a_small_log(golden_copy: Unpacked) -> None:
     path = golden_copy("5.5.0-damage-zero-hole")
     with assert_store_unchanged(path):
         code, plan = said("recover", path, "--dry-run")
@@ -96,11 +99,46 @@ def test_damage_far_from_the_end_is_seen_in_full_only(golden_copy: Unpacked) -> 
         assert [(left["id"], "recover --full" in left["why"]) for left in plan["remaining"]] == [
             ("commitlog.hole", True)
         ]
-        assert any("--full checks all of it" in note for note in plan["notes"])
+        assert not any("only names and lengths" in note for note in plan["notes"])
+        assert plan["next_step"]["command"] == f"rmqtool recover {path} --full"
         code, plan = said("recover", path, "--dry-run", "--full")
         assert code == 3
         assert [found["id"] for found in plan["damage"]] == ["commitlog.hole"]
-        assert not any("--full" in note for note in plan["notes"])
+
+
+@pytest.fixture
+def large_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Treat every log as too large to be read as a whole before the repair."""
+    monkeypatch.setattr(repair_plan, "check_planned", partial(check_planned, read_again_max=0))
+
+
+@pytest.mark.parametrize(
+    "name", ["5.5.0-many-files", "5.5.0-damage-torn-last-record-abort", "5.5.0-damage-zero-hole"]
+)
+@pytest.mark.usefixtures("large_log")
+def test_a_part_of_a_large_log_is_never_called_ok(golden_copy: Unpacked, name: str) -> None:
+    path = golden_copy(name)
+    code, plan = said("recover", path, "--yes")
+    assert (code, plan["verdict"], plan["remaining"]) == (3, "not-fully-checked", [])
+    assert [(files["path"], files["kind"]) for files in plan["not_looked_at"]] == [("commitlog", "commitlog")]
+    assert any("only names and lengths were checked; --full checks all of it" in note for note in plan["notes"])
+    assert plan["next_step"]["command"] == f"rmqtool verify {path}"
+    screen = rmqtool("recover", path, "--dry-run")
+    assert screen.code == 3
+    assert screen.out.startswith("NOT FULLY CHECKED")
+    assert "Nothing to do" not in screen.out
+    if name != "5.5.0-damage-zero-hole":
+        code, plan = said("recover", path, "--yes", "--full")
+        assert (code, plan["verdict"], plan["next_step"]["command"]) == (0, "ok", None)
+
+
+@pytest.mark.parametrize("name", ["5.5.0-many-files", CRASHED])
+def test_all_of_a_small_log_is_checked(golden_copy: Unpacked, name: str) -> None:
+    path = golden_copy(name)
+    code, plan = said("recover", path, "--yes")
+    assert (code, plan["verdict"], plan["not_looked_at"]) == (0, "ok", [])
+    screen = rmqtool("recover", path, "--dry-run")
+    assert (screen.code, screen.out.splitlines()[0]) == (0, "Nothing to do.")
 
 
 def test_a_saved_plan_is_applied_to_the_same_store_only(golden_copy: Unpacked, tmp_path: Path) -> None:

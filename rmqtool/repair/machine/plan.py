@@ -36,6 +36,8 @@ class Remaining:
 
     finding: Finding
     why: str
+    command: str | None = None
+    """What answers it, without the store's path; None where no further command does."""
 
     def as_json(self) -> dict[str, Any]:
         return {**self.finding.as_json(), "why": self.why}

@@ -109,6 +109,7 @@ class Recovery:
         notes: sentences about what was left alone, or decided.
         abort_stays: why `abort` is left; None where it is removed or not there.
         begin: physical offset from which on the store was looked at; None where all of it was.
+        left_out: sentences about what lies before that.
     """
 
     steps: tuple[Step, ...]
@@ -118,6 +119,7 @@ class Recovery:
     notes: tuple[str, ...] = ()
     abort_stays: str | None = None
     begin: int | None = None
+    left_out: tuple[str, ...] = ()
 
 
 def plan_recover(
@@ -199,7 +201,7 @@ def _planned(
     if any(step.path in left_out for step in recovery.steps):
         raise WindowTooSmall(0)
     begin = None if window.is_whole else window.begin
-    return replace(recovery, notes=(*recovery.notes, *window.notes()), begin=begin)
+    return replace(recovery, left_out=window.notes(), begin=begin)
 
 
 class _Recover:

@@ -86,7 +86,7 @@ def test_recovered_store_has_nothing_wrong(golden: Unpacked, tmp_path: Path, nam
     assert again.steps == ()
     assert not ours.has_abort
     assert not (full and made.begin is not None)
-    assert any(BELOW in note for note in made.notes) == (made.begin is not None)
+    assert any(BELOW in text for text in made.left_out) == (made.begin is not None)
 
 
 @pytest.mark.parametrize(
