@@ -112,9 +112,7 @@ def large_log(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(repair_plan, "check_planned", partial(check_planned, read_again_max=0))
 
 
-@pytest.mark.parametrize(
-    "name", ["5.5.0-many-files", "5.5.0-damage-torn-last-record-abort", "5.5.0-damage-zero-hole"]
-)
+@pytest.mark.parametrize("name", ["5.5.0-many-files", "5.5.0-damage-torn-last-record-abort", "5.5.0-damage-zero-hole"])
 @pytest.mark.usefixtures("large_log")
 def test_a_part_of_a_large_log_is_never_called_ok(golden_copy: Unpacked, name: str) -> None:
     path = golden_copy(name)
