@@ -9,8 +9,9 @@ in front of it or the one after it is the neighbor by number too, unless those t
 it. A record is misplaced only if it does not, if the log itself lacks exactly one message of the other queue at this
 very place, with nothing damaged there that could have held it, and if one field explains it: the queue offset, or the
 topic or queue id. Damage is no objection where the record's own place is impossible: its neighbors follow each other
-without it, or its queue offset is negative. The unit only tells which of the log's gaps the record fills; it never
-makes a gap. Records without a unit are judged by the log's order alone (`misled`).
+without it, its queue offset is negative, or its topic is no UTF-8, as which brokers encode all topics. The unit only
+tells which of the log's gaps the record fills; it never makes a gap. Records without a unit are judged by the log's
+order alone (`misled`).
 
 Verify decides by this rule whether it blames the record or the unit; salvage, recover, rebuild and diff follow its
 findings, or read the log alone.
@@ -62,7 +63,9 @@ class Neighbors(NamedTuple):
         return self.are_known and fits and not self.is_damaged
 
 
-def is_misplaced(own: Neighbors, place: tuple[int, int], claimed: Neighbors, claim: tuple[int, int]) -> bool:
+def is_misplaced(
+    own: Neighbors, place: tuple[int, int], claimed: Neighbors, claim: tuple[int, int], *, is_text: bool = True
+) -> bool:
     """Whether the log itself says that a record belongs to another place; see the rule above.
 
     Args:
@@ -70,11 +73,12 @@ def is_misplaced(own: Neighbors, place: tuple[int, int], claimed: Neighbors, cla
         place: the queue offsets [first, end) that it says.
         claimed: around the record in the queue that has a unit for it.
         claim: the queue offsets [first, end) which that unit gives it.
+        is_text: whether the topic that the record names is UTF-8.
     """
-    if own.is_continued_by(*place):
+    if is_text and own.is_continued_by(*place):
         return False
     if not claimed.lack(*claim):
-        return (own.are_joined or place[0] < 0) and claimed.may_lack(*claim)
+        return (own.are_joined or place[0] < 0 or not is_text) and claimed.may_lack(*claim)
     # One that is alone in its queue, or stands apart in it by damage, contradicts nothing: the gap must be certain.
-    is_odd = own.are_known and not (own.is_damaged and own.leave_room_for(*place))
+    is_odd = not is_text or (own.are_known and not (own.is_damaged and own.leave_room_for(*place)))
     return is_odd or None not in claimed[:2]

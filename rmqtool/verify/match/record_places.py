@@ -67,7 +67,8 @@ class RecordPlaces:
         if self._is_confirmed(own, own_claim[0], physical_offset, name, claim[0]):
             return False
         around = self._around(own, physical_offset, [own_claim[0] - 1, own_claim[0] + 1])
-        if not is_misplaced(around, own_claim, claimed, claim):
+        is_text = not any("\ud800" <= letter <= "\udfff" for letter in self._lookup.topic(row))
+        if not is_misplaced(around, own_claim, claimed, claim, is_text=is_text):
             return False
         return own != name or claim > own_claim or not self._has_another_for(name, claim[0], row)
 

@@ -270,7 +270,11 @@ def test_a_head_beside_damage_hides_nothing_behind_it(tmp_path: Path, *, has_que
     assert flaws(found, intact, store.version, tmp_path, fits=store.readers) == []
 
 
-@pytest.mark.parametrize(("field", "bit"), [("queue_id", 24), ("queue_offset", 7)], ids=["other-queue", "negative"])
+@pytest.mark.parametrize(
+    ("field", "bit"),
+    [("queue_id", 24), ("queue_offset", 7), ("topic", 7)],
+    ids=["other-queue", "negative", "topic-no-utf8"],
+)
 def test_an_impossible_head_goes_where_its_unit_says_though_damage_follows(
     tmp_path: Path, field: str, bit: int
 ) -> None:
@@ -279,7 +283,10 @@ def test_an_impossible_head_goes_where_its_unit_says_though_damage_follows(
     at = max(each.physical_offset for each in store.content.standings if each[:2] == ("orders", 1))
     files = dict(store.files)
     path, position = store.file_of(at)
-    flip(files, path, 8 * (position + commitlog.MESSAGE_V1.position(field)) + bit)
+    raw = store.content.records[at]
+    topic_at = raw.index(b"orders", _head_size(store, at) + _body_length(store, at))
+    field_at = topic_at if field == "topic" else commitlog.MESSAGE_V1.position(field)
+    flip(files, path, 8 * (position + field_at) + bit)
     after = min(place for place in store.content.records if place > at)
     overwrite(files, *store.file_of(after), len(store.content.records[after]))
     salvage = _salvaged(store, files, tmp_path)

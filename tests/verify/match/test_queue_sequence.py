@@ -58,7 +58,16 @@ def test_damage_in_the_gap_is_no_objection_only_where_the_own_place_is_impossibl
     assert not is_misplaced(Neighbors(5, 6), (9, 10), claimed, (7, 8))
     assert is_misplaced(Neighbors(5, 5), (9, 10), claimed, (7, 8))
     assert is_misplaced(NONE, (-3, -2), claimed, (7, 8))
+    assert is_misplaced(NONE, (9, 10), claimed, (7, 8), is_text=False)
     assert not is_misplaced(Neighbors(5, 5), (9, 10), claimed, (2, 3))
+
+
+def test_a_topic_that_is_no_text_continues_no_queue() -> None:
+    """Brokers encode topics as UTF-8; the queue that the damaged name seems to begin at 0 does not exist."""
+    first = Neighbors(0, None)
+    assert not is_misplaced(first, (0, 1), GAP, (7, 8))
+    assert is_misplaced(first, (0, 1), GAP, (7, 8), is_text=False)
+    assert not is_misplaced(first, (0, 1), NONE, (7, 8), is_text=False)
 
 
 def test_what_stands_apart_by_damage_needs_a_certain_gap() -> None:
