@@ -64,8 +64,11 @@ def stray_file_step(damage: Sequence[Finding], store: str) -> NextStep | None:
     command = None
     reason = f"{stray.file} is not part of the commit log under this name. "
     if stray.expected is not None:
-        reason += f"Its records belong to {stray.expected}, which is missing: rename it"
-        command = shlex.join(["mv", "-n", f"{store}/{stray.file}", f"{store}/{stray.expected}"])
+        is_missing = not Path(store, stray.expected).exists()  # else an empty file has the right name
+        reason += f"Its records belong to {stray.expected}, which is "
+        reason += "missing: rename it" if is_missing else "empty: replace that file with it"
+        keep = ["-n"] if is_missing else []
+        command = shlex.join(["mv", *keep, f"{store}/{stray.file}", f"{store}/{stray.expected}"])
     else:
         reason += (
             "The commit log has no free offset for it: move it out of the store, and keep it until messages are served"

@@ -105,7 +105,12 @@ def _set_aside(case: Case, path: Path, strays: dict[str, str | None]) -> None:
     for name, expected in strays.items():
         if not (path / name).exists():
             continue
-        aside = case.folder / f"aside-{len(case.aside)}" if expected is None else path / expected
+        spare = case.folder / f"aside-{len(case.aside)}"
+        if expected is not None and (path / expected).exists():  # an empty file, which gives way
+            spare = spare.with_suffix(".empty")
+            (path / expected).rename(spare)
+            case.aside.append((spare, path / expected, repair_count(path)))
+        aside = spare if expected is None else path / expected
         is_made = expected is None and name in case.made
         intact = intact_records(case.base, case.truth, path) if is_made else set()
         (path / name).rename(aside)

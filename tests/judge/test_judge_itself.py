@@ -54,6 +54,23 @@ def test_what_a_person_moved_between_two_repairs_is_back_for_the_undo_of_the_fir
     assert disagreements == []
 
 
+def test_an_empty_file_that_gives_way_is_back_for_the_undo(tmp_path: Path) -> None:
+    path = tmp_path / "repaired"
+    make_store(RECIPES["basic"], path, "4.9.7")
+    (log, *_) = sorted((path / "commitlog").iterdir())
+    wrong = log.rename(log.with_name(f"{7:020d}"))
+    log.touch()
+    before = store_state(path)
+    disagreements: list[tuple[str, object]] = []
+    case: Any = SimpleNamespace(
+        aside=[], folder=tmp_path, made=set(), differs=lambda name, text: disagreements.append((name, text))
+    )
+    _set_aside(case, path, {f"commitlog/{wrong.name}": f"commitlog/{log.name}"})
+    assert log.stat().st_size
+    _check_undo(case, path, before)
+    assert disagreements == []
+
+
 @pytest.mark.parametrize(("file", "expected"), [("0" * 20, True), (f"{400:020d}", False)])
 def test_an_extension_file_before_the_first_address_is_what_a_start_unlinks(
     tmp_path: Path, file: str, expected: bool

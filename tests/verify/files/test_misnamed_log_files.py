@@ -67,6 +67,20 @@ def put_aside(name: str) -> str:
     return f"{name}.bak"
 
 
+def test_the_next_step_replaces_an_empty_file_under_the_right_name(golden_copy: Unpacked) -> None:
+    path = golden_copy(STORE)
+    right = sorted((path / "commitlog").iterdir())[1]
+    size = right.stat().st_size
+    before = {each.id for each in verified(path, NEWEST)[1]}
+    right.rename(right.with_name(next_to_it(right.name)))
+    right.touch()
+    step = json.loads(rmqtool("recover", path, "--yes", "--format", "json").out)["next_step"]
+    assert "empty" in step["reason"]
+    subprocess.run(shlex.split(step["command"]), check=True)
+    assert right.stat().st_size == size
+    assert {each.id for each in verified(path, NEWEST)[1]} == before
+
+
 @pytest.mark.parametrize("number", [0, 1, 2])
 @pytest.mark.parametrize("rename", [zero_padded, next_to_it, put_aside])
 def test_no_repair_goes_on_without_a_misnamed_file(
