@@ -209,7 +209,8 @@ class QueueState:
     def _open_writer(self) -> QueueWriter | BatchQueueWriter:
         if self._writer is None:
             last_start = self.segments[-1].start if self.segments else None
-            end = QueueEnd(last_start, self.end, self.physical_end)
+            last_path = self.segments[-1].path if self.segments else None
+            end = QueueEnd(last_start, self.end, self.physical_end, last_path)
             if self.is_batch:
                 self._writer = BatchQueueWriter(self._overlay, self._directory, self.file_size, end)
             else:

@@ -112,6 +112,28 @@ def test_a_queue_file_that_is_last_by_its_name_only_ends_the_queue(tmp_path: Pat
     assert gone <= set(after.deleted_files)
 
 
+@pytest.mark.parametrize("name", ["basic", "inner-batch"])
+def test_a_start_dispatches_into_a_queue_file_with_leading_zeros(tmp_path: Path, name: str) -> None:
+    """5.5.1 wrote the units of 35 messages into a batch queue's file whose name had 22 digits, and served them."""
+    recipe = RECIPES[name]
+    make_store(recipe, tmp_path, "5.5.0")
+    (tmp_path / "abort").touch()
+    (tmp_path / "checkpoint").unlink()
+    unit = 46 if name == "inner-batch" else 20
+    for directory in tmp_path.glob("*consumequeue/*/*"):  # as if they had been killed after two units
+        *_, last = sorted(directory.iterdir())
+        content = last.read_bytes()
+        last.write_bytes(content[: 2 * unit].ljust(len(content), b"\0"))
+    settings = recipe.conf.settings()
+    before = forecast_store(survey(open_directory(tmp_path), settings), rules_for("5.5.0"))
+    for directory in [*tmp_path.glob("*consumequeue/*/*")]:
+        *_, last = sorted(directory.iterdir())
+        last.rename(last.with_name(f"{int(last.name):022d}"))
+    after = forecast_store(survey(open_directory(tmp_path), settings), rules_for("5.5.0"))
+    assert (after.lost, after.queues) == (before.lost, before.queues)
+    assert any(queue.max_queue_offset for queue in after.queues)
+
+
 def test_messages_of_a_log_file_and_its_copy_are_lost_once(tmp_path: Path) -> None:
     make_store(RECIPES["many-files"], tmp_path, "4.4.0")
     shutil.rmtree(min((tmp_path / "consumequeue").glob("*/*")))
