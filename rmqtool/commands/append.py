@@ -200,7 +200,7 @@ def _rare_collections() -> Iterator[None]:
 def _put_all(writer: StoreWriter, new_messages: Iterable[Message | MessageBatch], output: OutputFormat) -> int:
     """Put and report; the number of messages that were not written."""
     here = screen()
-    rows = row_writer(output, sys.stdout, FIELDS, width=here.width, colour=here.colour)
+    rows = row_writer(output, sys.stdout, FIELDS, width=here.table_width, colour=here.colour)
     refused = 0
     try:
         for group in _groups(new_messages):

@@ -250,7 +250,9 @@ def _write(comparison: Comparison, output: OutputFormat, messages: Messages) -> 
     comparison_json = comparison.as_json()
     if output is OutputFormat.TABLE:
         here = screen()
-        for line in diff_lines(comparison_json, here.width, colour=here.colour, all_rows=messages.verbose):
+        show_all = messages.verbose or here.shows_all
+        crops = not here.shows_all
+        for line in diff_lines(comparison_json, here.width, colour=here.colour, all_rows=show_all, crops=crops):
             sys.stdout.write(f"{line}\n")
     elif output is OutputFormat.JSON:
         sys.stdout.write(json_text(comparison_json, indent=2) + "\n")

@@ -123,7 +123,7 @@ def run_dump(ask: Request, target: Target, output: OutputFormat, fields: str | N
     if not target.entries:
         messages.warn(f"{target.label}: no {target.kind} files; --type shows those of another kind")
     here = screen()
-    with closing(row_writer(output, sys.stdout, known, chosen, width=here.width, colour=here.colour)) as writer:
+    with closing(row_writer(output, sys.stdout, known, chosen, width=here.table_width, colour=here.colour)) as writer:
         left = ask.limit or sys.maxsize
         for rows in source.rows():
             if rows is None:

@@ -155,8 +155,8 @@ def _write(
     else:
         here = screen()
         lines = (
-            forecast_lines(rows[0], ending, here.width, colour=here.colour, all_rows=all_rows)
+            forecast_lines(rows[0], ending, here.width, colour=here.colour, all_rows=all_rows or here.shows_all)
             if is_one and rows
-            else comparison_lines(rows, ending, here.width)
+            else comparison_lines(rows, ending, here.width, crops=not here.shows_all)
         )
         sys.stdout.writelines(f"{text}\n" for text in lines)

@@ -320,7 +320,7 @@ def _exit_code(store: Store, answer: dict[str, Any]) -> ExitCode:
 def _write(answer: dict[str, Any], output: OutputFormat) -> None:
     if output is OutputFormat.TABLE:
         here = screen()
-        write_answer(answer, sys.stdout, here.width, colour=here.colour)
+        write_answer(answer, sys.stdout, here.table_width, colour=here.colour)
         return
     if output is OutputFormat.JSON:
         sys.stdout.write(json_text(answer, indent=2) + "\n")

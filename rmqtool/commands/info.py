@@ -75,8 +75,14 @@ def info(
     )
     if output is OutputFormat.TABLE:
         here = screen()
-        for line in summary_lines(store_info, here.width, colour=here.colour, all_rows=messages.verbose):
-            sys.stdout.write(f"{line}\n")
+        lines = summary_lines(
+            store_info,
+            here.width,
+            colour=here.colour,
+            all_rows=messages.verbose or here.shows_all,
+            crops=not here.shows_all,
+        )
+        sys.stdout.writelines(f"{line}\n" for line in lines)
     else:
         sys.stdout.write(json_text(store_info, indent=2 if output is OutputFormat.JSON else None) + "\n")
 

@@ -360,8 +360,10 @@ def _show_first(request: RepairRequest, plan_json: dict[str, Any], opened: Opene
 def _show(request: RepairRequest, plan_json: dict[str, Any], opened: OpenedStore) -> None:
     if request.output is OutputFormat.TABLE:
         here = screen()
-        for line in plan_lines(plan_json, str(request.store), opened.chosen, here.width, colour=here.colour):
-            sys.stdout.write(f"{line}\n")
+        lines = plan_lines(
+            plan_json, str(request.store), opened.chosen, here.width, colour=here.colour, all_rows=here.shows_all
+        )
+        sys.stdout.writelines(f"{line}\n" for line in lines)
         sys.stdout.flush()
     else:
         sys.stdout.write(json_text(plan_json, indent=2 if request.output is OutputFormat.JSON else None) + "\n")

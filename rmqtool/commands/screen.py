@@ -6,18 +6,36 @@ import os
 import shutil
 import sys
 from dataclasses import dataclass
+from typing import Final
+
+_TEXT_WIDTH: Final = 80
+"""Columns of text where no terminal has a width."""
 
 
 @dataclass(frozen=True)
 class Screen:
-    """Where the result goes."""
+    """Where the result goes.
+
+    Attributes:
+        width: columns of text, which is wrapped.
+        table_width: columns of a table, from which more is left out; None where nothing is, in a pipe or file.
+    """
 
     width: int
+    table_width: int | None
     colour: bool
+
+    @property
+    def shows_all(self) -> bool:
+        """Whether nothing is left out for want of room."""
+        return self.table_width is None
 
 
 def screen() -> Screen:
-    """The screen of standard output; without a terminal 80 columns (or COLUMNS), and no colour."""
-    width = shutil.get_terminal_size((80, 24)).columns
-    colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    return Screen(width, colour)
+    """The screen of standard output: a terminal, or what the variable COLUMNS says; else a pipe or file."""
+    is_terminal = sys.stdout.isatty()
+    if not is_terminal and not os.environ.get("COLUMNS", "").isdecimal():
+        return Screen(_TEXT_WIDTH, None, colour=False)
+    width = shutil.get_terminal_size((_TEXT_WIDTH, 24)).columns
+    colour = is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return Screen(width, width, colour)

@@ -16,8 +16,6 @@ from rmqtool.commands.spark_tables import FromTimeOption, StorePaths, TopicOptio
 from rmqtool.pipeline.enums import Where
 from rmqtool.report.writers import OutputFormat, row_writer
 
-_IN_TABLE = ("physical_offset", "size", "store_timestamp_ms", "topic", "queue_id", "queue_offset", "tags", "keys")
-
 
 def search(
     context: typer.Context,
@@ -52,11 +50,10 @@ def search(
     parse_search(pattern, where.value)
     options |= {"pattern": pattern, "pattern_in": where.value, "columns": ",".join(SHOWN)}
     shown = screen()
-    fields = _IN_TABLE if output is OutputFormat.TABLE else None
     bad = count = 0
     with spark(master, conf, messages, "search") as session:
         frame = table_frame(session, options)
-        writer = row_writer(output.value, sys.stdout, SHOWN, fields, width=shown.width, colour=shown.colour)
+        writer = row_writer(output.value, sys.stdout, SHOWN, width=shown.table_width, colour=shown.colour)
         for row in frame.toLocalIterator(prefetchPartitions=True):
             if row["finding"] is not None:
                 bad += 1

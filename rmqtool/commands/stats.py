@@ -50,8 +50,7 @@ def stats(
     with spark(master, conf, messages, "stats") as session:
         frame = table_frame(session, options)
         rows = list(figures_of.figures(frame, by))
-    asked = fields if output is OutputFormat.TABLE else None
-    writer = row_writer(output.value, sys.stdout, fields, asked, width=shown.width, colour=shown.colour)
+    writer = row_writer(output.value, sys.stdout, fields, width=shown.table_width, colour=shown.colour)
     for row in rows:
         if isinstance(row, figures_of.BadRanges):
             bad = row

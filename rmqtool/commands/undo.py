@@ -96,7 +96,7 @@ def _show(shown_repairs: list[UndoableRepair], output: OutputFormat, nothing: st
         if not shown_repairs:
             sys.stdout.write(f"{nothing}\n")
         return
-    rows = row_writer(output, sys.stdout, FIELDS, width=0, colour=False)
+    rows = row_writer(output, sys.stdout, FIELDS)
     for repair in shown_repairs:
         row = repair.to_json()
         rows.write({name: became if name == "state" and became is not None else row[name] for name in FIELDS})

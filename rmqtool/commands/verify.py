@@ -201,7 +201,7 @@ class _Output:
                 summary_json,
                 self._screen.width,
                 colour=self._screen.colour,
-                all_rows=self._messages.verbose,
+                all_rows=self._messages.verbose or self._screen.shows_all,
             )
             sys.stdout.writelines(f"{line}\n" for line in lines)
         if self._writer is not None:

@@ -11,9 +11,6 @@ from rmqtool.report.rows import DumpRow
 from rmqtool.report.text import cropped, escaped, padded
 from rmqtool.times import time_text, time_width
 
-_TIME_WIDTH: Final = 24
-"""Of a time in UTC; one with an offset takes what `time_width` says."""
-_TIME_TITLES: Final = {"store_timestamp_ms": "stored", "born_timestamp_ms": "born"}
 _NUMBER_WIDTHS: Final = {"physical_offset": 14, "prepared_transaction_offset": 27, "tags_code": 20}
 _TEXTS: Final = frozenset({"topic", "tags", "keys", "properties", "properties_raw", "body", "finding", "filter_bitmap"})
 _TEXT_WIDTHS: Final = {
@@ -33,17 +30,16 @@ _TEXT_WIDTHS: Final = {
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table.
+    """A column of a table, whose heading is the name of its field.
 
     Attributes:
-        width: terminal columns; numbers are never cropped, text is.
+        width: terminal columns; numbers are never cropped, text is. Of a time this is `time_width`.
         rank: columns of the highest rank are left out first where a terminal is narrow; 0 always stays.
         stretches: takes a share of what a wide terminal leaves.
     """
 
     field: str
-    title: str
-    width: int
+    width: int = 0
     right: bool = False
     rank: int = 0
     stretches: bool = False
@@ -59,12 +55,12 @@ class Column:
             return f"stale: {escaped(row['topic'])}"
         return cell_text(self.field, value)
 
-    def padded_cell(self, row: DumpRow) -> str:
-        """The same in the column's width: text is cropped, a number never is."""
+    def padded_cell(self, row: DumpRow, *, crops: bool = True) -> str:
+        """The same in the column's width: text is cropped where a terminal is narrow, a number never is."""
         text = self.cell(row)
         if text.isascii() and len(text) <= self.width:
             return text.rjust(self.width) if self.right else text.ljust(self.width)
-        return padded(text if self.right else cropped(text, self.width), self.width, right=self.right)
+        return padded(cropped(text, self.width) if crops and not self.right else text, self.width, right=self.right)
 
 
 def cell_text(field: str, value: Any) -> str:
@@ -82,68 +78,85 @@ def cell_text(field: str, value: Any) -> str:
 
 
 MESSAGE_COLUMNS: Final = (
-    Column("physical_offset", "offset", 12, right=True),
-    Column("size", "size", 7, right=True),
-    Column("topic", "topic", 14, stretches=True),
-    Column("queue_id", "queue", 5, right=True),
-    Column("queue_offset", "queue offset", 12, right=True),
-    Column("store_timestamp_ms", "stored", _TIME_WIDTH),
-    Column("tags", "tags", 10, rank=1, stretches=True),
-    Column("keys", "keys", 16, rank=2, stretches=True),
-    Column("transaction", "transaction", 11, rank=3),
-    Column("compression", "compression", 11, rank=4),
-    Column("unique_key", "unique key", 32, rank=5),
-    Column("born_host", "from", 21, rank=6),
-    Column("message_id", "message id", 32, rank=7),
+    Column("physical_offset", 15, right=True),
+    Column("size", 7, right=True, rank=2),
+    Column("topic", 12, stretches=True),
+    Column("queue_id", 8, right=True),
+    Column("queue_offset", 12, right=True),
+    Column("store_timestamp_ms", rank=1),
+    Column("tags", 10, rank=3, stretches=True),
+    Column("keys", 16, rank=4, stretches=True),
+    Column("transaction", 11, rank=5),
+    Column("compression", 11, rank=6),
+    Column("unique_key", 32, rank=7),
+    Column("born_host", 21, rank=8),
+    Column("message_id", 32, rank=9),
+    Column("store", 20, rank=10, stretches=True),
+    Column("file", 20, rank=11, stretches=True),
 )
 UNIT_COLUMNS: Final = (
-    Column("topic", "topic", 12, stretches=True),
-    Column("queue_id", "queue", 5, right=True),
-    Column("queue_offset", "queue offset", 12, right=True),
-    Column("physical_offset", "record at", 13, right=True),
-    Column("record_size", "size", 10, right=True),
-    Column("tags_code", "tags code", 20, right=True),
-    Column("filler", "filler", 6, rank=1),
-    Column("extension_position", "extension at", 12, right=True, rank=2),
+    Column("topic", 9, stretches=True),
+    Column("queue_id", 8, right=True),
+    Column("queue_offset", 12, right=True),
+    Column("physical_offset", 15, right=True),
+    Column("record_size", 11, right=True),
+    Column("tags_code", 20, right=True, rank=1),
+    Column("filler", 6, rank=2),
+    Column("extension_position", 18, right=True, rank=3),
 )
 EXTENSION_COLUMNS: Final = (
-    Column("topic", "topic", 12, stretches=True),
-    Column("queue_id", "queue", 5, right=True),
-    Column("stream_position", "position", 10, right=True),
-    Column("size", "size", 5, right=True),
-    Column("tags_code", "tags code", 12, right=True),
-    Column("store_timestamp_ms", "stored", _TIME_WIDTH),
-    Column("filter_bitmap", "filter bitmap", 16, rank=1, stretches=True),
+    Column("topic", 12, stretches=True),
+    Column("queue_id", 8, right=True),
+    Column("stream_position", 15, right=True),
+    Column("size", 5, right=True),
+    Column("tags_code", 13, right=True),
+    Column("store_timestamp_ms", rank=1),
+    Column("filter_bitmap", 16, rank=2, stretches=True),
 )
 BATCH_COLUMNS: Final = (
-    Column("topic", "topic", 12, stretches=True),
-    Column("queue_id", "queue", 5, right=True),
-    Column("base_queue_offset", "first offset", 12, right=True),
-    Column("batch_size", "count", 5, right=True),
-    Column("physical_offset", "record at", 13, right=True),
-    Column("record_size", "size", 8, right=True),
-    Column("tags_code", "tags code", 12, right=True),
-    Column("store_timestamp_ms", "stored", _TIME_WIDTH, rank=1),
+    Column("topic", 12, stretches=True),
+    Column("queue_id", 8, right=True),
+    Column("base_queue_offset", 17, right=True),
+    Column("batch_size", 10, right=True),
+    Column("physical_offset", 15, right=True, rank=1),
+    Column("record_size", 11, right=True, rank=2),
+    Column("store_timestamp_ms", rank=3),
+    Column("tags_code", 12, right=True, rank=4),
 )
 PUT_COLUMNS: Final = (
-    Column("status", "status", 16),
-    Column("physical_offset", "offset", 14, right=True),
-    Column("queue_offset", "queue offset", 12, right=True),
-    Column("size", "size", 7, right=True, rank=2),
-    Column("message_id", "message id", 32, rank=1),
-    Column("reason", "reason", 12, rank=3, stretches=True),
+    Column("status", 16),
+    Column("physical_offset", 15, right=True),
+    Column("queue_offset", 12, right=True),
+    Column("size", 7, right=True, rank=2),
+    Column("message_id", 32, rank=1),
+    Column("reason", 12, rank=3, stretches=True),
 )
 SLOT_COLUMNS: Final = (
-    Column("slot", "slot", 10, right=True),
-    Column("newest_entry", "newest entry", 12, right=True),
+    Column("slot", 10, right=True),
+    Column("newest_entry", 12, right=True),
 )
 ENTRY_COLUMNS: Final = (
-    Column("number", "entry", 10, right=True),
-    Column("slot", "slot", 9, right=True),
-    Column("key_hash", "key hash", 11, right=True),
-    Column("physical_offset", "record at", 14, right=True),
-    Column("time_delta_seconds", "seconds", 10, right=True),
-    Column("previous_entry", "previous entry", 14, right=True),
+    Column("number", 8, right=True),
+    Column("slot", 7, right=True),
+    Column("key_hash", 11, right=True),
+    Column("physical_offset", 15, right=True),
+    Column("time_delta_seconds", 18, right=True, rank=1),
+    Column("previous_entry", 14, right=True),
+)
+FIGURE_COLUMNS: Final = (
+    Column("topic", 12, stretches=True),
+    Column("queue_id", 8, right=True),
+    Column("tags", 12, stretches=True),
+    Column("hour_timestamp_ms"),
+    Column("producer", 15),
+    Column("size_least", 10, right=True),
+    Column("messages", 10, right=True),
+    Column("bytes", 14, right=True),
+    Column("body_bytes", 14, right=True, rank=4),
+    Column("first_store_timestamp_ms", rank=2),
+    Column("last_store_timestamp_ms", rank=3),
+    Column("min_queue_offset", 16, right=True, rank=1),
+    Column("max_queue_offset", 16, right=True, rank=1),
 )
 TABLES: Final = {
     "message": MESSAGE_COLUMNS,
@@ -154,6 +167,7 @@ TABLES: Final = {
     "slot": SLOT_COLUMNS,
     "put": PUT_COLUMNS,
     "entry": ENTRY_COLUMNS,
+    "figures": FIGURE_COLUMNS,
 }
 """Columns by a row's type; what is not here is shown field under field, a bad range or blank as a line."""
 
@@ -163,9 +177,15 @@ def chosen_columns(fields: Sequence[str]) -> tuple[Column, ...]:
     return tuple(_column(field) for field in fields)
 
 
-def fitted(columns: Sequence[Column], width: int, gap: int) -> tuple[Column, ...]:
-    """The columns that find room side by side, with the room that is left given to those that stretch."""
-    kept = [replace(column, width=time_width()) if column.is_time else column for column in columns]
+def fitted(columns: Sequence[Column], width: int | None, gap: int) -> tuple[Column, ...]:
+    """The columns that find room side by side, with the room that is left given to those that stretch.
+
+    Args:
+        width: of the terminal; None where there is none, and all columns stay.
+    """
+    kept = [_wide_enough(column) for column in columns]
+    if width is None:
+        return tuple(kept)
     while _total(kept, gap) > width and (highest := max(column.rank for column in kept)) > 0:
         kept = [column for column in kept if column.rank != highest]
     stretching = [column for column in kept if column.stretches]
@@ -176,15 +196,21 @@ def fitted(columns: Sequence[Column], width: int, gap: int) -> tuple[Column, ...
     return tuple(replace(column, width=column.width + shares.get(column, 0)) for column in kept)
 
 
+def _wide_enough(column: Column) -> Column:
+    """The column with room for its heading, and for a time of the run's zone."""
+    width = time_width() if column.is_time else column.width
+    return replace(column, width=max(width, len(column.field)))
+
+
 def _total(columns: Sequence[Column], gap: int) -> int:
     return sum(column.width for column in columns) + gap * (len(columns) - 1)
 
 
 def _column(field: str) -> Column:
     if field.endswith("_timestamp_ms"):
-        return Column(field, _TIME_TITLES.get(field, field.removesuffix("_timestamp_ms")), _TIME_WIDTH)
+        return Column(field)
     if field in _TEXTS:
-        return Column(field, field, max(12, len(field)), stretches=True)
+        return Column(field, 12, stretches=True)
     if field in _TEXT_WIDTHS:
-        return Column(field, field, max(len(field), _TEXT_WIDTHS[field]))
-    return Column(field, field, max(len(field), _NUMBER_WIDTHS.get(field, 10)), right=True)
+        return Column(field, _TEXT_WIDTHS[field])
+    return Column(field, _NUMBER_WIDTHS.get(field, 10), right=True)

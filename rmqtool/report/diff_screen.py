@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -34,12 +35,15 @@ _RELATIONS: Final = {
 }
 
 
-def diff_lines(comparison: Found, width: int, *, colour: bool = False, all_rows: bool = False) -> Iterator[str]:
+def diff_lines(
+    comparison: Found, width: int, *, colour: bool = False, all_rows: bool = False, crops: bool = True
+) -> Iterator[str]:
     """The lines of the screen.
 
     Args:
         comparison: the object of `diff --format json`.
-        all_rows: every topic, however many there are.
+        all_rows: every topic and range, however many there are.
+        crops: whether the names of a table are cut to the width; not in a pipe.
     """
     width = max(width, 60)
     style, text = (
@@ -52,8 +56,9 @@ def diff_lines(comparison: Found, width: int, *, colour: bool = False, all_rows:
     yield from labelled("Log", _relation(comparison), width)
     yield from labelled("Starts", _heads(comparison), width)
     ranges = comparison["differing_ranges"]
-    shown = ", ".join(f"{begin}-{end}" for begin, end in ranges["listed"][:RANGES_MAX])
-    rest = ranges["count"] - min(len(ranges["listed"]), RANGES_MAX)
+    listed = ranges["listed"] if all_rows else ranges["listed"][:RANGES_MAX]
+    shown = ", ".join(f"{begin}-{end}" for begin, end in listed)
+    rest = ranges["count"] - len(listed)
     yield from labelled("Differing", shown + (f" and {rest} more" if rest else ""), width)
     if comparison["unresolved_blocks"]:
         blocks = counted(comparison["unresolved_blocks"], "block")
@@ -61,7 +66,7 @@ def diff_lines(comparison: Found, width: int, *, colour: bool = False, all_rows:
         yield from labelled("Not known", text, width)
     for sentence in comparison["not_compared"]:
         yield from labelled("Left out", sentence, width)
-    yield from _topics(comparison["topics"], width, all_rows=all_rows)
+    yield from _topics(comparison["topics"], width if crops else sys.maxsize, all_rows=all_rows)
     yield from _messages(comparison, width)
     yield from _queues(comparison, width)
     yield from _config(comparison, width)

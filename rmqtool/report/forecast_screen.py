@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from rmqtool.report.text import counted, cropped, escaped, headline, labelled, padded, size_text
+from rmqtool.report.text import counted, escaped, headline, labelled, padded, size_text
 
 Found = Mapping[str, Any]
 LISTED_MAX: Final = 8
@@ -54,8 +54,12 @@ def forecast_lines(
     yield from labelled("Assumes", "; ".join(forecast["assumptions"]), width)
 
 
-def comparison_lines(forecasts: Sequence[Found], ending: Found, width: int) -> Iterator[str]:
-    """Versions side by side, a line each; below, why one does not start."""
+def comparison_lines(forecasts: Sequence[Found], ending: Found, width: int, *, crops: bool = True) -> Iterator[str]:
+    """Versions side by side, a line each; below, why one does not start.
+
+    Args:
+        crops: whether a column that finds no room is left out; not in a pipe.
+    """
     yield from _wrapped(escaped(ending["headline"]), max(width, 60))
     yield ""
     yield from _next(ending, max(width, 60))
@@ -63,9 +67,10 @@ def comparison_lines(forecasts: Sequence[Found], ending: Found, width: int) -> I
         return
     rows = [_COLUMNS, *(_row(each) for each in forecasts)]
     widths = [max(len(row[number]) for row in rows) for number in range(len(_COLUMNS))]
+    while crops and sum(widths) + 2 * (len(widths) - 1) > max(width, 60):
+        widths.pop()
     for row in rows:
-        line = "  ".join(padded(text, widths[at], right=at > 1) for at, text in enumerate(row)).rstrip()
-        yield cropped(line, max(width, 60))
+        yield "  ".join(padded(row[at], each, right=at > 1) for at, each in enumerate(widths)).rstrip()
     reasons: dict[str, list[str]] = {}
     for each in forecasts:
         if each["why_not"] is not None:

@@ -22,7 +22,7 @@ _LATE = ("properties",)
 _MARGIN = "    "
 
 
-def write_answer(answer: Mapping[str, Any], stream: TextIO, width: int, *, colour: bool = False) -> None:
+def write_answer(answer: Mapping[str, Any], stream: TextIO, width: int | None, *, colour: bool = False) -> None:
     """Write an answer as `get --format json` has it, for a person."""
     numbers = [f"{text} {answer[name]}" for name, text in _LABELS.items() if answer.get(name) is not None]
     status = f"{_BOLD}{answer['status']}{_PLAIN}" if colour else answer["status"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import textwrap
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -22,15 +23,18 @@ EVIDENCE_WIDTH: Final = 100
 """Columns beyond which a sentence is hard to read."""
 
 
-def summary_lines(store_info: Found, width: int, *, colour: bool = False, all_rows: bool = False) -> Iterator[str]:
+def summary_lines(
+    store_info: Found, width: int, *, colour: bool = False, all_rows: bool = False, crops: bool = True
+) -> Iterator[str]:
     """The lines of the screen.
 
     Args:
         store_info: the object that `info --format json` writes.
         width: columns of the terminal.
         all_rows: every topic, file and problem, however many screens that takes.
+        crops: whether names and lists of a table's row are cut to the width; not in a pipe.
     """
-    screen = _Screen(max(width, WIDTH_MIN), colour=colour, rows_max=None if all_rows else TOPICS_MAX)
+    screen = _Screen(max(width, WIDTH_MIN), colour=colour, rows_max=None if all_rows else TOPICS_MAX, crops=crops)
     yield escaped(str(store_info["store"]))
     yield from screen.verdict(store_info)
     yield ""
@@ -48,8 +52,9 @@ def summary_lines(store_info: Found, width: int, *, colour: bool = False, all_ro
 class _Screen:
     """Lines of one width: a label on the left, text on the right that is wrapped and never cut."""
 
-    def __init__(self, width: int, *, colour: bool, rows_max: int | None) -> None:
+    def __init__(self, width: int, *, colour: bool, rows_max: int | None, crops: bool) -> None:
         self._width = width
+        self._row_width = width if crops else sys.maxsize
         self._colour = colour
         self._rows_max = rows_max
 
@@ -116,14 +121,14 @@ class _Screen:
         shown = ordered[: self._rows_max]
         if not shown:
             return
-        topic_width = min(max(5, *(columns_of(escaped(topic)) for topic in shown)), max(24, self._width // 3))
+        topic_width = min(max(5, *(columns_of(escaped(topic)) for topic in shown)), max(24, self._row_width // 3))
         titles = f"{'':<{LABEL}}{'topic':<{topic_width}}  {'messages':>10}  {'queues':>6}  queue: offsets"
         yield styled(titles, "bold", colour=self._colour)
         for topic in shown:
             rows = topics[topic]
             ranges = _as_many_as_fit(
                 [f"{row['queue_id']}: {_range(row)}" for row in sorted(rows, key=lambda row: row["queue_id"])],
-                self._width - LABEL - topic_width - 22,
+                self._row_width - LABEL - topic_width - 22,
             )
             line = f"{_message_count(rows):>10}  {len(rows):>6}  "
             name = padded(cropped(escaped(topic), topic_width), topic_width)

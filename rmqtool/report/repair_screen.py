@@ -22,12 +22,15 @@ _MENDED: Final = {
 _CONSENT: Final = {"flipped-bit": "--fix-bits", "as-is": "--as-is"}
 
 
-def plan_lines(plan: Said, store: str, chosen: str, width: int, *, colour: bool = False) -> Iterator[str]:
+def plan_lines(
+    plan: Said, store: str, chosen: str, width: int, *, colour: bool = False, all_rows: bool = False
+) -> Iterator[str]:
     """The lines of the screen.
 
     Args:
         plan: the plan's JSON, with `damage` beside it.
         chosen: why the broker's rules are those, as a sentence.
+        all_rows: every file, queue and topic, however many there are.
     """
     width = max(width, 60)
     style, text = _verdict(plan)
@@ -44,33 +47,35 @@ def plan_lines(plan: Said, store: str, chosen: str, width: int, *, colour: bool 
         if plan["next_step"]["command"] is not None:
             yield escaped(plan["next_step"]["command"])  # never broken by us: it is there to be copied
     yield from _steps(plan, width)
-    yield from labelled("Discards", _loss(plan["loss"]), width)
-    yield from _salvaged(plan, width)
+    yield from labelled("Discards", _loss(plan["loss"], all_rows=all_rows), width)
+    yield from _salvaged(plan, width, all_rows=all_rows)
     if plan["kept_beyond_broker"]["messages"]:
         kept = plan["kept_beyond_broker"]
         text = f"{counted(kept['messages'], 'message')} that the broker's own start would lose"
-        yield from labelled("Keeps", f"{text}: {_topics(kept['by_topic'])}", width)
+        yield from labelled("Keeps", f"{text}: {_topics(kept['by_topic'], all_rows=all_rows)}", width)
     for note in plan["notes"]:
         yield from labelled("Note", note, width)
     if plan["copied_files"]:
-        names = ", ".join(plan["copied_files"][:TOPICS_MAX])
-        rest = len(plan["copied_files"]) - TOPICS_MAX
-        text = f"{names}{f' and {rest} more' if rest > 0 else ''}: replaced by a copy; hard links keep the old content"
+        shown = plan["copied_files"] if all_rows else plan["copied_files"][:TOPICS_MAX]
+        rest = len(plan["copied_files"]) - len(shown)
+        names = ", ".join(shown) + (f" and {rest} more" if rest else "")
+        text = f"{names}: replaced by a copy; hard links keep the old content"
         yield from labelled("Hard links", text, width)
     if plan["abort_stays"] is not None:
         yield from labelled("abort stays", plan["abort_stays"], width)
-    yield from _remaining(plan["remaining"], width)
+    yield from _remaining(plan["remaining"], width, all_rows=all_rows)
     yield from labelled("After repair" if plan["steps"] else "Start now", _afterwards(plan), width)
     if plan["steps"]:
         yield from labelled("Disk needed", f"at most {size_text(plan['disk_needed_bytes'])}", width)
 
 
-def _remaining(remaining: Sequence[Said], width: int) -> Iterator[str]:
+def _remaining(remaining: Sequence[Said], width: int, *, all_rows: bool) -> Iterator[str]:
     """What a check of the repaired store would still find, and why it is left."""
-    for left in remaining[:REMAINING_MAX]:
+    shown = remaining if all_rows else remaining[:REMAINING_MAX]
+    for left in shown:
         yield from labelled("Left", f"{left['id']}: {left['message']} ({left['file']}): {left['why']}", width)
-    if len(remaining) > REMAINING_MAX:
-        text = f"and {counted(len(remaining) - REMAINING_MAX, 'more finding')}; --format json lists them all"
+    if len(remaining) > len(shown):
+        text = f"and {counted(len(remaining) - len(shown), 'more finding')}; --format json lists them all"
         yield from labelled("Left", text, width)
 
 
@@ -119,17 +124,18 @@ def _steps(plan: Said, width: int) -> Iterator[str]:
     yield ""
 
 
-def _salvaged(plan: Said, width: int) -> Iterator[str]:
+def _salvaged(plan: Said, width: int, *, all_rows: bool) -> Iterator[str]:
     """What only `salvage` tells: each run of lost messages, and what became of the other damage."""
     lost = plan.get("lost_for_good")
     if lost is None:
         return
-    for run in lost["queues"][:RUNS_MAX]:
+    shown = lost["queues"] if all_rows else lost["queues"][:RUNS_MAX]
+    for run in shown:
         last = run["queue_offset"] + run["count"] - 1
         offsets = f"queue offset {run['queue_offset']}" if run["count"] == 1 else f"{run['queue_offset']} to {last}"
         yield from labelled("Lost for good", f"{run['topic']}/{run['queue_id']} {offsets}", width)
-    if len(lost["queues"]) > RUNS_MAX:
-        text = f"and {len(lost['queues']) - RUNS_MAX} more ranges; --format json lists them all"
+    if len(lost["queues"]) > len(shown):
+        text = f"and {len(lost['queues']) - len(shown)} more ranges; --format json lists them all"
         yield from labelled("Lost for good", text, width)
     if plan["unknown_bytes"]:
         yield from labelled("Lost for good", f"{size_text(plan['unknown_bytes'])} with unknown content", width)
@@ -141,17 +147,19 @@ def _salvaged(plan: Said, width: int) -> Iterator[str]:
         yield from labelled("Could be kept", f"{counted(count, 'record')}: {_MENDED[how]} ({_CONSENT[how]})", width)
 
 
-def _loss(loss: Said) -> str:
+def _loss(loss: Said, *, all_rows: bool) -> str:
     if not loss["messages"]:
         return ""
-    return f"{counted(loss['messages'], 'message')}, {size_text(loss['bytes'])}: {_topics(loss['by_topic'])}"
+    topics = _topics(loss["by_topic"], all_rows=all_rows)
+    return f"{counted(loss['messages'], 'message')}, {size_text(loss['bytes'])}: {topics}"
 
 
-def _topics(by_topic: Mapping[str, int]) -> str:
+def _topics(by_topic: Mapping[str, int], *, all_rows: bool) -> str:
     """The topics with the most messages, and how many."""
     topics = sorted(by_topic.items(), key=lambda item: -item[1])
-    named = ", ".join(f"{topic} {count}" for topic, count in topics[:TOPICS_MAX])
-    rest = f" and {len(topics) - TOPICS_MAX} more topics" if len(topics) > TOPICS_MAX else ""
+    shown = topics if all_rows else topics[:TOPICS_MAX]
+    named = ", ".join(f"{topic} {count}" for topic, count in shown)
+    rest = f" and {len(topics) - len(shown)} more topics" if len(topics) > len(shown) else ""
     return f"{named}{rest}"
 
 

@@ -14,7 +14,7 @@ from rmqtool.report.columns import TABLES, Column, cell_text, chosen_columns, fi
 from rmqtool.report.rows import DumpRow, RowBlock
 from rmqtool.report.text import escaped, padded
 
-WIDTH_MIN: Final = 80
+WIDTH_MIN: Final = 40
 """A table is never drawn for less; on a narrower terminal its lines wrap."""
 WIDE: Final = 120
 _BOLD, _RED, _PLAIN = "\x1b[1m", "\x1b[31m", "\x1b[0m"
@@ -27,15 +27,17 @@ class TableWriter:
     """Rows of one kind under one heading; a new heading where the kind changes.
 
     Args:
+        width: of the terminal; None where there is none: then no column is left out and no text is cropped.
         fields: columns that a person asked for; None for those of the row's kind.
     """
 
     def __init__(
-        self, stream: TextIO, width: int, *, colour: bool = False, fields: Sequence[str] | None = None
+        self, stream: TextIO, width: int | None, *, colour: bool = False, fields: Sequence[str] | None = None
     ) -> None:
         self._stream = stream
-        self._width = max(width, WIDTH_MIN)
-        self._gap = 2 if width >= WIDE else 1
+        self._width = None if width is None else max(width, WIDTH_MIN)
+        self._gap = 2 if width is None or width >= WIDE else 1
+        self._kinds: dict[str, tuple[Column, ...] | None] = {}
         self._colour = colour
         self._fields = fields
         self._columns: tuple[Column, ...] = ()
@@ -61,9 +63,15 @@ class TableWriter:
         """Nothing is held back."""
 
     def _columns_of(self, row: DumpRow) -> tuple[Column, ...] | None:
-        if self._fields is not None:
-            return chosen_columns(self._fields)
-        return TABLES.get(str(row["type"]))
+        """The columns of a row: those that were asked for, else those of its kind that it has."""
+        kind = row["type"]
+        if kind not in self._kinds:
+            if self._fields is not None:
+                self._kinds[kind] = chosen_columns(self._fields)
+            else:
+                known = TABLES.get(kind)
+                self._kinds[kind] = known and tuple(column for column in known if column.field in row)
+        return self._kinds[kind]
 
     def _head(self, columns: tuple[Column, ...]) -> None:
         if columns == self._heading:
@@ -72,22 +80,26 @@ class TableWriter:
             self._line("")
         self._heading = columns
         self._columns = fitted(columns, self._width, self._gap)
-        titles = (padded(column.title, column.width, right=column.right) for column in self._columns)
+        titles = (padded(column.field, column.width, right=column.right) for column in self._columns)
         self._line((" " * self._gap).join(titles).rstrip(), _BOLD)
 
     def _joined(self, row: DumpRow) -> str:
-        return (" " * self._gap).join([column.padded_cell(row) for column in self._columns]).rstrip()
+        return (
+            (" " * self._gap)
+            .join([column.padded_cell(row, crops=self._width is not None) for column in self._columns])
+            .rstrip()
+        )
 
     def _range(self, row: DumpRow) -> None:
         """A bad range or a blank: its place in the columns of its table, then what it is."""
         if "physical_offset" in row:
             if self._heading is None:
                 self._head(TABLES["message"])
-            place = f"{row['physical_offset']:>12}{' ' * self._gap}{row['size']:>7}{' ' * self._gap}"
+            place = f"{row['physical_offset']:>15}{' ' * self._gap}"
         else:
-            place = f"{_where(row)}: {row['size']} bytes "
+            place = f"{_where(row)}: "
         text = f"bad: {row['finding']}" if row["type"] == "bad" else "blank to the end of the file"
-        self._line(place + text, _RED if row["type"] == "bad" else "")
+        self._line(f"{place}{text}, {row['size']} bytes", _RED if row["type"] == "bad" else "")
 
     def _list(self, row: DumpRow) -> None:
         if self._begun:

@@ -125,7 +125,7 @@ def row_writer(
     all_fields: Sequence[str],
     fields: Sequence[str] | None = None,
     *,
-    width: int = 80,
+    width: int | None = None,
     colour: bool = False,
 ) -> RowWriter:
     """The writer of a form: table, json, jsonl or csv.
@@ -133,7 +133,7 @@ def row_writer(
     Args:
         all_fields: every field that a row may have, which are CSV's columns.
         fields: those that a person asked for, in this order.
-        width: columns of the terminal.
+        width: columns of the terminal; None where there is none.
     """
     writer: RowWriter
     if form == "csv":

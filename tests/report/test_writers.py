@@ -12,12 +12,21 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from rmqtool.commands.append import FIELDS as PUT
+from rmqtool.pipeline.search import SHOWN
+from rmqtool.pipeline.stats import FIGURES as COUNTED
+from rmqtool.pipeline.stats import KEYS, QUEUE_FIGURES
 from rmqtool.report.columns import TABLES, fitted
+from rmqtool.report.file_rows import FIELDS
 from rmqtool.report.hexview import HexField, hex_lines
 from rmqtool.report.rows import MESSAGE_FIELDS, RowBlock, bad_row, blank_row
 from rmqtool.report.tables import TableWriter
 from rmqtool.report.text import columns_of
 from rmqtool.report.writers import row_writer
+
+FIGURES = (*COUNTED, *QUEUE_FIGURES, *(name for names in KEYS.values() for name in names))
+_OTHER_GROUPS = {"tags", "hour_timestamp_ms", "producer", "size_least"}
+"""Columns of figures that never stand beside topic and queue."""
 
 
 def message(**changes: Any) -> dict[str, Any]:
@@ -37,20 +46,50 @@ def written(rows: list[dict[str, Any]], **options: Any) -> str:
     return stream.getvalue()
 
 
-@pytest.mark.parametrize("width", [40, 80, 81, 100, 119, 120, 200, 300])
-def test_a_table_fits_its_terminal(width: int) -> None:
+@pytest.mark.parametrize("zone", ["UTC", "+08:00"])
+@pytest.mark.parametrize("width", [60, 80, 81, 100, 119, 120, 200, 300])
+def test_a_table_fits_its_terminal(width: int, zone: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rmqtool.report.columns.time_width", lambda: 24 if zone == "UTC" else 29)
     rows = [message(), message(topic="世界" * 20), bad_row(5, 60, "commitlog.bad-size"), blank_row(65, 8)]
     lines = written(rows, width=width).splitlines()
     assert len(lines) == 5
-    assert all(columns_of(line) <= max(80, width) for line in lines)
-    assert ("message id" in lines[0]) == (width == 300)
-    assert "tags" in lines[0] or width < 91
+    assert all(columns_of(line) <= width for line in lines)
+    assert ("message_id" in lines[0]) == (width == 300)
+    assert ("store_timestamp_ms" in lines[0]) == (width >= 80)
+    assert "tags" in lines[0] or width < 100
+
+
+def test_a_pipe_gets_all_columns_and_no_text_is_cropped() -> None:
+    rows = [message(topic="t" * 99, tags="g" * 50), message(keys=["k" * 300])]
+    text = written(rows)
+    for shown in (
+        "t" * 99,
+        "g" * 50,
+        "k" * 300,
+        "store_timestamp_ms",
+        "7F00000100002A9F0000006800000107",
+        "message_id",
+    ):
+        assert shown in text
+    assert "…" not in text
+
+
+def test_headings_are_the_names_of_fields() -> None:
+    for columns in TABLES.values():
+        known = {name for fields in (*FIELDS.values(), MESSAGE_FIELDS, FIGURES, PUT, SHOWN) for name in fields}
+        assert {column.field for column in columns} <= known
+    heading = written([message()]).splitlines()[0].split()
+    assert heading == [name for name in heading if name in MESSAGE_FIELDS]
+    chosen = written([message()], fields=heading[3:6]).splitlines()[0].split()
+    assert chosen == heading[3:6]
 
 
 @pytest.mark.parametrize("kind", TABLES)
-def test_every_kind_fits_80_columns(kind: str) -> None:
-    columns = fitted(TABLES[kind], 80, 1)
-    assert sum(column.width for column in columns) + len(columns) - 1 <= 80
+def test_every_kind_fits_60_and_80_columns(kind: str) -> None:
+    for width in (60, 80):
+        columns = fitted([column for column in TABLES[kind] if column.field not in _OTHER_GROUPS], width, 1)
+        assert sum(column.width for column in columns) + len(columns) - 1 <= width
+        assert all(column.width >= len(column.field) for column in columns)
 
 
 def test_numbers_are_never_cropped() -> None:
