@@ -29,10 +29,9 @@ from rmqtool.commands.options import (
 )
 from rmqtool.commands.screen import screen
 from rmqtool.engine.queues.unit import Boundary
-from rmqtool.engine.reading.message_check import message_finding
 from rmqtool.engine.reading.query import DEFAULT_COUNT, QueryResult
 from rmqtool.engine.reading.reader import Reader, open_reader
-from rmqtool.engine.reading.stored_message import StoredMessage
+from rmqtool.engine.reading.stored_message import StoredMessage, message_finding
 from rmqtool.engine.reading.unread_files import HOLDS_MESSAGES, unread_files
 from rmqtool.errors import UnreadableError, UsageError
 from rmqtool.formats.message_id import message_ids

@@ -42,8 +42,8 @@ from rmqtool.verdict.next_step import NextStep, blocked_step, repair_step
 from rmqtool.verdict.tally import FindingTally
 from rmqtool.verdict.verdict import Assessment, StoreVerdict
 from rmqtool.verify.catalog.registry import BY_ID
+from rmqtool.verify.files.config_files import lost_topics
 from rmqtool.verify.files.log_files import log_file_findings
-from rmqtool.verify.files.lost_topics import lost_topics
 
 
 def info(

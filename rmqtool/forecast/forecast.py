@@ -12,9 +12,9 @@ from rmqtool.engine.reading.messages_without_log import messages_without_log
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.segments.open_files import ReadCache
 from rmqtool.errors import UnknownSizeError, UnsupportedError
+from rmqtool.forecast.log_scan import PlainRecords
 from rmqtool.forecast.losses import LossCounter, LossReport
 from rmqtool.forecast.options import COUNT_WHOLE_LOG_UP_TO, ForecastOptions
-from rmqtool.forecast.plain_records import PlainRecords
 from rmqtool.forecast.result import Forecast, QueueForecast, StopsAt
 from rmqtool.forecast.simulate import Simulation
 from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, ScanOptions

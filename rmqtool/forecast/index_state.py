@@ -9,6 +9,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -17,7 +18,6 @@ from numpy.typing import NDArray
 from rmqtool.engine.dispatch.index_entries import index_entries
 from rmqtool.engine.dispatch.index_writer import DIRECTORY, IndexWriter, OpenIndexFile, read_index_file
 from rmqtool.engine.dispatch.queue_entries import Rows
-from rmqtool.engine.reading.query import IndexFile
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.forecast.log_scan import Records
@@ -26,6 +26,7 @@ from rmqtool.formats import system_flag
 from rmqtool.formats.index import ENTRY, ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE, entry_position, file_size
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import is_java_long
+from rmqtool.store.index_file import IndexFile
 from rmqtool.store.overlay import Overlay
 from rmqtool.store.sink import DiscardingSink, FileSink
 from rmqtool.store.view import Entry
@@ -114,7 +115,7 @@ class IndexState:
                 break
             if not entry.is_file:
                 continue
-            file = IndexFile(entry.path, self.slot_count, files)
+            file = IndexFile(partial(files.read, entry.path), self.slot_count)
             header = file.header
             if crashed and header.end_timestamp_ms > index_timestamp_ms:
                 self._overlay.remove(entry.path)
@@ -187,7 +188,7 @@ class IndexState:
         if header.begin_physical_offset != header.end_physical_offset:
             entries = 0
         number = header.next_entry_number - 1
-        while number > 0 and file.entry(number)[1] == header.end_physical_offset:
+        while number > 0 and file.entry(number).physical_offset == header.end_physical_offset:
             number -= 1
         self._split[header.end_physical_offset] = entries + header.next_entry_number - 1 - number
 

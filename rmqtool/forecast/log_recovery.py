@@ -12,9 +12,8 @@ from struct import Struct
 
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.errors import UnreadableError
-from rmqtool.forecast.log_scan import FileEnd, FileScan, Records
+from rmqtool.forecast.log_scan import FileEnd, FileScan, PlainRecords, Records
 from rmqtool.forecast.options import ForecastOptions
-from rmqtool.forecast.plain_records import PlainRecords
 from rmqtool.forecast.record_check import RecordCheck, first_record
 from rmqtool.forecast.start_file import FirstRecord
 from rmqtool.formats import commitlog, system_flag

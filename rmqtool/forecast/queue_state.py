@@ -5,12 +5,10 @@ Broker: `ConsumeQueue#recover`, `#truncateDirtyLogicFiles`, `#correctMinOffset`,
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
-from rmqtool.engine.dispatch.batch_queue_writer import BatchQueueWriter
 from rmqtool.engine.dispatch.queue_entries import QueueEntries
-from rmqtool.engine.dispatch.queue_writer import QueueEnd, QueueWriter, physical_end
+from rmqtool.engine.dispatch.queue_writer import BatchQueueWriter, QueueEnd, QueueWriter, physical_end
 from rmqtool.engine.queues.batch_queue import BatchQueue
 from rmqtool.engine.queues.extension import QueueExtension
 from rmqtool.engine.queues.file_queue import FileQueue
@@ -140,12 +138,6 @@ class QueueState:
             self.end = last.start + count * self.units.size
             self.physical_end = physical_end(loaded, last, (count - 1) * self.units.size, self.rules)
             return
-
-    def refresh(self) -> None:
-        """See the files as they are now: those that were written to have another modification time."""
-        self.segments = [
-            replace(segment, entry=self._overlay.stat(segment.path) or segment.entry) for segment in self.segments
-        ]
 
     def destroy(self) -> None:
         """Unlink all files, as a broker does that finds no log."""

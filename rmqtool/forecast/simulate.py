@@ -22,13 +22,12 @@ from rmqtool.forecast import load
 from rmqtool.forecast.index_state import IndexState
 from rmqtool.forecast.load import LoadedQueue, LoadFailure
 from rmqtool.forecast.log_recovery import LogState, ScanResult
-from rmqtool.forecast.log_scan import Records
+from rmqtool.forecast.log_scan import PlainRecords, Records
 from rmqtool.forecast.options import (
     DEFAULT_COMMITLOG_FILE_SIZE,
     DEFAULT_QUEUE_UNITS,
     ForecastOptions,
 )
-from rmqtool.forecast.plain_records import PlainRecords
 from rmqtool.forecast.queue_state import NOTHING_ENTERED, QueueState
 from rmqtool.forecast.start_file import StartChoice
 from rmqtool.formats.checkpoint import FIELDS_SIZE, Checkpoint, parse_checkpoint

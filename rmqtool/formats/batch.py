@@ -5,11 +5,10 @@ Broker: `MessageDecoder#encodeMessages`, `MessageDecoder#decodeMessages`.
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass
 from typing import Final
 
-from construct import Bytes, ConstructError, Int16sb, Int32sb, Rebuild, Struct
+from construct import Bytes, Int16sb, Int32sb, Rebuild, Struct
 
 from rmqtool.formats.layout import Format
 
@@ -41,26 +40,6 @@ class BatchPart:
     flag: int
     body: bytes
     properties: bytes
-
-
-def split_batch(body: bytes) -> list[BatchPart]:
-    """The parts of a batch body.
-
-    Raises:
-        ValueError: the bytes are not a run of whole parts.
-    """
-    parts: list[BatchPart] = []
-    stream = io.BytesIO(body)  # slices of what is left would copy a large body over and over
-    while (at := stream.tell()) < len(body):
-        try:
-            part = BATCH_PART.struct.parse_stream(stream)
-        except ConstructError as error:
-            raise ValueError(f"not a batch part at byte {at}") from error
-        length = BATCH_PART_SIZE_MIN + len(part.body) + len(part.properties)
-        if part.size != length:
-            raise ValueError(f"batch part at byte {at} says {part.size} bytes and has {length}")
-        parts.append(BatchPart(part.flag, part.body, part.properties))
-    return parts
 
 
 def join_batch(parts: list[BatchPart]) -> bytes:

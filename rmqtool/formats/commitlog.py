@@ -5,9 +5,9 @@ Broker: `MessageExtEncoder#encode`, `CommitLog.DefaultAppendMessageCallback#doAp
 https://github.com/apache/rocketmq/blob/develop/store/src/main/java/org/apache/rocketmq/store/CommitLog.java
 """
 
-from typing import Any, Final
+from typing import Final
 
-from construct import Bytes, Int8sb, Int16sb, Int32sb, Int64sb, Rebuild, Struct, ValidationError, this
+from construct import Bytes, Int8sb, Int16sb, Int32sb, Int64sb, Rebuild, Struct, this
 
 from rmqtool.formats import system_flag
 from rmqtool.formats.layout import Format
@@ -129,17 +129,3 @@ def head_size(sys_flag: int) -> int:
 def host_extra(sys_flag: int, host_bit: int) -> int:
     """Bytes by which an IPv6 host moves the fields behind it."""
     return V6_EXTRA if sys_flag & host_bit else 0
-
-
-def parse_message(record: bytes) -> Any:
-    """Parse one whole record into a construct container.
-
-    Raises:
-        construct.ConstructError: the bytes are no such record.
-    """
-    magic = int.from_bytes(record[4:8], "big", signed=True)
-    if magic not in (MAGIC_V1, MAGIC_V2):
-        raise ValidationError(f"magic {record[4:8].hex()} is not that of a message")
-    at = MESSAGE_V1.position("sys_flag")
-    sys_flag = int.from_bytes(record[at : at + 4], "big", signed=True)
-    return message_variant(magic, sys_flag).parse(record)

@@ -3,7 +3,6 @@
 Broker: `IndexHeader`, `IndexFile#putKey`, `IndexService#buildIndex`.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from struct import Struct as NumberStruct
 from typing import Final, Self
@@ -111,12 +110,3 @@ def key_text(topic: str, key: str) -> str:
 def tag_text(topic: str, tags: str) -> str:
     """What is hashed for a tag, from 5.4.0 on."""
     return f"{topic}#T#{tags}"
-
-
-def key_texts(topic: str, properties: dict[str, str], *, with_tags: bool) -> Iterator[str]:
-    """The texts under which a record is entered, in the order of `IndexService#buildIndex`."""
-    if unique_key := properties.get("UNIQ_KEY"):
-        yield key_text(topic, unique_key)
-    yield from (key_text(topic, key) for key in properties.get("KEYS", "").split(" ") if key)
-    if with_tags and (tags := properties.get("TAGS")):
-        yield tag_text(topic, tags)

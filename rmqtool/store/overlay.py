@@ -18,9 +18,8 @@ from operator import itemgetter
 from typing import Final
 
 from rmqtool.errors import UnreadableError
-from rmqtool.store.content import Content
 from rmqtool.store.sink import reported
-from rmqtool.store.source import ByteSource, Closable, identity_of, read_range
+from rmqtool.store.source import ByteSource, Closable, Content, identity_of, read_range
 from rmqtool.store.view import Entry, EntryKind, StoreView
 
 OPEN_MAX: Final = 16

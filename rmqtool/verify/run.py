@@ -26,10 +26,9 @@ from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.source import read_range
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding
-from rmqtool.verify.files.config_files import config_findings, read_configs
+from rmqtool.verify.files.config_files import config_findings, lost_topics, read_configs
 from rmqtool.verify.files.index_files import read_index
 from rmqtool.verify.files.log_files import log_file_findings, missing_end
-from rmqtool.verify.files.lost_topics import lost_topics
 from rmqtool.verify.files.reach import entries_outside, index_findings, newest_start, units_ahead, units_below
 from rmqtool.verify.files.small_files import checkpoint_findings, extension_findings, state_findings
 from rmqtool.verify.match.missing_units import missing_findings, zero_queues

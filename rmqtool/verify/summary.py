@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rmqtool.engine.reading.unread_files import UnreadFiles
-from rmqtool.verify.catalog.finding import Finding, Severity
+from rmqtool.verify.catalog.finding import Finding
 
 
 @dataclass
@@ -41,16 +41,6 @@ class Summary:
         """Count a finding."""
         self.findings[new_finding.id] += 1
         self.severities[new_finding.severity.value] += 1
-
-    @property
-    def worst(self) -> Severity | None:
-        """The severity that matters most."""
-        return next((severity for severity in Severity if self.severities[severity.value]), None)
-
-    @property
-    def needs_attention(self) -> bool:
-        """Whether there is a finding above a note."""
-        return self.worst in (Severity.ERROR, Severity.WARNING)
 
     def as_json(self) -> dict[str, Any]:
         """The summary with JSON's types, in the words that scripts rely on."""

@@ -17,7 +17,7 @@ from rmqtool.repair.machine.plan import Plan
 from rmqtool.repair.machine.steps import Step, create_file, remove_file, replace_file, write_range
 from rmqtool.repair.machine.store_paths import StorePaths
 from rmqtool.repair.machine.undo import undo_latest
-from rmqtool.store.content import Literal, Zeros
+from rmqtool.store.source import Literal, Zeros
 from rmqtool.store.view import DirectoryView
 from tests.broker.broker import Judge
 from tests.broker.files import copy_store

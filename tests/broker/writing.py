@@ -8,7 +8,7 @@ from typing import Any
 
 from rmqtool.engine.append.message import Message, MessageBatch
 from rmqtool.engine.append.open_writer import config_of, existing_store, new_store
-from rmqtool.engine.append.properties_text import hash_map_order
+from rmqtool.engine.append.rewrite import hash_map_order
 from rmqtool.engine.append.status import PutResult
 from rmqtool.engine.append.writer_config import WriterConfig, config_from
 from rmqtool.engine.rules.versions import BrokerRules, rules_for

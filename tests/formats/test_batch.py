@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqtool.formats.batch import BATCH_PART_SIZE_MIN, BatchPart, join_batch, split_batch
+from rmqtool.formats.batch import BATCH_PART_SIZE_MIN, BatchPart, join_batch
+from tests.formats.reference import split_batch
 
 parts = st.builds(
     BatchPart, flag=st.integers(-(2**31), 2**31 - 1), body=st.binary(max_size=50), properties=st.binary(max_size=50)

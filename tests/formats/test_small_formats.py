@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmqtool.formats import abort, checkpoint, consumequeue, index, system_flag
+from tests.formats.reference import key_texts
 
 int64 = st.integers(-(2**63), 2**63 - 1)
 
@@ -58,10 +59,10 @@ def test_the_slot_of_a_key_in_a_file_of_default_size() -> None:
 
 def test_key_texts_in_their_order() -> None:
     properties = {"TAGS": "TagA", "KEYS": " k1  k2 ", "UNIQ_KEY": "u"}
-    assert list(index.key_texts("T", properties, with_tags=True)) == ["T#u", "T#k1", "T#k2", "T#T#TagA"]
-    assert list(index.key_texts("T", properties, with_tags=False)) == ["T#u", "T#k1", "T#k2"]
-    assert list(index.key_texts("T", {}, with_tags=True)) == []
-    assert list(index.key_texts("T", {"KEYS": "a\tb", "TAGS": ""}, with_tags=True)) == ["T#a\tb"]
+    assert list(key_texts("T", properties, with_tags=True)) == ["T#u", "T#k1", "T#k2", "T#T#TagA"]
+    assert list(key_texts("T", properties, with_tags=False)) == ["T#u", "T#k1", "T#k2"]
+    assert list(key_texts("T", {}, with_tags=True)) == []
+    assert list(key_texts("T", {"KEYS": "a\tb", "TAGS": ""}, with_tags=True)) == ["T#a\tb"]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rmqtool.pipeline.stream_position import flushed_end
+from rmqtool.pipeline.stream import flushed_end
 from rmqtool.store.directory import survey
 from rmqtool.store.view import DirectoryView
 from tests.commands.transcripts import rmqtool

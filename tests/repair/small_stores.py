@@ -16,7 +16,7 @@ from rmqtool.repair.machine.fingerprint import fingerprint
 from rmqtool.repair.machine.plan import Plan
 from rmqtool.repair.machine.steps import Step, create_file, remove_file, replace_file, write_range
 from rmqtool.repair.machine.store_paths import StorePaths
-from rmqtool.store.content import FilePart, Literal, Zeros
+from rmqtool.store.source import FilePart, Literal, Zeros
 from rmqtool.store.view import DirectoryView
 from tests.store_state import FileState, store_state
 

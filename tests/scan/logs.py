@@ -15,6 +15,7 @@ from rmqtool.scan.rules import Verdict
 from rmqtool.scan.split import Split, SplitOutcome, whole_file
 from rmqtool.scan.walk import RecordReader, Walk
 from rmqtool.store.source import ByteSource, BytesSource
+from tests.formats.reference import parse_message
 
 MakeReader = Callable[[], RecordReader]
 FIRST_STORE_TIMESTAMP_MS = 1_700_000_000_000
@@ -177,7 +178,7 @@ def assert_accounted(found: Scanned, size: int, physical_offset: int) -> None:
 
 def expected_row(raw: bytes, physical_offset: int) -> dict[str, Any]:
     """Fields of a good record's row, out of the construct reader."""
-    fields = commitlog.parse_message(raw)
+    fields = parse_message(raw)
     names = (
         "queue_offset born_timestamp_ms store_timestamp_ms prepared_transaction_offset magic body_crc queue_id flag"
         " sys_flag reconsume_times body_length topic_length properties_length size"

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rmqtool.formats import commitlog
 from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.formats.properties import decode_properties, split_properties
 from rmqtool.formats.record_crc import masked_crc, record_crc_matches
@@ -19,6 +18,7 @@ from rmqtool.scan.rules import Verdict
 from rmqtool.scan.split import whole_file
 from rmqtool.scan.walk import Walk
 from rmqtool.store.source import BytesSource
+from tests.formats.reference import parse_message
 from tests.scan.logs import LogBytes, Message, Scanned, expected_row, log_bytes, numbered, records_of, scan
 from tests.scan.strategies import Damaged, block_sizes, damaged_logs, logs
 
@@ -34,7 +34,7 @@ def _both(log: LogBytes, **options: object) -> Scanned:
 
 
 def _is_good(raw: bytes, *, record_crc: bool) -> bool:
-    fields = commitlog.parse_message(raw)
+    fields = parse_message(raw)
     try:
         tags_code(decode_java_utf8(fields.topic), decode_properties(fields.properties), 0, DELAYS_MS)
     except ValueError:
@@ -55,7 +55,7 @@ def test_random_records_come_out_as_they_are_declared(
             continue
         row = good.pop(physical_offset)
         assert expected_row(raw, physical_offset).items() <= row._asdict().items()
-        fields = commitlog.parse_message(raw)
+        fields = parse_message(raw)
         assert found.topics[row.topic_number] == fields.topic
         properties = decode_properties(fields.properties)
         assert row.tags_code == tags_code(
@@ -91,7 +91,7 @@ def test_random_damage_is_seen_alike_and_hides_no_intact_record(
         assert row.size == end - start
     for row in found.good():
         start = row.physical_offset - log.physical_offset
-        fields = commitlog.parse_message(log.content[start : start + row.size])
+        fields = parse_message(log.content[start : start + row.size])
         assert not fields.body or masked_crc(fields.body) == fields.body_crc
         assert fields.physical_offset == row.physical_offset
 

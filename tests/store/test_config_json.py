@@ -16,7 +16,6 @@ from rmqtool.store.config_json import (
     TopicConfig,
     batch_topics,
     consumer_offsets,
-    delay_offsets,
     read_config,
     topics,
 )
@@ -97,7 +96,6 @@ def test_entries_of_another_shape_are_left_out() -> None:
 
     table = {"T@G": {0: 1, "1": 2, "x": 3, 2: "4", 3: None, 4: True, 5: 1.5}, "no group": {0: 1}, "T@H": [1], 7: {}}
     assert consumer_offsets(given({"offsetTable": table})) == {("T", "G"): {0: 1, 1: 2, 2: 4}}
-    assert delay_offsets(given({"offsetTable": {3: 120, "4": 5, "-": 6}})) == {3: 120, 4: 5}
     found = topics(given({"topicConfigTable": {"a": {"attributes": None}, "b": 1, "c": {"readQueueNums": "8"}}}))
     assert [(topic.name, topic.read_queue_count, topic.queue_type) for topic in found.values()] == [
         ("a", None, "SimpleCQ"),
@@ -105,7 +103,7 @@ def test_entries_of_another_shape_are_left_out() -> None:
     ]
     odd: list[dict[Any, Any]] = [{}, {"offsetTable": []}, {"topicConfigTable": 1}]
     for value in odd:
-        assert (topics(given(value)), consumer_offsets(given(value)), delay_offsets(given(value))) == ({}, {}, {})
+        assert (topics(given(value)), consumer_offsets(given(value))) == ({}, {})
 
 
 def test_half_of_a_surrogate_pair_is_what_java_writes(tmp_path: Path) -> None:

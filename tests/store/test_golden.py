@@ -6,11 +6,9 @@ import pytest
 
 from rmqtool.store.config_json import (
     CONSUMER_OFFSETS,
-    DELAY_OFFSETS,
     TOPICS,
     ConfigState,
     consumer_offsets,
-    delay_offsets,
     read_config,
     topics,
 )
@@ -86,4 +84,3 @@ def test_offsets_with_unquoted_keys_are_read(golden: Unpacked) -> None:
     offsets = consumer_offsets(read_config(view, CONSUMER_OFFSETS))
     assert offsets["account-moves", "account-keepers"] == {0: 16, 1: 13, 2: 15, 3: 16}
     assert offsets["%RETRY%job-workers", "job-workers"] == {0: 12}
-    assert delay_offsets(read_config(view, DELAY_OFFSETS)) == {1: 24, 2: 8}

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmqtool.errors import UnreadableError
-from rmqtool.store.content import Content, FilePart, Literal, Zeros
 from rmqtool.store.overlay import Overlay
+from rmqtool.store.source import Content, FilePart, Literal, Zeros
 from rmqtool.store.view import DirectoryView, EntryKind, StoreView
 
 SIZES = st.integers(0, 300)

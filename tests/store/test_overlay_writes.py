@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmqtool.errors import UnreadableError
-from rmqtool.store.content import Zeros
 from rmqtool.store.overlay import PAGE, WRITTEN_NS, Overlay
-from rmqtool.store.source import read_range
+from rmqtool.store.source import Zeros, read_range
 from tests.engine.memory_view import MemoryView
 
 CONTENT = bytes(number * 7 % 251 for number in range(PAGE * 2 + 100))

@@ -23,8 +23,14 @@ from rmqtool.engine.append.encoder import (
 )
 from rmqtool.engine.append.log_writer import LogWriter
 from rmqtool.engine.append.message import Message, MessageBatch
-from rmqtool.engine.append.properties_text import encode_map
-from rmqtool.engine.append.rewrite import RewrittenMessage, further_queues, prepare, sent_text, with_further_offsets
+from rmqtool.engine.append.rewrite import (
+    RewrittenMessage,
+    encode_map,
+    further_queues,
+    prepare,
+    sent_text,
+    with_further_offsets,
+)
 from rmqtool.engine.append.status import AppendStatus, PutResult, PutStatus
 from rmqtool.engine.append.validation import batch_refusal, further_refusal, refusal, size_refusal
 from rmqtool.engine.append.writer_config import WriterConfig

@@ -9,8 +9,7 @@ from typing import Any, Final
 
 from rmqtool.engine.append.appender import clock_ms
 from rmqtool.engine.append.encoder import encode_blank
-from rmqtool.engine.append.log_dispatcher import LogDispatcher
-from rmqtool.engine.append.redispatch import dispatch_from, waits_for_dispatch
+from rmqtool.engine.append.log_dispatcher import LogDispatcher, dispatch_from, waits_for_dispatch
 from rmqtool.engine.append.store_writer import StoreWriter, make_abort
 from rmqtool.engine.append.writer_config import WriterConfig
 from rmqtool.engine.dispatch.index_writer import IndexWriter, OpenIndexFile, holds_no_entry, read_index_file

@@ -13,7 +13,6 @@ from typing import Final
 
 from rmqtool.engine.append.encoder import without_record_crc
 from rmqtool.engine.append.message import Message
-from rmqtool.engine.append.properties_text import SENT_ANEW, decode_map, encode_map, hash_map_order
 from rmqtool.engine.append.validation import delay_level
 from rmqtool.engine.append.writer_config import WriterConfig
 from rmqtool.engine.rules.algorithms import MultiDispatch
@@ -21,7 +20,8 @@ from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX, is_kept_out
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.formats import properties as names
 from rmqtool.formats import system_flag
-from rmqtool.formats.properties import encode_properties
+from rmqtool.formats.java_text import java_hash
+from rmqtool.formats.properties import decode_properties, encode_properties
 
 CLIENT_MAP_CAPACITY: Final = 16
 _SPECIAL: Final = re.compile(rb"(?:\A|\x02)(?:DELAY|WAIT|INNER_[A-Z_]+|__CRC32#)\x01")
@@ -46,7 +46,7 @@ def sent_text(properties: Mapping[str, str], rules: BrokerRules) -> bytes:
         return b""
     order = hash_map_order(properties, CLIENT_MAP_CAPACITY)
     sent = encode_properties({name: properties[name] for name in order}, trailing_separator=True)
-    return encode_map(decode_map(sent), rules)
+    return encode_map(decode_properties(sent), rules)
 
 
 def is_plain_text(texts: Iterable[bytes]) -> bool:
@@ -59,11 +59,11 @@ def prepare(message: Message, rules: BrokerRules, config: WriterConfig) -> Rewri
     """Everything that does not depend on queue offsets."""
     text = message.properties_text if message.properties_text is not None else sent_text(message.properties, rules)
     if message.is_final:
-        inner = decode_map(text) if message.sys_flag & system_flag.INNER_BATCH else None
+        inner = decode_properties(text) if message.sys_flag & system_flag.INNER_BATCH else None
         return RewrittenMessage(message.topic, message.queue_id, text, inner)
     if not _SPECIAL.search(text):
         return RewrittenMessage(message.topic, message.queue_id, text, None)
-    properties = decode_map(text)
+    properties = decode_properties(text)
     prepared = RewrittenMessage(message.topic, message.queue_id, text, properties)
     if config.record_crc and names.RECORD_CRC in properties:
         del properties[names.RECORD_CRC]
@@ -117,3 +117,34 @@ def _further_queue(name: str, queue_id: int, rules: BrokerRules, config: WriterC
     if config.lmq and name.startswith(LMQ_PREFIX):
         return name, 0
     return None if rules.multi_dispatch is MultiDispatch.LMQ_ONLY else (name, queue_id)
+
+
+LOAD_FACTOR: Final = 0.75
+SENT_ANEW: Final = "WAIT"
+"""Tells the broker whether the sender waits for the disk; never stored."""
+
+
+def encode_map(properties: Mapping[str, str], rules: BrokerRules, without: str | None = None) -> bytes:
+    """A property map as the broker encodes it after a change (`MessageDecoder#messageProperties2String`)."""
+    names = hash_map_order(properties, rules.property_map_capacity)
+    return encode_properties(
+        {name: properties[name] for name in names if name != without}, trailing_separator=rules.trailing_separator
+    )
+
+
+def hash_map_order(names: Iterable[str], capacity: int) -> list[str]:
+    """The order in which a `java.util.HashMap` gives its keys back.
+
+    Buckets come by number, keys of one bucket in the order of insertion. Splitting a bucket keeps that order, so only
+    the final size of the table counts.
+    """
+    inserted = list(names)
+    while len(inserted) > capacity * LOAD_FACTOR:
+        capacity *= 2
+    return sorted(inserted, key=lambda name: _spread(java_hash(name)) & capacity - 1)
+
+
+def _spread(value: int) -> int:
+    """`HashMap.hash`: the upper half mixed into the lower one."""
+    value &= 0xFFFFFFFF
+    return value ^ value >> 16

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, cast
 
-from rmqtool.engine.dispatch.batch_queue_writer import BatchQueueWriter
 from rmqtool.engine.dispatch.extension_writer import ExtensionEnd, ExtensionWriter
 from rmqtool.engine.dispatch.index_entries import IndexEntries, index_entries
 from rmqtool.engine.dispatch.index_writer import IndexWriter
@@ -23,7 +22,7 @@ from rmqtool.engine.dispatch.queue_entries import (
     joined_entries,
     queue_entries,
 )
-from rmqtool.engine.dispatch.queue_writer import QueueEnd, QueueWriter
+from rmqtool.engine.dispatch.queue_writer import BatchQueueWriter, QueueEnd, QueueWriter
 from rmqtool.errors import WriteError
 from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, UNIT_SIZE
 from rmqtool.formats.java_text import decode_java_utf8

@@ -1,15 +1,16 @@
-"""A file consume queue as the broker has it after load: its end, its minimum, its units.
+"""A file consume queue as the broker has it after load: its end, its minimum, its units, the queue offset of a time.
 
-Broker: `ConsumeQueue#recover`, `#correctMinOffset`, `#getIndexBuffer`, `#rollNextFile`.
+Broker: `ConsumeQueue#recover`, `#correctMinOffset`, `#getIndexBuffer`, `#rollNextFile`, `#getOffsetInQueueByTime`,
+`ConsumeQueueStore` the same, `MappedFileQueue#getMappedFileByTime`, `#getConsumeQueueMappedFileByTime`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from rmqtool.engine.queues.extension import QueueExtension
 from rmqtool.engine.queues.loaded_files import READ_UNITS, LoadedFiles, minimum_position
-from rmqtool.engine.queues.offset_by_time import boundary_offset, nearest_offset
 from rmqtool.engine.queues.unit import PLAIN, Boundary, QueueUnit, whole_units
 from rmqtool.engine.rules.algorithms import TimeLookup
 from rmqtool.engine.rules.versions import BrokerRules
@@ -125,3 +126,121 @@ class FileQueue:
                     extension = self._extension.unit(tags_code)
                 yield QueueUnit(queue_offset, physical_offset, record_size, tags_code, 1, extension)
                 queue_offset += 1
+
+
+def nearest_offset(queue: FileQueue, log: Log, timestamp_ms: int) -> int:
+    """The queue offset of the unit whose record's time is nearest, in the first file that was changed after it.
+
+    Raises:
+        UnreadableError: the disk does not give units or records.
+    """
+    segment = _segment_by_modification_time(queue, timestamp_ms)
+    if segment is None or not queue.loaded.length(segment):
+        return 0
+    floor = max(0, queue.min_stream_position - segment.start)
+    halved = _halved(queue, log, segment, timestamp_ms, floor, queue.loaded.length(segment) - UNIT_SIZE)
+    if halved is None:
+        return 0
+    position, left, right, left_time, right_time = halved
+    if position is None:
+        is_right_nearer = right_time != -1 and abs(timestamp_ms - left_time) > abs(timestamp_ms - right_time)
+        position = right if left_time == -1 or is_right_nearer else left
+    # The broker divides and cuts towards zero, so "none" (-1) at the queue's start is 0.
+    return max(0, segment.start + position) // UNIT_SIZE
+
+
+def _segment_by_modification_time(queue: FileQueue, timestamp_ms: int) -> Segment | None:
+    for segment in queue.loaded.segments:
+        if segment.entry.mtime_ns // 1_000_000 >= timestamp_ms:
+            return segment
+    return queue.loaded.last
+
+
+def _segment_by_store_time(queue: FileQueue, log: Log, timestamp_ms: int, boundary: Boundary) -> Segment | None:
+    loaded = queue.loaded
+
+    def store_time(segment: Segment, position: int) -> int:
+        if position + UNIT_SIZE > loaded.length(segment):
+            return -1
+        time = log.store_timestamp_ms(*queue.raw_unit(segment, position)[:2])
+        return time if time > 0 else -1
+
+    if boundary is Boundary.LOWER:
+        for segment in loaded.segments[:-1]:
+            if store_time(segment, loaded.file_size - UNIT_SIZE) >= timestamp_ms:
+                return segment
+        return loaded.last
+    return next(
+        (candidate for candidate in reversed(loaded.segments) if store_time(candidate, 0) <= timestamp_ms), None
+    )
+
+
+def boundary_offset(queue: FileQueue, log: Log, timestamp_ms: int, boundary: Boundary) -> int:
+    """The queue offset of the first unit that is not earlier, or of the last one that is not later.
+
+    Raises:
+        UnreadableError: the disk does not give units or records.
+    """
+    segment = _segment_by_store_time(queue, log, timestamp_ms, boundary)
+    return 0 if segment is None else _boundary(queue, log, segment, timestamp_ms, boundary)
+
+
+def _boundary(queue: FileQueue, log: Log, segment: Segment, timestamp_ms: int, boundary: Boundary) -> int:
+    length = queue.loaded.length(segment)
+    if not length:
+        return 0
+    floor = max(0, queue.min_stream_position - segment.start)
+    ceiling = length - UNIT_SIZE
+    lower = boundary is Boundary.LOWER
+
+    def store_time(position: int) -> int:
+        return log.store_timestamp_ms(*queue.raw_unit(segment, position)[:2])
+
+    if store_time(ceiling) < timestamp_ms:
+        return (segment.start + ceiling) // UNIT_SIZE + (1 if lower else 0)
+    if floor > ceiling:
+        return 0
+    if store_time(floor) > timestamp_ms:
+        return segment.start // UNIT_SIZE if lower else 0
+    halved = _halved(queue, log, segment, timestamp_ms, floor, ceiling)
+    if halved is None:
+        return 0
+    position = halved.exact
+    if position is None:
+        position = halved.right if lower else halved.left
+    else:
+        step, last = (-UNIT_SIZE, floor) if lower else (UNIT_SIZE, ceiling)
+        while position != last and store_time(position + step) == timestamp_ms:
+            position += step
+    return max(0, segment.start + position) // UNIT_SIZE
+
+
+class _Halved(NamedTuple):
+    """Where a search for a time ends: at a unit with this very time, else between two units; -1 for none."""
+
+    exact: int | None
+    left: int
+    right: int
+    left_time: int
+    right_time: int
+
+
+def _halved(queue: FileQueue, log: Log, segment: Segment, timestamp_ms: int, low: int, high: int) -> _Halved | None:
+    """Search the units of a file from `low` to `high`; None where a record on the way has no time."""
+    left = right = left_time = right_time = -1
+    while high >= low:
+        middle = (low + high) // (2 * UNIT_SIZE) * UNIT_SIZE
+        physical_offset, record_size, _ = queue.raw_unit(segment, middle)
+        if physical_offset < log.minimum:
+            low, left = middle + UNIT_SIZE, middle
+            continue
+        time = log.store_timestamp_ms(physical_offset, record_size)
+        if time < 0:
+            return None
+        if time == timestamp_ms:
+            return _Halved(middle, left, right, left_time, right_time)
+        if time > timestamp_ms:
+            high, right, right_time = middle - UNIT_SIZE, middle, time
+        else:
+            low, left, left_time = middle + UNIT_SIZE, middle, time
+    return _Halved(None, left, right, left_time, right_time)

@@ -10,13 +10,12 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from rmqtool.engine.queues.batch_queue import BatchQueue
-from rmqtool.engine.queues.bounded_files import bounded_files
 from rmqtool.engine.queues.extension import QueueExtension
 from rmqtool.engine.queues.file_queue import FileQueue
 from rmqtool.engine.queues.loaded_files import LoadedFiles, minimum_position
 from rmqtool.engine.queues.unit import BATCH_UNITS, PLAIN_UNITS, Queue, UnitKind
 from rmqtool.engine.rules.versions import BrokerRules
-from rmqtool.engine.segments.loaded_segments import loaded_segments
+from rmqtool.engine.segments.log import loaded_segments
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.store.directory import QueueFiles, Store
 
@@ -86,7 +85,7 @@ def open_queue(source: QueueSource, name: QueueName, *, quickly: bool = False) -
     """A queue as a load finds it; an empty plain one where there are no files.
 
     Args:
-        quickly: find its bounds with a handful of reads; see `queue_bounds`.
+        quickly: find its bounds with a handful of reads.
 
     Raises:
         UnreadableError: a file of the queue cannot be read.
@@ -94,10 +93,8 @@ def open_queue(source: QueueSource, name: QueueName, *, quickly: bool = False) -
     store, rules = source.store, source.rules
     kind = next((kind for kind in KINDS if name in kind.files_of(store) and kind.is_known_to(rules)), KINDS[0])
     queue, file_size = kind.files_of(store).get(name), kind.file_size_of(store)
-    if quickly and queue is not None:
-        loaded = bounded_files(queue, file_size, kind.units, source.files)
-    else:
-        if queue is not None:
-            queue = replace(queue, segments=loaded_segments(queue.segments, file_size, rules))
-        loaded = LoadedFiles.recovered(queue, file_size, kind.units, source.files)
+    if queue is not None and not quickly:
+        queue = replace(queue, segments=loaded_segments(queue.segments, file_size, rules))
+    finds_quickly = quickly and queue is not None
+    loaded = LoadedFiles.recovered(queue, file_size, kind.units, source.files, quickly=finds_quickly)
     return kind.open(source, name, loaded, quickly)

@@ -1,6 +1,9 @@
 """A pull: the messages of a queue from an offset on, with the broker's status and next offset.
 
-Broker: `DefaultMessageStore#getMessage`, `#isTheBatchFull`, `#nextOffsetCorrection`.
+Its tag filter is a set of hashes in which the queue's tags code is looked up.
+
+Broker: `DefaultMessageStore#getMessage`, `#isTheBatchFull`, `#nextOffsetCorrection`, `FilterAPI#buildSubscriptionData`,
+`ExpressionMessageFilter#isMatchedByConsumeQueue`.
 """
 
 from __future__ import annotations
@@ -11,9 +14,46 @@ from enum import Enum
 
 from rmqtool.engine.queues.unit import Queue, QueueUnit
 from rmqtool.engine.reading.stored_message import StoredMessage, message_of_unit
-from rmqtool.engine.reading.tag_filter import TagFilter
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.segments.log import Log
+from rmqtool.errors import UsageError
+from rmqtool.formats.java_text import java_hash
+
+ALL = "*"
+SEPARATOR = "||"
+
+
+@dataclass(frozen=True)
+class TagFilter:
+    """The tags asked for; None lets everything through."""
+
+    tags: frozenset[str] | None
+    codes: frozenset[int]
+
+    def lets_through(self, unit: QueueUnit) -> bool:
+        """Whether the broker hands the unit's message out; other tags of the same hash pass too.
+
+        A code that stands in an extension that cannot be read lets its message through.
+        """
+        code = unit.tags_code
+        if self.tags is None or code is None:
+            return True
+        low = code & 0xFFFFFFFF
+        return (low - (1 << 32) if low & 0x80000000 else low) in self.codes
+
+
+def parse_tag_filter(expression: str | None) -> TagFilter:
+    """The filter of an expression: None, nothing or `*` for all, else tags between `||`.
+
+    Raises:
+        UsageError: it names no tag at all.
+    """
+    if not expression or expression == ALL:
+        return TagFilter(None, frozenset())
+    tags = frozenset(tag for part in expression.split(SEPARATOR) if (tag := part.strip()))
+    if not tags:
+        raise UsageError(f"no tag in the expression {expression!r}")
+    return TagFilter(tags, frozenset(map(java_hash, tags)))
 
 
 class GetMessageStatus(Enum):

@@ -7,20 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from struct import Struct
+from functools import partial
 from typing import Final
 
 from rmqtool.engine.reading.stored_message import StoredMessage, message_at
 from rmqtool.engine.segments.log import Log
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.formats import index
+from rmqtool.store.index_file import IndexFile
 from rmqtool.store.view import Entry
 
 DEFAULT_COUNT: Final = 32
 COUNT_MAX: Final = 64
 """`maxMsgsNumBatch`: more are never looked up at once."""
-_ENTRY: Final = Struct(index.ENTRY.struct_code)
-_SLOT: Final = Struct(index.SLOT.struct_code)
 
 
 @dataclass(frozen=True)
@@ -35,36 +34,6 @@ class QueryResult:
     """What the index answered, sorted; it may point to what is gone, and more than once to the same."""
     never_ends: bool
     """A chain goes in a circle without a hit: the broker would look for ever."""
-
-
-class IndexFile:
-    """Reads one index file; what lies behind its end reads as zero, for the broker's mapping extends it."""
-
-    def __init__(self, path: str, slot_count: int, files: OpenFiles) -> None:
-        """Read the header.
-
-        Raises:
-            UnreadableError: the file cannot be read.
-        """
-        self._path = path
-        self._slot_count = slot_count
-        self._files = files
-        self.header = index.IndexHeader.parse(files.read(path, 0, index.HEADER_SIZE))
-
-    def newest_entry(self, key_hash: int) -> int:
-        """Number of the newest entry in the hash's slot."""
-        (number,) = self._unpack(_SLOT, index.slot_position(key_hash % self._slot_count))
-        return int(number)
-
-    def entry(self, number: int) -> tuple[int, int, int, int]:
-        """Hash, physical offset, seconds behind the file's begin, number of the previous entry."""
-        key_hash, physical_offset, seconds, previous = self._unpack(
-            _ENTRY, index.entry_position(number, self._slot_count)
-        )
-        return key_hash, physical_offset, seconds, previous
-
-    def _unpack(self, form: Struct, position: int) -> tuple[int, ...]:
-        return form.unpack(self._files.read(self._path, position, form.size).ljust(form.size, b"\0"))
 
 
 class _Search:
@@ -140,7 +109,7 @@ def query(
     text = index.tag_text(topic, key) if by_tag else index.key_text(topic, key)
     search = _Search(index.key_hash(text), min(count, COUNT_MAX), begin_ms, end_ms)
     for entry in reversed(entries):
-        file = IndexFile(entry.path, slot_count, files)
+        file = IndexFile(partial(files.read, entry.path), slot_count)
         if _overlaps(file.header, begin_ms, end_ms):
             search.search(file)
         if file.header.begin_timestamp_ms < begin_ms or search.is_complete:

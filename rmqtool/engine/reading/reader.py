@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from rmqtool.engine.queues.kinds import QueueSource, open_queue, queue_names
 from rmqtool.engine.queues.unit import Boundary, Queue
-from rmqtool.engine.reading.pull import GetMessageResult, PullLimits, pull
+from rmqtool.engine.reading.pull import GetMessageResult, PullLimits, parse_tag_filter, pull
 from rmqtool.engine.reading.query import DEFAULT_COUNT, QueryResult, query
 from rmqtool.engine.reading.stored_message import StoredMessage, message_at
-from rmqtool.engine.reading.tag_filter import parse_tag_filter
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.segments.log import Log
 from rmqtool.engine.segments.open_files import OpenFiles

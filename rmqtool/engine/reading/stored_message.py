@@ -1,4 +1,7 @@
-"""What a broker hands out: bytes at a place, which need not be a record, let alone the right one."""
+"""What a broker hands out: bytes at a place, which need not be a record, let alone the right one.
+
+The broker does not look what is wrong with them; a person wants to know.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,10 @@ from functools import cached_property
 from rmqtool.engine.queues.unit import QueueUnit
 from rmqtool.engine.reading.record import Record, decode_record
 from rmqtool.engine.segments.log import Log, RecordLocation
+from rmqtool.errors import UnreadableError
+from rmqtool.formats import commitlog
+from rmqtool.scan.judge import judge_frame
+from rmqtool.scan.rules import FINDING_IDS, Verdict
 
 
 @dataclass(frozen=True)
@@ -65,3 +72,31 @@ def message_at(log: Log, physical_offset: int, *, first_file_for_zero: bool = Tr
         return None
     size = int.from_bytes(log.read(place, 0, 4), "big", signed=True)
     return StoredMessage(size, place, None, log) if 0 <= size <= place.readable_length else None
+
+
+_FRAME_SIZE = 8
+
+
+def message_finding(message: StoredMessage) -> str | None:
+    """Id of the first finding about a message; None for a sound one, and for a blank."""
+    try:
+        record = message.record
+        if record is None:
+            return _frame_finding(message)
+        if not record.body_crc_ok:
+            return FINDING_IDS[Verdict.BODY_CRC_MISMATCH]
+    except UnreadableError:
+        return FINDING_IDS[Verdict.UNREADABLE_RANGE]
+    if record.physical_offset != message.physical_offset:
+        return FINDING_IDS[Verdict.SELF_OFFSET_MISMATCH]
+    return None
+
+
+def _frame_finding(message: StoredMessage) -> str | None:
+    head = message.raw(_FRAME_SIZE)
+    if len(head) < _FRAME_SIZE:
+        return FINDING_IDS[Verdict.BAD_SIZE]
+    verdict, _, magic = judge_frame(head, message.place.readable_length)
+    if verdict != Verdict.GOOD:
+        return FINDING_IDS[verdict]
+    return None if magic == commitlog.MAGIC_BLANK else FINDING_IDS[Verdict.BAD_LENGTHS]

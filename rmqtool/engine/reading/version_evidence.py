@@ -7,9 +7,9 @@ not there rules that version out too, but only while another remains: a store ma
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final, NamedTuple
 
-from rmqtool.engine.reading.query import IndexFile
 from rmqtool.engine.reading.record import Record, read_record
 from rmqtool.engine.rules.algorithms import MultiDispatch
 from rmqtool.engine.rules.versions import NEWEST, PRESUMED, SUPPORTED, BrokerRules, rules_for
@@ -22,6 +22,7 @@ from rmqtool.formats.checkpoint import FIELDS_SIZE, parse_checkpoint
 from rmqtool.formats.record_crc import record_crc_matches
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
+from rmqtool.store.index_file import IndexFile
 
 RECORDS_MAX: Final = 64
 ENTRIES_MAX: Final = 64
@@ -212,11 +213,11 @@ def _index(store: Store, log: Log, files: OpenFiles) -> Iterator[Evidence]:
         return
     hashes: dict[int, set[int]] = {}
     for entry in store.index_files[: -SEGMENTS_MAX - 1 : -1]:
-        file = IndexFile(entry.path, store.index_slot_count, files)
+        file = IndexFile(partial(files.read, entry.path), store.index_slot_count)
         following = file.header.next_entry_number
         for number in range(following - 1, max(0, following - 1 - ENTRIES_MAX), -1):
-            key_hash, physical_offset, _, _ = file.entry(number)
-            hashes.setdefault(physical_offset, set()).add(key_hash)
+            index_entry = file.entry(number)
+            hashes.setdefault(index_entry.physical_offset, set()).add(index_entry.key_hash)
         if hashes:
             break
     # The entries of the oldest record in sight may lie only partly in it.

@@ -8,14 +8,27 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Final
 
+from rmqtool.engine.rules.algorithms import SizeMismatch
 from rmqtool.engine.rules.versions import BrokerRules
-from rmqtool.engine.segments.loaded_segments import loaded_segments
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.formats import commitlog, system_flag
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.sizes import DEFAULT_LOG_FILE_SIZE
+
+
+def loaded_segments(segments: tuple[Segment, ...], file_size: int, rules: BrokerRules) -> tuple[Segment, ...]:
+    """The files that take part in answers; `file_size` is that of a full one in bytes.
+
+    Versions that do not start on such a store answer nothing at all; a person who asks all the same is shown what is
+    there.
+    """
+    if rules.size_mismatch is SizeMismatch.IGNORE_REST:
+        return tuple(takewhile(lambda segment: segment.size == file_size, segments))
+    return segments
+
 
 _SYS_FLAG_AT: Final = commitlog.MESSAGE_V1.position("sys_flag")
 _STORE_TIMESTAMP_AT: Final = commitlog.MESSAGE_V1.position("store_timestamp_ms")

@@ -19,10 +19,9 @@ from rmqtool.repair.build.result import BuildResult
 from rmqtool.repair.machine.plan import ABORT_NAME
 from rmqtool.repair.machine.steps import Step, create_file, remove_file, replace_file
 from rmqtool.store.config_json import TOPICS, read_config, topics
-from rmqtool.store.content import Literal
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
-from rmqtool.store.source import read_range
+from rmqtool.store.source import Literal, read_range
 
 CHECKPOINT_PATH = "checkpoint"
 

@@ -5,9 +5,9 @@ The chains of what is copied are told from its hashes, as `IndexFile#putKey` mad
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from rmqtool.engine.dispatch.index_writer import DIRECTORY, IndexWriter, OpenIndexFile, chain
 from rmqtool.engine.rules.versions import BrokerRules
-from rmqtool.formats.index import ENTRY, ENTRY_SIZE, HEADER_SIZE, IndexHeader, entry_position, file_size
+from rmqtool.formats.index import IndexHeader, entry_position, file_size
 from rmqtool.store.directory import Store
+from rmqtool.store.index_file import IndexFile, index_headers
 from rmqtool.store.sink import FileSink
-from rmqtool.store.source import ByteSource, read_range
+from rmqtool.store.source import read_range
 
-BLOCK_ENTRIES: Final = 1 << 19
 HEAD_PATH: Final = f"{DIRECTORY}/{0:017d}"
 """Where the copy is built: a name in front of all that follow it."""
 
@@ -76,11 +76,12 @@ def copied_prefix(sink: FileSink, store: Store, begin: int, rules: BrokerRules) 
     if not store.index_files or not slots or not room:
         return IndexPrefix()
     with closing(store.view.open(store.index_files[0].path)) as source:
-        header = IndexHeader.parse(read_range(source, 0, HEADER_SIZE))
+        index_file = IndexFile(partial(read_range, source), slots)
+        header = index_file.header
         head = IndexPrefix(stored_count=min(header.next_entry_number, room) - 1)
         used = 0
         file = OpenIndexFile(HEAD_PATH, IndexHeader(), np.zeros(slots, np.int32))
-        for number, entries in _blocks(source, slots, head.stored_count):
+        for number, entries in index_file.entries(head.stored_count):
             offsets = entries["physical_offset"].astype(np.int64)
             below = (offsets >= 0) & (offsets < begin)
             is_whole = head.count == number - 1
@@ -119,16 +120,7 @@ def first_entry_offset(store: Store) -> int:
     if not store.index_files or not store.index_slot_count:
         return 0
     with closing(store.view.open(store.index_files[0].path)) as source:
-        (_, entries), *_ = _blocks(source, store.index_slot_count, 1)
-    return max(0, int(entries["physical_offset"][0])) if entries.size else 0
-
-
-def _blocks(source: ByteSource, slot_count: int, count: int) -> Iterator[tuple[int, NDArray[Any]]]:
-    """The first entries of a file, many at a time, with the number of the first of them."""
-    for low in range(1, count + 1, BLOCK_ENTRIES):
-        entry_count = min(BLOCK_ENTRIES, count + 1 - low)
-        raw = read_range(source, entry_position(low, slot_count), entry_count * ENTRY_SIZE)
-        yield low, np.frombuffer(raw[: len(raw) // ENTRY_SIZE * ENTRY_SIZE], ENTRY.dtype)
+        return max(0, IndexFile(partial(read_range, source), store.index_slot_count).entry(1).physical_offset)
 
 
 def _copy(sink: FileSink, file: OpenIndexFile, entries: NDArray[Any], number: int) -> int:
@@ -142,9 +134,4 @@ def _copy(sink: FileSink, file: OpenIndexFile, entries: NDArray[Any], number: in
 
 def _has_entries(store: Store) -> bool:
     """Whether a file behind the first one has entries."""
-    for entry in store.index_files[1:]:
-        with closing(store.view.open(entry.path)) as source:
-            raw = read_range(source, 0, HEADER_SIZE)
-        if len(raw) == HEADER_SIZE and IndexHeader.parse(raw).next_entry_number > 1:
-            return True
-    return False
+    return any(header.next_entry_number > 1 for header in index_headers(store.view, store.index_files[1:]))

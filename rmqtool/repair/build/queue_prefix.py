@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rmqtool.engine.dispatch.batch_queue_writer import BatchQueueWriter
 from rmqtool.engine.dispatch.derived_writer import DerivedSizes, DerivedWriter, QueueEnds
-from rmqtool.engine.dispatch.queue_writer import QueueEnd
+from rmqtool.engine.dispatch.queue_writer import BatchQueueWriter, QueueEnd
 from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, FILLER_UNIT, UNIT, UNIT_SIZE, unit_format
 from rmqtool.formats.tombstone import DEAD_BEFORE, DEAD_SIZE
 from rmqtool.store.directory import QueueFiles, Segment, Store

@@ -16,8 +16,8 @@ from rmqtool.repair.build.request import BuildRequest
 from rmqtool.repair.machine.digest import digest_of, digest_of_content
 from rmqtool.repair.machine.disk import within_range
 from rmqtool.repair.machine.steps import Create, Remove, Replace, Step, remove_file
-from rmqtool.store.content import FilePart
 from rmqtool.store.directory import QueueFiles, Store
+from rmqtool.store.source import FilePart
 from rmqtool.store.view import StoreView
 
 _NS_PER_MS: Final = 1_000_000

@@ -11,8 +11,7 @@ from contextlib import closing
 from typing import Final
 
 from rmqtool.errors import UnreadableError
-from rmqtool.store.content import Content
-from rmqtool.store.source import ByteSource, read_salvaging, reason
+from rmqtool.store.source import ByteSource, Content, read_salvaging, reason
 
 BLOCK: Final = 64 << 10
 _READ: Final = 16 * BLOCK

@@ -21,9 +21,8 @@ import msgspec
 from rmqtool.errors import UnreadableError, WriteError
 from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.repair.machine.root import DEPTH_MAX, RootPart, RootPath
-from rmqtool.store.content import FilePart, PartSource
 from rmqtool.store.sink import reported
-from rmqtool.store.source import ByteSource, FileSource, read_salvaging, reason
+from rmqtool.store.source import ByteSource, FilePart, FileSource, PartSource, read_salvaging, reason
 
 BLOCK: Final = 1 << 20
 PERMISSIONS: Final = 0o777

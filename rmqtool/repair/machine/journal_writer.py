@@ -23,9 +23,8 @@ from rmqtool.repair.machine.root import Root, RootPart, RootPath
 from rmqtool.repair.machine.session import Session
 from rmqtool.repair.machine.steps import Create, Remove, Replace, Step, WriteRange
 from rmqtool.repair.machine.store_paths import UNDO, StorePaths, demand_own, own_file_like, own_like
-from rmqtool.store.content import FilePart
 from rmqtool.store.file_kinds import FileKind, kind_of, stray_kind_of
-from rmqtool.store.source import reason
+from rmqtool.store.source import FilePart, reason
 
 
 @dataclass(frozen=True)

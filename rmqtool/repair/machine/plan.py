@@ -115,12 +115,6 @@ class Plan:
             if not isinstance(step, Remove)
         )
 
-    @property
-    def is_startable(self) -> bool:
-        """Whether the chosen version starts on the store as the plan leaves it, as far as anybody has looked."""
-        after = self.forecast_after.get(self.broker_version)
-        return after is None or after.starts
-
     def demand_harmless(self) -> None:
         """Refuse a plan that leaves the chosen broker worse off than no repair at all.
 

@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Final
 
 from rmqtool.errors import UnreadableError
-from rmqtool.store.content import PartSource
 from rmqtool.store.sink import check_path
-from rmqtool.store.source import ByteSource, FileSource, reason
+from rmqtool.store.source import ByteSource, FileSource, PartSource, reason
 
 DEPTH_MAX: Final = 32
 """Directories of the tool's own are never nested deeper."""

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 
 from rmqtool.errors import UnreadableError
 from rmqtool.repair.machine.digest import digest_of, digest_of_content
-from rmqtool.store.content import Content
+from rmqtool.store.source import Content
 from rmqtool.store.view import StoreView
 
 

@@ -13,9 +13,8 @@ from typing import Any
 from rmqtool.errors import UnreadableError
 from rmqtool.repair.machine.steps import Step, create_file, replace_file
 from rmqtool.store.config_json import CONSUMER_OFFSETS, ConfigState, read_config
-from rmqtool.store.content import Literal
 from rmqtool.store.directory import Store
-from rmqtool.store.source import read_range
+from rmqtool.store.source import Literal, read_range
 from rmqtool.verify.catalog.finding import Finding
 
 BACKUP = "config.backup-better"

@@ -18,12 +18,11 @@ from rmqtool.repair.machine.steps import Step, remove_file, replace_file, write_
 from rmqtool.scan.blocks import last_data_end
 from rmqtool.scan.log import ScanOptions, carries_record_crc, plan_segments, scan_log
 from rmqtool.scan.rules import Verdict
-from rmqtool.store.content import FilePart, Zeros
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.sink import DirectorySink
 from rmqtool.store.sizes import infer_log_file_size
-from rmqtool.store.source import ByteSource, read_range, read_salvaging
+from rmqtool.store.source import ByteSource, FilePart, Zeros, read_range, read_salvaging
 from rmqtool.verify.catalog.finding import Finding, Severity
 from rmqtool.verify.files.log_files import misnamed_files
 

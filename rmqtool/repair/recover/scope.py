@@ -12,11 +12,11 @@ from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.forecast.forecast import scan_begin
 from rmqtool.forecast.options import ForecastOptions
 from rmqtool.formats.consumequeue import BATCH_UNIT, UNIT
-from rmqtool.formats.index import HEADER_SIZE, IndexHeader
 from rmqtool.repair.build.index_prefix import first_entry_offset
 from rmqtool.repair.build.log_window import LogWindow, window_of
 from rmqtool.scan.blocks import last_data_end
 from rmqtool.store.directory import QueueFiles, Store
+from rmqtool.store.index_file import index_headers
 from rmqtool.store.source import read_range
 from rmqtool.verify.catalog.finding import Finding
 
@@ -132,12 +132,7 @@ def index_reaches(store: Store, log_end: int) -> bool:
     Raises:
         UnreadableError: a file may not be read.
     """
-    for entry in store.index_files:
-        with closing(store.view.open(entry.path)) as source:
-            raw = read_range(source, 0, HEADER_SIZE)
-        if len(raw) == HEADER_SIZE and IndexHeader.parse(raw).end_physical_offset >= log_end:
-            return True
-    return False
+    return any(header.end_physical_offset >= log_end for header in index_headers(store.view, store.index_files))
 
 
 def _reaches(store: Store, queue: QueueFiles, log_end: int, form: np.dtype[np.void]) -> bool:

@@ -18,10 +18,9 @@ from rmqtool.repair.machine.steps import (
     write_range,
 )
 from rmqtool.repair.salvage.damaged_ranges import DamagedRange
-from rmqtool.store.content import Content, FilePart, Zeros
 from rmqtool.store.overlay import Overlay
 from rmqtool.store.sink import DirectorySink
-from rmqtool.store.source import Closable
+from rmqtool.store.source import Closable, Content, FilePart, Zeros
 from rmqtool.store.view import StoreView
 
 _DIRECTORY: Final = "bridges"

@@ -34,7 +34,7 @@ from rmqtool.repair.salvage.lost_records import LostRecord, LostRecords, place_m
 from rmqtool.repair.salvage.multi_dispatch import add_further
 from rmqtool.repair.salvage.record_repair import NEEDS_CONSENT, RepairedRecord, possible_repairs
 from rmqtool.repair.salvage.replica import Replica
-from rmqtool.repair.salvage.result import SalvageResult
+from rmqtool.repair.salvage.report import SalvageResult
 from rmqtool.repair.salvage.tombstones import TombstoneEncoder
 from rmqtool.scan.log import ScanOptions, carries_record_crc, plan_segments
 from rmqtool.scan.rules import FINDING_IDS, Verdict

@@ -1,9 +1,11 @@
-"""Checks the configuration: whether it can be read, and what it says of queues that are there."""
+"""Checks the configuration: whether it is there, can be read, and what it says of queues that are there."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Final
 
+from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX
 from rmqtool.store.config_json import (
     CONSUMER_OFFSETS,
     TOPICS,
@@ -21,7 +23,7 @@ from rmqtool.verify.survey.context import QueueKey, bytes_of
 from rmqtool.verify.survey.queue_map import QueueMap
 from rmqtool.verify.survey.result import SplitResult
 
-_LIGHT = "%LMQ%"
+_GROUPS: Final = "config/subscriptionGroup.json"
 
 
 def read_configs(store: Store) -> dict[str, ConfigFile]:
@@ -55,7 +57,7 @@ def config_findings(
     if known is not None and known.value is not None:
         names = topics(known)
         for topic in sorted({queue.topic for queue in queues.values()} - set(names)):
-            if not topic.startswith(_LIGHT):
+            if not topic.startswith(LMQ_PREFIX):
                 yield finding(
                     "config.queue-without-topic", f"consumequeue/{topic}", f"{TOPICS} does not contain it", topic=topic
                 )
@@ -85,3 +87,14 @@ def _consumers(config: ConfigFile, ends: Mapping[QueueKey, int]) -> Iterator[Fin
                     expected=f"at most {end}",
                     found=str(queue_offset),
                 )
+
+
+def lost_topics(store: Store) -> Iterator[Finding]:
+    """The finding of a broker's configuration that has lost its topics: a broker writes them beside its groups."""
+    paths = {entry.path for entry in store.files.get(FileKind.CONFIG, ())}
+    if _GROUPS not in paths or {TOPICS, f"{TOPICS}.bak"} & paths or store.files.get(FileKind.CONFIG_ROCKSDB):
+        return
+    names = {topic for topic, _ in (*store.queues, *store.batch_queues) if not topic.startswith(LMQ_PREFIX)}
+    if names:
+        text = f"absent, and so is its copy: the settings and permissions of {len(names)} topics with queues are lost"
+        yield finding("config.unreadable", TOPICS, text)

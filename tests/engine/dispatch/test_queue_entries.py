@@ -25,7 +25,7 @@ from rmqtool.engine.dispatch.queue_entries import (
 )
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.formats import commitlog, system_flag
-from rmqtool.formats.index import key_hash, key_texts
+from rmqtool.formats.index import key_hash
 from rmqtool.formats.java_text import java_hash
 from rmqtool.formats.properties import decode_properties, encode_properties
 from rmqtool.scan.log import ScanOptions, walk_split
@@ -33,6 +33,7 @@ from rmqtool.scan.plain import PlainReader
 from rmqtool.scan.split import whole_file
 from rmqtool.store.sink import TrackingSink
 from rmqtool.store.source import BytesSource
+from tests.formats.reference import key_texts
 from tests.memory_sink import MemorySink
 
 LMQ = {"INNER_MULTI_DISPATCH": "%LMQ%a,plain,%LMQ%b", "INNER_MULTI_QUEUE_OFFSET": "3,4,5"}

@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqtool.engine.dispatch.batch_queue_writer import BatchQueueWriter
 from rmqtool.engine.dispatch.extension_writer import ExtensionWriter
 from rmqtool.engine.dispatch.queue_entries import QueueEntries
-from rmqtool.engine.dispatch.queue_writer import QueueEnd, QueueWriter, queue_end
+from rmqtool.engine.dispatch.queue_writer import BatchQueueWriter, QueueEnd, QueueWriter, queue_end
 from rmqtool.engine.queues.loaded_files import LoadedFiles
 from rmqtool.engine.queues.unit import BATCH, PLAIN, PLAIN_UNITS
 from rmqtool.engine.rules.versions import rules_for

@@ -20,8 +20,8 @@ from rmqtool.repair.machine.journal import JournalState, journals
 from rmqtool.repair.machine.steps import create_file, write_range
 from rmqtool.repair.machine.store_paths import StorePaths
 from rmqtool.repair.machine.undo import undo_latest
-from rmqtool.store.content import Literal
 from rmqtool.store.file_kinds import FENCE_NAME
+from rmqtool.store.source import Literal
 from rmqtool.store.view import DirectoryView
 from tests.repair.small_stores import (
     LOG,

@@ -17,8 +17,7 @@ from rmqtool.repair.machine.digest import BLOCK, digest_of, digest_of_content
 from rmqtool.repair.machine.plan import ForecastAfter, Loss, Plan, demand_same, read_saved
 from rmqtool.repair.machine.steps import create_file, remove_file, write_range
 from rmqtool.repair.machine.store_paths import StorePaths
-from rmqtool.store.content import FilePart, Literal, Zeros
-from rmqtool.store.source import BytesSource, FileSource
+from rmqtool.store.source import BytesSource, FilePart, FileSource, Literal, Zeros
 from rmqtool.store.view import DirectoryView
 from tests.repair.small_stores import LOG, QUEUE, recovery, small_store
 
@@ -148,7 +147,6 @@ def test_the_digest_is_what_its_description_says() -> None:
 )
 def test_a_plan_that_does_harm_is_refused(now: ForecastAfter | None, after: ForecastAfter, refused: str | None) -> None:
     plan = Plan("recover", "f", "5.5.0", (), forecast_now=now, forecast_after={"5.5.0": after})
-    assert plan.is_startable == after.starts
     if refused is None:
         plan.demand_harmless()
         return

@@ -14,7 +14,7 @@ from rmqtool.repair.machine.journal import journals
 from rmqtool.repair.machine.steps import write_range
 from rmqtool.repair.machine.store_paths import StorePaths
 from rmqtool.repair.machine.undo import is_unsettled, repairs, settle, undo_latest
-from rmqtool.store.content import Literal, Zeros
+from rmqtool.store.source import Literal, Zeros
 from rmqtool.store.view import DirectoryView
 from tests.repair.small_stores import LOG, PLANS, QUEUE, cutting, files_of, plan_of, recovery, small_store
 from tests.store_state import FileState, assert_store_unchanged

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rmqtool.engine.append.redispatch import waits_for_dispatch
+from rmqtool.engine.append.log_dispatcher import waits_for_dispatch
 from rmqtool.formats.consumequeue import UNIT
 from rmqtool.store.directory import QueueFiles, Store
 from rmqtool.store.source import read_range
