@@ -19,6 +19,7 @@ from rmqtool.store.view import open_directory
 from tests.broker.broker import Answer, JudgeError
 from tests.broker.writing import Both, Put, answers_differ, at_time, differences, index_names_clashed
 from tests.judge.case import Case
+from tests.judge.check_verify import DEFAULT_ENTRIES
 from tests.judge.messages import BATCHED, Sender
 from tests.judge.target import BLANK_MAGIC, UNIT, record_fields
 from tests.judge.unjudged import BLANK_HEADER, EXTENSION_END
@@ -136,7 +137,7 @@ def _stored_at(case: Case, path: Path, answer: Answer) -> int | None:
 
 def _put_ours(case: Case, path: Path, messages: list[dict[str, Any]], times: list[int | None]) -> list[Any]:
     rules = rules_for(case.version)
-    conf = broker_conf(parse_properties(case.base.plan.conf_text.encode()))
+    conf = broker_conf(parse_properties(_conf_text(case).encode()))
     inner = frozenset([BATCHED] if "inner" in case.base.plan.features else [])
 
     def look() -> Store:
@@ -148,6 +149,15 @@ def _put_ours(case: Case, path: Path, messages: list[dict[str, Any]], times: lis
         results = writer.put_all(puts)
         writer.close(crash=False)
     return results
+
+
+def _conf_text(case: Case) -> str:
+    """The broker's configuration, with the default that a lone index file of another length no longer shows."""
+    names_size = "maxIndexNum" in case.base.plan.config
+    has_other_length = any(fault.name in {"index.cut", "index.longer"} for fault in case.faults)
+    return case.base.plan.conf_text + (
+        f"maxIndexNum={DEFAULT_ENTRIES}\n" if has_other_length and not names_size else ""
+    )
 
 
 def _in_order(properties: dict[str, str]) -> dict[str, str]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from tests.judge.case import Case
 from tests.judge.target import Fault
-from tests.judge.unjudged import entries_say_nothing, says_nothing
+from tests.judge.unjudged import directory_says_nothing, entries_say_nothing, says_nothing
 
 LEFT_BY_A_KILL = ("store.abort-present", "consumequeue.behind-log", "consumequeue.missing-unit", "index.missing-key",
                   "consumequeue.missing-queue", "consumequeue.missing-file", "index.missing-file")  # fmt: skip
@@ -63,6 +63,8 @@ def _says_nothing(case: Case, fault: Fault) -> bool:
     if fault.area == "index":
         slots = int(base.plan.config.get("maxHashSlotNum", DEFAULT_SLOTS))
         return entries_say_nothing(base.path / fault.file, case.store / fault.file, case.intact, sizes, slots)
+    if (base.path / fault.file).is_dir():
+        return directory_says_nothing(base.path, case.store, fault.file, case.intact, sizes)
     return says_nothing(base.path, case.store, fault.file, case.intact, sizes)
 
 

@@ -13,7 +13,15 @@ from rmqtool.fixtures.recipes import RECIPES
 from tests.judge.bases import KILLED, KILLED_BEFORE_DISPATCH
 from tests.judge.case import _together
 from tests.judge.target import Fault, Target
-from tests.judge.unjudged import entries_say_nothing, is_changed, is_early_end, log_before, log_now, says_nothing
+from tests.judge.unjudged import (
+    directory_says_nothing,
+    entries_say_nothing,
+    is_changed,
+    is_early_end,
+    log_before,
+    log_now,
+    says_nothing,
+)  # fmt: skip
 
 QUEUE = "consumequeue/T/0/00000000000000000000"
 
@@ -55,6 +63,30 @@ def test_units_say_nothing_without_their_records(
 ) -> None:
     base, store = _written(tmp_path / "base", UNITS), _written(tmp_path / "store", units)
     assert says_nothing(base, store, QUEUE, intact, dict.fromkeys(intact, 90)) is expected
+
+
+@pytest.mark.parametrize(("place", "intact", "expected"), [
+    (395, {100, 200, 300}, True), (490, {100, 200, 300}, True), (491, {100, 200, 300}, False),
+    (395, {100, 200, 300, 400}, False), (250, {100, 200, 300}, False), (401, {100, 200, 400}, False),
+])  # fmt: skip
+def test_a_unit_that_points_to_lost_records_says_nothing(
+    tmp_path: Path, place: int, intact: set[int], expected: bool
+) -> None:
+    """The record at 400 is another queue's, and its log ends at 490."""
+    base, store = _written(tmp_path / "base", UNITS), _written(tmp_path / "store", [*UNITS, unit(place)])
+    assert says_nothing(base, store, QUEUE, intact, dict.fromkeys((100, 200, 300, 400), 90)) is expected
+
+
+@pytest.mark.parametrize(("intact", "expected"), [({100}, True), ({100, 300}, False), ({100, 200}, False)])
+def test_queues_as_old_as_their_log_say_nothing(tmp_path: Path, intact: set[int], expected: bool) -> None:
+    base, store = _written(tmp_path / "base", UNITS[:2]), _written(tmp_path / "store", [UNITS[0]])
+    later = (base / QUEUE).with_name(f"{200:020d}")
+    later.write_bytes(UNITS[2].ljust(200, b"\0"))
+    (base / "index").write_bytes(b"")
+    sizes = dict.fromkeys((100, 200, 300), 90)
+    assert directory_says_nothing(base, store, "consumequeue", intact, sizes) is expected
+    later.rename((store / QUEUE).with_name("other"))
+    assert not directory_says_nothing(base, store, "consumequeue", intact, sizes)
 
 
 @pytest.mark.parametrize(("code", "expected"), [(7, True), (0, False)])
@@ -155,3 +187,13 @@ def test_a_log_whose_last_files_are_gone_ends_early(
     before = {0: [b"one"], 10: [b"two"], 20: [last + bytes(3)]}
     after = {start: content for start, content in before.items() if start // 10 not in gone}
     assert is_early_end(target, before, after) is expected
+
+
+@pytest.mark.parametrize(("intact", "expected"), [({100}, True), ({100, 300}, False)])
+def test_the_end_time_of_a_lost_record_says_nothing(tmp_path: Path, intact: set[int], expected: bool) -> None:
+    files = []
+    for name, end_ms in (("base", 9), ("store", 7)):
+        head = b"".join(value.to_bytes(8, "big") for value in (5, end_ms, 100, 300)) + bytes(8)
+        files.append(tmp_path / name)
+        files[-1].write_bytes(head + bytes(4 * 5) + bytes(40))
+    assert entries_say_nothing(*files, intact, dict.fromkeys(intact, 90), 5) is expected

@@ -96,7 +96,7 @@ def says_nothing(base: Path, store: Path, path: str, intact: set[int], sizes: Ma
     """Whether only such units of a queue file changed that no intact record tells of any more, or nothing that counts.
 
     Such a unit has another size or tags code; or it points elsewhere between the same two intact records, in the order
-    of its queue; or it and all later ones of its queue are zeros, as after the last one.
+    of its queue, or was added there; or it and all later ones of its queue are zeros, as after the last one.
     Nothing that counts: the tags code itself instead of its address in the queue's extension.
     """
     old, new = base / path, store / path
@@ -116,13 +116,44 @@ def says_nothing(base: Path, store: Path, path: str, intact: set[int], sizes: Ma
     end = [before for before, _ in pairs[changed[0] :]] + later
     if not any(any(after) for _, after in pairs[changed[0] :]):
         return not any(_offset_of(unit) in intact for unit in end if any(unit))
+    end_of_log = max((at + size for at, size in sizes.items()), default=0)
     places = [-1, *(_offset_of(after) if any(after) else EXTENSION_END for _, after in pairs), EXTENSION_END + 1]
     return all(
-        _offset_of(before) not in intact
-        and places[number] < places[number + 1] < places[number + 2]
-        and _gap_of(_offset_of(before), intact, sizes) == _gap_of(_offset_of(after), intact, sizes)
+        places[number] < places[number + 1] < places[number + 2]
+        and (_is_moved(before, after, intact, sizes) if any(before) else _is_lost(after, intact, sizes, end_of_log))
         for number, (before, after) in enumerate(pairs)
         if before != after
+    )
+
+
+def _is_moved(before: bytes, after: bytes, intact: set[int], sizes: Mapping[int, int]) -> bool:
+    gaps = [_gap_of(_offset_of(unit), intact, sizes) for unit in (before, after)]
+    return _offset_of(before) not in intact and gaps[0] == gaps[1]
+
+
+def _is_lost(added: bytes, intact: set[int], sizes: Mapping[int, int], end_of_log: int) -> bool:
+    """Whether a unit that was added points to where records are lost, of which one could have been its own."""
+    gap = _gap_of(_offset_of(added), intact, sizes)
+    low, high = gap or (0, 0)
+    high = high if high >= 0 else end_of_log
+    return (
+        gap is not None
+        and _offset_of(added) <= end_of_log
+        and any(low < at < high and at not in intact for at in sizes)
+    )
+
+
+def directory_says_nothing(base: Path, store: Path, path: str, intact: set[int], sizes: Mapping[int, int]) -> bool:
+    """The same of all files of a directory; one that is gone had units of no intact record."""
+    names = {str(file.relative_to(base)) for file in (base / path).rglob("*") if file.is_file()}
+    if any(str(file.relative_to(store)) not in names for file in (store / path).rglob("*") if file.is_file()):
+        return False
+    return all(
+        (base / name).read_bytes() == (store / name).read_bytes() or says_nothing(base, store, name, intact, sizes)
+        if (store / name).exists()
+        else name.startswith("consumequeue/")
+        and not {_offset_of(unit) for unit in _units(base / name) if any(unit)} & intact
+        for name in names
     )
 
 
@@ -130,24 +161,35 @@ def entries_say_nothing(base: Path, store: Path, intact: set[int], sizes: Mappin
     """Whether only such entries of an index file changed that no intact record tells of any more.
 
     Such an entry has another time, or points elsewhere between the same two intact records. The order of entries tells
-    nothing: brokers enter records once more when they dispatch again.
+    nothing: brokers enter records once more when they dispatch again. A time in the header is that of the record whose
+    offset the header has too.
     """
     if not base.is_file() or not store.is_file() or base.stat().st_size != store.stat().st_size:
         return False
     start = INDEX_HEADER + 4 * slots
     with base.open("rb") as one, store.open("rb") as other:
         head = one.read(start)
-        if other.read(start) != head:
+        changed_head = other.read(start)
+        if _without_lost_times(head, intact) != _without_lost_times(changed_head, intact):
             return False
         length = int.from_bytes(head[INDEX_HEADER - 4 : INDEX_HEADER], "big") * UNIT
         pairs = list(zip(_split(one.read(length)), _split(other.read(length)), strict=True))
     changed = [(before, after) for before, after in pairs if before != after]
-    return bool(changed) and all(
+    return (bool(changed) or head != changed_head) and all(
         before[:4] + before[16:] == after[:4] + after[16:]
         and (old := int.from_bytes(before[4:12], "big")) not in intact
         and _gap_of(old, intact, sizes) == _gap_of(int.from_bytes(after[4:12], "big"), intact, sizes)
         for before, after in changed
     )
+
+
+def _without_lost_times(head: bytes, intact: set[int]) -> bytes:
+    """An index header without the times of first and last record that are not intact."""
+    content = bytearray(head)
+    for time_at, offset_at in ((0, 16), (8, 24)):
+        if int.from_bytes(head[offset_at : offset_at + 8], "big") not in intact:
+            content[time_at : time_at + 8] = bytes(8)
+    return bytes(content)
 
 
 def _gap_of(at: int, intact: set[int], sizes: Mapping[int, int]) -> tuple[int, int] | None:
