@@ -47,6 +47,7 @@ ELSEWHERE: Final = {
     ("log-gone", "consumequeue.ahead-of-log"): _LEADS_THERE,
     ("log-middle-file-missing", "commitlog.missing-file"): "of a log on two disks nothing says which one had the file",
     ("log-queue-offset-repeated", "commitlog.queue-offset-repeated"): "said at the record that had the offset first",
+    ("log-resurrected-tail", "commitlog.resurrected-tail"): "said of the old records after the one that was written",
     ("checkpoint-zero", "index.would-be-dropped"): "said of the index file",
     ("topic-forgotten", "config.queue-without-topic"): "said of the queue",
     ("extension-broken", "consumequeue.bad-extension"): "said of the unit whose extension it is",

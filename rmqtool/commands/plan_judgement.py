@@ -9,10 +9,11 @@ from rmqtool.commands.consent import stray_file_step
 from rmqtool.commands.options import OpenedStore
 from rmqtool.engine.reading.unread_files import UnreadFiles, unread_files
 from rmqtool.repair.machine.plan import Plan
+from rmqtool.repair.remaining import FULL
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.verdict.command_line import CommandLine
-from rmqtool.verdict.next_step import NextStep, blocked_step
+from rmqtool.verdict.next_step import NextStep, blocked_step, cut_step
 from rmqtool.verdict.presence import missing_log, reader_command, unreadable_files
 from rmqtool.verdict.tally import FindingTally
 from rmqtool.verdict.verdict import Assessment, StoreVerdict
@@ -58,7 +59,7 @@ def step_after_plan(
     if assessment.verdict is StoreVerdict.OK:
         return NextStep(None, "nothing to do; the broker can be started")
     if (command := next((left.command for left in plan.remaining if left.command), None)) is not None:
-        return NextStep(line(command), "repair what is left:")
+        return NextStep(line(command), "repair what is left:") if command == FULL else cut_step(line, command)
     if plan.remaining:
         return NextStep(None, plan.remaining[0].why, needs_decision=True)
     if not tuple(unread_files_in(assessment)):

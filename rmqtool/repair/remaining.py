@@ -147,4 +147,5 @@ def _left(finding: Finding, planned: PlannedStore) -> Remaining:
     if planned.begin is not None and (finding.id, finding.file) not in known:
         why = f"the plan repairs nothing before physical offset {planned.begin}; {FULL} does"
         return Remaining(finding, why, FULL)
-    return Remaining(finding, BY_ID[finding.id].remedy)
+    is_chosen = finding.repair is not None and finding.repair != BY_ID[finding.id].repair
+    return Remaining(finding, BY_ID[finding.id].remedy, finding.repair if is_chosen else None)

@@ -45,6 +45,11 @@ def repair_step(line: CommandLine, command: str, reason: str) -> NextStep:
     return NextStep(line(command), reason)
 
 
+def cut_step(line: CommandLine, command: str) -> NextStep:
+    """The command that ends the log before records that came back."""
+    return NextStep(line(command), "a person must decide whether the records that came back are discarded:", True)
+
+
 def step_after_verify(
     line: CommandLine, assessment: Assessment, tally: FindingTally, *, may_recover: bool, left_out: bool
 ) -> NextStep:
@@ -61,6 +66,8 @@ def step_after_verify(
         repair = None
     if repair is not None:
         return repair_step(line, repair, "repair what was found:")
+    if tally.cut is not None and line.is_local:
+        return cut_step(line, tally.cut)
     if tally.remedy is not None:
         return NextStep(None, tally.remedy, True)
     if left_out:

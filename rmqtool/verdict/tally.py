@@ -7,6 +7,7 @@ from typing import Final
 from rmqtool.verify.catalog.finding import Finding, Severity
 
 ABORT: Final = "store.abort-present"
+TAIL: Final = "commitlog.resurrected-tail"
 _OF_FILES: Final = frozenset(
     {"commitlog.wrong-file-size", "commitlog.empty-file", "commitlog.stray-file", "commitlog.missing-end-blank"}
 )
@@ -23,6 +24,9 @@ class FindingTally:
         self.damaged = 0
         self.missing_files = 0
         self.crashed = False
+        self.cut: str | None = None
+        """The command that ends the log before records that came back; a person decides."""
+        self.came_back = 0
         self._others: dict[str, int] = {}
         self._repairs: set[str] = set()
         self._remedies: dict[str, str] = {}
@@ -34,6 +38,9 @@ class FindingTally:
             remedy: what the catalogue says answers it.
         """
         if finding.severity is Severity.NOTE:
+            return
+        if finding.id == TAIL:
+            self.cut, self.came_back = finding.repair, finding.count
             return
         if finding.repair is not None:
             self._repairs.add(finding.repair)
@@ -67,6 +74,9 @@ class FindingTally:
         """What does not match the log, as a sentence; None where all that was checked does."""
         kinds = sorted({kind.partition(".")[0] for kind in self._others})
         parts = []
+        if self.came_back:
+            what = "record of the commit log is" if self.came_back == 1 else "records of the commit log are"
+            parts.append(f"the last {self.came_back} {what} older than the one before: a truncated tail came back")
         if kinds:
             count = sum(self._others.values())
             parts.append(f"{', '.join(kinds)} {'does' if len(kinds) == 1 else 'do'} not match the commit log ({count})")

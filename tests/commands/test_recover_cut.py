@@ -8,6 +8,10 @@ from typing import Any
 
 import pytest
 
+from rmqtool.fixtures.damage import damage_store
+from rmqtool.fixtures.damage_catalog import DAMAGES
+from rmqtool.fixtures.recipe import make_store
+from rmqtool.fixtures.recipes import RECIPES
 from tests import golden_stores
 from tests.commands.transcripts import rmqtool
 from tests.conftest import Unpacked
@@ -92,3 +96,36 @@ def test_one_way_to_cut_at_a_time(golden: Unpacked) -> None:
     ran = rmqtool("recover", golden(CLEAN), "--cut-at", 0, "--cut-at-damage", "--dry-run")
     assert ran.code == 2
     assert "exclude each other" in ran.err
+
+
+@pytest.fixture
+def came_back(tmp_path: Path) -> Path:
+    """A store in which old records came back after a truncation."""
+    recipe, path = RECIPES["many-files"], tmp_path / "store"
+    make_store(recipe, path, "5.5.0")
+    damage_store(DAMAGES["log-resurrected-tail"], path, 0, recipe.conf.settings())
+    return path
+
+
+def test_records_that_came_back_are_named_with_the_command(came_back: Path) -> None:
+    with assert_store_unchanged(came_back):
+        code, checked = answer("verify", came_back)
+        (finding,) = [each for each in checked["findings"] if each["severity"] != "note"]
+        assert (code, finding["id"]) == (3, "commitlog.resurrected-tail")
+        command = f"rmqtool recover {came_back} --cut-at {finding['physical_offset']}"
+        assert finding["repair"] == f"rmqtool recover --cut-at {finding['physical_offset']} {came_back}"
+        assert checked["summary"]["next_step"]["command"] == command
+        for name in ("recover", "salvage"):
+            code, plan = answer(name, came_back, "--dry-run")
+            assert (code, plan["steps"], plan["needs_decision"]) == (3, [], True)
+            assert [left["id"] for left in plan["remaining"]] == ["commitlog.resurrected-tail"]
+            assert plan["next_step"]["command"] == command
+            assert command in rmqtool(name, came_back, "--dry-run").out
+
+
+def test_records_that_came_back_are_cut_off(came_back: Path) -> None:
+    finding = answer("verify", came_back)[1]["findings"][0]
+    cut = finding["physical_offset"]
+    code, done = answer("recover", came_back, "--cut-at", cut, "--yes", "--accept-loss")
+    assert (code, done["verdict"], done["loss"]["messages"]) == (0, "ok", finding["count"])
+    assert rmqtool("verify", came_back).code == 0

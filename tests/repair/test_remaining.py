@@ -25,6 +25,7 @@ from tests.verify.stores import above_note, verified, writer_of
 VERSION = "5.5.0"
 LEFT = {
     "log-time-back": {"commitlog.store-time-regress"},
+    "log-resurrected-tail": {"commitlog.resurrected-tail"},
     "log-queue-offset-repeated": {"commitlog.queue-offset-repeated"},
     "log-stray-directory": {"commitlog.stray-file"},
     "index-directory": {"index.directory"},

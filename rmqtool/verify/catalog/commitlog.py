@@ -199,6 +199,16 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "apache/rocketmq#10666",
     ),
     warning(
+        "commitlog.resurrected-tail",
+        "The last records of the commit log are older than the record before them, by the broker's time and by the "
+        "producers' times: the log was truncated here, new records ended exactly where an old record starts, and the "
+        "old records came back. If the clocks of broker and producers were set back, it looks the same.",
+        ((ALL, "a start reads on into the old records; they are in the log, are dispatched and served again"),),
+        "a person decides: recover ends the commit log before them, and discards them",
+        "recover --cut-at OFFSET",
+        "apache/rocketmq#10666",
+    ),
+    warning(
         "commitlog.store-time-regress",
         "A record is older than the one before it by more than a clock correction explains, or the first record of a "
         "file has store time 0: the clock jumped, the field was damaged, or an old record came back.",

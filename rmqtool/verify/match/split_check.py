@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from typing import Final
 
 import numpy as np
 
+from rmqtool.engine.reading.resurrected_tail import resurrected_tail
 from rmqtool.errors import UnreadableError
 from rmqtool.formats import system_flag
 from rmqtool.formats.tombstone import TOMBSTONE
+from rmqtool.scan.judge import TopicTable
 from rmqtool.scan.log import ScanOptions, is_known, reader_for, walk_split
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.runner import ThreadRunner
@@ -33,6 +35,7 @@ from rmqtool.verify.survey.result import SplitResult, append_keys, merge
 
 SECTOR_BYTES: Final = 512
 """The least that a disk writes as a whole."""
+_REGRESS: Final = "commitlog.store-time-regress"
 
 
 @dataclass
@@ -113,6 +116,7 @@ def _settle(walk: Walk, context: VerifyContext, result: SplitResult) -> None:
     """What only the end of a file tells: whether its last record is whole, and what is untouched behind it."""
     if not walk.split.more_follows:
         _check_last(walk, context, result)
+        _check_tail(walk, context, result)
     rest = result.file_size - result.checked_bytes - result.reported_bytes - result.tail_bytes
     if walk.outcome.tail_bytes == 0 and rest > 0 and not result.left_out_bytes:
         # Nothing but zeros, or a file that ends with its last record.
@@ -204,6 +208,35 @@ def _check_last(walk: Walk, context: VerifyContext, result: SplitResult) -> None
                 found=f"a zero byte after {zeros} of {length} bytes of properties",
             )
         )
+
+
+def _check_tail(walk: Walk, context: VerifyContext, result: SplitResult) -> None:
+    """Times that go back up to the end of the log are one finding: the records from there on came back."""
+    if context.live_end is not None or not any(finding.id == _REGRESS for finding in result.findings):
+        return
+    again = replace(walk, digest=None, columns_only=False, outcome=SplitOutcome(), topics=TopicTable(), at_hand=None)
+    tail = resurrected_tail(again.batches())
+    if tail is None:
+        return
+    # A finding about the record right before the tail says the same.
+    result.findings = [
+        f for f in result.findings if f.id != _REGRESS or (f.physical_offset or 0) + (f.length or 0) < tail.begin
+    ]
+    result.findings.append(
+        finding(
+            "commitlog.resurrected-tail",
+            result.path,
+            f"from here to the end of the commit log, records: {tail.record_count}, all older than the record before "
+            "them by the times of broker and producers",
+            file_position=tail.begin - walk.split.physical_offset,
+            physical_offset=tail.begin,
+            length=tail.end - tail.begin,
+            count=tail.record_count,
+            expected=f"stored at {tail.before_ms} or later",
+            found=f"stored at {tail.newest_ms} or earlier",
+            repair=f"recover --cut-at {tail.begin}",
+        )
+    )
 
 
 SplitFile = tuple[Split, str]

@@ -15,7 +15,7 @@ PROMISED = {
     Severity.ERROR: """commitlog: bad-size bad-magic body-crc-mismatch record-crc-mismatch self-offset-mismatch
         bad-lengths hole missing-end-blank missing-file wrong-file-size stray-file empty-file unreadable-range
         not-readable-by-version; compaction: leftover-file""",
-    Severity.WARNING: """commitlog: torn-record stale-tail store-time-regress queue-offset-repeated;
+    Severity.WARNING: """commitlog: torn-record stale-tail resurrected-tail store-time-regress queue-offset-repeated;
         consumequeue: missing-queue missing-file missing-unit dangling-unit wrong-record wrong-record-size
         wrong-tags-code wrong-position gap ahead-of-log behind-log zero-file filler-readable stale-unit wrong-file-size
         stray-file unsafe-name bad-extension bad-batch-unit; index: bad-header chain-loop bad-entry wrong-slot
