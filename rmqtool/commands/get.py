@@ -212,7 +212,7 @@ def _by_id(text: str, reader: Reader, body: BodyChoice, messages: Messages) -> d
 def _by_pull(
     question: Question, topic: str, queue_id: int, reader: Reader, body: BodyChoice, messages: Messages
 ) -> dict[str, Any]:
-    if (topic, queue_id) not in reader.queues() and reader.store.queue_kind == "file":
+    if (topic, queue_id) not in reader.queues() and reader.store.are_queues_known:
         messages.warn(f"there is no queue {topic}/{queue_id} in the store{_nearest(topic, reader)}")
     by_time: dict[str, Any] = {}
     start = question.queue_offset

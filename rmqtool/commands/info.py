@@ -202,8 +202,8 @@ def _log_object(store: Store, summary: StoreSummary) -> dict[str, Any]:
 
 
 def _queue_object(store: Store, summary: StoreSummary) -> dict[str, Any]:
-    """Counts are None where all queues are in a database, or the directory cannot be listed: unknown, not none."""
-    is_known = store.queue_kind != "rocksdb" and FileKind.CONSUMEQUEUE not in summary.unlisted
+    """Counts are None where the queues' database or directory cannot be read: unknown, not none."""
+    is_known = store.are_queues_known and FileKind.CONSUMEQUEUE not in summary.unlisted
     return {
         "topic_count": len({queue.topic for queue in summary.queues}) if is_known else None,
         "queue_count": len(summary.queues) if is_known else None,

@@ -41,7 +41,8 @@ from rmqtool.report.writers import OutputFormat, json_text
 from rmqtool.scan.log_digest import LogDigest
 from rmqtool.scan.runner import OnProgress
 from rmqtool.store.acquire_lock import demand_free
-from rmqtool.store.directory import Store, relative_to_store, survey
+from rmqtool.store.directory import Store, survey
+from rmqtool.store.location import relative_to_store
 from rmqtool.store.source import reason
 from rmqtool.store.view import open_directory
 from rmqtool.verdict.command_line import CommandLine

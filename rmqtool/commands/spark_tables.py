@@ -10,7 +10,7 @@ import typer
 
 from rmqtool.commands.options import TIME_FORMS, timestamp_ms
 from rmqtool.errors import UsageError
-from rmqtool.store.directory import relative_to_store
+from rmqtool.store.location import relative_to_store
 
 StorePaths = Annotated[
     list[str], typer.Argument(metavar="STORE...", help="Store roots, quoted patterns of store roots, or URLs.")

@@ -17,8 +17,7 @@ from rmqtool.repair.machine.store_paths import StorePaths
 from rmqtool.repair.machine.undo import UndoableRepair, discard_all, repairs, undo_latest
 from rmqtool.report.text import escaped
 from rmqtool.report.writers import OutputFormat, row_writer
-from rmqtool.store.directory import relative_to_store
-from rmqtool.store.location import survey_store
+from rmqtool.store.location import relative_to_store, survey_store
 from rmqtool.store.view import open_directory
 from rmqtool.times import time_text
 

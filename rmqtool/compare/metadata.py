@@ -48,7 +48,7 @@ class StoreMetadata:
     """The facts of one store.
 
     Attributes:
-        queues: None where they are not kept in files.
+        queues: None where they are in RocksDB, and cannot be read.
         config: JSON texts; files that cannot be read have no entry.
         problems: what could not be read, as sentences.
     """
@@ -72,7 +72,7 @@ def read_metadata(store: Store, rules: BrokerRules) -> StoreMetadata:
         if config_file.state is ConfigState.UNREADABLE:
             problems += config_file.problems
         config.update(_entries(path, config_file.value or {}))
-    queues = None if store.queue_kind == "rocksdb" else _bounds(summary.queues)
+    queues = _bounds(summary.queues) if store.are_queues_known else None
     return StoreMetadata(queues, config, tuple(problems))
 
 

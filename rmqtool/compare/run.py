@@ -211,4 +211,4 @@ def _differing_topics(a: LogTotals, b: LogTotals) -> frozenset[bytes]:
 def _not_compared(a: ComparedStore, b: ComparedStore) -> Iterator[str]:
     unknown = [side.label for side in (a, b) if side.facts.queues is None]
     if unknown:
-        yield f"{', '.join(unknown)}: the ends of the queues, which are in RocksDB"
+        yield f"{', '.join(unknown)}: the ends of the queues, which are in RocksDB and cannot be read"

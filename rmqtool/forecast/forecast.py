@@ -15,6 +15,7 @@ from rmqtool.errors import UnknownSizeError, UnsupportedError
 from rmqtool.forecast.log_scan import PlainRecords
 from rmqtool.forecast.losses import LossCounter, LossReport
 from rmqtool.forecast.options import COUNT_WHOLE_LOG_UP_TO, ForecastOptions
+from rmqtool.forecast.queue_state import QueueState
 from rmqtool.forecast.result import Forecast, QueueForecast, StopsAt
 from rmqtool.forecast.simulate import Simulation
 from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, ScanOptions
@@ -163,11 +164,14 @@ def _counted_segments(simulation: Simulation) -> tuple[Segment, ...]:
 
 
 def _what_is_left(simulation: Simulation, segments: tuple[Segment, ...]) -> Hashable:
-    """All that a toll depends on, for one store; None where the start wrote into a queue, whose content counts too."""
+    """All that losses depend on, for one store; None where the start wrote into a queue, whose content counts too."""
+    if simulation.database is not None:
+        return None
     log, options, overlay = simulation.log, simulation.options, simulation.overlay
     assert log is not None
     queues = []
     for name, state in sorted(simulation.queues.items()):
+        assert isinstance(state, QueueState), "there is no database"
         for segment in state.segments:
             if overlay.change_of(segment.path) is not None:
                 return None

@@ -19,6 +19,7 @@ from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.overlay import Overlay
+from rmqtool.store.rocksdb import RocksFailure
 from rmqtool.store.view import Entry
 
 CONSUMEQUEUE: Final = "consumequeue"
@@ -112,6 +113,19 @@ def demand_side_stores(store: Store, rules: BrokerRules) -> None:
             raise LoadFailure(_mismatch(entry, WHEEL_SIZE))
     for entry in store.files.get(FileKind.COMPACTION_LEFTOVER, ()) if rules.compaction else ():
         raise LoadFailure(f"{entry.path}: the name is not a number")
+
+
+def demand_queue_database(store: Store, rules: BrokerRules) -> None:
+    """A broker with its queues in RocksDB opens the database first (`ConsumeQueueRocksDBStorage#postLoad`).
+
+    Raises:
+        LoadFailure: it does not open.
+    """
+    database = store.queue_database if rules.rocksdb_queues else None
+    if database is not None and database.failure is RocksFailure.DOES_NOT_OPEN:
+        raise LoadFailure(f"{database.directory}: RocksDB does not open: {database.reason}")
+    if database is not None and database.has_unreadable_end and rules.rocksdb_loads_all_ends:
+        raise LoadFailure(f"{database.directory}: a key of the offset family names a topic longer than the key")
 
 
 def _directories(overlay: Overlay, path: str) -> list[Entry]:

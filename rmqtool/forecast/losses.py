@@ -21,6 +21,7 @@ from rmqtool.engine.dispatch.queue_entries import DispatchSettings, QueueEntries
 from rmqtool.engine.queues.batch_queue import BatchQueue
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.forecast.batch_pull import pulled_units
+from rmqtool.forecast.database_state import DatabaseQueueState, DatabaseServedUnits
 from rmqtool.forecast.index_state import IndexState
 from rmqtool.forecast.queue_state import QueueState
 from rmqtool.forecast.result import Lost, ServedDamage
@@ -208,7 +209,7 @@ class LossCounter:
 
     def __init__(
         self,
-        queues: Mapping[tuple[str, int], QueueState],
+        queues: Mapping[tuple[str, int], QueueState | DatabaseQueueState],
         index: IndexState | None,
         files: OpenFiles,
         settings: DispatchSettings,
@@ -218,7 +219,12 @@ class LossCounter:
     ) -> None:
         """`kept` are the log's files after the start, `log_end` where it ends."""
         log_minimum = min((segment.start for segment in kept), default=0)
-        self._served = {name: ServedUnits(state, files, log_minimum) for name, state in queues.items()}
+        self._served = {
+            name: DatabaseServedUnits(state, files, log_minimum)
+            if isinstance(state, DatabaseQueueState)
+            else ServedUnits(state, files, log_minimum)
+            for name, state in queues.items()
+        }
         self._index = index
         self._settings = settings
         self._kept = {segment.path for segment in kept}

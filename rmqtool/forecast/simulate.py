@@ -19,6 +19,7 @@ from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.segments.open_files import OpenFiles, ReadCache
 from rmqtool.errors import UnsupportedError
 from rmqtool.forecast import load
+from rmqtool.forecast.database_state import DatabaseQueueState, DatabaseState
 from rmqtool.forecast.index_state import IndexState
 from rmqtool.forecast.load import LoadedQueue, LoadFailure
 from rmqtool.forecast.log_recovery import LogState, ScanResult
@@ -42,6 +43,7 @@ from rmqtool.store.sizes import demand_log_file_size
 from rmqtool.store.source import Closable, read_range
 
 TOPICS_PATH: Final = "config/topics.json"
+AnyQueueState = QueueState | DatabaseQueueState
 CHECKPOINT_FIELDS: Final = tuple(Checkpoint.__dataclass_fields__)
 
 
@@ -80,7 +82,7 @@ class Simulation(Closable):
         self.why_not: str | None = None
         self.scanned: ScanResult | None = None
         self.queues_reach = NOTHING_ENTERED
-        self.queues: dict[tuple[str, int], QueueState] = {}
+        self.queues: dict[tuple[str, int], AnyQueueState] = {}
         self._extensions: list[Segment] = []
         self.next_queue_offsets: dict[tuple[str, int], int] = {}
         self.index = IndexState(store, self.overlay, rules, options, keeps_content=keeps_index)
@@ -89,6 +91,7 @@ class Simulation(Closable):
         self._are_queues_shut = False
         self.not_simulated: list[str] = []
         self._topics = topics(read_config(store.view, TOPICS_PATH))
+        self.database = self._database_state()
         self._file_size = _whole_units(store.consumequeue_file_size or DEFAULT_QUEUE_UNITS * UNIT_SIZE, UNIT_SIZE)
         self._batch_file_size = store.batch_file_size or DEFAULT_QUEUE_UNITS * BATCH_UNIT_SIZE
         self.settings = DispatchSettings(
@@ -134,8 +137,10 @@ class Simulation(Closable):
         except LoadFailure:
             return None
 
-    def empty_queue(self, topic: str, queue_id: int, *, is_batch: bool = False) -> QueueState:
-        """A queue without files."""
+    def empty_queue(self, topic: str, queue_id: int, *, is_batch: bool = False) -> AnyQueueState:
+        """A queue without a unit."""
+        if self.database is not None:
+            return DatabaseQueueState((topic, queue_id), self.database)
         root = load.BATCH_CONSUMEQUEUE if is_batch else load.CONSUMEQUEUE
         return self._state(LoadedQueue(topic, queue_id, f"{root}/{topic}/{queue_id}", is_batch, ()))
 
@@ -148,11 +153,9 @@ class Simulation(Closable):
         if store.files.get(FileKind.DLEDGER) and not store.commitlog:
             raise UnsupportedError("the commit log belongs to DLedger; forecast does not simulate such a broker")
         demand_log_file_size(store, "--log-file-size BYTES or --broker-conf FILE")
-        if store.queue_kind != "file" and rules.rocksdb_queues:
-            if store.queue_kind == "rocksdb":
-                raise UnsupportedError(
-                    "the consume queues are in RocksDB; forecast does not simulate a start with them"
-                )
+        if self.database is not None and store.queue_database is not None and not store.queue_database.is_read:
+            raise UnsupportedError(f"the consume queues are in RocksDB: {store.queue_database.reason}")
+        if store.queue_kind == "mixed" and rules.rocksdb_queues:
             self.not_simulated.append("queues in RocksDB, beside those in files")
         if rules.compaction and any(topic.cleanup_policy == "COMPACTION" for topic in self._topics.values()):
             self.not_simulated.append("compacted topics, which have their own log")
@@ -169,14 +172,22 @@ class Simulation(Closable):
         data_bytes = sum(segment.entry.allocated_bytes for segment in segments)
         self.checkpoint = self._read_checkpoint()
         self.log = LogState(segments, self.overlay, rules, self.options, data_bytes=data_bytes, plain=self._plain)
+        load.demand_queue_database(store, rules)
+        if self.database is not None:
+            names = self.database.database.names
+            self.queues.update({name: DatabaseQueueState(name, self.database) for name in names})
+        else:
+            self._load_queue_files()
+        load.demand_side_stores(store, rules)
+        self.index.load(self.files, crashed=self.crashed, index_timestamp_ms=self.checkpoint.index_timestamp_ms)
+
+    def _load_queue_files(self) -> None:
         loaded_queues = load.load_queues(
-            self.overlay, self._file_size, self._batch_file_size, rules, self._batch_topics()
+            self.overlay, self._file_size, self._batch_file_size, self.rules, self._batch_topics()
         )
         for queue in loaded_queues:
             self.queues[queue.topic, queue.queue_id] = self._state(queue)
             self._load_extension(queue)
-        load.demand_side_stores(store, rules)
-        self.index.load(self.files, crashed=self.crashed, index_timestamp_ms=self.checkpoint.index_timestamp_ms)
 
     def _load_extension(self, queue: LoadedQueue) -> None:
         """Check the sizes of a queue's extension files (`ConsumeQueueExt#load`)."""
@@ -207,7 +218,10 @@ class Simulation(Closable):
 
     def _start_choice(self, log: LogState) -> StartChoice:
         end = self._queues_end()
-        return StartChoice(self.rules, self.options, self.checkpoint, log.first_record, end, self._dispatched_end(end))
+        return StartChoice(
+            self.rules, self.options, self.checkpoint, log.first_record, end, self._dispatched_end(end),
+            in_database=self.database is not None,
+        )  # fmt: skip
 
     def _first_file(self, log: LogState, choice: StartChoice) -> int:
         return choice.abnormal(log.segments) if self.crashed else choice.normal(log.segments)
@@ -296,7 +310,7 @@ class Simulation(Closable):
         queues = list(queues)
         limit = NOTHING_ENTERED if self._are_queues_shut else JAVA_LONG_MAX
         for entries in queues:
-            if b"\0" in entries.topic and entries.own.any():
+            if b"\0" in entries.topic and entries.own.any() and self.database is None:
                 self._are_queues_shut = True
                 limit = min(limit, int(entries.physical_offsets[entries.own].min()))
         for entries in queues:
@@ -305,7 +319,7 @@ class Simulation(Closable):
             if entered.physical_offsets.size and b"\0" not in entries.topic:
                 queue.put(entered)
 
-    def _queue(self, topic: str, queue_id: int, *, is_batch: bool) -> QueueState:
+    def _queue(self, topic: str, queue_id: int, *, is_batch: bool) -> AnyQueueState:
         state = self.queues.get((topic, queue_id))
         if state is None:
             state = self.queues[topic, queue_id] = self.empty_queue(topic, queue_id, is_batch=is_batch)
@@ -323,10 +337,12 @@ class Simulation(Closable):
             queue.correct_minimum(self.files, self.log.minimum)
 
     def _queues_end(self) -> int:
+        if self.database is not None:
+            return self.database.dispatched
         return max((queue.physical_end for queue in self.queues.values()), default=NOTHING_ENTERED)
 
     def _dispatched_end(self, queues_end: int) -> int:
-        if self.crashed and self.rules.dispatched_end is DispatchedEnd.QUEUES_OR_CHECKPOINT:
+        if self.crashed and self.database is None and self.rules.dispatched_end is DispatchedEnd.QUEUES_OR_CHECKPOINT:
             return self.checkpoint.consumequeue_physical_offset
         return queues_end
 
@@ -340,8 +356,17 @@ class Simulation(Closable):
         count = self.rules.checkpoint_field_count
         return Checkpoint(*(getattr(checkpoint, name) for name in CHECKPOINT_FIELDS[:count]))
 
+    def _database_state(self) -> DatabaseState | None:
+        """Where the version knows queues in RocksDB, and the store has them."""
+        database = self.store.queue_database if self.rules.rocksdb_queues else None
+        if database is None:
+            return None
+        counts = {name: topic.write_queue_count or 0 for name, topic in self._topics.items()}
+        truncates_all = self.rules.rocksdb_loads_all_ends
+        return DatabaseState(database, self.rules, lambda name: truncates_all or 0 <= name[1] < counts.get(name[0], 0))
+
     def _batch_topics(self) -> frozenset[str]:
-        if not self.rules.batch_queues:
+        if not self.rules.batch_queues or self.database is not None:
             return frozenset()
         # Without any configuration the files decide; a broker that has one does not start on files it does not expect.
         directories = (topic for topic, _ in self.store.batch_queues) if not self._topics else ()

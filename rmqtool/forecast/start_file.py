@@ -42,6 +42,7 @@ class StartChoice:
     Attributes:
         first_record: looks at the begin of a file.
         dispatched_end: the physical offset up to which the log counts as dispatched.
+        in_database: whether the queues are in RocksDB, whose own end is compared instead of times.
         queues_end: the highest maxPhysicOffset of all queues.
     """
 
@@ -51,6 +52,7 @@ class StartChoice:
     first_record: Callable[[Segment], FirstRecord]
     queues_end: int
     dispatched_end: int
+    in_database: bool = False
 
     def normal(self, segments: Sequence[Segment]) -> int:
         """Number of the file after a clean stop."""
@@ -91,6 +93,9 @@ class StartChoice:
 
     def _has_magic_and_time(self, segment: Segment) -> bool:
         record = self.first_record(segment)
+        if record.has_magic and self.in_database:
+            own_offset = record.checked.own_offset if record.checked is not None else segment.start
+            return own_offset <= self.dispatched_end
         if not record.has_magic or record.store_timestamp_ms == 0:
             return False
         limit = self._minimum_timestamp_ms
@@ -102,14 +107,16 @@ class StartChoice:
         row = self.first_record(segment).checked
         if row is None or row.store_timestamp_ms == 0 or not self._is_index_safe(row):
             return False
+        if self.in_database:
+            return row.own_offset <= self.dispatched_end
         return row.store_timestamp_ms <= self._minimum_timestamp_ms
 
     def _is_checked_and_below(self, segment: Segment) -> bool:
         row = self.first_record(segment).checked
         if row is None or row.store_timestamp_ms == 0 or not self._is_index_safe(row):
             return False
-        known = self.checkpoint.consumequeue_physical_offset
-        if known > 0:
+        known = self.checkpoint.consumequeue_physical_offset if not self.in_database else self.dispatched_end
+        if known > 0 or self.in_database:
             return row.own_offset <= known
         return row.store_timestamp_ms <= self.checkpoint.consumequeue_timestamp_ms
 

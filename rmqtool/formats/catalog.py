@@ -5,7 +5,7 @@
 
 from typing import Final
 
-from rmqtool.formats import batch, checkpoint, commitlog, consumequeue, index, message_id, timer
+from rmqtool.formats import batch, checkpoint, commitlog, consumequeue, index, message_id, rocksdb_queue, timer
 from rmqtool.formats.layout import Format
 
 FORMATS: Final[tuple[Format, ...]] = (
@@ -16,6 +16,11 @@ FORMATS: Final[tuple[Format, ...]] = (
     consumequeue.UNIT,
     consumequeue.EXTENSION_UNIT,
     consumequeue.BATCH_UNIT,
+    rocksdb_queue.UNIT_KEY,
+    rocksdb_queue.UNIT,
+    rocksdb_queue.OFFSET_KEY,
+    rocksdb_queue.OFFSET,
+    rocksdb_queue.DISPATCHED,
     index.HEADER,
     index.SLOT,
     index.ENTRY,

@@ -111,7 +111,7 @@ class _Screen:
             in_database = queues["kind"] == "rocksdb"
             yield from self._lines("Queues", "in RocksDB, not read" if in_database else UNLISTED)
             return
-        elsewhere = ", more in RocksDB, not read" if queues["kind"] == "mixed" else ""
+        elsewhere = {"mixed": ", more in RocksDB, not read", "rocksdb": ", in RocksDB"}.get(queues["kind"], "")
         total = f"{counted(queues['topic_count'], 'topic')}, {counted(queues['queue_count'], 'queue')}{elsewhere}"
         yield from self._lines("Queues", total)
         topics: dict[str, list[Found]] = defaultdict(list)

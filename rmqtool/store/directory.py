@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from posixpath import normpath
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rmqtool.errors import NotAStoreError, UnreadableError
 from rmqtool.store.file_kinds import (
@@ -29,6 +28,9 @@ from rmqtool.store.sizes import (
     infer_log_file_size,
 )
 from rmqtool.store.view import Entry, StoreView
+
+if TYPE_CHECKING:
+    from rmqtool.store.queue_database import QueueDatabase
 
 EVIDENCE: Final = frozenset(
     {
@@ -246,6 +248,19 @@ class Store:
             return "file"
         return "mixed" if self.queues else "rocksdb"
 
+    @property
+    def are_queues_known(self) -> bool:
+        """Whether all queues can be read: those in files, or the ones of the only database."""
+        return self.queue_database is None or self.queue_database.failure is None
+
+    @cached_property
+    def queue_database(self) -> QueueDatabase | None:
+        """The consume queues in RocksDB, read when they are first asked for; None where there are (also) others."""
+        from rmqtool.store.queue_database import read_queue_database
+
+        entries = self.files.get(FileKind.CONSUMEQUEUE_ROCKSDB, ())
+        return read_queue_database(self.view, entries) if self.queue_kind == "rocksdb" else None
+
     @cached_property
     def is_log_listed(self) -> bool:
         """Whether the log's directories can be listed: else files may be there that nobody sees."""
@@ -302,15 +317,6 @@ def with_settings(settings: Settings, **changes: object) -> Settings:
     """Settings with those of the changes that say something; what a person says goes before what a file says."""
     given = {name: value for name, value in changes.items() if value not in (None, ())}
     return replace(settings, **given)  # type: ignore[arg-type]
-
-
-def relative_to_store(directory: Path, root: Path) -> str:
-    """The view's path of a directory that a person named: relative if it lies in the store, absolute elsewhere."""
-    place = directory if directory.is_absolute() else Path.cwd() / directory
-    try:
-        return str(place.resolve().relative_to(root.resolve()))
-    except (ValueError, OSError, RuntimeError):  # elsewhere, or links in a circle
-        return str(place)
 
 
 def _kind(entry: Entry) -> FileKind:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rmqtool.errors import NotAStoreError, RmqtoolError, UsageError
 from rmqtool.store.broker_conf import BrokerConf
-from rmqtool.store.directory import Settings, Store, relative_to_store, survey, with_settings
+from rmqtool.store.directory import Settings, Store, survey, with_settings
 from rmqtool.store.file_kinds import is_broker_directory
 from rmqtool.store.urls import is_url
 from rmqtool.store.view import StoreView, open_directory
@@ -107,6 +107,15 @@ def survey_store(
         if neighbour is None:
             raise
         raise NotAStoreError(f"{path}: not a RocketMQ store, but {neighbour} is one") from error
+
+
+def relative_to_store(directory: Path, root: Path) -> str:
+    """The view's path of a directory that a person named: relative if it lies in the store, absolute elsewhere."""
+    place = directory if directory.is_absolute() else Path.cwd() / directory
+    try:
+        return str(place.resolve().relative_to(root.resolve()))
+    except (ValueError, OSError, RuntimeError):  # elsewhere, or links in a circle
+        return str(place)
 
 
 def _survey_elsewhere(

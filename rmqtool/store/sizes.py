@@ -94,7 +94,8 @@ def size_assumptions(store: Store) -> tuple[str, ...]:
             f"is configured "
             f"for another one, such as the default {DEFAULT_LOG_FILE_SIZE}, does not start, or does not read the file"
         )
-    if not store.loadable_queues and not store.uses_default_sizes and not store.settings.consumequeue_file_size:
+    has_no_size = store.queue_database is None and not store.loadable_queues
+    if has_no_size and not store.uses_default_sizes and not store.settings.consumequeue_file_size:
         assumptions.append(
             f"no file shows the size of a queue file: the default {DEFAULT_QUEUE_FILE_SIZE} is assumed; "
             "pass --queue-file-size BYTES or --broker-conf FILE for another size"

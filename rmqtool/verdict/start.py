@@ -50,6 +50,7 @@ def _load(store: Store, rules: BrokerRules) -> None:
         if store.commitlog_file_size:
             directories = store.settings.commitlog_directories or ("commitlog",)
             load.load_files(overlay, directories, store.commitlog_file_size, rules)
+        load.demand_queue_database(store, rules)
         known = topics(read_config(store.view, TOPICS))
         batch = batch_topics(known, (topic for topic, _ in store.batch_queues) if not known else ())
         if store.consumequeue_file_size or store.batch_file_size:

@@ -24,7 +24,7 @@ from rmqtool.store.config_json import TOPICS, ConfigFile, batch_topics, topics
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.source import read_range
-from rmqtool.verify.catalog.finding import Finding
+from rmqtool.verify.catalog.finding import REBUILD_QUEUES, Finding
 from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.files.config_files import config_findings, lost_topics, read_configs
 from rmqtool.verify.files.index_files import read_index
@@ -38,6 +38,7 @@ from rmqtool.verify.state import State
 from rmqtool.verify.summary import Summary
 from rmqtool.verify.survey.account import Account
 from rmqtool.verify.survey.context import Depth, QueueKey, VerifyContext, VerifyOptions, bytes_of
+from rmqtool.verify.survey.database_pass import database_findings, database_queue, log_end_findings
 from rmqtool.verify.survey.index_map import IndexMap
 from rmqtool.verify.survey.queue_map import QueueMap
 from rmqtool.verify.survey.queue_pass import QueuePass
@@ -146,6 +147,8 @@ class _Verifier:
 
     def _say(self, new_findings: Iterable[Finding]) -> None:
         for each in sorted(new_findings, key=lambda one: one.place):
+            if each.repair == REBUILD_QUEUES and self.store.queue_database is not None:
+                each = replace(each, repair=None)  # noqa: PLW2901 - no command writes a database
             self._summary.add(each)
             self._doubts.add(each)
             if self._on_finding is not None:
@@ -155,16 +158,17 @@ class _Verifier:
 
     def _context(self, configs: dict[str, ConfigFile]) -> VerifyContext:
         known = topics(configs[TOPICS]) if TOPICS in configs else {}
+        in_database = self.store.queue_database is not None
         batch = frozenset(map(bytes_of, batch_topics(known, (topic for topic, _ in self.store.batch_queues))))
         unchecked = {bytes_of(name) for name, config in known.items() if config.cleanup_policy == _COMPACTION}
         minimum = self.store.commitlog[0].start if self.store.commitlog else 0
-        queues = self._queue_maps(is_batch=False, minimum=minimum)
+        queues = self._database_maps(minimum) if in_database else self._queue_maps(is_batch=False, minimum=minimum)
         batch_queues = self._queue_maps(is_batch=True, minimum=minimum)
         context = VerifyContext(
             self.store,
             self.rules,
             self.options,
-            DispatchSettings(self.rules, batch_topics=batch),
+            DispatchSettings(self.rules, batch_topics=frozenset() if in_database else batch),
             queues,
             batch_queues,
             self._index_maps(),
@@ -181,6 +185,9 @@ class _Verifier:
     def _dispatched_end(self, context: VerifyContext, newest: int) -> int:
         """Behind the start of the last record that was dispatched, as far as queues and index show it."""
         end = context.store.commitlog[-1].end if context.store.commitlog else 0
+        database = context.store.queue_database
+        if database is not None and context.has_all_queues:
+            return database.dispatched or 0
         if newest < 0 and not context.store.has_abort:
             return end  # a clean stop waits until all is dispatched
         indexed = (newest_start(file.entries, end)[1] for file in context.index)
@@ -201,6 +208,14 @@ class _Verifier:
             self._summary.unit_count += each.unit_count
             maps[bytes_of(queue.topic), queue.queue_id] = queue
         return maps
+
+    def _database_maps(self, minimum: int) -> dict[QueueKey, QueueMap]:
+        database = self.store.queue_database
+        assert database is not None, "it has files"
+        self._say(database_findings(database, minimum))
+        names = sorted(database.names) if database.failure is None else ()
+        self._summary.unit_count += sum(units.unit_count for units in database.units.values())
+        return {(bytes_of(topic), queue_id): database_queue(database, (topic, queue_id)) for topic, queue_id in names}
 
     def _index_maps(self) -> tuple[IndexMap, ...]:
         index = read_index(self.store, self._account)
@@ -330,6 +345,7 @@ class _Verifier:
                 end = max(whole.scanned_end, whole.end)
                 self._say(new_finding for queue in queues for new_finding in units_ahead(context, queue, end))
                 self._say(new_finding for file in context.index for new_finding in entries_outside(context, file, end))
+                self._say(log_end_findings(self.store.queue_database, whole.end))
                 self._say(missing_end(self.store, whole.end, lambda begin, end: _units_into(context, begin, end)))
                 if context.crosses:
                     self._say(undispatched_header_findings(context, whole.missing, self._doubts))

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests import golden_stores
+from tests import golden_stores, rocksdb_cases
 from tests.commands.transcripts import rmqtool
 from tests.conftest import Unpacked
 from tests.store_state import assert_store_unchanged
@@ -81,9 +81,9 @@ def test_get_takes_the_id_that_clients_print(golden: Unpacked, form: str) -> Non
 
 
 def test_get_says_what_it_could_not_look_into(golden: Unpacked) -> None:
-    code, found = answer("get", golden("5.5.0-rocksdb-cq"), "--topic", "TopicTest", "--key", "no such key")
+    code, found = answer("get", golden("broker-5.5.0-compaction"), "--topic", "TopicTest", "--key", "no such key")
     assert code == 4
-    assert [files["kind"] for files in found["not_looked_at"]] == ["RocksDB consume queue"]
+    assert "compaction log" in [files["kind"] for files in found["not_looked_at"]]
 
 
 def test_get_names_the_topics_that_are_near(golden: Unpacked) -> None:
@@ -117,6 +117,8 @@ def spoil(path: Path, row: str) -> None:
         case "units removed":
             for file in [*path.glob("consumequeue/*.sst"), *path.glob("consumequeue/*.log")]:
                 file.unlink()
+        case "three units removed":
+            rocksdb_cases.remove(10, 11, 12)(path)
         case "wheel cut":
             os.truncate(path / "timerwheel", 1000)
         case "timer log half zeroed":
@@ -148,9 +150,10 @@ def spoil(path: Path, row: str) -> None:
 
 
 TABLE = [
-    ("tables overwritten", "5.5.0-rocksdb-cq", "not-fully-checked", "RocksDB consume queue"),
-    ("CURRENT empty", "5.5.0-rocksdb-cq", "not-fully-checked", "RocksDB consume queue"),
-    ("units removed", "5.5.0-rocksdb-cq", "not-fully-checked", "RocksDB consume queue"),
+    ("tables overwritten", "5.5.0-rocksdb-cq", "will-not-start", None),
+    ("CURRENT empty", "5.5.0-rocksdb-cq", "will-not-start", None),
+    ("units removed", "5.5.0-rocksdb-cq", "will-not-start", None),
+    ("three units removed", "5.5.0-rocksdb-cq", "inconsistent", None),
     ("wheel cut", "broker-5.5.0-timer", "will-not-start", "timer log"),
     ("timer log half zeroed", "broker-5.5.0-timer", "inconsistent", "timer log"),
     ("compaction log overwritten", "broker-5.5.0-compaction", "not-fully-checked", "compaction log"),
@@ -189,9 +192,10 @@ def test_verify_does_not_call_lost_what_it_may_not_read(golden_copy: Unpacked) -
 
 
 FORECASTS = {
-    "tables overwritten": (4, "not-fully-checked"),
-    "CURRENT empty": (4, "not-fully-checked"),
-    "units removed": (4, "not-fully-checked"),
+    "tables overwritten": (3, "will-not-start"),
+    "CURRENT empty": (3, "will-not-start"),
+    "units removed": (3, "will-not-start"),
+    "three units removed": (3, "would-lose"),
     "wheel cut": (3, "will-not-start"),
     "timer log half zeroed": (3, "not-fully-checked"),
     "compaction log overwritten": (3, "not-fully-checked"),
@@ -218,7 +222,12 @@ def test_forecast_says_what_is_true(golden_copy: Unpacked, row: str, name: str, 
     assert "lose no" not in screen.out or found["verdict"] == "ok"
 
 
-INFOS = {"topics lost": "inconsistent", "middle file missing": "damaged", "timer log half zeroed": "inconsistent"}
+INFOS = {
+    "topics lost": "inconsistent",
+    "middle file missing": "damaged",
+    "timer log half zeroed": "inconsistent",
+    "three units removed": "not-fully-checked",
+}
 
 
 @ROWS
@@ -230,6 +239,29 @@ def test_info_says_what_is_true(golden_copy: Unpacked, row: str, name: str, verd
     assert kind is None or kind in {files["kind"] for files in found["not_looked_at"]}
     assert "nothing to do" not in found["next_step"]["reason"]
     assert found["next_step"]["command"] is not None or found["needs_decision"]
+
+
+def test_a_store_with_its_queues_in_rocksdb_can_be_ok(golden: Unpacked) -> None:
+    path = golden("5.5.0-rocksdb-cq")
+    assert summary_of(path)[1]["verdict"] == "ok"
+    assert answer("forecast", path)[1]["verdict"] == "ok"
+    _, found = answer("info", path)
+    assert found["consumequeue"]["kind"] == "rocksdb"
+    assert (found["consumequeue"]["topic_count"], found["consumequeue"]["queue_count"]) == (3, 6)
+    code, found = answer("get", path, "--topic", "Audit", "--queue-id", 0, "--queue-offset", 43)
+    assert (code, [row["physical_offset"] for row in found["messages"]]) == (0, [120_092])
+
+
+def test_without_the_library_nothing_is_claimed(golden: Unpacked, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rmqtool.store.rocksdb.LIBRARY", "no_such_library")
+    path = golden("5.5.0-rocksdb-cq")
+    for command, code in (("verify", 3), ("forecast", 4), ("info", 0)):
+        ran, found = answer(command, path)
+        found = found.get("summary", found)
+        assert (ran, found["verdict"]) == (code, "not-fully-checked"), command
+        kinds = {files["kind"]: files["reason"] for files in found["not_looked_at"]}
+        assert "install rmqtool[rocksdb]" in kinds["RocksDB consume queue"]
+    assert rmqtool("get", path, "--topic", "Audit", "--queue-id", 0, "--queue-offset", 43).code == 4
 
 
 def test_info_does_not_promise_what_it_may_not_read(golden_copy: Unpacked) -> None:

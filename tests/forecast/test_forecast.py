@@ -29,7 +29,6 @@ OFTEN = (
     [
         pytest.param(name, marks=() if name in OFTEN else pytest.mark.slow)
         for name in [*golden_stores.healthy_names(), *golden_stores.crashed_names(), *golden_stores.damaged_names()]
-        if "rocksdb" not in name
     ],
 )
 def test_sharing_changes_nothing(golden: Unpacked, name: str) -> None:

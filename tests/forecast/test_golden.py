@@ -44,15 +44,9 @@ def test_the_forecast_is_what_the_broker_did(golden: Unpacked, name: str) -> Non
     path = golden(name)
     wrong: list[str] = []
     for version in manifest(name).reads:
-        if is_in_rocksdb(name) and version != "4.9.7":
-            with pytest.raises(UnsupportedError, match="RocksDB"), simulation_of(path, name, version) as simulation:
-                simulation.run()
-            continue
         found = all_differences(path, name, version, _compared)
         wrong += [f"{version}: {difference}" for difference in found if difference not in OTHERWISE.get(name, [])]
     for version, verdict in more_verdicts(name).items():
-        if is_in_rocksdb(name) and version != "4.9.7":
-            continue
         _compared["short"] += 1
         wrong += [f"{version}: {difference}" for difference in short_differences(path, name, version, verdict)]
     assert wrong == []
@@ -84,7 +78,3 @@ def test_a_second_forecast_says_the_same(golden: Unpacked) -> None:
             forecasts.append(forecast_of(simulation))
     assert forecasts[0] == forecasts[1]
     assert forecasts[0] == forecast_store(simulation.store, simulation.rules, simulation.options)
-
-
-def is_in_rocksdb(name: str) -> bool:
-    return "rocksdb-cq" in name

@@ -125,6 +125,48 @@ EXAMPLES = (
         },
     ),
     Example(
+        "rocksdb-unit-key",
+        "00000009 01 546f70696354657374 01 00000002 01 0000000000000007",
+        {
+            "topic_length": 9,
+            "after_length": b"\x01",
+            "topic": b"TopicTest",
+            "after_topic": b"\x01",
+            "queue_id": 2,
+            "after_queue": b"\x01",
+            "queue_offset": 7,
+        },
+    ),
+    Example(
+        "rocksdb-unit",
+        "00000000000003e8 0000007d 000000000027a807 0000018bcfe5687b",
+        {
+            "physical_offset": 1000,
+            "record_size": 125,
+            "tags_code": 2598919,
+            "store_timestamp_ms": 1700000000123,
+        },
+    ),
+    Example(
+        "rocksdb-offset-key",
+        "00000009 01 546f70696354657374 01 6d6178 01 00000002",
+        {
+            "topic_length": 9,
+            "after_length": b"\x01",
+            "topic": b"TopicTest",
+            "after_topic": b"\x01",
+            "end": b"max",
+            "after_end": b"\x01",
+            "queue_id": 2,
+        },
+    ),
+    Example(
+        "rocksdb-offset",
+        "00000000000003e8 0000000000000007",
+        {"physical_offset": 1000, "queue_offset": 7},
+    ),
+    Example("rocksdb-dispatched", "0000000000000465", {"physical_offset": 1125}),
+    Example(
         "index-header",
         "0000018bcfe56800 0000018bcfe5687b 0000000000000000 00000000000003e8 00000001 00000003",
         {

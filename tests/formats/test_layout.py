@@ -47,6 +47,8 @@ def test_formats_of_both_kinds_are_declared() -> None:
         "message-v2",
         "batch-part",
         "consumequeue-ext-unit",
+        "rocksdb-unit-key",
+        "rocksdb-offset-key",
     }
     assert len(FIXED) + len(VARIABLE) == len(catalog.FORMATS)
 

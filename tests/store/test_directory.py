@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from rmqtool.errors import NotAStoreError, UnreadableError
-from rmqtool.store.directory import Settings, Store, relative_to_store, survey, with_settings
+from rmqtool.store.directory import Settings, Store, survey, with_settings
 from rmqtool.store.file_kinds import FileKind, kind_of, segment_name
+from rmqtool.store.location import relative_to_store
 from rmqtool.store.view import DirectoryView, Entry, EntryKind, StoreView, open_directory
 from tests.store_state import assert_store_unchanged
 

@@ -67,7 +67,8 @@ class BatchQueue:
             minimum = unit.base_queue_offset + unit.batch_size
         return minimum
 
-    def units_from(self, queue_offset: int) -> Iterator[QueueUnit] | None:
+    def units_from(self, queue_offset: int, max_count: int | None = None) -> Iterator[QueueUnit] | None:
+        del max_count
         if queue_offset >= self.max_queue_offset:
             return None
         segment = next(

@@ -67,7 +67,8 @@ class FileQueue:
             self._minimum = minimum_position(self.loaded, self._rules, self._log_minimum)
         return self._minimum
 
-    def units_from(self, queue_offset: int) -> Iterator[QueueUnit] | None:
+    def units_from(self, queue_offset: int, max_count: int | None = None) -> Iterator[QueueUnit] | None:
+        del max_count
         position = queue_offset * UNIT_SIZE
         if position < self.min_stream_position:
             return None

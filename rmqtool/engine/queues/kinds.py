@@ -1,15 +1,17 @@
 """Every kind of queue that a store may have, and how one is opened: a further kind is one more entry in `KINDS`.
 
-Each kind has a directory of its own in a store. Where a topic has files of two kinds, the first one counts.
+Where a topic has queues of two kinds, the first one counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Final, NamedTuple
 
 from rmqtool.engine.queues.batch_queue import BatchQueue
+from rmqtool.engine.queues.database_queue import DatabaseQueue
 from rmqtool.engine.queues.extension import QueueExtension
 from rmqtool.engine.queues.file_queue import FileQueue
 from rmqtool.engine.queues.loaded_files import LoadedFiles, minimum_position
@@ -18,6 +20,7 @@ from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.segments.log import loaded_segments
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.store.directory import QueueFiles, Store
+from rmqtool.store.queue_database import StoredEnds
 
 QueueName = tuple[str, int]
 """Topic and queue id."""
@@ -36,16 +39,15 @@ class QueueSource(NamedTuple):
 class QueueKind(NamedTuple):
     """One kind of queue."""
 
-    units: UnitKind
-    files_of: Callable[[Store], dict[QueueName, QueueFiles]]
-    file_size_of: Callable[[Store], int]
+    names_of: Callable[[Store], Iterable[QueueName]]
     is_known_to: Callable[[BrokerRules], bool]
-    open: Callable[[QueueSource, QueueName, LoadedFiles, bool], Queue]
-    """Makes the queue of its loaded files; with True, its minimum is found quickly."""
+    open: Callable[[QueueSource, QueueName, bool], Queue]
+    """Opens a queue; with True, its bounds are found quickly."""
 
 
-def _open_plain(source: QueueSource, name: QueueName, loaded: LoadedFiles, quickly: bool) -> Queue:
+def _open_plain(source: QueueSource, name: QueueName, quickly: bool) -> Queue:
     store = source.store
+    loaded = _loaded(source, store.queues.get(name), store.consumequeue_file_size, PLAIN_UNITS, quickly=quickly)
     extension = None
     if name in store.extensions:
         extension = QueueExtension(store.extensions[name], store.extension_file_size, source.files)
@@ -53,36 +55,48 @@ def _open_plain(source: QueueSource, name: QueueName, loaded: LoadedFiles, quick
     return FileQueue(*name, loaded, source.rules, source.log_minimum, extension, minimum)
 
 
-def _open_batch(source: QueueSource, name: QueueName, loaded: LoadedFiles, quickly: bool) -> Queue:
-    del quickly
+def _open_batch(source: QueueSource, name: QueueName, quickly: bool) -> Queue:
+    store = source.store
+    loaded = _loaded(source, store.batch_queues.get(name), store.batch_file_size, BATCH_UNITS, quickly=quickly)
     return BatchQueue(*name, loaded, source.rules, source.log_minimum)
 
 
+def _open_in_database(source: QueueSource, name: QueueName, quickly: bool) -> Queue:
+    del quickly
+    database = source.store.queue_database
+    assert database is not None, "its names were asked for"
+    ends = database.ends.get(name, StoredEnds())
+    return DatabaseQueue(name, ends, partial(database.between, name), source.rules, source.log_minimum)
+
+
+def _loaded(
+    source: QueueSource, queue: QueueFiles | None, file_size: int, units: UnitKind, *, quickly: bool
+) -> LoadedFiles:
+    if queue is not None and not quickly:
+        queue = replace(queue, segments=loaded_segments(queue.segments, file_size, source.rules))
+    finds_quickly = quickly and queue is not None
+    return LoadedFiles.recovered(queue, file_size, units, source.files, quickly=finds_quickly)
+
+
+def _names_in_database(store: Store) -> Iterable[QueueName]:
+    database = store.queue_database
+    return database.names if database is not None else ()
+
+
 KINDS: Final = (
-    QueueKind(
-        PLAIN_UNITS,
-        lambda store: store.queues,
-        lambda store: store.consumequeue_file_size,
-        lambda _: True,
-        _open_plain,
-    ),
-    QueueKind(
-        BATCH_UNITS,
-        lambda store: store.batch_queues,
-        lambda store: store.batch_file_size,
-        lambda rules: rules.batch_queues,
-        _open_batch,
-    ),
+    QueueKind(lambda store: store.queues, lambda _: True, _open_plain),
+    QueueKind(lambda store: store.batch_queues, lambda rules: rules.batch_queues, _open_batch),
+    QueueKind(_names_in_database, lambda rules: rules.rocksdb_queues, _open_in_database),
 )
 
 
 def queue_names(store: Store) -> tuple[QueueName, ...]:
-    """Topic and queue id of every queue that has files, sorted."""
-    return tuple(sorted({name for kind in KINDS for name in kind.files_of(store)}))
+    """Topic and queue id of every queue of a store, sorted."""
+    return tuple(sorted({name for kind in KINDS for name in kind.names_of(store)}))
 
 
 def open_queue(source: QueueSource, name: QueueName, *, quickly: bool = False) -> Queue:
-    """A queue as a load finds it; an empty plain one where there are no files.
+    """A queue as a load finds it; an empty plain one where there is none.
 
     Args:
         quickly: find its bounds with a handful of reads.
@@ -90,11 +104,6 @@ def open_queue(source: QueueSource, name: QueueName, *, quickly: bool = False) -
     Raises:
         UnreadableError: a file of the queue cannot be read.
     """
-    store, rules = source.store, source.rules
-    kind = next((kind for kind in KINDS if name in kind.files_of(store) and kind.is_known_to(rules)), KINDS[0])
-    queue, file_size = kind.files_of(store).get(name), kind.file_size_of(store)
-    if queue is not None and not quickly:
-        queue = replace(queue, segments=loaded_segments(queue.segments, file_size, rules))
-    finds_quickly = quickly and queue is not None
-    loaded = LoadedFiles.recovered(queue, file_size, kind.units, source.files, quickly=finds_quickly)
-    return kind.open(source, name, loaded, quickly)
+    known = (kind for kind in KINDS if kind.is_known_to(source.rules))
+    kind = next((kind for kind in known if name in kind.names_of(source.store)), KINDS[0])
+    return kind.open(source, name, quickly)

@@ -93,8 +93,15 @@ class Queue(Protocol):
     @property
     def max_queue_offset(self) -> int: ...
 
-    def units_from(self, queue_offset: int) -> Iterator[QueueUnit] | None:
-        """Units from this offset to the end of the one file it lies in; None where nothing can be read there."""
+    def units_from(self, queue_offset: int, max_count: int | None = None) -> Iterator[QueueUnit] | None:
+        """Units from this offset to the end of the one file it lies in; None where nothing can be read there.
+
+        Args:
+            max_count: units that a pull asks for; a queue of files gives more, if it has them.
+
+        Raises:
+            UnreadableError: the broker fails at a unit that is missing, or cannot be read.
+        """
 
     def unit_at(self, queue_offset: int) -> QueueUnit | None:
         """The unit that holds this offset; None where nothing can be read there."""

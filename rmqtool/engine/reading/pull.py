@@ -127,7 +127,7 @@ def pull(
     for _ in range(limits.queue_files if rules.extra_files_per_pull else 1):
         if batch.bytes > 0 or following >= maximum:
             break
-        units = queue.units_from(following)
+        units = queue.units_from(following, max_count)
         if units is None:
             status = GetMessageStatus.OFFSET_FOUND_NULL
             following = corrected(following, queue.next_file_queue_offset(following))

@@ -14,12 +14,13 @@ from rmqtool.engine.reading.stored_message import StoredMessage, message_at
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.segments.log import Log
 from rmqtool.engine.segments.open_files import OpenFiles
-from rmqtool.errors import UnsupportedError, UsageError
+from rmqtool.errors import UnreadableError, UnsupportedError, UsageError
 from rmqtool.formats.message_id import parse_offset_message_id
 from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.store.config_json import TOPICS, read_config, topics
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
+from rmqtool.store.rocksdb import RocksFailure
 from rmqtool.store.source import Closable
 
 DEFAULT_LIMITS = PullLimits()
@@ -37,7 +38,7 @@ class Reader(Closable):
         self._queues: dict[tuple[str, int], Queue] = {}
 
     def queues(self) -> tuple[tuple[str, int], ...]:
-        """Topic and queue id of every queue that has files, sorted."""
+        """Topic and queue id of every queue of the store, sorted."""
         return queue_names(self.store)
 
     def topics(self) -> tuple[str, ...]:
@@ -58,16 +59,15 @@ class Reader(Closable):
         return None
 
     def queue(self, topic: str, queue_id: int) -> Queue:
-        """A loaded queue; an empty one where there are no files, as the broker makes it on being asked.
+        """A loaded queue; an empty one where there is none, as the broker makes it on being asked.
 
         Raises:
-            UnsupportedError: the queues are kept in a database.
-            UnreadableError: a file of the queue cannot be read.
+            UnsupportedError: the queues are in RocksDB, and the library that reads it is missing.
+            UnreadableError: a file of the queue, or the database, cannot be read.
         """
         name = (topic, queue_id)
         if name not in self._queues:
-            if name not in queue_names(self.store) and self.store.queue_kind == "rocksdb":
-                raise UnsupportedError("the consume queues are in RocksDB, which rmqtool does not read")
+            self._demand_queues()
             self._queues[name] = open_queue(QueueSource(self.store, self.rules, self._files, self.log.minimum), name)
         return self._queues[name]
 
@@ -88,7 +88,7 @@ class Reader(Closable):
 
         Raises:
             UsageError: the expression names no tag.
-            UnsupportedError: the queues are kept in a database.
+            UnsupportedError: see `queue`.
             UnreadableError: a file cannot be read.
         """
         tag_filter = parse_tag_filter(tag_expression)
@@ -151,7 +151,7 @@ class Reader(Closable):
         """The queue offset of a time (`DefaultMessageStore#getOffsetInQueueByTime`).
 
         Raises:
-            UnsupportedError: the queues are kept in a database.
+            UnsupportedError: see `queue`.
             UnreadableError: a file cannot be read.
         """
         return self.queue(topic, queue_id).offset_by_time(self.log, timestamp_ms, boundary)
@@ -159,6 +159,13 @@ class Reader(Closable):
     def close(self) -> None:
         """Close the files."""
         self._files.close()
+
+    def _demand_queues(self) -> None:
+        database = self.store.queue_database
+        if database is not None and database.failure is RocksFailure.NO_LIBRARY:
+            raise UnsupportedError(f"the consume queues are in RocksDB; {database.reason}")
+        if database is not None and database.failure is not None:
+            raise UnreadableError(f"{database.directory}: the consume queues in RocksDB: {database.reason}")
 
     def _corrected(self, asked: int, suggested: int) -> int:
         return asked if self._is_slave else suggested

@@ -5,7 +5,7 @@ What cannot be read is said in `problems` and left unknown, never reported as ab
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple, TypeVar
@@ -94,6 +94,8 @@ class StoreSummary:
 def summarize(store: Store, rules: BrokerRules) -> StoreSummary:
     """Look at a store as the brokers of these rules have it; seconds on a terabyte, whatever is broken."""
     problems = list(store.problems)
+    if store.queue_database is not None and not store.are_queues_known:
+        problems.append(f"{store.queue_database.directory}: the queues in RocksDB: {store.queue_database.reason}")
     with OpenFiles(store.view) as files:
         log = Log(store, rules, files)
         queues, last_records = _queues(store, rules, files, log.minimum, problems)
@@ -108,12 +110,19 @@ def summarize(store: Store, rules: BrokerRules) -> StoreSummary:
             queues=queues,
             index_entry_count=_index_entry_count(store, files, problems),
             checkpoint=_checkpoint(store, files, problems),
-            undecoded={kind: len(store.files[kind]) for kind in UNDECODED_KINDS if kind in store.files},
+            undecoded={kind: len(store.files[kind]) for kind in _undecoded(store)},
             unknown_files=tuple(entry.path for kind in UNKNOWN_KINDS for entry in store.files.get(kind, ())),
             has_unfinished_repair=any(entry.name == FENCE_NAME for entry in store.files.get(FileKind.RMQTOOL, ())),
             unlisted=_unlisted(store),
             problems=tuple(dict.fromkeys(problems)),
         )
+
+
+def _undecoded(store: Store) -> Iterator[FileKind]:
+    for kind in UNDECODED_KINDS:
+        is_read = kind is FileKind.CONSUMEQUEUE_ROCKSDB and store.queue_kind == "rocksdb" and store.are_queues_known
+        if kind in store.files and not is_read:
+            yield kind
 
 
 def _unlisted(store: Store) -> frozenset[FileKind]:

@@ -10,10 +10,11 @@ from rmqtool.errors import UnreadableError
 from rmqtool.scan.blocks import last_data_end
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
+from rmqtool.store.queue_database import QueueDatabase
 from rmqtool.store.view import Entry
 
 _NOT_DECODED: Final = {
-    FileKind.CONSUMEQUEUE_ROCKSDB: "the consume queues are in RocksDB, which is not decoded",
+    FileKind.CONSUMEQUEUE_ROCKSDB: "these consume queues in RocksDB are not read",
     FileKind.ROCKSDB: "index, timers and transactions in RocksDB are not decoded",
     FileKind.POP_ROCKSDB: "what pop consumers have in RocksDB is not decoded",
     FileKind.CONFIG_ROCKSDB: "configuration in RocksDB is not decoded",
@@ -65,16 +66,20 @@ def unread_files(store: Store) -> Iterator[UnreadFiles]:
         for entry in store.files.get(kind, ()):
             directories.setdefault(entry.path.partition("/")[0], []).append(entry)
         for path, entries in sorted(directories.items()):
-            if _is_used(store, kind, entries):
+            if kind is FileKind.CONSUMEQUEUE_ROCKSDB and store.queue_database is not None:
+                yield from _unread_queues(store.queue_database, path)
+            elif _is_used(store, kind, entries):
                 yield UnreadFiles(path, kind.value, reason)
 
 
+def _unread_queues(database: QueueDatabase, directory: str) -> Iterator[UnreadFiles]:
+    """A database of queues that was not read to its end, though a broker would open it."""
+    if directory == database.directory and not database.is_read:
+        yield UnreadFiles(directory, FileKind.CONSUMEQUEUE_ROCKSDB.value, f"queues in RocksDB: {database.reason}")
+
+
 def _is_used(store: Store, kind: FileKind, entries: list[Entry]) -> bool:
-    if kind not in _IN_ROCKSDB:
-        return _holds_data(store, entries)
-    # A database that has lost its tables holds no unit any more, and hides every message of the log.
-    has_only_these = kind is FileKind.CONSUMEQUEUE_ROCKSDB and store.queue_kind == "rocksdb"
-    return is_rocksdb_used(entries) or (has_only_these and _holds_data(store, store.files.get(FileKind.COMMITLOG, ())))
+    return is_rocksdb_used(entries) if kind in _IN_ROCKSDB else _holds_data(store, entries)
 
 
 def is_rocksdb_used(entries: Iterable[Entry]) -> bool:

@@ -114,6 +114,10 @@ class BrokerRules:
     """A pull is ended by a full batch even at a unit that it would pass over."""
     rocksdb_queues: bool = False
     rocksdb_queue_directories: tuple[str, ...] = ()
+    rocksdb_loads_all_ends: bool = False
+    """All ends in RocksDB are read at load, and corrected where the log is cut; else those of configured topics."""
+    rocksdb_pull_reads_on: bool = False
+    """A pull from a queue in RocksDB throws where it comes to a missing unit; else it ends before it."""
     rocksdb_side_store: bool = False
     """`rocksdbstore/` with index, timer and transactions is opened before load."""
 
@@ -233,6 +237,7 @@ _CHANGES: Final = (
         multi_dispatch=MultiDispatch.LMQ_ONLY,
         normal_start=NormalStart.START_BELOW_QUEUES,
         normal_dispatch=NormalDispatch.ABOVE_QUEUES,
+        rocksdb_loads_all_ends=True,
     ),
     _since(
         "5.3.4",
@@ -254,6 +259,7 @@ _CHANGES: Final = (
         abnormal_start=AbnormalStart.CHECKED_AND_OFFSET,
         dispatched_end=DispatchedEnd.QUEUES_OR_CHECKPOINT,
         rocksdb_queue_directories=("consumequeue", "consumequeue_rocksdb"),
+        rocksdb_pull_reads_on=True,
     ),
     _since("5.5.1", refuses_negative_size=True, empty_queue_examined_again=True),
 )

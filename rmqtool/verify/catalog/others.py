@@ -8,7 +8,6 @@ from rmqtool.verify.catalog.finding import (
     ALL,
     REBUILD_CHECKPOINT,
     REBUILD_INDEX,
-    REBUILD_QUEUES,
     RECOVER,
     UNDO,
     FindingType,
@@ -261,13 +260,6 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         ((ALL, "a lookup with a start time stops at it: keys in older files are not found"),),
         "the file is removed, and the index rebuilt if keys are missing",
         RECOVER,
-    ),
-    warning(
-        "rocksdb.ahead-of-log",
-        "Consume queues in RocksDB reach past the end of the commit log, as far as the files show.",
-        (("5.2.0 and later", "a start removes units past the end of the log"),),
-        "start the broker itself to find out",
-        REBUILD_QUEUES,
     ),
     warning(
         "store.abort-present",

@@ -34,7 +34,7 @@ def missing_findings(context: VerifyContext, runs: Sequence[Missing]) -> Iterato
         seeker = _Classifier(context, files)
         for key, queue_runs in sorted(by_queue.items()):
             topic, queue_id, is_batch = key
-            if topic in context.unchecked_topics or not context.has_file_queues:
+            if topic in context.unchecked_topics or not context.has_all_queues:
                 continue
             queue = (context.batch_queues if is_batch else context.queues).get((topic, queue_id))
             if queue is None or not queue.files:
@@ -78,7 +78,9 @@ def _zero_after(queue: QueueMap) -> Iterator[Finding]:
 def _whole_queue(context: VerifyContext, key: tuple[bytes, int, bool], runs: list[Missing]) -> Iterator[Finding]:
     topic, queue_id, is_batch = key
     name = topic_text(topic)
+    database = context.store.queue_database
     directory = f"{'batchconsumequeue' if is_batch else 'consumequeue'}/{name}/{queue_id}"
+    directory = directory if database is None else database.directory
     count, first, last = sum(run[4] for run in runs), runs[0], runs[-1]
     if unsafe_name(name):
         text = f"{count} messages of a topic whose name cannot be the name of a directory"
@@ -90,10 +92,9 @@ def _whole_queue(context: VerifyContext, key: tuple[bytes, int, bool], runs: lis
     if behind == count:
         kind, text = "consumequeue.behind-log", f"none of its {count} messages was dispatched yet"
     else:
-        kind, text = (
-            "consumequeue.missing-queue",
-            f"the commit log has {count} messages of this queue, the store has no file of it",
-        )
+        lacking = "file" if database is None else "unit"
+        kind = "consumequeue.missing-queue"
+        text = f"the commit log has {count} messages of this queue, the store has no {lacking} of it"
     yield finding(
         kind, directory, text, physical_offset=first[5], topic=name, queue_id=queue_id, count=count,
         queue_offset=first[3], found=f"queue offsets {first[3]} to {last[3] + last[4] - 1}",

@@ -249,6 +249,14 @@ class QueueMatch:
                 expected=str(int(row["size"])),
                 found=str(int(unit["record_size"])),
             )
+        if "store_timestamp_ms" in unit.dtype.names and unit["store_timestamp_ms"] != row["store_timestamp_ms"]:
+            return self._finding(
+                mismatch,
+                "rocksdb.wrong-time",
+                f"says {int(unit['store_timestamp_ms'])}, the record was stored at {int(row['store_timestamp_ms'])}",
+                expected=str(int(row["store_timestamp_ms"])),
+                found=str(int(unit["store_timestamp_ms"])),
+            )
         return self._of_tags(mismatch, row)
 
     def _of_tags(self, mismatch: Mismatch, row: Any) -> Finding:
@@ -354,13 +362,15 @@ def _agree(queue: QueueMap, places: Array, units: Array, entries: QueueEntries) 
 def _equal(queue: QueueMap, places: Array, units: Array, entries: QueueEntries, at: Array) -> Array:
     """Which units say the same as the entry at the same physical offset."""
     same = (units["record_size"] == entries.record_sizes[at]) & (units["tags_code"] == entries.tags_codes[at])
+    if "store_timestamp_ms" in (units.dtype.names or ()):
+        same &= units["store_timestamp_ms"] == entries.store_timestamps_ms[at]
     if not queue.is_batch:
         return np.asarray(same & (places == entries.queue_offsets[at]))
     same &= units["base_queue_offset"] == entries.queue_offsets[at]
     same &= units["batch_size"] == entries.batch_sizes[at]
     same &= units["compacted_offset"] == -1
     same &= units["reserved"] == 0
-    return np.asarray(same & (units["store_timestamp_ms"] == entries.store_timestamps_ms[at]))
+    return np.asarray(same)
 
 
 def name_of(key: QueueKey) -> str:

@@ -107,6 +107,11 @@ class VerifyContext:
         return self.options.depth is Depth.FULL
 
     @property
+    def has_all_queues(self) -> bool:
+        """Whether every message should be in one of the queues that were read."""
+        return self.store.queue_kind != "mixed" and self.store.are_queues_known
+
+    @property
     def has_file_queues(self) -> bool:
         """Whether every message should be in a queue that is made of files."""
         return self.store.queue_kind == "file"

@@ -174,6 +174,11 @@ class QueueMap:
         return consumequeue.BATCH_UNIT_SIZE if self.is_batch else consumequeue.UNIT_SIZE
 
     @property
+    def unit_type(self) -> np.dtype[Any]:
+        """What a unit has for columns."""
+        return consumequeue.unit_format(is_batch=self.is_batch).dtype
+
+    @property
     def first(self) -> int:
         """The first place of all that a file holds."""
         return self.files[0].first if self.files else 0
@@ -193,7 +198,7 @@ class QueueMap:
 
     def read(self, open_file: Open, begin: int, end: int) -> tuple[Array, Array]:
         """Places and units of [begin, end); what cannot be read is zero, what no file holds is left out."""
-        dtype = consumequeue.unit_format(is_batch=self.is_batch).dtype
+        dtype = self.unit_type
         places, units = [np.empty(0, np.int64)], [np.empty(0, dtype)]
         for file in self.files:
             low, high = max(begin, file.first), min(end, file.end)
@@ -215,7 +220,7 @@ class QueueMap:
 
     def pointing_into(self, open_file: Open, begin: int, end: int) -> tuple[Array, Array]:
         """Places and units, in order of the log, of those that point into [begin, end)."""
-        places, units = [np.empty(0, np.int64)], [np.empty(0, consumequeue.unit_format(is_batch=self.is_batch).dtype)]
+        places, units = [np.empty(0, np.int64)], [np.empty(0, self.unit_type)]
         for low, high in self.units.ranges(begin, end):
             found_places, range_units = self.read(open_file, low, high)
             offsets = range_units["physical_offset"].astype(np.int64)

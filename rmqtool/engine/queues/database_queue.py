@@ -1,0 +1,152 @@
+"""A consume queue in RocksDB as the broker has it after load: only units between its stored ends count.
+
+Broker: `RocksDBConsumeQueue`, `RocksDBConsumeQueueStore#getOffsetInQueueByTime`,
+`RocksDBConsumeQueueOffsetTable#getMinCqOffset`, `RocksDBConsumeQueueTable#rangeQuery`, `#binarySearchInCQByTime`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from rmqtool.engine.queues.unit import Boundary, QueueUnit
+from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.segments.log import Log
+from rmqtool.errors import UnreadableError
+from rmqtool.formats.consumequeue import UNIT_SIZE
+from rmqtool.store.queue_database import QueueName, StoredEnds
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+READ_UNITS: Final = 4096
+
+
+Between = Callable[[int, int], "NDArray[Any]"]
+"""Gives the units, as rows of the database, whose queue offsets are in [begin, end)."""
+
+
+class DatabaseQueue:
+    """A queue whose units are rows of a database."""
+
+    def __init__(
+        self, name: QueueName, ends: StoredEnds, between: Between, rules: BrokerRules, log_minimum: int
+    ) -> None:
+        self.topic, self.queue_id = name
+        self.unit_size = UNIT_SIZE
+        """What the broker reckons with, though a unit has more bytes here."""
+        self.loaded = None
+        self.ends = ends
+        self._between = between
+        self._rules = rules
+        self._log_minimum = log_minimum
+
+    @cached_property
+    def max_queue_offset(self) -> int:
+        return self.ends.maximum.queue_offset + 1 if self.ends.maximum is not None else 0
+
+    @cached_property
+    def min_queue_offset(self) -> int:
+        """The stored minimum if it does not lie below the log; else the first unit that does not, by halving."""
+        minimum, maximum = self.ends.minimum, self.ends.maximum
+        if minimum is not None and minimum.physical_offset >= self._log_minimum:
+            return minimum.queue_offset
+        if maximum is None:
+            return 0
+        if maximum.physical_offset < self._log_minimum:
+            return maximum.queue_offset + 1
+        low, high, known = minimum.queue_offset if minimum is not None else 0, maximum.queue_offset, None
+        start = low
+        while high >= low:
+            middle = low + (high - low) // 2
+            row = self.row(middle)
+            if row is None or row["physical_offset"] < self._log_minimum:
+                low = middle + 1
+                continue
+            high, known = middle - 1, middle
+            if row["physical_offset"] == self._log_minimum:
+                break
+        return start if known is None else known
+
+    def units_from(self, queue_offset: int, max_count: int | None = None) -> Iterator[QueueUnit] | None:
+        """Units up to the first one that is missing, at which later versions fail."""
+        if queue_offset >= self.max_queue_offset:
+            return None
+        if self._rules.rocksdb_pull_reads_on:
+            return self._units(queue_offset)
+        return islice(self._units(queue_offset), max_count) if self.row(queue_offset) is not None else None
+
+    def unit_at(self, queue_offset: int) -> QueueUnit | None:
+        row = self.row(queue_offset) if queue_offset < self.max_queue_offset else None
+        return None if row is None else _unit(row.item())
+
+    def next_file_queue_offset(self, queue_offset: int) -> int:  # noqa: ARG002 - part of what every queue answers
+        """Always 0: there are no files (`RocksDBConsumeQueue#rollNextFile`)."""
+        return 0
+
+    def last_record(self) -> tuple[int, int] | None:
+        row = self.row(self.max_queue_offset - 1)
+        return None if row is None else (int(row["physical_offset"]), int(row["record_size"]))
+
+    def offset_by_time(self, log: Log, timestamp_ms: int, boundary: Boundary) -> int:  # noqa: ARG002 - as every queue
+        """The queue offset of a time; see `Queue`. Units of this kind hold their times; -1 where none was found."""
+        return self._boundary(timestamp_ms, boundary) if self.max_queue_offset else 0
+
+    def row(self, queue_offset: int) -> Any | None:
+        """The unit as it lies in the database; None where there is none."""
+        rows = self._between(queue_offset, queue_offset + 1)
+        return rows[0] if len(rows) else None
+
+    def _units(self, queue_offset: int) -> Iterator[QueueUnit]:
+        while queue_offset < self.max_queue_offset:
+            end = min(queue_offset + READ_UNITS, self.max_queue_offset)
+            for row in self._between(queue_offset, end).tolist():
+                if row[0] != queue_offset:
+                    break
+                yield _unit(row)
+                queue_offset += 1
+            if queue_offset < end:
+                if self._rules.rocksdb_pull_reads_on:
+                    text = f"{self.topic}/{self.queue_id}: no unit at queue offset {queue_offset}"
+                    raise UnreadableError(f"{text}, where a pull from a broker {self._rules.version} fails")
+                return
+
+    def _time(self, queue_offset: int) -> int | None:
+        row = self.row(queue_offset)
+        return None if row is None else int(row["store_timestamp_ms"])
+
+    def _boundary(self, timestamp_ms: int, boundary: Boundary) -> int:
+        lower = boundary is Boundary.LOWER
+        first, last = self.min_queue_offset, self.max_queue_offset - 1
+        last_time, first_time = self._time(last), self._time(first)
+        if last_time is not None and last_time < timestamp_ms:
+            return last + 1 if lower else last
+        if first_time is not None and first_time > timestamp_ms:
+            return first if lower else 0
+        low, high, left, right = first, last, -1, -1
+        while high >= low:
+            middle = low + (high - low) // 2
+            row = self.row(middle)
+            if row is None:
+                low = middle + 1
+            elif row["physical_offset"] < self._log_minimum:
+                low, left = middle + 1, middle
+            elif row["store_timestamp_ms"] < 0:
+                return 0
+            elif row["store_timestamp_ms"] == timestamp_ms:
+                step, limit = (-1, first) if lower else (1, last)
+                while middle != limit and self._time(middle + step) == timestamp_ms:
+                    middle += step
+                return middle
+            elif row["store_timestamp_ms"] > timestamp_ms:
+                high, right = middle - 1, middle
+            else:
+                low, left = middle + 1, middle
+        return right if lower else left
+
+
+def _unit(row: tuple[int, ...]) -> QueueUnit:
+    queue_offset, physical_offset, record_size, tags_code, _ = row
+    return QueueUnit(queue_offset, physical_offset, record_size, tags_code)

@@ -1,0 +1,220 @@
+"""Consume queues in RocksDB while a broker loads and starts: units put over those of the store, and the queues' ends.
+
+Broker: `RocksDBConsumeQueueStore#putMessagePosition0`, `#truncateDirty`,
+`RocksDBConsumeQueueOffsetTable#correctMaxCqOffset`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rmqtool.engine.dispatch.queue_entries import QueueEntries
+from rmqtool.engine.queues.database_queue import DatabaseQueue
+from rmqtool.engine.queues.extension import QueueExtension
+from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.segments.open_files import OpenFiles
+from rmqtool.store.directory import Segment
+from rmqtool.store.queue_database import QueueDatabase, QueueName, StoredEnd, StoredEnds, row_type
+
+if TYPE_CHECKING:
+    from rmqtool.forecast.losses import RecordArrays
+
+_READ_UNITS: Final = 1 << 16
+Rows = NDArray[Any]
+
+
+@dataclass
+class DatabaseState:
+    """What all queues of a database have in common.
+
+    Attributes:
+        dispatched: end of the last record that was dispatched.
+        truncates: whether a queue's end is corrected where the log is cut.
+    """
+
+    database: QueueDatabase
+    rules: BrokerRules
+    truncates: Callable[[QueueName], bool]
+    dispatched: int = field(init=False)
+    _newest_put: int = -1
+
+    def __post_init__(self) -> None:
+        self.dispatched = self.database.dispatched or 0
+
+    def note_dispatched(self, end: int) -> None:
+        """Records up to a physical offset were dispatched in this start, perhaps again."""
+        self._newest_put = self.dispatched = max(self._newest_put, end)
+
+
+class DatabaseQueueState:
+    """One queue of a database; see `QueueState`, whose part it takes."""
+
+    is_batch = False
+    segments: tuple[Segment, ...] = ()
+
+    def __init__(self, name: QueueName, shared: DatabaseState) -> None:
+        self.topic, self.queue_id = name
+        self.rules = shared.rules
+        self.known_maximum = 0
+        self._name = name
+        self._shared = shared
+        ends = shared.database.ends.get(name, StoredEnds())
+        self._ends = StoredEnds(ends.minimum, ends.maximum)
+        self._put: list[Rows] = []
+        self._log_minimum = 0
+        self._is_destroyed = False
+
+    @property
+    def physical_end(self) -> int:
+        """Where the record of the last unit begins; -1 without one."""
+        return self._ends.maximum.physical_offset if self._ends.maximum is not None else -1
+
+    @property
+    def minimum(self) -> int:
+        """The first unit that does not lie below the log."""
+        return self._queue().min_queue_offset
+
+    def recover(self, files: OpenFiles) -> None:
+        """Nothing is looked at before it is asked for."""
+        self.known_maximum = max(self.known_maximum, self.maximum(files))
+
+    def put(self, entries: QueueEntries) -> None:
+        """Enter records of the log: a unit replaces the one that has its queue offset."""
+        rows = np.empty(len(entries.queue_offsets), row_type())
+        rows["queue_offset"], rows["physical_offset"] = entries.queue_offsets, entries.physical_offsets
+        rows["record_size"], rows["tags_code"] = entries.record_sizes, entries.tags_codes
+        rows["store_timestamp_ms"] = entries.store_timestamps_ms
+        self._put.append(rows)
+        last = rows[-1]
+        self._ends.maximum = StoredEnd(int(last["physical_offset"]), int(last["queue_offset"]))
+        self._shared.note_dispatched(int((rows["physical_offset"] + rows["record_size"]).max()))
+        self.known_maximum = max(self.known_maximum, self._ends.maximum.queue_offset + 1)
+
+    def truncate(self, files: OpenFiles, log_end: int) -> None:
+        """Set the stored end back to a unit before the log's end, by halving; the units stay."""
+        del files
+        maximum = self._ends.maximum
+        if maximum is None or maximum.physical_offset < log_end or not self._shared.truncates(self._name):
+            return
+        queue = self._queue()
+        first = queue.row(queue.min_queue_offset)
+        if first is None or first["physical_offset"] > log_end:
+            return  # the broker logs a fault and leaves the queue as it is
+        low, high, best = queue.min_queue_offset, maximum.queue_offset, None
+        while high >= low:
+            middle = low + (high - low) // 2
+            row = queue.row(middle)
+            if row is None or row["physical_offset"] < log_end:
+                low, best = middle + 1, row if row is not None else best
+            elif row["physical_offset"] == log_end:
+                break
+            else:
+                high = middle - 1
+        best = first if best is None else best
+        self._ends.maximum = StoredEnd(int(best["physical_offset"]), int(best["queue_offset"]))
+
+    def refresh(self) -> None:
+        """There are no files to look at again."""
+
+    def destroy(self) -> None:
+        """The database is deleted, as a broker does that finds no log."""
+        self._is_destroyed, self._put, self._ends, self._shared.dispatched = True, [], StoredEnds(), 0
+
+    def correct_minimum(self, files: OpenFiles, log_minimum: int) -> None:
+        """Units below the log do not count."""
+        del files
+        self._log_minimum = log_minimum
+
+    def maximum(self, files: OpenFiles) -> int:
+        """Queue offset after the last message."""
+        del files
+        return self._ends.maximum.queue_offset + 1 if self._ends.maximum is not None else 0
+
+    def filler_units(self, files: OpenFiles) -> int:
+        """A database needs none."""
+        del files
+        return 0
+
+    def queue(self, files: OpenFiles, log_minimum: int, extension: QueueExtension | None = None) -> DatabaseQueue:
+        """The queue as it is now, for the engine's pulls."""
+        del files, extension
+        self._log_minimum = log_minimum
+        return self._queue()
+
+    def between(self, begin: int, end: int) -> Rows:
+        """Units whose queue offsets are in [begin, end), those put in this start before those of the store."""
+        stored = self._shared.database.between(self._name, begin, end) if not self._is_destroyed else _NO_ROWS
+        put = self._put_rows()
+        low, high = np.searchsorted(put["queue_offset"], [begin, end])
+        if low == high:
+            return stored
+        put = put[low:high]
+        kept = stored[~np.isin(stored["queue_offset"], put["queue_offset"])]
+        rows = np.concatenate([kept, put])
+        return rows[np.argsort(rows["queue_offset"], kind="stable")]
+
+    def _put_rows(self) -> Rows:
+        """What was put, in order of queue offsets; of several for one the last counts."""
+        if len(self._put) != 1:
+            rows = np.concatenate(self._put)[::-1] if self._put else _NO_ROWS
+            _, at = np.unique(rows["queue_offset"].astype(np.int64), return_index=True)
+            self._put = [rows[at]]
+        return self._put[0]
+
+    def _queue(self) -> DatabaseQueue:
+        return DatabaseQueue(self._name, self._ends, self.between, self.rules, self._log_minimum)
+
+
+_NO_ROWS: Final = np.empty(0, row_type())
+
+
+class DatabaseServedUnits:
+    """Tells which records a queue of a database serves; see `ServedUnits`."""
+
+    def __init__(self, state: DatabaseQueueState, files: OpenFiles, log_minimum: int) -> None:
+        queue = state.queue(files, log_minimum)
+        self._first, self._end = queue.min_queue_offset, queue.max_queue_offset
+        self._between = state.between
+        self._reads_on = state.rules.rocksdb_pull_reads_on
+
+    def has_at(self, queue_offsets: NDArray[np.int64], records: RecordArrays) -> NDArray[np.bool_]:
+        """For each record whether the unit at its own queue offset points to it, and a pull comes past it."""
+        is_served = np.zeros(queue_offsets.size, np.bool_)
+        inside = np.flatnonzero((queue_offsets >= self._first) & (queue_offsets < self._end))
+        if not inside.size:
+            return is_served
+        units = self._given(int(queue_offsets[inside].min()), int(queue_offsets[inside].max()) + 1)
+        at = np.searchsorted(units["queue_offset"], queue_offsets[inside])
+        known = at < len(units)
+        known[known] = units["queue_offset"][at[known]] == queue_offsets[inside[known]]
+        numbers, hit = inside[known], units[at[known]]
+        is_served[numbers] = (hit["physical_offset"] == records.physical_offsets[numbers]) & records.fit(numbers, hit)
+        return is_served
+
+    def has_anywhere(self, records: RecordArrays) -> NDArray[np.bool_]:
+        """For each record whether any unit that a pull gives points to it."""
+        is_served = np.zeros(records.physical_offsets.size, np.bool_)
+        order = np.argsort(records.physical_offsets, kind="stable")
+        in_order = records.physical_offsets[order]
+        for begin in range(self._first, self._end, _READ_UNITS):
+            units = self._given(begin, min(begin + _READ_UNITS, self._end))
+            if len(units):
+                at = np.searchsorted(in_order, units["physical_offset"]).clip(max=in_order.size - 1)
+                hits = np.flatnonzero((in_order[at] == units["physical_offset"]) & records.fit(order[at], units))
+                is_served[order[at[hits]]] = True
+        return is_served
+
+    def _given(self, begin: int, end: int) -> Rows:
+        """The units that a pull gives; where it reads on, it fails at a missing unit, and gives none before it."""
+        if not self._reads_on:
+            return self._between(begin, min(end, self._end))
+        units = self._between(begin, min(end + 1, self._end))
+        places = units["queue_offset"]
+        follows = np.append(places[1:] == places[:-1] + 1, [False] * bool(len(places)))
+        given: Rows = units[(places < end) & (follows | (places == self._end - 1))]
+        return given

@@ -1,0 +1,136 @@
+"""Looks at consume queues in RocksDB alone: which units count, and whether the stored ends fit them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+
+from rmqtool.formats.consumequeue import UNIT_SIZE
+from rmqtool.formats.rocksdb_queue import UNIT
+from rmqtool.store.queue_database import QueueDatabase, QueueName, StoredEnds
+from rmqtool.store.rocksdb import RocksFailure
+from rmqtool.verify.catalog.finding import Finding
+from rmqtool.verify.catalog.registry import finding
+from rmqtool.verify.survey.queue_map import Array, Open, QueueMap, RunsBuilder, UnitFile
+
+READ_ROWS: Final = 1 << 18
+NO_FILE_END: Final = 1 << 62
+"""Units in the one file that a queue of a database would have."""
+
+
+@dataclass(frozen=True)
+class DatabaseQueueMap(QueueMap):
+    """A queue of a database; its places are queue offsets."""
+
+    database: QueueDatabase | None = None
+
+    @property
+    def unit_size(self) -> int:
+        return UNIT_SIZE
+
+    @property
+    def unit_type(self) -> np.dtype[Any]:
+        return UNIT.dtype
+
+    def position(self, place: int) -> tuple[str, int | None]:  # noqa: ARG002 - as every queue
+        """The database's directory: a unit lies in any of its files."""
+        return self.directory, None
+
+    def read(self, open_file: Open, begin: int, end: int) -> tuple[Array, Array]:  # noqa: ARG002 - as every queue
+        """Places and units of [begin, end); what the database has not is left out."""
+        assert self.database is not None
+        rows = self.database.between((self.topic, self.queue_id), begin, end)
+        units = np.empty(len(rows), UNIT.dtype)
+        for column in UNIT.dtype.names or ():
+            units[column] = rows[column]
+        return rows["queue_offset"].astype(np.int64), units
+
+
+def database_queue(database: QueueDatabase, name: QueueName) -> DatabaseQueueMap:
+    """The units of a queue that count: those up to its stored maximum."""
+    maximum = database.ends.get(name, StoredEnds()).maximum
+    end = maximum.queue_offset + 1 if maximum is not None else 0
+    runs = RunsBuilder()
+    count = database.number_of(name, end)
+    for first in range(0, count, READ_ROWS):
+        rows = database.rows(name, first, min(READ_ROWS, count - first))
+        places = rows["queue_offset"].astype(np.int64)
+        offsets = rows["physical_offset"].astype(np.int64)
+        breaks = np.flatnonzero(places[1:] != places[:-1] + 1) + 1
+        for low, high in zip([0, *breaks.tolist()], [*breaks.tolist(), len(rows)], strict=True):
+            runs.take(int(places[low]), offsets[low:high])
+    file = UnitFile(database.directory, 0, max(0, end))
+    return DatabaseQueueMap(
+        *name, False, database.directory, (file,), NO_FILE_END, runs.finish(), max(0, end), database=database
+    )
+
+
+def database_findings(database: QueueDatabase, log_minimum: int) -> Iterator[Finding]:
+    """What is wrong with a database by itself."""
+    say = partial(finding, file=database.directory)
+    if database.failure is RocksFailure.DOES_NOT_OPEN:
+        yield say("rocksdb.not-loadable", message=database.reason)
+    elif database.failure not in (None, RocksFailure.NO_LIBRARY):
+        yield say("rocksdb.unreadable", message=database.reason)
+    if database.odd_row_count:
+        yield say(
+            "rocksdb.odd-row", message=f"{database.odd_row_count} rows, the first: {database.odd_rows[0]}",
+            count=database.odd_row_count,
+        )  # fmt: skip
+    if database.failure is None:
+        for name in sorted(database.names):
+            yield from _of_queue(database, name, log_minimum)
+        yield from _dispatched_end(database)
+
+
+def _of_queue(database: QueueDatabase, name: QueueName, log_minimum: int) -> Iterator[Finding]:
+    say = partial(finding, file=database.directory, topic=name[0], queue_id=name[1])
+    units, ends = database.units.get(name), database.ends.get(name, StoredEnds())
+    maximum, minimum = ends.maximum, ends.minimum
+    if units is None:
+        if maximum is not None and maximum.physical_offset >= log_minimum:
+            yield say(
+                "rocksdb.wrong-end", message="a last unit is stored, but no unit", queue_offset=maximum.queue_offset
+            )
+        return
+    if maximum is None:
+        text = f"{units.unit_count} units, but no last one is stored: consumers get none of them"
+        yield say("rocksdb.missing-end", message=text, count=units.unit_count, queue_offset=units.last)
+        return
+    counting = database.number_of(name, maximum.queue_offset + 1)
+    last = database.rows(name, counting - 1, 1 if counting else 0)
+    if not len(last) or last[0]["queue_offset"] != maximum.queue_offset:
+        text = f"the last unit is stored as {maximum.queue_offset}, where there is none"
+        yield say("rocksdb.wrong-end", message=text, queue_offset=maximum.queue_offset)
+    elif last[0]["physical_offset"] != maximum.physical_offset:
+        text = f"the last unit points to {last[0]['physical_offset']}, its stored end to {maximum.physical_offset}"
+        yield say("rocksdb.wrong-end", message=text, queue_offset=maximum.queue_offset)
+    if counting < units.unit_count:
+        count = units.unit_count - counting
+        text = f"{count} units after the queue's end at {maximum.queue_offset}"
+        yield say("rocksdb.stale-unit", message=text, count=count, queue_offset=maximum.queue_offset + 1)
+    if minimum is not None and minimum.physical_offset >= log_minimum:
+        hidden = database.between(name, 0, min(minimum.queue_offset, maximum.queue_offset + 1))
+        count = int((hidden["physical_offset"] >= log_minimum).sum())
+        if count:
+            text = f"the first unit is stored as {minimum.queue_offset}, which hides {count} units of the log before it"
+            yield say("rocksdb.wrong-end", message=text, count=count, queue_offset=minimum.queue_offset)
+
+
+def _dispatched_end(database: QueueDatabase) -> Iterator[Finding]:
+    newest = max((ends.maximum.physical_offset for ends in database.ends.values() if ends.maximum), default=-1)
+    if newest >= (database.dispatched or 0):
+        text = "is missing" if database.dispatched is None else f"is {database.dispatched}"
+        text = f"CHECKPOINT_TOPIC {text}, the newest unit points to {newest}"
+        yield finding("rocksdb.dispatched-behind", database.directory, text, physical_offset=newest)
+
+
+def log_end_findings(database: QueueDatabase | None, log_end: int) -> Iterator[Finding]:
+    """Whether a database knows of more than the log has."""
+    if database is not None and database.dispatched is not None and database.dispatched > log_end:
+        text = f"CHECKPOINT_TOPIC is {database.dispatched}, the commit log ends at {log_end}"
+        yield finding("rocksdb.ahead-of-log", database.directory, text, physical_offset=database.dispatched)

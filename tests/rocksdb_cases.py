@@ -1,0 +1,145 @@
+"""Damage to consume queues in RocksDB, done to the files of a database or to its rows by the library itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rocksdict import BlockBasedOptions, Options, Rdict
+
+from rmqtool.formats.rocksdb_queue import DISPATCHED_KEY, offset_key, unit_key
+
+NAME = "5.5.0-rocksdb-cq"
+QUEUE = (b"Audit", 0)
+"""44 messages, from the first record of the log on."""
+MAXIMUM, MINIMUM = offset_key(*QUEUE, is_maximum=True), offset_key(*QUEUE, is_maximum=False)
+Rows = Any
+
+
+def edit(store: Path, change: Callable[[Rows, Rows], None], folder: str = "consumequeue") -> None:
+    """Change rows of a database: tables of the format that brokers read, nothing left in the write-ahead log."""
+    table = BlockBasedOptions()
+    table.set_format_version(5)
+    options = {name: Options(raw_mode=True) for name in ("default", "offset")}
+    for each in options.values():
+        each.set_block_based_table_factory(table)
+    database = Rdict(str(store / folder), options=options["default"], column_families=options)
+    units, ends = database, database.get_column_family("offset")
+    change(units, ends)
+    units.flush()
+    ends.flush()
+    database.close()
+    for name in ("LOG", "rocksdict-config.json"):
+        (store / folder / name).unlink(missing_ok=True)
+
+
+def numbers(*values: int) -> bytes:
+    return b"".join(value.to_bytes(8, "big", signed=True) for value in values)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A damage, the findings about the database and its queues, and whether a broker loads the store."""
+
+    name: str
+    apply: Callable[[Path], None]
+    findings: tuple[str, ...] = ()
+    loads: bool = True
+    """Whether a broker loads the store, and the library opens the database."""
+
+
+def files(pattern: str, change: Callable[[Path], object]) -> Callable[[Path], None]:
+    def apply(store: Path) -> None:
+        for file in sorted((store / "consumequeue").glob(pattern)):
+            change(file)
+
+    return apply
+
+
+def rows(change: Callable[[Rows, Rows], object]) -> Callable[[Path], None]:
+    return lambda store: edit(store, change)  # type: ignore[arg-type]
+
+
+def remove(*queue_offsets: int) -> Callable[[Path], None]:
+    return rows(lambda units, _: [units.delete(unit_key(*QUEUE, each)) for each in queue_offsets])
+
+
+def put_end(key: bytes, *values: int) -> Callable[[Path], None]:
+    return rows(lambda _, ends: ends.put(key, numbers(*values)))
+
+
+def drop_end(key: bytes) -> Callable[[Path], None]:
+    return rows(lambda _, ends: ends.delete(key))
+
+
+def half(file: Path) -> None:
+    os.truncate(file, file.stat().st_size // 2)
+
+
+def overwrite(file: Path) -> None:
+    file.write_bytes(bytes(range(100)))
+
+
+def dispatch_less(units: Rows, ends: Rows) -> None:
+    for queue_offset in (41, 42, 43):
+        units.delete(unit_key(*QUEUE, queue_offset))
+    ends.put(DISPATCHED_KEY, numbers(112_000))
+    ends.put(MAXIMUM, numbers(113_788, 40))
+
+
+_UNLOADABLE = {"findings": ("rocksdb.not-loadable",), "loads": False}
+_BEHIND = ("rocksdb.dispatched-behind",)
+CASES = (
+    Case("healthy", lambda _: None),
+    Case("tables overwritten", files("*.sst", overwrite), **_UNLOADABLE),
+    Case("tables gone", files("*.sst", Path.unlink), **_UNLOADABLE),
+    Case("tables cut", files("*.sst", half), **_UNLOADABLE),
+    Case("one table gone", files("000010.sst", Path.unlink), **_UNLOADABLE),
+    Case("CURRENT empty", files("CURRENT", lambda file: file.write_bytes(b"")), **_UNLOADABLE),
+    Case("CURRENT gone", files("CURRENT", Path.unlink), **_UNLOADABLE),
+    Case("CURRENT overwritten", files("CURRENT", overwrite), **_UNLOADABLE),
+    Case("MANIFEST gone", files("MANIFEST*", Path.unlink), **_UNLOADABLE),
+    Case("MANIFEST overwritten", files("MANIFEST*", overwrite), **_UNLOADABLE),
+    Case("MANIFEST cut", files("MANIFEST*", half), ("consumequeue.behind-log",)),
+    Case("OPTIONS gone", files("OPTIONS*", Path.unlink)),
+    Case("OPTIONS overwritten", files("OPTIONS*", overwrite)),
+    Case("write-ahead log gone", files("*.log", Path.unlink)),
+    Case("write-ahead log overwritten", files("*.log", overwrite)),
+    Case("IDENTITY gone", files("IDENTITY", Path.unlink)),
+    Case("middle units gone", remove(10, 11, 12), ("consumequeue.missing-unit",)),
+    Case("first units gone", remove(0, 1, 2), ("consumequeue.missing-unit",)),
+    Case("last units gone", remove(41, 42, 43), ("consumequeue.missing-unit", "rocksdb.wrong-end")),
+    Case(
+        "unit after the end",
+        rows(lambda units, _: units.put(unit_key(*QUEUE, 44), numbers(5) + bytes(20))),
+        ("rocksdb.stale-unit",),
+    ),
+    Case(
+        "unit with another time",
+        rows(lambda units, _: units.put(unit_key(*QUEUE, 5), units[unit_key(*QUEUE, 5)][:20] + numbers(77))),
+        ("rocksdb.wrong-time",),
+    ),
+    Case(
+        "unit of another record",
+        rows(lambda units, _: units.put(unit_key(*QUEUE, 5), units[unit_key(b"TopicTest", 1, 5)])),
+        ("consumequeue.wrong-record",),
+    ),
+    Case(
+        "rows that mean nothing",
+        rows(lambda units, ends: (units.put(b"x", b"y"), ends.put(b"x", b""), units.put(unit_key(*QUEUE, -1), b""))),
+        ("rocksdb.odd-row",),
+    ),
+    Case("maximum too low", put_end(MAXIMUM, 68_990, 20), ("consumequeue.missing-unit", "rocksdb.stale-unit")),
+    Case("maximum too high", put_end(MAXIMUM, 120_092, 60), ("rocksdb.wrong-end",)),
+    Case("maximum gone", drop_end(MAXIMUM), ("consumequeue.missing-unit", "rocksdb.missing-end")),
+    Case("minimum too high", put_end(MINIMUM, 60_000, 20), ("rocksdb.wrong-end",)),
+    Case("dispatched after the log", put_end(DISPATCHED_KEY, 500_000), ("rocksdb.ahead-of-log",)),
+    Case("dispatched zero", put_end(DISPATCHED_KEY, 0), _BEHIND),
+    Case("dispatched gone", drop_end(DISPATCHED_KEY), _BEHIND),
+    Case("dispatched in the middle", put_end(DISPATCHED_KEY, 70_000), _BEHIND),
+    Case("dispatched less", rows(dispatch_less), ("consumequeue.behind-log", *_BEHIND)),
+)
+"""Done to the golden store `NAME`."""
