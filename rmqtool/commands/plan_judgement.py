@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from rmqtool.commands.consent import stray_file_step
@@ -21,13 +21,19 @@ from rmqtool.verify.catalog.finding import Finding
 
 
 def plan_assessment(
-    plan: Plan, damage: tuple[Finding, ...], begin: int | None, opened: OpenedStore, line: CommandLine, *, applied: bool
+    plan: Plan,
+    damage: tuple[Finding, ...],
+    left_out: Iterable[UnreadFiles],
+    opened: OpenedStore,
+    line: CommandLine,
+    *,
+    applied: bool,
 ) -> Assessment:
     """The verdict on the store as a plan leaves it.
 
     Args:
         damage: what keeps the plan from changing anything.
-        begin: physical offset from which on the planner looked; None where it looked at all.
+        left_out: what the planner did not look at.
         applied: whether the losses of the plan have happened.
     """
     store, tally = opened.store, FindingTally()
@@ -44,7 +50,7 @@ def plan_assessment(
         damaged=tally.damaged,
         missing_files=tally.missing_files,
         inconsistent=tally.inconsistent(is_log_decoded=True),
-        not_looked_at=tuple(_left_out(store, begin)),
+        not_looked_at=tuple(left_out),
     )
 
 
@@ -96,8 +102,14 @@ def ending(assessment: Assessment, step: NextStep) -> dict[str, Any]:
     return {**assessment.as_json(), **step.as_json()}
 
 
-def _left_out(store: Store, begin: int | None) -> Iterator[UnreadFiles]:
-    yield from unread_files(store)
+def left_out_files(store: Store, begin: int | None, looked_at: Collection[FileKind]) -> Iterator[UnreadFiles]:
+    """What a planner did not look at.
+
+    Args:
+        begin: physical offset from which on it looked; None where it looked at all.
+        looked_at: kinds of files beside log, queues and index that were checked.
+    """
+    yield from unread_files(store, looked_at)
     if begin is not None:
         text = f"only names and lengths below physical offset {begin}; --full checks all of it"
         yield UnreadFiles("commitlog", FileKind.COMMITLOG.value, text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,9 @@ import typer
 from rmqtool.commands.repair_command import repair_command
 from rmqtool.commands.repair_plan import PlannedRepair, Planner, RepairRun
 from rmqtool.commands.spark import ConfOption, MasterOption, runner
-from rmqtool.repair.rebuild import RebuildChoice, plan_rebuild
+from rmqtool.errors import UsageError
+from rmqtool.repair.rebuild import ONLY_A_PART, RebuildChoice, plan_rebuild, require_log
+from rmqtool.repair.timer import plan_timer
 from rmqtool.scan.runner import OnProgress
 from rmqtool.store.directory import Store
 
@@ -21,6 +24,9 @@ def rebuild(
     queues: Annotated[bool, typer.Option("--queues", help="The consume queues.")] = False,
     index: Annotated[bool, typer.Option("--index", help="The index.")] = False,
     checkpoint: Annotated[bool, typer.Option("--checkpoint", help="The checkpoint.")] = False,
+    timer: Annotated[
+        bool, typer.Option("--timer", help="Timer wheel, timer log and timercheck, with the messages that wait.")
+    ] = False,
     topic: Annotated[
         list[str] | None, typer.Option("--topic", metavar="T", help="Only the queues of this topic; repeatable.")
     ] = None,
@@ -29,12 +35,16 @@ def rebuild(
 ) -> Planner:
     """Rebuild consume queues, index and checkpoint from the commit log: all of them, or what is named.
 
-    Only files that do not match the commit log are changed. The plan comes first. The exit code of --dry-run is 3 if
-    there is something to do.
+    The timer is rebuilt only with --timer, and alone. Only files that do not match the commit log are changed.
+    The plan comes first. The exit code of --dry-run is 3 if there is something to do.
 
     Example: rmqtool rebuild /home/rocketmq/store --queues --topic Orders --dry-run
     """
-    choice = RebuildChoice(queues, index, checkpoint, frozenset(topic) if topic else None)
+    choice = RebuildChoice(queues, index, checkpoint, timer, frozenset(topic) if topic else None)
+    if timer:
+        if queues or index or checkpoint or topic or master:
+            raise UsageError("--timer: rebuild the timer alone, after the consume queues")
+        return partial(_plan_timer, repair, choice)
 
     def plan(store: Store, staging: Path, on_progress: OnProgress) -> PlannedRepair:
         options = repair.build_options
@@ -49,3 +59,16 @@ def rebuild(
         )
 
     return plan
+
+
+def _plan_timer(
+    repair: RepairRun, choice: RebuildChoice, store: Store, staging: Path, on_progress: OnProgress
+) -> PlannedRepair:
+    require_log(store)
+    planned = plan_timer(store, repair.opened.rules, staging, on_progress=on_progress)
+    return PlannedRepair(
+        planned.steps,
+        notes=planned.notes,
+        abort_stays=ONLY_A_PART if store.has_abort else None,
+        covers=choice.covers,
+    )

@@ -18,7 +18,7 @@ from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.forecast import forecast_options
 from rmqtool.commands.messages import Messages
 from rmqtool.commands.options import OpenedStore, StoreOptions, foreign_owner, open_store
-from rmqtool.commands.plan_judgement import ending, plan_assessment, step_after_plan, step_to_apply
+from rmqtool.commands.plan_judgement import ending, left_out_files, plan_assessment, step_after_plan, step_to_apply
 from rmqtool.commands.screen import screen
 from rmqtool.engine.rules.versions import NEWEST
 from rmqtool.errors import RefusedError, UsageError, WriteError
@@ -42,6 +42,7 @@ from rmqtool.scan.log_digest import LogDigest
 from rmqtool.scan.runner import OnProgress
 from rmqtool.store.acquire_lock import demand_free
 from rmqtool.store.directory import Store, survey
+from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.location import relative_to_store
 from rmqtool.store.source import reason
 from rmqtool.store.view import open_directory
@@ -98,6 +99,8 @@ class PlannedRepair:
     begin: int | None = None
     left_out: tuple[str, ...] = ()
     """Sentences about what lies before `begin`."""
+    looked_at: frozenset[FileKind] = frozenset()
+    """Kinds of files beside log, queues and index that were checked too."""
     details: Mapping[str, Any] = field(default_factory=dict)
     """What only this command says of its plan, beside what every plan has."""
     findings: tuple[Finding, ...] = ()
@@ -326,6 +329,7 @@ def _plan(repair: RepairRun, planned_repair: PlannedRepair, before: str) -> tupl
         )
         checked = check_planned(after, opened.rules, planned, threads=os.cpu_count() or 1, digest=digest)
         plan = replace(plan, remaining=checked.left)
+        planned_repair = replace(planned_repair, looked_at=checked.looked_at)
         if checked.begin is None:
             planned_repair = replace(planned_repair, begin=None, left_out=())
     plan = replace(plan, not_looked_at=(*planned_repair.notes, *planned_repair.left_out))
@@ -340,7 +344,8 @@ def _plan_json(
     repair: RepairRun, plan: Plan, planned_repair: PlannedRepair, *, applied: bool = False
 ) -> dict[str, Any]:
     damage, line, store = planned_repair.damage, repair.line, str(repair.request.store)
-    assessment = plan_assessment(plan, damage, planned_repair.begin, repair.opened, line, applied=applied)
+    left_out = left_out_files(repair.opened.store, planned_repair.begin, planned_repair.looked_at)
+    assessment = plan_assessment(plan, damage, left_out, repair.opened, line, applied=applied)
     if damage or applied or not plan.steps:
         step = step_after_plan(plan, damage, assessment, line, store)
     else:

@@ -26,8 +26,12 @@ INNER_BASE: Final = "INNER_BASE"
 MULTI_DISPATCH: Final = "INNER_MULTI_DISPATCH"
 MULTI_QUEUE_OFFSET: Final = "INNER_MULTI_QUEUE_OFFSET"
 RECORD_CRC: Final = "__CRC32#"
+TIMER_OUT_MS: Final = "TIMER_OUT_MS"
+TIMER_DELETE_KEY: Final = "TIMER_DEL_UNIQKEY"
+TIMER_ROLL_TIMES: Final = "TIMER_ROLL_TIMES"
 
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 
 
 def decode_properties(raw: bytes) -> dict[str, str]:

@@ -121,6 +121,11 @@ def pack_unit(values: Sequence[int]) -> bytes:
     return _UNIT.pack(*values)
 
 
+def pack_blank(size: int) -> bytes:
+    """The blank that ends a file of the log."""
+    return bytes(BLANK.struct.build({"size": size, "previous_position": 0, "magic": BLANK_MAGIC}))
+
+
 def parse_check(raw: bytes) -> TimerCheck:
     """Read the fields; bytes that are not there count as zero, for the broker's mapping extends the file."""
     values = CHECK.struct.parse(raw[:CHECK_SIZE].ljust(CHECK_SIZE, b"\0"))

@@ -20,13 +20,14 @@ from rmqtool.store.file_kinds import FileKind
 from rmqtool.verify.catalog.finding import Finding
 
 WHY = "rebuilt from the commit log"
-_PARTS: Final = {"consumequeue": "queues", "index": "index", "checkpoint": "checkpoint"}
+ONLY_A_PART: Final = "only a part was rebuilt: rmqtool recover repairs the rest"
+_PARTS: Final = {part: part for part in ("index", "checkpoint", "timer")} | {"consumequeue": "queues"}
 """Parts of what is built, by the first word of a finding's id."""
 
 
 @dataclass(frozen=True)
 class RebuildChoice:
-    """What a person asked for; with all three False everything is built.
+    """What a person asked for; with all False everything is built that the broker dispatches.
 
     Attributes:
         topics: only queues of these; None: of all.
@@ -35,24 +36,27 @@ class RebuildChoice:
     queues: bool = False
     index: bool = False
     checkpoint: bool = False
+    timer: bool = False
     topics: frozenset[str] | None = None
 
     @property
     def is_whole(self) -> bool:
         """Whether all that dispatch writes is asked for."""
-        parts = (self.queues, self.index, self.checkpoint)
+        parts = (self.queues, self.index, self.checkpoint, self.timer)
         return self.topics is None and (all(parts[:2]) or not any(parts))
 
     def includes(self, part: str) -> bool:
-        """Whether "queues", "index" or "checkpoint" is built."""
-        if self.queues or self.index or self.checkpoint:
+        """Whether "queues", "index", "checkpoint" or "timer" is built."""
+        if self.queues or self.index or self.checkpoint or self.timer:
             return bool(getattr(self, part))
-        return self.topics is None or part == "queues"
+        return part != "timer" and (self.topics is None or part == "queues")
 
     def covers(self, finding: Finding) -> bool:
         """Whether a finding is about what is built."""
         part = _PARTS.get(finding.id.partition(".")[0])
         is_about_topic = self.topics is None or finding.topic is None or finding.topic in self.topics
+        if part == "timer":
+            return self.timer
         return self.is_whole or (part is not None and self.includes(part) and is_about_topic)
 
 
@@ -110,7 +114,7 @@ def plan_rebuild(
     if choice.checkpoint or (choice.is_whole and is_due):
         stays = _hand_off(rules, choice, built, steps)
     elif store.has_abort:
-        stays = "only a part was rebuilt: rmqtool recover repairs the rest"
+        stays = ONLY_A_PART
     return Rebuild(tuple(steps), built, tuple(notes), stays)
 
 
@@ -147,7 +151,7 @@ def _hand_off(rules: BrokerRules, choice: RebuildChoice, built: BuildResult, ste
     if built.bad is not None and store.has_abort:
         stays = stays or "the end of the commit log is not clean: rmqtool recover truncates it"
     if not choice.is_whole and store.has_abort:
-        stays = stays or "only a part was rebuilt: rmqtool recover repairs the rest"
+        stays = stays or ONLY_A_PART
     if stays is None:
         steps += checkpoint_steps(store, rules, built, "update the checkpoint to the last record")
         steps += abort_steps(store)

@@ -18,8 +18,10 @@ from rmqtool.repair.machine.plan import Remaining
 from rmqtool.repair.machine.steps import Step, WriteRange
 from rmqtool.scan.log_digest import LogDigest
 from rmqtool.store.directory import Store
+from rmqtool.store.file_kinds import FileKind
 from rmqtool.verify.catalog.finding import Finding, Severity
 from rmqtool.verify.catalog.registry import BY_ID
+from rmqtool.verify.files.timers import KINDS, is_timer_checked
 from rmqtool.verify.run import verify_store
 from rmqtool.verify.survey.context import Depth, VerifyOptions
 
@@ -58,10 +60,12 @@ class PlanCheck:
     Attributes:
         left: what it still has.
         begin: physical offset from which on the log was read, for the plan or for this check; None where all of it was.
+        looked_at: kinds of files beside log, queues and index that were checked too.
     """
 
     left: tuple[Remaining, ...]
     begin: int | None
+    looked_at: frozenset[FileKind] = frozenset()
 
 
 def scope_of(store: Store, begin: int | None, read_again_max: int = READ_AGAIN_MAX) -> tuple[Store, Depth]:
@@ -91,7 +95,9 @@ def check_planned(
     """
     part, depth = scope_of(after, planned.begin, read_again_max)
     findings: list[Finding] = []
-    verify_store(part, rules, VerifyOptions(depth=depth, threads=threads, digest=digest), findings.append)
+    is_all = part is after and depth is Depth.FULL
+    options = VerifyOptions(depth=depth, threads=threads, digest=digest, timer=part is after)
+    verify_store(part, rules, options, findings.append)
     if depth is not Depth.FULL:
         findings += [
             finding for finding in planned.before if _is_of_log(finding) and not _is_changed(finding, planned.steps)
@@ -101,8 +107,9 @@ def check_planned(
         for finding in findings
         if finding.severity is not Severity.NOTE and planned.covers(finding) and not finding.file.startswith(OWN)
     }
-    begin = None if part is after and depth is Depth.FULL else planned.begin
-    return PlanCheck(tuple(_left(finding, planned) for finding in left.values()), begin)
+    begin = None if is_all else planned.begin
+    looked_at = KINDS if is_all and is_timer_checked(after, rules) else frozenset[FileKind]()
+    return PlanCheck(tuple(_left(finding, planned) for finding in left.values()), begin, looked_at)
 
 
 def check_applied(

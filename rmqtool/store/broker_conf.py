@@ -37,6 +37,7 @@ _INTEGERS: Final = {
     "mapperFileSizeBatchConsumeQueue": "batch_file_size",
     "maxHashSlotNum": "index_slot_count",
     "maxIndexNum": "index_entry_count",
+    "mappedFileSizeTimerLog": "timer_log_file_size",
 }
 _FLAGS: Final = {
     "enableConsumeQueueExt": "has_queue_extension",
@@ -191,6 +192,7 @@ def _sizes(numbers: Mapping[str, int]) -> Settings:
         batch_file_size=numbers.get("batch_file_size"),
         index_slot_count=numbers.get("index_slot_count"),
         index_entry_count=numbers.get("index_entry_count"),
+        timer_log_file_size=numbers.get("timer_log_file_size"),
     )
 
 

@@ -31,6 +31,7 @@ from rmqtool.verify.files.index_files import read_index
 from rmqtool.verify.files.log_files import log_file_findings, missing_end
 from rmqtool.verify.files.reach import entries_outside, index_findings, newest_start, units_ahead, units_below
 from rmqtool.verify.files.small_files import checkpoint_findings, extension_findings, state_findings
+from rmqtool.verify.files.timers import KINDS, is_timer_checked, timer_findings
 from rmqtool.verify.match.missing_units import missing_findings, zero_queues
 from rmqtool.verify.match.split_check import SplitCheck, SplitFile, check_in_parallel
 from rmqtool.verify.match.undispatched_headers import Doubts, undispatched_header_findings
@@ -110,7 +111,7 @@ class _Verifier:
         self._say(extension_findings(self.store))
         if self.options.broker_runs:
             self._say([finding("store.lock-held", "lock", "a broker is using the store")])
-        for files in unread_files(self.store):
+        for files in unread_files(self.store, KINDS if self._checks_timer else ()):
             self._leave_out(files.path, files.kind, files.reason)
         configs = read_configs(self.store)
         context = self._context(configs)
@@ -122,6 +123,8 @@ class _Verifier:
                 self._leave_out(_LOG, FileKind.COMMITLOG.value, "its directory cannot be listed")
         elif context.options.depth is not Depth.FULL:
             self._leave_out(_LOG, FileKind.COMMITLOG.value, f"left out by --depth {context.options.depth.value}")
+        if self._checks_timer:
+            self._say(timer_findings(self.store, self.rules, self._account))
         log = self._check_log(context, state) if context.options.depth is not Depth.STRUCTURE else None
         self._finish(context, configs, log)
         unscanned = self._unscanned(log)
@@ -133,6 +136,13 @@ class _Verifier:
         self._summary.left_out_bytes = sum(file_account.left_out for file_account in self._account.files.values())
         self._summary.seconds = time.monotonic() - self._begun
         return self._summary
+
+    @property
+    def _checks_timer(self) -> bool:
+        """Whether the timer is compared with the log: a running broker changes it all the time."""
+        options = self.options
+        is_full = options.timer and options.depth is Depth.FULL and not options.broker_runs
+        return is_full and is_timer_checked(self.store, self.rules)
 
     @property
     def _log_is_elsewhere(self) -> bool:

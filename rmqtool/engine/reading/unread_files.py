@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,13 +13,13 @@ from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.queue_database import QueueDatabase
 from rmqtool.store.view import Entry
 
-_NOT_DECODED: Final = {
+_NOT_LOOKED_AT: Final = {
     FileKind.CONSUMEQUEUE_ROCKSDB: "these consume queues in RocksDB are not read",
     FileKind.ROCKSDB: "index, timers and transactions in RocksDB are not decoded",
     FileKind.POP_ROCKSDB: "what pop consumers have in RocksDB is not decoded",
     FileKind.CONFIG_ROCKSDB: "configuration in RocksDB is not decoded",
-    FileKind.TIMER_WHEEL: "the timer wheel is not decoded",
-    FileKind.TIMER_LOG: "the timer log is not decoded",
+    FileKind.TIMER_WHEEL: "only verify looks into the timer wheel",
+    FileKind.TIMER_LOG: "only verify looks into the timer log",
     FileKind.COMPACTION_LOG: "the log of compacted topics is not decoded",
     FileKind.COMPACTION_QUEUE: "the queues of compacted topics are not decoded",
     FileKind.DLEDGER: "the log of DLedger is not decoded",
@@ -34,7 +34,7 @@ HOLDS_MESSAGES: Final = frozenset(
     )
 )  # fmt: skip
 """Kinds, as a person reads them, without which nobody can say that a message is not there."""
-_IN_ROCKSDB: Final = frozenset(kind for kind in _NOT_DECODED if "RocksDB" in kind.value)
+_IN_ROCKSDB: Final = frozenset(kind for kind in _NOT_LOOKED_AT if "RocksDB" in kind.value)
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,15 @@ class UnreadFiles:
         return {"path": self.path, "kind": self.kind, "reason": self.reason}
 
 
-def unread_files(store: Store) -> Iterator[UnreadFiles]:
-    """What a broker uses and nothing decodes, kind by kind; files without content are not used."""
-    for kind, reason in _NOT_DECODED.items():
+def unread_files(store: Store, looked_at: Collection[FileKind] = ()) -> Iterator[UnreadFiles]:
+    """What a broker uses and nothing looks at, kind by kind; files without content are not used.
+
+    Args:
+        looked_at: kinds of these that the caller reads.
+    """
+    for kind, reason in _NOT_LOOKED_AT.items():
+        if kind in looked_at:
+            continue
         directories: dict[str, list[Entry]] = {}
         for entry in store.files.get(kind, ()):
             directories.setdefault(entry.path.partition("/")[0], []).append(entry)

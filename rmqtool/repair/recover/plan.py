@@ -183,7 +183,9 @@ def _planned(
         WindowTooSmall: something that is incomplete in it began before it.
     """
     findings: list[Finding] = []
-    checked = VerifyOptions(threads=options.threads, compiled=options.build.compiled, digest=options.build.digest)
+    checked = VerifyOptions(
+        threads=options.threads, compiled=options.build.compiled, digest=options.build.digest, timer=window.is_whole
+    )
     verify_store(window.store, rules, checked, findings.append, on_progress)
     if not window.is_whole:
         # Which name is wrong, and which one is free, only all files together tell.

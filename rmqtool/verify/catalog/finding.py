@@ -73,6 +73,7 @@ RECOVER: Final = "recover"
 REBUILD_QUEUES: Final = "rebuild --queues"
 REBUILD_INDEX: Final = "rebuild --index"
 REBUILD_CHECKPOINT: Final = "rebuild --checkpoint"
+REBUILD_TIMER: Final = "rebuild --timer"
 SALVAGE: Final = "salvage"
 UNDO: Final = "undo"
 

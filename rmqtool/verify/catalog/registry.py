@@ -5,12 +5,12 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Any, Final
 
-from rmqtool.verify.catalog import commitlog, others, queues, rocksdb
+from rmqtool.verify.catalog import commitlog, others, queues, rocksdb, side_stores
 from rmqtool.verify.catalog.finding import Finding, FindingType
 
 CATALOG: Final[tuple[FindingType, ...]] = tuple(
     sorted(
-        (*commitlog.ENTRIES, *queues.ENTRIES, *others.ENTRIES, *rocksdb.ENTRIES),
+        (*commitlog.ENTRIES, *queues.ENTRIES, *others.ENTRIES, *rocksdb.ENTRIES, *side_stores.ENTRIES),
         key=lambda entry: (entry.id.partition(".")[0], entry.id),
     )
 )

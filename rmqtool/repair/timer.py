@@ -1,0 +1,117 @@
+"""Plans the timer's files again: wheel, log and checkpoint with the messages that wait, so that each comes once.
+
+A message that was delivered is in the log under its own topic, with the same unique key and delivery time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from rmqtool.engine.reading.reader import open_reader
+from rmqtool.engine.reading.unread_files import is_rocksdb_used
+from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.timers.loaded_timer import load_timer, timer_files, timer_queue
+from rmqtool.engine.timers.timer_writer import CHECK_PATH, LOG_DIRECTORY, WHEEL_PATH, TimerShape, write_timer
+from rmqtool.engine.timers.waiting import waiting_messages
+from rmqtool.errors import UnknownSizeError, UnsupportedError
+from rmqtool.formats.timer import DEFAULT_LOG_FILE_SIZE
+from rmqtool.repair.machine.steps import Step, create_file, remove_file, replace_file
+from rmqtool.scan.runner import OnProgress
+from rmqtool.store.directory import Store
+from rmqtool.store.file_kinds import FileKind
+from rmqtool.store.source import FilePart
+from rmqtool.verify.catalog.finding import Finding, Severity
+from rmqtool.verify.files.timers import is_timer_checked, timer_findings
+from rmqtool.verify.survey.account import Account
+
+_WHY: Final = "rebuilt with the messages that wait"
+_LEFT_OVER: Final = "replaced by the rebuilt timer"
+_PAGE: Final = 4096
+
+
+@dataclass(frozen=True)
+class TimerRebuild:
+    """Steps, what the check found, and what a person should know beside them."""
+
+    steps: tuple[Step, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def plan_timer(
+    store: Store, rules: BrokerRules, staging: Path, now_ms: int | None = None, on_progress: OnProgress | None = None
+) -> TimerRebuild:
+    """Check the timer; where something is wrong, write it again into the staging directory and find the steps.
+
+    Args:
+        now_ms: from when on a timer is still to come; None: the clock says it.
+
+    Raises:
+        UnsupportedError: nothing shows which messages wait.
+        UnknownSizeError: nothing shows how large the timer log's files are.
+        UnreadableError: a file may not be read.
+    """
+    if not is_timer_checked(store, rules):
+        why = "is not made of files" if rules.timer else f"is not known to brokers of version {rules.version}"
+        raise UnsupportedError(f"{store.view.label}: the timer {why}; it cannot be rebuilt")
+    if is_rocksdb_used(store.files.get(FileKind.ROCKSDB, ())):
+        raise UnsupportedError(
+            f"{store.view.label}: rocksdbstore/ is in use and may hold the timers (timerRocksDBEnable), "
+            "which rmqtool does not read"
+        )
+    findings = tuple(timer_findings(store, rules, Account()))
+    if all(finding.repair is None or finding.severity is Severity.NOTE for finding in findings):
+        return TimerRebuild(findings=findings, notes=("the timer matches the commit log",))
+    with open_reader(store, rules) as reader:
+        queue, files = timer_queue(reader), timer_files(store)
+        precision_ms = load_timer(files, reader, queue).precision_ms
+        waiting = waiting_messages(reader, queue, on_progress)
+    now_ms = int(time.time() * 1000) if now_ms is None else now_ms
+    shape = TimerShape(now_ms, _log_file_size(store, files.log_file_size), precision_ms)
+    write_timer(staging, waiting.messages, waiting.newest, waiting.queue_end, shape)
+    late = sum(message.due_timestamp_ms < now_ms for message in waiting.messages)
+    notes = [
+        f"timers that wait: {len(waiting.messages)}, {late} of them late; already delivered: {waiting.delivered}",
+        "start the broker within six days: it looks no further back for late timers",
+    ]
+    if waiting.unreadable:
+        notes.append(f"units of the timer's queue without a readable message: {waiting.unreadable}")
+    return TimerRebuild(tuple(_steps(store, staging)), findings, tuple(notes))
+
+
+def _log_file_size(store: Store, inferred: int) -> int:
+    """Bytes of a file of the timer log.
+
+    Raises:
+        UnknownSizeError: nothing shows them.
+    """
+    if store.settings.timer_log_file_size:
+        return store.settings.timer_log_file_size
+    if store.files.get(FileKind.TIMER_LOG) and inferred % _PAGE == 0:
+        return inferred
+    if store.uses_default_sizes:
+        return DEFAULT_LOG_FILE_SIZE
+    raise UnknownSizeError(
+        f"{store.view.label}: nothing shows the size of a timer log file (mappedFileSizeTimerLog); "
+        "give it with --broker-conf FILE",
+        "timer_log_file_size",
+        DEFAULT_LOG_FILE_SIZE,
+    )
+
+
+def _steps(store: Store, staging: Path) -> Iterator[Step]:
+    view = store.view
+    built = [staging / WHEEL_PATH, *sorted((staging / LOG_DIRECTORY).iterdir()), staging / CHECK_PATH]
+    paths = [str(path.relative_to(staging)) for path in built]
+    for path, source in zip(paths, built, strict=True):
+        content = FilePart.whole(source)
+        make = create_file if view.stat(path) is None else replace_file
+        yield make(view, path, content, _WHY)
+    for kind in (FileKind.TIMER_WHEEL, FileKind.TIMER_LOG):
+        for entry in store.files.get(kind, ()):
+            if entry.path not in paths:
+                yield remove_file(view, entry.path, _LEFT_OVER)

@@ -1,0 +1,105 @@
+"""The catalogue's findings about what a broker keeps beside log, queues and index: the timer."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rmqtool.verify.catalog.finding import REBUILD_TIMER, FindingType, error, warning
+
+_FROM_5: Final = "5.0.0 and later"
+_REBUILT_TIMER: Final = "wheel, log and checkpoint are written again with the messages that were not delivered"
+
+ENTRIES: Final[tuple[FindingType, ...]] = (
+    warning(
+        "timer.bad-check",
+        "`config/timercheck` is not 4096 bytes long, or counts more than the timer's log or queue holds.",
+        ((_FROM_5, "continues at the wrong message: timers are delivered again, or never"),),
+        _REBUILT_TIMER,
+        REBUILD_TIMER,
+        "apache/rocketmq#10668",
+    ),
+    warning(
+        "timer.bad-slot",
+        "A slot of the timer wheel names a time that belongs to another slot.",
+        ((_FROM_5, "does not find the timers of that time"),),
+        _REBUILT_TIMER,
+        REBUILD_TIMER,
+    ),
+    error(
+        "timer.bad-unit",
+        "A range inside the timer log is not a unit.",
+        (
+            (
+                _FROM_5,
+                (
+                    "a start cuts the log there if the range is in its last files, and takes the messages after it "
+                    "again; delivery stops forever where a slot leads into the range"
+                ),
+            ),
+        ),
+        _REBUILT_TIMER,
+        REBUILD_TIMER,
+        "apache/rocketmq#11156",
+    ),
+    warning(
+        "timer.broken-chain",
+        "The units of one time do not lead back to its first unit.",
+        ((_FROM_5, "does not deliver the timers before the break, or reads in a circle forever"),),
+        _REBUILT_TIMER,
+        REBUILD_TIMER,
+    ),
+    warning(
+        "timer.expired-record",
+        "A timer waits whose message was deleted with the oldest files of the commit log.",
+        ((_FROM_5, "delivers nothing when the time comes"),),
+        "the message is lost; keep the commit log longer than the longest timer (`fileReservedTime`)",
+        None,
+        "apache/rocketmq#7480",
+    ),
+    warning(
+        "timer.missing-file",
+        "The timer's log or checkpoint is missing though messages came to its topic.",
+        ((_FROM_5, "takes the messages of the topic again from the first one: timers are delivered a second time"),),
+        _REBUILT_TIMER,
+        REBUILD_TIMER,
+        "apache/rocketmq#9735",
+    ),
+    warning(
+        "timer.missing-unit",
+        "The timer counts a message as taken, its time is still to come, and no unit leads to it.",
+        ((_FROM_5, "never delivers the message"),),
+        _REBUILT_TIMER,
+        REBUILD_TIMER,
+        "apache/rocketmq#10668",
+    ),
+    error(
+        "timer.slot-ahead-of-log",
+        "A slot of the timer wheel leads past the end of the timer log.",
+        ((_FROM_5, "delivery stops at that time forever: no later timer is delivered"),),
+        _REBUILT_TIMER,
+        REBUILD_TIMER,
+        "apache/rocketmq#11156",
+    ),
+    warning(
+        "timer.unreachable-unit",
+        "The time of a unit is still to come, and no slot leads to it.",
+        ((_FROM_5, "never delivers the message"),),
+        _REBUILT_TIMER,
+        REBUILD_TIMER,
+        "apache/rocketmq#10668",
+    ),
+    warning(
+        "timer.wrong-record",
+        "A unit of the timer log does not match the message to which it leads.",
+        ((_FROM_5, "delivers nothing, or another message, or at the wrong time"),),
+        _REBUILT_TIMER,
+        REBUILD_TIMER,
+    ),
+    error(
+        "timer.wrong-file-size",
+        "The timer wheel, or a file of the timer log, does not have its length.",
+        ((_FROM_5, "the broker does not start"),),
+        _REBUILT_TIMER,
+        REBUILD_TIMER,
+    ),
+)

@@ -1,0 +1,97 @@
+"""What verify says of the timer of 5.x brokers; damage of each kind is in tests/fixtures/test_damage_catalog.py."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from rmqtool.engine.rules.versions import rules_for
+from rmqtool.fixtures.recipe import make_store
+from rmqtool.fixtures.recipes import RECIPES
+from rmqtool.formats.timer import UNIT_SIZE
+from rmqtool.store.directory import survey
+from rmqtool.store.view import open_directory
+from rmqtool.verify.catalog.finding import Finding
+from rmqtool.verify.run import verify_store
+from rmqtool.verify.summary import Summary
+from rmqtool.verify.survey.context import Depth, VerifyOptions
+from tests.conftest import Unpacked
+
+RECIPE = RECIPES["timer"]
+GOLDEN = "broker-5.5.0-timer"
+
+
+def verified(path: Path, options: VerifyOptions | None = None, version: str = "5.5.0") -> tuple[Summary, list[Finding]]:
+    findings: list[Finding] = []
+    store = survey(open_directory(path), RECIPE.conf.settings() if path.name == "store" else None)
+    return verify_store(store, rules_for(version), options, findings.append), findings
+
+
+def timer_ids(findings: list[Finding]) -> Counter[str]:
+    return Counter(finding.id for finding in findings if finding.id.startswith("timer."))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    make_store(RECIPE, tmp_path / "store", "5.5.0")
+    return tmp_path / "store"
+
+
+def test_a_healthy_timer_is_looked_at_and_has_no_finding(store: Path) -> None:
+    summary, findings = verified(store)
+    assert not timer_ids(findings)
+    assert summary.complete
+    assert not summary.not_looked_at
+
+
+@pytest.mark.parametrize("depth", [Depth.STRUCTURE, Depth.RECORDS])
+def test_what_is_not_compared_is_named(store: Path, depth: Depth) -> None:
+    summary, findings = verified(store, VerifyOptions(depth=depth))
+    assert not timer_ids(findings)
+    assert {"timer wheel", "timer log"} <= {files.kind for files in summary.not_looked_at}
+
+
+def test_a_running_broker_changes_the_timer_all_the_time(store: Path) -> None:
+    summary, _ = verified(store, VerifyOptions(broker_runs=True))
+    assert {"timer wheel", "timer log"} <= {files.kind for files in summary.not_looked_at}
+
+
+def test_brokers_without_a_timer_use_none_of_its_files(store: Path) -> None:
+    (store / "timerwheel").write_bytes(b"cut")
+    assert not timer_ids(verified(store, version="4.9.7")[1])
+
+
+def test_a_wheel_that_is_behind_its_log_is_no_finding(golden_copy: Unpacked) -> None:
+    path = golden_copy(GOLDEN)
+    (path / "timerwheel").unlink()  # a load makes it again of a log this short
+    assert not timer_ids(verified(path)[1])
+
+
+def test_units_that_were_lost_in_the_middle_stop_the_delivery(golden_copy: Unpacked) -> None:
+    path = golden_copy(GOLDEN)
+    with (path / "timerlog/00000000000000000000").open("r+b") as log:
+        log.seek(20 * UNIT_SIZE)
+        log.write(bytes(31 * UNIT_SIZE))
+    findings = verified(path)[1]
+    assert timer_ids(findings) == Counter({"timer.bad-unit": 1, "timer.slot-ahead-of-log": 1})
+    (zeros,) = [finding for finding in findings if finding.id == "timer.bad-unit"]
+    assert (zeros.file_position, zeros.length) == (20 * UNIT_SIZE, 31 * UNIT_SIZE)
+
+
+@pytest.mark.parametrize("name", ["timerwheel", "timerlog/00000000000000000000", "config/timercheck"])
+def test_no_byte_of_the_timer_leads_to_anything_but_findings(golden_copy: Unpacked, name: str) -> None:
+    path = golden_copy(GOLDEN)
+    chance = random.Random(name)
+    size = (path / name).stat().st_size
+    used = range(238_889 * 32, 238_891 * 32) if name == "timerwheel" else range(min(size, 3172))
+    for _ in range(8):
+        with (path / name).open("r+b") as file:
+            for _ in range(4):
+                file.seek(chance.choice(used))
+                file.write(chance.randbytes(chance.choice((1, 8))))
+        summary, findings = verified(path)
+        assert all(finding.message for finding in findings)
+        assert summary.findings.total() == len(findings)
