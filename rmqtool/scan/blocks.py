@@ -39,15 +39,16 @@ class Window:
         window.buffer = memoryview(content)
         return window
 
-    def fill(self, position: int) -> None:
-        """Make `position` the window's start and read as much as fits; bytes that are there already are kept."""
+    def fill(self, position: int, until: int | None = None) -> None:
+        """Make `position` the window's start and read on, up to `until`; bytes that are there already are kept."""
         kept = self.end - position
         if 0 < kept <= self.end - self.start and position > self.start:
             self.buffer[:kept] = self.buffer[position - self.start : self.end - self.start]
         else:
             kept = 0
         self.start = position
-        window_size = min(self.block_size, self.source.size - position)
+        until = self.source.size if until is None else until
+        window_size = max(kept, min(self.block_size, until - position))
         self._note(read_salvaging(self.source, position + kept, self.buffer[kept:window_size]))
         self.end = position + window_size
 

@@ -14,7 +14,9 @@ from rmqtool.scan.blocks import Window
 from rmqtool.scan.judge import MESSAGE_MAGICS, judge_frame
 from rmqtool.scan.rules import Verdict
 
+FIRST_STEP: Final = 4 << 10
 SEARCH_STEP: Final = 256 << 10
+"""Bytes that are searched at once: few at first, for most searches end soon, and ever more up to this."""
 _MAGIC: Final = re.compile(b"|".join(re.escape(raw) for raw in commitlog.MAGIC_BYTES.values()))
 _MAGIC_AT: Final = commitlog.MESSAGE_V1.position("magic")
 _OWN_OFFSET_AT: Final = commitlog.MESSAGE_V1.position("physical_offset")
@@ -55,11 +57,12 @@ def _candidates(window: Window, start: int, end: int) -> Iterator[tuple[int, byt
     """Positions at which a magic stands where a record would have it, with the first bytes from there."""
     for extent_start, extent_end in window.source.extents(start, end):
         # The size in front of a magic may begin with zeros, which may lie in the hole before the extent.
-        at = max(start, extent_start - _MAGIC_AT)
+        at, step = max(start, extent_start - _MAGIC_AT), FIRST_STEP
         while at < extent_end:
-            block = bytes(window.bytes_at(at, SEARCH_STEP + _LOOKED_AT))
-            last = min(SEARCH_STEP, end - at)
+            block = bytes(window.bytes_at(at, step + _LOOKED_AT))
+            last = min(step, end - at)
             for match in _MAGIC.finditer(block, _MAGIC_AT, last + commitlog.BLANK_SIZE_MIN - 1):
                 begin = match.start() - _MAGIC_AT
                 yield at + begin, block[begin : begin + _LOOKED_AT]
-            at += SEARCH_STEP
+            at += step
+            step = min(2 * step, SEARCH_STEP)

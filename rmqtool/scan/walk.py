@@ -170,7 +170,7 @@ class Walk:
         end = min(split.end, size)
         while position < end:
             if not (self.window.start <= position and position + FRAME_SIZE <= self.window.end):
-                self.window.fill(position)
+                self.window.fill(position, end)
             position, rows = self.reader.run(self, position, end)
             if len(rows):
                 self._last_store_timestamp_ms = int(rows[-1][_STORE_TIMESTAMP])
@@ -178,7 +178,7 @@ class Walk:
             if position >= end:
                 break
             if self.window.start < position and self._may_reach_behind_window(position):
-                self.window.fill(position)
+                self.window.fill(position, end)
                 continue
             position = yield from self._beyond_good(position, self.judge(position))
         if self.outcome.ended:

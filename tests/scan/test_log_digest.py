@@ -123,6 +123,20 @@ def test_parts_that_were_scanned_answer_for_the_whole_file_and_from_a_record_on(
         plan.close()
 
 
+@pytest.mark.parametrize("compiled", [True, False])
+def test_parts_of_a_file_read_its_bytes_once(store: Path, monkeypatch: pytest.MonkeyPatch, compiled: bool) -> None:
+    plan = log_plan(store)
+    whole = plan.splits[0]
+    with bytes_read(monkeypatch, store) as sizes:
+        parts = splits_of(whole, count=8)
+        for part in parts:
+            walk = walk_split(part, reader_for(0, compiled)(), ScanOptions(block_size=whole.source.size))
+            assert all(len(batch.rows) for batch in walk.batches())
+    plan.close()
+    assert len(parts) == 8
+    assert sum(sizes) < FILE_SIZE + len(parts) * (8 << 10), "only what shows a part's first and last record"
+
+
 def overwritten(path: Path, position: int, content: bytes) -> None:
     with path.open("r+b") as file:
         file.seek(position)
