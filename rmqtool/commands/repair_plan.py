@@ -255,7 +255,7 @@ def carry_out(repair: RepairRun, planner: Planner) -> None:
             session.keep(planned_repair.keep, staging)
         applied = apply_plan(plan, places, session=session)
     store = survey(opened.store.view, opened.store.settings)
-    checked, surprises = check_applied(store, opened.rules, planned_repair.begin, plan.remaining)
+    checked, surprises = check_applied(store, opened.rules, planned_repair.begin, plan.remaining, repair.digest)
     if surprises:
         messages.warn(f"after the repair, verify reports findings that the plan did not name: {', '.join(surprises)}")
     plan_json = _plan_json(replace(repair, opened=replace(opened, store=store)), plan, planned_repair, applied=True)

@@ -113,16 +113,21 @@ def check_planned(
 
 
 def check_applied(
-    store: Store, rules: BrokerRules, begin: int | None, named: Sequence[Remaining]
+    store: Store,
+    rules: BrokerRules,
+    begin: int | None,
+    named: Sequence[Remaining],
+    digest: LogDigest | None = None,
 ) -> tuple[dict[str, Any], list[str]]:
     """Check queues and index of a repaired store: a summary, and ids of what is wrong though the plan did not name it.
 
     Args:
         begin: see `PlannedStore`.
+        digest: recalls what was seen of files that nobody has touched since.
     """
     part, _ = scope_of(store, begin)
     findings: list[Finding] = []
-    summary = verify_store(part, rules, VerifyOptions(depth=Depth.STRUCTURE), findings.append)
+    summary = verify_store(part, rules, VerifyOptions(depth=Depth.STRUCTURE, digest=digest), findings.append)
     known = {(left.finding.id, left.finding.file) for left in named}
     wrong = (
         finding for finding in findings if finding.severity is not Severity.NOTE and not finding.file.startswith(OWN)

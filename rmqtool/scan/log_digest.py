@@ -121,6 +121,7 @@ class LogDigest(Closable):
         self._spill: IO[bytes] | None = None
         self._spilled = 0
         self._is_full = False
+        self._kept: dict[Hashable, tuple[object, Any]] = {}
 
     def batches(self, walk: Walk, *, answers: bool) -> Iterator[Batch]:
         """The batches of a walk; nothing is read where its bytes were seen before.
@@ -141,9 +142,19 @@ class LogDigest(Closable):
         key = _key(walk.split)
         return walk.columns_only and key is not None and bool(self._chain(key, walk))
 
+    def recall(self, name: Hashable, made_of: object) -> Any | None:
+        """What was kept under a name, if it was made of the same."""
+        known, result = self._kept.get(name, (None, None))
+        return result if known == made_of else None
+
+    def keep(self, name: Hashable, made_of: object, result: Any) -> None:
+        """Keep something that was made of what was seen, until the digest is closed or other takes its name."""
+        self._kept[name] = made_of, result
+
     def close(self) -> None:
         """Forget everything."""
         self._runs.clear()
+        self._kept.clear()
         if self._spill is not None:
             self._spill.close()
 

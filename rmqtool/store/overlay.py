@@ -44,6 +44,11 @@ class OverlaidFile:
     pages: dict[int, int] = field(default_factory=dict)
     """Where in the temporary file a page lies."""
 
+    @property
+    def places(self) -> list[tuple[int, int]]:
+        """File position and length of each content."""
+        return [(at, content.length) for at, content in self.contents]
+
     def shown(self) -> Entry:
         allocated = self.entry.allocated_bytes + sum(content.length for _, content in self.contents)
         return replace(
@@ -245,10 +250,12 @@ class OverlaidSource:
 
     @property
     def identity(self) -> Hashable | None:
-        """See `identity_of`; None once anything is laid over the file."""
-        if self._base is None or self._overlay.change_of(self.name) is not None:
-            return None
-        return identity_of(self._base)
+        """See `identity_of`; None where anything but one content that is all of the file is laid over it."""
+        change = self._overlay.change_of(self.name)
+        if change is None:
+            return None if self._base is None else identity_of(self._base)
+        is_whole = not change.pages and not change.base_size and [(0, change.size)] == change.places
+        return identity_of(self._content(change, 0)) if is_whole else None
 
     def read_into(self, position: int, buffer: memoryview) -> int:
         change = self._overlay.change_of(self.name)

@@ -33,6 +33,7 @@ from rmqtool.verify.files.reach import entries_outside, index_findings, newest_s
 from rmqtool.verify.files.small_files import checkpoint_findings, extension_findings, state_findings
 from rmqtool.verify.files.timers import KINDS, is_timer_checked, timer_findings
 from rmqtool.verify.match.missing_units import missing_findings, zero_queues
+from rmqtool.verify.match.seen_splits import SeenSplits
 from rmqtool.verify.match.split_check import SplitCheck, SplitFile, check_in_parallel
 from rmqtool.verify.match.undispatched_headers import Doubts, undispatched_header_findings
 from rmqtool.verify.state import State
@@ -43,6 +44,7 @@ from rmqtool.verify.survey.database_pass import database_findings, database_queu
 from rmqtool.verify.survey.index_map import IndexMap
 from rmqtool.verify.survey.queue_map import QueueMap
 from rmqtool.verify.survey.queue_pass import QueuePass
+from rmqtool.verify.survey.recall import Seen, seen_by
 from rmqtool.verify.survey.result import SplitResult, merge
 
 OnFinding = Callable[[Finding], None]
@@ -103,6 +105,7 @@ class _Verifier:
         self._summary = Summary()
         self._doubts = Doubts()
         self._is_index_known = True
+        self._seen_files: list[object] = []
         self._begun = time.monotonic()
 
     def run(self) -> Summary:
@@ -212,10 +215,11 @@ class _Verifier:
             for queue in files.values()
         ]
         maps = {}
-        results = self._threads.map(lambda one: one.run(store.view.open), passes)
-        for each, queue in zip(passes, results, strict=True):
-            self._say(each.findings)
-            self._summary.unit_count += each.unit_count
+        for seen in self._threads.map(self._seen, passes):
+            queue = seen.result
+            self._say(seen.findings)
+            self._summary.unit_count += queue.unit_count
+            self._seen_files.append(seen)
             maps[bytes_of(queue.topic), queue.queue_id] = queue
         return maps
 
@@ -227,9 +231,15 @@ class _Verifier:
         self._summary.unit_count += sum(units.unit_count for units in database.units.values())
         return {(bytes_of(topic), queue_id): database_queue(database, (topic, queue_id)) for topic, queue_id in names}
 
+    def _seen(self, one: QueuePass) -> Seen[QueueMap]:
+        terms = one.queue, one.is_batch, one.file_size, one.log_file_size, one.log_minimum
+        paths = [segment.path for segment in one.queue.segments]
+        return seen_by(one, paths, terms, self.store.view.open, self.options.digest)
+
     def _index_maps(self) -> tuple[IndexMap, ...]:
-        index = read_index(self.store, self._account)
+        index = read_index(self.store, self._account, self.options.digest)
         self._say(index.findings)
+        self._seen_files += index.seen
         self._summary.entry_count += sum(file.count for file in index.maps)
         self._is_index_known = index.is_known
         if not index.is_known:
@@ -307,7 +317,10 @@ class _Verifier:
         done_bytes, total = 0, sum(plan.splits[number].source.size for number in numbers)
         limit = self.options.duration_max_s
         until = None if limit is None else time.time() + limit - (time.monotonic() - self._begun)
-        known = {number: state.result(segments[number]) for number in numbers}
+        seen_before = SeenSplits(context, scan, plan.splits, self._seen_files)
+        known = {
+            number: state.result(segments[number]) or seen_before.result(plan.splits[number]) for number in numbers
+        }
         fresh = [(plan.splits[number], segments[number].path) for number in numbers if known[number] is None]
         results = self._checked(SplitCheck(context, plan.data_bytes, scan, until), fresh)
         for number in numbers:
@@ -315,6 +328,7 @@ class _Verifier:
             if result is None:
                 continue
             state.add(segments[number], result)
+            seen_before.keep(plan.splits[number], result)
             self._say(result.findings)
             result.findings = []
             done_bytes += result.file_size

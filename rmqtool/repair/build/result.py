@@ -150,7 +150,7 @@ def _file_step(view: StoreView, path: str, place: Path, why: str, mtime_ns: int 
     Raises:
         UnreadableError: something else has the path, or the file may not be read.
     """
-    content = FilePart.whole(place)
+    content = FilePart.whole(place, is_final=True)
     after = digest_of_content(content)
     entry = view.stat(path)
     if entry is None:

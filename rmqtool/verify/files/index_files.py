@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from rmqtool.engine.dispatch.index_writer import holds_no_entry
 from rmqtool.errors import UnreadableError
 from rmqtool.quantities import OFFSETS_END
+from rmqtool.scan.log_digest import LogDigest
 from rmqtool.store.directory import Store
 from rmqtool.store.view import Entry
 from rmqtool.verify.catalog.finding import Finding
@@ -15,6 +16,7 @@ from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.files.reach import misordered_files, zero_files
 from rmqtool.verify.survey.account import Account
 from rmqtool.verify.survey.index_map import IndexMap, IndexPass
+from rmqtool.verify.survey.recall import seen_by
 
 
 @dataclass
@@ -23,15 +25,21 @@ class IndexFiles:
 
     Attributes:
         is_known: whether every file with an entry was checked.
+        seen: what the look at each came to.
     """
 
     maps: list[IndexMap] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     is_known: bool = True
+    seen: list[object] = field(default_factory=list)
 
 
-def read_index(store: Store, account: Account) -> IndexFiles:
-    """Check the index files of a store."""
+def read_index(store: Store, account: Account, digest: LogDigest | None = None) -> IndexFiles:
+    """Check the index files of a store.
+
+    Args:
+        digest: recalls what was seen of files that are the same.
+    """
     index = IndexFiles()
     slots, room = store.index_slot_count, store.index_entry_count
     log_start = store.commitlog[0].start if store.commitlog else OFFSETS_END
@@ -41,12 +49,14 @@ def read_index(store: Store, account: Account) -> IndexFiles:
             empty += [entry.path] if _is_empty(store, entry, account, index) else []
             continue
         one = IndexPass(entry, slots, room, log_start, account)
-        file = one.run(store.view.open)
-        index.findings += one.findings
+        seen = seen_by(one, [entry.path], (entry, slots, room, log_start), store.view.open, digest)
+        file = seen.result
+        index.findings += seen.findings
+        index.seen.append(seen)
         if file is not None:
             empty += [entry.path] if file.is_zero else []
             index.maps.append(file)
-            is_right = not any(row.id == "index.bad-header" for row in one.findings)
+            is_right = not any(row.id == "index.bad-header" for row in seen.findings)
             if file.count and is_right and file.begin_timestamp_ms <= file.end_timestamp_ms:
                 ordered.append(file)
     index.findings += misordered_files(ordered)

@@ -153,6 +153,7 @@ class QueueMap:
         zero_files: files without any byte but zero.
         bad_files: what files of a wrong length lack; it is reported already.
         absent_files: what lies between files that do not follow each other; it is reported already.
+        unit_count: units that count.
     """
 
     topic: str
@@ -168,6 +169,7 @@ class QueueMap:
     zero_files: tuple[Span, ...] = ()
     bad_files: tuple[Span, ...] = ()
     absent_files: tuple[Span, ...] = ()
+    unit_count: int = 0
 
     @property
     def unit_size(self) -> int:

@@ -205,6 +205,7 @@ class QueuePass:
             tuple(self._zero_files),
             tuple(self._bad_files),
             tuple(self._absent),
+            self.unit_count,
         )
         self._report(queue_map, end)
         return queue_map

@@ -1,0 +1,108 @@
+"""What was seen of a store is recalled while its files stay the same, and changes nothing that verify says."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.stores import write_store
+from rmqtool.engine.rules.versions import rules_for
+from rmqtool.scan.log_digest import LogDigest
+from rmqtool.store.directory import survey
+from rmqtool.store.source import FileSource
+from rmqtool.store.view import open_directory
+from rmqtool.verify.catalog.finding import Finding
+from rmqtool.verify.run import verify_store
+from rmqtool.verify.survey.context import VerifyOptions
+
+RULES = rules_for("5.5.0")
+FILE_SIZE = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("recall") / "store"
+    write_store(root, 3000, 700, FILE_SIZE)
+    return root
+
+
+@pytest.fixture
+def store(original: Path, tmp_path: Path) -> Path:
+    """A copy, with its holes."""
+    subprocess.run(["cp", "-a", "--sparse=always", original, tmp_path / "store"], check=True)
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def paths_read(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """Bytes read by path."""
+    read_into, sizes = FileSource.read_into, dict[str, int]()
+
+    def counted(self: FileSource, position: int, buffer: memoryview) -> int:
+        count = read_into(self, position, buffer)
+        sizes[self.name] = sizes.get(self.name, 0) + count
+        return count
+
+    monkeypatch.setattr(FileSource, "read_into", counted)
+    return sizes
+
+
+def checked(store: Path, digest: LogDigest | None = None) -> tuple[list[Finding], dict[str, Any]]:
+    findings: list[Finding] = []
+    summary = verify_store(survey(open_directory(store)), RULES, VerifyOptions(digest=digest), findings.append)
+    return findings, replace(summary, seconds=0).as_json()
+
+
+def zeros(path: Path, position: int, count: int) -> None:
+    with path.open("r+b") as file:
+        file.seek(position)
+        file.write(bytes(count))
+
+
+def first_of(store: Path, folder: str) -> Path:
+    return min(path for path in (store / folder).rglob("*") if path.is_file())
+
+
+def cut_off(path: Path) -> None:
+    os.truncate(path, path.stat().st_size - 20)
+
+
+CHANGES: dict[str, Callable[[Path], None]] = {
+    "a unit": lambda store: zeros(first_of(store, "consumequeue"), 400, 20),
+    "a queue file's length": lambda store: cut_off(first_of(store, "consumequeue")),
+    "an entry": lambda store: zeros(first_of(store, "index"), 40 + 5_000_000 * 4 + 20 * 50, 20),
+    "a record": lambda store: zeros(first_of(store, "commitlog"), 40_000, 300),
+    "a queue file that is gone": lambda store: first_of(store, "consumequeue").unlink(),
+    "a log file that is gone": lambda store: first_of(store, "commitlog").unlink(),
+}
+
+
+@pytest.mark.parametrize("before", [None, *CHANGES.values()], ids=["nothing", *CHANGES])
+def test_a_second_look_reads_little_and_says_the_same(
+    store: Path, paths_read: dict[str, int], before: Callable[[Path], None] | None
+) -> None:
+    if before is not None:
+        before(store)
+    expected = checked(store)
+    with LogDigest() as digest:
+        assert checked(store, digest) == expected
+        paths_read.clear()
+        assert checked(store, digest) == expected
+    derived = {path: size for path, size in paths_read.items() if path.startswith(("consumequeue", "index"))}
+    assert sum(derived.values()) < (3 << 20), "what tells the sizes is looked at, and where a new record could go"
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_what_changed_is_looked_at_again(store: Path, change: Callable[[Path], None]) -> None:
+    with LogDigest() as digest:
+        clean = checked(store, digest)
+        change(store)
+        findings = checked(store, digest)
+    assert findings == checked(store)
+    assert findings != clean
