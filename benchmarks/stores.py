@@ -37,9 +37,13 @@ def columns(first: int, count: int, body_length: int) -> MessageColumns:
     )
 
 
-def write_store(root: Path, message_count: int, body_length: int, log_file_size: int) -> None:
-    """A store of a broker that was killed once all was dispatched, whose checkpoint is gone: all of it is scanned."""
-    config = WriterConfig(commitlog_file_size=log_file_size)
+def write_store(root: Path, message_count: int, body_length: int, log_file_size: int, **sizes: int) -> None:
+    """A store of a broker that was killed once all was dispatched, whose checkpoint is gone: all of it is scanned.
+
+    Args:
+        sizes: other ones of `WriterConfig`.
+    """
+    config = WriterConfig(commitlog_file_size=log_file_size, **sizes)
     with new_store(root, rules_for(VERSION), config, lambda: FIRST_STORE_TIMESTAMP_MS) as writer:
         _put_all(writer, message_count, body_length)
         writer.close(crash=True)

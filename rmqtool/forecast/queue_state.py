@@ -65,7 +65,7 @@ class QueueState:
             return
 
         def length_of(segment: Segment) -> int:
-            return valid_length(segment, self.file_size, self.units, files)
+            return self._valid_units(segment, files)[0]
 
         recovered = recovered_end(self.segments, self.file_size, length_of)
         self.end = recovered.end
@@ -219,11 +219,30 @@ class QueueState:
     def _note_maximum(self, files: OpenFiles) -> None:
         self.known_maximum = max(self.known_maximum, self.maximum(files))
 
+    def _valid_units(self, segment: Segment, files: OpenFiles) -> tuple[int, int]:
+        """Bytes of the valid units that a file begins with, and the highest physical offset in them (-1 without)."""
+        question = "valid units", self.file_size, self.units
+        return files.known(segment.path, question, lambda: self._read_units(segment, files))
+
+    def _read_units(self, segment: Segment, files: OpenFiles) -> tuple[int, int]:
+        import numpy as np
+
+        highest = [-1]
+
+        def note(units: bytes) -> None:
+            begins = np.frombuffer(units, np.uint8).reshape(-1, self.units.size)[:, :8].copy().view(">i8")
+            highest[0] = max(highest[0], int(begins.max(initial=-1)))
+
+        return valid_length(segment, self.file_size, self.units, files, on_units=note), highest[0]
+
     def _accepted_units(self, loaded: LoadedFiles, segment: Segment, log_end: int, files: OpenFiles) -> int:
         """How many units of a file stay when it is read again; the first one is not tested."""
         import numpy as np
 
         size = self.units.size
+        valid_end, highest = self._valid_units(segment, files)
+        if size <= valid_end and highest < log_end:
+            return valid_end // size
         valid_end = valid_length(segment, self.file_size, self.units, files, size)
         for position in range(size, valid_end, BLOCK_UNITS * size):
             block = loaded.read(segment, position, min(BLOCK_UNITS * size, valid_end - position))

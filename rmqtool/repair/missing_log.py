@@ -36,8 +36,9 @@ def gone_messages(before: Store, after: Store, steps: Sequence[Step]) -> Loss:
     by_topic: dict[str, int] = {}
     known: list[Array] = []
     for topic in sorted(names):
-        units, kept = (units_without_file(store, topic, touched, ranges) for store in (before, after))
-        units = units[~np.isin(units[:, 0], kept[:, 0])]
+        units = units_without_file(before, topic, touched, ranges)
+        if len(units):
+            units = units[~np.isin(units[:, 0], units_without_file(after, topic, touched, ranges)[:, 0])]
         if len(units):
             by_topic[topic] = len(units)
             known.append(units[:, 0])

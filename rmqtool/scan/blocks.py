@@ -10,6 +10,7 @@ from rmqtool.store.source import ByteSource, BytesSource, read_salvaging
 
 BLOCK_SIZE: Final = 512 << 10
 """Bytes of a window: with the rows made of it, about what a core keeps in its cache."""
+_FIRST_STEP: Final = 4 << 10
 _STEP: Final = 64 << 10
 
 
@@ -96,10 +97,12 @@ class Window:
 
 def last_data_end(source: ByteSource, start: int, end: int) -> int:
     """Position behind the last byte of [start, end) that is not zero; `start` if there is none. Holes are not read."""
+    longest = _FIRST_STEP
     for extent_start, extent_end in reversed(list(source.extents(start, end))):
         at = extent_end
         while at > extent_start:
-            step = min(_STEP, at - extent_start)
+            step = min(longest, at - extent_start)
+            longest = min(2 * longest, _STEP)
             block = bytearray(step)
             # A range that cannot be read is no evidence of zeros: it counts as data.
             if read_salvaging(source, at - step, memoryview(block)):

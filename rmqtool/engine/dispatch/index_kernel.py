@@ -22,6 +22,7 @@ GOOD, BLANK = int(Verdict.GOOD), commitlog.MAGIC_BLANK
 TRANSACTION, ROLLBACK = system_flag.TRANSACTION_MASK, system_flag.TRANSACTION_ROLLBACK
 SPACE = uint8(0x20)
 INT_MIN, INT_MAX = int32(-(1 << 31)), int64((1 << 31) - 1)
+FACTOR, FINISH = uint64(0x9FB21C651E98DF25), uint64(0xD6E8FEB86659FD93)
 TWO, THREE, FOUR = uint32(31**2), uint32(31**3), uint32(31**4)
 AT_HASH, AT_OFFSET = uint64(ENTRY.position("key_hash")), uint64(ENTRY.position("physical_offset"))
 AT_TIME, AT_PREVIOUS = uint64(ENTRY.position("time_delta_seconds")), uint64(ENTRY.position("previous_entry"))
@@ -148,13 +149,39 @@ def enter_chain(hashes, first_number, slots, page_slots, changed_pages, previous
     return newly_used
 
 
+@inlined
+def spread(state):
+    """A number of 64 bits spread over all of them."""
+    state = (state ^ (state >> uint64(32))) * FACTOR
+    state = (state ^ (state >> uint64(29))) * FINISH
+    return state ^ (state >> uint64(32))
+
+
+@inlined
+def entry_value(key, number, key_hash, physical_offset, delta):
+    """What an entry adds to the sum of a file: a number that nobody can foresee who does not know the key."""
+    state = spread(uint64(physical_offset) + key[0])
+    state = spread(state ^ ((uint64(uint32(key_hash)) << uint64(32)) | uint64(uint32(delta))))
+    return spread(state + uint64(number) * FACTOR + key[1])
+
+
 @compiled
-def entry_chains(raw, first_number, latest, expected, physical_offsets):
+def expected_sum(key, first_number, begin_timestamp_ms, hashes, physical_offsets, times):
+    """The sum of the entries that are expected, of which the first has this number; see `entry_chains`."""
+    total = uint64(0)
+    for index in range(hashes.size):
+        delta = min(max(int64(0), (times[index] - begin_timestamp_ms) // 1000), INT_MAX)
+        total += entry_value(key, first_number + index, hashes[index], physical_offsets[index], int32(delta))
+    return total
+
+
+@compiled
+def entry_chains(raw, first_number, latest, expected, physical_offsets, key, sums, step):
     """Where the entries of a file that begin in `raw` lead to: to the newest older one of the same slot.
 
     `latest` holds the newest entry of every slot, and is brought up to date; `expected` and `physical_offsets` take
-    where each entry should lead and its record's place. The number of entries that lead elsewhere or hold a negative
-    number.
+    where each entry should lead and its record's place; `sums[k]` takes the sum of all entries below number k * `step`.
+    The number of entries that lead elsewhere or hold a negative number.
     """
     wrong = 0
     for index in range(expected.size):
@@ -166,8 +193,13 @@ def entry_chains(raw, first_number, latest, expected, physical_offsets):
         expected[index] = previous
         physical_offsets[index] = offset_at(raw, entry + AT_OFFSET)
         leads_elsewhere = previous != int32(word_at(raw, entry + AT_PREVIOUS))
-        if leads_elsewhere or key_hash < 0 or int32(word_at(raw, entry + AT_TIME)) < 0:
+        delta = int32(word_at(raw, entry + AT_TIME))
+        if leads_elsewhere or key_hash < 0 or delta < 0:
             wrong += 1
+        number = first_number + index
+        if number % step == 0:
+            sums[number // step + 1] = sums[number // step]
+        sums[number // step + 1] += entry_value(key, number, key_hash, physical_offsets[index], delta)
     return wrong
 
 

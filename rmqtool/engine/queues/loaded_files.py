@@ -152,8 +152,18 @@ def recovered_end(segments: Sequence[Segment], file_size: int, length_of: Callab
     return recovered
 
 
-def valid_length(segment: Segment, file_size: int, kind: UnitKind, files: OpenFiles, start: int = 0) -> int:
+def valid_length(
+    segment: Segment,
+    file_size: int,
+    kind: UnitKind,
+    files: OpenFiles,
+    start: int = 0,
+    on_units: Callable[[bytes], None] | None = None,
+) -> int:
     """File position of the first invalid unit from a position on; where a file is too short, zeros are read.
+
+    Args:
+        on_units: is given the valid units, some at a time.
 
     Raises:
         UnreadableError: the file cannot be read.
@@ -161,8 +171,11 @@ def valid_length(segment: Segment, file_size: int, kind: UnitKind, files: OpenFi
     position = start
     while position < file_size:
         expected = min(BLOCK_UNITS * kind.size, file_size - position)
-        valid = kind.valid_count(files.read(segment.path, position, expected)) * kind.size
+        block = files.read(segment.path, position, expected)
+        valid = kind.valid_count(block) * kind.size
         position += valid
+        if on_units is not None:
+            on_units(block[:valid])
         if valid < expected:
             break
     return position

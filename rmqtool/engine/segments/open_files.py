@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from threading import Lock
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from rmqtool.store.source import ByteSource, Closable, identity_of, read_range
 from rmqtool.store.view import StoreView
 
+Answer = TypeVar("Answer")
 OPEN_MAX: Final = 64
 CACHED_MAX: Final = 32 << 20
 CACHED_FROM: Final = 4096
@@ -26,6 +27,8 @@ class ReadCache:
         self._blocks: OrderedDict[tuple[Hashable, int, int], bytes] = OrderedDict()
         self._memory_left = memory_max
         self._lock = Lock()
+        self.notes: dict[Hashable, Any] = {}
+        """What whole files came to, by their identity and what was asked."""
 
     def read(self, source: ByteSource, position: int, length: int) -> bytes:
         """See `read_range`."""
@@ -53,6 +56,7 @@ class OpenFiles(Closable):
     def __init__(self, view: StoreView, cache: ReadCache | None = None) -> None:
         self._view = view
         self._read = read_range if cache is None else cache.read
+        self._notes = None if cache is None else cache.notes
         self._open: OrderedDict[str, ByteSource] = OrderedDict()
 
     def read(self, path: str, position: int, length: int) -> bytes:
@@ -62,6 +66,21 @@ class OpenFiles(Closable):
             UnreadableError: the file or the range cannot be read.
         """
         return self._read(self._source(path), position, length)
+
+    def known(self, path: str, question: Hashable, answer: Callable[[], Answer]) -> Answer:
+        """What a file comes to; asked once while it stays the same, where the files have a cache.
+
+        Raises:
+            UnreadableError: the file cannot be read.
+        """
+        identity = None if self._notes is None else identity_of(self._source(path))
+        if self._notes is None or identity is None:
+            return answer()
+        key = identity, question
+        if key not in self._notes:
+            self._notes[key] = answer()
+        noted: Answer = self._notes[key]
+        return noted
 
     def _source(self, path: str) -> ByteSource:
         cached = self._open.get(path)

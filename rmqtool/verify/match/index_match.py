@@ -15,6 +15,7 @@ from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.match.log_chunk import ExpectedIndex, RowsLookup, is_message
 from rmqtool.verify.survey.context import VerifyContext
+from rmqtool.verify.survey.entry_sums import SummedEntries
 from rmqtool.verify.survey.index_map import COMPILED_FROM_ENTRIES, IndexMap
 from rmqtool.verify.survey.queue_map import Array
 from rmqtool.verify.survey.result import MissingKeys
@@ -97,11 +98,18 @@ class IndexMatch:
 
     def _met_in_order(self, expected: ExpectedIndex) -> bool:
         """Whether the entries are exactly those that are expected, in the order in which a broker puts them."""
-        entries_met, lookup, at = load_kernel(KERNEL).entries_met, self.lookup, 0
+        kernel, lookup, at = load_kernel(KERNEL), self.lookup, 0
         for file in self.context.index:
-            for number, raw in file.ranges(self.context.open_file, lookup.begin, lookup.end):
-                entries = np.frombuffer(raw, np.uint8)
-                at = entries_met(entries, number, lookup.begin, lookup.end, file.begin_timestamp_ms, *expected, at)
+            begin_ms = file.begin_timestamp_ms
+            for number, part in file.parts(self.context.open_file, lookup.begin, lookup.end):
+                if isinstance(part, SummedEntries):
+                    here = [column[at : at + part.entry_count] for column in expected]
+                    at += part.entry_count
+                    if at > len(expected.key_hashes) or not file.has_sum(part, number, here):
+                        return False
+                    continue
+                entries = np.frombuffer(part, np.uint8)
+                at = kernel.entries_met(entries, number, lookup.begin, lookup.end, begin_ms, *expected, at)
                 if at < 0:
                     return False
         return bool(at == len(expected.key_hashes))

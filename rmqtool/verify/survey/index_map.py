@@ -22,7 +22,8 @@ from rmqtool.store.view import Entry
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.survey.account import Account
-from rmqtool.verify.survey.queue_map import Array, OffsetRuns, Open, RunsBuilder
+from rmqtool.verify.survey.entry_sums import EntrySums, SummedEntries
+from rmqtool.verify.survey.queue_map import SAMPLE_EVERY, Array, OffsetRuns, Open, RunsBuilder
 
 BLOCK_ENTRIES: Final = 1 << 19
 COMPILED_FROM_ENTRIES: Final = 1 << 18
@@ -44,6 +45,7 @@ class IndexMap:
     begin_physical_offset: int
     end_physical_offset: int
     entries: OffsetRuns
+    sums: EntrySums | None = None
 
     @property
     def is_zero(self) -> bool:
@@ -53,6 +55,22 @@ class IndexMap:
     def position(self, number: int) -> int:
         """File position of an entry."""
         return entry_position(number, self.slot_count)
+
+    def parts(self, open_file: Open, begin: int, end: int) -> Iterator[tuple[int, bytearray | SummedEntries]]:
+        """The same as `ranges`, with the sum alone of what needs not to be read again."""
+        ranges = self.entries.ranges(begin, end)
+        inner = self.entries.inner(begin, end) if self.sums is not None and len(ranges) == 1 else None
+        if self.sums is None or inner is None:
+            yield from self._read(open_file, ranges)
+            return
+        (low, high), (first, stop) = ranges[0], inner
+        yield from self._read(open_file, [(low, first)])
+        yield first, self.sums.between(first, stop)
+        yield from self._read(open_file, [(stop, high)])
+
+    def has_sum(self, summed: SummedEntries, first_number: int, expected: Sequence[Array]) -> bool:
+        """Whether expected entries are those of a part, of which only the sum is at hand; see `parts`."""
+        return self.sums is not None and self.sums.are_met(summed, first_number, self.begin_timestamp_ms, expected)
 
     def ranges(self, open_file: Open, begin: int, end: int) -> Iterator[tuple[int, bytearray]]:
         """First number and bytes of ranges of entries, which together hold all that point into [begin, end)."""
@@ -173,7 +191,7 @@ class IndexPass:
                 file_position=entry_position(count + 1, self.slot_count),
                 length=(counted - count) * ENTRY_SIZE,
             )
-        latest, runs = self._chains(source, count)
+        latest, runs, sums = self._chains(source, count)
         if not is_cut:
             self._slots(source, latest)
             self._header(source, header, count, int(np.count_nonzero(latest)))
@@ -186,6 +204,7 @@ class IndexPass:
             int(header["begin_physical_offset"]),
             int(header["end_physical_offset"]),
             runs,
+            sums,
         )
 
     def _entry_count(self, source: ByteSource, counted: int, following: int, end_physical_offset: int) -> int:
@@ -199,26 +218,27 @@ class IndexPass:
     def _last_entry(self, source: ByteSource, capacity: int) -> int:
         """Number of the last entry with any byte that is not zero; an entry of zeros is none, for no record is."""
         start, end = entry_position(0, self.slot_count), entry_position(capacity, self.slot_count)
+        longest = 1 << 12
         for low, high in reversed(list(source.extents(start, end))):
             at = high
             while at > low:
-                step = min(1 << 20, at - low)
+                step, longest = min(longest, at - low), min(2 * longest, 1 << 20)
                 stripped = self._read(source, at - step, step).rstrip(b"\0")
                 if stripped:
                     return (at - step + len(stripped) - 1 - start) // ENTRY_SIZE
                 at -= step
         return 0
 
-    def _chains(self, source: ByteSource, count: int) -> tuple[Array, OffsetRuns]:
+    def _chains(self, source: ByteSource, count: int) -> tuple[Array, OffsetRuns, EntrySums | None]:
         """Compare every entry's previous one with what the hashes say; the newest entry of each slot."""
         latest = np.zeros(self.slot_count, np.int32)
         runs = RunsBuilder(may_repeat=True)
-        chains = _compiled_chains if is_worth(count, COMPILED_FROM_ENTRIES) else _plain_chains
+        sums = EntrySums.of(count) if is_worth(count, COMPILED_FROM_ENTRIES) else None
         wrong = 0
         for low in range(1, count + 1, BLOCK_ENTRIES):
             high = min(low + BLOCK_ENTRIES, count + 1)
             raw = self._read(source, entry_position(low, self.slot_count), (high - low) * ENTRY_SIZE)
-            block_chains = chains(raw, low, latest)
+            block_chains = _plain_chains(raw, low, latest) if sums is None else _compiled_chains(raw, low, latest, sums)
             runs.take(low, block_chains.physical_offsets)
             for index in block_chains.wrong.tolist():
                 wrong += 1
@@ -228,7 +248,7 @@ class IndexPass:
             self._say(
                 "index.wrong-slot", f"{wrong - FINDINGS_MAX} more entries in wrong chains", count=wrong - FINDINGS_MAX
             )
-        return latest, runs.finish()
+        return latest, runs.finish(), sums
 
     def _chain(self, number: int, expected: int, entry: Any) -> None:
         position, previous = entry_position(number, self.slot_count), int(entry["previous_entry"])
@@ -341,11 +361,13 @@ def _plain_chains(raw: bytearray, first_number: int, latest: Array) -> _Chains:
     return _Chains(entries["physical_offset"].astype(np.int64), expected, _wrong(entries, expected))
 
 
-def _compiled_chains(raw: bytearray, first_number: int, latest: Array) -> _Chains:
-    """The same; the sort is what takes most of the time for a full index file."""
+def _compiled_chains(raw: bytearray, first_number: int, latest: Array, sums: EntrySums) -> _Chains:
+    """The same, and sums; the sort is what takes most of the time for a full index file."""
     entries = np.frombuffer(raw, _DTYPE)
     expected, offsets = np.empty(len(entries), np.int32), np.empty(len(entries), np.int64)
-    wrong = load_kernel(KERNEL).entry_chains(np.frombuffer(raw, np.uint8), first_number, latest, expected, offsets)
+    wrong = load_kernel(KERNEL).entry_chains(
+        np.frombuffer(raw, np.uint8), first_number, latest, expected, offsets, sums.key, sums.totals, SAMPLE_EVERY
+    )
     return _Chains(offsets, expected, _wrong(entries, expected) if wrong else np.empty(0, np.int64))
 
 

@@ -13,7 +13,7 @@ from rmqtool.errors import UnreadableError
 from rmqtool.formats import consumequeue
 from rmqtool.store.source import ByteSource, read_salvaging
 
-SAMPLE_EVERY: Final = 1024
+SAMPLE_EVERY: Final = 256
 RUNS_MAX: Final = 1 << 18
 """Runs of one list that are followed; in 300,000 units in senseless order there are about half as many."""
 RUNS_APART: Final = 256
@@ -48,6 +48,14 @@ class OffsetRuns:
             for low, high in zip(lows, highs, strict=True)
             for at in range(low, high, RANGE_MAX)
         ]
+
+    def inner(self, begin: int, end: int) -> tuple[int, int] | None:
+        """Sampled places [first, stop) between which all members of the only run that does point into [begin, end)."""
+        low, high = self._touching(begin, end)[0][["begin", "end"]].tolist()
+        within = slice(int(np.searchsorted(self.sample_places, low)), int(np.searchsorted(self.sample_places, high)))
+        places, offsets = self.sample_places[within], self.sample_offsets[within]
+        first, behind = int(np.searchsorted(offsets, begin)), int(np.searchsorted(offsets, end))
+        return (int(places[first]), int(places[behind - 1])) if behind - first > 1 else None
 
     def chosen(self, places: Array, physical_offsets: Array, begin: int, end: int) -> Array:
         """Which members of one of the ranges point into [begin, end) and lie in a run."""

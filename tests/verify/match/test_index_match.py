@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.match import index_match
 from rmqtool.verify.match.log_chunk import ExpectedIndex
 from rmqtool.verify.survey import index_map
+from rmqtool.verify.survey.entry_sums import EntrySums
 from rmqtool.verify.survey.index_map import _compiled_chains, _plain_chains
 from tests.conftest import Unpacked
 from tests.verify.flips import FlippedStore
@@ -23,7 +25,7 @@ from tests.verify.flips import FlippedStore
 def test_both_loops_agree(slot_count: int, counts: tuple[int, ...], negative: bool) -> None:
     chance = np.random.default_rng(slot_count)
     plain, compiled = np.zeros(slot_count, np.int32), np.zeros(slot_count, np.int32)
-    number = 1
+    number, sums = 1, EntrySums.of(sum(counts))
     for count in counts:
         entries = np.zeros(count, ENTRY.dtype)
         entries["key_hash"] = chance.integers(-(1 << 31) if negative else 0, 1 << 31, count)
@@ -33,7 +35,7 @@ def test_both_loops_agree(slot_count: int, counts: tuple[int, ...], negative: bo
         entries["previous_entry"][:: count // 2 or 1] += 1
         raw = bytearray(entries.tobytes())
         expected = _plain_chains(raw, number, plain)
-        found = _compiled_chains(raw, number, compiled)
+        found = _compiled_chains(raw, number, compiled, sums)
         for one, other in zip(found, expected, strict=True):
             assert np.array_equal(one, other)
         assert np.array_equal(plain, compiled)
@@ -47,7 +49,7 @@ def test_nothing_wrong_is_found_where_nothing_is() -> None:
     entries = np.zeros(100, ENTRY.dtype)
     entries["key_hash"] = np.arange(100) % 9
     entries["previous_entry"] = _plain_chains(bytearray(entries.tobytes()), 1, np.zeros(7, np.int32)).expected
-    for chains in (_plain_chains, _compiled_chains):
+    for chains in (_plain_chains, partial(_compiled_chains, sums=EntrySums.of(100))):
         assert not len(chains(bytearray(entries.tobytes()), 1, np.zeros(7, np.int32)).wrong)
 
 

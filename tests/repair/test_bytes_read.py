@@ -1,0 +1,89 @@
+"""How many bytes commands read, next to the bytes of the log and of what is derived from it.
+
+`/proc/self/io` counts what a process reads from all files, whatever reads it and however busy the machine is. Each
+command runs once before it is measured, so that all of the program is loaded.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmarks.stores import write_store
+from tests.commands.transcripts import rmqtool
+
+IO = Path("/proc/self/io")
+DERIVED = ("consumequeue", "index")
+BODY_LENGTHS = {"1 KiB": (1 << 10, 60_000), "100 B": (100, 150_000)}
+LOG_FILE_SIZE = 16 << 20
+SLOT_COUNT = 50_000
+OF_ANY_STORE = 14 << 20
+"""What commands read of the smallest store too: up to 4 MiB at the end of the log, 160 KB at that of each queue file."""
+
+pytestmark = pytest.mark.skipif(not IO.exists(), reason="the system does not count what a process reads")
+
+
+@pytest.fixture(scope="module", params=BODY_LENGTHS)
+def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A store of a broker that was killed."""
+    root = tmp_path_factory.mktemp("read") / "store"
+    body_length, count = BODY_LENGTHS[request.param]
+    write_store(root, count, body_length, LOG_FILE_SIZE, index_slot_count=SLOT_COUNT)
+    yield root
+    shutil.rmtree(root)
+
+
+def copy_of(store: Path, place: Path, *, derived: bool) -> Path:
+    """A copy, with its holes; the broker's properties file beside it says what no file shows."""
+    subprocess.run(["cp", "-a", "--sparse=always", store, place], check=True)
+    if not derived:
+        for name in DERIVED:
+            shutil.rmtree(place / name)
+    sizes = f"mappedFileSizeCommitLog={LOG_FILE_SIZE}\nmaxHashSlotNum={SLOT_COUNT}\n"
+    place.with_name("broker.conf").write_text(sizes, "utf-8")
+    return place
+
+
+def bytes_of(store: Path) -> int:
+    """What log, queues and index take; holes are no bytes."""
+    folders = (store / "commitlog", *(store / name for name in DERIVED))
+    return sum(path.stat().st_blocks * 512 for folder in folders for path in folder.rglob("*"))
+
+
+def read_by(*arguments: str) -> int:
+    """Bytes that a command reads, while it is the only thing that this process does."""
+    before = _read_so_far()
+    outcome = rmqtool(*arguments)
+    assert outcome.code in (0, 3), outcome.err
+    return _read_so_far() - before
+
+
+def _read_so_far() -> int:
+    rchar = re.search(r"^rchar: (\d+)", IO.read_text("ascii"), re.MULTILINE)
+    assert rchar
+    return int(rchar[1])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "derived", "goal"),
+    [
+        (("verify",), True, 1.1),
+        (("recover", "--full", "--dry-run"), True, 1.5),
+        (("rebuild", "--dry-run"), False, 1.3),
+        (("salvage", "--dry-run"), True, 2.0),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_a_command_reads_little_more_than_there_is(
+    store: Path, tmp_path: Path, arguments: tuple[str, ...], derived: bool, goal: float
+) -> None:
+    root = copy_of(store, tmp_path / "store", derived=derived)
+    conf = str(root.with_name("broker.conf"))
+    command = (*arguments, str(root), "--broker-version", "5.5.0", "--broker-conf", conf, "--format", "json")
+    read_by(*command)
+    assert read_by(*command) <= goal * bytes_of(store) + OF_ANY_STORE
