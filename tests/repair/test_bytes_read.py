@@ -23,7 +23,7 @@ BODY_LENGTHS = {"1 KiB": (1 << 10, 60_000), "100 B": (100, 150_000)}
 LOG_FILE_SIZE = 16 << 20
 SLOT_COUNT = 50_000
 OF_ANY_STORE = 14 << 20
-"""What commands read of the smallest store too: up to 4 MiB at the end of the log, 160 KB at that of each queue file."""
+"""What commands read of the smallest store too: 4 MiB at the end of the log, 160 KB at that of each queue file."""
 
 pytestmark = pytest.mark.skipif(not IO.exists(), reason="the system does not count what a process reads")
 
