@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -43,6 +43,10 @@ from rmqtool.verdict.command_line import CommandLine
 from rmqtool.verdict.next_step import step_after_forecast
 from rmqtool.verdict.presence import missing_log, reader_command, unreadable_files
 from rmqtool.verdict.verdict import Assessment, StoreVerdict
+from rmqtool.verify.catalog.finding import REBUILD_TIMER, Severity
+from rmqtool.verify.catalog.registry import BY_ID
+from rmqtool.verify.files.timers import KINDS, is_timer_checked, timer_findings
+from rmqtool.verify.survey.account import Account
 
 ALL: Final = "all"
 
@@ -86,9 +90,14 @@ def forecast(
             forecasts.append(forecast_store(opened.store, rules_for(version), options, shared))
         except UnsupportedError as error:
             messages.warn(f"{version}: {error}")
-    assessment = forecast_assessment(opened, line, forecasts)
-    step = step_after_forecast(line, assessment, has_damage=any(map(_meets_damage, forecasts)))
-    _write(forecasts, {**assessment.as_json(), **step.as_json()}, output, all_rows=messages.verbose, is_one=is_one)
+    timer = list(timer_effects(opened))
+    assessment = forecast_assessment(opened, line, forecasts, timer)
+    repair = "salvage" if any(map(_meets_damage, forecasts)) else "recover"
+    if timer and not assessment.lost:
+        repair = REBUILD_TIMER
+    step = step_after_forecast(line, assessment, repair)
+    ending = {**assessment.as_json(), **step.as_json(), "timer": timer}
+    _write(forecasts, ending, output, all_rows=messages.verbose, is_one=is_one)
     if not forecasts or assessment.verdict is StoreVerdict.NOT_READABLE:
         raise typer.Exit(ExitCode.FAILED)
     if assessment.verdict is not StoreVerdict.OK:
@@ -114,13 +123,27 @@ def forecast_options(conf: BrokerConf | None) -> ForecastOptions:
     )
 
 
-def forecast_assessment(opened: OpenedStore, line: CommandLine, forecasts: Sequence[Forecast]) -> Assessment:
+def timer_effects(opened: OpenedStore) -> Iterator[dict[str, Any]]:
+    """What is wrong with the timer, and what a broker makes of it, kind by kind."""
+    findings = sorted(timer_findings(opened.store, opened.rules, Account()), key=lambda finding: finding.place)
+    for kind in dict.fromkeys(finding.id for finding in findings if finding.severity is not Severity.NOTE):
+        of_kind = [finding for finding in findings if finding.id == kind]
+        brokers = "; ".join(text for _, text in BY_ID[kind].brokers)
+        count = sum(finding.count for finding in of_kind)
+        yield {"id": kind, "count": count, "message": of_kind[0].message, "brokers": brokers}
+
+
+def forecast_assessment(
+    opened: OpenedStore, line: CommandLine, forecasts: Sequence[Forecast], timer: Sequence[Mapping[str, Any]] = ()
+) -> Assessment:
     """What forecasts come to; the worst of several counts."""
     store = opened.store
     begin = store.commitlog[0].start if store.commitlog else 0
     counted_from = max((each.counted_from or 0 for each in forecasts), default=0)
     below = f"what lies below physical offset {counted_from} was not counted"
-    misplaces = any(each.misplaces_new_messages for each in forecasts)
+    inconsistent = [f"timer: {effect['brokers']}" for effect in timer[:1]]
+    if any(each.misplaces_new_messages for each in forecasts):
+        inconsistent.append("new messages are stored where the start after that loses them")
     return Assessment(
         log_missing=missing_log(store),
         unreadable=unreadable_files(store),
@@ -128,9 +151,9 @@ def forecast_assessment(opened: OpenedStore, line: CommandLine, forecasts: Seque
         start_failures={each.broker_version: each.why_not or "" for each in forecasts if not each.starts},
         lost=max((each.lost.messages + each.messages_without_log for each in forecasts), default=0),
         damaged=max((each.unnoticed_damage_count for each in forecasts), default=0),
-        inconsistent="new messages are stored where the start after that loses them" if misplaces else None,
+        inconsistent="; ".join(inconsistent) or None,
         not_looked_at=(
-            *unread_files(store),
+            *unread_files(store, KINDS if is_timer_checked(store, opened.rules) else ()),
             *((UnreadFiles("commitlog", FileKind.COMMITLOG.value, below),) if counted_from > begin else ()),
         ),
     )

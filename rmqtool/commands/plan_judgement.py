@@ -66,6 +66,9 @@ def step_after_plan(
         return NextStep(None, "nothing to do; the broker can be started")
     if (command := next((left.command for left in plan.remaining if left.command), None)) is not None:
         return NextStep(line(command), "repair what is left:") if command == FULL else cut_step(line, command)
+    repairs = {left.finding.repair for left in plan.remaining}
+    if len(repairs) == 1 and (repair := repairs.pop()) is not None and repair.partition(" ")[0] != plan.command:
+        return NextStep(line(repair), "repair what is left:")
     if plan.remaining:
         return NextStep(None, plan.remaining[0].why, needs_decision=True)
     if not tuple(unread_files_in(assessment)):

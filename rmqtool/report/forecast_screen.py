@@ -48,6 +48,9 @@ def forecast_lines(
         yield from labelled("Filler units", f"{forecast['filler_units']}, before the first message of a queue", width)
     repeats = [queue for queue in forecast["queues"] if queue["offsets_repeat"]]
     yield from labelled("Reused offsets", _listed([_queue(queue) for queue in repeats], rows_max), width)
+    for effect in ending.get("timer", ()):
+        text = f"{effect['brokers']} ({effect['id']}: {effect['message']})"
+        yield from labelled("Timer", escaped(text), width)
     if forecast["counted_from"]:
         yield from labelled("Counted from", f"physical offset {forecast['counted_from']}", width)
     yield from labelled("Not simulated", "; ".join(forecast["not_simulated"]), width)
@@ -100,11 +103,11 @@ def _verdict(forecast: Found, ending: Found) -> tuple[str, str]:
     """Style and sentence; what was not looked at is not called good."""
     if ending["verdict"] in ("log-missing", "not-readable", "not-fully-checked"):
         return "open" if ending["verdict"] == "not-fully-checked" else "bad", escaped(ending["headline"])
-    style, text = _start_sentence(forecast)
+    style, text = _start_sentence(forecast, is_timer_right=not ending.get("timer"))
     return style, f"{ending['verdict'].upper().replace('-', ' ')}: {text}"
 
 
-def _start_sentence(forecast: Found) -> tuple[str, str]:
+def _start_sentence(forecast: Found, *, is_timer_right: bool) -> tuple[str, str]:
     version = f"A broker {forecast['broker_version']}"
     if not forecast["starts"]:
         return "bad", f"{version} would not start."
@@ -118,6 +121,8 @@ def _start_sentence(forecast: Found) -> tuple[str, str]:
         parts.append(f"serve {counted(forecast['unnoticed_damage_count'], 'corrupt record')}")
     if forecast["misplaces_new_messages"]:
         parts.append("store new messages where the next start loses them")
+    if not is_timer_right:
+        parts.append("not deliver all timers once")
     if parts:
         return "bad", f"{version} would start and {' and '.join(parts)}."
     return "good", f"{version} would start, lose no messages and serve no corrupt records."

@@ -77,11 +77,11 @@ def step_after_verify(
     return NextStep(None, "nothing to do")
 
 
-def step_after_forecast(line: CommandLine, assessment: Assessment, *, has_damage: bool) -> NextStep:
+def step_after_forecast(line: CommandLine, assessment: Assessment, repair: str) -> NextStep:
     """What to do before a broker is started.
 
     Args:
-        has_damage: whether damage inside the log is what costs messages, which only `salvage` keeps.
+        repair: the command that keeps what a start would lose.
     """
     if (step := blocked_step(assessment)) is not None:
         return step
@@ -89,4 +89,4 @@ def step_after_forecast(line: CommandLine, assessment: Assessment, *, has_damage
         return NextStep(None, "nothing to do; the broker can be started")
     if assessment.verdict is StoreVerdict.NOT_FULLY_CHECKED:
         return NextStep(None, "only the broker itself can check and recover what was not looked at", True)
-    return repair_step(line, "salvage" if has_damage else "recover", "repair the store before the broker is started:")
+    return repair_step(line, repair, "repair the store before the broker is started:")

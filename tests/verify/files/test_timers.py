@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter
 from pathlib import Path
@@ -18,6 +19,7 @@ from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.run import verify_store
 from rmqtool.verify.summary import Summary
 from rmqtool.verify.survey.context import Depth, VerifyOptions
+from tests.commands.transcripts import rmqtool
 from tests.conftest import Unpacked
 
 RECIPE = RECIPES["timer"]
@@ -79,6 +81,26 @@ def test_units_that_were_lost_in_the_middle_stop_the_delivery(golden_copy: Unpac
     assert timer_ids(findings) == Counter({"timer.bad-unit": 1, "timer.slot-ahead-of-log": 1})
     (zeros,) = [finding for finding in findings if finding.id == "timer.bad-unit"]
     assert (zeros.file_position, zeros.length) == (20 * UNIT_SIZE, 31 * UNIT_SIZE)
+
+
+def test_forecast_and_the_steps_after_it_lead_to_a_timer_that_works(golden_copy: Unpacked) -> None:
+    path = golden_copy(GOLDEN)
+    with (path / "timerlog/00000000000000000000").open("r+b") as log:
+        log.seek(20 * UNIT_SIZE)
+        log.write(bytes(31 * UNIT_SIZE))
+    ran = rmqtool("forecast", path, "--format", "json")
+    answer = json.loads(ran.out)
+    assert (ran.code, answer["verdict"]) == (3, "inconsistent")
+    assert {effect["id"] for effect in answer["timer"]} == {"timer.bad-unit", "timer.slot-ahead-of-log"}
+    assert any("delivery stops at that time forever" in effect["brokers"] for effect in answer["timer"])
+    assert not answer["not_looked_at"]
+    assert "Timer " in rmqtool("forecast", path).out
+    recovered = json.loads(rmqtool("recover", path, "--yes", "--format", "json").out)
+    step = recovered["next_step"]["command"].split()
+    assert step == ["rmqtool", "rebuild", str(path), "--timer"]
+    assert rmqtool(*step[1:], "--yes").code == 0
+    assert json.loads(rmqtool("forecast", path, "--format", "json").out)["timer"] == []
+    assert rmqtool("verify", path).code == 0
 
 
 @pytest.mark.parametrize("name", ["timerwheel", "timerlog/00000000000000000000", "config/timercheck"])
