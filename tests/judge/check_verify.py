@@ -41,7 +41,7 @@ def check_verify(case: Case) -> None:
         return
     names = {fault.name for fault in case.faults}
     files = [file for name in case.base.plan.log_directories for file in (case.store / name).glob("[0-9]*")]
-    has_log = any(file.is_file() and file.stat().st_size for file in files)
+    has_log = any(file.name.isdigit() and file.is_file() and file.stat().st_size for file in files)
     for fault in case.faults:
         if fault.area != "commitlog" and not has_log:
             continue  # with what should the rest be compared?
