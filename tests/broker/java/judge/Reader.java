@@ -15,6 +15,7 @@ import org.apache.rocketmq.store.*;
 final class Reader {
     private static final String GROUP = "judge";
     private static final int PULL = 32;
+    private static final int GAP_MAX = 10_000;
 
     private final StoreSession session;
     private final DefaultMessageStore store;
@@ -107,9 +108,11 @@ final class Reader {
         return pulls;
     }
 
+    /** Row by row; of more offsets in a row without a unit of their own than GAP_MAX, only those before max. */
     private JsonArray messages(Queue queue, long min, long max) throws Exception {
         JsonArray rows = new JsonArray();
         long at = min;
+        int gap = 0;
         while (at < max) {
             Queue.Unit unit = queue.unit(at);
             JsonArray asked = row(queue, at, 1, null);
@@ -120,7 +123,9 @@ final class Reader {
                 row.add(unit.further());
             }
             rows.add(row);
-            at += unit == null ? 1 : Math.max(1, unit.firstQueueOffset + unit.messageCount - at);
+            long end = unit == null ? at : unit.firstQueueOffset + unit.messageCount;
+            gap = end > at ? 0 : gap + 1;
+            at = gap > GAP_MAX ? Math.max(at + 1, max - GAP_MAX) : Math.max(at + 1, end);
         }
         return rows;
     }
