@@ -104,7 +104,7 @@ class Target:
 
     def change_number(self, file: Path, position: int, width: int) -> str | None:
         """Change a big-endian number in one of the ways in which numbers go wrong."""
-        raw = self.read(file, position, width)
+        raw = self.read(file, position, width) if position >= 0 else b""
         if len(raw) < width:
             return None
         value = int.from_bytes(raw, "big", signed=True)

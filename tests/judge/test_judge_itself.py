@@ -34,6 +34,13 @@ def test_a_large_file_that_is_as_it_was_is_no_fault(tmp_path: Path, seed: int) -
     assert fault is None or fault.name == "consumequeue.old directory"
 
 
+def test_a_field_that_an_earlier_fault_put_before_the_file_is_not_changed(tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(b"12345678")
+    target = Target(SimpleNamespace(), SimpleNamespace(), tmp_path, random.Random(1))  # type: ignore[arg-type]
+    assert target.change_number(tmp_path / "log", -4, 4) is None
+    assert target.change_number(tmp_path / "log", 4, 4) is not None
+
+
 def test_what_a_person_moved_between_two_repairs_is_back_for_the_undo_of_the_first(tmp_path: Path) -> None:
     path = tmp_path / "repaired"
     make_store(RECIPES["basic"], path, "4.9.7")
