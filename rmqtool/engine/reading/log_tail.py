@@ -75,7 +75,7 @@ def log_tail(store: Store, known: Iterable[tuple[int, int]] = (), *, least: int 
         end = find_log_end(segments[count - 1 : count], files, known)
     if not end.is_exact or (not end.is_full and _data_end(store.view, segments[count - 1]) > end.physical_offset):
         return None
-    last_end = segments[count - 1].end
+    last_end = segments[count - 1].start + (store.commitlog_file_size or segments[count - 1].size)
     if end.is_full and zeros[0].start == last_end:
         return LogTail(last_end, zeros[0].end, zeros[1:])
     return LogTail(end.physical_offset, last_end, zeros)

@@ -47,6 +47,16 @@ def test_what_a_crash_leaves_is_no_finding(numbers: tuple[int, ...]) -> None:
     assert not above_note(verified(store.store(_with_zeros(store, numbers)), "5.5.0")[1])
 
 
+def test_the_next_file_after_a_short_one_is_no_finding() -> None:
+    store = healthy("tiny", "5.5.0")
+    files = _with_zeros(store, (1,))
+    last = store.log_files[-1]
+    files[last] = files[last].rstrip(b"\0") + bytes(8)
+    findings = {each.id for each in verified(store.store(files), "5.5.0")[1]}
+    assert "commitlog.wrong-file-size" in findings
+    assert "commitlog.file-after-end" not in findings
+
+
 @pytest.mark.parametrize("is_crashed", [False, True], ids=["", "abort"])
 @pytest.mark.parametrize("numbers", ODD)
 def test_more_is_named_and_removed(tmp_path: Path, numbers: tuple[int, ...], *, is_crashed: bool) -> None:
