@@ -133,6 +133,11 @@ class UnitWriter:
         return known_path if known_path and start == known_start else f"{self._directory}/{segment_name(start)}"
 
 
+def _wrapped(position: int) -> int:
+    """A product as Java has it."""
+    return (position + OFFSETS_END) % (2 * OFFSETS_END) - OFFSETS_END
+
+
 class QueueWriter(UnitWriter):
     """One queue of 20-byte units.
 
@@ -196,13 +201,13 @@ class QueueWriter(UnitWriter):
         """Enter records with consecutive queue offsets."""
         at, count = 0, units.size
         while at < count:
-            expected = (queue_offset + at) * UNIT_SIZE
+            expected = _wrapped((queue_offset + at) * UNIT_SIZE)
             if not 0 <= expected <= JAVA_LONG_MAX - self._file_size:
                 self.ignored += 1  # no file can have that name
                 at += 1
                 continue
             last_start = self._file_for(expected)
-            if 0 < expected < self._end:
+            if queue_offset + at and expected < self._end:
                 # A queue that ends within a unit, as odd files make it, has the place of that unit too.
                 repeated = min(count - at, -(-(self._end - expected) // UNIT_SIZE))
                 self.ignored += repeated
@@ -213,7 +218,7 @@ class QueueWriter(UnitWriter):
                 self.ignored += count - at  # the file is not full, and takes no unit any more
                 return
             # Queue offset 0 goes wherever the queue ends; the next one is then judged again.
-            entered = 1 if expected == 0 < self._end else min(count - at, room)
+            entered = 1 if queue_offset + at == 0 < self._end else min(count - at, room)
             if expected != self._end:
                 self.misplaced += entered
             self._write(self._end, units[at : at + entered])

@@ -70,7 +70,7 @@ class NaiveQueue:
         end = physical_offset if self.ends_at_start else physical_offset + size
         if end <= self.highest:
             return
-        expected = queue_offset * UNIT_SIZE
+        expected = (queue_offset * UNIT_SIZE + (1 << 63)) % (1 << 64) - (1 << 63)
         first = not self.files
         if first:
             self._make(expected - expected % FILE_SIZE)
@@ -149,9 +149,28 @@ def test_entries_out_of_place_are_counted() -> None:
 def test_an_impossible_queue_offset_makes_no_file() -> None:
     sink = MemorySink()
     writer = QueueWriter(sink, DIRECTORY, FILE_SIZE, RULES)
-    writer.put(_entries([(-5, 0, 100, 0), ((1 << 63) - 1, 100, 100, 0), (1 << 60, 200, 100, 0)]))
+    writer.put(_entries([(-5, 0, 100, 0), ((1 << 63) - 1, 100, 100, 0), (3 << 61, 200, 100, 0)]))
     assert not sink.files
     assert writer.ignored == 3
+
+
+WRAPPED = 0x676FD1A610A67648
+
+
+@pytest.mark.parametrize(("queue_offset", "is_entered"), [
+    (WRAPPED, True), (1 << 60, True), ((1 << 63) - 1, False), (1 << 62, False), (3 << 61, False),
+])  # fmt: skip
+def test_a_queue_offset_after_all_positions_wraps(queue_offset: int, *, is_entered: bool) -> None:
+    """Java multiplies without a look at the sign: 5.5.1 put the unit of the first one at its queue's end, offset 22."""
+    puts = [(0, 0, 100, 0), (queue_offset, 100, 100, 0), (1, 200, 100, 0)]
+    sink, naive = MemorySink(), NaiveQueue()
+    writer = QueueWriter(sink, DIRECTORY, FILE_SIZE, RULES)
+    writer.put(_entries(puts))
+    for put in puts:
+        naive.put(put)
+    assert _files(sink) == {start: bytes(content) for start, content in naive.files.items()}
+    assert PLAIN.unpack_from(_files(sink)[0], UNIT_SIZE)[0] == (100 if is_entered else 200)
+    assert writer.ignored == 1
 
 
 def test_a_queue_on_the_disk_goes_on_where_it_ends(tmp_path: Path) -> None:
