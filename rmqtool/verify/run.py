@@ -29,7 +29,15 @@ from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.files.config_files import config_findings, lost_topics, read_configs
 from rmqtool.verify.files.index_files import read_index
 from rmqtool.verify.files.log_files import log_file_findings, missing_end
-from rmqtool.verify.files.reach import entries_outside, index_findings, newest_start, units_ahead, units_below
+from rmqtool.verify.files.reach import (
+    entries_outside,
+    index_findings,
+    newest_record,
+    newest_start,
+    units_ahead,
+    units_below,
+    units_into,
+)
 from rmqtool.verify.files.small_files import checkpoint_findings, extension_findings, state_findings
 from rmqtool.verify.files.timers import KINDS, is_timer_checked, timer_findings
 from rmqtool.verify.match.missing_units import missing_findings, zero_queues
@@ -118,8 +126,8 @@ class _Verifier:
             self._leave_out(files.path, files.kind, files.reason)
         configs = read_configs(self.store)
         context = self._context(configs)
-        newest = [_newest_record(context)]
-        self._say(log_file_findings(self.store, lambda begin, end: _units_into(context, begin, end), newest))
+        newest = [newest_record(context)]
+        self._say(log_file_findings(self.store, lambda begin, end: units_into(context, begin, end), newest))
         if self._log_is_elsewhere:
             context = replace(context, options=replace(self.options, depth=Depth.STRUCTURE))
             if not self.store.is_log_listed:
@@ -188,7 +196,7 @@ class _Verifier:
             unchecked_topics=frozenset(unchecked),
         )
         context = replace(context, is_index_known=self._is_index_known)
-        newest, size = _newest_record(context)
+        newest, size = newest_record(context)
         context = replace(context, newest_unit=newest, dispatched_end=self._dispatched_end(context, newest))
         if self.options.broker_runs:
             context = replace(context, live_end=newest + size if newest >= 0 else minimum)
@@ -370,7 +378,7 @@ class _Verifier:
                 self._say(new_finding for queue in queues for new_finding in units_ahead(context, queue, end))
                 self._say(new_finding for file in context.index for new_finding in entries_outside(context, file, end))
                 self._say(log_end_findings(self.store.queue_database, whole.end))
-                self._say(missing_end(self.store, whole.end, lambda begin, end: _units_into(context, begin, end)))
+                self._say(missing_end(self.store, whole.end, lambda begin, end: units_into(context, begin, end)))
                 if context.crosses:
                     self._say(undispatched_header_findings(context, whole.missing, self._doubts))
                     self._say(zero_queues(context, whole.missing))
@@ -389,21 +397,3 @@ class _Verifier:
                 return parse_checkpoint(read_range(source, 0, FIELDS_SIZE))
         except UnreadableError:
             return None
-
-
-def _units_into(context: VerifyContext, begin: int, end: int) -> int:
-    queues = (*context.queues.values(), *context.batch_queues.values())
-    return sum(queue.count_in(context.open_file, begin, end)[0] for queue in queues)
-
-
-def _newest_record(context: VerifyContext) -> tuple[int, int]:
-    """Physical offset and size of the newest record that a unit points to; -1 and 0 without one."""
-    end = context.store.commitlog[-1].end if context.store.commitlog else 0
-    place, newest, owner = -1, -1, None
-    for queue in (*context.queues.values(), *context.batch_queues.values()):
-        last_place, physical_offset = newest_start(queue.units, end)
-        if physical_offset > newest:
-            place, newest, owner = last_place, physical_offset, queue
-    if owner is None:
-        return -1, 0
-    return newest, int(owner.read(context.open_file, place, place + 1)[1][0]["record_size"])

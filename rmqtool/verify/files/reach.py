@@ -124,3 +124,22 @@ def newest_start(units: OffsetRuns, below: int) -> tuple[int, int]:
         return -1, -1
     run = inside[int(inside["last"].argmax())]
     return int(run["end"]) - 1, int(run["last"])
+
+
+def units_into(context: VerifyContext, begin: int, end: int) -> int:
+    """How many units point into [begin, end) of the log."""
+    queues = (*context.queues.values(), *context.batch_queues.values())
+    return sum(queue.count_in(context.open_file, begin, end)[0] for queue in queues)
+
+
+def newest_record(context: VerifyContext) -> tuple[int, int]:
+    """Physical offset and size of the newest record that a unit points to; -1 and 0 without one."""
+    end = context.store.commitlog[-1].end if context.store.commitlog else 0
+    place, newest, owner = -1, -1, None
+    for queue in (*context.queues.values(), *context.batch_queues.values()):
+        last_place, physical_offset = newest_start(queue.units, end)
+        if physical_offset > newest:
+            place, newest, owner = last_place, physical_offset, queue
+    if owner is None:
+        return -1, 0
+    return newest, int(owner.read(context.open_file, place, place + 1)[1][0]["record_size"])
