@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from rmqtool.commands.exit_codes import ExitCode
+from rmqtool.commands.get_explained import explanation
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options import (
     TIME_FORMS,
@@ -23,6 +24,7 @@ from rmqtool.commands.options import (
     RawOption,
     ReadStore,
     StoreOptions,
+    command_line,
     foreign_owner,
     open_store,
     timestamp_ms,
@@ -133,13 +135,15 @@ def get(
     )
     check_question(question)
     messages = messages_of(context)
-    opened = open_store(store, StoreOptions(commitlog, index_slots, broker_conf, broker_version))
+    store_options = StoreOptions(commitlog, index_slots, broker_conf, broker_version)
+    opened = open_store(store, store_options)
     opened.tell(messages)
     if (warning := foreign_owner(opened.store)) is not None:
         messages.warn(warning)
     demand_log_file_size(opened.store, "--broker-conf FILE")
     with open_reader(opened.store, opened.rules) as reader:
         answer = answer_to(question, reader, BodyChoice(body, body_limit, raw), messages)
+        answer |= explanation(question, answer, reader, command_line(store, store_options), messages)
     _tell_gaps(opened.store, answer, messages)
     _write(answer, output)
     code = _exit_code(opened.store, answer)
@@ -199,14 +203,14 @@ def _by_id(text: str, reader: Reader, body: BodyChoice, messages: Messages) -> d
     for message_id in message_ids(text):
         message = reader.message_by_id(message_id)
         if message is not None and message_finding(message) is None:
-            return _looked_up([message], body)
+            return _looked_up([message], body, "log")
         if (result := reader.message_by_unique_key(message_id)) is not None:
             topic, query_result = result
             messages.note(f"{message_id} is a client's id, found by the index in topic {topic}")
             return _with_key(query_result, body)
         if message is not None:
-            return _looked_up([message], body)
-    return _looked_up([], body)
+            return _looked_up([message], body, "log")
+    return _looked_up([], body, "index")
 
 
 def _by_pull(
@@ -222,6 +226,7 @@ def _by_pull(
     result = reader.get_message(topic, queue_id, start, question.count or 1, question.tag)
     return {
         "status": result.status.value,
+        "source": "queue",
         **by_time,
         "next_begin_offset": result.next_begin_offset,
         "min_offset": result.min_offset,
@@ -254,15 +259,17 @@ def _by_index(question: Question, topic: str, reader: Reader, body: BodyChoice, 
 
 
 def _with_key(result: QueryResult, body: BodyChoice) -> dict[str, Any]:
-    answer = _looked_up(result.messages, body)
+    answer = _looked_up(result.messages, body, "index")
     for row, carries_key in zip(answer["messages"], result.carries_key, strict=True):
         row["carries_key"] = carries_key
     return answer
 
 
-def _looked_up(stored_messages: Sequence[StoredMessage], body: BodyChoice) -> dict[str, Any]:
+def _looked_up(stored_messages: Sequence[StoredMessage], body: BodyChoice, source: str) -> dict[str, Any]:
+    """An answer that names no queue offsets; `source` is what it comes from: log, queue or index."""
     return {
         "status": FOUND if stored_messages else NOT_FOUND,
+        "source": source,
         "next_begin_offset": None,
         "min_offset": None,
         "max_offset": None,

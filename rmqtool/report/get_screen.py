@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
 from rmqtool.report.bodies import BODY_FIELDS
@@ -20,17 +21,29 @@ _LABELS = {
 }
 _LATE = ("properties",)
 _MARGIN = "    "
+_WIDTH = 80
+"""Columns of sentences in a pipe."""
 
 
 def write_answer(answer: Mapping[str, Any], stream: TextIO, width: int | None, *, colour: bool = False) -> None:
     """Write an answer as `get --format json` has it, for a person."""
     numbers = [f"{text} {answer[name]}" for name, text in _LABELS.items() if answer.get(name) is not None]
+    numbers.append(f"from the {answer['source']}")
     status = f"{_BOLD}{answer['status']}{_PLAIN}" if colour else answer["status"]
-    stream.write(f"{status}{'  ' if numbers else ''}{', '.join(numbers)}\n")
-    messages = answer["messages"]
-    if not messages:
-        return
-    stream.write("\n")
+    stream.write(f"{status}  {', '.join(numbers)}\n")
+    if answer["messages"]:
+        stream.write("\n")
+        _write_messages(answer["messages"], stream, width, colour=colour)
+    for disagreement in answer["disagreements"]:
+        stream.write("\n")
+        text = disagreement["message"][:1].upper() + disagreement["message"][1:]
+        stream.writelines(f"{part}\n" for part in textwrap.wrap(escaped(text), width or _WIDTH, break_on_hyphens=False))
+        if disagreement["command"] is not None:
+            stream.write(f"Repair: {escaped(disagreement['command'])}\n")
+
+
+def _write_messages(messages: Sequence[dict[str, Any]], stream: TextIO, width: int | None, *, colour: bool) -> None:
+    """One message field by field, several as a table."""
     if len(messages) == 1 and messages[0]["type"] == "message":
         _write_fields(messages[0], stream, colour=colour)
         return

@@ -178,9 +178,12 @@ def test_every_form_has_the_same_messages(golden: Unpacked) -> None:
     assert ending == {
         "type": "answer",
         "status": "FOUND",
+        "source": "queue",
         "next_begin_offset": 4,
         "min_offset": 0,
         "max_offset": 25,
+        "log_searched": None,
+        "disagreements": [],
         "not_looked_at": [],
     }
     table = list(csv.DictReader(io.StringIO(rmqtool(*question, "--format", "csv").out)))

@@ -1,0 +1,162 @@
+"""Where a message of the log can be found: in its queue, and by its keys; and messages that only the log has.
+
+A broker dispatches each message into one queue and, by its keys, into the index. Where one of them lacks it, consumers
+or queries do not find what is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Final
+
+from rmqtool.engine.reading.query import COUNT_MAX
+from rmqtool.engine.reading.reader import Reader
+from rmqtool.engine.reading.record import Record
+from rmqtool.engine.reading.stored_message import StoredMessage, message_finding
+from rmqtool.errors import UnsupportedError
+from rmqtool.formats.properties import INNER_BASE
+from rmqtool.formats.tombstone import TOMBSTONE
+from rmqtool.quantities import JAVA_LONG_MAX
+from rmqtool.scan.columns import row_tuples
+from rmqtool.scan.log import ScanOptions, plan_segments, scan_log
+from rmqtool.scan.row_filter import RowFilter
+from rmqtool.scan.rules import Verdict
+from rmqtool.store.config_json import TOPICS, read_config, topics
+
+SEARCHED_MAX: Final = 256 << 20
+"""Bytes of a log that are searched for a message that queues or index do not have: a second or two."""
+_COMPACTION: Final = "COMPACTION"
+_QUEUED: Final = frozenset({"none", "commit"})
+"""Transaction types of messages that stand in a queue."""
+_SECOND_MS: Final = 1000
+
+
+@dataclass(frozen=True)
+class MessagePlaces:
+    """Where a message of the log is, and is not; None where nobody can tell, or it belongs in none.
+
+    Attributes:
+        leads_to: where the unit at its queue offset leads instead; None where there is no unit.
+        missing_key: a key by which the index does not find it.
+    """
+
+    physical_offset: int
+    topic: str
+    queue_id: int
+    queue_offset: int
+    in_queue: bool | None
+    in_index: bool | None
+    leads_to: int | None = None
+    missing_key: str | None = None
+
+    @property
+    def agree(self) -> bool:
+        """Whether log, queue and index have the message, as far as it belongs there."""
+        return self.in_queue is not False and self.in_index is not False
+
+
+def compacted_topics(reader: Reader) -> frozenset[str]:
+    """Topics whose queues are not those that the log is dispatched into."""
+    known = topics(read_config(reader.store.view, TOPICS))
+    return frozenset(name for name, config in known.items() if config.cleanup_policy == _COMPACTION)
+
+
+def places_of(reader: Reader, message: StoredMessage, compacted: frozenset[str]) -> MessagePlaces | None:
+    """Where a message of the log can be found; None for bytes that are no sound message.
+
+    Args:
+        compacted: see `compacted_topics`.
+
+    Raises:
+        UnreadableError: a file of the queue or of the index cannot be read.
+    """
+    record = message.record
+    if record is None or message_finding(message) is not None:
+        return None
+    if record.prepared_transaction_offset == TOMBSTONE:
+        return None
+    in_queue, leads_to = None, None
+    if record.transaction in _QUEUED and record.topic not in compacted:
+        in_queue, leads_to = _in_queue(reader, record, message.physical_offset)
+    in_index, missing_key = _in_index(reader, record, message.physical_offset)
+    return MessagePlaces(
+        message.physical_offset,
+        record.topic,
+        record.queue_id,
+        _queue_offset(record),
+        in_queue,
+        in_index,
+        leads_to,
+        missing_key,
+    )
+
+
+def search_log(reader: Reader, row_filter: RowFilter, queue_offset: int | None = None) -> Iterator[StoredMessage]:
+    """Messages of the log that pass a filter, whatever queues and index say, in log order.
+
+    Raises:
+        UnreadableError: a file of the log may not be opened.
+    """
+    store = reader.store
+    with closing(plan_segments(store.view.open, store.commitlog)) as plan:
+        for batch in scan_log(plan, ScanOptions()):
+            for row in row_tuples(row_filter.chosen(batch)):
+                if row.verdict != Verdict.GOOD or queue_offset not in (None, row.queue_offset):
+                    continue
+                message = reader.message_at(row.physical_offset)
+                record = message.record if message is not None else None
+                if message is not None and record is not None:
+                    texts = (record.keys, record.unique_key, record.tags, record.message_id)
+                    if row_filter.has_texts(*texts):
+                        yield message
+
+
+def log_bytes(reader: Reader) -> int:
+    """How many bytes a search of the log would read at most."""
+    return sum(segment.entry.allocated_bytes for segment in reader.store.commitlog)
+
+
+def _queue_offset(record: Record) -> int:
+    """Where it stands in its queue; the header of a batch says nothing."""
+    text = record.properties.get(INNER_BASE, "")
+    return int(text) if text.isdecimal() and len(text) < len(str(JAVA_LONG_MAX)) else record.queue_offset
+
+
+def _in_queue(reader: Reader, record: Record, physical_offset: int) -> tuple[bool | None, int | None]:
+    try:
+        unit = reader.queue(record.topic, record.queue_id).unit_at(_queue_offset(record))
+    except UnsupportedError:
+        return None, None
+    if unit is None or unit.record_size <= 0:
+        return False, None
+    is_same = (unit.physical_offset, unit.record_size) == (physical_offset, record.size)
+    return is_same, None if is_same else unit.physical_offset
+
+
+def _in_index(reader: Reader, record: Record, physical_offset: int) -> tuple[bool | None, str | None]:
+    """Whether the index finds a message by each of its keys, and the first one by which it does not."""
+    keys = tuple(dict.fromkeys((*((record.unique_key,) if record.unique_key else ()), *record.keys)))
+    if not keys or record.transaction == "rollback" or not reader.store.index_files:
+        return None, None
+    answers = [_finds(reader, record, key, physical_offset) for key in keys]
+    missing = next((key for key, answer in zip(keys, answers, strict=True) if answer is False), None)
+    if missing is not None:
+        return False, missing
+    return (None if None in answers else True), None
+
+
+def _finds(reader: Reader, record: Record, key: str, physical_offset: int) -> bool | None:
+    """Whether a query finds a message by a key; None where others with that key keep it from being looked at."""
+    stored_ms = record.store_timestamp_ms
+    full = False
+    for begin_ms, end_ms in ((stored_ms - _SECOND_MS, stored_ms + _SECOND_MS), (0, JAVA_LONG_MAX)):
+        try:
+            result = reader.query_message(record.topic, key, COUNT_MAX, begin_ms, end_ms)
+        except UnsupportedError:
+            return None
+        if physical_offset in result.indexed_physical_offsets:
+            return True
+        full = full or len(result.indexed_physical_offsets) >= COUNT_MAX
+    return None if full else False
