@@ -17,7 +17,6 @@ from rmqtool.engine.dispatch.queue_entries import QueueEntries
 from rmqtool.engine.queues.database_queue import DatabaseQueue
 from rmqtool.engine.queues.extension import QueueExtension
 from rmqtool.engine.rules.versions import BrokerRules
-from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.store.directory import Segment
 from rmqtool.store.queue_database import QueueDatabase, QueueName, StoredEnd, StoredEnds, row_type
 
@@ -79,9 +78,9 @@ class DatabaseQueueState:
         """The first unit that does not lie below the log."""
         return self._queue().min_queue_offset
 
-    def recover(self, files: OpenFiles) -> None:
+    def recover(self) -> None:
         """Nothing is looked at before it is asked for."""
-        self.known_maximum = max(self.known_maximum, self.maximum(files))
+        self.known_maximum = max(self.known_maximum, self.maximum())
 
     def put(self, entries: QueueEntries) -> None:
         """Enter records of the log: a unit replaces the one that has its queue offset."""
@@ -95,9 +94,8 @@ class DatabaseQueueState:
         self._shared.note_dispatched(int((rows["physical_offset"] + rows["record_size"]).max()))
         self.known_maximum = max(self.known_maximum, self._ends.maximum.queue_offset + 1)
 
-    def truncate(self, files: OpenFiles, log_end: int) -> None:
+    def truncate(self, log_end: int) -> None:
         """Set the stored end back to a unit before the log's end, by halving; the units stay."""
-        del files
         maximum = self._ends.maximum
         if maximum is None or maximum.physical_offset < log_end or not self._shared.truncates(self._name):
             return
@@ -118,31 +116,25 @@ class DatabaseQueueState:
         best = first if best is None else best
         self._ends.maximum = StoredEnd(int(best["physical_offset"]), int(best["queue_offset"]))
 
-    def refresh(self) -> None:
-        """There are no files to look at again."""
-
     def destroy(self) -> None:
         """The database is deleted, as a broker does that finds no log."""
         self._is_destroyed, self._put, self._ends, self._shared.dispatched = True, [], StoredEnds(), 0
 
-    def correct_minimum(self, files: OpenFiles, log_minimum: int) -> None:
+    def correct_minimum(self, log_minimum: int) -> None:
         """Units below the log do not count."""
-        del files
         self._log_minimum = log_minimum
 
-    def maximum(self, files: OpenFiles) -> int:
+    def maximum(self) -> int:
         """Queue offset after the last message."""
-        del files
         return self._ends.maximum.queue_offset + 1 if self._ends.maximum is not None else 0
 
-    def filler_units(self, files: OpenFiles) -> int:
+    def filler_units(self) -> int:
         """A database needs none."""
-        del files
         return 0
 
-    def queue(self, files: OpenFiles, log_minimum: int, extension: QueueExtension | None = None) -> DatabaseQueue:
+    def queue(self, log_minimum: int, extension: QueueExtension | None = None) -> DatabaseQueue:
         """The queue as it is now, for the engine's pulls."""
-        del files, extension
+        del extension
         self._log_minimum = log_minimum
         return self._queue()
 
@@ -176,8 +168,8 @@ _NO_ROWS: Final = np.empty(0, row_type())
 class DatabaseServedUnits:
     """Tells which records a queue of a database serves; see `ServedUnits`."""
 
-    def __init__(self, state: DatabaseQueueState, files: OpenFiles, log_minimum: int) -> None:
-        queue = state.queue(files, log_minimum)
+    def __init__(self, state: DatabaseQueueState, log_minimum: int) -> None:
+        queue = state.queue(log_minimum)
         self._first, self._end = queue.min_queue_offset, queue.max_queue_offset
         self._between = state.between
         self._reads_on = state.rules.rocksdb_pull_reads_on

@@ -123,7 +123,7 @@ def forecast_of(simulation: Simulation, shared: SharedStarts | None = None) -> F
         unnoticed_damage=tuple(losses.damage),
         unnoticed_damage_count=losses.damage_count,
         queues=_queues(simulation, losses),
-        filler_units=sum(queue.filler_units(simulation.files) for queue in simulation.queues.values()),
+        filler_units=sum(queue.filler_units() for queue in simulation.queues.values()),
         unindexed_messages=losses.unindexed,
         counted_from=segments[0].start if segments else None,
     )
@@ -172,11 +172,10 @@ def _what_is_left(simulation: Simulation, segments: tuple[Segment, ...]) -> Hash
     queues = []
     for name, state in sorted(simulation.queues.items()):
         assert isinstance(state, QueueState), "there is no database"
-        for segment in state.segments:
-            if overlay.change_of(segment.path) is not None:
-                return None
-        files = tuple((segment.path, segment.start, segment.size) for segment in state.segments)
-        queues.append((name, state.is_batch, state.minimum, state.end, files))
+        files = tuple((segment.path, segment.start, segment.size) for segment in state.loaded.segments)
+        if any(overlay.change_of(path) is not None for path, _, _ in files):
+            return None
+        queues.append((name, state.is_batch, state.minimum, state.loaded.end, files))
     settings = simulation.settings
     return (
         tuple(segment.path for segment in segments),
@@ -197,7 +196,6 @@ def _losses(simulation: Simulation, segments: tuple[Segment, ...]) -> LossReport
     count = LossCounter(
         simulation.queues,
         simulation.index if options.enters_index else None,
-        simulation.files,
         simulation.settings,
         log.segments,
         log.end,
@@ -220,7 +218,7 @@ def _queues(simulation: Simulation, losses: LossReport) -> tuple[QueueForecast, 
     for name, state in sorted(simulation.queues.items()):
         following = simulation.next_queue_offsets.get(name, 0)
         known = max(state.known_maximum, losses.highest.get(name, -1) + 1)
-        queue = state.queue(simulation.files, simulation.log.minimum)
+        queue = state.queue(simulation.log.minimum)
         minimum, maximum = queue.min_queue_offset, queue.max_queue_offset
         repeat = following < known
         queue_forecasts.append(QueueForecast(*name, minimum, maximum, following, repeat, state.physical_end))

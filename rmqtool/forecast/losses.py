@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from rmqtool.engine.dispatch.entry_extractor import EntryExtractor
 from rmqtool.engine.dispatch.queue_entries import DispatchSettings, QueueEntries, batch_bytes, message_rows
 from rmqtool.engine.queues.batch_queue import BatchQueue
-from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.forecast.batch_pull import pulled_units
 from rmqtool.forecast.database_state import DatabaseQueueState, DatabaseServedUnits
 from rmqtool.forecast.index_state import IndexState
@@ -69,11 +68,11 @@ class RecordArrays(NamedTuple):
 class ServedUnits:
     """Tells which records a queue serves."""
 
-    def __init__(self, state: QueueState, files: OpenFiles, log_minimum: int) -> None:
+    def __init__(self, state: QueueState, log_minimum: int) -> None:
         self._form = unit_format(is_batch=state.is_batch).dtype
-        self._loaded = state.loaded(files)
-        self._unit_size = state.units.size
-        queue = state.queue(files, log_minimum)
+        self._loaded = state.loaded
+        self._unit_size = self._loaded.kind.size
+        queue = state.queue(log_minimum)
         self._queue = queue if isinstance(queue, BatchQueue) else None
         self._minimum = 0 if state.is_batch else state.minimum
         end = self._loaded.end
@@ -211,7 +210,6 @@ class LossCounter:
         self,
         queues: Mapping[tuple[str, int], QueueState | DatabaseQueueState],
         index: IndexState | None,
-        files: OpenFiles,
         settings: DispatchSettings,
         kept: Sequence[Segment],
         log_end: int,
@@ -220,9 +218,9 @@ class LossCounter:
         """`kept` are the log's files after the start, `log_end` where it ends."""
         log_minimum = min((segment.start for segment in kept), default=0)
         self._served = {
-            name: DatabaseServedUnits(state, files, log_minimum)
+            name: DatabaseServedUnits(state, log_minimum)
             if isinstance(state, DatabaseQueueState)
-            else ServedUnits(state, files, log_minimum)
+            else ServedUnits(state, log_minimum)
             for name, state in queues.items()
         }
         self._index = index

@@ -131,7 +131,7 @@ class Simulation(Closable):
         if self.log is None or not self.log.segments:
             return None
         for queue in self.queues.values():
-            queue.recover(self.files)
+            queue.recover()
         try:
             return self.log.segments[self._first_file(self.log, self._start_choice(self.log))].start
         except LoadFailure:
@@ -200,7 +200,7 @@ class Simulation(Closable):
     def _recover(self) -> None:
         assert self.log is not None
         for queue in self.queues.values():
-            queue.recover(self.files)
+            queue.recover()
         for segment in self._extensions:
             position = broken_chain(segment.path, segment.size, self.files)
             if position is not None:
@@ -233,7 +233,7 @@ class Simulation(Closable):
         known = self._queues_end() if self.rules.queues_maximum_read_again else choice.queues_end
         if known >= self.scanned.end:
             for queue in self.queues.values():
-                queue.truncate(self.files, self.scanned.end)
+                queue.truncate(self.scanned.end)
 
     def _dispatch_scanned(self, log: LogState, first: int, choice: StartChoice) -> ScanResult:
         known = -1 if self.crashed else self._dispatched_before(choice)
@@ -327,14 +327,14 @@ class Simulation(Closable):
 
     def _state(self, queue: LoadedQueue) -> QueueState:
         size = self._batch_file_size if queue.is_batch else self._file_size
-        return QueueState(queue, size, self.overlay, self.rules)
+        return QueueState(queue, size, self.overlay, self.files, self.rules)
 
     def _fill_queue_table(self) -> None:
         """Next queue offsets and minima (`DefaultMessageStore#recoverTopicQueueTable`)."""
         assert self.log is not None
         for name, queue in self.queues.items():
-            self.next_queue_offsets[name] = queue.maximum(self.files)
-            queue.correct_minimum(self.files, self.log.minimum)
+            self.next_queue_offsets[name] = queue.maximum()
+            queue.correct_minimum(self.log.minimum)
 
     def _queues_end(self) -> int:
         if self.database is not None:

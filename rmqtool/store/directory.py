@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import attrgetter
 from posixpath import normpath
 from typing import TYPE_CHECKING, Final
 
@@ -58,18 +59,14 @@ class Segment:
 
     entry: Entry
     start: int
+    path: str = field(init=False, repr=False, compare=False)
+    size: int = field(init=False, repr=False, compare=False)
+    end: int = field(init=False, repr=False, compare=False)
 
-    @cached_property
-    def path(self) -> str:
-        return self.entry.path
-
-    @cached_property
-    def size(self) -> int:
-        return self.entry.size
-
-    @property
-    def end(self) -> int:
-        return self.start + self.entry.size
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", self.entry.path)
+        object.__setattr__(self, "size", self.entry.size)
+        object.__setattr__(self, "end", self.start + self.entry.size)
 
 
 @dataclass(frozen=True)
@@ -382,7 +379,7 @@ def _is_numbered(entry: Entry) -> bool:
 
 def _segments(entries: tuple[Entry, ...]) -> tuple[Segment, ...]:
     segments = (Segment(entry, int(entry.name)) for entry in entries)
-    return tuple(sorted(segments, key=lambda segment: (segment.start, segment.path)))
+    return tuple(sorted(segments, key=attrgetter("start", "path")))
 
 
 def _queues(entries: tuple[Entry, ...]) -> dict[tuple[str, int], QueueFiles]:

@@ -7,6 +7,7 @@ by a link), and behind a link nothing but a broker's directories. So a link to `
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Final
 
 from rmqtool.errors import UnreadableError
@@ -57,7 +58,7 @@ def list_files(view: StoreView, log_directories: frozenset[str] = frozenset()) -
             listing.problems.append(str(error))
             continue
         _sort_in(listed, depth + 1, listing, pending, behind_link=behind_link or directory.is_link)
-    listing.entries.sort(key=lambda entry: entry.path)
+    listing.entries.sort(key=attrgetter("path"))
     listing.directories.sort()
     return listing
 

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
-from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
 from typing import Protocol
@@ -41,18 +40,14 @@ class Entry:
     """What the file takes on the disk; far less than `size` for a sparse one."""
     is_link: bool = False
     owner_id: int = 0
+    name: str = field(init=False, repr=False, compare=False)
+    is_file: bool = field(init=False, repr=False, compare=False)
+    is_directory: bool = field(init=False, repr=False, compare=False)
 
-    @cached_property
-    def name(self) -> str:
-        return self.path.rpartition("/")[2]
-
-    @cached_property
-    def is_file(self) -> bool:
-        return self.kind is EntryKind.FILE
-
-    @cached_property
-    def is_directory(self) -> bool:
-        return self.kind is EntryKind.DIRECTORY
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", self.path.rpartition("/")[2])
+        object.__setattr__(self, "is_file", self.kind is EntryKind.FILE)
+        object.__setattr__(self, "is_directory", self.kind is EntryKind.DIRECTORY)
 
 
 class StoreView(Protocol):

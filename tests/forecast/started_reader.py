@@ -52,10 +52,11 @@ class StartedReader(Reader):
 
     def _known(self, state: QueueState) -> Queue:
         simulation, store = self._simulation, self.store
-        # Files that were written to have another modification time.
-        state.segments = [
-            replace(segment, entry=simulation.overlay.stat(segment.path) or segment.entry) for segment in state.segments
-        ]
+        if isinstance(state, QueueState):  # files that were written to have another modification time
+            state.loaded.segments = [
+                replace(segment, entry=simulation.overlay.stat(segment.path) or segment.entry)
+                for segment in state.loaded.segments
+            ]
         files = store.extensions.get((state.topic, state.queue_id))
         extension = QueueExtension(files, store.extension_file_size, simulation.files) if files is not None else None
-        return state.queue(simulation.files, self.log.minimum, extension)
+        return state.queue(self.log.minimum, extension)

@@ -7,8 +7,9 @@ Broker: `MappedFileQueue#load`, `#truncateDirtyFiles`, `ConsumeQueue#recover`, `
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable
+from operator import attrgetter
+from typing import Final
 
 from rmqtool.engine.queues.unit import PLAIN, UnitKind, whole_units
 from rmqtool.engine.rules.algorithms import MinOffsetSearch
@@ -27,42 +28,23 @@ READ_WHOLE_BYTES: Final = 1 << 18
 """Of a file that takes up to this much on the disk all units are read to find its end quickly."""
 
 
-class RecoveredEnd(NamedTuple):
-    """Where recovery ends a queue, and the last file with units; stream and file positions in bytes."""
-
-    end: int
-    last: Segment | None = None
-    last_length: int = 0
-    """Bytes of units in that file."""
-
-
 class LoadedFiles:
-    """A queue's files up to the end of its units. File sizes and positions in bytes."""
+    """A queue's files up to the end of its units. File sizes and positions in bytes.
 
-    def __init__(
-        self,
-        segments: Sequence[Segment],
-        file_size: int,
-        kind: UnitKind,
-        files: OpenFiles,
-        end: int,
-        odd_lengths: Mapping[str, int] | None = None,
-    ) -> None:
-        """Take a queue whose end is known.
+    Attributes:
+        segments: its files in order.
+        end: stream position after the last unit.
+        odd_lengths: bytes that are read of files, by path, where the end does not tell them.
+    """
 
-        Args:
-            segments: its files in order, none after the end.
-            file_size: bytes of a full file.
-            end: stream position after the last unit.
-            odd_lengths: bytes that are read of files, by path, where the end does not tell them.
-        """
+    def __init__(self, segments: Iterable[Segment], file_size: int, kind: UnitKind, files: OpenFiles) -> None:
+        """Take a queue as a load finds it: up to the end of its last file, which is `file_size` bytes long."""
         self.kind = kind
         self.file_size = file_size
-        self.end = end
-        self.segments: tuple[Segment, ...] = tuple(segments)
+        self.segments: list[Segment] = list(segments)
+        self.end = self.segments[-1].start + file_size if self.segments else 0
+        self.odd_lengths: dict[str, int] = {}
         self._files = files
-        self._starts = [segment.start for segment in self.segments]
-        self._odd_lengths = odd_lengths or {}
 
     @classmethod
     def recovered(
@@ -79,10 +61,30 @@ class LoadedFiles:
         """
         if not quickly:
             file_size = file_size or DEFAULT_UNITS_PER_FILE * kind.size
-        segments = with_content(queue.segments) if queue is not None and file_size > 0 else ()
-        length_of = likely_length if quickly else valid_length
-        end = recovered_end(segments, file_size, lambda segment: length_of(segment, file_size, kind, files)).end
-        return cls([segment for segment in segments if segment.start <= end], file_size, kind, files, end)
+        loaded = cls(
+            with_content(queue.segments) if queue is not None and file_size > 0 else (), file_size, kind, files
+        )
+        loaded.recover(loaded.likely_length if quickly else loaded.valid_length)
+        loaded.segments = [segment for segment in loaded.segments if segment.start <= loaded.end]
+        return loaded
+
+    def recover(self, length_of: Callable[[Segment], int]) -> tuple[Segment, int] | None:
+        """End the queue at the first invalid unit of the last files; the last unit's file and position in it.
+
+        Args:
+            length_of: bytes of the valid units that a file begins with.
+
+        Raises:
+            UnreadableError: a file cannot be read.
+        """
+        last = None
+        for segment in self.segments[-FILES_EXAMINED:]:
+            length = length_of(segment)
+            self.end = segment.start + length
+            last = (segment, length - self.kind.size) if length else last
+            if length != self.file_size:
+                break
+        return last
 
     @property
     def first(self) -> Segment | None:
@@ -94,7 +96,7 @@ class LoadedFiles:
 
     def length(self, segment: Segment) -> int:
         """Bytes of a file that hold units."""
-        odd_length = self._odd_lengths.get(segment.path)
+        odd_length = self.odd_lengths.get(segment.path)
         return max(0, min(self.file_size, self.end - segment.start)) if odd_length is None else odd_length
 
     def last_unit_position(self) -> tuple[Segment, int] | None:
@@ -106,8 +108,8 @@ class LoadedFiles:
 
     def segment_at(self, stream_position: int) -> Segment | None:
         """The file that holds a byte of the queue's stream (`MappedFileQueue#findMappedFileByOffset`)."""
-        index = bisect_right(self._starts, stream_position) - 1
-        if index < 0 or stream_position >= self._starts[index] + self.file_size:
+        index = bisect_right(self.segments, stream_position, key=attrgetter("start")) - 1
+        if index < 0 or stream_position >= self.segments[index].start + self.file_size:
             return None
         return self.segments[index]
 
@@ -128,73 +130,55 @@ class LoadedFiles:
         """
         return int.from_bytes(self.read(segment, position, self.kind.size)[:8], "big", signed=True)
 
+    def valid_length(
+        self,
+        segment: Segment,
+        start: int = 0,
+        end: int | None = None,
+        on_units: Callable[[bytes], None] | None = None,
+    ) -> int:
+        """File position of the first invalid unit from a position on; where a file is too short, zeros are read.
+
+        Args:
+            on_units: is given the valid units, some at a time.
+
+        Raises:
+            UnreadableError: the file cannot be read.
+        """
+        position, end = start, self.file_size if end is None else end
+        while position < end:
+            expected = min(BLOCK_UNITS * self.kind.size, end - position)
+            block = self._files.read(segment.path, position, expected)
+            valid = self.kind.valid_count(block) * self.kind.size
+            position += valid
+            if on_units is not None:
+                on_units(block[:valid])
+            if valid < expected:
+                break
+        return position
+
+    def likely_length(self, segment: Segment) -> int:
+        """The same for all units of a file, found by halving where it takes much room on the disk.
+
+        Raises:
+            UnreadableError: the file cannot be read.
+        """
+        size = self.kind.size
+        low, high = 0, min(self.file_size, segment.size) // size  # valid below, taken as invalid from `high` on
+        while high - low > BLOCK_UNITS and segment.entry.allocated_bytes > READ_WHOLE_BYTES:
+            middle = (low + high) // 2
+            if self.kind.valid_count(self._files.read(segment.path, middle * size, size)) == 1:
+                low = middle + 1
+            else:
+                high = middle
+        return self.valid_length(segment, low * size, high * size)
+
 
 def with_content(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
     """Files without empty last ones, which a broker deletes at load, or on which it does not start."""
     while segments and segments[-1].size == 0:
         segments = segments[:-1]
     return segments
-
-
-def recovered_end(segments: Sequence[Segment], file_size: int, length_of: Callable[[Segment], int]) -> RecoveredEnd:
-    """Where recovery ends a queue: at the first invalid unit of the last files.
-
-    Args:
-        length_of: bytes of the valid units that a file begins with.
-    """
-    recovered = RecoveredEnd(0)
-    for segment in segments[-FILES_EXAMINED:]:
-        length = length_of(segment)
-        end = segment.start + length
-        recovered = RecoveredEnd(end, segment, length) if length else recovered._replace(end=end)
-        if length != file_size:
-            break
-    return recovered
-
-
-def valid_length(
-    segment: Segment,
-    file_size: int,
-    kind: UnitKind,
-    files: OpenFiles,
-    start: int = 0,
-    on_units: Callable[[bytes], None] | None = None,
-) -> int:
-    """File position of the first invalid unit from a position on; where a file is too short, zeros are read.
-
-    Args:
-        on_units: is given the valid units, some at a time.
-
-    Raises:
-        UnreadableError: the file cannot be read.
-    """
-    position = start
-    while position < file_size:
-        expected = min(BLOCK_UNITS * kind.size, file_size - position)
-        block = files.read(segment.path, position, expected)
-        valid = kind.valid_count(block) * kind.size
-        position += valid
-        if on_units is not None:
-            on_units(block[:valid])
-        if valid < expected:
-            break
-    return position
-
-
-def likely_length(segment: Segment, file_size: int, kind: UnitKind, files: OpenFiles) -> int:
-    """The same for all units of a file, found by halving where it takes much room on the disk.
-
-    Raises:
-        UnreadableError: the file cannot be read.
-    """
-    low, high = 0, min(file_size, segment.size) // kind.size  # valid below `low`, taken as invalid from `high` on
-    while high - low > BLOCK_UNITS and segment.entry.allocated_bytes > READ_WHOLE_BYTES:
-        middle = (low + high) // 2
-        if kind.valid_count(files.read(segment.path, middle * kind.size, kind.size)) == 1:
-            low = middle + 1
-        else:
-            high = middle
-    return valid_length(segment, high * kind.size, kind, files, low * kind.size)
 
 
 def minimum_position(

@@ -72,9 +72,9 @@ class Record:
     """What the record says of itself, which need not be where it lies."""
     sys_flag: int
     born_timestamp_ms: int
-    born_host: str
+    born_address: bytes
     store_timestamp_ms: int
-    store_host: str
+    store_address: bytes
     reconsume_times: int
     prepared_transaction_offset: int
     body_position: int
@@ -84,10 +84,24 @@ class Record:
     topic: str
     """As brokers take it: what is no UTF-8 is replaced."""
     properties_raw: bytes
-    properties: Mapping[str, str]
-    message_id: str
-    """The broker's id: store host and the physical offset that the record says of itself."""
     _log: RecordSource = field(repr=False, compare=False)
+
+    @cached_property
+    def born_host(self) -> str:
+        return host_text(self.born_address)
+
+    @cached_property
+    def store_host(self) -> str:
+        return host_text(self.store_address)
+
+    @cached_property
+    def message_id(self) -> str:
+        """The broker's id: store host and the physical offset that the record says of itself."""
+        return offset_message_id(self.store_address, self.physical_offset)
+
+    @cached_property
+    def properties(self) -> Mapping[str, str]:
+        return self._log.rules.property_decoder.decode(self.properties_raw)
 
     @property
     def tags(self) -> str | None:
@@ -197,7 +211,6 @@ def decode_record(log: RecordSource, place: RecordLocation) -> Record | None:
     parts = _tail(tail, 2 if magic == commitlog.MAGIC_V2 else 1)
     if parts is None or tail_at + parts[2] != head["size"]:
         return None
-    store_host = head["store_host.address"] + head["store_host.port"].to_bytes(4, "big", signed=True)
     return Record(
         place=place,
         size=head["size"],
@@ -209,9 +222,9 @@ def decode_record(log: RecordSource, place: RecordLocation) -> Record | None:
         physical_offset=head["physical_offset"],
         sys_flag=sys_flag,
         born_timestamp_ms=head["born_timestamp_ms"],
-        born_host=host_text(head["born_host.address"] + head["born_host.port"].to_bytes(4, "big", signed=True)),
+        born_address=head["born_host.address"] + head["born_host.port"].to_bytes(4, "big", signed=True),
         store_timestamp_ms=head["store_timestamp_ms"],
-        store_host=host_text(store_host),
+        store_address=head["store_host.address"] + head["store_host.port"].to_bytes(4, "big", signed=True),
         reconsume_times=head["reconsume_times"],
         prepared_transaction_offset=head["prepared_transaction_offset"],
         body_position=form.struct.size,
@@ -219,8 +232,6 @@ def decode_record(log: RecordSource, place: RecordLocation) -> Record | None:
         topic_raw=parts[0],
         topic=decode_java_utf8(parts[0]),
         properties_raw=parts[1],
-        properties=log.rules.property_decoder.decode(parts[1]),
-        message_id=offset_message_id(store_host, head["physical_offset"]),
         _log=log,
     )
 
