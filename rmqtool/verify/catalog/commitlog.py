@@ -80,15 +80,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "exactly one message of another queue or queue offset there, and a unit confirms it, or the record has no unit "
         "yet and breaks the order of its own queue. Bytes changed that no checksum covers. A record that continues its "
         "queue in the log is never reported, whatever units contain.",
-        (
-            (
-                ALL,
-                (
-                    "not noticed; a rebuild of the queues puts the message at the wrong queue offset or into the "
-                    "wrong queue"
-                ),
-            ),
-        ),
+        "not noticed; a rebuild of the queues puts the message at the wrong queue offset or into the wrong queue",
         "the field is set to the value that the log around it and the unit show; without such evidence it stays",
         SALVAGE,
         "apache/rocketmq#7437",
@@ -132,7 +124,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     error(
         "commitlog.missing-end-blank",
         "A file that is not the last one does not end with a record or blank that reaches the end of the file.",
-        ((ALL, "a start that scans this part ends the commit log here and deletes the later files"),),
+        "a start that scans this part ends the commit log here and deletes the later files",
         "a blank is written to the end of the file",
         SALVAGE,
         "apache/rocketmq#1434",
@@ -140,7 +132,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     error(
         "commitlog.missing-file",
         "A file between two others is missing, or files that the queues point to are missing.",
-        ((ALL, "only logs the gap; messages in it cannot be read, and a scan continues after it"),),
+        "only logs the gap; messages in it cannot be read, and a scan continues after it",
         "mount the disk of the commit log, or copy the file from a replica; else salvage makes the queue units that "
         "point into it dead units",
         SALVAGE,
@@ -149,7 +141,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     warning(
         "commitlog.missing-message",
         "No record has these queue offsets, the records after them are in no queue yet, and nothing there is damaged.",
-        ((ALL, "not noticed; consumers may get a record with a wrong topic or queue id there"),),
+        "not noticed; consumers may get a record with a wrong topic or queue id there",
         "no evidence shows which record is wrong; compare with a replica",
     ),
     error(
@@ -187,12 +179,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "commitlog.stale-tail",
         "After the end of the commit log there are whole records of an older log that was truncated here, or copies of "
         "records that are elsewhere in the log.",
-        (
-            (
-                ALL,
-                "not read, unless the new log ends exactly where an old record starts; then the old records come back",
-            ),
-        ),
+        "not read, unless the new log ends exactly where an old record starts; then the old records come back",
         "the file is zeroed from the end of the commit log",
         RECOVER,
         "apache/rocketmq#10017",
@@ -239,21 +226,14 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     note(
         "commitlog.tombstone",
         "A record that a repair wrote to replace a lost one.",
-        ((ALL, "an ordinary record"),),
+        "an ordinary record",
         "none needed: it keeps the queue offsets of the messages after it",
     ),
     warning(
         "commitlog.torn-record",
         "The last record is incomplete: power loss, or a replica that lost its connection.",
-        (
-            (
-                ALL,
-                (
-                    "the next start cuts it; a record that is torn inside its properties passes the check and "
-                    "is served without the rest"
-                ),
-            ),
-        ),
+        "the next start cuts it; a record that is torn inside its properties passes the check and "
+        "is served without the rest",
         "the commit log is truncated before it",
         RECOVER,
         "apache/rocketmq#467",
@@ -262,22 +242,14 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     error(
         "commitlog.unreadable-range",
         "The disk cannot read these bytes.",
-        (
-            (
-                ALL,
-                (
-                    "the kernel kills the broker when it reads the page (SIGBUS), or the Java virtual machine "
-                    "reports an error"
-                ),
-            ),
-        ),
+        "the kernel kills the broker when it reads the page (SIGBUS), or the Java virtual machine reports an error",
         "copy the bytes from a replica, or salvage a copy of the store on another disk",
         SALVAGE,
     ),
     warning(
         "commitlog.queue-offset-repeated",
         "Two records of one queue have the same queue offset: old records came back, or a queue was rebuilt too short.",
-        ((ALL, "not noticed; one of the two is served at another queue offset or not at all"),),
+        "not noticed; one of the two is served at another queue offset or not at all",
         "the queues are rebuilt; a person decides which record is right",
     ),
     error(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from enum import Enum
+from functools import partial
 from typing import Any, Final
 
 
@@ -78,6 +79,7 @@ SALVAGE: Final = "salvage"
 UNDO: Final = "undo"
 
 ALL: Final = "all versions"
+Brokers = str | tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
@@ -101,30 +103,24 @@ class FindingType:
     upstream: tuple[str, ...] = ()
 
 
-def error(
+def _finding_type(
+    severity: Severity,
     name: str,
     meaning: str,
-    brokers: tuple[tuple[str, str], ...],
+    brokers: Brokers,
     remedy: str,
     repair: str | None = None,
     *upstream: str,
 ) -> FindingType:
-    """A kind of finding of severity error."""
-    return FindingType(name, Severity.ERROR, meaning, brokers, remedy, repair, upstream)
+    """A kind of finding; `brokers` is a sentence where all versions do the same."""
+    by_version = ((ALL, brokers),) if isinstance(brokers, str) else brokers
+    return FindingType(name, severity, meaning, by_version, remedy, repair, upstream)
 
 
-def warning(
-    name: str,
-    meaning: str,
-    brokers: tuple[tuple[str, str], ...],
-    remedy: str,
-    repair: str | None = None,
-    *upstream: str,
-) -> FindingType:
-    """A kind of finding of severity warning."""
-    return FindingType(name, Severity.WARNING, meaning, brokers, remedy, repair, upstream)
+error = partial(_finding_type, Severity.ERROR)
+warning = partial(_finding_type, Severity.WARNING)
 
 
-def note(name: str, meaning: str, brokers: tuple[tuple[str, str], ...], remedy: str, *upstream: str) -> FindingType:
+def note(name: str, meaning: str, brokers: Brokers, remedy: str, *upstream: str) -> FindingType:
     """A kind of finding that needs no repair."""
-    return FindingType(name, Severity.NOTE, meaning, brokers, remedy, None, upstream)
+    return _finding_type(Severity.NOTE, name, meaning, brokers, remedy, None, *upstream)

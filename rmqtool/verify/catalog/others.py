@@ -49,7 +49,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     warning(
         "checkpoint.bad-size",
         "The checkpoint is not 4096 bytes long.",
-        ((ALL, "a short file is extended with zeros, of a long file the first part is used"),),
+        "a short file is extended with zeros, of a long file the first part is used",
         _REBUILT_CHECKPOINT,
         REBUILD_CHECKPOINT,
     ),
@@ -114,12 +114,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     warning(
         "config.consumer-offset-beyond-queue",
         "A consumer group's offset is past the end of its queue.",
-        (
-            (
-                ALL,
-                ("consumers start at another offset, by default at 0 or at the end: messages are repeated or skipped"),
-            ),
-        ),
+        "consumers start at another offset, by default at 0 or at the end: messages are repeated or skipped",
         "the queue is rebuilt if it is too short; else set the offset by hand or with recover --clamp-offsets",
         None,
         "apache/rocketmq#4215",
@@ -128,13 +123,13 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     note(
         "config.queue-without-topic",
         "A queue belongs to a topic that is not in `topics.json`.",
-        ((ALL, "keeps the queue; the topic cannot be used until it is created"),),
+        "keeps the queue; the topic cannot be used until it is created",
         "none needed, unless the topic was lost",
     ),
     warning(
         "config.unreadable",
         "A configuration file cannot be read, and it has no readable backup.",
-        ((ALL, "the broker does not start, or starts without this configuration"),),
+        "the broker does not start, or starts without this configuration",
         "restore the file from another copy",
         None,
         "apache/rocketmq#6096",
@@ -143,14 +138,14 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     warning(
         "index.bad-entry",
         "An entry's hash or time is not that of its record, the entry is out of order, or its fields are impossible.",
-        ((ALL, "not noticed; a lookup misses the message or finds a wrong one"),),
+        "not noticed; a lookup misses the message or finds a wrong one",
         _REBUILT_INDEX,
         REBUILD_INDEX,
     ),
     warning(
         "index.bad-header",
         "The header of an index file contradicts its entries, or the file is too short for the entries that it counts.",
-        ((ALL, "lookups skip the file or stop early; new entries may overwrite old ones"),),
+        "lookups skip the file or stop early; new entries may overwrite old ones",
         _REBUILT_INDEX,
         REBUILD_INDEX,
         "apache/rocketmq#1919",
@@ -159,7 +154,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     warning(
         "index.chain-loop",
         "A chain of entries leads to an entry that is not older.",
-        ((ALL, "a lookup in this chain never ends, and the broker cannot be stopped cleanly"),),
+        "a lookup in this chain never ends, and the broker cannot be stopped cleanly",
         _REBUILT_INDEX,
         REBUILD_INDEX,
         "apache/rocketmq#8007",
@@ -167,7 +162,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     warning(
         "index.dangling-entry",
         "An entry points to an offset where no record starts.",
-        ((ALL, "a lookup of the key fails or finds nothing"),),
+        "a lookup of the key fails or finds nothing",
         _REBUILT_INDEX,
         REBUILD_INDEX,
     ),
@@ -183,29 +178,22 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     warning(
         "index.misnamed-file",
         "A file in `index/` has a number as its name, but not a time as brokers write it.",
-        (
-            (
-                ALL,
-                (
-                    "extends it to the size of an index file and uses it as one; new keys go into it if its name is "
-                    "the last one, and lookups may stop at it"
-                ),
-            ),
-        ),
+        "extends it to the size of an index file and uses it as one; new keys go into it if its name is "
+        "the last one, and lookups may stop at it",
         "the file is removed, and the index rebuilt if keys are missing",
         RECOVER,
     ),
     warning(
         "index.misordered-file",
         "An index file holds older records than a file with an earlier name: it is a copy, or has another file's name.",
-        ((ALL, "lookups with a start time stop at it: keys in other files are not found, or found twice"),),
+        "lookups with a start time stop at it: keys in other files are not found, or found twice",
         _REBUILT_INDEX,
         REBUILD_INDEX,
     ),
     warning(
         "index.missing-file",
         "There is no index file though messages have keys, or the first index files are missing.",
-        ((ALL, "rebuilds it only for records that a start after a crash scans"),),
+        "rebuilds it only for records that a start after a crash scans",
         "the index is rebuilt, unless the broker is configured without one",
         REBUILD_INDEX,
         "apache/rocketmq#8007",
@@ -213,7 +201,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     warning(
         "index.missing-key",
         "The keys of messages are not in the index; one finding for each run of such messages.",
-        ((ALL, "a start after a crash itself drops index files and does not rebuild all of them"),),
+        "a start after a crash itself drops index files and does not rebuild all of them",
         _REBUILT_INDEX,
         REBUILD_INDEX,
         "apache/rocketmq#3868",
@@ -222,20 +210,20 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     note(
         "index.stray-file",
         "A file or directory in `index/` whose name is not a number.",
-        ((ALL, "ignored"),),
+        "ignored",
         "none needed",
     ),
     warning(
         "index.unknown-slot-count",
         "An index file has content, but nothing shows its number of hash slots, so it was not checked.",
-        ((ALL, "uses it with the configured number of slots; keys are not found if the file has another"),),
+        "uses it with the configured number of slots; keys are not found if the file has another",
         "verify checks it with --index-slots or --broker-conf; rebuild replaces it",
         REBUILD_INDEX,
     ),
     note(
         "index.would-be-dropped",
         "An index file is newer than the index time of the checkpoint, and the store was not stopped cleanly.",
-        ((ALL, "the next start deletes it and rebuilds it only for records that it scans"),),
+        "the next start deletes it and rebuilds it only for records that it scans",
         "recover marks the store as cleanly stopped, so that no index file is dropped",
         "apache/rocketmq#8007",
         "apache/rocketmq#4463",
@@ -243,13 +231,13 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     note(
         "index.wrong-file-size",
         "An index file is shorter or longer than a full one.",
-        ((ALL, "extends it with zeros, or uses its first part: only entries that were cut off are lost"),),
+        "extends it with zeros, or uses its first part: only entries that were cut off are lost",
         "none needed; lost entries are a finding of their own",
     ),
     warning(
         "index.wrong-slot",
         "A chain leads to an entry of another slot or skips an entry, or a slot does not point to its newest entry.",
-        ((ALL, "lookups of keys in the slot miss messages"),),
+        "lookups of keys in the slot miss messages",
         _REBUILT_INDEX,
         REBUILD_INDEX,
     ),
@@ -257,42 +245,34 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "index.zero-file",
         "An index file holds only zeros, beside other index files. A broker creates a file only to write an "
         "entry to it.",
-        ((ALL, "a lookup with a start time stops at it: keys in older files are not found"),),
+        "a lookup with a start time stops at it: keys in older files are not found",
         "the file is removed, and the index rebuilt if keys are missing",
         RECOVER,
     ),
     warning(
         "store.abort-present",
         "The broker did not stop cleanly.",
-        (
-            (
-                ALL,
-                (
-                    "the next start runs recovery: it scans the log, truncates it at the first damage and drops "
-                    "index files"
-                ),
-            ),
-        ),
+        "the next start runs recovery: it scans the log, truncates it at the first damage and drops index files",
         "recover keeps what a start would lose",
         RECOVER,
     ),
     note(
         "store.lock-held",
         "A broker is using the store. What it is writing now was not checked.",
-        ((ALL, "no other broker can start on it"),),
+        "no other broker can start on it",
         "none needed",
     ),
     warning(
         "store.repair-unfinished",
         "A repair was interrupted. Until it is finished or rolled back, every broker refuses the store.",
-        ((ALL, "does not load the store, on purpose"),),
+        "does not load the store, on purpose",
         "run the repair again, or roll it back",
         UNDO,
     ),
     warning(
         "store.unreadable",
         "A directory or file could not be read, so it was not checked.",
-        ((ALL, "a broker of the same user also fails to read it"),),
+        "a broker of the same user also fails to read it",
         "correct the permissions or links",
     ),
 )

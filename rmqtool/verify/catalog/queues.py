@@ -6,14 +6,14 @@ from typing import Final
 
 from rmqtool.verify.catalog.finding import ALL, REBUILD_QUEUES, RECOVER, FindingType, note, warning
 
-_NOT_COMPARED: Final = ((ALL, "not noticed: a start does not compare units with the log"),)
+_NOT_COMPARED: Final = "not noticed: a start does not compare units with the log"
 _REBUILT: Final = "the queue is rebuilt from the commit log"
 
 ENTRIES: Final[tuple[FindingType, ...]] = (
     warning(
         "consumequeue.ahead-of-log",
         "A queue has units for records past the end of the commit log.",
-        ((ALL, "a start truncates the queue there; new messages get the same queue offsets again"),),
+        "a start truncates the queue there; new messages get the same queue offsets again",
         _REBUILT,
         REBUILD_QUEUES,
         "apache/rocketmq#8239",
@@ -29,7 +29,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "consumequeue.bad-extension",
         "A unit points to an address in the queue's extension that has no unit for its record, or the extension is "
         "damaged.",
-        ((ALL, "filters by what it reads there; after a damaged extension unit it reads nothing"),),
+        "filters by what it reads there; after a damaged extension unit it reads nothing",
         _REBUILT,
         REBUILD_QUEUES,
     ),
@@ -54,29 +54,15 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     note(
         "consumequeue.below-log",
         "Units for records that have expired: the commit log now starts after them.",
-        (
-            (
-                ALL,
-                (
-                    "hidden by the minimum offset of the queue; the file is deleted once its last unit is before the "
-                    "start of the log"
-                ),
-            ),
-        ),
+        "hidden by the minimum offset of the queue; the file is deleted once its last unit is before the "
+        "start of the log",
         "none needed",
     ),
     warning(
         "consumequeue.dangling-unit",
         "A unit points to an offset where no record starts.",
-        (
-            (
-                ALL,
-                (
-                    "not noticed at a start; the bytes there are served: the client loses the rest of the pull, "
-                    "or skips neighboring messages"
-                ),
-            ),
-        ),
+        "not noticed at a start; the bytes there are served: the client loses the rest of the pull, "
+        "or skips neighboring messages",
         _REBUILT,
         REBUILD_QUEUES,
         "apache/rocketmq#7355",
@@ -84,28 +70,21 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     note(
         "consumequeue.dead-unit",
         "A unit that a repair made unreadable on purpose, because its message is lost.",
-        ((ALL, "skips the message; queue offsets continue"),),
+        "skips the message; queue offsets continue",
         "none needed",
     ),
     warning(
         "consumequeue.filler-readable",
         "Consumers can read filler units, because the commit log starts at 0.",
-        ((ALL, "counts them as messages of the queue; pulls there skip real messages in the first commit log file"),),
+        "counts them as messages of the queue; pulls there skip real messages in the first commit log file",
         _REBUILT,
         REBUILD_QUEUES,
     ),
     warning(
         "consumequeue.gap",
         "Invalid units inside a queue, with valid ones after them.",
-        (
-            (
-                ALL,
-                (
-                    "in the last three files: the next start ends the queue there, deletes later files and uses "
-                    "queue offsets again; in older files not noticed"
-                ),
-            ),
-        ),
+        "in the last three files: the next start ends the queue there, deletes later files and uses "
+        "queue offsets again; in older files not noticed",
         _REBUILT,
         REBUILD_QUEUES,
         "apache/rocketmq#9728",
@@ -113,15 +92,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     warning(
         "consumequeue.missing-file",
         "A file of a queue is missing, and its messages are in the commit log.",
-        (
-            (
-                ALL,
-                (
-                    "messages of a missing file cannot be read; the last file is rebuilt only for records that a "
-                    "start scans"
-                ),
-            ),
-        ),
+        "messages of a missing file cannot be read; the last file is rebuilt only for records that a start scans",
         _REBUILT,
         REBUILD_QUEUES,
     ),
@@ -143,7 +114,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     warning(
         "consumequeue.missing-unit",
         "A message of the commit log is in no queue: no consumer gets it.",
-        ((ALL, "not noticed; rebuilt only if a start scans the record and no later unit is in the queue"),),
+        "not noticed; rebuilt only if a start scans the record and no later unit is in the queue",
         _REBUILT,
         REBUILD_QUEUES,
         "apache/rocketmq#467",
@@ -160,15 +131,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     warning(
         "consumequeue.stale-unit",
         "After the end of the queue there are units of an older state that were never cleared.",
-        (
-            (
-                ALL,
-                (
-                    "they come back when a start truncates the queue, because it then reads the last file again from "
-                    "its start"
-                ),
-            ),
-        ),
+        "they come back when a start truncates the queue, because it then reads the last file again from its start",
         "the file is zeroed from the end of the queue",
         REBUILD_QUEUES,
     ),
@@ -191,14 +154,14 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     warning(
         "consumequeue.unreadable-range",
         "The disk cannot read a part of a queue's file.",
-        ((ALL, "the kernel kills the broker when it reads the page (SIGBUS)"),),
+        "the kernel kills the broker when it reads the page (SIGBUS)",
         _REBUILT,
         REBUILD_QUEUES,
     ),
     warning(
         "consumequeue.unsafe-name",
         "The name of a topic, in a directory or a record, cannot be the name of a directory in the store.",
-        ((ALL, "may read or create files outside the store"),),
+        "may read or create files outside the store",
         "rmqtool creates nothing under such a name",
     ),
     warning(
@@ -232,7 +195,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     warning(
         "consumequeue.wrong-record-size",
         "A unit has another size than its record.",
-        ((ALL, "served with that size: a client cannot read the message, or reads into the next one"),),
+        "served with that size: a client cannot read the message, or reads into the next one",
         _REBUILT,
         REBUILD_QUEUES,
     ),
