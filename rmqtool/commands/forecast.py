@@ -10,6 +10,7 @@ from typing import Any, Final
 import typer
 
 from rmqtool.commands.exit_codes import ExitCode
+from rmqtool.commands.judgement import unknown_to_repair
 from rmqtool.commands.messages import messages_of
 from rmqtool.commands.options import (
     BrokerConfOption,
@@ -82,7 +83,7 @@ def forecast(
         opened.tell(messages)
     options = forecast_options(opened.conf)
     line = command_line(store, store_options)
-    is_one = not wants_all and (broker_version is not None or opened.inferred is not None)
+    is_one = not wants_all and opened.is_version_known
     forecasts: list[Forecast] = []
     shared = None if is_one else SharedStarts()
     for version in (opened.rules.version,) if is_one else EXAMINED:
@@ -95,7 +96,13 @@ def forecast(
     repair = "salvage" if any(map(_meets_damage, forecasts)) else "recover"
     if timer and not assessment.lost:
         repair = REBUILD_TIMER
-    step = step_after_forecast(line, assessment, repair)
+    writes_timer = repair == REBUILD_TIMER
+    unknown = unknown_to_repair(
+        opened,
+        queues=not (writes_timer or opened.store.queues),
+        index=not (writes_timer or opened.store.index_files),
+    )
+    step = step_after_forecast(line, assessment, repair, tuple(unknown))
     ending = {**assessment.as_json(), **step.as_json(), "timer": timer}
     _write(forecasts, ending, output, all_rows=messages.verbose, is_one=is_one)
     if not forecasts or assessment.verdict is StoreVerdict.NOT_READABLE:
@@ -162,7 +169,7 @@ def forecast_assessment(
 def _meets_damage(forecast: Forecast) -> bool:
     """Whether damage lies inside the log, where the start meets it or passes over it."""
     stop = forecast.stops_at
-    cuts = stop is not None and stop.finding is not None and forecast.lost.messages > 0
+    cuts = stop is not None and stop.finding is not None and (forecast.lost.messages > 0 or not forecast.starts)
     return cuts or forecast.unnoticed_damage_count > 0 or forecast.messages_without_log > 0
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import typer
 
-from rmqtool.commands.judgement import assessment_of
+from rmqtool.commands.judgement import assessment_of, unknown_to_repair
 from rmqtool.commands.messages import messages_of
 from rmqtool.commands.options import (
     BrokerConfOption,
@@ -30,12 +31,16 @@ from rmqtool.commands.options import (
 from rmqtool.commands.screen import screen
 from rmqtool.engine.reading.summary import Shutdown, StoreSummary, summarize
 from rmqtool.engine.reading.unread_files import UnreadFiles, unread_files
-from rmqtool.errors import UsageError
+from rmqtool.errors import RmqtoolError, UnknownSizeError, UnsupportedError, UsageError
+from rmqtool.forecast.simulate import demand_simulated
+from rmqtool.repair.machine.journal import recorded_places
+from rmqtool.repair.machine.store_paths import StorePaths
+from rmqtool.repair.machine.undo import last_repair
 from rmqtool.report.info_screen import summary_lines
 from rmqtool.report.writers import OutputFormat, json_text
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
-from rmqtool.store.location import StoreLocation
+from rmqtool.store.location import StoreLocation, log_directories
 from rmqtool.store.probe_lock import LockReport
 from rmqtool.verdict.command_line import CommandLine
 from rmqtool.verdict.next_step import NextStep, blocked_step, repair_step
@@ -92,11 +97,13 @@ def info_object(
 ) -> dict[str, Any]:
     """What `--format json` writes."""
     store = opened.store
-    tally = _tally(store, summary)
-    assessment = assessment_of(opened, line, "info", tally, _not_read(store))
-    lock_problems = [
-        probed_lock.problem for probed_lock in (lock.lock, *lock.databases) if probed_lock.problem is not None
-    ]
+    coverage = tuple(_not_read(store))
+    tally = _tally(store, summary, is_all_read=not coverage)
+    assessment = assessment_of(opened, line, "info", tally, coverage)
+    if assessment.inconsistent is None and _lacks_queues(summary):
+        assessment = replace(assessment, inconsistent="there are messages but no consume queues")
+    problems = [probed_lock.problem for probed_lock in (lock.lock, *lock.databases) if probed_lock.problem is not None]
+    repair = _last_repair(place, store, problems)
     return {
         "store": str(place),
         "shutdown": str(summary.shutdown),
@@ -105,6 +112,7 @@ def info_object(
         "in_use": lock.is_in_use,
         "abort_process_id": summary.abort_process_id,
         "unfinished_repair": summary.has_unfinished_repair,
+        "last_repair": repair,
         "broker_version": {
             "inferred": opened.inferred,
             "evidence": list(opened.evidence),
@@ -119,18 +127,37 @@ def info_object(
         "checkpoint": vars(summary.checkpoint) if summary.checkpoint is not None else None,
         "other_files": [{"kind": kind.value, "file_count": count} for kind, count in summary.undecoded.items()],
         "unknown_files": list(summary.unknown_files),
-        "problems": [*summary.problems, *lock_problems],
+        "problems": [*summary.problems, *problems],
         **assessment.as_json(),
-        **next_step(line, assessment, tally, summary, lock).as_json(),
+        **next_step(line, opened, assessment, tally, summary, lock, repair).as_json(),
     }
 
 
-def _tally(store: Store, summary: StoreSummary) -> FindingTally:
-    """What names and lengths of the files show, beside what keeps a broker from starting."""
+def _last_repair(place: StoreLocation, store: Store, problems: list[str]) -> dict[str, Any] | None:
+    """The latest repair whose journal is there, and whether it can be rolled back; what fails becomes a problem."""
+    if place.path is None:
+        return None
+    try:
+        latest = last_repair(recorded_places(StorePaths(place.path, log_directories(store))))
+    except RmqtoolError as error:
+        problems.append(str(error))
+        return None
+    if latest is None:
+        return None
+    repair, can_undo = latest
+    return {**repair.to_json(), "can_undo": can_undo}
+
+
+def _tally(store: Store, summary: StoreSummary, *, is_all_read: bool) -> FindingTally:
+    """What names and lengths of the files show, beside what keeps a broker from starting.
+
+    After a crash the log may be damaged as well: that the broker did not stop cleanly is not the worst of it before
+    the log is read.
+    """
     tally = FindingTally()
     for finding in (*log_file_findings(store, None), *lost_topics(store)):
         tally.add(finding, BY_ID[finding.id].remedy)
-    tally.crashed = summary.shutdown is Shutdown.ABNORMAL
+    tally.crashed = summary.shutdown is Shutdown.ABNORMAL and is_all_read
     return tally
 
 
@@ -142,11 +169,23 @@ def _not_read(store: Store) -> Iterator[UnreadFiles]:
 
 
 def next_step(
-    line: CommandLine, assessment: Assessment, tally: FindingTally, summary: StoreSummary, lock: LockReport
+    line: CommandLine,
+    opened: OpenedStore,
+    assessment: Assessment,
+    tally: FindingTally,
+    summary: StoreSummary,
+    lock: LockReport,
+    repair: dict[str, Any] | None,
 ) -> NextStep:
     """A command to type, if one helps, and why: what matters most comes first."""
     if lock.is_in_use:
         return NextStep(None, "reading is safe; stop the broker before you copy or change the store")
+    if summary.has_unfinished_repair and repair is None:
+        reason = (
+            "an unfinished repair blocks every broker start, and its journal in .rmqtool/undo is gone or cannot be "
+            "read: restore the journal, or the store from a copy"
+        )
+        return NextStep(None, reason, needs_decision=True)
     if summary.has_unfinished_repair:
         return repair_step(line, "undo", "an unfinished repair blocks every broker start; roll it back with:")
     if summary.shutdown is Shutdown.NEVER_STARTED:
@@ -156,23 +195,34 @@ def next_step(
     if FileKind.DLEDGER in summary.undecoded and summary.min_physical_offset is None:
         reason = "the commit log belongs to DLedger, which rmqtool recognizes but does not read"
         return NextStep(None, reason, needs_decision=True)
-    if tally.repair is not None:
-        return repair_step(line, tally.repair, "repair what names and sizes of the files show:")
+    if (command := tally.repair()) is not None:
+        unknown = tuple(unknown_to_repair(opened, queues=False, index=False))
+        return repair_step(line, command, "repair what names and sizes of the files show:", unknown)
     if summary.shutdown is Shutdown.ABNORMAL:
-        return NextStep(
-            line("forecast"),
-            "do not start the broker and do not delete abort: a start truncates the commit log at the first record "
-            "that it cannot read. Copy the store if there is room (cp -a --sparse=always). To see what a start would "
-            "lose, run:",
-        )
+        return _step_after_crash(line, opened)
     if tally.remedy is not None:
         return NextStep(None, tally.remedy, needs_decision=True)
     if _lacks_queues(summary):
         reason = "there are messages but no consume queues: consumers get nothing until you rebuild them:"
-        return repair_step(line, "rebuild --queues", reason)
+        return repair_step(line, "rebuild --queues", reason, tuple(unknown_to_repair(opened, queues=True, index=False)))
     if assessment.verdict is StoreVerdict.OK:
         return NextStep(None, "nothing to do; the store holds no messages")
     return NextStep(line("verify"), "info looks at names, sizes and the log's ends only; to check everything, run:")
+
+
+def _step_after_crash(line: CommandLine, opened: OpenedStore) -> NextStep:
+    """What to do before a broker is started that reads the log again."""
+    warning = (
+        "do not start the broker and do not delete abort: a start truncates the commit log at the first record that "
+        "it cannot read. Copy the store if there is room (cp -a --sparse=always). "
+    )
+    try:
+        demand_simulated(opened.store, opened.rules)
+    except UnknownSizeError as error:
+        return NextStep(None, f"{warning}{error}. Then run: {line('forecast')}", needs_decision=True)
+    except UnsupportedError:
+        return NextStep(line("verify"), f"{warning}To see what of it can be read, run:")
+    return NextStep(line("forecast"), f"{warning}To see what a start would lose, run:")
 
 
 def _lacks_queues(summary: StoreSummary) -> bool:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from rmqtool.commands.options import OpenedStore
 from rmqtool.engine.reading.unread_files import UnreadFiles
+from rmqtool.errors import UnknownSizeError
+from rmqtool.repair.build.builder import dispatch_settings, index_shape_of, sizes_of
+from rmqtool.repair.build.request import BuildOptions
+from rmqtool.repair.recover.log_steps import demand_shown_size
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.verdict.command_line import CommandLine
 from rmqtool.verdict.presence import missing_log, reader_command, unreadable_files
@@ -35,3 +39,23 @@ def assessment_of(
         inconsistent=tally.inconsistent(is_log_decoded=is_decoded),
         not_looked_at=tuple(coverage),
     )
+
+
+def unknown_to_repair(opened: OpenedStore, *, queues: bool, index: bool) -> Iterator[str]:
+    """What a repair has to know and nothing in the store shows, as sentences.
+
+    Args:
+        queues, index: whether the repair writes them.
+    """
+    store = opened.store
+    if not opened.is_version_known:
+        yield "nothing in the store shows its broker version; add --broker-version X.Y.Z"
+    try:
+        demand_shown_size(store)
+        if queues:
+            settings = dispatch_settings(store, opened.rules, BuildOptions())
+            sizes_of(store, BuildOptions(), settings, demands=True)
+        if index:
+            index_shape_of(store, demands=True)
+    except UnknownSizeError as error:
+        yield str(error).removeprefix(f"{store.view.label}: ")

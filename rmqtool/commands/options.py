@@ -103,6 +103,8 @@ class OpenedStore:
     chosen: str
     """Why these rules, as a sentence."""
     conf: BrokerConf | None
+    is_version_known: bool = True
+    """Whether a person or the files tell the version: a repair does not guess it."""
 
     def tell(self, messages: Messages) -> None:
         """Say what a person should know about how the store was opened."""
@@ -145,7 +147,7 @@ def open_store(place: Path | StoreLocation, options: StoreOptions) -> OpenedStor
         chosen = f"as the store fits {releases}"
         return OpenedStore(store, rules_for(releases.rules), str(releases), releases.evidence, chosen, conf)
     chosen = f"nothing in the store shows its broker version; using the rules of {NEWEST}, the newest one known"
-    return OpenedStore(store, rules_for(NEWEST), None, (), chosen, conf)
+    return OpenedStore(store, rules_for(NEWEST), None, (), chosen, conf, is_version_known=False)
 
 
 def command_line(place: Path | StoreLocation, options: StoreOptions) -> CommandLine:

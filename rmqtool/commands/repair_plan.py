@@ -183,7 +183,7 @@ def opened_for_repair(
         settle(places, session=session)
         messages.warn("an earlier repair was unfinished and has been rolled back")
         opened = open_store(request.store, options)
-    if options.broker_version is None and opened.inferred is None:
+    if not opened.is_version_known:
         if request.is_agreed or not sys.stdin.isatty():
             raise RefusedError(
                 f"{request.store}: nothing in the store shows its broker version; pass --broker-version X.Y.Z"

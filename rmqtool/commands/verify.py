@@ -12,7 +12,7 @@ import typer
 
 import rmqtool
 from rmqtool.commands.exit_codes import ExitCode
-from rmqtool.commands.judgement import assessment_of
+from rmqtool.commands.judgement import assessment_of, unknown_to_repair
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options import (
     BrokerConfOption,
@@ -182,13 +182,11 @@ class _Output:
         assessment = assessment_of(self._opened, self._line, "verify", self._tally, summary.not_looked_at)
         store = self._opened.store
         decoded = {files.path for files in unread_files(store)}
-        step = step_after_verify(
-            self._line,
-            assessment,
-            self._tally,
-            may_recover=bool(store.commitlog) and abort_reason(store, self._opened.rules) is None,
-            left_out=any(files.path not in decoded for files in summary.not_looked_at),
+        left_out = any(files.path not in decoded for files in summary.not_looked_at)
+        unknown = unknown_to_repair(
+            self._opened, queues=self._tally.is_about("consumequeue"), index=self._tally.is_about("index")
         )
+        step = step_after_verify(self._line, assessment, self._repair(), self._tally, tuple(unknown), left_out=left_out)
         summary_json = {**summary.as_json(), **assessment.as_json(), **step.as_json()}
         if self._output is OutputFormat.JSONL:
             sys.stdout.write(json_text({"type": "summary", **summary_json}) + "\n")
@@ -214,6 +212,12 @@ class _Output:
             rules = ((entry.id, entry.severity.value, entry.meaning) for entry in CATALOG)
             _write(sarif, sarif_text(rmqtool.__version__, rules, rows))
         return assessment
+
+    def _repair(self) -> str | None:
+        """The command that repairs most of what was found; None where none has anything to do."""
+        store, rules = self._opened.store, self._opened.rules
+        repair = self._tally.repair(abort_stays=store.has_abort and abort_reason(store, rules) is not None)
+        return None if repair == "recover" and not store.commitlog else repair
 
     def _take(self, finding: Finding) -> None:
         self._tally.add(finding, BY_ID[finding.id].remedy)

@@ -100,7 +100,7 @@ def forecast_of(simulation: Simulation, shared: SharedStarts | None = None) -> F
         mode="abnormal" if simulation.crashed else "normal",
         scan_start_offset=scanned.begin if scanned else None,
         log_end_offset=simulation.log.end if simulation.log and scanned else None,
-        stops_at=StopsAt(scanned.end, scanned.finding) if scanned else None,
+        stops_at=_stop(simulation),
         deleted_files=tuple(path for path in removed if path not in simulation.index.dropped),
         dropped_index_files=tuple(simulation.index.dropped),
         duplicate_index_entries=simulation.index.duplicate_entries,
@@ -127,6 +127,13 @@ def forecast_of(simulation: Simulation, shared: SharedStarts | None = None) -> F
         unindexed_messages=losses.unindexed,
         counted_from=segments[0].start if segments else None,
     )
+
+
+def _stop(simulation: Simulation) -> StopsAt | None:
+    """Where the scan of the log ends, or meets the record that the broker fails over."""
+    if simulation.fails_at is not None:
+        return StopsAt(simulation.fails_at, "commitlog.bad-size")
+    return StopsAt(simulation.scanned.end, simulation.scanned.finding) if simulation.scanned is not None else None
 
 
 def _messages_without_log(simulation: Simulation) -> int:

@@ -30,7 +30,15 @@ _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)
 
 
 class LoadFailure(Exception):  # noqa: N818 - what a broker does, and no error of this program
-    """The broker gives up loading; the text is the reason as a sentence."""
+    """The broker gives up loading; the text is the reason as a sentence.
+
+    Attributes:
+        record_at: physical offset of the record that it gives up over; None where it is none.
+    """
+
+    def __init__(self, text: str, record_at: int | None = None) -> None:
+        super().__init__(text)
+        self.record_at = record_at
 
 
 @dataclass(frozen=True)

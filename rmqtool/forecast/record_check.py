@@ -86,7 +86,7 @@ class RecordCheck:
                 row = walk.judge_with_narrow_hosts(position)
                 verdict = Verdict(row.verdict)
         elif verdict == Verdict.BAD_SIZE and row.magic in MESSAGE_MAGICS:
-            self._allocate(row.size)
+            self._allocate(row.size, walk.split.physical_offset + position)
         accepted = {Verdict.GOOD, Verdict.SELF_OFFSET_MISMATCH}
         if self.lenient:
             accepted |= {Verdict.BODY_CRC_MISMATCH, Verdict.RECORD_CRC_MISMATCH}
@@ -121,10 +121,11 @@ class RecordCheck:
             return False
         return stored == walk.checksum_of(position, position + row.size - PROPERTY_SIZE) & CRC_MASK
 
-    def _allocate(self, size: int) -> None:
+    def _allocate(self, size: int, physical_offset: int) -> None:
         """Old versions make an array of the size that the record claims, before anything else."""
         if not self.rules.checks_remaining_bytes and size > self.options.heap_bytes:
-            raise LoadFailure(f"out of memory: a record has the size {size}, and the broker allocates it")
+            text = f"out of memory: a record has the size {size}, and the broker allocates it"
+            raise LoadFailure(text, physical_offset)
 
     def _claimed_size(self, walk: Walk, position: int, row: Row, verdict: Verdict) -> int:
         """The size where all fields can be read though the lengths disagree, else -1; only dispatch asks for it."""

@@ -38,6 +38,7 @@ from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.store.config_json import batch_topics, read_config, topics
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.file_kinds import FileKind
+from rmqtool.store.location import log_directories
 from rmqtool.store.overlay import Overlay
 from rmqtool.store.sizes import demand_log_file_size
 from rmqtool.store.source import Closable, read_range
@@ -47,11 +48,27 @@ AnyQueueState = QueueState | DatabaseQueueState
 CHECKPOINT_FIELDS: Final = tuple(Checkpoint.__dataclass_fields__)
 
 
+def demand_simulated(store: Store, rules: BrokerRules) -> None:
+    """Refuse a store of which no start is simulated.
+
+    Raises:
+        UnsupportedError: log or queues are of a kind that is not.
+        UnknownSizeError: nothing shows the size of a log file.
+    """
+    if store.files.get(FileKind.DLEDGER) and not store.commitlog:
+        raise UnsupportedError("the commit log belongs to DLedger; forecast does not simulate such a broker")
+    demand_log_file_size(store, "--log-file-size BYTES or --broker-conf FILE")
+    database = store.queue_database if rules.rocksdb_queues else None
+    if database is not None and not database.is_read and store.queue_kind == "rocksdb":
+        raise UnsupportedError(f"the consume queues are in RocksDB: {database.reason}")
+
+
 class Simulation(Closable):
     """One start of a broker; a context manager, for it keeps files open.
 
     Attributes:
         why_not: why the broker does not start; None while it does.
+        fails_at: physical offset of the record that keeps it from starting; None where it is none.
         scanned: what recovery read of the log; None where it does not come to that.
         queues_reach: physical offset up to which the queues reach before recovery cuts them.
         not_simulated: what is left out, as sentences.
@@ -80,6 +97,7 @@ class Simulation(Closable):
         self.files = OpenFiles(self.overlay, reads)
         self.crashed = store.has_abort
         self.why_not: str | None = None
+        self.fails_at: int | None = None
         self.scanned: ScanResult | None = None
         self.queues_reach = NOTHING_ENTERED
         self.queues: dict[tuple[str, int], AnyQueueState] = {}
@@ -113,7 +131,7 @@ class Simulation(Closable):
             self._recover()
             self._start()
         except LoadFailure as failure:
-            self.why_not = str(failure)
+            self.why_not, self.fails_at = str(failure), failure.record_at
         self.index.flush()
 
     def find_scan_begin(self) -> int | None:
@@ -150,11 +168,7 @@ class Simulation(Closable):
 
     def _refuse_other_kinds(self) -> None:
         store, rules = self.store, self.rules
-        if store.files.get(FileKind.DLEDGER) and not store.commitlog:
-            raise UnsupportedError("the commit log belongs to DLedger; forecast does not simulate such a broker")
-        demand_log_file_size(store, "--log-file-size BYTES or --broker-conf FILE")
-        if self.database is not None and store.queue_database is not None and not store.queue_database.is_read:
-            raise UnsupportedError(f"the consume queues are in RocksDB: {store.queue_database.reason}")
+        demand_simulated(store, rules)
         if store.queue_kind == "mixed" and rules.rocksdb_queues:
             self.not_simulated.append("queues in RocksDB, beside those in files")
         if rules.compaction and any(topic.cleanup_policy == "COMPACTION" for topic in self._topics.values()):
@@ -166,9 +180,8 @@ class Simulation(Closable):
 
     def _load(self) -> None:
         store, rules = self.store, self.rules
-        directories = store.settings.commitlog_directories or ("commitlog",)
         log_file_size = store.commitlog_file_size or DEFAULT_COMMITLOG_FILE_SIZE
-        segments = load.load_files(self.overlay, directories, log_file_size, rules)
+        segments = load.load_files(self.overlay, log_directories(store), log_file_size, rules)
         data_bytes = sum(segment.entry.allocated_bytes for segment in segments)
         self.checkpoint = self._read_checkpoint()
         self.log = LogState(segments, self.overlay, rules, self.options, data_bytes=data_bytes, plain=self._plain)

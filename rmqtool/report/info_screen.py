@@ -6,6 +6,7 @@ import sys
 import textwrap
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from shlex import quote
 from typing import Any, Final
 
 from rmqtool.report.text import ELLIPSIS, columns_of, counted, cropped, escaped, padded, size_text, styled
@@ -89,6 +90,16 @@ class _Screen:
         yield from self._lines("Owner", store_info["owner"] or "unknown")
         if store_info["free_bytes"] is not None:
             yield from self._lines("Free space", size_text(store_info["free_bytes"]))
+        yield from self._repair(store_info["last_repair"], str(store_info["store"]))
+
+    def _repair(self, repair: Found | None, store: str) -> Iterator[str]:
+        if repair is None:
+            return
+        began = f", {_time(repair['began_ms'])}" if repair["began_ms"] is not None else ""
+        then = f"rmqtool undo {quote(store)} rolls it back"
+        if not repair["can_undo"]:
+            then = "it cannot be rolled back, because files have changed since"
+        yield from self._lines("Last repair", f"{repair['number']} ({repair['command'] or 'killed'}{began}): {then}")
 
     def log(self, log: Found) -> Iterator[str]:
         if log["file_count"] is None:

@@ -17,6 +17,13 @@ from rmqtool.store.urls import is_url
 from rmqtool.store.view import StoreView, open_directory
 
 
+def log_directories(store: Store) -> tuple[str, ...]:
+    """Where the log lies: in the directories that were named, else in `commitlog/`, else where its files are."""
+    holding = tuple(dict.fromkeys(segment.path.rpartition("/")[0] for segment in store.commitlog))
+    default = ("commitlog",) if "commitlog" in holding or not holding else holding
+    return store.settings.commitlog_directories or default
+
+
 @dataclass(frozen=True)
 class StoreLocation:
     """A place that is read.

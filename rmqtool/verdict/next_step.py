@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,10 +39,16 @@ def blocked_step(assessment: Assessment) -> NextStep | None:
     return None
 
 
-def repair_step(line: CommandLine, command: str, reason: str) -> NextStep:
-    """A command that changes the store; one elsewhere has to be copied first."""
+def repair_step(line: CommandLine, command: str, reason: str, unknown: Sequence[str] = ()) -> NextStep:
+    """A command that changes the store; one elsewhere has to be copied first.
+
+    Args:
+        unknown: what the command has to know and nothing in the store shows, as sentences.
+    """
     if not line.is_local:
         return NextStep(None, f"copy the store to a disk, where rmqtool {command} repairs it", True)
+    if unknown:
+        return NextStep(None, f"{'; '.join(unknown)}. Then run: {line(command)}", True)
     return NextStep(line(command), reason)
 
 
@@ -51,37 +58,39 @@ def cut_step(line: CommandLine, command: str) -> NextStep:
 
 
 def step_after_verify(
-    line: CommandLine, assessment: Assessment, tally: FindingTally, *, may_recover: bool, left_out: bool
-) -> NextStep:
+    line: CommandLine, assessment: Assessment, repair: str | None, tally: FindingTally, unknown: Sequence[str],
+    *, left_out: bool,
+) -> NextStep:  # fmt: skip
     """What to do about what was found.
 
     Args:
-        may_recover: whether `recover` accepts the store and ends in a clean state.
+        repair: the command that repairs most of it; None where none does.
+        unknown: see `repair_step`.
         left_out: whether options or a time limit left something out, so that verify itself can go on.
     """
     if (step := blocked_step(assessment)) is not None:
         return step
-    repair = tally.repair
-    if repair == "recover" and not may_recover:
-        repair = None
     if repair is not None:
-        return repair_step(line, repair, "repair what was found:")
+        return repair_step(line, repair, "repair what was found:", unknown)
     if tally.cut is not None and line.is_local:
         return cut_step(line, tally.cut)
     if tally.remedy is not None:
         return NextStep(None, tally.remedy, True)
     if left_out:
         return NextStep(line("verify"), "check what was left out:")
+    if assessment.verdict is StoreVerdict.WILL_NOT_START:
+        return NextStep(None, "rmqtool does not repair this: correct by hand what keeps the broker from starting", True)
     if assessment.verdict is not StoreVerdict.OK:
         return NextStep(None, "only the broker itself can check and recover what rmqtool does not decode", True)
     return NextStep(None, "nothing to do")
 
 
-def step_after_forecast(line: CommandLine, assessment: Assessment, repair: str) -> NextStep:
+def step_after_forecast(line: CommandLine, assessment: Assessment, repair: str, unknown: Sequence[str]) -> NextStep:
     """What to do before a broker is started.
 
     Args:
         repair: the command that keeps what a start would lose.
+        unknown: see `repair_step`.
     """
     if (step := blocked_step(assessment)) is not None:
         return step
@@ -89,4 +98,4 @@ def step_after_forecast(line: CommandLine, assessment: Assessment, repair: str) 
         return NextStep(None, "nothing to do; the broker can be started")
     if assessment.verdict is StoreVerdict.NOT_FULLY_CHECKED:
         return NextStep(None, "only the broker itself can check and recover what was not looked at", True)
-    return repair_step(line, repair, "repair the store before the broker is started:")
+    return repair_step(line, repair, "repair the store before the broker is started:", unknown)

@@ -11,15 +11,11 @@ from rmqtool.errors import UnreadableError
 from rmqtool.formats.checkpoint import FIELDS_SIZE, parse_checkpoint
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
+from rmqtool.store.location import log_directories
 from rmqtool.store.source import read_range
 from rmqtool.store.view import DirectoryView
 
 _LOG: Final = "commitlog"
-
-
-def log_directories(store: Store) -> tuple[str, ...]:
-    """Where the log lies, as far as anybody has said."""
-    return store.settings.commitlog_directories or (_LOG,)
 
 
 def missing_log(store: Store) -> str | None:

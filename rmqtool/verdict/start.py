@@ -11,6 +11,7 @@ from rmqtool.forecast.load import LoadFailure
 from rmqtool.store.config_json import TOPICS, batch_topics, read_config, topics
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FENCE_NAME, FileKind
+from rmqtool.store.location import log_directories
 from rmqtool.store.overlay import Overlay
 
 
@@ -48,8 +49,7 @@ def _load(store: Store, rules: BrokerRules) -> None:
     overlay = Overlay(store.view)
     try:
         if store.commitlog_file_size:
-            directories = store.settings.commitlog_directories or ("commitlog",)
-            load.load_files(overlay, directories, store.commitlog_file_size, rules)
+            load.load_files(overlay, log_directories(store), store.commitlog_file_size, rules)
         load.demand_queue_database(store, rules)
         known = topics(read_config(store.view, TOPICS))
         batch = batch_topics(known, (topic for topic, _ in store.batch_queues) if not known else ())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 from rmqtool.verify.catalog.finding import Finding, Severity
@@ -12,6 +13,8 @@ _OF_FILES: Final = frozenset(
     {"commitlog.wrong-file-size", "commitlog.empty-file", "commitlog.stray-file", "commitlog.missing-end-blank"}
 )
 """Errors about files of the log as such: every record can be read."""
+_NOT_DERIVED: Final = ("commitlog", "config", "store")
+"""Kinds of findings that do not say that something differs from the log."""
 _MISSING: Final = "commitlog.missing-file"
 _URGENT: Final = ("undo", "salvage", "recover")
 """Commands that repair more than the ones after them; what is left are parts of `rebuild`."""
@@ -28,7 +31,7 @@ class FindingTally:
         """The command that ends the log before records that came back; a person decides."""
         self.came_back = 0
         self._others: dict[str, int] = {}
-        self._repairs: set[str] = set()
+        self._repairs: dict[str, set[str]] = {}
         self._remedies: dict[str, str] = {}
 
     def add(self, finding: Finding, remedy: str = "") -> None:
@@ -43,7 +46,7 @@ class FindingTally:
             self.cut, self.came_back = finding.repair, finding.count
             return
         if finding.repair is not None:
-            self._repairs.add(finding.repair)
+            self._repairs.setdefault(finding.repair, set()).add(finding.id)
         else:
             self._remedies.setdefault(finding.id, remedy)
         is_of_log = finding.id.startswith("commitlog.") and finding.severity is Severity.ERROR
@@ -56,14 +59,22 @@ class FindingTally:
         else:
             self._others[finding.id] = self._others.get(finding.id, 0) + finding.count
 
-    @property
-    def repair(self) -> str | None:
-        """The one command that answers most of it; None where none does."""
+    def repair(self, *, abort_stays: bool = False) -> str | None:
+        """The one command that repairs most of it; None where none does.
+
+        Args:
+            abort_stays: whether no command may mark the store as cleanly shut down.
+        """
+        repairs = {repair for repair, ids in self._repairs.items() if not abort_stays or ids != {ABORT}}
         for command in _URGENT:
-            if command in self._repairs:
+            if command in repairs:
                 return command
-        parts = sorted({part for repair in self._repairs for part in repair.split()[1:]})
-        return " ".join(["rebuild", *parts]) if self._repairs else None
+        parts = sorted({part for repair in repairs for part in repair.split()[1:]})
+        return " ".join(["rebuild", *parts]) if repairs else None
+
+    def is_about(self, kind: str) -> bool:
+        """Whether a finding is about files of a kind, which is the first part of its id."""
+        return any(finding_id.startswith(f"{kind}.") for finding_id in self._others)
 
     @property
     def remedy(self) -> str | None:
@@ -72,14 +83,19 @@ class FindingTally:
 
     def inconsistent(self, *, is_log_decoded: bool) -> str | None:
         """What does not match the log, as a sentence; None where all that was checked does."""
-        kinds = sorted({kind.partition(".")[0] for kind in self._others})
+        counts: Counter[str] = Counter()
+        for finding_id, count in self._others.items():
+            counts[finding_id.partition(".")[0]] += count
+        own = [f"{counts.pop(kind)} in {kind}" for kind in _NOT_DERIVED if kind in counts]
         parts = []
         if self.came_back:
             what = "record of the commit log is" if self.came_back == 1 else "records of the commit log are"
             parts.append(f"the last {self.came_back} {what} older than the one before: a truncated tail came back")
-        if kinds:
-            count = sum(self._others.values())
-            parts.append(f"{', '.join(kinds)} {'does' if len(kinds) == 1 else 'do'} not match the commit log ({count})")
+        if counts:
+            verb = "does" if len(counts) == 1 else "do"
+            parts.append(f"{', '.join(sorted(counts))} {verb} not match the commit log ({counts.total()})")
+        if own:
+            parts.append(f"findings: {', '.join(own)}")
         if self.crashed and is_log_decoded:
             parts.append("the broker did not stop cleanly")
         return "; ".join(parts) or None

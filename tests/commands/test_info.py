@@ -348,3 +348,30 @@ def test_another_owner_is_warned_of(golden: Unpacked, monkeypatch: pytest.Monkey
     ran = rmqtool("info", golden("5.5.0-clean-basic"))
     assert "not to 54321 who runs this" in ran.err
     assert rmqtool("info", golden("5.5.0-clean-basic"), "--quiet").err == ""
+
+
+def test_the_last_repair_and_whether_it_can_be_undone_are_named(golden_copy: Unpacked) -> None:
+    path = golden_copy("5.5.0-damage-torn-last-record-abort")
+    assert info(path)["last_repair"] is None
+    assert rmqtool("recover", path, "--yes").code == 0
+    repair = info(path)["last_repair"]
+    assert (repair["number"], repair["command"], repair["can_undo"]) == (1, "recover", True)
+    assert f"rmqtool undo {path} rolls it back" in " ".join(rmqtool("info", path).out.split())
+    written_ns = (path / "checkpoint").stat().st_mtime_ns
+    os.utime(path / "checkpoint", ns=(written_ns, written_ns + 1))
+    assert info(path)["last_repair"]["can_undo"] is False
+    assert "cannot be rolled back, because files have changed since" in " ".join(rmqtool("info", path).out.split())
+    assert rmqtool("undo", path, "--yes").code == 5
+    os.utime(path / "checkpoint", ns=(written_ns, written_ns))
+    assert rmqtool("undo", path, "--yes").code == 0
+    assert info(path)["last_repair"] is None
+
+
+def test_a_broken_journal_is_a_problem_and_no_failure(golden_copy: Unpacked) -> None:
+    path = golden_copy("5.5.0-damage-torn-last-record-abort")
+    assert rmqtool("recover", path, "--yes").code == 0
+    journal = path / ".rmqtool/undo/1/manifest"
+    journal.write_text("no journal", "utf-8")
+    found = info(path)
+    assert found["last_repair"] is None
+    assert any(".rmqtool" in problem for problem in found["problems"])

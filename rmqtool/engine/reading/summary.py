@@ -22,6 +22,7 @@ from rmqtool.formats.checkpoint import FIELDS_SIZE, Checkpoint, parse_checkpoint
 from rmqtool.formats.index import HEADER_SIZE, IndexHeader
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FENCE_NAME, FileKind
+from rmqtool.store.location import log_directories
 
 LAST_BODY_MAX: Final = 64 << 20
 """Bytes of the last record's body up to which its CRC is looked at."""
@@ -127,7 +128,7 @@ def _undecoded(store: Store) -> Iterator[FileKind]:
 
 def _unlisted(store: Store) -> frozenset[FileKind]:
     directories = {
-        FileKind.COMMITLOG: store.settings.commitlog_directories or ("commitlog",),
+        FileKind.COMMITLOG: log_directories(store),
         FileKind.CONSUMEQUEUE: ("consumequeue",),
         FileKind.INDEX: ("index",),
     }

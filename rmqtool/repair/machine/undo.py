@@ -52,6 +52,20 @@ def repairs(places: StorePaths) -> list[UndoableRepair]:
     return [_repair(journal, places) for journal in reversed(journals(places))]
 
 
+def last_repair(places: StorePaths) -> tuple[UndoableRepair, bool] | None:
+    """The latest repair, and whether it can be rolled back as far as lengths and times of the files tell.
+
+    Raises:
+        UnreadableError, RefusedError: the journal may not be read, is damaged, or somebody else's.
+    """
+    known = journals(places)
+    if not known:
+        return None
+    latest = known[-1]
+    is_undoable = latest.state is not JournalState.DONE or is_fenced(places) or not _differing(latest, places)
+    return _repair(latest, places), is_undoable
+
+
 def undo_latest(places: StorePaths, disk: Disk | None = None) -> UndoableRepair | None:
     """Make the store what it was before its latest repair; None where there is none.
 
@@ -205,11 +219,9 @@ def demand_untouched(journal: Journal, places: StorePaths) -> None:
         RefusedError: something was; the text names it.
         UnreadableError: the journal or the store cannot be read.
     """
-    record = journal.when_done()
-    then, now = {path: FileState(*state) for path, state in record.files.items()}, file_states(places)
-    differing = [path for path in sorted(then.keys() | now.keys()) if not _is_same(then.get(path), now.get(path))]
+    differing = _differing(journal, places)
     if not differing:
-        for path, parts in record.written.items():
+        for path, parts in journal.when_done().written.items():
             if parts and not _holds(places.file(path), parts):
                 differing.append(path)
     if differing:
@@ -218,6 +230,12 @@ def demand_untouched(journal: Journal, places: StorePaths) -> None:
             f"{places.root}: written to since the repair ({len(differing)} files differ: {named}); undo would "
             f"lose this, so nothing was changed"
         )
+
+
+def _differing(journal: Journal, places: StorePaths) -> list[str]:
+    """Files that came, went, or have another length or time than the repair left them with."""
+    then, now = {path: FileState(*state) for path, state in journal.when_done().files.items()}, file_states(places)
+    return [path for path in sorted(then.keys() | now.keys()) if not _is_same(then.get(path), now.get(path))]
 
 
 def _is_same(then: FileState | None, now: FileState | None) -> bool:

@@ -76,7 +76,7 @@ def shape_steps(store: Store, staging: Path, *, keep_empty: bool = False) -> Ite
     for segment in store.commitlog:
         if segment.size == size or not size:
             continue
-        _demand_shown_size(store)
+        demand_shown_size(store)
         is_inside = keep_empty and segment is not store.commitlog[-1]
         if segment.size == 0 and len(store.commitlog) > 1 and not is_inside:
             yield remove_file(store.view, segment.path, "a file of length 0 keeps brokers before 5.1.3 from starting")
@@ -99,9 +99,13 @@ def shape_steps(store: Store, staging: Path, *, keep_empty: bool = False) -> Ite
             )
 
 
-def _demand_shown_size(store: Store) -> None:
-    """Refuse to give files a length that nothing shows."""
-    if not store.log_file_size.is_shown:
+def demand_shown_size(store: Store) -> None:
+    """Refuse to give files a length that nothing shows.
+
+    Raises:
+        UnknownSizeError: the only file has an unlikely length.
+    """
+    if store.commitlog and not store.log_file_size.is_shown:
         (segment, *_) = store.commitlog
         raise UnknownSizeError(
             f"{segment.path}: {segment.size} bytes, so the file is not whole, and nothing shows the size of a full "

@@ -235,7 +235,8 @@ class _Recover:
             if self._store.files.get(FileKind.DLEDGER):
                 require_log(self._store)
             lost = tuple(finding for finding in self._wrong if finding.id == "commitlog.missing-file")
-            return Recovery((), self._findings, lost, notes=(unmounted_text(self._store, 0),) if lost else ())
+            notes = (unmounted_text(self._store, 0),) if lost else ()
+            return Recovery(() if lost else tuple(self._steps), self._findings, lost, notes=notes)
         if (cut_at := self._options.cut_at) is not None:
             damage = tuple(finding for finding in damage if (finding.physical_offset or 0) < cut_at)
         if damage and not self._options.cut_at_damage:

@@ -216,7 +216,8 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
             ("up to 5.0.0", "a file or directory keeps the store from loading"),
             ("5.1.0 and later", "a file keeps the store from loading, a directory is ignored"),
         ),
-        "it is moved away. A person decides about a file with a wrong name: the finding says at which physical "
+        "a file is removed; move a directory away by hand. A person decides about a file with a wrong name: the "
+        "finding says at which physical "
         "offset its records start, and which file is there. If none is, rename the file to that offset "
         "(`expected`; the plan has "
         "the command); else move it out of the store and keep it",
@@ -234,7 +235,8 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "The last record is incomplete: power loss, or a replica that lost its connection.",
         "the next start cuts it; a record that is torn inside its properties passes the check and "
         "is served without the rest",
-        "the commit log is truncated before it",
+        "the commit log is truncated before it; a record that brokers serve without the rest stays: a person decides "
+        "whether `recover --cut-at-damage` truncates it (on a replica the master sends it again)",
         RECOVER,
         "apache/rocketmq#467",
         "apache/rocketmq#7437",

@@ -45,6 +45,8 @@ def log_file_findings(
                 "commitlog.empty-file", segment.path, "file of length 0", physical_offset=segment.start, length=0
             )
         elif segment.size != size:
+            # What a file in the middle lacks is a gap in the log; at its end nothing has to be bridged.
+            is_gap = segment.size < size and segment is not segments[-1]
             yield finding(
                 "commitlog.wrong-file-size",
                 segment.path,
@@ -52,6 +54,7 @@ def log_file_findings(
                 length=segment.size,
                 expected=str(size),
                 found=str(segment.size),
+                **({"repair": "salvage"} if is_gap else {}),
             )
     misnamed = misnamed_files(store)
     yield from misnamed.values()
@@ -225,14 +228,19 @@ def _strays(store: Store, misnamed: Container[str]) -> Iterator[Finding]:
         top = "/".join(parts[:2]) if parts[0].startswith("commitlog") else f"{directory}/{rest}"
         if top not in seen and entry.path not in misnamed:
             seen.add(top)
-            is_directory = top != entry.path
-            text = "a directory" if is_directory else f"a file of {entry.size} bytes"
-            yield finding(
-                "commitlog.stray-file", top, f"{text} that does not belong to the commit log", length=entry.size
-            )
+            if top != entry.path:
+                yield _stray_directory(top, entry.size)
+                continue
+            text = f"a file of {entry.size} bytes that does not belong to the commit log"
+            yield finding("commitlog.stray-file", top, text, length=entry.size)
     for directory in store.stray_log_directories:
         if directory not in seen:
-            yield finding("commitlog.stray-file", directory, "a directory that does not belong to the commit log")
+            yield _stray_directory(directory)
+
+
+def _stray_directory(path: str, length: int | None = None) -> Finding:
+    text = "a directory that does not belong to the commit log"
+    return finding("commitlog.stray-file", path, text, length=length, repair=None)
 
 
 def fences(store: Store) -> list[Entry]:

@@ -206,6 +206,7 @@ def _check_last(walk: Walk, context: VerifyContext, result: SplitResult) -> None
                 physical_offset=result.last_record[0],
                 length=row.size,
                 found=f"a zero byte after {zeros} of {length} bytes of properties",
+                repair=None,  # brokers serve it: only a person may give it up
             )
         )
 

@@ -1,0 +1,167 @@
+"""Advice closes: whoever begins with `info` and follows `next_step` ends with OK, or knows what a person must decide.
+
+On every golden store, and on every damage of the fixtures in every recipe that it names; `make test` takes a slice.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from rmqtool.engine.rules.versions import rules_for
+from rmqtool.fixtures.damage import damage_store
+from rmqtool.fixtures.damage_catalog import DAMAGES
+from rmqtool.fixtures.recipe import make_store
+from rmqtool.fixtures.recipes import RECIPES
+from rmqtool.store.directory import Settings
+from tests import golden_stores
+from tests.commands.advice import follow
+from tests.commands.transcripts import rmqtool
+from tests.conftest import Unpacked
+
+EACH_OF_GOLDEN: Final = 8
+EACH_OF_DAMAGES: Final = 20
+"""One of so many is in the slice."""
+VERSIONS: Final = ("4.9.7", "5.5.0")
+GOLDEN: Final = [*golden_stores.names(), *golden_stores.broker_names()]
+DAMAGED: Final = [
+    (damage.name, recipe, version)
+    for damage in DAMAGES.values()
+    for recipe in damage.recipes
+    for version in VERSIONS
+    if RECIPES[recipe].fits(rules_for(version))
+]
+DECISIONS: Final = {
+    "4.9.7-damage-log-dir-empty": "the log's disk",
+    "4.9.7-damage-log-dir-missing": "the log's disk",
+    "5.5.0-damage-log-dir-empty": "the log's disk",
+    "5.5.0-damage-log-dir-missing": "the log's disk",
+    "log-gone": "the log's disk",
+    "log-middle-file-empty": "the log's disk",
+    "4.9.7-damage-log-stray-directory": "a directory that holds anything",
+    "5.5.0-damage-log-stray-directory": "a directory that holds anything",
+    "log-stray-directory": "a directory that holds anything",
+    "index-directory": "a directory that holds anything",
+    "4.9.7-damage-flip-store-timestamp": "which record is right",
+    "5.5.0-damage-flip-store-timestamp": "which record is right",
+    "4.9.7-stale-tail": "which record is right",
+    "5.5.0-stale-tail": "which record is right",
+    "log-time-back": "which record is right",
+    "log-time-zero": "which record is right",
+    "log-first-time-zero": "which record is right",
+    "log-queue-offset-repeated": "which record is right",
+    "log-last-file-short": "half a record that brokers serve",
+    "log-topic-outside": "a topic that nothing may be created for",
+    "topics-cut": "configuration that is lost",
+    "topics-empty-with-backup": "which of two configurations is right",
+    "consumer-beyond-queue": "where a consumer goes on",
+    "repair-unfinished": "a journal that is lost",
+    "5.5.0-rocksdb-cq": "not decoded",
+    "5.5.0-rocksdb-cq-crashed": "not decoded",
+    "broker-4.9.7-dledger": "not decoded",
+    "broker-5.3.3-dledger": "not decoded",
+    "broker-5.5.0-compaction": "not decoded",
+    "broker-5.5.0-compaction-leftover": "not decoded",
+    "broker-5.5.0-longtopic": "not decoded",
+    "broker-5.5.0-pop": "not decoded",
+    "broker-5.5.0-timer": "not decoded",
+}
+"""Stores and kinds of damage after which only a person, or the broker itself, can say what is right; about what."""
+
+
+def sliced(cases: Iterable[object], one_of: int) -> list[object]:
+    """All cases, those that are not in the slice marked slow."""
+    return [pytest.param(case, marks=pytest.mark.slow if number % one_of else ()) for number, case in enumerate(cases)]
+
+
+def check(store: Callable[[], Path], name: str, settings: golden_stores.Settings | Settings, folder: Path) -> None:
+    """Follow the advice on a store.
+
+    Args:
+        store: makes it.
+        settings: the sizes that its broker has, which a person gives where nothing in the store shows them.
+    """
+    walk = follow(store())
+    if walk.needs_decision and "nothing in the store shows" in walk.answer["next_step"]["reason"]:
+        conf = folder / "broker.conf"
+        conf.write_text(
+            f"mappedFileSizeCommitLog={settings.commitlog_file_size}\n"
+            f"mappedFileSizeConsumeQueue={settings.consumequeue_file_size}\n"
+            f"maxHashSlotNum={settings.index_slot_count}\nmaxIndexNum={settings.index_entry_count}\n",
+            "utf-8",
+        )
+        walk = follow(store(), f"--broker-conf={conf}")
+    assert walk.is_ok or name in DECISIONS, f"no person has to decide here: {walk}"
+
+
+@pytest.mark.parametrize("name", sliced(GOLDEN, EACH_OF_GOLDEN))
+def test_advice_about_a_golden_store_closes(tmp_path: Path, name: str) -> None:
+    check(lambda: golden_stores.unpack(name, fresh(tmp_path)), name, golden_stores.settings(name), tmp_path)
+
+
+@pytest.mark.parametrize("case", sliced(DAMAGED, EACH_OF_DAMAGES), ids="-".join)
+def test_advice_about_damage_closes(tmp_path: Path, case: tuple[str, str, str]) -> None:
+    damage, recipe, version = case
+    settings = RECIPES[recipe].conf.settings()
+
+    def damaged() -> Path:
+        path = fresh(tmp_path) / "store"
+        make_store(RECIPES[recipe], path, version)
+        damage_store(DAMAGES[damage], path, 0, settings)
+        return path
+
+    check(damaged, damage, settings, tmp_path)
+
+
+def fresh(folder: Path) -> Path:
+    """An empty directory."""
+    shutil.rmtree(folder / "new", ignore_errors=True)
+    (folder / "new").mkdir()
+    return folder / "new"
+
+
+def test_a_repair_that_needs_the_version_says_so_before(golden_copy: Unpacked) -> None:
+    path = golden_copy("4.9.7-clean-empty")
+    (path / "commitlog" / "00000000000000000000.bak").write_bytes(b"x")
+    walk = follow(path)
+    assert walk.needs_decision
+    assert "--broker-version" in walk.answer["next_step"]["reason"]
+    assert rmqtool("recover", path, "--yes").code == 5
+    assert follow(path, "--broker-version=4.9.8").is_ok
+
+
+def test_a_forecast_that_needs_a_file_size_is_not_advised(golden_copy: Unpacked) -> None:
+    path = golden_copy("5.5.0-keys-index")
+    (path / "abort").write_text("1", "utf-8")
+    os.truncate(path / "commitlog" / "00000000000000000000", 70_001)
+    assert rmqtool("forecast", path).code == 5
+    walk = follow(path)
+    assert walk.needs_decision
+    assert "--log-file-size" in walk.answer["next_step"]["reason"]
+
+
+def test_a_forecast_looks_for_the_log_where_its_files_are(golden: Unpacked) -> None:
+    for name in ("4.9.7-multi-path-crashed", "5.5.0-multi-path-crashed"):
+        ran = rmqtool("forecast", golden(name), "--format", "json")
+        assert (ran.code, json.loads(ran.out)["verdict"]) == (0, "ok")
+
+
+def test_a_forecast_names_the_record_that_keeps_a_broker_from_starting(golden: Unpacked) -> None:
+    name = "4.9.7-damage-size-huge-abort"
+    found = json.loads(rmqtool("forecast", golden(name), "--format", "json").out)
+    edit = next(each for each in golden_stores.manifest(name).damage if each["file"].startswith("commitlog"))
+    (forecast,) = found["forecasts"]
+    at = int(edit["file"].rpartition("/")[2]) + edit["position"]
+    assert not forecast["starts"]
+    assert forecast["stops_at"] == {"physical_offset": at, "finding": "commitlog.bad-size"}
+    assert found["next_step"]["command"] == f"rmqtool salvage {golden(name)}"
+
+
+def test_every_decision_is_about_something() -> None:
+    assert {*GOLDEN, *DAMAGES} >= DECISIONS.keys()
