@@ -14,6 +14,7 @@ from typing import Final
 from rmqtool.engine.rules.algorithms import SizeMismatch
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.segments.open_files import OpenFiles
+from rmqtool.errors import UnreadableError
 from rmqtool.formats import commitlog, system_flag
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.sizes import DEFAULT_LOG_FILE_SIZE
@@ -68,10 +69,11 @@ class Log:
     def place(self, physical_offset: int, *, first_file_for_zero: bool = True) -> RecordLocation | None:
         """Where a physical offset lies; None where no file holds it or nothing can be read there.
 
-        Physical offset 0 is looked up in the first file there is, wherever that begins, and read from its first byte.
+        Physical offset 0 is looked up in the first file there is, wherever that begins, and read from its first byte;
+        not where that file has no record yet, for the log ends there.
         """
         segment = self._segment(physical_offset)
-        if segment is None and physical_offset == 0 and first_file_for_zero and self.segments:
+        if segment is None and physical_offset == 0 and first_file_for_zero and self._begins_with_record():
             segment = self.segments[0]
         if segment is None:
             return None
@@ -120,6 +122,15 @@ class Log:
             return None
         segment = self.segments[index]
         return segment if physical_offset < segment.start + self.file_size else None
+
+    def _begins_with_record(self) -> bool:
+        """Whether the log has another file than a lone one that begins with zeros, as far as the disk tells."""
+        if len(self.segments) != 1:
+            return bool(self.segments)
+        try:
+            return any(self._files.read(self.segments[0].path, 0, commitlog.BLANK_SIZE_MIN))
+        except UnreadableError:
+            return True
 
     def _last_end(self) -> int:
         return self.segments[-1].start + self.file_size if self.segments else 0
