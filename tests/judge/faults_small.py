@@ -6,7 +6,8 @@ from collections.abc import Callable
 from tests.judge.target import Fault, Target
 
 FIELDS = 6
-MAY_BE_ZERO = (2, 3, 4, 5)
+OFFSETS = (3, 4, 5)
+MAY_BE_ZERO = (2, *OFFSETS)
 """The index time, which a broker sets when an index file is full, and the offsets."""
 MARGIN = 3000
 """Milliseconds by which brokers distrust a checkpoint."""
@@ -39,18 +40,20 @@ def checkpoint(target: Target) -> Fault | None:
     else:
         changed = target.write(file, 0, bytes(48) if way == "zeroed" else target.draw.randbytes(48))
         what = "" if changed else None
-    silent = way == "old" or (way == "field" and may_be(number, what))
+    silent = way == "old" or (way == "field" and may_be(number, what, target.log_end()))
     return None if what is None else Fault(f"checkpoint.{way}", "checkpoint", "checkpoint", what, silent)
 
 
-def may_be(number: int, what: str | None) -> bool:
+def may_be(number: int, what: str | None, log_end: int) -> bool:
     """Whether a field was changed to a number that a broker could have left: a checkpoint may be old by any span.
 
-    Offsets and the index time are 0 until a broker writes them for the first time, and stay so where it never does.
+    Offsets and the index time are 0 until a broker writes them for the first time, and stay so where it never does. An
+    offset that a killed broker left may be any up to the log's end.
     """
     old, _, new = (what or "").rpartition(": ")[2].partition(" -> ")
     lowest = 0 if number in MAY_BE_ZERO else 1
-    return not old or lowest <= int(new, 16) <= int(old, 16) + MARGIN or int(old, 16) == 0
+    highest = max(int(old or "0", 16) + MARGIN, log_end if number in OFFSETS else 0)
+    return not old or lowest <= int(new, 16) <= highest or int(old, 16) == 0
 
 
 def abort(target: Target) -> Fault | None:
