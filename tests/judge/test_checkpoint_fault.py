@@ -19,7 +19,7 @@ from tests.judge.faults_small import may_be
         (5, 30000, True),
         (5, 30001, False),
         (1, 29661, False),
-    ],  # fmt: skip
+    ],
 )
 def test_an_offset_and_the_index_time_may_be_0_and_other_times_may_not(number: int, new: int, silent: bool) -> None:
     assert may_be(number, f"zeroed: {25565:016x} -> {new & (1 << 64) - 1:016x}", 30000) is silent
