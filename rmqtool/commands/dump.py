@@ -82,6 +82,12 @@ def dump(
     follow: Annotated[
         bool, typer.Option("--follow", help="Wait for more records at the end of the commit log, until ^C.")
     ] = False,
+    pending: Annotated[
+        bool, typer.Option("--pending", help="List messages that wait for their time: timers and delay levels.")
+    ] = False,
+    transactions: Annotated[
+        bool, typer.Option("--transactions", help="List half messages and whether they ended.")
+    ] = False,
     commitlog: CommitlogOption = None,
     index_slots: IndexSlotsOption = None,
     broker_conf: BrokerConfOption = None,
@@ -104,6 +110,11 @@ def dump(
         body=BodyChoice(body, body_limit, raw), hex_width=screen().width if hex_view else None,
         broker_version=broker_version or NEWEST,
     )  # fmt: skip
+    listings = {DumpKind.PENDING: pending, DumpKind.TRANSACTIONS: transactions}
+    chosen = [listing for listing, is_chosen in listings.items() if is_chosen]
+    if len([*chosen, *([kind] if kind is not None else [])]) > 1:
+        raise UsageError("--type, --pending and --transactions exclude each other")
+    kind = chosen[0] if chosen else kind
     target = find_target(path, TargetOptions(kind, commitlog, index_slots, broker_conf))
     run_dump(ask, target, output, fields, messages_of(context))
 

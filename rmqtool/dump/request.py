@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from rmqtool.dump.target import DumpKind, Target
+from rmqtool.dump.target import LISTINGS, DumpKind, Target
 from rmqtool.errors import UsageError
 from rmqtool.report.bodies import BodyChoice, BodyForm
 from rmqtool.report.rows import DumpRow, RowBlock, message_fields
@@ -105,6 +105,9 @@ def check_request(ask: Request, kind: DumpKind, output: OutputFormat) -> None:
         unfit = {**content, **offsets, "--reverse": ask.reverse or None}
     elif kind in _QUEUES:
         unfit = {**content}
+    elif kind in LISTINGS:
+        unfit = {**content, **offsets, "--queue-id": ask.queue_id, "--reverse": ask.reverse or None}
+        unfit["--hex"] = ask.hex_width
     else:
         places = {"--topic": ask.topics or None, "--queue-id": ask.queue_id, "--reverse": ask.reverse or None}
         unfit = {**content, **offsets, **places}
@@ -120,7 +123,11 @@ def check_request(ask: Request, kind: DumpKind, output: OutputFormat) -> None:
 
 
 def make_source(ask: Request, target: Target) -> RowSource:
-    """What reads the files of a target; imported when it is needed, so that a log's first row comes soon."""
+    """What reads the files of a target; imported when it is needed, so that a log's first row comes soon.
+
+    Raises:
+        UsageError: a listing needs a whole store.
+    """
     if target.kind is DumpKind.COMMITLOG:
         from rmqtool.dump.log import LogDump
 
@@ -129,6 +136,12 @@ def make_source(ask: Request, target: Target) -> RowSource:
         from rmqtool.dump.queues import QueueDump
 
         return QueueDump(target, ask)
+    if target.kind in LISTINGS:
+        if target.store is None:
+            raise UsageError(f"{target.label}: --{target.kind} lists a whole store, not a part of one")
+        from rmqtool.dump.listings import ListingDump
+
+        return ListingDump(target, ask)
     from rmqtool.dump.other_files import FileDump
 
     return FileDump(target, ask.hex_width)

@@ -35,6 +35,8 @@ class DumpKind(StrEnum):
     TIMER_WHEEL = "timerwheel"
     TIMER_LOG = "timerlog"
     TIMER_CHECK = "timercheck"
+    PENDING = "pending"
+    TRANSACTIONS = "transactions"
 
 
 KINDS: Final = {
@@ -50,6 +52,8 @@ KINDS: Final = {
     FileKind.TIMER_LOG: DumpKind.TIMER_LOG,
     FileKind.TIMER_CHECK: DumpKind.TIMER_CHECK,
 }
+LISTINGS: Final = frozenset({DumpKind.PENDING, DumpKind.TRANSACTIONS})
+"""What is made of several kinds of files of a store."""
 _STRAYS: Final = frozenset(
     {FileKind.UNKNOWN, FileKind.STRAY_COMMITLOG, FileKind.STRAY_QUEUE, FileKind.STRAY_INDEX, FileKind.RMQTOOL}
 )
@@ -66,6 +70,7 @@ class Target:
         file_size: bytes of a full commitlog file; 0 if unknown.
         problems: places that could not be looked at, as sentences.
         unread: those of them where files of this kind would be.
+        store: all of it, for a listing; else None.
     """
 
     kind: DumpKind
@@ -75,6 +80,7 @@ class Target:
     index_slot_count: int | None = None
     problems: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
+    store: Store | None = None
 
     @property
     def label(self) -> str:
@@ -152,6 +158,9 @@ def _store(place: StoreLocation, options: TargetOptions) -> Target:
             raise
         return loose
     kind = options.kind or DumpKind.COMMITLOG
+    if kind in LISTINGS:
+        entries = tuple(segment.entry for segment in store.commitlog)
+        return Target(kind, store.view, entries, problems=store.problems, unread=store.problems, store=store)
     entries = tuple(
         entry for file_kind, entries in store.files.items() if KINDS.get(file_kind) is kind for entry in entries
     )

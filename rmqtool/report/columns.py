@@ -158,7 +158,48 @@ FIGURE_COLUMNS: Final = (
     Column("min_queue_offset", 16, right=True, rank=1),
     Column("max_queue_offset", 16, right=True, rank=1),
 )
+PENDING_COLUMNS: Final = (
+    Column("due_timestamp_ms"),
+    Column("topic", 12, stretches=True),
+    Column("queue_id", 8, right=True),
+    Column("waits_in", 8),
+    Column("delay_level", 11, right=True, rank=1),
+    Column("physical_offset", 15, right=True),
+    Column("unique_key", 32, rank=2),
+    Column("deletes", 7, rank=3),
+    Column("rolls", 5, rank=3),
+)
+TRANSACTION_COLUMNS: Final = (
+    Column("state", 5),
+    Column("topic", 12, stretches=True),
+    Column("half_queue_offset", 17, right=True),
+    Column("check_count", 11, right=True),
+    Column("store_timestamp_ms"),
+    Column("producer_group", 14, rank=1, stretches=True),
+    Column("unique_key", 32, rank=2),
+    Column("physical_offset", 15, right=True, rank=3),
+)
+TIMER_SLOT_COLUMNS: Final = (
+    Column("number", 7, right=True),
+    Column("due_tick", 13, right=True),
+    Column("first_position", 14, right=True),
+    Column("last_position", 14, right=True),
+    Column("message_count", 13, right=True),
+)
+TIMER_UNIT_COLUMNS: Final = (
+    Column("position", 12, right=True),
+    Column("due_timestamp_ms"),
+    Column("physical_offset", 15, right=True),
+    Column("record_size", 11, right=True),
+    Column("previous_position", 17, right=True),
+    Column("rolls", 5, rank=1),
+    Column("deletes", 7, rank=1),
+)
 TABLES: Final = {
+    "pending": PENDING_COLUMNS,
+    "transaction": TRANSACTION_COLUMNS,
+    "timer-slot": TIMER_SLOT_COLUMNS,
+    "timer-unit": TIMER_UNIT_COLUMNS,
     "message": MESSAGE_COLUMNS,
     "stale": MESSAGE_COLUMNS,
     "unit": UNIT_COLUMNS,

@@ -40,6 +40,14 @@ FIELDS: Final = {
     "checkpoint": ("type", "file", "file_size", *_names(CHECKPOINT), "finding"),
     "abort": ("type", "file", "process_id"),
     "config": ("type", "file", "content"),
+    "pending": (
+        *("type", "waits_in", "due_timestamp_ms", "topic", "queue_id", "unique_key", "delay_level", "rolls", "deletes"),
+        *("physical_offset", "size", "store_timestamp_ms"),
+    ),
+    "transactions": (
+        *("type", "state", "topic", "queue_id", "unique_key", "producer_group", "check_count", "half_queue_offset"),
+        *("operation_queue_offset", "physical_offset", "size", "store_timestamp_ms"),
+    ),
     "timerwheel": ("type", "file", "number", *_names(timer.SLOT), "file_position", "size", "finding"),
     "timerlog": (
         *("type", "file", "position", "due_timestamp_ms", "rolls", "deletes"),

@@ -118,6 +118,11 @@ def consumer_offsets(config: ConfigFile) -> dict[tuple[str, str], dict[int, int]
     return offsets
 
 
+def delay_offsets(config: ConfigFile) -> dict[int, int]:
+    """Delivered queue offsets by delay level (`DelayOffsetSerializeWrapper`); the queue is the level less one."""
+    return _integers(_table(config, "offsetTable"))
+
+
 def _text(value: Any) -> str:
     """As Java writes it: a file can name half of a surrogate pair, which no encoding has."""
     return str(value).encode("utf-8", "replace").decode()

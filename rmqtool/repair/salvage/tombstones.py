@@ -18,8 +18,7 @@ from rmqtool.formats.tombstone import TOMBSTONE, TOMBSTONE_TAG, TOMBSTONE_TOPIC
 from rmqtool.repair.salvage.layout import Filling
 from rmqtool.repair.salvage.lost_records import LostRecord
 
-HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
-RESENT: Final = frozenset({properties.SCHEDULE_TOPIC, HALF_TOPIC})
+RESENT: Final = frozenset({properties.SCHEDULE_TOPIC, properties.HALF_TOPIC})
 """Topics whose messages the broker itself sends on to `REAL_TOPIC`, and is stuck at one that does not name it."""
 _RESENT: Final = frozenset(map(str.encode, RESENT))
 _HOST: Final = bytes([127, 0, 0, 1]) + (10911).to_bytes(4, "big")

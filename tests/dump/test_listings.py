@@ -1,0 +1,94 @@
+"""`dump --pending` and `dump --transactions`: what waits and what is open in stores of real brokers."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from tests import golden_stores
+from tests.commands.transcripts import rmqtool
+from tests.conftest import Unpacked
+from tests.store_state import assert_store_unchanged
+
+SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "schema" / "dump.json").read_text("utf-8"))
+DELAY = "broker-5.5.0-delay-killed"
+JsonRow = dict[str, Any]
+
+
+def listed(path: Path, *options: str) -> tuple[int, list[JsonRow]]:
+    """Exit code and rows, each as the schema says."""
+    with assert_store_unchanged(path):
+        ran = rmqtool("dump", path, "--format", "jsonl", *options)
+    assert "internal error" not in ran.err
+    rows = [json.loads(line) for line in ran.out.splitlines()]
+    for row in rows:
+        jsonschema.validate(row, SCHEMA)
+    return ran.code, rows
+
+
+def sent(name: str) -> list[JsonRow]:
+    rows: list[JsonRow] = golden_stores.broker_manifest(name)["acknowledged"]
+    return rows
+
+
+def test_timers_wait_by_their_time(golden: Unpacked) -> None:
+    code, rows = listed(golden("broker-5.5.0-timer"), "--pending")
+    assert code == 0
+    assert Counter(row["waits_in"] for row in rows) == Counter({"timer": 42})
+    assert [row["due_timestamp_ms"] for row in rows] == sorted(row["due_timestamp_ms"] for row in rows)
+    known = {message["physical_offset"]: message for message in sent("broker-5.5.0-timer")}
+    for row in rows:
+        message = known[row["physical_offset"]]
+        assert (row["topic"], row["queue_id"], row["unique_key"]) == ("alarms", message["queue"], message["msg_id"])
+        assert row["deletes"] == ("TIMER_DEL_UNIQKEY" in message)
+
+
+def test_a_message_that_the_timer_has_not_taken_waits_in_its_queue(golden_copy: Unpacked) -> None:
+    path = golden_copy("broker-5.5.0-timer")
+    for name in ("timerwheel", "timerlog/00000000000000000000", "config/timercheck"):
+        (path / name).unlink()
+    code, rows = listed(path, "--pending")
+    assert (code, Counter(row["waits_in"] for row in rows)) == (0, Counter({"queue": 61}))
+
+
+def test_delayed_messages_wait_from_the_offset_of_their_level_on(golden_copy: Unpacked) -> None:
+    path = golden_copy(DELAY)
+    messages = sent(DELAY)
+    code, rows = listed(path, "--pending")
+    assert code == 0
+    assert {row["physical_offset"] for row in rows} == {message["physical_offset"] for message in messages}
+    levels = Counter(row["delay_level"] for row in rows)
+    assert levels == Counter(message["delay_level"] for message in messages)
+    (path / "config/delayOffset.json").write_text('{"offsetTable":{1:3}}')
+    _, later = listed(path, "--pending", "--topic", "reminders")
+    assert Counter(row["delay_level"] for row in later) == levels - Counter({1: 3})
+    assert listed(path, "--pending", "--topic", "nothing*") == (0, [])
+
+
+@pytest.mark.parametrize("name", ["broker-4.9.7-transaction-killed", "broker-5.5.0-transaction-killed"])
+def test_a_transaction_is_open_until_its_producer_ends_it(golden: Unpacked, name: str) -> None:
+    code, rows = listed(golden(name), "--transactions")
+    assert code == 0
+    outcome = {message["msg_id"]: message.get("outcome") for message in sent(name)}
+    assert [row["unique_key"] for row in rows if row["check_count"] == 0] == list(outcome)
+    for row in rows:
+        if row["state"] == "open":
+            assert outcome[row["unique_key"]] not in ("committed", "rolled back")
+
+
+def test_a_store_without_either_has_no_rows(golden: Unpacked) -> None:
+    path = golden("5.5.0-clean-basic")
+    assert listed(path, "--pending") == (0, [])
+    assert listed(path, "--transactions") == (0, [])
+
+
+def test_options_that_say_nothing_about_a_listing_are_refused(golden: Unpacked) -> None:
+    path = golden("5.5.0-clean-basic")
+    for options in (("--pending", "--transactions"), ("--pending", "--type", "index"), ("--pending", "--reverse")):
+        assert rmqtool("dump", path, *options).code == 2
+    assert rmqtool("dump", path / "commitlog", "--pending").code == 2
