@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +11,7 @@ from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.errors import UnsupportedError
 from rmqtool.repair.build.build import TAIL_FINDINGS, build
 from rmqtool.repair.build.clean_state import abort_reason, abort_steps, checkpoint_steps
+from rmqtool.repair.build.database_build import build_database
 from rmqtool.repair.build.request import BuildOptions, BuildRequest
 from rmqtool.repair.build.result import BuildResult
 from rmqtool.repair.machine.steps import Step
@@ -97,18 +98,25 @@ def plan_rebuild(
     options = options or BuildOptions()
     require_log(store)
     with_queues, notes = choice.includes("queues"), list[str]()
-    if with_queues and store.files.get(FileKind.CONSUMEQUEUE_ROCKSDB):
+    if with_queues and store.queue_kind == "mixed":
         with_queues = False
         notes.append(
-            "the consume queues are in RocksDB and are not changed: the broker itself adds missing messages at a start "
-            "with `abort` (mqadmin checkRocksdbCqWriteProgress compares them with queue files)"
+            "the consume queues are in files and in RocksDB, and are not changed: the broker itself adds missing "
+            "messages at a start with `abort` (mqadmin checkRocksdbCqWriteProgress compares the two)"
         )
-    queue_filter = _chosen(choice) if with_queues else None
+    in_database = store.queue_database is not None
+    queue_filter = _chosen(choice) if with_queues and not in_database else None
     built = build(
         store, rules, BuildRequest(queue_filter, choice.includes("index")), staging, options, on_progress, runner
     )
     require_intact(built)
     steps, notes = [*built.steps(WHY, WHY)], [*notes, *built.notes()]
+    if with_queues and in_database:
+        selects = None if choice.topics is None else _chosen(choice)
+        database = build_database(store, rules, selects, None, staging, options, on_progress)
+        require_intact(replace(built, bad=database.bad))
+        steps += database.steps(WHY)
+        notes += database.notes
     stays = None
     is_due = steps or store.has_abort or store.first(FileKind.CHECKPOINT) is None
     if choice.checkpoint or (choice.is_whole and is_due):

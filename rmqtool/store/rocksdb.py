@@ -1,4 +1,4 @@
-"""Reads RocksDB databases of a store: in a process of its own, through links, so that nothing in the store changes.
+"""Reads and writes RocksDB databases, in a process of its own; read through links, so that nothing in a store changes.
 
 What the library demands is not trusted to be harmless: it writes into the directory that it opens, and damage can end
 its process. So it gets a temporary directory of links to the database's files, bounded memory, and a limit of time.
@@ -12,7 +12,7 @@ import select
 import subprocess
 import sys
 import tempfile
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from enum import Enum
@@ -21,8 +21,8 @@ from pathlib import Path
 from struct import Struct
 from typing import IO, Final, NamedTuple
 
-from rmqtool.errors import UnreadableError
-from rmqtool.store import rocksdb_reader
+from rmqtool.errors import UnreadableError, UnsupportedError, WriteError
+from rmqtool.store import rocksdb_reader, rocksdb_writer
 from rmqtool.store.source import read_range
 from rmqtool.store.view import DirectoryView, Entry, StoreView
 
@@ -155,6 +155,52 @@ class RocksReading:
     def _fail(self, failure: RocksFailure, reason: str) -> None:
         if self.failure is None:
             self.failure, self.reason = failure, reason
+
+
+def require_library() -> None:
+    """Refuse to write a database without the library.
+
+    Raises:
+        UnsupportedError: it is missing.
+    """
+    if find_spec(LIBRARY) is None:
+        raise UnsupportedError("the consume queues are in RocksDB: install rmqtool[rocksdb] to write them")
+
+
+def write_database(folder: Path, families: Mapping[RocksFamily, Iterable[RowBatch]]) -> None:
+    """Write a database into an empty directory; the rows of each family come in the order of their keys.
+
+    Raises:
+        UnsupportedError: the library is missing.
+        WriteError: it cannot be written.
+    """
+    require_library()
+    sizes = next(((family.suffix_size, family.value_size) for family in families if family.suffix_size), (0, 0))
+    command = [sys.executable, "-P", rocksdb_writer.__file__, str(folder.absolute()), *map(str, sizes)]
+    with tempfile.TemporaryFile() as diary, tempfile.TemporaryFile() as answer:
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=answer, stderr=diary, cwd=folder) as process:
+            assert process.stdin is not None
+            try:
+                for family, batches in families.items():
+                    _write_frame(process.stdin, b"F", family.name.encode(), 0, b"")
+                    for batch in batches:
+                        kind, count = (b"U", batch.row_count) if batch.row_count else (b"R", len(batch.values))
+                        _write_frame(process.stdin, kind, batch.prefix, count, batch.suffixes + batch.values)
+                _write_frame(process.stdin, b"D", b"", 0, b"")
+                process.stdin.close()
+            except OSError:
+                pass  # it has ended; its last words are kept
+            except BaseException:
+                process.kill()
+                raise
+            status = process.wait()
+        answer.seek(0)
+        if status or answer.read() != b"D":
+            raise WriteError(f"{folder}: the RocksDB library did not write the database{_exit_text(status, diary)}")
+
+
+def _write_frame(pipe: IO[bytes], kind: bytes, text: bytes, count: int, data: bytes) -> None:
+    pipe.write(_FRAME.pack(kind, len(text), count) + text + data)
 
 
 class _ReadingEndedError(Exception):

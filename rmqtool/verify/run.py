@@ -24,7 +24,7 @@ from rmqtool.store.config_json import TOPICS, ConfigFile, batch_topics, topics
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.source import read_range
-from rmqtool.verify.catalog.finding import REBUILD_QUEUES, Finding
+from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.files.config_files import config_findings, lost_topics, read_configs
 from rmqtool.verify.files.index_files import read_index
@@ -168,8 +168,6 @@ class _Verifier:
 
     def _say(self, new_findings: Iterable[Finding]) -> None:
         for each in sorted(new_findings, key=lambda one: one.place):
-            if each.repair == REBUILD_QUEUES and self.store.queue_database is not None:
-                each = replace(each, repair=None)  # noqa: PLW2901 - no command writes a database
             self._summary.add(each)
             self._doubts.add(each)
             if self._on_finding is not None:

@@ -139,11 +139,12 @@ def test_a_whole_rebuild_ends_as_after_a_clean_stop(golden: Unpacked, tmp_path: 
 
 
 @pytest.mark.parametrize("name", ["5.5.0-rocksdb-cq-crashed"])
-def test_queues_in_a_database_are_left_and_abort_stays(golden: Unpacked, tmp_path: Path, name: str) -> None:
-    made = _planned(golden(name), name, tmp_path / "staging")
-    assert made.steps == ()
-    assert "RocksDB" in (made.abort_stays or "")
-    assert any("not changed" in note for note in made.notes)
+def test_queues_in_a_database_need_the_library(
+    golden: Unpacked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr("rmqtool.store.rocksdb.LIBRARY", "no_such_library")
+    with pytest.raises(UnsupportedError, match=r"install rmqtool\[rocksdb\]"):
+        _planned(golden(name), name, tmp_path / "staging")
 
 
 @pytest.mark.parametrize("name", ["4.9.7-damage-flip-body-middle-file", "5.5.0-damage-zero-hole"])

@@ -93,7 +93,8 @@ def test_a_hole_in_a_queue_s_last_three_files_is_repaired_without_full(golden_co
     assert above_note(verified(store, version)[1]) == {}
 
 
-def test_abort_that_stays_is_left_too(golden_copy: Unpacked) -> None:
+def test_abort_that_stays_is_left_too(golden_copy: Unpacked, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rmqtool.store.rocksdb.LIBRARY", "no_such_library")
     code, plan = recovered(golden_copy("5.5.0-rocksdb-cq-crashed"), VERSION)
     assert code == 3
     assert [(left["id"], left["why"]) for left in plan["remaining"]] == [("store.abort-present", plan["abort_stays"])]

@@ -21,6 +21,7 @@ from rmqtool.repair.machine.steps import Step, create_file, remove_file, replace
 from rmqtool.store.config_json import TOPICS, read_config, topics
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
+from rmqtool.store.rocksdb import RocksFailure
 from rmqtool.store.source import Literal, read_range
 
 CHECKPOINT_PATH = "checkpoint"
@@ -28,8 +29,11 @@ CHECKPOINT_PATH = "checkpoint"
 
 def abort_reason(store: Store, rules: BrokerRules) -> str | None:
     """Why `abort` has to stay; None where the repair writes all that dispatch would."""
-    if store.files.get(FileKind.CONSUMEQUEUE_ROCKSDB):
-        return "the consume queues are in RocksDB: only a broker's start after a crash adds missing messages"
+    if store.queue_kind == "mixed":
+        return "some consume queues are in RocksDB: only a broker's start after a crash adds missing messages"
+    database = store.queue_database
+    if database is not None and database.failure is RocksFailure.NO_LIBRARY:
+        return "the consume queues are in RocksDB, and rmqtool[rocksdb], which writes them, is not installed"
     compacted = any(topic.cleanup_policy == "COMPACTION" for topic in topics(read_config(store.view, TOPICS)).values())
     if rules.compaction and (compacted or store.files.get(FileKind.COMPACTION_LOG)):
         return "topics are compacted: only a broker's start after a crash updates the compaction log"

@@ -121,7 +121,7 @@ class BuildResult(BuiltQueues):
             for path in sorted(staged_files):
                 time_ms = self.file_times_ms.get(path)
                 mtime_ns = None if time_ms is None else within_range(max(0, time_ms) * _NS_PER_MS)
-                yield from _file_step(self.store.view, path, staged_files[path], why, mtime_ns)
+                yield from file_step(self.store.view, path, staged_files[path], why, mtime_ns)
             for queue in queues.values():
                 if queue_filter(queue.topic, queue.queue_id):
                     yield from _left_over(self.store.view, queue, staged_files)
@@ -133,18 +133,18 @@ class BuildResult(BuiltQueues):
         last = ""
         for number, name in enumerate(sorted(staged_files)):
             if number < len(there):
-                yield from _file_step(self.store.view, there[number], staged_files[name], why)
+                yield from file_step(self.store.view, there[number], staged_files[name], why)
                 last = there[number]
                 continue
             # A broker goes on with the file whose name is the last one.
             path = name if name > last else number_behind(last)
-            yield from _file_step(self.store.view, path, staged_files[name], why)
+            yield from file_step(self.store.view, path, staged_files[name], why)
             last = path
         for path in there[len(staged_files) :]:
             yield remove_file(self.store.view, path, "the index does not need this file")
 
 
-def _file_step(view: StoreView, path: str, place: Path, why: str, mtime_ns: int | None = None) -> Iterator[Step]:
+def file_step(view: StoreView, path: str, place: Path, why: str, mtime_ns: int | None = None) -> Iterator[Step]:
     """The step that makes a file what was built; none where it is so already.
 
     Raises:

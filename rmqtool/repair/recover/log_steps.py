@@ -14,7 +14,7 @@ from typing import Final
 from rmqtool.errors import RefusedError, UnknownSizeError
 from rmqtool.formats import commitlog
 from rmqtool.repair.machine.plan import Loss
-from rmqtool.repair.machine.steps import Step, remove_file, replace_file, write_range
+from rmqtool.repair.machine.steps import Remove, Step, remove_file, replace_file, write_range
 from rmqtool.scan.blocks import last_data_end
 from rmqtool.scan.log import ScanOptions, carries_record_crc, plan_segments, scan_log
 from rmqtool.scan.rules import Verdict
@@ -23,6 +23,7 @@ from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.sink import DirectorySink
 from rmqtool.store.sizes import infer_log_file_size
 from rmqtool.store.source import ByteSource, FilePart, Zeros, read_range, read_salvaging
+from rmqtool.store.view import StoreView
 from rmqtool.verify.catalog.finding import Finding, Severity
 from rmqtool.verify.files.log_files import misnamed_files
 
@@ -208,3 +209,8 @@ def _copied(store: Store, segment: Segment, size: int, staging: Path) -> Path:
                 read_salvaging(source, at, memoryview(buffer))  # what is missing is a finding of the log
                 sink.write_at(path, at, memoryview(buffer))
     return staging / path
+
+
+def over_store(base: StoreView, step: Step) -> Step:
+    """A step that was planned on files of the right size, for the store as it is."""
+    return remove_file(base, step.path, step.why) if isinstance(step, Remove) else step

@@ -22,6 +22,7 @@ from rmqtool.forecast.options import ForecastOptions
 from rmqtool.repair.build.build import build
 from rmqtool.repair.build.builder import dispatch_settings
 from rmqtool.repair.build.clean_state import abort_reason, abort_steps, checkpoint_steps
+from rmqtool.repair.build.database_build import build_database
 from rmqtool.repair.build.log_window import LogWindow
 from rmqtool.repair.build.request import BuildOptions, BuildRequest
 from rmqtool.repair.build.result import BuildResult
@@ -29,6 +30,7 @@ from rmqtool.repair.machine.plan import Loss, Plan
 from rmqtool.repair.machine.steps import Remove, Step, WriteRange, remove_file
 from rmqtool.repair.missing_log import unmounted_text
 from rmqtool.repair.rebuild import require_log
+from rmqtool.repair.recover import log_steps
 from rmqtool.repair.recover.config_steps import rescue_steps
 from rmqtool.repair.recover.cut_offset import cut_offset
 from rmqtool.repair.recover.log_steps import MISNAMED, damage_in, loss_behind, shape_steps, tail_begin, tail_steps
@@ -39,16 +41,17 @@ from rmqtool.repair.recover.scope import (
     demand_no_zero_queue,
     first_window,
     index_reaches,
+    is_misnamed_queue_file,
     larger_window,
     named_queues,
     queue_selector,
     queues_reaching,
+    reason_for,
     whole_window,
 )
 from rmqtool.scan.runner import OnProgress
 from rmqtool.store.directory import Store, survey
 from rmqtool.store.file_kinds import FileKind
-from rmqtool.store.view import StoreView
 from rmqtool.verify.catalog.finding import Finding, Severity
 from rmqtool.verify.files.log_files import log_file_findings
 from rmqtool.verify.run import verify_store
@@ -63,6 +66,7 @@ NOT_BUILT: Final = frozenset(
     }
 )  # fmt: skip
 """Findings about queues and index that are repaired without building them again, or not at all."""
+_MISMATCH: Final = "the consume queue does not match the commit log"
 _QUEUE_DEPTH: Final = 4
 """Names in the path of a queue's file; a stray file there keeps a broker from starting."""
 
@@ -147,7 +151,7 @@ def plan_recover(
         store = survey(Plan("recover", "", rules.version, shape).view_over(store.view), settings)
     if options.cut_at is not None and store.commitlog:
         options = replace(options, cut_at=cut_offset(store, options.cut_at, options.build.delays_ms))
-    if options.full or not store.commitlog:
+    if options.full or not store.commitlog or store.queue_database is not None:
         window = whole_window(store)
     else:
         window = first_window(store, rules, options.forecast, [step.path for step in shape])
@@ -156,16 +160,11 @@ def plan_recover(
         place.mkdir()
         try:
             recovery = _planned(store, window, rules, place, options, shape, on_progress)
-            return replace(recovery, steps=tuple(_over(base, step) for step in recovery.steps))
+            return replace(recovery, steps=tuple(log_steps.over_store(base, step) for step in recovery.steps))
         except WindowTooSmall as too_small:
             window = larger_window(store, window, too_small.physical_offset)
             shutil.rmtree(place)
     raise AssertionError  # the largest window is the whole store, which is never too small
-
-
-def _over(base: StoreView, step: Step) -> Step:
-    """A step that was planned on files of the right size, for the store as it is."""
-    return remove_file(base, step.path, step.why) if isinstance(step, Remove) else step
 
 
 def _planned(
@@ -334,10 +333,10 @@ class _Recover:
 
     def _mend_derived(self, log_end: int | None) -> BuildResult | None:
         """Build what is wrong; None where nothing has to be known of the log."""
-        about = [finding for finding in self._wrong if finding.id not in NOT_BUILT or _is_misnamed_queue_file(finding)]
+        about = [finding for finding in self._wrong if finding.id not in NOT_BUILT or is_misnamed_queue_file(finding)]
         if self._stays is not None:
             about = [finding for finding in about if finding.id not in CATCHES_UP]
-        queues = [finding for finding in about if finding.id.startswith("consumequeue.")]
+        queues = [finding for finding in about if finding.id.startswith(("consumequeue.", "rocksdb."))]
         with_index = any(finding.id.startswith("index.") for finding in about)
         checkpoint = any(finding.id.startswith("checkpoint.") for finding in about)
         names = named_queues(queues, self._options.built_anew)
@@ -348,7 +347,9 @@ class _Recover:
         ends_clean = self._store.has_abort and self._stays is None
         if not (queues or selector or with_index or checkpoint or ends_clean or log_end is not None):
             return None
-        if self._store.queue_kind == "rocksdb":
+        if self._store.queue_database is not None:
+            if queues or (self._stays is None and (selector is not None or log_end is not None)):
+                self._mend_database(log_end, queues)
             selector = None
         if selector is not None and self._store.extensions and not self._window.is_whole:
             raise WindowTooSmall(0)  # the addresses of an extension's units count from its first one
@@ -360,7 +361,8 @@ class _Recover:
         if built.needs is not None:
             raise WindowTooSmall(built.needs)
         self._steps += built.steps(
-            _why(queues, "the consume queue does not match the commit log"), "the index does not match the commit log"
+            reason_for(queues, "the consume queue does not match the commit log"),
+            "the index does not match the commit log",
         )
         if with_index and not self._store.index_files and not self._window.is_whole:
             self._notes.append(
@@ -370,6 +372,13 @@ class _Recover:
             )
         self._notes += built.notes()
         return built
+
+    def _mend_database(self, log_end: int | None, queues: list[Finding]) -> None:
+        """Replace the database of the consume queues, if it is not what the log says."""
+        build_options, tell = self._options.build, self._on_progress
+        database = build_database(self._store, self._rules, None, log_end, self._staging, build_options, tell)
+        self._steps += database.steps(reason_for(queues, _MISMATCH))
+        self._notes += database.notes
 
     def _misplaced(self, built: BuildResult | None) -> tuple[Finding, ...]:
         """Records whose wrong headers give other messages another queue offset, or take theirs."""
@@ -387,13 +396,3 @@ class _Recover:
             self._cut_tail(built.log_end, "nothing is after the end of the commit log")
         self._steps += checkpoint_steps(self._store, self._rules, built, "update the checkpoint to the last record")
         self._steps += abort_steps(self._store)
-
-
-def _is_misnamed_queue_file(finding: Finding) -> bool:
-    """Whether a broker loads the stray file as one of its queue, so that the queue has to be built without it."""
-    return finding.id == "consumequeue.stray-file" and finding.topic is not None
-
-
-def _why(queues: list[Finding], otherwise: str) -> str:
-    ids = sorted({finding.id for finding in queues})
-    return f"fix {', '.join(ids)}" if ids else otherwise

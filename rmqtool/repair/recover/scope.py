@@ -146,3 +146,14 @@ def _reaches(store: Store, queue: QueueFiles, log_end: int, form: np.dtype[np.vo
         if units.size and 0 <= units["physical_offset"][0] < log_end and units["record_size"][0] > 0:
             return False
     return False
+
+
+def is_misnamed_queue_file(finding: Finding) -> bool:
+    """Whether a broker loads the stray file as one of its queue, so that the queue has to be built without it."""
+    return finding.id == "consumequeue.stray-file" and finding.topic is not None
+
+
+def reason_for(findings: Iterable[Finding], otherwise: str) -> str:
+    """Why something is built again: to fix findings, or else."""
+    ids = sorted({finding.id for finding in findings})
+    return f"fix {', '.join(ids)}" if ids else otherwise

@@ -31,10 +31,9 @@ REMAINS = {
     "commitlog.store-time-regress": "a clock that was set back or a flipped bit: nothing tells which time is right",
     "commitlog.stray-file": "a directory is no file, and is not removed",
     "commitlog.torn-record": "a replica's last record, cut inside its properties: brokers serve it, so it is kept",
-    "store.abort-present": "queues in RocksDB are caught up by a start after a crash only",
 }
 """Findings that a salvage leaves, and why."""
-HAS_REMAINS = ("flip-store-timestamp", "log-stray-directory", "slave-middle", "stale-tail", "rocksdb-cq-crashed")
+HAS_REMAINS = ("flip-store-timestamp", "log-stray-directory", "slave-middle", "stale-tail")
 """Stores that have such findings afterwards, by a part of the name."""
 NO_LOG = ("log-dir-empty", "log-dir-missing")
 READ_BY_ALL = frozenset(EXAMINED)

@@ -1,0 +1,274 @@
+"""Builds the database of consume queues in RocksDB again from the log, and the steps that bring it into the store.
+
+The database is replaced whole: its files lie in no order that anybody could mend. What it has of queues whose messages
+have all expired, or that are not asked for, is taken over, so that their next offsets stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from struct import Struct
+from typing import Final
+
+import numpy as np
+
+from rmqtool.engine.dispatch.derived_writer import HELD_ROWS_MAX, EntrySelector
+from rmqtool.engine.dispatch.queue_entries import QueueEntries, joined_entries, topic_bytes
+from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.errors import UnsupportedError, WriteError
+from rmqtool.formats.java_text import decode_java_utf8
+from rmqtool.formats.rocksdb_queue import DISPATCHED, DISPATCHED_KEY, OFFSET, UNIT, offset_key, queue_prefix
+from rmqtool.repair.build.builder import dispatch_settings
+from rmqtool.repair.build.database_rows import FRAME_ROWS, DatabaseRows, QueueKey, Rows
+from rmqtool.repair.build.gap_queue_writer import RecordOffsets
+from rmqtool.repair.build.log_pass import Bad, LogReading
+from rmqtool.repair.build.request import BuildOptions
+from rmqtool.repair.build.result import file_step
+from rmqtool.repair.machine.steps import Step, remove_file
+from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, ScanOptions, carries_record_crc, plan_segments
+from rmqtool.scan.runner import OnProgress
+from rmqtool.store.directory import Store
+from rmqtool.store.file_kinds import FileKind
+from rmqtool.store.queue_database import FAMILIES, QueueDatabase, StoredEnd, StoredEnds
+from rmqtool.store.rocksdb import RowBatch, require_library, write_database
+from rmqtool.store.source import reason
+
+QUEUES: Final = "consumequeue"
+KEPT_FILES: Final = ("LOCK", "LOG")
+"""The lock, which must stay the file that it is, and the library's diary."""
+_OFFSET: Final = Struct(OFFSET.struct_code)
+_DISPATCHED: Final = Struct(DISPATCHED.struct_code)
+Selects = Callable[[str, int], bool]
+
+
+@dataclass
+class DatabaseBuild:
+    """What came of it.
+
+    Attributes:
+        directory: the database's, in the store.
+        staged: where the new one lies; None where the store's own is as it should be.
+        notes: what a person should know, as sentences.
+        bad: where the log has something that is no record; the database ends before it.
+    """
+
+    store: Store
+    directory: str
+    staged: Path | None
+    notes: list[str] = field(default_factory=list)
+    bad: Bad | None = None
+
+    def steps(self, why: str) -> Iterator[Step]:
+        """Steps that replace the database.
+
+        Raises:
+            UnreadableError: a file of the store may not be read.
+        """
+        if self.staged is None:
+            return
+        built = {f"{self.directory}/{path.name}": path for path in self.staged.iterdir() if path.name not in KEPT_FILES}
+        for entry in self.store.files.get(FileKind.CONSUMEQUEUE_ROCKSDB, ()):
+            if entry.path.rpartition("/")[0] != self.directory or entry.name in KEPT_FILES or entry.path in built:
+                continue
+            yield remove_file(self.store.view, entry.path, "a file of the database that is replaced")
+        for path in sorted(built):
+            yield from file_step(self.store.view, path, built[path], why)
+
+
+def build_database(
+    store: Store,
+    rules: BrokerRules,
+    selects: Selects | None,
+    log_end: int | None,
+    staging: Path,
+    options: BuildOptions,
+    on_progress: OnProgress | None = None,
+) -> DatabaseBuild:
+    """Build the database into a directory, if the store's own is not what the log says.
+
+    Args:
+        selects: tells by (topic, queue id) which queues are built; None: all. Others stay as they are.
+
+    Raises:
+        UnsupportedError: the library is missing, or queues are to stay that cannot be read.
+        UnreadableError, WriteError: a file of the store, or the directory, fails.
+    """
+    require_library()
+    old = store.queue_database
+    if selects is not None and (old is None or old.failure is not None):
+        raise UnsupportedError("the database of the consume queues cannot be read, so all queues have to be rebuilt")
+    log = RecordOffsets([segment.start for segment in store.commitlog])
+    rows = DatabaseRows(log)
+    try:
+        bad = _read_log(store, rules, rows, log, selects, log_end, options, on_progress)
+        database = _NewDatabase(store, rows, selects, old if old is not None and old.failure is None else None)
+        directory = old.directory if old is not None else QUEUES
+        if old is not None and database.is_same():
+            return DatabaseBuild(store, directory, None, bad=bad)
+        rows.gap_units = rows.unfilled = 0
+        staged = staging / "rocksdb" / directory
+        staged.mkdir(parents=True)
+        write_database(staged, {FAMILIES[0]: database.unit_batches(), FAMILIES[1]: database.end_batches()})
+    except OSError as error:
+        raise WriteError(f"temporary file: {reason(error)}") from error
+    return DatabaseBuild(store, directory, staged, _notes(rows, old), bad)
+
+
+def _read_log(
+    store: Store,
+    rules: BrokerRules,
+    rows: DatabaseRows,
+    log: RecordOffsets,
+    selects: Selects | None,
+    log_end: int | None,
+    options: BuildOptions,
+    on_progress: OnProgress | None,
+) -> Bad | None:
+    settings = replace(dispatch_settings(store, rules, options), batch_topics=frozenset())
+    held: dict[QueueKey, list[QueueEntries]] = {}
+    held_rows = done = 0
+
+    def flush() -> None:
+        for parts in held.values():
+            rows.put(joined_entries(parts))
+        held.clear()
+
+    with closing(plan_segments(store.view.open, store.commitlog)) as plan:
+        scan = ScanOptions(
+            options.delays_ms, carries_record_crc(plan.splits), options.compiled, DISPATCH_BLOCK_SIZE, options.digest,
+            columns_only=True,
+        )  # fmt: skip
+        reading = LogReading(
+            plan, scan, log_end, EntrySelector(settings, True, False), options.threads, options.part_bytes
+        )
+        for read_rows in reading.rows():
+            if not options.shows_tombstones:
+                log.tombstones.update(read_rows.tombstones)
+            assert read_rows.entries is not None
+            for entries in read_rows.entries.queues:
+                if selects is None or selects(decode_java_utf8(entries.topic), entries.queue_id):
+                    held.setdefault((entries.topic, entries.queue_id), []).append(entries)
+            held_rows += read_rows.entries.row_count
+            if held_rows >= HELD_ROWS_MAX:
+                flush()
+                held_rows = 0
+            done += read_rows.size
+            if on_progress is not None:
+                on_progress(done, plan.data_bytes)
+    flush()
+    return reading.bad
+
+
+@dataclass
+class _NewDatabase:
+    """The rows of the new database: those of the log, and what stays of the old one."""
+
+    store: Store
+    rows: DatabaseRows
+    selects: Selects | None
+    old: QueueDatabase | None
+
+    def __post_init__(self) -> None:
+        self.log_minimum = self.store.commitlog[0].start if self.store.commitlog else 0
+        self.kept = {key: ends for key, ends in self._kept() if key not in self.rows.queues}
+        self.ends: dict[QueueKey, StoredEnds] = dict(self.kept)
+        self.ends.update({key: StoredEnds(None, queue.end) for key, queue in self.rows.queues.items()})
+        old = self.old.dispatched or 0 if self.old is not None and self.selects is not None else 0
+        self.dispatched = max(self.rows.dispatched, old)
+
+    def _kept(self) -> Iterator[tuple[QueueKey, StoredEnds]]:
+        """Queues of the old database that stay: those not asked for, and the ends of those that have expired."""
+        for topic, queue_id in self.old.names if self.old is not None else ():
+            assert self.old is not None
+            ends = self.old.ends.get((topic, queue_id), StoredEnds())
+            if self.selects is not None and not self.selects(topic, queue_id):
+                yield (topic_bytes(topic), queue_id), ends
+            elif ends.maximum is not None and ends.maximum.physical_offset < self.log_minimum:
+                yield (topic_bytes(topic), queue_id), StoredEnds(None, ends.maximum)
+
+    def units(self, key: QueueKey) -> Iterator[Rows]:
+        """The units of a queue."""
+        if key in self.rows.queues:
+            yield from self.rows.units(key)
+        elif self.old is not None and self.selects is not None:
+            name = (key[0].decode("utf-8", "surrogateescape"), key[1])
+            count = self.old.number_of(name, 1 << 63)
+            for first in range(0, count, FRAME_ROWS):
+                yield self.old.rows(name, first, FRAME_ROWS)
+
+    def is_same(self) -> bool:
+        """Whether the old database serves exactly this."""
+        old = self.old
+        if old is None or old.odd_row_count or old.dispatched != self.dispatched or set(old.families) != _NAMES:
+            return False
+        names = {(key[0].decode("utf-8", "surrogateescape"), key[1]): key for key in self.ends}
+        served = {name for name, ends in old.ends.items() if ends.maximum is not None} | old.units.keys()
+        if served != names.keys():
+            return False
+        return all(self._is_same_queue(old, name, key) for name, key in names.items() if key not in self.kept)
+
+    def _is_same_queue(self, old: QueueDatabase, name: tuple[str, int], key: QueueKey) -> bool:
+        ends, first = old.ends.get(name, StoredEnds()), None
+        if ends.maximum != self.ends[key].maximum or ends.maximum is None:
+            return False
+        count, stop = 0, ends.maximum.queue_offset + 1
+        for rows in self.units(key):
+            mine = rows[rows["queue_offset"] < stop]
+            if not len(mine):
+                continue
+            begin, end = int(mine["queue_offset"][0]), int(mine["queue_offset"][-1]) + 1
+            first = begin if first is None else first
+            if not np.array_equal(old.between(name, begin, end), mine):
+                return False
+            count += len(mine)
+        if first is None:
+            return False
+        minimum = ends.minimum
+        hides = minimum is not None and minimum.physical_offset >= self.log_minimum and minimum.queue_offset > first
+        below = old.between(name, 0, first)
+        return not hides and not (below["physical_offset"] >= self.log_minimum).any()
+
+    def unit_batches(self) -> Iterator[RowBatch]:
+        """Rows of the family of units, in the order of their keys."""
+        for key in sorted(self.ends, key=lambda key: queue_prefix(*key)):
+            prefix = queue_prefix(*key)
+            for rows in self.units(key):
+                for at in range(0, len(rows), FRAME_ROWS):
+                    part = rows[at : at + FRAME_ROWS]
+                    values = np.empty(len(part), UNIT.dtype)
+                    for name in UNIT.dtype.names or ():
+                        values[name] = part[name]
+                    suffixes = np.ascontiguousarray(part["queue_offset"]).tobytes()
+                    yield RowBatch(FAMILIES[0].name, prefix, len(part), suffixes, values.tobytes())
+
+    def end_batches(self) -> Iterator[RowBatch]:
+        """Rows of the family of ends, in the order of their keys."""
+        values = {DISPATCHED_KEY: _DISPATCHED.pack(self.dispatched)}
+        for (topic, queue_id), ends in self.ends.items():
+            for end, is_maximum in ((ends.minimum, False), (ends.maximum, True)):
+                if end is not None:
+                    values[offset_key(topic, queue_id, is_maximum=is_maximum)] = _OFFSET.pack(*StoredEnd(*end))
+        for key in sorted(values):
+            yield RowBatch(FAMILIES[1].name, key, 0, b"", values[key])
+
+
+_NAMES: Final = {family.name for family in FAMILIES}
+
+
+def _notes(rows: DatabaseRows, old: QueueDatabase | None) -> list[str]:
+    notes = []
+    if rows.gap_units:
+        notes.append(f"Units of messages that the commit log does not have: {rows.gap_units}. Consumers skip them")
+    if rows.unfilled:
+        notes.append(
+            f"Messages that the commit log does not have, and for which no unit can be written: {rows.unfilled}. "
+            "Brokers from 5.5.0 on fail to answer pulls that come to them"
+        )
+    if old is not None and old.failure is not None:
+        notes.append(
+            "The old database cannot be read: queues of which the commit log has no message start again at offset 0"
+        )
+    return notes
