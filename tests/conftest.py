@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from tests.golden_stores import unpack
@@ -14,9 +15,16 @@ from tests.store_state import FileState, store_state
 
 
 def pytest_configure() -> None:
-    """Times are printed in UTC, whatever the machine's zone is; a test that is about zones sets its own."""
+    """Times are printed in UTC, whatever the machine's zone is; a test that is about zones sets its own.
+
+    No test fails because the machine is busy: Hypothesis looks at no clock.
+    """
     os.environ["TZ"] = "UTC"
     time.tzset()
+    hypothesis.settings.register_profile(
+        "busy-machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    )
+    hypothesis.settings.load_profile("busy-machine")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -10,8 +10,8 @@ from enum import StrEnum
 from typing import Any, Final
 
 from rmqtool.compare.join import Differences, Kind
+from rmqtool.compare.log_merge import RangeList
 from rmqtool.compare.metadata import ConfigDifference, QueueDifference
-from rmqtool.compare.ranges import RangeList
 from rmqtool.compare.rows import Array, LogTotals, QueueKey, TopicTotal
 
 SIDES: Final = ("a", "b")

@@ -10,10 +10,9 @@ from typing import Final
 import numpy as np
 
 from rmqtool.compare.join import Differences, Kind, find_reordered, join, partition_by_identity
-from rmqtool.compare.log_merge import Sink
+from rmqtool.compare.log_merge import RangeList, Sink
 from rmqtool.compare.log_side import LogSide, StoreLog, Terms
 from rmqtool.compare.metadata import StoreMetadata, config_differences, queue_differences
-from rmqtool.compare.ranges import RangeList
 from rmqtool.compare.result import Comparison, Divergence, Relation, Side
 from rmqtool.compare.rows import Array, LogTotals, QueueNumbers
 from rmqtool.compare.spill import MEMORY_MAX, Spill

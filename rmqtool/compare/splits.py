@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rmqtool.compare.log_merge import LogMerge, Sink
+from rmqtool.compare.log_merge import LogMerge, RangeList, Sink
 from rmqtool.compare.log_side import BlockStream, LogSide, Span, StoreLog, Terms
-from rmqtool.compare.ranges import RangeList
 from rmqtool.compare.rows import ROW, Array, Block, LogTotals, QueueKey, QueueNumbers
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 from threading import Lock
 
-from rmqtool.engine.reading.log_tail import FILES_FROM_END, log_tail
+from rmqtool.engine.reading.log_end import FILES_FROM_END, log_tail
 from rmqtool.engine.reading.messages_without_log import messages_without_log
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.segments.open_files import ReadCache

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rmqtool.engine.reading.log_tail import FILES_FROM_END
+from rmqtool.engine.reading.log_end import FILES_FROM_END
 from rmqtool.engine.rules.algorithms import AbnormalStart, NormalStart
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.forecast.options import ForecastOptions

@@ -16,8 +16,8 @@ from rmqtool.pipeline.search import Search, parse_search
 from rmqtool.scan.row_filter import RowFilter
 from rmqtool.scan.split_start import PROOF_BYTES
 from rmqtool.store.directory import Settings, Store, survey
+from rmqtool.store.location import is_url
 from rmqtool.store.remote import connect, open_remote
-from rmqtool.store.urls import is_url
 from rmqtool.store.view import open_directory
 
 TABLES: Final = tuple(name.value for name in TableName)

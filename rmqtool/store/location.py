@@ -5,15 +5,16 @@ What a URL needs is imported once there is one.
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from rmqtool.errors import NotAStoreError, RmqtoolError, UsageError
 from rmqtool.store.broker_conf import BrokerConf
 from rmqtool.store.directory import Settings, Store, survey, with_settings
 from rmqtool.store.file_kinds import is_broker_directory
-from rmqtool.store.urls import is_url
 from rmqtool.store.view import StoreView, open_directory
 
 
@@ -170,3 +171,11 @@ def _shown(url: str) -> str:
     from rmqtool.store.remote import shown
 
     return shown(url)
+
+
+_URL: Final = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://")
+
+
+def is_url(text: str) -> bool:
+    """Whether a person names a place on a file system elsewhere."""
+    return _URL.match(text) is not None

@@ -1,17 +1,22 @@
-"""Heads of good records that no checksum covers and that all else contradicts: set to what queue or neighbours say."""
+"""Heads of records: where no checksum covers them and all else contradicts them, set to what queue or neighbors say.
+
+Of a record whose first eight bytes are wrong and nothing else, its own lengths tell the size, and its CRC proves it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Final
 
-from rmqtool.engine.reading.record import Record, read_record
-from rmqtool.engine.segments.log import Log
+from rmqtool.engine.reading.record import Record, SingleRecord, decode_record, read_record
+from rmqtool.engine.segments.log import Log, RecordLocation
 from rmqtool.errors import UnreadableError
-from rmqtool.formats import system_flag
+from rmqtool.formats import commitlog, system_flag
 from rmqtool.formats.properties import MULTI_DISPATCH
 from rmqtool.formats.record_crc import stored_record_crc
 from rmqtool.repair.salvage.record_repair import MENDED_MAX, with_fields, with_record_crc
+from rmqtool.scan.judge import MESSAGE_MAGICS, TopicTable, judge_record
+from rmqtool.scan.rules import Verdict
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.match.queue_order import MisplacedRecord
 from rmqtool.verify.survey.context import topic_text
@@ -75,3 +80,67 @@ def _changed(
     if changed is None or changed == raw:
         return None
     return with_record_crc(changed) if record_crc and stored_record_crc(raw) is not None else changed
+
+
+_SYS_FLAG_AT = commitlog.MESSAGE_V1.position("sys_flag")
+
+
+def restored(
+    log: Log, place: RecordLocation, limit: int, *, record_crc: bool, known_size: int | None = None
+) -> tuple[Record, bytes] | None:
+    """A record with the size and magic that all else in it speaks for, and its bytes; None where nothing does.
+
+    Its lengths may be damaged as well, so that something else has to begin where they make it end.
+
+    Args:
+        limit: bytes from the place on in which it has to end, and where a good record may follow.
+        known_size: what its queue says.
+    """
+    for magic in MESSAGE_MAGICS:
+        try:
+            size = _size_by_lengths(log, place, limit, 2 if magic == commitlog.MAGIC_V2 else 1)
+            raw = log.read(place, 0, size) if size else b""
+        except UnreadableError:
+            return None
+        if not size or len(raw) < size:
+            continue
+        raw = size.to_bytes(4, "big") + magic.to_bytes(4, "big", signed=True) + raw[8:]
+        row = judge_record(memoryview(raw), place.physical_offset, TopicTable(), (), record_crc)
+        is_whole = row.verdict == Verdict.GOOD and row.topic_length > 0 and row.body_length > 0
+        if is_whole and (size in (limit, known_size) or _begins_at(log, place, size)):
+            record = decode_record(SingleRecord(log.rules, _reader(raw)), place)
+            return None if record is None else (record, raw)
+    return None
+
+
+def _begins_at(log: Log, place: RecordLocation, size: int) -> bool:
+    """Whether a record that knows its place begins so many bytes behind another."""
+    behind = log.place(place.physical_offset + size)
+    if behind is None:
+        return False
+    try:
+        record = decode_record(log, behind)
+    except UnreadableError:
+        return False
+    return record is not None and record.physical_offset == behind.physical_offset
+
+
+def _size_by_lengths(log: Log, place: RecordLocation, limit: int, topic_width: int) -> int | None:
+    """The size to which the lengths inside a record add up; None where they lead out of the limit."""
+    head = log.read(place, 0, commitlog.HEAD_SIZE + 2 * commitlog.V6_EXTRA)
+    if len(head) < commitlog.HEAD_SIZE:
+        return None
+    sys_flag = int.from_bytes(head[_SYS_FLAG_AT : _SYS_FLAG_AT + 4], "big")
+    at = commitlog.HEAD_SIZE
+    at += commitlog.host_extra(sys_flag, system_flag.BORN_HOST_V6)
+    at += commitlog.host_extra(sys_flag, system_flag.STORE_HOST_V6)
+    at += int.from_bytes(head[at - 4 : at], "big", signed=True)
+    for width in (topic_width, 2):
+        if not commitlog.HEAD_SIZE <= at <= min(limit, MENDED_MAX) - width:
+            return None
+        at += width + int.from_bytes(log.read(place, at, width), "big", signed=True)
+    return at if commitlog.RECORD_SIZE_MIN <= at <= min(limit, MENDED_MAX) else None
+
+
+def _reader(raw: bytes) -> Callable[[int, int], bytes]:
+    return lambda start, length: raw[start : start + length]

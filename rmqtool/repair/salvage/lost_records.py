@@ -20,11 +20,10 @@ from rmqtool.formats import system_flag
 from rmqtool.formats.commitlog import RECORD_SIZE_MIN
 from rmqtool.formats.properties import INNER_BASE, INNER_COUNT, MULTI_DISPATCH, MULTI_QUEUE_OFFSET
 from rmqtool.repair.salvage.damage_context import DamageContext
-from rmqtool.repair.salvage.damaged_ranges import DamagedRange
-from rmqtool.repair.salvage.frame_repair import restored
+from rmqtool.repair.salvage.damaged_ranges import DamagedRange, Unit, UnitsInRanges
+from rmqtool.repair.salvage.header_repair import restored
 from rmqtool.repair.salvage.light_records import add_own_queues
 from rmqtool.repair.salvage.placement import missing_before_claims, placeable
-from rmqtool.repair.salvage.units import Unit, UnitsInRanges
 from rmqtool.store.directory import QueueFiles, Store
 from rmqtool.verify.match.queue_order import MissingRun
 from rmqtool.verify.survey.account import Account

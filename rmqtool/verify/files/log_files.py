@@ -8,7 +8,7 @@ from contextlib import closing
 from itertools import pairwise
 from typing import Final
 
-from rmqtool.engine.reading.log_tail import LogTail, log_tail
+from rmqtool.engine.reading.log_end import LogTail, log_tail
 from rmqtool.errors import UnreadableError
 from rmqtool.formats import commitlog
 from rmqtool.quantities import OFFSETS_END
