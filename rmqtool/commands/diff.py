@@ -12,25 +12,35 @@ from typing import Annotated, Any, Final
 import typer
 
 import rmqtool
+from rmqtool.commands.diff_judgement import ComparedSide, judgement
 from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages, messages_of
-from rmqtool.commands.options import FormatOption, OpenedStore, ReadStore, StoreOptions, open_store, refuse_inside_store
+from rmqtool.commands.options import (
+    FormatOption,
+    OpenedStore,
+    ReadStore,
+    StoreOptions,
+    command_line,
+    open_store,
+    refuse_inside_store,
+)
 from rmqtool.commands.screen import screen
 from rmqtool.commands.spark import ConfOption, MasterOption, runner
 from rmqtool.compare.log_side import StoreLog, Terms
 from rmqtool.compare.manifest import Description, ManifestLog
 from rmqtool.compare.manifest_writer import write_manifest
 from rmqtool.compare.metadata import read_metadata
-from rmqtool.compare.result import Comparison
-from rmqtool.compare.run import ComparedStore, CompareOptions, compare
+from rmqtool.compare.run import SETTINGS_LEFT_OUT, ComparedStore, CompareOptions, compare
 from rmqtool.errors import UsageError
-from rmqtool.report.diff_screen import diff_lines
+from rmqtool.report.diff_screen import diff_lines, difference_text
 from rmqtool.report.progress import ByteProgress
 from rmqtool.report.text import size_text
 from rmqtool.report.writers import OutputFormat, json_text, row_writer
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.location import StoreLocation, store_location
+from rmqtool.verdict.command_line import CommandLine
+from rmqtool.verdict.verdict import StoreVerdict
 
 FIELDS: Final = (
     "type", "topic", "queue_id", "queue_offset", "physical_offset", "size", "other_queue_id", "other_queue_offset",
@@ -106,7 +116,7 @@ def diff(
     """Compare two stores or replicas: where their logs diverge, and which messages differ.
 
     Neither store is changed. With a manifest, made on one machine, compare on the other machine. The exit code is
-    3 if something differs, 4 if something cannot be read.
+    3 if something differs or was not compared, 4 if something cannot be read.
 
     Example: rmqtool diff /data/master/store /data/slave/store
     """
@@ -119,12 +129,15 @@ def diff(
         terms = Terms(by_content=identity is Identity.CONTENT)
         _make(opened, store, make_manifest, terms, detail, output, messages)
         return
+    sides: list[ComparedSide | None] = [ComparedSide(opened, _line(store, commitlog_a)), None]
     if manifest is not None:
         far, terms = _from_manifest(manifest, identity)
     else:
         assert other is not None
         terms = Terms(by_content=identity is Identity.CONTENT)
-        far = _subject(_open(other, commitlog_b, messages))
+        opened_b = _open(other, commitlog_b, messages)
+        sides[1] = ComparedSide(opened_b, _line(other, commitlog_b))
+        far = _subject(opened_b)
     options = CompareOptions(
         by_messages=compared is Compared.MESSAGES,
         limit=limit,
@@ -133,12 +146,14 @@ def diff(
     )
     with runner(master, conf, messages) as chosen, ByteProgress("diff", quiet=messages.quiet) as progress:
         comparison = compare(_subject(opened), far, terms, options, progress.show, chosen)
-    _write(comparison, output, messages)
+    comparison_json = comparison.as_json()
+    comparison_json |= judgement(comparison, difference_text(comparison_json), sides)
+    _write(comparison_json, output, messages)
     for problem in comparison.problems:
         messages.error(problem)
     if comparison.problems:
         raise typer.Exit(ExitCode.FAILED)
-    if not comparison.is_equal:
+    if comparison_json["verdict"] != StoreVerdict.OK:
         raise typer.Exit(ExitCode.FINDINGS)
 
 
@@ -153,6 +168,10 @@ def _check(
         raise UsageError(f"{named[0]} and {named[1]} exclude each other; use one of them")
     if commitlog_b and other is None:
         raise UsageError("--commitlog-b needs STORE_B")
+
+
+def _line(place: StoreLocation, commitlog: list[Path] | None) -> CommandLine:
+    return command_line(place, StoreOptions(commitlog))
 
 
 def _open(place: StoreLocation, commitlog: list[Path] | None, messages: Messages) -> OpenedStore:
@@ -176,7 +195,7 @@ def _subject(opened: OpenedStore) -> ComparedStore:
 
 def _in_databases(store: Store) -> Iterator[str]:
     if store.files.get(FileKind.CONFIG_ROCKSDB):
-        yield "settings in RocksDB"
+        yield SETTINGS_LEFT_OUT
 
 
 def _from_manifest(path: Path, identity: Identity | None) -> tuple[ComparedStore, Terms]:
@@ -246,8 +265,7 @@ def _made(path: Path, description: Description) -> dict[str, Any]:
     }
 
 
-def _write(comparison: Comparison, output: OutputFormat, messages: Messages) -> None:
-    comparison_json = comparison.as_json()
+def _write(comparison_json: dict[str, Any], output: OutputFormat, messages: Messages) -> None:
     if output is OutputFormat.TABLE:
         here = screen()
         show_all = messages.verbose or here.shows_all

@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 from rmqtool.compare.lockstep import LockstepSource, first_difference
 from rmqtool.compare.log_blocks import FileBlocks, topic_totals, unreadable_bytes
 from rmqtool.compare.rows import BLOCK_SIZE, Block, LogTotals, QueueNumbers
+from rmqtool.engine.reading.resurrected_tail import ResurrectedTail, resurrected_tail
 from rmqtool.errors import UnreadableError, UnsupportedError
 from rmqtool.scan.log import LogFile, LogPlan, ScanOptions, carries_record_crc, plan_log, reader_for, walk_split
 from rmqtool.scan.rules import Verdict
@@ -157,6 +158,14 @@ class StoreLog:
             _end_damage(totals, held)
             totals.end = here.physical_offset + here.source.size
         return totals if mirror.finish() else None
+
+    def tail(self) -> ResurrectedTail | None:
+        """Old records at the end of the log that came back after a truncation; reads the last file with records."""
+        if not self._plan.splits:
+            return None
+        split = self._plan.splits[-1]
+        with closing(split.source):
+            return resurrected_tail(self.walk(split).batches())
 
     def difference_from(self, physical_offset: int, other: StoreLog) -> int | None:
         """Physical offset of the first byte that differs in another log, from one that both have in a file on."""

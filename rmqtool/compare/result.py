@@ -13,6 +13,7 @@ from rmqtool.compare.join import Differences, Kind
 from rmqtool.compare.log_merge import RangeList
 from rmqtool.compare.metadata import ConfigDifference, QueueDifference
 from rmqtool.compare.rows import Array, LogTotals, QueueKey, TopicTotal
+from rmqtool.engine.reading.resurrected_tail import ResurrectedTail
 
 SIDES: Final = ("a", "b")
 
@@ -45,11 +46,14 @@ class Side:
 
     Attributes:
         kind: store or manifest.
+        tail: old records at the end of its log that came back after a truncation; None where there are none, or the
+            logs are equal.
     """
 
     label: str
     kind: str
     totals: LogTotals
+    tail: ResurrectedTail | None = None
 
 
 @dataclass(frozen=True)
@@ -217,7 +221,7 @@ def text_of(name: bytes) -> str:
 
 
 def _side(side: Side) -> dict[str, Any]:
-    totals = side.totals
+    totals, tail = side.totals, side.tail
     return {
         "store": side.label,
         "kind": side.kind,
@@ -229,6 +233,7 @@ def _side(side: Side) -> dict[str, Any]:
         "bad_bytes": totals.bad_bytes,
         "tail_bytes": totals.tail_bytes,
         "unreadable_bytes": totals.unreadable_bytes,
+        "resurrected_tail": None if tail is None else {"physical_offset": tail.begin, "messages": tail.record_count},
     }
 
 

@@ -20,6 +20,7 @@ from rmqtool.compare.splits import LogRange, NullSink, RangeComparison, RangeOut
 from rmqtool.scan.runner import Runner, ThreadRunner
 
 PARTITION_BYTES: Final = 256 << 20
+SETTINGS_LEFT_OUT: Final = "settings in RocksDB"
 PARTITIONS_MAX: Final = 4096
 """Each is a file for each side; `Spill` sorts by their numbers as 16 bits."""
 
@@ -149,11 +150,14 @@ def _comparison(
     begin = max((each.begin for each in totals if each.begin is not None), default=0)
     end = min((each.end if each.end is not None else begin for each in totals), default=begin)
     differing = whole.differing.within(begin, end)
+    relation = _relation(totals, begin, end, differing)
+    logs_differ = relation is not Relation.EQUAL
+    tails = [side.log.tail() if logs_differ and isinstance(side.log, StoreLog) else None for side in (a, b)]
     return Comparison(
-        a=Side(a.label, a.kind, totals[0]),
-        b=Side(b.label, b.kind, totals[1]),
+        a=Side(a.label, a.kind, totals[0], tails[0]),
+        b=Side(b.label, b.kind, totals[1], tails[1]),
         identity="content" if terms.by_content else "unique-key",
-        relation=_relation(totals, begin, end, differing),
+        relation=relation,
         divergence=_divergence(a.log, b.log, differing, has_rows=messages is not None),
         differing=differing,
         unresolved_blocks=whole.unresolved_blocks,
@@ -162,10 +166,7 @@ def _comparison(
         topics_differ=_differing_topics(*totals) if messages is None else None,
         queue_differences=queue_differences(a.facts, b.facts),
         config_differences=config_differences(a.facts, b.facts),
-        not_compared=(
-            *_not_compared(a, b),
-            *(f"{side.label}: {text}" for side in (a, b) for text in side.not_compared),
-        ),
+        not_compared=tuple(_not_compared(a, b, by_messages=options.by_messages)),
         problems=(*_problems(a, totals[0]), *_problems(b, totals[1])),
         limit=options.limit,
         by_messages=options.by_messages,
@@ -207,7 +208,12 @@ def _differing_topics(a: LogTotals, b: LogTotals) -> frozenset[bytes]:
     return frozenset(topic for topic in a.topics.keys() | b.topics.keys() if a.topics.get(topic) != b.topics.get(topic))
 
 
-def _not_compared(a: ComparedStore, b: ComparedStore) -> Iterator[str]:
+def _not_compared(a: ComparedStore, b: ComparedStore, *, by_messages: bool) -> Iterator[str]:
+    """What was left out; compared by messages, queues and settings do not count."""
     unknown = [side.label for side in (a, b) if side.facts.queues is None]
-    if unknown:
-        yield f"{', '.join(unknown)}: the ends of the queues, which are in RocksDB and cannot be read"
+    if unknown and not by_messages:
+        yield f"{', '.join(unknown)}: the ends of the queues, which are in RocksDB"
+    for side in (a, b):
+        for text in side.not_compared:
+            if text != SETTINGS_LEFT_OUT or not by_messages:
+                yield f"{side.label}: {text}"

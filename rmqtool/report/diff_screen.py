@@ -46,11 +46,19 @@ def diff_lines(
         crops: whether the names of a table are cut to the width; not in a pipe.
     """
     width = max(width, 60)
-    style, text = (
-        ("good", _equal(comparison)) if comparison["equal"] else ("bad", f"DIFFERENT: {_differs(comparison)}.")
-    )
+    if not comparison["equal"]:
+        style, text = "bad", f"DIFFERENT: {difference_text(comparison)}."
+    elif comparison["verdict"] == "ok":
+        style, text = "good", _equal(comparison)
+    else:
+        style, text = "open", f"NOT FULLY CHECKED: {_equal(comparison)} The rest was not compared, see below."
     yield from headline(text, style, width, colour=colour)
     yield ""
+    step = comparison["next_step"]
+    if not comparison["equal"] or comparison["verdict"] != "ok":
+        yield from labelled("Next", step["reason"], width)
+        if step["command"] is not None:
+            yield escaped(step["command"])
     for name in "ab":
         yield from labelled(name.upper(), _side(comparison[name]), width)
     yield from labelled("Log", _relation(comparison), width)
@@ -78,7 +86,10 @@ def _equal(comparison: Found) -> str:
     return "EQUAL: log, queues and settings."
 
 
-def _differs(comparison: Found) -> str:
+def difference_text(comparison: Found) -> str:
+    """What differs, as a sentence without its end; empty where nothing does."""
+    if comparison["equal"]:
+        return ""
     messages = comparison["messages"] or {}
     at = comparison["first_divergence"]
     parts = [] if at is None else [f"the logs differ from physical offset {at['physical_offset']} on"]
@@ -103,6 +114,11 @@ def _side(side: Found) -> str:
     )
     if side["bad_ranges"]:
         text += f"; damaged: {counted(side['bad_ranges'], 'range')}, {size_text(side['bad_bytes'])}"
+    if (tail := side["resurrected_tail"]) is not None:
+        text += (
+            f"; from physical offset {tail['physical_offset']} on {counted(tail['messages'], 'old message')} that came "
+            "back after a truncation"
+        )
     return text + (f"; torn record at its end: {size_text(side['tail_bytes'])}" if side["tail_bytes"] else "")
 
 
