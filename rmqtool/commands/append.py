@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -31,12 +31,13 @@ from rmqtool.commands.options import (
 from rmqtool.commands.screen import screen
 from rmqtool.engine.append.message import Message, MessageBatch
 from rmqtool.engine.append.open_writer import config_of, existing_store, new_store
-from rmqtool.engine.append.status import PutResult
+from rmqtool.engine.append.status import AppendStatus, PutResult
 from rmqtool.engine.append.store_writer import StoreWriter
 from rmqtool.engine.append.validation import queue_refusal
 from rmqtool.engine.append.writer_config import WriterConfig, config_from
 from rmqtool.engine.rules.versions import NEWEST, BrokerRules, rules_for
 from rmqtool.errors import NotAStoreError, UsageError
+from rmqtool.report.rows import RowBlock
 from rmqtool.report.writers import OutputFormat, row_writer
 from rmqtool.store.broker_conf import BrokerConf, broker_conf, read_broker_conf
 from rmqtool.store.location import survey_store
@@ -166,7 +167,8 @@ def append(
         frozenset(batch_topics or ()), first if source is None else None,
     )  # fmt: skip
     with _rare_collections(), _create(place, first) if create else _open(place, messages) as writer:
-        refused = _put_all(writer, new_messages, output)
+        writer.expect(_body_bytes(first, count) if source is None else _file_size(source) // 2)
+        refused = _put_all(writer, new_messages, output, only_refused=messages.quiet and output is OutputFormat.TABLE)
         writer.close(crash=end is CloseMode.CRASH)
     if refused:
         _end_refused(refused, messages)
@@ -175,6 +177,19 @@ def append(
 def _end_refused(refused: int, messages: Messages) -> NoReturn:
     messages.warn(f"messages refused: {refused}")
     raise typer.Exit(ExitCode.FINDINGS)
+
+
+def _body_bytes(first: Message | MessageBatch | None, count: int) -> int:
+    """Bytes of the bodies of so many messages that are like the first one."""
+    return len(first.body) * count if isinstance(first, Message) else 0
+
+
+def _file_size(path: Path) -> int:
+    """Bytes of a file; 0 where nothing tells."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def _peeked(
@@ -197,8 +212,14 @@ def _rare_collections() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-def _put_all(writer: StoreWriter, new_messages: Iterable[Message | MessageBatch], output: OutputFormat) -> int:
-    """Put and report; the number of messages that were not written."""
+def _put_all(
+    writer: StoreWriter, new_messages: Iterable[Message | MessageBatch], output: OutputFormat, *, only_refused: bool
+) -> int:
+    """Put and report; the number of messages that were not written.
+
+    Args:
+        only_refused: write no row of the others.
+    """
     here = screen()
     rows = row_writer(output, sys.stdout, FIELDS, width=here.table_width, colour=here.colour)
     refused = 0
@@ -208,9 +229,10 @@ def _put_all(writer: StoreWriter, new_messages: Iterable[Message | MessageBatch]
             # Reported is only what the files hold: killing this process takes nothing of it back.
             writer.write_out()
             writer.sync_if_due()
-            for result in results:
-                refused += not result.is_written
-                rows.write(_row(result, writer.rules))
+            not_written = [result for result in results if not result.is_written]
+            refused += len(not_written)
+            if shown := not_written if only_refused else results:
+                rows.write_block(_block(shown, writer.rules))
     finally:
         rows.close()
     return refused
@@ -229,18 +251,30 @@ def _groups(new_messages: Iterable[Message | MessageBatch]) -> Iterator[list[Mes
         yield group
 
 
-def _row(result: PutResult, rules: BrokerRules) -> dict[str, Any]:
-    is_written = result.is_written
-    return {
-        "type": "put",
-        "status": result.status.name_in(rules),
-        "append_status": result.append_status,
-        "physical_offset": result.physical_offset if result.append_status is not None else None,
-        "queue_offset": result.queue_offset if is_written else None,
-        "size": result.size if is_written else None,
-        "message_id": result.message_id,
-        "reason": result.reason,
-    }
+def _block(results: Sequence[PutResult], rules: BrokerRules) -> RowBlock:
+    """The rows of some results."""
+    columns = dict(zip(PutResult._fields, zip(*results, strict=True), strict=True))
+    names = {status: status.name_in(rules) for status in set(columns["status"])}
+    append_names = {status: None if status is None else status.value for status in set(columns["append_status"])}
+    is_written = [status is AppendStatus.PUT_OK for status in columns["append_status"]]
+    is_placed = [status is not None for status in columns["append_status"]]
+
+    def column(name: str) -> Sequence[Any]:
+        values = columns.get(name, ())
+        if name == "type":
+            return ["put"] * len(results)
+        if name == "status":
+            return [names[value] for value in values]
+        if name == "append_status":
+            return [append_names[value] for value in values]
+        if name in ("message_id", "reason"):
+            return values
+        is_known = is_placed if name == "physical_offset" else is_written
+        if all(is_known):
+            return values
+        return [value if known else None for value, known in zip(values, is_known, strict=True)]
+
+    return RowBlock(len(results), FIELDS, column)
 
 
 def _conf(path: Path | None, settings: list[str]) -> BrokerConf | None:

@@ -1,4 +1,4 @@
-"""`append` to a store in which files of the log have other names than brokers give them."""
+"""`append` and names: of files of the log other than brokers give them, and of topics that no broker takes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.broker.files import snapshot
-from tests.commands.test_append import create
+from tests.commands.test_append import create, rows
 from tests.commands.transcripts import rmqtool
 
 
@@ -27,3 +27,17 @@ def test_a_log_file_whose_name_has_fewer_digits_is_refused(tmp_path: Path, name:
     assert ran.code == 5
     assert f"commitlog/{name}: " in ran.err
     assert snapshot(store) == before
+
+
+def test_quiet_shows_only_messages_that_were_refused(tmp_path: Path) -> None:
+    lines = tmp_path / "lines.jsonl"
+    lines.write_text(
+        '{"topic": "orders", "body": "a"}\n{"topic": "%s"}\n{"topic": "orders", "body": "b"}\n' % ("t" * 300)
+    )
+    shown = rmqtool("append", tmp_path / "s", "--create", "--from", lines)
+    quiet = rmqtool("append", tmp_path / "s2", "--create", "--from", lines, "--quiet")
+    assert shown.code == quiet.code == 3
+    assert len(rows(rmqtool("dump", tmp_path / "s2", "--format", "jsonl"))) == 2
+    assert shown.out.count("PUT_OK") == 2
+    assert "PUT_OK" not in quiet.out
+    assert "MESSAGE_ILLEGAL" in quiet.out

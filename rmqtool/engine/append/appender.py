@@ -161,8 +161,9 @@ class MessageAppender:
         put = self._put_columns(columns, dumped_at)
         if put is None:
             return None
+        hosts = {host: host.hex().upper() for host in {message.store_host for message in plain}}
         return [
-            PutResult(PutStatus.PUT_OK, AppendStatus.PUT_OK, *placed, offset_message_id(message.store_host, placed[0]))
+            PutResult(PutStatus.PUT_OK, AppendStatus.PUT_OK, *placed, f"{hosts[message.store_host]}{placed[0]:016X}")
             for message, placed in zip(plain, put.rows(), strict=True)
         ]
 

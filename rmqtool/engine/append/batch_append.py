@@ -6,7 +6,7 @@ is refused) is looked for here; such messages go one by one through `Putter.put_
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -81,12 +81,13 @@ class ColumnAppender:
 def columns_of(messages: Sequence[Message], rules: BrokerRules, now_ms: int) -> MessageColumns:
     """The columns of messages; those that bring no store time get this one."""
     times = [message.store_timestamp_ms for message in messages]
+    texts = _StoredTexts(rules)
     return MessageColumns(
         topics=[message.topic for message in messages],
         queue_ids=[message.queue_id for message in messages],
         bodies=[message.body for message in messages],
         properties_texts=[
-            message.properties_text if message.properties_text is not None else sent_text(message.properties, rules)
+            message.properties_text if message.properties_text is not None else texts.of(message.properties)
             for message in messages
         ],
         flags=[message.flag for message in messages],
@@ -98,6 +99,21 @@ def columns_of(messages: Sequence[Message], rules: BrokerRules, now_ms: int) -> 
         reconsume_times=[message.reconsume_times for message in messages],
         prepared_transaction_offsets=[message.prepared_transaction_offset for message in messages],
     )
+
+
+class _StoredTexts:
+    """What is stored for properties; of the same map one after the other, it is made once."""
+
+    def __init__(self, rules: BrokerRules) -> None:
+        self._rules = rules
+        self._last: Mapping[str, str] | None = None
+        self._text = b""
+
+    def of(self, properties: Mapping[str, str]) -> bytes:
+        """See `sent_text`."""
+        if properties is not self._last:
+            self._last, self._text = properties, sent_text(properties, self._rules)
+        return self._text
 
 
 def are_plain(columns: MessageColumns, rules: BrokerRules, config: WriterConfig) -> bool:

@@ -65,6 +65,7 @@ class LogDispatcher:
         self._dispatched_bytes = 0
         self._topics = TopicTable()
         self._judges: walk.RecordReader = PlainReader()
+        self._is_ready_for_much = False
         self.last_store_timestamp_ms = 0
         self.last_physical_offset = 0
 
@@ -80,8 +81,7 @@ class LogDispatcher:
             WriteError: the sink does not take it.
             RmqtoolError: the block is not a run of good records.
         """
-        if self._dispatched_bytes < COMPILED_FROM_BYTES <= self._dispatched_bytes + len(block):
-            self._judges = reader_for(COMPILED_FROM_BYTES)()
+        self.expect(self._dispatched_bytes + len(block))
         self._dispatched_bytes += len(block)
         source = BytesSource("block", block)
         # Topics and reader go from block to block: a reader leaves the first record of each topic to the slow judge.
@@ -102,6 +102,12 @@ class LogDispatcher:
                 self._note_last(rows)
         if covered != len(block):
             raise RmqtoolError(f"a block at {physical_offset} holds damaged records: only a part of it was dispatched")
+
+    def expect(self, log_bytes: int) -> None:
+        """Get ready for so many bytes of the log in all."""
+        if not self._is_ready_for_much and log_bytes >= COMPILED_FROM_BYTES:
+            self._judges = reader_for(COMPILED_FROM_BYTES)()
+            self._is_ready_for_much = True
 
     def _note_last(self, rows: Rows) -> None:
         """A queue tells the checkpoint of what it was given, and prepared and rolled back records are in none."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from rmqtool.engine.append.encoder import without_record_crc
@@ -21,7 +22,12 @@ from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.formats import properties as names
 from rmqtool.formats import system_flag
 from rmqtool.formats.java_text import java_hash
-from rmqtool.formats.properties import decode_properties, encode_properties
+from rmqtool.formats.properties import (
+    NAME_VALUE_SEPARATOR,
+    PROPERTY_SEPARATOR,
+    decode_properties,
+    encode_properties,
+)
 
 CLIENT_MAP_CAPACITY: Final = 16
 _SPECIAL: Final = re.compile(rb"(?:\A|\x02)(?:DELAY|WAIT|INNER_[A-Z_]+|__CRC32#)\x01")
@@ -44,9 +50,21 @@ def sent_text(properties: Mapping[str, str], rules: BrokerRules) -> bytes:
     """The text that is stored for a map: encoded by the client, decoded and encoded once more by the broker."""
     if not properties:
         return b""
+    order = _stored_order(tuple(properties), rules.property_map_capacity)
+    text = PROPERTY_SEPARATOR.join([f"{name}{NAME_VALUE_SEPARATOR}{properties[name]}" for name in order])
+    is_whole = "" not in properties and all(properties.values()) and text.isascii()
+    counts = text.count(NAME_VALUE_SEPARATOR), text.count(PROPERTY_SEPARATOR)
+    if is_whole and counts == (len(order), len(order) - 1):  # so nothing is read otherwise than it was written
+        return (text + PROPERTY_SEPARATOR if rules.trailing_separator else text).encode("ascii")
     order = hash_map_order(properties, CLIENT_MAP_CAPACITY)
     sent = encode_properties({name: properties[name] for name in order}, trailing_separator=True)
     return encode_map(decode_properties(sent), rules)
+
+
+@lru_cache(maxsize=1024)
+def _stored_order(sent_names: tuple[str, ...], capacity: int) -> list[str]:
+    """The order in which a broker stores properties that a client has in this one."""
+    return hash_map_order(hash_map_order(sent_names, CLIENT_MAP_CAPACITY), capacity)
 
 
 def is_plain_text(texts: Iterable[bytes]) -> bool:

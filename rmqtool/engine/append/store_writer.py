@@ -137,6 +137,10 @@ class StoreWriter:
                 self._log.sync()
         return put
 
+    def expect(self, body_bytes: int) -> None:
+        """Get ready for messages with so many bytes of bodies in all, which are to come."""
+        self._dispatcher.expect(body_bytes)
+
     def stop_dispatch(self) -> None:
         """From now on records reach no queue and no index, as if the broker were killed before it dispatched them."""
         self._log.write_out()
