@@ -214,8 +214,10 @@ def _exactly(pipe: IO[bytes], length: int) -> bytes:
         _ReadingEndedError: it ended before, or nothing came for too long.
     """
     parts, missing = [], length
+    waiting = select.poll()  # `select.select` takes no descriptor above 1023
+    waiting.register(pipe, select.POLLIN)
     while missing:
-        if not select.select([pipe], [], [], SILENCE_S)[0]:
+        if not waiting.poll(SILENCE_S * 1000):
             raise _ReadingEndedError(f"the library gave no answer for {SILENCE_S:.0f} s")
         part = os.read(pipe.fileno(), missing)
         if not part:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +100,8 @@ def all_differences(path: Path, name: str, version: str, compared: Counter[str])
         found = list(load_differences(simulation, read))
         compared["stores"] += 1
         if simulation.why_not is None and read.served is not None:
-            found += served_differences(simulation, StartedReader(simulation), read, compared)
+            with StartedReader(simulation) as reader:
+                found += served_differences(simulation, reader, read, compared)
             with open_reader(simulation.store, simulation.rules) as before:
                 found += cost_differences(forecast_of(simulation), read, found_intact(path, name), before, compared)
         return found
@@ -107,7 +109,7 @@ def all_differences(path: Path, name: str, version: str, compared: Counter[str])
 
 def short_differences(path: Path, name: str, version: str, verdict: Mapping[str, Any]) -> list[str]:
     """The same for a reader of which only a short verdict is known."""
-    with simulation_of(path, name, version) as simulation:
+    with simulation_of(path, name, version) as simulation, ExitStack() as stack:
         simulation.run()
         starts = simulation.why_not is None
         if starts != verdict["load"]:
@@ -122,7 +124,7 @@ def short_differences(path: Path, name: str, version: str, verdict: Mapping[str,
         ]
         if simulation.log.end != verdict["log_end"]:
             found.append(f"log end {simulation.log.end}, not {verdict['log_end']}")
-        reader = StartedReader(simulation)
+        reader = stack.enter_context(StartedReader(simulation))
         served: set[int] = set()
         for topic, queue_id, minimum, maximum in verdict["queues"]:
             queue = reader.queue(topic, queue_id)
@@ -162,7 +164,7 @@ def broker_differences(path: Path, name: str) -> list[str]:
     lmq = config.get("enableLmq", False)
     options = ForecastOptions(multi_dispatch=lmq or config.get("enableMultiDispatch", False), lmq=lmq)
     store = survey(open_directory(path), Settings(**vars(sizes(name))))
-    with Simulation(store, rules_for(said["broker_version"]), options) as simulation:
+    with Simulation(store, rules_for(said["broker_version"]), options) as simulation, ExitStack() as stack:
         simulation.run()
         if (simulation.why_not is None) != served["started"]:
             return [f"starts: {simulation.why_not}, not {served['started']}"]
@@ -175,7 +177,7 @@ def broker_differences(path: Path, name: str) -> list[str]:
             found += _removed(simulation.overlay.unlinked(), gone, kind)
         if simulation.log.end != served["commitlog"]["max_physical_offset"]:
             found.append(f"log end {simulation.log.end}, not {served['commitlog']}")
-        reader = StartedReader(simulation)
+        reader = stack.enter_context(StartedReader(simulation))
         for queue in served["queues"]:
             known = reader.queue(queue["topic"], queue["queue"])
             bounds = max(0, known.min_queue_offset), known.max_queue_offset
