@@ -10,7 +10,7 @@ import importlib
 import inspect
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Annotated, Any, Final
 
@@ -162,6 +162,14 @@ def run(arguments: Sequence[str]) -> int:
         code = 0
     except SystemExit as ended:
         code = _exit_code(ended)
+        # Typer makes an exit of ^C, and of a question that nobody answers.
+        for error in _causes(ended):
+            if isinstance(error, KeyboardInterrupt):
+                messages.interrupt(error)
+                code = ExitCode.INTERRUPTED
+            elif isinstance(error, EOFError):
+                messages.error(f"no answer; {messages.interrupted}")
+                code = ExitCode.REFUSED
     except RmqtoolError as error:
         messages.error(error)
         code = error.exit_code
@@ -171,7 +179,8 @@ def run(arguments: Sequence[str]) -> int:
         # Reads name their file and are errors of ours by now; what has no name was written.
         messages.error(f"{error.filename or 'standard output'}: {error.strerror or error}")
         code = ExitCode.FAILED
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
+        messages.interrupt(error)
         code = ExitCode.INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the last place where a person can be told what to do
         messages.bug(error)
@@ -194,6 +203,13 @@ def _exit_code(ended: SystemExit) -> int:
     if isinstance(ended.__context__, BrokenPipeError):  # Typer ends with 1 where the reader of a pipe has gone
         return 0
     return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """What led to an error, from the last to the first."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def _flush(code: int, messages: Messages) -> int:

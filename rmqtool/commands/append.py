@@ -167,6 +167,7 @@ def append(
         frozenset(batch_topics or ()), first if source is None else None,
     )  # fmt: skip
     with _rare_collections(), _create(place, first) if create else _open(place, messages) as writer:
+        messages.interrupted = "the messages that were reported before are in the store"
         writer.expect(_body_bytes(first, count) if source is None else _file_size(source) // 2)
         refused = _put_all(writer, new_messages, output, only_refused=messages.quiet and output is OutputFormat.TABLE)
         writer.close(crash=end is CloseMode.CRASH)

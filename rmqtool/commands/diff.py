@@ -33,7 +33,6 @@ from rmqtool.compare.metadata import read_metadata
 from rmqtool.compare.run import SETTINGS_LEFT_OUT, ComparedStore, CompareOptions, compare
 from rmqtool.errors import UsageError
 from rmqtool.report.diff_screen import diff_lines, difference_text
-from rmqtool.report.progress import ByteProgress
 from rmqtool.report.text import size_text
 from rmqtool.report.writers import OutputFormat, json_text, row_writer
 from rmqtool.store.directory import Store
@@ -144,7 +143,7 @@ def diff(
         threads=threads or os.cpu_count() or 1,
         folder=work_dir,
     )
-    with runner(master, conf, messages) as chosen, ByteProgress("diff", quiet=messages.quiet) as progress:
+    with runner(master, conf, messages) as chosen, messages.progress("diff") as progress:
         comparison = compare(_subject(opened), far, terms, options, progress.show, chosen)
     comparison_json = comparison.as_json()
     comparison_json |= judgement(comparison, difference_text(comparison_json), sides)
@@ -222,7 +221,7 @@ def _make(
 ) -> None:
     refuse_inside_store(path, "a manifest", store, opened.store.settings.commitlog_directories)
     subject = _subject(opened)
-    with ByteProgress("manifest", quiet=messages.quiet) as progress:
+    with messages.progress("manifest") as progress:
         description = write_manifest(
             path,
             subject,

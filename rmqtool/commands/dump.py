@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from contextlib import closing
+from contextlib import closing, nullcontext
 from typing import Annotated
 
 import typer
@@ -134,9 +134,15 @@ def run_dump(ask: Request, target: Target, output: OutputFormat, fields: str | N
     if not target.entries:
         messages.warn(f"{target.label}: no {target.kind} files; --type shows those of another kind")
     here = screen()
-    with closing(row_writer(output, sys.stdout, known, chosen, width=here.table_width, colour=here.colour)) as writer:
+    shares_line = sys.stdout.isatty()
+    with (
+        closing(row_writer(output, sys.stdout, known, chosen, width=here.table_width, colour=here.colour)) as writer,
+        nullcontext() if ask.follow else messages.progress("dump", total=source.readable_bytes) as progress,
+    ):
         left = ask.limit or sys.maxsize
         for rows in source.rows():
+            if progress is not None and shares_line:
+                progress.hide()
             if rows is None:
                 sys.stdout.flush()
             elif isinstance(rows, RowBlock):

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from rmqtool.commands.exit_codes import ExitCode
+from rmqtool.commands.messages import messages_of
 from rmqtool.commands.options import FormatOption
 from rmqtool.engine.rules.versions import NEWEST, SUPPORTED, rules_for
 from rmqtool.errors import UnreadableError, UsageError, WriteError
@@ -42,6 +43,7 @@ def list_kinds(output: FormatOption = OutputFormat.TABLE) -> None:
 
 
 def make(
+    context: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of a recipe from `fixture list`.")],
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Directory; new or empty.")],
     seed: SeedOption = 0,
@@ -57,11 +59,13 @@ def make(
     if recipe is None:
         raise UsageError(f"no recipe {name!r}; there are {', '.join(RECIPES)}")
     version = _version(settings or [])
+    messages_of(context).interrupted = f"{directory} may be incomplete"
     make_store(recipe, directory, version, seed)
     _write_mark(directory, {"recipe": name, "version": version, "seed": seed, "damage": []})
 
 
 def damage(
+    context: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of a damage from `fixture list`.")],
     store: Annotated[Path, typer.Argument(metavar="STORE", help="A store that `fixture make` made.")],
     seed: SeedOption = 0,
@@ -76,6 +80,7 @@ def damage(
         raise UsageError(f"no damage {name!r}; there are {', '.join(DAMAGES)}")
     require_generated(store)
     mark = _read_mark(store)
+    messages_of(context).interrupted = f"{store} may be changed"
     changes = damage_store(kind, store, seed, RECIPES[mark["recipe"]].conf.settings())
     _write_mark(store, {**mark, "damage": [*mark["damage"], name]})
     rows = row_writer(output, sys.stdout, CHANGE_FIELDS)

@@ -86,11 +86,15 @@ def forecast(
     is_one = not wants_all and opened.is_version_known
     forecasts: list[Forecast] = []
     shared = None if is_one else SharedStarts()
-    for version in (opened.rules.version,) if is_one else EXAMINED:
-        try:
-            forecasts.append(forecast_store(opened.store, rules_for(version), options, shared))
-        except UnsupportedError as error:
-            messages.warn(f"{version}: {error}")
+    versions = (opened.rules.version,) if is_one else EXAMINED
+    with messages.progress("forecast", unit="version") as progress:
+        for number, version in enumerate(versions):
+            progress.show(number, len(versions))
+            progress.next(f"forecast of {version}")
+            try:
+                forecasts.append(forecast_store(opened.store, rules_for(version), options, shared))
+            except UnsupportedError as error:
+                messages.warn(f"{version}: {error}")
     timer = list(timer_effects(opened))
     assessment = forecast_assessment(opened, line, forecasts, timer)
     repair = "salvage" if any(map(_meets_damage, forecasts)) else "recover"

@@ -141,7 +141,7 @@ def get(
     if (warning := foreign_owner(opened.store)) is not None:
         messages.warn(warning)
     demand_log_file_size(opened.store, "--broker-conf FILE")
-    with open_reader(opened.store, opened.rules) as reader:
+    with messages.progress("get"), open_reader(opened.store, opened.rules) as reader:
         answer = answer_to(question, reader, BodyChoice(body, body_limit, raw), messages)
         answer |= explanation(question, answer, reader, command_line(store, store_options), messages)
     _tell_gaps(opened.store, answer, messages)

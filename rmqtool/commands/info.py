@@ -75,9 +75,9 @@ def info(
     if (warning := foreign_owner(opened.store)) is not None:
         messages.warn(warning)
     lock = lock_of(store, opened.store)
-    store_info = info_object(
-        store, opened, summarize(opened.store, opened.rules), lock, command_line(store, store_options)
-    )
+    with messages.progress("info"):
+        summary = summarize(opened.store, opened.rules)
+        store_info = info_object(store, opened, summary, lock, command_line(store, store_options))
     if output is OutputFormat.TABLE:
         here = screen()
         lines = summary_lines(

@@ -1,13 +1,17 @@
-"""What a command says beside its result: warnings, errors and notes, each one line on standard error."""
+"""What a command says beside its result, on standard error: warnings, errors and notes, a line each, and progress."""
 
 from __future__ import annotations
 
+import shutil
 import sys
 import traceback
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import typer
+
+from rmqtool.report.progress import Progress, ProgressForm
 
 
 @dataclass
@@ -20,20 +24,35 @@ class Messages:
     """Notes too, and the stack of an error."""
     zone_option: str | None = None
     """The option that chose the time zone."""
+    progress_form: ProgressForm = ProgressForm.AUTO
+    interrupted: str = "the store was not changed"
+    """What ^C leaves behind at this point of the command."""
+    _progress: list[Progress] = field(default_factory=list)
+    """What may have drawn on the line that is written next."""
+
+    def progress(self, what: str, *, unit: str = "byte", total: Callable[[], int] | None = None) -> Progress:
+        """How far the next phase of the command is, as the options say; see `Progress`."""
+        from rmqtool.store.source import READS
+
+        form = ProgressForm.NONE if self.quiet and self.progress_form is ProgressForm.AUTO else self.progress_form
+        width = shutil.get_terminal_size().columns
+        progress = Progress(what, form, lambda: READS.byte_count, unit=unit, total=total, width=width)
+        self._progress[:] = [progress]
+        return progress
 
     def note(self, text: str) -> None:
         """Something that a person need not know, with `--verbose` only."""
         if self.verbose and not self.quiet:
-            _say(text)
+            self._say(text)
 
     def warn(self, text: str) -> None:
         """Something that a person should know, though the command goes on."""
         if not self.quiet:
-            _say(f"warning: {text}")
+            self._say(f"warning: {text}")
 
     def error(self, error: BaseException | str) -> None:
         """Why the command ends."""
-        _say(str(error))
+        self._say(str(error))
         if isinstance(error, BaseException):
             self._stack(error)
 
@@ -41,8 +60,20 @@ class Messages:
         """A fault of the tool itself: what to report, on one line."""
         kind = type(error).__name__
         advice = "" if self.verbose else "; run again with --verbose to print the details for a bug report"
-        _say(f"internal error: {kind}: {error}{advice}" if str(error) else f"internal error: {kind}{advice}")
+        self._say(f"internal error: {kind}: {error}{advice}" if str(error) else f"internal error: {kind}{advice}")
         self._stack(error)
+
+    def interrupt(self, error: KeyboardInterrupt) -> None:
+        """What ^C has left behind: what the error says of itself, else what the command said last."""
+        notes = getattr(error, "__notes__", None) or [self.interrupted]
+        self._say(f"interrupted; {'; '.join(notes)}")
+
+    def _say(self, text: str) -> None:
+        for progress in self._progress:
+            progress.hide()
+        with suppress(OSError):  # nobody listens: no reason to fail
+            sys.stderr.write(f"rmqtool: {printable(text)}\n")
+            sys.stderr.flush()
 
     def _stack(self, error: BaseException) -> None:
         if self.verbose:
@@ -61,9 +92,3 @@ def printable(text: str) -> str:
     return "".join(
         character if character.isprintable() else character.encode("unicode_escape").decode() for character in text
     )
-
-
-def _say(text: str) -> None:
-    with suppress(OSError):  # nobody listens: no reason to fail
-        sys.stderr.write(f"rmqtool: {printable(text)}\n")
-        sys.stderr.flush()

@@ -35,7 +35,6 @@ from rmqtool.repair.machine.store_paths import DEFAULT_LOG, StorePaths
 from rmqtool.repair.machine.undo import is_unsettled, settle
 from rmqtool.repair.plan_forecasts import with_forecasts
 from rmqtool.repair.remaining import PlannedStore, check_applied, check_planned
-from rmqtool.report.progress import ByteProgress
 from rmqtool.report.repair_screen import plan_lines
 from rmqtool.report.writers import OutputFormat, json_text
 from rmqtool.scan.log_digest import LogDigest
@@ -219,7 +218,7 @@ def carry_out(repair: RepairRun, planner: Planner) -> None:
     places = places_of(request, opened.store) if session is None else session.places
     with _staging(session) as staging:
         with unchanged(places) as before:
-            with ByteProgress(request.command, quiet=messages.quiet) as progress:
+            with messages.progress(request.command) as progress:
                 store, planned_repair = plan_with_sizes(
                     survey(opened.store.view, opened.store.settings),  # a broker may have come since it was opened
                     lambda store, directory: planner(store, directory, progress.show),
@@ -228,7 +227,8 @@ def carry_out(repair: RepairRun, planner: Planner) -> None:
                     may_ask=not request.is_agreed and sys.stdin.isatty(),
                 )
             opened = replace(opened, store=store)
-            plan, planned_repair = _plan(replace(repair, opened=opened), planned_repair, before)
+            with messages.progress(f"{request.command}: check of the plan"):
+                plan, planned_repair = _plan(replace(repair, opened=opened), planned_repair, before)
         if request.save is not None:
             _save(request.save, plan)
         if (
@@ -248,14 +248,19 @@ def carry_out(repair: RepairRun, planner: Planner) -> None:
         demand_consent(plan, is_agreed=request.is_agreed, accept_loss=request.accept_loss)
         if request.copy is not None:
             plan_json = _plan_json(repair, plan, planned_repair, applied=True)
-            _repair_copy(request, plan, planned_repair, plan_json, places, opened)
+            _repair_copy(repair, plan, planned_repair, plan_json, places)
             raise typer.Exit(_exit_code(plan, planned_repair, plan_json, to_do=False))
         assert session is not None, "a plan is carried out under the store's lock"
         if planned_repair.keep is not None:
             session.keep(planned_repair.keep, staging)
-        applied = apply_plan(plan, places, session=session)
+        # Said where the error itself does not: only what was rolled back is called so.
+        messages.interrupted = f"rmqtool undo {request.store} --list shows whether the repair was made"
+        with messages.progress(f"{request.command}: repair"):
+            applied = apply_plan(plan, places, session=session)
+    messages.interrupted = f"the repair was made; rmqtool undo {request.store} rolls it back"
     store = survey(opened.store.view, opened.store.settings)
-    checked, surprises = check_applied(store, opened.rules, planned_repair.begin, plan.remaining, repair.digest)
+    with messages.progress(f"{request.command}: check of the repaired store"):
+        checked, surprises = check_applied(store, opened.rules, planned_repair.begin, plan.remaining, repair.digest)
     if surprises:
         messages.warn(f"after the repair, verify reports findings that the plan did not name: {', '.join(surprises)}")
     plan_json = _plan_json(replace(repair, opened=replace(opened, store=store)), plan, planned_repair, applied=True)
@@ -269,15 +274,17 @@ def carry_out(repair: RepairRun, planner: Planner) -> None:
 
 
 def _repair_copy(
-    request: RepairRequest,
+    repair: RepairRun,
     plan: Plan,
     planned_repair: PlannedRepair,
     plan_json: dict[str, Any],
     places: StorePaths,
-    opened: OpenedStore,
 ) -> None:
+    request, opened, messages = repair.request, repair.opened, repair.messages
     assert request.copy is not None
-    copied = apply_to_copy(plan, places, request.copy)
+    messages.interrupted = f"the store was not changed; {request.copy} may be incomplete"
+    with messages.progress(f"{request.command}: copy") as progress:
+        copied = apply_to_copy(plan, places, request.copy, on_progress=progress.show)
     if planned_repair.keep is not None:
         with Session(copied) as session, session.staging() as staging:
             session.keep(planned_repair.keep, staging)

@@ -1,4 +1,4 @@
-"""Options that every command has: how much it says on standard error, and the time zone of what it prints and takes."""
+"""Options that every command has: what it says on standard error, and the time zone of what it prints and takes."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import typer
 
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.errors import UsageError
+from rmqtool.report.progress import ProgressForm
 from rmqtool.times import show_in, zone_named
 
 PANEL: Final = "Every command"
@@ -55,6 +56,12 @@ def _choose_zone(context: typer.Context, option: str, zone: tzinfo) -> None:
     show_in(zone)
 
 
+def _set_progress(context: typer.Context, form: ProgressForm) -> ProgressForm:
+    if form is not ProgressForm.AUTO:
+        messages_of(context).progress_form = form
+    return form
+
+
 Quiet = Annotated[
     bool, typer.Option("--quiet", "-q", help="Print errors only.", callback=_set_quiet, rich_help_panel=PANEL)
 ]
@@ -74,11 +81,21 @@ Timezone = Annotated[
         rich_help_panel=PANEL,
     ),
 ]
+ProgressOption = Annotated[
+    ProgressForm,
+    typer.Option(
+        "--progress",
+        help="Show progress on standard error: on a terminal only, as JSON objects, or never.",
+        callback=_set_progress,
+        rich_help_panel=PANEL,
+    ),
+]
 _OF_EVERY_COMMAND: Final = {
     "quiet": (Quiet, False),
     "verbose": (Verbose, False),
     "utc": (Utc, False),
     "timezone": (Timezone, None),
+    "progress": (ProgressOption, ProgressForm.AUTO),
 }
 
 

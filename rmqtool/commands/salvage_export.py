@@ -19,7 +19,6 @@ from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.repair.salvage.plan import SalvageOptions, plan_salvage
 from rmqtool.repair.salvage.report import outcome_json
 from rmqtool.report.bodies import BodyChoice, BodyForm
-from rmqtool.report.progress import ByteProgress
 from rmqtool.report.rows import single_rows
 from rmqtool.report.writers import JsonLinesWriter, OutputFormat, json_text
 from rmqtool.store.directory import Store
@@ -40,7 +39,7 @@ def export_messages(repair: RepairRun, options: SalvageOptions, directory: Path)
         UnsupportedError: damage is left that nothing bridges.
     """
     with tempfile.TemporaryDirectory(prefix="rmqtool-") as staging:
-        with ByteProgress("salvage", quiet=repair.messages.quiet) as progress:
+        with repair.messages.progress("salvage") as progress:
             planned_salvage = plan_salvage(
                 repair.opened.store, repair.opened.rules, Path(staging), options, progress.show
             )

@@ -16,7 +16,6 @@ import typer
 
 from rmqtool.commands.messages import Messages
 from rmqtool.errors import UnsupportedError, UsageError
-from rmqtool.report.progress import TaskProgress
 from rmqtool.scan.runner import Runner
 
 JAVA_LEAST: Final = 17
@@ -51,8 +50,11 @@ def spark(master: str, conf: list[str] | None, messages: Messages, what: str | N
     require_java()
     _choose_python(settings.conf.get("spark.pyspark.python"), is_local=settings.is_local)
     messages.note(f"Spark runs at {master}")
-    progress = TaskProgress(what or "", quiet=messages.quiet or what is None)
-    with progress, spark_session(settings, progress.show if what is not None else None) as session:
+    if what is None:
+        with spark_session(settings) as session:
+            yield session
+        return
+    with messages.progress(what, unit="task") as progress, spark_session(settings, progress.show) as session:
         yield session
 
 

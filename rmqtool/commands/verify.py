@@ -38,7 +38,7 @@ from rmqtool.engine.reading.unread_files import unread_files
 from rmqtool.errors import UsageError, WriteError
 from rmqtool.repair.build.clean_state import abort_reason
 from rmqtool.report.junit import junit_text
-from rmqtool.report.progress import ByteProgress
+from rmqtool.report.progress import Progress
 from rmqtool.report.sarif import sarif_text
 from rmqtool.report.verify_screen import findings_lines
 from rmqtool.report.writers import OutputFormat, json_text, row_writer
@@ -165,6 +165,7 @@ class _Output:
         self._output = output
         self._messages = messages
         self._rows: list[dict[str, Any]] = []
+        self._progress: Progress | None = None
         self._screen = screen()
         self._writer = (
             row_writer(output.value, sys.stdout, FIELDS) if output in (OutputFormat.JSONL, OutputFormat.CSV) else None
@@ -173,7 +174,12 @@ class _Output:
         self._keeps_rows = keeps_rows or self._writer is None
 
     def verify(self, options: VerifyOptions, runner: Runner | None) -> Summary:
-        with ByteProgress("verify", quiet=self._messages.quiet) as progress:
+        if options.state_file is not None:
+            self._messages.interrupted += (
+                f"; {options.state_file} has what was checked: run the same command again to continue"
+            )
+        with self._messages.progress("verify") as progress:
+            self._progress = progress
             return verify_store(self._opened.store, self._opened.rules, options, self._take, progress.show, runner)
 
     def report(self, summary: Summary, junit: Path | None, sarif: Path | None) -> Assessment:
@@ -224,6 +230,8 @@ class _Output:
         row = {"type": "finding", **finding.as_json()}
         row["repair"] = repair_command(finding.repair, self._place)
         if self._writer is not None:
+            if self._progress is not None and sys.stdout.isatty():
+                self._progress.hide()
             self._writer.write(row)
             sys.stdout.flush()
         if self._keeps_rows:

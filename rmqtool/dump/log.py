@@ -72,6 +72,11 @@ class LogDump:
             return Follower(self).rows()
         return self._backward() if self.ask.reverse else self._forward()
 
+    def readable_bytes(self) -> int:
+        """Bytes of the files that may hold rows."""
+        entries = self.target.entries[: self.last_with_data() + 1]
+        return sum(entry.size for number, entry in enumerate(entries) if self.may_hold_rows(number))
+
     def shown(self, batch: Batch) -> Rows:
         """What is asked for of a batch."""
         yield from self._rows(batch, self._chosen(batch))

@@ -57,6 +57,10 @@ class FileDump:
     problems: list[str] = field(default_factory=list)
     bad_ranges: int = 0
 
+    def readable_bytes(self) -> int:
+        """Bytes of the files."""
+        return sum(entry.size for entry in self.target.entries)
+
     def rows(self) -> Iterator[DumpRow]:
         """All rows, file after file."""
         by_kind = {

@@ -60,6 +60,10 @@ class QueueDump:
     bad_ranges: int = 0
     _unreadable: list[tuple[int, int]] = field(default_factory=list)
 
+    def readable_bytes(self) -> int:
+        """Bytes of the files."""
+        return sum(entry.size for entry in self.target.entries)
+
     def rows(self) -> Iterator[DumpRow]:
         """All wanted rows; with `reverse` the last queue and its last unit first."""
         queues = [queue for queue in self._queues() if self._is_wanted(queue)]

@@ -68,6 +68,9 @@ class RowSource(Protocol):
     def bad_ranges(self) -> int:
         """Bad ranges that were met."""
 
+    def readable_bytes(self) -> int:
+        """Bytes of the files that are to be read, as far as the request tells."""
+
     def rows(self) -> Iterator[DumpRow | RowBlock | None]:
         """Rows; None where there is nothing more for the moment."""
 

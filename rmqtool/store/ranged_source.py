@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from rmqtool.store.source import READS
+
 FETCH_MIN: Final = 128 << 10
 FETCH_MAX: Final = 8 << 20
 KEPT_MAX: Final = 2
@@ -94,6 +96,7 @@ class RangedSource:
                 break  # the file is shorter than its directory says
             buffer[done : done + len(part)] = part
             done += len(part)
+        READS.add(done)
         return done
 
     def extents(self, start: int, end: int) -> Iterator[tuple[int, int]]:

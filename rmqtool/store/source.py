@@ -21,6 +21,19 @@ SMALLEST_READ = 512
 """Bytes of the smallest read with which a bad range is narrowed down: one sector."""
 
 
+class ReadCount:
+    """How many bytes the sources of this process have read, for those who show how far a run is."""
+
+    byte_count = 0
+
+    def add(self, byte_count: int) -> None:
+        """Count what was read; threads may lose a count to each other, and a bar need not know."""
+        self.byte_count += byte_count
+
+
+READS = ReadCount()
+
+
 class ByteSource(Protocol):
     """Bytes of one file, addressed by file position."""
 
@@ -108,6 +121,7 @@ class FileSource(Closable):
             if count == 0:
                 break
             done += count
+        READS.add(done)
         return done
 
     def extents(self, start: int, end: int) -> Iterator[tuple[int, int]]:

@@ -320,7 +320,6 @@ class _Verifier:
             keys_of=self.rules.version if context.crosses else None,
         )
         numbers = self._chosen(len(plan.splits))
-        done_bytes, total = 0, sum(plan.splits[number].source.size for number in numbers)
         limit = self.options.duration_max_s
         until = None if limit is None else time.time() + limit - (time.monotonic() - self._begun)
         seen_before = SeenSplits(context, scan, plan.splits, self._seen_files)
@@ -328,16 +327,18 @@ class _Verifier:
             number: state.result(segments[number]) or seen_before.result(plan.splits[number]) for number in numbers
         }
         fresh = [(plan.splits[number], segments[number].path) for number in numbers if known[number] is None]
+        done_bytes, total = 0, sum(split.source.size for split, _ in fresh)
         results = self._checked(SplitCheck(context, plan.data_bytes, scan, until), fresh)
         for number in numbers:
-            result = known.pop(number) or next(results)
+            known_result = known.pop(number)
+            result = known_result or next(results)
             if result is None:
                 continue
             state.add(segments[number], result)
             seen_before.keep(plan.splits[number], result)
             self._say(result.findings)
             result.findings = []
-            done_bytes += result.file_size
+            done_bytes += result.file_size if known_result is None else 0
             if self._on_progress is not None:
                 self._on_progress(done_bytes, total)
             yield result

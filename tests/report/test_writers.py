@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from rmqtool.commands.append import FIELDS as PUT
@@ -108,6 +108,7 @@ VALUES = st.one_of(
 ) | st.dictionaries(TEXTS, TEXTS, max_size=2)
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])  # which is about the machine, not about the values
 @given(
     values=st.lists(st.tuples(VALUES, VALUES, TEXTS), min_size=1, max_size=4),
     form=st.sampled_from(["json", "jsonl", "csv", "table"]),

@@ -152,6 +152,8 @@ def carry_out(plan: Plan, session: Session, interrupt: Interrupt) -> Journal:
         for journal in journals(places):
             if journal.number not in before:
                 _take_back_after(error, journal, places, disk)
+        if isinstance(error, KeyboardInterrupt):
+            error.add_note("the repair was rolled back, and the store is as it was before")
         with suppress(RmqtoolError):
             remove_empty(places, disk)
         raise

@@ -6,6 +6,7 @@ The copy shares blocks with the store where the file system can, keeps its holes
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import replace
@@ -29,7 +30,13 @@ from rmqtool.store.source import FileSource, reason
 from rmqtool.store.view import DirectoryView
 
 
-def apply_to_copy(plan: Plan, places: StorePaths, output: Path, disk: Disk | None = None) -> StorePaths:
+def apply_to_copy(
+    plan: Plan,
+    places: StorePaths,
+    output: Path,
+    disk: Disk | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> StorePaths:
     """Copy a store and carry a plan out in the copy; where the copy lies.
 
     Until it is finished the copy has a fence. What was begun is removed where it fails.
@@ -39,6 +46,7 @@ def apply_to_copy(plan: Plan, places: StorePaths, output: Path, disk: Disk | Non
         places: the store.
         output: a directory that is not there yet, or is empty.
         disk: makes the changes; another one in a test.
+        on_progress: is told the bytes of files that are copied, and how many there are.
 
     Raises:
         RefusedError: a broker uses the store, or it changed since it was planned for, or while it was copied.
@@ -60,12 +68,14 @@ def apply_to_copy(plan: Plan, places: StorePaths, output: Path, disk: Disk | Non
     with held_interrupts() as interrupt:
         try:
             disk.make_directory(itself, Metadata.of(places.top))
-            _copy(places, copy, disk, interrupt, {step.path for step in plan.steps})
+            _copy(places, copy, disk, interrupt, {step.path for step in plan.steps}, on_progress)
             _demand_still_unchanged(plan, places)
             _repair_copy(_moved(plan, places, copy), copy, disk, interrupt)
-        except BaseException:
+        except BaseException as error:
             with suppress(RmqtoolError):
                 _remove_copy(itself, disk, whole=is_new)
+                if isinstance(error, KeyboardInterrupt):
+                    error.add_note("the copy was removed, and the store was not changed")
             raise
     return copy
 
@@ -99,7 +109,14 @@ def _log_directories(places: StorePaths) -> tuple[str, ...]:
     return DEFAULT_LOG
 
 
-def _copy(places: StorePaths, copy: StorePaths, disk: Disk, interrupt: Interrupt, mended: AbstractSet[str]) -> None:
+def _copy(
+    places: StorePaths,
+    copy: StorePaths,
+    disk: Disk,
+    interrupt: Interrupt,
+    mended: AbstractSet[str],
+    on_progress: Callable[[int, int], None] | None,
+) -> None:
     """Directories first, then the fences, then files, then the times of the directories.
 
     Args:
@@ -117,7 +134,9 @@ def _copy(places: StorePaths, copy: StorePaths, disk: Disk, interrupt: Interrupt
     for path in copy.log_directories:
         disk.make_directory(copy.top / path, Metadata.of(places.top))
     raise_fences(copy, disk)
-    for path in file_states(places):
+    states = file_states(places)
+    done, total = 0, sum(state.size for state in states.values())
+    for path, state in states.items():
         file, target = places.root / path, copy.top / _copied_path(path, places)
         if file.is_file() and target.parent.is_directory() and not target.exists():
             with FileSource.open(file) as opened:
@@ -125,6 +144,9 @@ def _copy(places: StorePaths, copy: StorePaths, disk: Disk, interrupt: Interrupt
                 disk.give_metadata(target, Metadata.from_stat(os.fstat(opened.descriptor)))
             disk.sync(target)
             interrupt.demand_none()
+        done += state.size
+        if on_progress is not None:
+            on_progress(done, total)
     for path, source in sorted(directories.items(), reverse=True):
         metadata = _metadata(source)
         disk.set_times(copy.top / path, metadata.atime_ns, metadata.mtime_ns)
