@@ -24,6 +24,7 @@ from rmqtool.commands.options import (
     open_store,
     refuse_inside_store,
 )
+from rmqtool.commands.output_files import demand_writable
 from rmqtool.commands.screen import screen
 from rmqtool.commands.spark import ConfOption, MasterOption, runner
 from rmqtool.compare.log_side import StoreLog, Terms
@@ -220,6 +221,7 @@ def _make(
     messages: Messages,
 ) -> None:
     refuse_inside_store(path, "a manifest", store, opened.store.settings.commitlog_directories)
+    demand_writable({"--make-manifest": path})
     subject = _subject(opened)
     with messages.progress("manifest") as progress:
         description = write_manifest(

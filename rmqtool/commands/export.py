@@ -10,6 +10,7 @@ import typer
 
 from rmqtool.commands.messages import messages_of
 from rmqtool.commands.options import CommitlogOption
+from rmqtool.commands.output_files import demand_directory
 from rmqtool.commands.spark import DEFAULT_MASTER, AlwaysMasterOption, ConfOption, spark
 from rmqtool.commands.spark_tables import FromTimeOption, StorePaths, TopicOption, ToTimeOption, source_options
 from rmqtool.pipeline.enums import Form, Profile, TableName
@@ -72,14 +73,12 @@ def _exported(
 
     require_pyspark()  # before what needs it is imported
     from rmqtool.pipeline.export import Export, refuse_inside
-    from rmqtool.pipeline.frames import table_frame
-    from rmqtool.pipeline.options import SourceOptions
+    from rmqtool.pipeline.frames import checked_stores, table_frame
 
     names = tuple(name.strip() for name in (partition_by or "").split(",") if name.strip())
     table_export = Export(target, form, options, names)
-    parsed = SourceOptions.parse(options)
-    parsed.check_table()
-    refuse_inside(target, parsed.stores())
+    refuse_inside(target, checked_stores(options))
+    demand_directory("--to", target)
     request = table_export.request()
     before = table_export.done_before(request)
     if before is not None:

@@ -16,10 +16,10 @@ from rmqtool.commands.options import (
     BrokerConfOption,
     BrokerVersionOption,
     CommitlogOption,
-    FormatOption,
     IndexEntriesOption,
     IndexSlotsOption,
     LogFileSizeOption,
+    ObjectFormatOption,
     OpenedStore,
     QueueFileSizeOption,
     ReadStore,
@@ -31,13 +31,13 @@ from rmqtool.commands.options import (
 from rmqtool.commands.screen import screen
 from rmqtool.engine.reading.unread_files import UnreadFiles, unread_files
 from rmqtool.engine.rules.versions import EXAMINED, rules_for
-from rmqtool.errors import UnsupportedError, UsageError
+from rmqtool.errors import UnsupportedError
 from rmqtool.forecast.forecast import SharedStarts, forecast_store
 from rmqtool.forecast.options import ForecastOptions
 from rmqtool.forecast.result import Forecast
 from rmqtool.formats.tags import parse_delay_levels
 from rmqtool.report.forecast_screen import comparison_lines, forecast_lines
-from rmqtool.report.writers import OutputFormat, json_text
+from rmqtool.report.writers import ObjectFormat, OutputFormat, json_text
 from rmqtool.store.broker_conf import BrokerConf
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.verdict.command_line import CommandLine
@@ -62,7 +62,7 @@ def forecast(
     index_entries: IndexEntriesOption = None,
     broker_conf: BrokerConfOption = None,
     broker_version: BrokerVersionOption = None,
-    output: FormatOption = OutputFormat.TABLE,
+    form: ObjectFormatOption = ObjectFormat.TABLE,
 ) -> None:
     """Show what a broker would do at its next start, and which messages it would lose.
 
@@ -71,8 +71,7 @@ def forecast(
 
     Example: rmqtool forecast /home/rocketmq/store --broker-version 5.3.3
     """
-    if output is OutputFormat.CSV:
-        raise UsageError("--format csv: forecast has no rows; use table, json or jsonl")
+    output = OutputFormat(form)
     messages = messages_of(context)
     wants_all = broker_version == ALL
     sizes = file_sizes(log_file_size, queue_file_size, index_entries)

@@ -17,8 +17,8 @@ from rmqtool.commands.options import (
     BrokerConfOption,
     BrokerVersionOption,
     CommitlogOption,
-    FormatOption,
     IndexSlotsOption,
+    ObjectFormatOption,
     OpenedStore,
     ReadStore,
     StoreOptions,
@@ -37,7 +37,7 @@ from rmqtool.repair.machine.journal import recorded_places
 from rmqtool.repair.machine.store_paths import StorePaths
 from rmqtool.repair.machine.undo import last_repair
 from rmqtool.report.info_screen import summary_lines
-from rmqtool.report.writers import OutputFormat, json_text
+from rmqtool.report.writers import ObjectFormat, OutputFormat, json_text
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.location import StoreLocation, log_directories
@@ -58,7 +58,7 @@ def info(
     index_slots: IndexSlotsOption = None,
     broker_conf: BrokerConfOption = None,
     broker_version: BrokerVersionOption = None,
-    output: FormatOption = OutputFormat.TABLE,
+    form: ObjectFormatOption = ObjectFormat.TABLE,
 ) -> None:
     """Show what a store holds, how its broker stopped, and what to do next.
 
@@ -66,8 +66,7 @@ def info(
 
     Example: rmqtool info /home/rocketmq/store
     """
-    if output is OutputFormat.CSV:
-        raise UsageError("--format csv: info has no rows; use table, json or jsonl")
+    output = OutputFormat(form)
     messages = messages_of(context)
     store_options = StoreOptions(commitlog, index_slots, broker_conf, broker_version)
     opened = open_store(store, store_options)

@@ -15,7 +15,7 @@ from rmqtool.commands.messages import Messages
 from rmqtool.engine.rules.versions import NEWEST, BrokerRules, rules_for
 from rmqtool.errors import RefusedError
 from rmqtool.report.bodies import BodyForm
-from rmqtool.report.writers import OutputFormat
+from rmqtool.report.writers import ObjectFormat, OutputFormat
 from rmqtool.store.broker_conf import BrokerConf, read_broker_conf
 from rmqtool.store.directory import UNIT_SIZE, Settings, Store
 from rmqtool.store.location import StoreLocation, local_path, store_location, survey_store
@@ -80,6 +80,8 @@ BrokerVersionOption = Annotated[
     ),
 ]
 FormatOption = Annotated[OutputFormat, typer.Option("--format", help="Output format.")]
+ObjectFormatOption = Annotated[ObjectFormat, typer.Option("--format", help="Output format.")]
+"""Of a command that has no rows."""
 BodyOption = Annotated[BodyForm, typer.Option("--body", help="How to show bodies; they are decompressed.")]
 BodyLimitOption = Annotated[
     int,

@@ -20,10 +20,10 @@ from rmqtool.commands.options import (
     BrokerConfOption,
     BrokerVersionOption,
     CommitlogOption,
-    FormatOption,
     IndexEntriesOption,
     IndexSlotsOption,
     LogFileSizeOption,
+    ObjectFormatOption,
     QueueFileSizeOption,
     StoreOptions,
     StorePath,
@@ -31,7 +31,7 @@ from rmqtool.commands.options import (
     file_sizes,
 )
 from rmqtool.commands.repair_plan import Planner, RepairRequest, RepairRun, carry_out, opened_for_repair
-from rmqtool.report.writers import OutputFormat
+from rmqtool.report.writers import ObjectFormat, OutputFormat
 from rmqtool.scan.log_digest import LogDigest
 
 _OF_THE_FRAME: Final = ("command", "stack")
@@ -106,11 +106,11 @@ def _opened(
     index_entries: IndexEntriesOption = None,
     broker_conf: BrokerConfOption = None,
     broker_version: BrokerVersionOption = None,
-    output: FormatOption = OutputFormat.TABLE,
+    form: ObjectFormatOption = ObjectFormat.TABLE,
 ) -> RepairRun:
     """What a person said with the shared options; their parameters are those of every repair command."""
     messages = messages_of(context)
-    request = RepairRequest(command, store, dry_run, save, apply, yes, accept_loss, undo_dir, output, copy)
+    request = RepairRequest(command, store, dry_run, save, apply, yes, accept_loss, undo_dir, OutputFormat(form), copy)
     sizes = file_sizes(log_file_size, queue_file_size, index_entries)
     store_options = StoreOptions(commitlog, index_slots, broker_conf, broker_version, sizes)
     opened, session = opened_for_repair(request, store_options, messages, stack)

@@ -18,6 +18,7 @@ from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.forecast import forecast_options
 from rmqtool.commands.messages import Messages
 from rmqtool.commands.options import OpenedStore, StoreOptions, foreign_owner, open_store
+from rmqtool.commands.output_files import demand_directory, demand_writable
 from rmqtool.commands.plan_judgement import ending, left_out_files, plan_assessment, step_after_plan, step_to_apply
 from rmqtool.commands.screen import screen
 from rmqtool.engine.rules.versions import NEWEST
@@ -72,13 +73,20 @@ class RepairRequest:
 
         Raises:
             UsageError: they do.
+            UnreadableError: there is no saved plan of that name.
+            WriteError: a file or directory that they name cannot be written.
         """
-        if self.output is OutputFormat.CSV:
-            raise UsageError(f"--format csv: {self.command} has no rows; use table, json or jsonl")
         if self.copy is not None and self.undo_dir is not None:
             raise UsageError("--undo-dir has no effect with --output: the store itself is not changed")
         if self.apply is not None and (self.save is not None or self.dry_run):
             raise UsageError("--apply applies a plan; do not combine it with --plan or --dry-run")
+        if self.apply is not None:
+            read_saved(self.apply)
+        demand_writable({"--plan": self.save})
+        if self.copy is not None and not self.dry_run:
+            demand_directory("--output", self.copy)
+        if self.undo_dir is not None and not self.only_looks:
+            demand_directory("--undo-dir", self.undo_dir)
 
     @property
     def only_looks(self) -> bool:

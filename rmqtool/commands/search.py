@@ -44,11 +44,12 @@ def search(
     from rmqtool.pipeline.session import require_pyspark
 
     require_pyspark()  # before what needs it is imported
-    from rmqtool.pipeline.frames import table_frame
+    from rmqtool.pipeline.frames import checked_stores, table_frame
     from rmqtool.pipeline.search import SHOWN, parse_search
 
     parse_search(pattern, where.value)
     options |= {"pattern": pattern, "pattern_in": where.value, "columns": ",".join(SHOWN)}
+    checked_stores(options)  # before Spark starts for it
     shown = screen()
     bad = count = 0
     with spark(master, conf, messages, "search") as session:

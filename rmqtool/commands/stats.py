@@ -41,10 +41,11 @@ def stats(
 
     require_pyspark()  # before what needs it is imported
     from rmqtool.pipeline import stats as figures_of
-    from rmqtool.pipeline.frames import table_frame
+    from rmqtool.pipeline.frames import checked_stores, table_frame
 
     fields = figures_of.fields(by)
     options["columns"] = ",".join(figures_of.columns(by))
+    checked_stores(options)  # before Spark starts for it
     bad = None
     shown = screen()
     with spark(master, conf, messages, "stats") as session:

@@ -32,6 +32,7 @@ from rmqtool.commands.options import (
     open_store,
     refuse_inside_store,
 )
+from rmqtool.commands.output_files import demand_writable
 from rmqtool.commands.screen import screen
 from rmqtool.commands.spark import ConfOption, MasterOption, runner
 from rmqtool.engine.reading.unread_files import unread_files
@@ -128,6 +129,7 @@ def verify(
     for report in (junit, sarif):
         if report is not None:
             refuse_inside_store(report, "a report", store, opened.store.settings.commitlog_directories)
+    demand_writable({"--junit": junit, "--sarif": sarif})
     line = command_line(store, store_options)
     run = _Output(opened, store, line, output, messages, keeps_rows=junit is not None or sarif is not None)
     with runner(master, conf, messages) as split_runner:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from rmqtool.pipeline.log_splits import PART_BYTES
 from rmqtool.pipeline.options import SourceOptions
 from rmqtool.pipeline.source import NAME, RocketmqStoreSource
+from rmqtool.store.directory import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -23,6 +24,18 @@ def split_bytes(log_bytes: int, cores: int) -> int:
     return min(max(log_bytes // (TASKS_PER_CORE * cores), PART_BYTES), SPLIT_BYTES_MAX)
 
 
+def checked_stores(options: Mapping[str, str]) -> list[Store]:
+    """The stores that the options name, looked at before a session starts for them.
+
+    Raises:
+        UsageError: an option is wrong.
+        NotAStoreError, UnreadableError: a path is no store, or may not be read.
+    """
+    parsed = SourceOptions.parse(options)  # here, where an error is still one line
+    parsed.check_table()
+    return parsed.stores()
+
+
 def table_frame(session: SparkSession, options: Mapping[str, str]) -> DataFrame:
     """A table of the stores that the options of the data source name.
 
@@ -31,9 +44,7 @@ def table_frame(session: SparkSession, options: Mapping[str, str]) -> DataFrame:
         NotAStoreError, UnreadableError: a path is no store, or may not be read.
     """
     given = dict(options)
-    parsed = SourceOptions.parse(given)  # here, where an error is still one line
-    parsed.check_table()
-    log_bytes = sum(segment.size for store in parsed.stores() for segment in store.commitlog)
+    log_bytes = sum(segment.size for store in checked_stores(given) for segment in store.commitlog)
     if not {"splits", "split_bytes"} & given.keys():
         given["split_bytes"] = str(split_bytes(log_bytes, session.sparkContext.defaultParallelism))
     session.dataSource.register(RocketmqStoreSource)

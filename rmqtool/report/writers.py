@@ -25,6 +25,14 @@ class OutputFormat(StrEnum):
     CSV = "csv"
 
 
+class ObjectFormat(StrEnum):
+    """How a result comes out that is one object and no rows."""
+
+    TABLE = "table"
+    JSON = "json"
+    JSONL = "jsonl"
+
+
 class RowWriter(Protocol):
     """Takes rows one by one, or many of a kind at once, and holds none of them."""
 

@@ -1,0 +1,77 @@
+"""What cannot work fails before the work begins: files that cannot be written, stores that are not there, formats."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rmqtool.commands import app, diff, repair_plan, spark, verify
+from tests.commands.transcripts import rmqtool
+from tests.conftest import Unpacked
+from tests.store_state import store_state
+
+STORE = "5.5.0-crashed"
+
+
+def begun(*_: object, **__: object) -> Any:
+    raise AssertionError("the work has begun")
+
+
+@pytest.mark.parametrize(
+    ("module", "work", "command"),
+    [
+        (verify, "verify_store", ["verify", "STORE", "--junit", "TMP/none/report.xml"]),
+        (verify, "verify_store", ["verify", "STORE", "--sarif", "TMP"]),
+        (diff, "write_manifest", ["diff", "STORE", "--make-manifest", "TMP/file/manifest"]),
+        (repair_plan, "plan_with_sizes", ["recover", "STORE", "--plan", "TMP/none/plan.json"]),
+        (repair_plan, "plan_with_sizes", ["recover", "STORE", "--apply", "TMP/none/plan.json", "--yes"]),
+        (repair_plan, "plan_with_sizes", ["rebuild", "STORE", "--output", "TMP/file/copy", "--yes"]),
+        (repair_plan, "plan_with_sizes", ["recover", "STORE", "--undo-dir", "TMP/file/undo", "--yes"]),
+        (spark, "require_java", ["stats", "TMP/none"]),
+        (spark, "require_java", ["search", "TMP/none", "pattern"]),
+        (spark, "require_java", ["export", "TMP/none", "--to", "TMP/out"]),
+        (spark, "require_java", ["export", "STORE", "--to", "TMP/file/out"]),
+        (spark, "require_java", ["stats", "TMP/file"]),
+    ],
+)
+def test_what_fails_fails_first(
+    module: Any, work: str, command: list[str], golden: Unpacked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, work, begun)
+    (tmp_path / "file").write_text("kept")
+    words = [word.replace("STORE", str(golden(STORE))).replace("TMP", str(tmp_path)) for word in command]
+    ran = rmqtool(*words)
+    assert (ran.code, ran.out, ran.err.count("\n")) == (4, "", 1), ran.err
+    assert str(tmp_path) in ran.err
+    assert "internal error" not in ran.err
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_trial_changes_nothing(golden: Unpacked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object, **__: object) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(verify, "verify_store", interrupt)
+    (tmp_path / "old.xml").write_text("last week's report")
+    before = store_state(tmp_path / "old.xml")
+    ran = rmqtool("verify", golden(STORE), "--junit", tmp_path / "old.xml", "--sarif", tmp_path / "new.sarif")
+    assert ran.code == 130
+    assert store_state(tmp_path / "old.xml") == before
+    assert not (tmp_path / "new.sarif").exists()
+
+
+@pytest.mark.parametrize("name", ["info", "forecast", "recover", "rebuild", "salvage"])
+def test_commands_without_rows_have_no_csv(name: str, golden: Unpacked) -> None:
+    (option,) = (parameter for parameter in app.load(name).params if "--format" in parameter.opts)
+    assert list(option.type.choices) == ["table", "json", "jsonl"]  # type: ignore[attr-defined]
+    ran = rmqtool(name, golden(STORE), "--format", "csv")
+    assert (ran.code, ran.out) == (2, "")
+    assert "'table', 'json', 'jsonl'" in ran.err
+
+
+@pytest.mark.parametrize("name", ["dump", "get", "verify", "diff", "stats", "search", "append", "undo", "formats"])
+def test_commands_with_rows_have_it(name: str) -> None:
+    (option,) = (parameter for parameter in app.load(name).params if "--format" in parameter.opts)  # type: ignore[union-attr]
+    assert list(option.type.choices) == ["table", "json", "jsonl", "csv"]  # type: ignore[attr-defined]
