@@ -30,7 +30,8 @@ from rmqtool.commands.options import (
     command_line,
     file_sizes,
 )
-from rmqtool.commands.repair_plan import Planner, RepairRequest, RepairRun, carry_out, opened_for_repair
+from rmqtool.commands.repair_plan import Planner, RepairRun, carry_out, opened_for_repair
+from rmqtool.commands.repair_request import RepairRequest
 from rmqtool.report.writers import ObjectFormat, OutputFormat
 from rmqtool.scan.log_digest import LogDigest
 

@@ -18,11 +18,11 @@ from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.forecast import forecast_options
 from rmqtool.commands.messages import Messages
 from rmqtool.commands.options import OpenedStore, StoreOptions, foreign_owner, open_store
-from rmqtool.commands.output_files import demand_directory, demand_writable
 from rmqtool.commands.plan_judgement import ending, left_out_files, plan_assessment, step_after_plan, step_to_apply
+from rmqtool.commands.repair_request import RepairRequest
 from rmqtool.commands.screen import screen
 from rmqtool.engine.rules.versions import NEWEST
-from rmqtool.errors import RefusedError, UsageError, WriteError
+from rmqtool.errors import RefusedError, WriteError
 from rmqtool.formats.tags import parse_delay_levels
 from rmqtool.repair.build.request import BuildOptions
 from rmqtool.repair.machine.apply import apply_plan
@@ -51,47 +51,6 @@ from rmqtool.verdict.verdict import StoreVerdict
 from rmqtool.verify.catalog.finding import Finding
 
 UNREADABLE: Final = "commitlog.unreadable-range"
-
-
-@dataclass(frozen=True)
-class RepairRequest:
-    """What a person said about any repair."""
-
-    command: str
-    store: Path
-    dry_run: bool
-    save: Path | None
-    apply: Path | None
-    is_agreed: bool
-    accept_loss: bool
-    undo_dir: Path | None
-    output: OutputFormat
-    copy: Path | None = None
-
-    def check(self) -> None:
-        """Refuse options that contradict each other.
-
-        Raises:
-            UsageError: they do.
-            UnreadableError: there is no saved plan of that name.
-            WriteError: a file or directory that they name cannot be written.
-        """
-        if self.copy is not None and self.undo_dir is not None:
-            raise UsageError("--undo-dir has no effect with --output: the store itself is not changed")
-        if self.apply is not None and (self.save is not None or self.dry_run):
-            raise UsageError("--apply applies a plan; do not combine it with --plan or --dry-run")
-        if self.apply is not None:
-            read_saved(self.apply)
-        demand_writable({"--plan": self.save})
-        if self.copy is not None and not self.dry_run:
-            demand_directory("--output", self.copy)
-        if self.undo_dir is not None and not self.only_looks:
-            demand_directory("--undo-dir", self.undo_dir)
-
-    @property
-    def only_looks(self) -> bool:
-        """Whether nothing is to be changed, or nobody can be asked."""
-        return self.dry_run or self.save is not None or not (self.is_agreed or sys.stdin.isatty())
 
 
 @dataclass(frozen=True)
@@ -223,6 +182,8 @@ def carry_out(repair: RepairRun, planner: Planner) -> None:
     """
     request, opened, messages = repair.request, repair.opened, repair.messages
     session = repair.session
+    if request.apply is not None:
+        read_saved(request.apply)  # before hours of planning
     places = places_of(request, opened.store) if session is None else session.places
     with _staging(session) as staging:
         with unchanged(places) as before:
@@ -248,12 +209,7 @@ def carry_out(repair: RepairRun, planner: Planner) -> None:
             plan_json = _plan_json(repair, plan, planned_repair)
             _show(request, plan_json, opened)
             raise typer.Exit(_exit_code(plan, planned_repair, plan_json, to_do=bool(plan.steps)))
-        if request.apply is not None:
-            demand_same(plan, read_saved(request.apply))
-        if request.output is OutputFormat.TABLE:
-            _show_first(request, _plan_json(repair, plan, planned_repair), opened)
-        plan.demand_harmless()
-        demand_consent(plan, is_agreed=request.is_agreed, accept_loss=request.accept_loss)
+        _agree(replace(repair, opened=opened), plan, planned_repair)
         if request.copy is not None:
             plan_json = _plan_json(repair, plan, planned_repair, applied=True)
             _repair_copy(repair, plan, planned_repair, plan_json, places)
@@ -279,6 +235,27 @@ def carry_out(repair: RepairRun, planner: Planner) -> None:
     else:
         _show(request, {**plan_json, **applied.to_json(checked)}, opened)
     raise typer.Exit(_exit_code(plan, planned_repair, plan_json, to_do=bool(surprises)))
+
+
+def _agree(repair: RepairRun, plan: Plan, planned_repair: PlannedRepair) -> None:
+    """Show the plan and ask; a program is shown one that is refused.
+
+    Raises:
+        RefusedError: consent is missing, or a saved plan is another one.
+    """
+    request, opened = repair.request, repair.opened
+    plan_json = _plan_json(repair, plan, planned_repair)
+    if request.output is OutputFormat.TABLE:
+        _show_first(request, plan_json, opened)
+    try:
+        if request.apply is not None:
+            demand_same(plan, read_saved(request.apply))
+        plan.demand_harmless()
+        demand_consent(plan, is_agreed=request.is_agreed, accept_loss=request.accept_loss)
+    except RefusedError as error:
+        if request.output is not OutputFormat.TABLE:
+            _show(request, {**plan_json, "applied": False, "refused": str(error)}, opened)
+        raise
 
 
 def _repair_copy(

@@ -11,12 +11,15 @@ from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.formats import commitlog, properties, system_flag
 from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.formats.message_id import host_text, offset_message_id
+from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.report.bodies import BODY_FIELDS, BodyChoice, BodyForm, shown_bodies
 from rmqtool.report.rows import RowBlock, message_fields
 from rmqtool.scan.columns import Row
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.scan.walk import Batch
 
+TOMBSTONE_FINDING: Final = "commitlog.tombstone"
+"""Of a record that a repair put in the place of a lost message: a note, so the row is no bad range."""
 _BORN_HOST_AT: Final = commitlog.MESSAGE_V1.position("born_host.address")
 _STORE_HOST_AT: Final = commitlog.MESSAGE_V1.position("store_host.address")
 
@@ -59,7 +62,9 @@ class DumpedMessages:
 
     @property
     def finding(self) -> list[str | None]:
-        return [FINDING_IDS.get(self._verdict)] * len(self.rows)
+        finding = FINDING_IDS.get(self._verdict)
+        marked = self.numbers("prepared_transaction_offset")
+        return [TOMBSTONE_FINDING if finding is None and offset == TOMBSTONE else finding for offset in marked]
 
     @property
     def body_crc_ok(self) -> list[bool]:

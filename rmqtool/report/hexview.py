@@ -9,11 +9,13 @@ from typing import Any, Final
 from rmqtool.formats import commitlog
 from rmqtool.formats.layout import Field, fields_of
 from rmqtool.formats.message_id import address_text
-from rmqtool.report.text import columns_of, cropped, escaped
+from rmqtool.report.text import columns_of, counted, cropped, escaped
 from rmqtool.times import time_text
 
 BYTES_SHOWN_MAX: Final = 1024
-"""Bytes of one field, or of a bad range, that are shown where no limit is given."""
+"""Bytes of one field, or of a bad range, that are shown where no limit is given: its two ends."""
+_LINE_BYTES: Final = 16
+"""Bytes of the widest line: the ends are whole lines."""
 VALUE_LINES_MAX: Final = 3
 """Words of a value that get a line each where they do not fit beside the name."""
 _WIDE: Final = 120
@@ -34,6 +36,7 @@ class HexField:
         position: bytes from the record's or unit's begin.
         content: its first bytes, as many as are to be shown.
         length: how many it really has.
+        tail: its last bytes, where it is longer than what is shown.
     """
 
     name: str
@@ -41,6 +44,12 @@ class HexField:
     content: bytes
     length: int
     value: str
+    tail: bytes = b""
+
+    @property
+    def left_out(self) -> int:
+        """Bytes between its two ends."""
+        return self.length - len(self.content) - len(self.tail)
 
     def as_json(self) -> dict[str, Any]:
         """The part as a row gives it out."""
@@ -49,6 +58,7 @@ class HexField:
             "position": self.position,
             "length": self.length,
             "hex": self.content.hex(),
+            "hex_end": self.tail.hex() if self.tail else None,
             "value": self.value or None,
         }
 
@@ -66,16 +76,18 @@ def parts_of(read: Read, length: int, fields: Sequence[Field], limit: int = BYTE
     for field in fields:
         size = min(max(0, declared_length) if field.size is None else field.size, length - at)
         is_properties = field.name == "properties"
-        content = read(at, size if is_properties else min(size, limit) if field.size is None else size)
+        whole = is_properties or field.size is not None
+        content, tail = (read(at, size), b"") if whole else _ends(read, at, size, limit)
         if field.is_integer and field.name.endswith("_length"):
             declared_length = int.from_bytes(content, "big", signed=True)
         if is_properties and size:
             parts += _properties(content, at)
         elif size:
-            parts.append(HexField(field.name, at, content, size, _value(field, content)))
+            parts.append(HexField(field.name, at, content, size, _value(field, content), tail))
         at += size
     if at < length:
-        parts.append(HexField("(beyond the fields)", at, read(at, min(limit, length - at)), length - at, ""))
+        content, tail = _ends(read, at, length - at, limit)
+        parts.append(HexField("(beyond the fields)", at, content, length - at, "", tail))
     return parts
 
 
@@ -88,7 +100,8 @@ def message_parts(read: Read, length: int, limit: int = BYTES_SHOWN_MAX) -> list
 
 def bare_parts(read: Read, length: int, limit: int = BYTES_SHOWN_MAX) -> list[HexField]:
     """One part for a range that has no fields."""
-    return [HexField("bytes", 0, read(0, min(length, limit)), length, "")]
+    content, tail = _ends(read, 0, length, limit)
+    return [HexField("bytes", 0, content, length, "", tail)]
 
 
 def hex_fields(parts: Sequence[HexField], width: int, start: int = 0) -> dict[str, Any]:
@@ -103,20 +116,32 @@ def hex_lines(parts: Iterable[HexField], width: int, start: int = 0) -> Iterator
         width: columns; from 120 on a line has 16 bytes, else 8.
         start: what is added to the positions.
     """
-    step = 16 if width >= _WIDE else 8
-    hex_width = 3 * step - 1
+    step = _LINE_BYTES if width >= _WIDE else _LINE_BYTES // 2
+    label_width = max(16, width - (8 + 2 + 2 + 3 * step - 1 + 2 + step + 2))
     for part in parts:
-        begins = 8 + 2 + 2 + hex_width + 2 + step + 2
-        labels = _labels(part, max(16, width - begins))
-        for line in range(max(-(-len(part.content) // step), len(labels), 1)):
-            at = line * step
-            content = part.content[at : at + step]
-            place = f"{start + part.position + at:x}" if content or not line else ""
-            text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in content)
-            label = labels[line] if line < len(labels) else ""
-            yield f"  {place:>8}  {content.hex(' '):<{hex_width}}  {text:<{step}}  {label}".rstrip()
-        if part.length > len(part.content):
-            yield f"  {'':8}  ({part.length - len(part.content)} more bytes of {part.name})"
+        yield from _lines(part.content, start + part.position, step, _labels(part, label_width))
+        if part.left_out > 0:
+            yield f"  {'':8}  ... {counted(part.left_out, 'byte')} of {part.name} left out ..."
+        if part.tail:
+            yield from _lines(part.tail, start + part.position + part.length - len(part.tail), step, ())
+
+
+def _lines(content: bytes, begin: int, step: int, labels: Sequence[str]) -> Iterator[str]:
+    for line in range(max(-(-len(content) // step), len(labels), 1)):
+        chunk = content[line * step : (line + 1) * step]
+        place = f"{begin + line * step:x}" if chunk or not line else ""
+        text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in chunk)
+        label = labels[line] if line < len(labels) else ""
+        yield f"  {place:>8}  {chunk.hex(' '):<{3 * step - 1}}  {text:<{step}}  {label}".rstrip()
+
+
+def _ends(read: Read, at: int, length: int, limit: int) -> tuple[bytes, bytes]:
+    """The first and the last bytes of a range, so many in all; the whole range as its first bytes if it is short."""
+    if length <= limit:
+        return read(at, length), b""
+    first = min(-(-limit // (2 * _LINE_BYTES)) * _LINE_BYTES, limit)
+    last = limit - first
+    return read(at, first), read(at + length - last, last) if last else b""
 
 
 def _labels(part: HexField, width: int) -> list[str]:

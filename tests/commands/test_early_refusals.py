@@ -62,10 +62,14 @@ def test_a_trial_changes_nothing(golden: Unpacked, tmp_path: Path, monkeypatch: 
     assert not (tmp_path / "new.sarif").exists()
 
 
+def format_option(name: str) -> Any:
+    (option,) = (parameter for parameter in app.load(name).params if "--format" in parameter.opts)
+    return option
+
+
 @pytest.mark.parametrize("name", ["info", "forecast", "recover", "rebuild", "salvage"])
 def test_commands_without_rows_have_no_csv(name: str, golden: Unpacked) -> None:
-    (option,) = (parameter for parameter in app.load(name).params if "--format" in parameter.opts)
-    assert list(option.type.choices) == ["table", "json", "jsonl"]  # type: ignore[attr-defined]
+    assert list(format_option(name).type.choices) == ["table", "json", "jsonl"]
     ran = rmqtool(name, golden(STORE), "--format", "csv")
     assert (ran.code, ran.out) == (2, "")
     assert "'table', 'json', 'jsonl'" in ran.err
@@ -73,5 +77,4 @@ def test_commands_without_rows_have_no_csv(name: str, golden: Unpacked) -> None:
 
 @pytest.mark.parametrize("name", ["dump", "get", "verify", "diff", "stats", "search", "append", "undo", "formats"])
 def test_commands_with_rows_have_it(name: str) -> None:
-    (option,) = (parameter for parameter in app.load(name).params if "--format" in parameter.opts)  # type: ignore[union-attr]
-    assert list(option.type.choices) == ["table", "json", "jsonl", "csv"]  # type: ignore[attr-defined]
+    assert list(format_option(name).type.choices) == ["table", "json", "jsonl", "csv"]

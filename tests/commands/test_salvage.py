@@ -168,3 +168,31 @@ def test_a_copy_under_a_wrong_name_is_to_be_moved_out_of_the_store(golden_copy: 
     assert (code, plan["needs_decision"], plan["next_step"]["command"]) == (3, True, None)
     assert "move it out of the store" in plan["next_step"]["reason"]
     assert f"where commitlog/{second.name} is" in plan["damage"][0]["message"]
+
+
+def test_dump_names_the_tombstones_of_a_repair(golden_copy: Unpacked) -> None:
+    store = golden_copy("5.5.0-damage-zero-hole-abort")
+    assert rmqtool("salvage", store, "--yes").code == 0
+    ran = rmqtool("dump", store, "--format", "jsonl")
+    rows = [json.loads(line) for line in ran.out.splitlines()]
+    tombstones = [row for row in rows if row["finding"] == "commitlog.tombstone"]
+    assert ran.code == 0
+    assert len(tombstones) == 4
+    assert {row["type"] for row in tombstones} == {"message"}
+    assert not any(row["finding"] for row in rows if row not in tombstones)
+
+
+@pytest.mark.parametrize("form", ["json", "jsonl"])
+def test_a_refused_repair_prints_its_plan(golden: Unpacked, form: str) -> None:
+    store = golden("5.5.0-crashed")
+    planned = json.loads(rmqtool("recover", store, "--dry-run", "--format", "json").out)
+    for command in (["recover", store], ["recover", store, "--format", form]):
+        ran = rmqtool(*command)
+        assert ran.code == 5
+        assert "confirmation required" in ran.err
+        if "--format" in command:
+            plan = json.loads(ran.out)
+            assert plan["applied"] is False
+            assert plan["refused"] in ran.err
+            assert plan["steps"] == planned["steps"]
+            assert schema_errors(plan, PLAN) == []

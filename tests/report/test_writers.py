@@ -194,8 +194,8 @@ def test_hex_lines_name_each_field_once_and_fit(width: int, step: int) -> None:
     ]
     lines = list(hex_lines(parts, width, start=0x1000))
     assert all(columns_of(line) <= width for line in lines)
-    assert sum("body" in line and "more" not in line for line in lines) == 1
-    assert any("60 more bytes of body" in line for line in lines)
-    shown = "".join(line[12 : 12 + 3 * step - 1] for line in lines if "more bytes" not in line)
+    assert sum("body" in line and "left out" not in line for line in lines) == 1
+    assert any("60 bytes of body left out" in line for line in lines)
+    shown = "".join(line[12 : 12 + 3 * step - 1] for line in lines if "left out" not in line)
     assert bytes.fromhex(shown) == bytes(8) + bytes(range(40)) + b"a"
     assert any(line.split()[0] == "1008" for line in lines)
