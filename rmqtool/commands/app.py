@@ -20,9 +20,19 @@ from typer.main import get_command
 
 import rmqtool
 from rmqtool.commands.exit_codes import ExitCode
+from rmqtool.commands.help_groups import GroupedCommand
 from rmqtool.commands.messages import Messages
-from rmqtool.commands.run_options import Quiet, Timezone, Utc, Verbose, show_in_environments_zone, with_run_options
+from rmqtool.commands.run_options import (
+    ProgressOption,
+    Quiet,
+    Timezone,
+    Utc,
+    Verbose,
+    show_in_environments_zone,
+    with_run_options,
+)
 from rmqtool.errors import RmqtoolError
+from rmqtool.report.progress import ProgressForm
 from rmqtool.scan.freed_memory import keep_freed_memory
 
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
@@ -117,6 +127,7 @@ def application() -> TyperGroup:
         _verbose: Verbose = False,
         _utc: Utc = False,
         _timezone: Timezone = None,
+        _progress: ProgressOption = ProgressForm.AUTO,
     ) -> None:
         """Inspect, verify and repair the store directory of an Apache RocketMQ broker, offline.
 
@@ -134,7 +145,9 @@ def load(name: str) -> TyperCommand | TyperGroup:
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     if isinstance(entry_point, dict):
         return _group(app, name, entry_point)
-    app.command(name, context_settings=_SETTINGS, no_args_is_help=_needs_arguments(name))(with_run_options(entry_point))
+    app.command(name, cls=GroupedCommand, context_settings=_SETTINGS, no_args_is_help=_needs_arguments(name))(
+        with_run_options(entry_point)
+    )
     command: TyperCommand = get_command(app)  # type: ignore[assignment]
     return command
 
@@ -144,7 +157,7 @@ def _group(app: typer.Typer, name: str, actions: dict[str, Callable[..., None]])
     text = f"{COMMANDS[name][1]}\n\n{examples[0].rpartition(chr(10))[2]}"
     app.callback(help=text, no_args_is_help=True, context_settings=_SETTINGS)(lambda: None)
     for action, function in actions.items():
-        app.command(action, context_settings=_SETTINGS)(with_run_options(function))
+        app.command(action, cls=GroupedCommand, context_settings=_SETTINGS)(with_run_options(function))
     group: TyperGroup = get_command(app)  # type: ignore[assignment]
     return group
 

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final, NoReturn
 import typer
 
 from rmqtool.commands.append_messages import MessageRequest, messages_from, messages_wanted
+from rmqtool.commands.completion import topics
 from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options import (
@@ -99,7 +100,7 @@ class _Place:
 def append(
     context: typer.Context,
     store: StorePath,
-    topic: Annotated[str | None, typer.Option(metavar="T", help="Topic.")] = None,
+    topic: Annotated[str | None, typer.Option(metavar="T", help="Topic.", autocompletion=topics)] = None,
     queue_id: Annotated[int, typer.Option(metavar="N", min=0, max=QUEUE_ID_MAX, help="Queue.")] = 0,
     body: Annotated[str | None, typer.Option(metavar="TEXT", help="Message body, as UTF-8 text.")] = None,
     body_file: Annotated[Path | None, typer.Option(metavar="F", help="Message body, from this file.")] = None,

@@ -8,7 +8,10 @@ from typing import Annotated
 
 import typer
 
+from rmqtool.commands.completion import fields as fields_of_dump
+from rmqtool.commands.completion import topics, versions
 from rmqtool.commands.exit_codes import ExitCode
+from rmqtool.commands.help_groups import OUTPUT, STORE
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options import (
     TIME_FORMS,
@@ -38,7 +41,13 @@ _From = Annotated[
 _Until = Annotated[str | None, typer.Option(metavar="TIME", help="Messages stored before this time.")]
 _Version = Annotated[
     str | None,
-    typer.Option("--broker-version", metavar="X.Y.Z", help="Decode as this broker version (default: newest)."),
+    typer.Option(
+        "--broker-version",
+        metavar="X.Y.Z",
+        help="Decode as this broker version (default: newest).",
+        autocompletion=versions,
+        rich_help_panel=STORE,
+    ),
 ]
 
 
@@ -53,7 +62,9 @@ def dump(
     kind: Annotated[
         DumpKind | None, typer.Option("--type", help="Kind of file: what to show of a store, or what a file is.")
     ] = None,
-    topic: Annotated[list[str] | None, typer.Option(metavar="GLOB", help="Topic; repeatable.")] = None,
+    topic: Annotated[
+        list[str] | None, typer.Option(metavar="GLOB", help="Topic; repeatable.", autocompletion=topics)
+    ] = None,
     queue_id: Annotated[int | None, typer.Option(metavar="N", help="Queue.")] = None,
     from_offset: Annotated[
         int | None,
@@ -71,11 +82,21 @@ def dump(
     message_id: Annotated[str | None, typer.Option(metavar="ID", help="Offset message id, or unique key.")] = None,
     limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="Maximum number of rows.")] = None,
     reverse: Annotated[bool, typer.Option("--reverse", help="Newest first.")] = False,
-    fields: Annotated[str | None, typer.Option(metavar="A,B", help="Only these fields, in this order.")] = None,
+    fields: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B",
+            help="Only these fields, in this order.",
+            autocompletion=fields_of_dump,
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
     body: BodyOption = BodyForm.NONE,
     body_limit: BodyLimitOption = BODY_LIMIT,
     raw: RawOption = False,
-    hex_view: Annotated[bool, typer.Option("--hex", help="Show every byte with its field.")] = False,
+    hex_view: Annotated[
+        bool, typer.Option("--hex", help="Show every byte with its field.", rich_help_panel=OUTPUT)
+    ] = False,
     stale: Annotated[
         bool, typer.Option("--stale", help="Also show old records after the end of the commit log.")
     ] = False,

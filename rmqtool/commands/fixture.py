@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from rmqtool.commands.completion import damages, recipes
 from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.messages import messages_of
 from rmqtool.commands.options import FormatOption
@@ -44,7 +45,9 @@ def list_kinds(output: FormatOption = OutputFormat.TABLE) -> None:
 
 def make(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of a recipe from `fixture list`.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Name of a recipe from `fixture list`.", autocompletion=recipes)
+    ],
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Directory; new or empty.")],
     seed: SeedOption = 0,
     settings: Annotated[
@@ -66,7 +69,9 @@ def make(
 
 def damage(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of a damage from `fixture list`.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Name of a damage from `fixture list`.", autocompletion=damages)
+    ],
     store: Annotated[Path, typer.Argument(metavar="STORE", help="A store that `fixture make` made.")],
     seed: SeedOption = 0,
     output: FormatOption = OutputFormat.TABLE,

@@ -14,7 +14,6 @@ from rmqtool.commands.judgement import unknown_to_repair
 from rmqtool.commands.messages import messages_of
 from rmqtool.commands.options import (
     BrokerConfOption,
-    BrokerVersionOption,
     CommitlogOption,
     IndexEntriesOption,
     IndexSlotsOption,
@@ -24,6 +23,7 @@ from rmqtool.commands.options import (
     QueueFileSizeOption,
     ReadStore,
     StoreOptions,
+    VersionsOption,
     command_line,
     file_sizes,
     open_store,
@@ -61,7 +61,7 @@ def forecast(
     index_slots: IndexSlotsOption = None,
     index_entries: IndexEntriesOption = None,
     broker_conf: BrokerConfOption = None,
-    broker_version: BrokerVersionOption = None,
+    broker_version: VersionsOption = None,
     form: ObjectFormatOption = ObjectFormat.TABLE,
 ) -> None:
     """Show what a broker would do at its next start, and which messages it would lose.

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from rmqtool.commands.completion import format_names
 from rmqtool.commands.options import FormatOption
 from rmqtool.commands.screen import screen
 from rmqtool.errors import UsageError
@@ -26,7 +27,10 @@ from rmqtool.report.writers import OutputFormat, json_text, row_writer
 
 
 def formats(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Name of a format (default: list all).")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[NAME]", help="Name of a format (default: list all).", autocompletion=format_names),
+    ] = None,
     output: FormatOption = OutputFormat.TABLE,
 ) -> None:
     """Show the layout of every kind of file, field by field.

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from rmqtool.commands.completion import topics
 from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.get_explained import explanation
 from rmqtool.commands.messages import Messages, messages_of
@@ -72,7 +73,7 @@ class Question:
 def get(
     context: typer.Context,
     store: ReadStore,
-    topic: Annotated[str | None, typer.Option(metavar="T", help="Topic.")] = None,
+    topic: Annotated[str | None, typer.Option(metavar="T", help="Topic.", autocompletion=topics)] = None,
     queue_id: Annotated[int | None, typer.Option(metavar="N", help="Queue.")] = None,
     queue_offset: Annotated[int | None, typer.Option(metavar="M", help="Start at this queue offset.")] = None,
     count: Annotated[

@@ -11,6 +11,8 @@ from typing import Annotated, Final
 
 import typer
 
+from rmqtool.commands.completion import versions, versions_or_all
+from rmqtool.commands.help_groups import OUTPUT, STORE
 from rmqtool.commands.messages import Messages
 from rmqtool.engine.rules.versions import NEWEST, BrokerRules, rules_for
 from rmqtool.errors import RefusedError
@@ -33,18 +35,33 @@ ReadStore = Annotated[
 ]
 CommitlogOption = Annotated[
     list[Path] | None,
-    typer.Option("--commitlog", metavar="DIR", help="Commit log directory, if not STORE/commitlog; repeatable."),
+    typer.Option(
+        "--commitlog",
+        metavar="DIR",
+        help="Commit log directory, if not STORE/commitlog; repeatable.",
+        rich_help_panel=STORE,
+    ),
 ]
 IndexSlotsOption = Annotated[
     int | None,
     typer.Option(
-        "--index-slots", metavar="N", min=1, max=(1 << 31) - 1, help="Hash slots of an index file (maxHashSlotNum)."
+        "--index-slots",
+        metavar="N",
+        min=1,
+        max=(1 << 31) - 1,
+        help="Hash slots of an index file (maxHashSlotNum).",
+        rich_help_panel=STORE,
     ),
 ]
 IndexEntriesOption = Annotated[
     int | None,
     typer.Option(
-        "--index-entries", metavar="N", min=2, max=(1 << 31) - 1, help="Entries of an index file (maxIndexNum)."
+        "--index-entries",
+        metavar="N",
+        min=2,
+        max=(1 << 31) - 1,
+        help="Entries of an index file (maxIndexNum).",
+        rich_help_panel=STORE,
     ),
 ]
 LogFileSizeOption = Annotated[
@@ -55,6 +72,7 @@ LogFileSizeOption = Annotated[
         min=1,
         max=(1 << 31) - 1,
         help="Size of a commit log file (mappedFileSizeCommitLog).",
+        rich_help_panel=STORE,
     ),
 ]
 QueueFileSizeOption = Annotated[
@@ -65,11 +83,17 @@ QueueFileSizeOption = Annotated[
         min=1,
         max=(1 << 31) - 1,
         help="Size of a consume queue file (mappedFileSizeConsumeQueue).",
+        rich_help_panel=STORE,
     ),
 ]
 BrokerConfOption = Annotated[
     Path | None,
-    typer.Option("--broker-conf", metavar="FILE", help="The broker's properties file, for paths and file sizes."),
+    typer.Option(
+        "--broker-conf",
+        metavar="FILE",
+        help="The broker's properties file, for paths and file sizes.",
+        rich_help_panel=STORE,
+    ),
 ]
 BrokerVersionOption = Annotated[
     str | None,
@@ -77,19 +101,40 @@ BrokerVersionOption = Annotated[
         "--broker-version",
         metavar="X.Y.Z",
         help="Use the rules of this broker version (default: inferred from the store).",
+        rich_help_panel=STORE,
+        autocompletion=versions,
     ),
 ]
-FormatOption = Annotated[OutputFormat, typer.Option("--format", help="Output format.")]
-ObjectFormatOption = Annotated[ObjectFormat, typer.Option("--format", help="Output format.")]
+VersionsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--broker-version",
+        metavar="X.Y.Z",
+        help="Use the rules of this broker version, or of each: all (default: inferred from the store).",
+        rich_help_panel=STORE,
+        autocompletion=versions_or_all,
+    ),
+]
+FormatOption = Annotated[OutputFormat, typer.Option("--format", help="Output format.", rich_help_panel=OUTPUT)]
+ObjectFormatOption = Annotated[ObjectFormat, typer.Option("--format", help="Output format.", rich_help_panel=OUTPUT)]
 """Of a command that has no rows."""
-BodyOption = Annotated[BodyForm, typer.Option("--body", help="How to show bodies; they are decompressed.")]
+BodyOption = Annotated[
+    BodyForm, typer.Option("--body", help="How to show bodies; they are decompressed.", rich_help_panel=OUTPUT)
+]
 BodyLimitOption = Annotated[
     int,
     typer.Option(
-        "--body-limit", metavar="BYTES", min=0, max=1 << 30, help="Maximum number of bytes of a body to show."
+        "--body-limit",
+        metavar="BYTES",
+        min=0,
+        max=1 << 30,
+        help="Maximum number of bytes of a body to show.",
+        rich_help_panel=OUTPUT,
     ),
 ]
-RawOption = Annotated[bool, typer.Option("--raw", help="Show bodies as stored, and the property block as text.")]
+RawOption = Annotated[
+    bool, typer.Option("--raw", help="Show bodies as stored, and the property block as text.", rich_help_panel=OUTPUT)
+]
 
 
 @dataclass(frozen=True)

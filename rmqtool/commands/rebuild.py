@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from rmqtool.commands.completion import topics
 from rmqtool.commands.repair_command import repair_command
 from rmqtool.commands.repair_plan import PlannedRepair, Planner, RepairRun
 from rmqtool.commands.spark import ConfOption, MasterOption, runner
@@ -28,7 +29,8 @@ def rebuild(
         bool, typer.Option("--timer", help="Timer wheel, timer log and timercheck, with the messages that wait.")
     ] = False,
     topic: Annotated[
-        list[str] | None, typer.Option("--topic", metavar="T", help="Only the queues of this topic; repeatable.")
+        list[str] | None,
+        typer.Option("--topic", metavar="T", help="Only the queues of this topic; repeatable.", autocompletion=topics),
     ] = None,
     master: MasterOption = None,
     conf: ConfOption = None,

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from rmqtool.commands.help_groups import REPAIR
 from rmqtool.commands.messages import messages_of
 from rmqtool.commands.options import (
     BrokerConfOption,
@@ -78,27 +79,48 @@ def _opened(
     stack: ExitStack,
     context: typer.Context,
     store: StorePath,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and change nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the plan and change nothing.", rich_help_panel=REPAIR)
+    ] = False,
     save: Annotated[
-        Path | None, typer.Option("--plan", metavar="FILE", help="Save the plan and change nothing.")
+        Path | None,
+        typer.Option("--plan", metavar="FILE", help="Save the plan and change nothing.", rich_help_panel=REPAIR),
     ] = None,
     apply: Annotated[
         Path | None,
-        typer.Option("--apply", metavar="FILE", help="Apply a saved plan, if the store has not changed since."),
+        typer.Option(
+            "--apply",
+            metavar="FILE",
+            help="Apply a saved plan, if the store has not changed since.",
+            rich_help_panel=REPAIR,
+        ),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Apply the plan without asking.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Apply the plan without asking.", rich_help_panel=REPAIR)] = False,
     accept_loss: Annotated[
-        bool, typer.Option("--accept-loss", help="Agree to a plan that discards messages which can be read now.")
+        bool,
+        typer.Option(
+            "--accept-loss",
+            help="Agree to a plan that discards messages which can be read now.",
+            rich_help_panel=REPAIR,
+        ),
     ] = False,
     copy: Annotated[
         Path | None,
         typer.Option(
-            "--output", metavar="DIR", help="Write a repaired copy to this directory; the store is not changed."
+            "--output",
+            metavar="DIR",
+            help="Write a repaired copy to this directory; the store is not changed.",
+            rich_help_panel=REPAIR,
         ),
     ] = None,
     undo_dir: Annotated[
         Path | None,
-        typer.Option("--undo-dir", metavar="DIR", help="Directory for replaced files, if not in the store."),
+        typer.Option(
+            "--undo-dir",
+            metavar="DIR",
+            help="Directory for replaced files, if not in the store.",
+            rich_help_panel=REPAIR,
+        ),
     ] = None,
     commitlog: CommitlogOption = None,
     log_file_size: LogFileSizeOption = None,

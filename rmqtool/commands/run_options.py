@@ -12,12 +12,13 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from rmqtool.commands.completion import time_zones
+from rmqtool.commands.help_groups import EVERY
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.errors import UsageError
 from rmqtool.report.progress import ProgressForm
 from rmqtool.times import show_in, zone_named
 
-PANEL: Final = "Every command"
 _POSIX_ZONE: Final = re.compile(r":?(?:<[A-Za-z0-9+-]{3,}>|[A-Za-z]{3,})[+-]?\d.*")
 """A zone as TZ can describe it without a database, such as CST-8."""
 
@@ -63,13 +64,13 @@ def _set_progress(context: typer.Context, form: ProgressForm) -> ProgressForm:
 
 
 Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Print errors only.", callback=_set_quiet, rich_help_panel=PANEL)
+    bool, typer.Option("--quiet", "-q", help="Print errors only.", callback=_set_quiet, rich_help_panel=EVERY)
 ]
 Verbose = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Print more detail.", callback=_set_verbose, rich_help_panel=PANEL)
+    bool, typer.Option("--verbose", "-v", help="Print more detail.", callback=_set_verbose, rich_help_panel=EVERY)
 ]
 Utc = Annotated[
-    bool, typer.Option("--utc", help="Print and read times in UTC.", callback=_set_utc, rich_help_panel=PANEL)
+    bool, typer.Option("--utc", help="Print and read times in UTC.", callback=_set_utc, rich_help_panel=EVERY)
 ]
 Timezone = Annotated[
     str | None,
@@ -78,7 +79,8 @@ Timezone = Annotated[
         metavar="ZONE",
         help="Print and read times in this zone: Asia/Shanghai, +08:00 (default: TZ, else this machine's).",
         callback=_set_timezone,
-        rich_help_panel=PANEL,
+        autocompletion=time_zones,
+        rich_help_panel=EVERY,
     ),
 ]
 ProgressOption = Annotated[
@@ -87,7 +89,7 @@ ProgressOption = Annotated[
         "--progress",
         help="Show progress on standard error: on a terminal only, as JSON objects, or never.",
         callback=_set_progress,
-        rich_help_panel=PANEL,
+        rich_help_panel=EVERY,
     ),
 ]
 _OF_EVERY_COMMAND: Final = {

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from rmqtool.commands.help_groups import SPARK
 from rmqtool.commands.messages import Messages
 from rmqtool.errors import UnsupportedError, UsageError
 from rmqtool.scan.runner import Runner
@@ -23,12 +24,25 @@ DEFAULT_MASTER: Final = "local[*]"
 
 MasterOption = Annotated[
     str | None,
-    typer.Option("--master", metavar="URL", help="Run on Spark: local[*], spark://host:port, yarn, k8s://..."),
+    typer.Option(
+        "--master",
+        metavar="URL",
+        help="Run on Spark: local[*], spark://host:port, yarn, k8s://...",
+        rich_help_panel=SPARK,
+    ),
 ]
 AlwaysMasterOption = Annotated[
-    str, typer.Option("--master", metavar="URL", help="Where Spark runs: local[*], spark://host:port, yarn, k8s://...")
+    str,
+    typer.Option(
+        "--master",
+        metavar="URL",
+        help="Where Spark runs: local[*], spark://host:port, yarn, k8s://...",
+        rich_help_panel=SPARK,
+    ),
 ]
-ConfOption = Annotated[list[str] | None, typer.Option("--conf", metavar="K=V", help="Spark setting; repeatable.")]
+ConfOption = Annotated[
+    list[str] | None, typer.Option("--conf", metavar="K=V", help="Spark setting; repeatable.", rich_help_panel=SPARK)
+]
 
 
 @contextmanager

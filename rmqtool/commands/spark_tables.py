@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from rmqtool.commands.completion import topics
 from rmqtool.commands.options import TIME_FORMS, timestamp_ms
 from rmqtool.errors import UsageError
 from rmqtool.store.location import relative_to_store
@@ -16,7 +17,10 @@ StorePaths = Annotated[
     list[str], typer.Argument(metavar="STORE...", help="Store roots, quoted patterns of store roots, or URLs.")
 ]
 TopicOption = Annotated[
-    list[str] | None, typer.Option("--topic", metavar="T", help="Only messages of this topic (a pattern); repeatable.")
+    list[str] | None,
+    typer.Option(
+        "--topic", metavar="T", help="Only messages of this topic (a pattern); repeatable.", autocompletion=topics
+    ),
 ]
 FromTimeOption = Annotated[
     str | None,

@@ -169,7 +169,12 @@ def raising(error: type[BaseException]) -> Callable[..., Any]:
 
 def test_a_key_pressed_in_the_middle_of_a_real_run_ends_it_with_130(golden: Unpacked) -> None:
     """`--follow` never ends by itself, so the key always comes in time."""
-    command = [sys.executable, "-m", "rmqtool", "dump", str(golden(STORE)), "--follow", "--format", "jsonl"]
+    # What runs in the background of a shell ignores the key, and so would the program.
+    program = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from rmqtool.commands.app import main; main()"
+    )
+    command = [sys.executable, "-c", program, "dump", str(golden(STORE)), "--follow", "--format", "jsonl"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     process.stdout.readline()

@@ -1,0 +1,40 @@
+"""The help of a command: its own options first, then those that it shares with others, group by group."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from typer.core import TyperCommand
+
+OWN: Final = "Options"
+REPAIR: Final = "Plan and consent"
+STORE: Final = "The store"
+OUTPUT: Final = "Output"
+SPARK: Final = "Spark"
+EVERY: Final = "Every command"
+_ARGUMENTS: Final = "Arguments"
+_ORDER: Final = (_ARGUMENTS, OWN, REPAIR, STORE, OUTPUT, SPARK, EVERY)
+"""The groups, in the order of the help."""
+
+
+class GroupedCommand(TyperCommand):
+    """A command whose help shows options by their groups (`rich_help_panel`), without rich: it loads too slowly."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the groups that the command has."""
+        groups: dict[str, list[tuple[str, str]]] = {name: [] for name in _ORDER}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                groups[_group_of(parameter)].append(record)
+        for name, records in groups.items():
+            if records:
+                with formatter.section(name):
+                    formatter.write_dl(records)
+
+
+def _group_of(parameter: Any) -> str:
+    if parameter.param_type_name == "argument":
+        return _ARGUMENTS
+    # The option for help is Typer's own.
+    return EVERY if parameter.name == "help" else getattr(parameter, "rich_help_panel", None) or OWN
