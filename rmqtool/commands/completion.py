@@ -73,6 +73,14 @@ def format_names(_: typer.Context) -> Iterable[str]:
 
 
 @_offered
+def schema_names(_: typer.Context) -> Iterable[str]:
+    """Commands whose output has a schema."""
+    from rmqtool.report.json_schemas import SCHEMAS
+
+    return SCHEMAS
+
+
+@_offered
 def recipes(_: typer.Context) -> Iterable[str]:
     """Recipes of healthy stores."""
     from rmqtool.fixtures.recipes import RECIPES

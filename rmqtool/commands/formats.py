@@ -8,12 +8,13 @@ from typing import Annotated
 
 import typer
 
-from rmqtool.commands.completion import format_names
+from rmqtool.commands.completion import format_names, schema_names
 from rmqtool.commands.options import FormatOption
 from rmqtool.commands.screen import screen
 from rmqtool.errors import UsageError
 from rmqtool.formats.catalog import BY_NAME
 from rmqtool.formats.layout import Format
+from rmqtool.report.json_schemas import SCHEMAS, schema_text
 from rmqtool.report.layouts import (
     LAYOUT_FIELDS,
     LIST_FIELDS,
@@ -23,6 +24,7 @@ from rmqtool.report.layouts import (
     list_lines,
     list_rows,
 )
+from rmqtool.report.text import nearest
 from rmqtool.report.writers import OutputFormat, json_text, row_writer
 
 
@@ -30,6 +32,14 @@ def formats(
     name: Annotated[
         str | None,
         typer.Argument(metavar="[NAME]", help="Name of a format (default: list all).", autocompletion=format_names),
+    ] = None,
+    json_schema: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COMMAND",
+            help="Print the JSON schema of a command's output instead: verify, 'fixture list', ...",
+            autocompletion=schema_names,
+        ),
     ] = None,
     output: FormatOption = OutputFormat.TABLE,
 ) -> None:
@@ -39,6 +49,9 @@ def formats(
 
     Example: rmqtool formats message-v1
     """
+    if json_schema is not None:
+        sys.stdout.write(_schema(json_schema, name))
+        return
     declared = _named(name) if name is not None else None
     if output is OutputFormat.TABLE:
         for line in _lines(declared):
@@ -57,6 +70,17 @@ def formats(
 def _lines(declared: Format | None) -> Iterator[str]:
     width = max(80, screen().width)
     return list_lines(width) if declared is None else layout_lines(declared, width)
+
+
+def _schema(command: str, name: str | None) -> str:
+    if name is not None:
+        raise UsageError("--json-schema prints the schema of a command's output; do not combine it with NAME")
+    text = schema_text(command)
+    if text is None:
+        raise UsageError(
+            f"--json-schema: no schema for {command!r}{nearest(command, SCHEMAS)}; there are {', '.join(SCHEMAS)}"
+        )
+    return text
 
 
 def _named(name: str) -> Format:

@@ -45,4 +45,6 @@ def schema_errors(value: Any, schema: dict[str, Any], at: str = "") -> list[str]
 def _is(value: Any, name: str) -> bool:
     if name == "integer":
         return isinstance(value, int) and not isinstance(value, bool)
+    if name == "number":
+        return isinstance(value, int | float) and not isinstance(value, bool)
     return isinstance(value, _TYPES[name])

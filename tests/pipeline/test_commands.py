@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet
 import pytest
 
+from rmqtool.report.json_schemas import schema_text
+from tests.commands.schema_check import schema_errors
 from tests.commands.transcripts import rmqtool
 from tests.conftest import Unpacked
 from tests.golden_stores import settings
@@ -26,6 +28,11 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 STORE = "5.5.0-damage-flip-body-middle-file"
+
+
+def schema(name: str) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(schema_text(name) or "")
+    return document
 
 
 def messages_of(store: Path) -> list[dict[str, Any]]:
@@ -54,6 +61,7 @@ def test_figures_are_those_of_the_dump(run: Any, golden: Unpacked, by: str) -> N
     assert ran.code == 3
     assert "bad ranges, not counted: 1" in ran.err
     found = [json.loads(line) for line in ran.out.splitlines()]
+    assert [error for row in found for error in schema_errors(row, schema("stats"))] == []
     width = len(next(iter(counts)))
     assert {tuple(row.values())[1 : 1 + width]: row["messages"] for row in found} == counts
     assert {tuple(row.values())[1 : 1 + width]: row["bytes"] for row in found} == sizes
@@ -93,6 +101,7 @@ def test_a_key_is_found(run: Any, golden: Unpacked, where: str) -> None:
 def test_a_limit_ends_a_search(run: Any, golden: Unpacked) -> None:
     ran = run("search", golden("5.5.0-clean-basic"), ".", "--limit", "3", "--format", "jsonl")
     assert (ran.code, len(ran.out.splitlines())) == (0, 3)
+    assert [error for line in ran.out.splitlines() for error in schema_errors(json.loads(line), schema("search"))] == []
 
 
 def test_a_pattern_that_is_none_is_told(run: Any, golden: Unpacked) -> None:
@@ -108,6 +117,7 @@ def test_an_export_has_every_row_and_a_manifest(run: Any, golden: Unpacked, tmp_
     with assert_store_unchanged(path):
         ran = run(*command)
     assert ran.code == 0, ran.err
+    assert schema_errors(json.loads(ran.out), schema("export")) == []
     manifest = json.loads((target / "_rmqtool-export.json").read_text())
     files = {str(file.relative_to(target)) for file in target.rglob("part-*")}
     assert {file["path"] for file in manifest["files"]} == files

@@ -1,0 +1,42 @@
+"""The JSON schemas of all output, as they ship with the package: which command's output has which."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from types import MappingProxyType
+from typing import Final
+
+SCHEMAS: Final = MappingProxyType(
+    {
+        "info": "info",
+        "dump": "dump",
+        "get": "get",
+        "verify": "verify",
+        "forecast": "forecast",
+        "diff": "diff",
+        "diff --make-manifest": "manifest",
+        "recover": "plan",
+        "rebuild": "plan",
+        "salvage": "plan",
+        "salvage --export": "salvage-export",
+        "undo": "undo",
+        "append": "append",
+        "export": "export",
+        "stats": "stats",
+        "search": "search",
+        "fixture list": "fixture-list",
+        "fixture damage": "fixture-damage",
+        "fixture check": "fixture-check",
+        "formats": "formats",
+        "--progress json": "progress",
+    }
+)
+"""Schema by command. Where a command writes rows the schema is that of a row."""
+
+
+def schema_text(name: str) -> str | None:
+    """The text of a schema, by its own name or a command's; None where there is none."""
+    name = SCHEMAS.get(name, name)
+    if name not in SCHEMAS.values():
+        return None
+    return (files("rmqtool.report") / "schemas" / f"{name}.json").read_text("utf-8")
