@@ -44,6 +44,10 @@ class ListingDump:
     problems: list[str] = field(default_factory=list)
     bad_ranges: int = 0
 
+    def readable_bytes(self) -> int:
+        """Bytes of the files."""
+        return sum(entry.size for entry in self.target.entries)
+
     def rows(self) -> Iterator[DumpRow]:
         """The rows of the topics that are asked for."""
         assert self.target.store is not None
