@@ -41,11 +41,12 @@ from rmqtool.report.writers import ObjectFormat, OutputFormat, json_text
 from rmqtool.store.broker_conf import BrokerConf
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.verdict.command_line import CommandLine
-from rmqtool.verdict.next_step import step_after_forecast
+from rmqtool.verdict.next_step import NextStep, step_after_forecast
 from rmqtool.verdict.presence import missing_log, reader_command, unreadable_files
 from rmqtool.verdict.verdict import Assessment, StoreVerdict
 from rmqtool.verify.catalog.finding import REBUILD_TIMER, Severity
 from rmqtool.verify.catalog.registry import BY_ID
+from rmqtool.verify.files.config_files import lost_configs, read_configs
 from rmqtool.verify.files.timers import KINDS, is_timer_checked, timer_findings
 from rmqtool.verify.survey.account import Account
 
@@ -96,16 +97,7 @@ def forecast(
                 messages.warn(f"{version}: {error}")
     timer = list(timer_effects(opened))
     assessment = forecast_assessment(opened, line, forecasts, timer)
-    repair = "salvage" if any(map(_meets_damage, forecasts)) else "recover"
-    if timer and not assessment.lost:
-        repair = REBUILD_TIMER
-    writes_timer = repair == REBUILD_TIMER
-    unknown = unknown_to_repair(
-        opened,
-        queues=not (writes_timer or opened.store.queues),
-        index=not (writes_timer or opened.store.index_files),
-    )
-    step = step_after_forecast(line, assessment, repair, tuple(unknown))
+    step = _next_step(line, opened, assessment, forecasts, has_timer_effects=bool(timer))
     ending = {**assessment.as_json(), **step.as_json(), "timer": timer}
     _write(forecasts, ending, output, all_rows=messages.verbose, is_one=is_one)
     if not forecasts or assessment.verdict is StoreVerdict.NOT_READABLE:
@@ -151,7 +143,8 @@ def forecast_assessment(
     begin = store.commitlog[0].start if store.commitlog else 0
     counted_from = max((each.counted_from or 0 for each in forecasts), default=0)
     below = f"what lies below physical offset {counted_from} was not counted"
-    inconsistent = [f"timer: {effect['brokers']}" for effect in timer[:1]]
+    inconsistent = [f"{finding.file}: {finding.message}" for finding in lost_configs(store, read_configs(store))]
+    inconsistent += [f"timer: {effect['brokers']}" for effect in timer[:1]]
     if any(each.misplaces_new_messages for each in forecasts):
         inconsistent.append("new messages are stored where the start after that loses them")
     return Assessment(
@@ -167,6 +160,31 @@ def forecast_assessment(
             *((UnreadFiles("commitlog", FileKind.COMMITLOG.value, below),) if counted_from > begin else ()),
         ),
     )
+
+
+def _next_step(
+    line: CommandLine,
+    opened: OpenedStore,
+    assessment: Assessment,
+    forecasts: Sequence[Forecast],
+    *,
+    has_timer_effects: bool,
+) -> NextStep:
+    store = opened.store
+    lost = list(lost_configs(store, read_configs(store)))
+    if any(map(_meets_damage, forecasts)):
+        repair = "salvage"
+    elif has_timer_effects and not assessment.lost:
+        return step_after_forecast(line, assessment, REBUILD_TIMER)
+    elif assessment.verdict is StoreVerdict.INCONSISTENT and lost:
+        return NextStep(None, f"{lost[0].file}: {BY_ID[lost[0].id].remedy}", needs_decision=True)
+    elif store.queue_kind == "rocksdb" and assessment.verdict in (StoreVerdict.WILL_NOT_START, StoreVerdict.WOULD_LOSE):
+        return NextStep(None, "rmqtool does not repair consume queues in RocksDB", needs_decision=True)
+    else:
+        repair = "recover"
+    lacks_queues = not store.queues and store.queue_kind == "file"
+    unknown = unknown_to_repair(opened, queues=lacks_queues, index=not store.index_files)
+    return step_after_forecast(line, assessment, repair, tuple(unknown))
 
 
 def _meets_damage(forecast: Forecast) -> bool:

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ from rmqtool.verdict.next_step import NextStep, blocked_step, repair_step
 from rmqtool.verdict.tally import FindingTally
 from rmqtool.verdict.verdict import Assessment, StoreVerdict
 from rmqtool.verify.catalog.registry import BY_ID
-from rmqtool.verify.files.config_files import lost_topics
+from rmqtool.verify.files.config_files import lost_configs, read_configs
 from rmqtool.verify.files.log_files import log_file_findings
 
 
@@ -154,7 +155,7 @@ def _tally(store: Store, summary: StoreSummary, *, is_all_read: bool) -> Finding
     the log is read.
     """
     tally = FindingTally()
-    for finding in (*log_file_findings(store, None), *lost_topics(store)):
+    for finding in chain(log_file_findings(store, None), lost_configs(store, read_configs(store))):
         tally.add(finding, BY_ID[finding.id].remedy)
     tally.crashed = summary.shutdown is Shutdown.ABNORMAL and is_all_read
     return tally

@@ -101,8 +101,10 @@ def _next(ending: Found, width: int) -> Iterator[str]:
 
 def _verdict(forecast: Found, ending: Found) -> tuple[str, str]:
     """Style and sentence; what was not looked at is not called good."""
-    if ending["verdict"] in ("log-missing", "not-readable", "not-fully-checked"):
-        return "open" if ending["verdict"] == "not-fully-checked" else "bad", escaped(ending["headline"])
+    if ending["verdict"] in ("log-missing", "not-readable"):
+        return "bad", escaped(ending["headline"])
+    if ending["verdict"] in ("inconsistent", "not-fully-checked"):
+        return "open", escaped(ending["headline"])
     style, text = _start_sentence(forecast, is_timer_right=not ending.get("timer"))
     return style, f"{ending['verdict'].upper().replace('-', ' ')}: {text}"
 

@@ -85,7 +85,9 @@ def step_after_verify(
     return NextStep(None, "nothing to do")
 
 
-def step_after_forecast(line: CommandLine, assessment: Assessment, repair: str, unknown: Sequence[str]) -> NextStep:
+def step_after_forecast(
+    line: CommandLine, assessment: Assessment, repair: str, unknown: Sequence[str] = ()
+) -> NextStep:
     """What to do before a broker is started.
 
     Args:

@@ -26,7 +26,7 @@ from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.source import read_range
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding
-from rmqtool.verify.files.config_files import config_findings, lost_topics, read_configs
+from rmqtool.verify.files.config_files import config_findings, lost_configs, read_configs
 from rmqtool.verify.files.index_files import read_index
 from rmqtool.verify.files.log_files import log_file_findings, missing_end
 from rmqtool.verify.files.reach import (
@@ -384,7 +384,7 @@ class _Verifier:
             if context.crosses:
                 self._say(index_findings(context, whole, checkpoint))
         self._say(checkpoint_findings(context, self._account, whole))
-        self._say(lost_topics(self.store))
+        self._say(lost_configs(self.store, configs))
         self._say(config_findings(configs, context.queues, whole))
 
     def _checkpoint(self) -> Checkpoint | None:

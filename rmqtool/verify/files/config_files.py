@@ -35,7 +35,7 @@ def read_configs(store: Store) -> dict[str, ConfigFile]:
 def config_findings(
     configs: Mapping[str, ConfigFile], queues: Mapping[QueueKey, QueueMap], log: SplitResult | None
 ) -> Iterator[Finding]:
-    """What cannot be read, and what contradicts the queues.
+    """What only a backup has, and what contradicts the queues.
 
     Args:
         queues: by (topic, queue id); plain ones.
@@ -43,13 +43,8 @@ def config_findings(
             the log was scanned.
     """
     for path, config in configs.items():
-        if config.state is ConfigState.READ:
-            continue
-        if config.is_backup:
+        if config.state is not ConfigState.READ and config.is_backup:
             yield finding("config.backup-better", path, f"{config.state.value}, its backup can be read")
-        elif config.state is not ConfigState.ABSENT:
-            text = "; ".join(config.problems) or config.state.value
-            yield finding("config.unreadable", path, text)
     offsets = configs.get(CONSUMER_OFFSETS)
     if offsets is not None:
         yield from _consumers(offsets, _queue_ends(queues, log))
@@ -89,7 +84,15 @@ def _consumers(config: ConfigFile, ends: Mapping[QueueKey, int]) -> Iterator[Fin
                 )
 
 
-def lost_topics(store: Store) -> Iterator[Finding]:
+def lost_configs(store: Store, configs: Mapping[str, ConfigFile]) -> Iterator[Finding]:
+    """Files of a broker's configuration that neither they nor their copies can be read from."""
+    yield from _lost_topics(store)
+    for path, config in configs.items():
+        if config.state not in (ConfigState.READ, ConfigState.ABSENT) and not config.is_backup:
+            yield finding("config.unreadable", path, "; ".join(config.problems) or config.state.value)
+
+
+def _lost_topics(store: Store) -> Iterator[Finding]:
     """The finding of a broker's configuration that has lost its topics: a broker writes them beside its groups."""
     paths = {entry.path for entry in store.files.get(FileKind.CONFIG, ())}
     if _GROUPS not in paths or {TOPICS, f"{TOPICS}.bak"} & paths or store.files.get(FileKind.CONFIG_ROCKSDB):
