@@ -18,7 +18,7 @@ from tests.broker.files import changes, snapshot
 from tests.broker.versions import ROUTINE
 from tests.golden_stores import Manifest, Record, crashed_names, damaged_names, manifest
 from tests.repair.golden_repairs import options_of, rules_of, settings_of, store_of
-from tests.repair.recover.test_plan import ABORT_STAYS, SALVAGED
+from tests.repair.recover.test_plan import SALVAGED
 from tests.verify.test_golden import damage_of
 
 JudgeOf = Callable[[str], Judge]
@@ -50,7 +50,7 @@ def recovered() -> list[ParameterSet]:
     return [
         pytest.param(name, version, full, marks=() if name in OFTEN else pytest.mark.slow)
         for name in [*crashed, *damaged_names()]
-        if name not in ABORT_STAYS and not damage_of(name).startswith((*SALVAGED, "log-dir"))
+        if not damage_of(name).startswith((*SALVAGED, "log-dir"))
         for version in ROUTINE
         if version in manifest(name).reads and (damage_of(name), version) not in NOT_HELD
         for full in ((True, False) if name in crashed else (True,))
