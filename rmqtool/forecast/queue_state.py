@@ -159,7 +159,11 @@ class QueueState:
         asks_last_unit = self.rules.min_offset_search is MinOffsetSearch.BINARY and self.minimum < self.loaded.end
         if asks_last_unit and not self.loaded.length(last) and not self.rules.min_offset_survives_short_last_file:
             raise LoadFailure(f"{last.path}: no unit in it, and the broker asks for its last one")
-        self.minimum = minimum_position(self.loaded, self.rules, log_minimum, self.minimum)
+
+        def fail() -> None:
+            raise LoadFailure(f"{last.path}: the queue ends within a unit, and the search for its first one has no end")
+
+        self.minimum = minimum_position(self.loaded, self.rules, log_minimum, self.minimum, on_endless=fail)
 
     def queue(self, log_minimum: int, extension: QueueExtension | None = None) -> Queue:
         """The queue as it is now, for the engine's pulls."""

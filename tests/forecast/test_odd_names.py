@@ -134,6 +134,30 @@ def test_a_start_dispatches_into_a_queue_file_with_leading_zeros(tmp_path: Path,
     assert any(queue.max_queue_offset for queue in after.queues)
 
 
+def test_a_start_that_searches_a_queue_without_end_is_no_start(tmp_path: Path) -> None:
+    """5.4.0 halves 21 bytes for ever (`ConsumeQueue#correctMinOffset`), where all units lead before the log."""
+    recipe = RECIPES["basic"]
+    make_store(recipe, tmp_path, "5.4.0")
+    *expired, last = sorted((tmp_path / "commitlog").iterdir())
+    last.rename(last.with_name(segment_name(int(last.name) + 100 * last.stat().st_size)))
+    for file in expired:
+        file.unlink()
+    directory, *_ = sorted((tmp_path / "consumequeue").glob("*/*"))
+    first, *later = sorted(directory.iterdir())
+    for file in later:
+        file.unlink()
+    content = first.read_bytes()
+    first.rename(first.with_name("1")).write_bytes(content[:400].ljust(len(content), b"\0"))
+    store = survey(open_directory(tmp_path), recipe.conf.settings())
+    after = forecast_store(store, rules_for("5.4.0"), ForecastOptions())
+    assert not after.starts
+    assert "no end" in (after.why_not or "")
+    with open_reader(store, rules_for("5.4.0")) as reader:
+        assert all(reader.queue(*name).max_queue_offset for name in reader.queues())
+        for name in reader.queues():
+            reader.get_message(*name, 0)
+
+
 def test_messages_of_a_log_file_and_its_copy_are_lost_once(tmp_path: Path) -> None:
     make_store(RECIPES["many-files"], tmp_path, "4.4.0")
     shutil.rmtree(min((tmp_path / "consumequeue").glob("*/*")))

@@ -182,7 +182,13 @@ def with_content(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
 
 
 def minimum_position(
-    loaded: LoadedFiles, rules: BrokerRules, log_minimum: int, known: int = 0, *, by_halving: bool = False
+    loaded: LoadedFiles,
+    rules: BrokerRules,
+    log_minimum: int,
+    known: int = 0,
+    *,
+    by_halving: bool = False,
+    on_endless: Callable[[], None] | None = None,
 ) -> int:
     """Stream position of the first plain unit that counts as readable: the first file's first one not below the log.
 
@@ -190,6 +196,7 @@ def minimum_position(
         log_minimum: first physical offset of the commitlog.
         known: the minimum before, which stays where no such unit is in the first file.
         by_halving: take the units for ordered where the version reads one after another.
+        on_endless: called where the broker halves without end, as it does in a queue that ends within a unit.
 
     Raises:
         UnreadableError: a file cannot be read.
@@ -208,7 +215,7 @@ def minimum_position(
     last_length = loaded.length(last)
     if last_length and loaded.physical_offset_at(last, last_length - UNIT_SIZE) < log_minimum:
         return last.start + last_length
-    position = _searched(loaded, first, log_minimum, known - first.start)
+    position = _searched(loaded, first, log_minimum, known - first.start, on_endless)
     return known if position is None else first.start + position
 
 
@@ -222,7 +229,9 @@ def _first_at_or_above(loaded: LoadedFiles, first: Segment, log_minimum: int) ->
     return None
 
 
-def _searched(loaded: LoadedFiles, first: Segment, log_minimum: int, known: int) -> int | None:
+def _searched(
+    loaded: LoadedFiles, first: Segment, log_minimum: int, known: int, on_endless: Callable[[], None] | None = None
+) -> int | None:
     """By halving from the known minimum on; None where that stays."""
     length, start = loaded.length(first), max(0, known)
     if start >= length or (known >= 0 and loaded.physical_offset_at(first, start) >= log_minimum):
@@ -231,6 +240,10 @@ def _searched(loaded: LoadedFiles, first: Segment, log_minimum: int, known: int)
     while high - low > UNIT_SIZE:
         middle = (low + high) // 2 // UNIT_SIZE * UNIT_SIZE
         physical_offset = loaded.physical_offset_at(first, start + middle)
+        if middle == low and physical_offset < log_minimum:
+            if on_endless is not None:
+                on_endless()
+            break
         high = middle if physical_offset >= log_minimum else high
         low = middle if physical_offset <= log_minimum else low
     for position in range(low, high + 1, UNIT_SIZE):
