@@ -13,6 +13,7 @@ from rmqtool.commands.completion import damages, recipes
 from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.messages import messages_of
 from rmqtool.commands.options import FormatOption
+from rmqtool.commands.screen import screen
 from rmqtool.engine.rules.versions import NEWEST, SUPPORTED, rules_for
 from rmqtool.errors import UnreadableError, UsageError, WriteError
 from rmqtool.fixtures.damage import MARK, Damage, damage_store, require_generated
@@ -35,7 +36,7 @@ def list_kinds(output: FormatOption = OutputFormat.TABLE) -> None:
 
     Example: rmqtool fixture list
     """
-    rows = row_writer(output, sys.stdout, LIST_FIELDS)
+    rows = row_writer(output, sys.stdout, LIST_FIELDS, width=screen().table_width)
     for recipe in RECIPES.values():
         rows.write(_recipe_row(recipe))
     for damage in DAMAGES.values():
@@ -88,7 +89,7 @@ def damage(
     messages_of(context).interrupted = f"{store} may be changed"
     changes = damage_store(kind, store, seed, RECIPES[mark["recipe"]].conf.settings())
     _write_mark(store, {**mark, "damage": [*mark["damage"], name]})
-    rows = row_writer(output, sys.stdout, CHANGE_FIELDS)
+    rows = row_writer(output, sys.stdout, CHANGE_FIELDS, width=screen().table_width)
     for change in changes:
         rows.write(change.as_row())
     rows.close()
@@ -109,7 +110,7 @@ def check(
     expectation = checked(
         directory, RECIPES[mark["recipe"]], mark["version"], [DAMAGES[name] for name in mark["damage"]]
     )
-    rows = row_writer(output, sys.stdout, CHECK_FIELDS)
+    rows = row_writer(output, sys.stdout, CHECK_FIELDS, width=screen().table_width)
     for each in expectation.rows():
         rows.write(each)
     rows.close()

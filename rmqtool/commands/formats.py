@@ -68,8 +68,8 @@ def formats(
 
 
 def _lines(declared: Format | None) -> Iterator[str]:
-    width = max(80, screen().width)
-    return list_lines(width) if declared is None else layout_lines(declared, width)
+    here = screen()
+    return list_lines(here.table_width) if declared is None else layout_lines(declared, max(here.width, 40))
 
 
 def _schema(command: str, name: str | None) -> str:

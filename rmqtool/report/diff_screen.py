@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from rmqtool.report.text import counted, cropped, escaped, headline, labelled, padded, size_text
+from rmqtool.report.text import columns_of, counted, cropped, escaped, headline, labelled, padded, size_text
 
 Found = Mapping[str, Any]
 TOPICS_MAX: Final = 20
@@ -151,13 +151,15 @@ def _topics(topics: Sequence[Found], width: int, *, all_rows: bool) -> Iterator[
     shown = ordered if all_rows else ordered[:TOPICS_MAX]
     rows = [_COLUMNS, *(_topic(topic) for topic in shown)]
     widths = [max(len(row[number]) for row in rows) for number in range(1, len(_COLUMNS))]
-    room = width - sum(widths) - 2 * len(widths)
+    longest = max(columns_of(escaped(row[0])) for row in rows)
+    gap = 2 if longest + sum(widths) + 2 * len(widths) <= width else 1
+    room = width - sum(widths) - gap * len(widths)
     names = [cropped(escaped(row[0]), max(room, 12)) for row in rows]
-    first = max(map(len, names))
+    first = max(map(columns_of, names))
     yield ""
     for name, row in zip(names, rows, strict=True):
         cells = (padded(text, widths[at], right=True) for at, text in enumerate(row[1:]))
-        yield "  ".join([padded(name, first), *cells]).rstrip()
+        yield (" " * gap).join([padded(name, first), *cells]).rstrip()
     if len(ordered) > len(shown):
         yield f"and {counted(len(ordered) - len(shown), 'topic')} more (--verbose shows all)"
 

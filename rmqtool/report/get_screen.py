@@ -10,7 +10,7 @@ from rmqtool.report.bodies import BODY_FIELDS
 from rmqtool.report.columns import cell_text
 from rmqtool.report.rows import MESSAGE_FIELDS
 from rmqtool.report.tables import TableWriter
-from rmqtool.report.text import escaped
+from rmqtool.report.text import escaped, field_lines
 
 _BOLD, _RED, _PLAIN = "\x1b[1m", "\x1b[31m", "\x1b[0m"
 _LABELS = {
@@ -45,7 +45,7 @@ def write_answer(answer: Mapping[str, Any], stream: TextIO, width: int | None, *
 def _write_messages(messages: Sequence[dict[str, Any]], stream: TextIO, width: int | None, *, colour: bool) -> None:
     """One message field by field, several as a table."""
     if len(messages) == 1 and messages[0]["type"] == "message":
-        _write_fields(messages[0], stream, colour=colour)
+        _write_fields(messages[0], stream, width, colour=colour)
         return
     table = TableWriter(stream, width, colour=colour)
     for row in messages:
@@ -53,23 +53,27 @@ def _write_messages(messages: Sequence[dict[str, Any]], stream: TextIO, width: i
     table.close()
 
 
-def _write_fields(row: Mapping[str, Any], stream: TextIO, *, colour: bool) -> None:
+def _write_fields(row: Mapping[str, Any], stream: TextIO, width: int | None, *, colour: bool) -> None:
     """Field under field; what may be long stands at the end."""
+
+    def write(name: str, text: str, *, bad: bool = False) -> None:
+        for line in field_lines(name, text, name_width, width):
+            label, value = line[:name_width], line[name_width:]
+            stream.write(f"{label}{_RED}{value}{_PLAIN}\n" if bad else f"{line}\n")
+
     shown = [name for name in row if name not in {"type", "body", "properties_raw", *BODY_FIELDS, *_LATE}]
-    width = max(map(len, (*shown, *MESSAGE_FIELDS)))
+    name_width = max(map(len, (*shown, *MESSAGE_FIELDS)))
     for name in shown:
         text = cell_text(name, row[name])
         if not text:
             continue
         if name.endswith("_timestamp_ms"):
             text = f"{text} ({row[name]})"
-        if colour and (name == "finding" or (name == "body_crc_ok" and not row[name])):
-            text = f"{_RED}{text}{_PLAIN}"
-        stream.write(f"{name:<{width}}  {text}\n")
+        write(name, text, bad=colour and (name == "finding" or (name == "body_crc_ok" and not row[name])))
     for name, value in row["properties"].items():
-        stream.write(f"{'property':<{width}}  {escaped(name)}: {escaped(value)}\n")
+        write("property", f"{escaped(name)}: {escaped(value)}")
     if "properties_raw" in row:
-        stream.write(f"{'properties_raw':<{width}}  {escaped(row['properties_raw'])}\n")
+        write("properties_raw", escaped(row["properties_raw"]))
     if "body" in row:
         _write_body(row, stream)
 

@@ -137,13 +137,13 @@ class _Screen:
         yield styled(titles, "bold", colour=self._colour)
         for topic in shown:
             rows = topics[topic]
-            ranges = _as_many_as_fit(
-                [f"{row['queue_id']}: {_range(row)}" for row in sorted(rows, key=lambda row: row["queue_id"])],
-                self._row_width - LABEL - topic_width - 22,
-            )
-            line = f"{_message_count(rows):>10}  {len(rows):>6}  "
+            texts = [f"{row['queue_id']}: {_range(row)}" for row in sorted(rows, key=lambda row: row["queue_id"])]
+            room = self._row_width - LABEL - topic_width - 22
+            ranges = [_as_many_as_fit(texts, room)] if self._rows_max is not None else _side_by_side(texts, room)
             name = padded(cropped(escaped(topic), topic_width), topic_width)
-            yield f"{'':<{LABEL}}{name}  {line}{ranges}".rstrip()
+            begin = f"{'':<{LABEL}}{name}  {_message_count(rows):>10}  {len(rows):>6}  "
+            for number, line in enumerate(ranges):
+                yield ((begin if number == 0 else " " * columns_of(begin)) + line).rstrip()
         yield from self._rest(len(ordered) - len(shown), "topic")
 
     def index(self, index: Found) -> Iterator[str]:
@@ -230,6 +230,18 @@ def _as_many_as_fit(texts: list[str], width: int) -> str:
             return f"{shown}  {ELLIPSIS}" if shown else cropped(text, width)
         shown = longer
     return shown
+
+
+def _side_by_side(texts: list[str], width: int) -> list[str]:
+    """All texts, in as many lines as they need."""
+    lines = [""]
+    for text in texts:
+        longer = f"{lines[-1]}  {text}" if lines[-1] else text
+        if len(longer) > width and lines[-1]:
+            lines.append(text)
+        else:
+            lines[-1] = longer
+    return lines
 
 
 def _message_count(queues: list[Found]) -> int:

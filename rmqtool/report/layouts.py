@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 from typing import Any, Final
 
 from rmqtool.formats.catalog import FORMATS
 from rmqtool.formats.layout import Field, Format
 from rmqtool.report.rows import DumpRow
-from rmqtool.report.text import cropped
+from rmqtool.report.text import field_lines
 
 LAYOUT_FIELDS: Final = ("format", "position", "size", "type", "name", "doc")
 LIST_FIELDS: Final = ("name", "title", "size", "source")
+_DOC_WIDTH_MIN: Final = 24
+_DOC_INDENT: Final = 10
 _TYPES: Final = {1: "int8", 2: "int16", 4: "int32", 8: "int64"}
 
 
@@ -51,32 +54,40 @@ def type_of(field: Field) -> str:
     return _TYPES.get(field.size or 0, "bytes") if field.is_integer else "bytes"
 
 
-def list_lines(width: int) -> Iterator[str]:
-    """The list of formats as text; in a narrow terminal without the broker's class."""
+def list_lines(width: int | None) -> Iterator[str]:
+    """The list of formats as text; in a narrow terminal without the broker's class.
+
+    Args:
+        width: of the terminal; None where there is none.
+    """
     names = max(len(declared.name) for declared in FORMATS)
     titles = max(len(declared.title) for declared in FORMATS)
-    wide = width >= names + titles + 60
+    wide = width is None or width >= names + titles + 60
     for declared in FORMATS:
         size = "varies" if declared.size is None else str(declared.size)
-        line = f"{declared.name:<{names}}  {size:>6}  {declared.title:<{titles}}"
-        yield cropped((f"{line}  {declared.source}" if wide else line).rstrip(), width)
+        text = f"{declared.title:<{titles}}  {declared.source}" if wide else declared.title
+        yield from field_lines(f"{declared.name:<{names}}  {size:>6}", text, names + 8, None if wide else width)
 
 
 def layout_lines(declared: Format, width: int) -> Iterator[str]:
     """One format as text, its doc texts wrapped to the terminal."""
-    import textwrap
-
     size = "size varies" if declared.size is None else f"{declared.size} bytes"
-    yield f"{declared.name}: {declared.title}, {size}"
-    yield f"written by {declared.source}"
+    yield from textwrap.wrap(f"{declared.name}: {declared.title}, {size}", width)
+    yield from textwrap.wrap(f"written by {declared.source}", width)
     yield from textwrap.wrap(declared.about, width) if declared.about else ()
     yield ""
     names = max(len(field.name) for field in declared.fields)
-    yield f"position   size  type   {'name':<{names}}  meaning"
+    begins = 8 + 2 + 5 + 2 + 5 + 2 + names + 2
+    # Beside the field, or below it where that leaves no room.
+    indent = begins if width - begins >= _DOC_WIDTH_MIN else _DOC_INDENT
+    heading = f"position   size  type   {'name':<{names}}"
+    yield f"{heading}  meaning" if indent == begins else heading.rstrip()
     for field in declared.fields:
         position = "" if field.position is None else str(field.position)
         length = "" if field.size is None else str(field.size)
         begin = f"{position:>8}  {length:>5}  {type_of(field):<5}  {field.name:<{names}}  "
-        docs = textwrap.wrap(field.doc, max(20, width - len(begin))) or [""]
+        docs = textwrap.wrap(field.doc, width - indent) or [""]
+        if indent != begins:
+            docs = ["", *docs]
         yield (begin + docs[0]).rstrip()
-        yield from (" " * len(begin) + line for line in docs[1:])
+        yield from (" " * indent + line for line in docs[1:])

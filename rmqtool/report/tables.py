@@ -12,7 +12,7 @@ from typing import Final, TextIO
 from rmqtool.report.bodies import BODY_FIELDS
 from rmqtool.report.columns import TABLES, Column, cell_text, chosen_columns, fitted
 from rmqtool.report.rows import DumpRow, RowBlock
-from rmqtool.report.text import escaped, padded
+from rmqtool.report.text import escaped, field_lines, padded
 
 WIDTH_MIN: Final = 40
 """A table is never drawn for less; on a narrower terminal its lines wrap."""
@@ -109,7 +109,9 @@ class TableWriter:
         width = max(map(len, shown), default=0)
         for name, value in shown.items():
             number = f" ({value})" if name.endswith("_timestamp_ms") else ""
-            self._line(f"{name:<{width}}  {cell_text(name, value) or '-'}{number}".rstrip())
+            text = ", ".join(value) if _is_words(value) else cell_text(name, value)
+            for line in field_lines(name, f"{escaped(text) or '-'}{number}", width, self._width):
+                self._line(line)
         if "content" in row:
             for line in json.dumps(row["content"], indent=2, ensure_ascii=False).split("\n"):
                 self._line(escaped(line))
@@ -129,6 +131,10 @@ class TableWriter:
     def _line(self, text: str, style: str = "") -> None:
         self._begun = True
         self._stream.write(f"{style}{text}{_PLAIN}\n" if style and self._colour else f"{text}\n")
+
+
+def _is_words(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(word, str) for word in value)
 
 
 def _where(row: Mapping[str, object]) -> str:

@@ -64,6 +64,23 @@ def labelled(label: str, text: str, width: int, label_width: int = 16) -> Iterat
             yield f"{label if number == 0 else '':<{label_width}}{line}"
 
 
+def field_lines(name: str, text: str, name_width: int, width: int | None) -> Iterator[str]:
+    """A field's name with its value, which is wrapped where it is long; a word, which may be an id, stays whole.
+
+    Args:
+        text: is escaped already.
+        width: of the terminal; None where there is none, and nothing is wrapped.
+    """
+    begin = f"{name:<{name_width}}  "
+    room = None if width is None else max(20, width - len(begin))
+    fits = room is None or columns_of(text) <= room
+    lines = (
+        [text] if fits or room is None else textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False)
+    )
+    for number, line in enumerate(lines or [""]):
+        yield ((begin if number == 0 else " " * len(begin)) + line).rstrip()
+
+
 def styled(text: str, style: str, *, colour: bool) -> str:
     """The text in a style (bad, good, open, bold), where the terminal shows colours."""
     return f"{_STYLES[style]}{text}{_PLAIN}" if colour and style in _STYLES else text

@@ -240,7 +240,11 @@ def test_nothing_is_written_into_the_store(golden: Unpacked, tmp_path: Path, opt
         assert "must be outside the store" in ran.err
 
 
-def test_a_report_that_cannot_be_written_costs_no_finding(golden: Unpacked, tmp_path: Path) -> None:
+def test_a_report_that_can_no_longer_be_written_costs_no_finding(
+    golden: Unpacked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is tried before the check (test_early_refusals.py), but a disk may fill up meanwhile."""
+    monkeypatch.setattr("rmqtool.commands.verify.demand_writable", lambda _files: None)
     ran = verify(golden(DAMAGED), "--format", "jsonl", "--junit", tmp_path / "nowhere" / "report.xml")
     assert ran.code == 4
     assert ran.err.count("\n") == 1

@@ -9,7 +9,7 @@ from tests.pages import formats_page
 
 def test_every_field_is_shown_with_its_meaning_and_fits() -> None:
     for declared in FORMATS:
-        for width in (80, 200):
+        for width in (60, 80, 200):
             lines = list(layout_lines(declared, width))
             assert all(len(line) <= width for line in lines)
             for field in declared.fields:
@@ -19,7 +19,11 @@ def test_every_field_is_shown_with_its_meaning_and_fits() -> None:
 
 
 def test_the_list_names_every_format() -> None:
-    for width in (80, 200):
+    for width in (60, 80, 200):
         lines = list(list_lines(width))
-        assert [line.split()[0] for line in lines] == [declared.name for declared in FORMATS]
+        assert [line.split()[0] for line in lines if line[0] != " "] == [declared.name for declared in FORMATS]
         assert all(len(line) <= width for line in lines)
+        assert not any("…" in line for line in lines)
+    in_a_pipe = list(list_lines(None))
+    assert len(in_a_pipe) == len(FORMATS)
+    assert all(declared.source in line for declared, line in zip(FORMATS, in_a_pipe, strict=True))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqtool.report.text import columns_of, cropped, escaped, json_escaped, padded
+from rmqtool.report.text import columns_of, cropped, escaped, field_lines, json_escaped, padded
 
 
 @given(st.text(alphabet=st.characters()))
@@ -50,3 +50,16 @@ def test_wide_characters_take_two_columns() -> None:
     assert columns_of("世界") == 4
     assert cropped("世界世界", 5) == "世界…"
     assert padded("世", 4, right=True) == "  世"
+
+
+def test_a_long_value_is_wrapped_below_itself_and_words_stay_whole() -> None:
+    word = "7F00000100002A9F0000006600000015"
+    assert list(field_lines("keys", f"order-1 {word} last", 6, 40)) == [
+        "keys    order-1",
+        f"        {word}",
+        "        last",
+    ]
+    assert list(field_lines("id", word, 6, 30)) == [f"id      {word}"]
+    assert list(field_lines("body", "two  spaces ", 6, 40)) == ["body    two  spaces"]
+    assert list(field_lines("keys", "x " * 200, 6, None)) == [f"keys    {'x ' * 200}".rstrip()]
+    assert list(field_lines("tags", "", 6, 40)) == ["tags"]
