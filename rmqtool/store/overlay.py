@@ -77,6 +77,7 @@ class OverlaidFile:
 class Overlay(Closable):
     """A store view over another one, and a `FileSink` whose writes only this view shows.
 
+    A directory of the other view is listed once, however many starts are tried over this one.
     What is planned is told by `add`, `lay`, `replace` and `remove`, each file in one way; what is written, as to any
     sink.
     """
@@ -84,6 +85,7 @@ class Overlay(Closable):
     def __init__(self, base: StoreView, memory_bytes: int = MEMORY_BYTES) -> None:
         """`memory_bytes` of written pages are kept in memory; with more, all of them in a temporary file."""
         self._base = base
+        self._listed: dict[str, list[Entry]] = {}
         self._changes: dict[str, OverlaidFile] = {}
         self._removed: set[str] = set()
         self._new_directories: dict[str, Entry] = {}
@@ -100,7 +102,9 @@ class Overlay(Closable):
         return self._base.label
 
     def list(self, path: str) -> list[Entry]:
-        entries = {entry.path: entry for entry in self._base.list(path) if entry.path not in self._removed}
+        if path not in self._listed:
+            self._listed[path] = self._base.list(path)
+        entries = {entry.path: entry for entry in self._listed[path] if entry.path not in self._removed}
         for listed in (*entries, *self._new_in.get(path, ())):
             if listed in self._changes:
                 entries[listed] = self._changes[listed].shown()
