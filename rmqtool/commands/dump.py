@@ -25,6 +25,7 @@ from rmqtool.commands.options import (
     timestamp_ms,
 )
 from rmqtool.commands.screen import screen
+from rmqtool.commands.topic_names import absent_topics
 from rmqtool.dump.request import Request, check_request, chosen_fields, fields_of_kind, make_source
 from rmqtool.dump.target import DumpKind, Target, TargetOptions, find_target
 from rmqtool.engine.rules.versions import NEWEST
@@ -174,6 +175,9 @@ def run_dump(ask: Request, target: Target, output: OutputFormat, fields: str | N
                 left -= 1
             if left <= 0:
                 break
+    if ask.topics and left == (ask.limit or sys.maxsize) and target.store is not None:
+        for text in absent_topics([target.store], ask.topics):
+            messages.warn(text)
     for problem in source.problems:
         messages.error(problem)
     if source.bad_ranges:

@@ -20,6 +20,7 @@ from rmqtool.fixtures.damage import MARK, Damage, damage_store, require_generate
 from rmqtool.fixtures.damage_catalog import DAMAGES
 from rmqtool.fixtures.recipe import Recipe, make_store
 from rmqtool.fixtures.recipes import RECIPES
+from rmqtool.report.names import unknown_name
 from rmqtool.report.writers import OutputFormat, row_writer
 from rmqtool.store.source import reason
 
@@ -61,7 +62,7 @@ def make(
     """
     recipe = RECIPES.get(name)
     if recipe is None:
-        raise UsageError(f"no recipe {name!r}; there are {', '.join(RECIPES)}")
+        raise UsageError(unknown_name("recipe", name, RECIPES))
     version = _version(settings or [])
     messages_of(context).interrupted = f"{directory} may be incomplete"
     make_store(recipe, directory, version, seed)
@@ -83,7 +84,7 @@ def damage(
     """
     kind = DAMAGES.get(name)
     if kind is None:
-        raise UsageError(f"no damage {name!r}; there are {', '.join(DAMAGES)}")
+        raise UsageError(unknown_name("damage", name, DAMAGES))
     require_generated(store)
     mark = _read_mark(store)
     messages_of(context).interrupted = f"{store} may be changed"

@@ -24,7 +24,7 @@ from rmqtool.report.layouts import (
     list_lines,
     list_rows,
 )
-from rmqtool.report.text import nearest
+from rmqtool.report.names import unknown_name
 from rmqtool.report.writers import OutputFormat, json_text, row_writer
 
 
@@ -77,14 +77,12 @@ def _schema(command: str, name: str | None) -> str:
         raise UsageError("--json-schema prints the schema of a command's output; do not combine it with NAME")
     text = schema_text(command)
     if text is None:
-        raise UsageError(
-            f"--json-schema: no schema for {command!r}{nearest(command, SCHEMAS)}; there are {', '.join(SCHEMAS)}"
-        )
+        raise UsageError(f"--json-schema: {unknown_name('schema for', command, SCHEMAS)}")
     return text
 
 
 def _named(name: str) -> Format:
     named_format = BY_NAME.get(name)
     if named_format is None:
-        raise UsageError(f"no format {name!r}; there are {', '.join(BY_NAME)}")
+        raise UsageError(unknown_name("format", name, BY_NAME))
     return named_format

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ from rmqtool.commands.options import (
     timestamp_ms,
 )
 from rmqtool.commands.screen import screen
+from rmqtool.commands.topic_names import absent_topics, known_topics
 from rmqtool.engine.queues.unit import Boundary
 from rmqtool.engine.reading.query import DEFAULT_COUNT, QueryResult
 from rmqtool.engine.reading.reader import Reader, open_reader
@@ -41,8 +43,8 @@ from rmqtool.formats.message_id import message_ids
 from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.report.bodies import BODY_FIELDS, BODY_LIMIT, BodyChoice, BodyForm
 from rmqtool.report.get_screen import write_answer
+from rmqtool.report.names import nearest
 from rmqtool.report.rows import MESSAGE_FIELDS, bad_row, blank_row, message_row
-from rmqtool.report.text import nearest
 from rmqtool.report.writers import OutputFormat, json_text, row_writer
 from rmqtool.store.directory import Store
 from rmqtool.store.sizes import demand_log_file_size
@@ -254,8 +256,9 @@ def _by_index(question: Question, topic: str, reader: Reader, body: BodyChoice, 
         messages.warn("a chain of the index is a loop: a broker would search it forever")
     if not reader.store.index_files:
         messages.warn("the store has no index files, so nothing can be found by key")
-    if not result.messages and topic not in reader.topics():
-        messages.warn(f"there is no topic {topic} in the store{_nearest(topic, reader)}")
+    if not result.messages:
+        for text in absent_topics([reader.store], [glob.escape(topic)]):
+            messages.warn(text)
     return _with_key(result, body)
 
 
@@ -293,12 +296,11 @@ def _row(message: StoredMessage, body: BodyChoice) -> dict[str, Any]:
 
 
 def _nearest(topic: str, reader: Reader) -> str:
-    """The topic that was probably meant."""
-    topics = reader.topics()
-    if topic in topics:
+    """The queues of the topic, or the topic that was probably meant."""
+    if topic in reader.topics():
         queue_ids = ", ".join(str(queue_id) for name, queue_id in reader.queues() if name == topic)
         return f"; the topic has {queue_ids}"
-    return nearest(topic, topics)
+    return nearest(topic, known_topics(reader.store))
 
 
 def _tell_gaps(store: Store, answer: dict[str, Any], messages: Messages) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import glob
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -12,11 +13,15 @@ from rmqtool.commands.completion import topics
 from rmqtool.commands.repair_command import repair_command
 from rmqtool.commands.repair_plan import PlannedRepair, Planner, RepairRun
 from rmqtool.commands.spark import ConfOption, MasterOption, runner
+from rmqtool.commands.topic_names import absent_topics
+from rmqtool.engine.dispatch.derived_writer import BATCH_QUEUES, QUEUES
 from rmqtool.errors import UsageError
 from rmqtool.repair.rebuild import ONLY_A_PART, RebuildChoice, plan_rebuild, require_log
 from rmqtool.repair.timer import plan_timer
 from rmqtool.scan.runner import OnProgress
 from rmqtool.store.directory import Store
+
+_ROOTS: Final = (QUEUES, BATCH_QUEUES)
 
 
 @repair_command
@@ -53,6 +58,10 @@ def rebuild(
         staging = staging if master is None else staging.resolve()  # other processes write into it too
         with runner(master, conf, repair.messages) as splits:
             planned_rebuild = plan_rebuild(store, repair.opened.rules, choice, staging, options, on_progress, splits)
+        for name in topic or ():
+            if not any((staging / root / name).is_dir() for root in _ROOTS):  # the log has no message of it
+                for text in absent_topics([store], [glob.escape(name)]):
+                    raise UsageError(f"--topic: {text}")
         return PlannedRepair(
             planned_rebuild.steps,
             notes=planned_rebuild.notes,

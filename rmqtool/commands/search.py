@@ -12,7 +12,14 @@ from rmqtool.commands.messages import messages_of
 from rmqtool.commands.options import CommitlogOption, FormatOption
 from rmqtool.commands.screen import screen
 from rmqtool.commands.spark import DEFAULT_MASTER, AlwaysMasterOption, ConfOption, spark
-from rmqtool.commands.spark_tables import FromTimeOption, StorePaths, TopicOption, ToTimeOption, source_options
+from rmqtool.commands.spark_tables import (
+    FromTimeOption,
+    StorePaths,
+    TopicOption,
+    ToTimeOption,
+    source_options,
+    warn_of_absent_topics,
+)
 from rmqtool.pipeline.enums import Where
 from rmqtool.report.writers import OutputFormat, row_writer
 
@@ -68,4 +75,5 @@ def search(
         messages.warn(f"bad ranges, not searched: {bad}")
         raise typer.Exit(ExitCode.FINDINGS)
     if not count:
+        warn_of_absent_topics(stores, commitlog, topic, messages)
         raise typer.Exit(ExitCode.NOT_FOUND)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from rmqtool.commands.completion import topics
-from rmqtool.commands.options import TIME_FORMS, timestamp_ms
-from rmqtool.errors import UsageError
-from rmqtool.store.location import relative_to_store
+from rmqtool.commands.messages import Messages
+from rmqtool.commands.options import TIME_FORMS, StoreOptions, open_store, timestamp_ms
+from rmqtool.commands.topic_names import absent_topics
+from rmqtool.errors import RmqtoolError, UsageError
+from rmqtool.store.location import relative_to_store, store_location
 
 StorePaths = Annotated[
     list[str], typer.Argument(metavar="STORE...", help="Store roots, quoted patterns of store roots, or URLs.")
@@ -27,6 +30,17 @@ FromTimeOption = Annotated[
     typer.Option("--from-time", metavar="TIME", help=f"Messages stored at or after this time: {TIME_FORMS}."),
 ]
 ToTimeOption = Annotated[str | None, typer.Option("--to-time", metavar="TIME", help="Stored before.")]
+
+
+def warn_of_absent_topics(
+    stores: list[str], commitlog: list[Path] | None, patterns: list[str] | None, messages: Messages
+) -> None:
+    """Name the topics that none of the stores has, where nothing was found; patterns of stores are left out."""
+    options = StoreOptions(commitlog)
+    with suppress(RmqtoolError):
+        opened = [open_store(store_location(store), options).store for store in stores] if patterns else []
+        for text in absent_topics(opened, patterns or ()):
+            messages.warn(text)
 
 
 def source_options(

@@ -12,7 +12,14 @@ from rmqtool.commands.messages import messages_of
 from rmqtool.commands.options import CommitlogOption, FormatOption
 from rmqtool.commands.screen import screen
 from rmqtool.commands.spark import DEFAULT_MASTER, AlwaysMasterOption, ConfOption, spark
-from rmqtool.commands.spark_tables import FromTimeOption, StorePaths, TopicOption, ToTimeOption, source_options
+from rmqtool.commands.spark_tables import (
+    FromTimeOption,
+    StorePaths,
+    TopicOption,
+    ToTimeOption,
+    source_options,
+    warn_of_absent_topics,
+)
 from rmqtool.pipeline.enums import By
 from rmqtool.report.writers import OutputFormat, row_writer
 
@@ -58,6 +65,8 @@ def stats(
         else:
             writer.write({"type": "figures", **row})
     writer.close()
+    if not rows:
+        warn_of_absent_topics(stores, commitlog, topic, messages)
     if bad is not None:
         messages.warn(f"bad ranges, not counted: {bad.count}, {bad.size} bytes")
         raise typer.Exit(ExitCode.FINDINGS)

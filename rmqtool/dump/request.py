@@ -9,6 +9,7 @@ from typing import Final, Protocol
 from rmqtool.dump.target import LISTINGS, DumpKind, Target
 from rmqtool.errors import UsageError
 from rmqtool.report.bodies import BodyChoice, BodyForm
+from rmqtool.report.names import unknown_name
 from rmqtool.report.rows import DumpRow, RowBlock, message_fields
 from rmqtool.report.writers import OutputFormat
 from rmqtool.scan.row_filter import RowFilter
@@ -160,6 +161,8 @@ def chosen_fields(text: str | None, known: Sequence[str]) -> list[str] | None:
         return None
     names = [name.strip() for name in text.split(",") if name.strip()]
     unknown = [name for name in names if name not in known]
-    if unknown or not names:
-        raise UsageError(f"--fields: no field {', '.join(unknown) or 'named'}; there are {', '.join(known)}")
+    if unknown:
+        raise UsageError(f"--fields: {unknown_name('field', unknown[0], known)}")
+    if not names:
+        raise UsageError(f"--fields: no field named; there are {', '.join(known)}")
     return names

@@ -70,7 +70,7 @@ class Target:
         file_size: bytes of a full commitlog file; 0 if unknown.
         problems: places that could not be looked at, as sentences.
         unread: those of them where files of this kind would be.
-        store: all of it, for a listing; else None.
+        store: all of it; None where a part of one or a single file is dumped.
     """
 
     kind: DumpKind
@@ -170,7 +170,7 @@ def _store(place: StoreLocation, options: TargetOptions) -> Target:
         _explain_absence(str(place), kind, set(store.files))
     slots = store.index_slot_count if kind is DumpKind.INDEX else None
     unread = tuple(problem for problem in store.problems if _concerns(problem, kind, store))
-    return Target(kind, store.view, entries, store.commitlog_file_size, slots, store.problems, unread)
+    return Target(kind, store.view, entries, store.commitlog_file_size, slots, store.problems, unread, store)
 
 
 def _concerns(problem: str, kind: DumpKind, store: Store) -> bool:

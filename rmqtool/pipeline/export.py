@@ -18,6 +18,7 @@ import rmqtool
 from rmqtool.errors import RefusedError, UnsupportedError, UsageError, WriteError
 from rmqtool.pipeline.enums import Form
 from rmqtool.pipeline.options import SourceOptions
+from rmqtool.report.names import unknown_name
 from rmqtool.store.directory import Store
 from rmqtool.store.source import reason
 
@@ -120,7 +121,7 @@ class Export:
                 pattern = "yyyy-MM-dd" if name == "day" else "yyyy-MM-dd-HH"
                 written = written.withColumn(name, f.date_format(f.timestamp_millis("store_timestamp_ms"), pattern))
             elif name not in table.columns:
-                raise UsageError(f"--partition-by: no column {name}; there are {', '.join((*table.columns, *DERIVED))}")
+                raise UsageError(f"--partition-by: {unknown_name('column', name, (*table.columns, *DERIVED))}")
         counted = Observation("export")
         written = written.observe(counted, f.count(f.lit(1)).alias("rows"))
         writer = written.write.format(self.form.value).partitionBy(*self.partition_by)

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from rmqtool.errors import UsageError
 from rmqtool.pipeline.texts import LIST_TYPE, MAP_TYPE
+from rmqtool.report.names import unknown_name
 
 HEADERS: Final = (
     pa.field("store", pa.string(), nullable=False),
@@ -78,5 +79,5 @@ def chosen(schema: pa.Schema, columns: tuple[str, ...]) -> pa.Schema:
     """
     unknown = [name for name in columns if name not in schema.names]
     if unknown:
-        raise UsageError(f"no column {', '.join(unknown)}; there are {', '.join(schema.names)}")
+        raise UsageError(unknown_name("column", unknown[0], schema.names))
     return pa.schema([schema.field(name) for name in columns]) if columns else schema

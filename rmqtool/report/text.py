@@ -6,11 +6,10 @@ zero-width characters, half surrogates, unassigned ones. Spaces other than the p
 
 from __future__ import annotations
 
-import difflib
 import re
 import textwrap
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 ELLIPSIS: Final = "…"
@@ -122,9 +121,3 @@ def _width(character: str) -> int:
     if unicodedata.combining(character):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
-
-
-def nearest(name: str, names: Iterable[str]) -> str:
-    """What was probably meant, as the tail of a sentence; empty where nothing is near."""
-    close = difflib.get_close_matches(name, list(names), n=3)
-    return f"; did you mean {' or '.join(close)}?" if close else ""

@@ -104,6 +104,14 @@ def test_a_limit_ends_a_search(run: Any, golden: Unpacked) -> None:
     assert [error for line in ran.out.splitlines() for error in schema_errors(json.loads(line), schema("search"))] == []
 
 
+@pytest.mark.parametrize(("command", "code"), [("search", 6), ("stats", 0)])
+def test_a_topic_that_does_not_exist_gets_the_nearest(run: Any, golden: Unpacked, command: str, code: int) -> None:
+    pattern = (".",) if command == "search" else ()
+    ran = run(command, golden("5.5.0-clean-basic"), *pattern, "--topic", "OrderEvent")
+    assert ran.code == code
+    assert "there is no topic OrderEvent in the store; did you mean OrderEvents?" in ran.err
+
+
 def test_a_pattern_that_is_none_is_told(run: Any, golden: Unpacked) -> None:
     ran = run("search", golden("5.5.0-clean-basic"), "(")
     assert ran.code == 2

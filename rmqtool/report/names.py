@@ -1,0 +1,19 @@
+"""A name that does not exist, and the ones that were probably meant: the one wording of every command."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """What was probably meant, as the tail of a sentence; empty where nothing is near."""
+    by_folded = {known.casefold(): known for known in names}
+    close = [by_folded[folded] for folded in difflib.get_close_matches(name.casefold(), list(by_folded), n=3)]
+    return f"; did you mean {' or '.join(close)}?" if close else ""
+
+
+def unknown_name(what: str, name: str, names: Iterable[str]) -> str:
+    """That there is nothing of a name, as a sentence: with the nearest names, else with all."""
+    known = tuple(names)
+    return f"no {what} {name!r}" + (nearest(name, known) or f"; there are {', '.join(known)}")
