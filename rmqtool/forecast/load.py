@@ -116,7 +116,7 @@ def demand_side_stores(store: Store, rules: BrokerRules) -> None:
     Raises:
         LoadFailure: the broker does not start.
     """
-    for entry in store.files.get(FileKind.TIMER_WHEEL, ()) if rules.timer else ():
+    for entry in store.files.get(FileKind.TIMER_WHEEL, ()) if rules.timer and store.settings.runs_timer else ():
         if entry.path == "timerwheel" and entry.size not in (0, WHEEL_SIZE):
             raise LoadFailure(_mismatch(entry, WHEEL_SIZE))
     for entry in store.files.get(FileKind.COMPACTION_LEFTOVER, ()) if rules.compaction else ():

@@ -57,6 +57,8 @@ def plan_timer(
     """
     if not is_timer_checked(store, rules):
         why = "is not made of files" if rules.timer else f"is not known to brokers of version {rules.version}"
+        if not store.settings.runs_timer:
+            why = "is off in the broker's configuration (timerWheelEnable)"
         raise UnsupportedError(f"{store.view.label}: the timer {why}; it cannot be rebuilt")
     if is_rocksdb_used(store.files.get(FileKind.ROCKSDB, ())):
         raise UnsupportedError(

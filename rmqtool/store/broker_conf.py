@@ -51,6 +51,7 @@ _FLAGS: Final = {
     "enableLmq": "has_light_queues",
     "enableMultiDispatch": "has_multi_dispatch",
     "rocksdbCQDoubleWriteEnable": "writes_both_queue_kinds",
+    "timerWheelEnable": "has_timer",
 }
 
 
@@ -81,6 +82,7 @@ class BrokerConf:
     has_light_queues: bool | None = None
     has_multi_dispatch: bool | None = None
     writes_both_queue_kinds: bool | None = None
+    has_timer: bool | None = None
     problems: tuple[str, ...] = ()
 
     def settings(self) -> Settings:
@@ -91,7 +93,12 @@ class BrokerConf:
         """
         root = posixpath.normpath(self.store_root) if self.store_root else None
         directories = tuple(dict.fromkeys(_below(path, root) for path in self.commitlog_paths))
-        return replace(self.sizes, commitlog_directories=directories, defaults_hold=True)
+        return replace(
+            self.sizes,
+            commitlog_directories=directories,
+            runs_timer=self.has_timer is not False,
+            defaults_hold=True,
+        )
 
 
 def read_broker_conf(path: Path) -> BrokerConf:

@@ -94,6 +94,7 @@ class Settings:
     index_slot_count: int | None = None
     index_entry_count: int | None = None
     timer_log_file_size: int | None = None
+    runs_timer: bool = True
     defaults_hold: bool = False
     """Whether the broker's own properties file was read, so that its default holds for a size that it does not name."""
 

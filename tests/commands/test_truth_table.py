@@ -337,6 +337,18 @@ def test_advice_closes(golden_copy: Unpacked, row: str, name: str, verdict: str,
     assert walk.is_ok or not is_repaired, walk
 
 
+def test_a_broker_without_a_timer_does_not_read_its_files(golden_copy: Unpacked, tmp_path: Path) -> None:
+    """A real broker with timerWheelEnable=false starts: tests/broker/test_timer_off.py."""
+    path, conf = golden_copy("broker-5.5.0-timer"), tmp_path / "broker.conf"
+    spoil(path, "wheel cut")
+    conf.write_text("timerWheelEnable=false\nmappedFileSizeCommitLog=262144\n", "utf-8")
+    code, found = answer("forecast", path, "--broker-conf", conf)
+    assert (code, found["verdict"]) == (0, "ok"), found["headline"]
+    assert "timer" not in str(answer("info", path, "--broker-conf", conf)[1]["not_looked_at"])
+    conf.write_text("timerWheelEnable=true\nmappedFileSizeCommitLog=262144\n", "utf-8")
+    assert answer("forecast", path, "--broker-conf", conf)[1]["verdict"] == "will-not-start"
+
+
 def test_recover_that_cuts_does_not_promise_to_lose_nothing(golden: Unpacked) -> None:
     path = golden("5.5.0-damage-zero-hole-abort")
     code, plan = answer("recover", path, "--cut-at-damage", "--dry-run", "--full")

@@ -34,6 +34,7 @@ HOLDS_MESSAGES: Final = frozenset(
     )
 )  # fmt: skip
 """Kinds, as a person reads them, without which nobody can say that a message is not there."""
+_OF_TIMER: Final = frozenset({FileKind.TIMER_WHEEL, FileKind.TIMER_LOG})
 _IN_ROCKSDB: Final = frozenset(kind for kind in _NOT_LOOKED_AT if "RocksDB" in kind.value)
 
 
@@ -66,7 +67,7 @@ def unread_files(store: Store, looked_at: Collection[FileKind] = ()) -> Iterator
         looked_at: kinds of these that the caller reads.
     """
     for kind, reason in _NOT_LOOKED_AT.items():
-        if kind in looked_at:
+        if kind in looked_at or (kind in _OF_TIMER and not store.settings.runs_timer):
             continue
         directories: dict[str, list[Entry]] = {}
         for entry in store.files.get(kind, ()):

@@ -45,7 +45,7 @@ _CHECK: Final = "config/timercheck"
 
 def is_timer_checked(store: Store, rules: BrokerRules) -> bool:
     """Whether the timer can be checked: its messages are found through a queue that is made of files."""
-    return rules.timer and store.queue_kind == "file" and bool(store.commitlog)
+    return rules.timer and store.settings.runs_timer and store.queue_kind == "file" and bool(store.commitlog)
 
 
 def timer_findings(store: Store, rules: BrokerRules, account: Account) -> Iterator[Finding]:
