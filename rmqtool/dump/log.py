@@ -112,6 +112,8 @@ class LogDump:
             return True
         if not self.row_filter.may_be_between(int(entry.name), int(entry.name) + entry.size):
             return False
+        if not self.target.is_chain:
+            return True
         return self.row_filter.may_be_stored(self._first_ms(number), self._first_ms(number + 1))
 
     @cached_property
@@ -125,17 +127,22 @@ class LogDump:
     def _forward(self) -> Rows:
         last = self.last_with_data()
         for number, entry in enumerate(self.target.entries[: last + 1]):
-            yield from self._gap_before(number)
+            if self.target.is_chain:
+                yield from self._gap_before(number)
             if self.may_hold_rows(number):
-                yield from self._file(entry, self._batches_in_order, more_follows=number < last)
+                yield from self._file(
+                    entry, self._batches_in_order, more_follows=number < last and self.target.is_chain
+                )
 
     def _backward(self) -> Rows:
         last = self.last_with_data()
         for number in range(last, -1, -1):
             entry = self.target.entries[number]
             if self.may_hold_rows(number):
-                yield from self._file(entry, self._batches_backward, more_follows=number < last)
-            yield from self._gap_before(number)
+                follows = number < last and self.target.is_chain
+                yield from self._file(entry, self._batches_backward, more_follows=follows)
+            if self.target.is_chain:
+                yield from self._gap_before(number)
 
     def _file(self, entry: Entry, rows_of: Callable[[Walk], Rows], *, more_follows: bool) -> Rows:
         source = self.open(entry)

@@ -80,8 +80,8 @@ class QueueDump:
     def _queues(self) -> Iterator[_DumpedQueue]:
         for directory, entries in groupby(self.target.entries, lambda entry: entry.path.rpartition("/")[0]):
             names = directory.split("/")
-            placed = len(names) == 3 and names[2].isascii() and names[2].removeprefix("-").isdigit()
-            yield _DumpedQueue(names[1] if placed else None, int(names[2]) if placed else None, tuple(entries))
+            placed = len(names) in (3, 4) and names[-1].isascii() and names[-1].removeprefix("-").isdigit()
+            yield _DumpedQueue(names[-2] if placed else None, int(names[-1]) if placed else None, tuple(entries))
 
     def _is_wanted(self, queue: _DumpedQueue) -> bool:
         ask = self.ask
@@ -99,7 +99,9 @@ class QueueDump:
             source = self._open(queue.entries[number])
             if source is not None:
                 try:
-                    yield from self._file(queue, queue.entries[number], source, is_last=number == last)
+                    yield from self._file(
+                        queue, queue.entries[number], source, is_last=number == last or not self.target.is_chain
+                    )
                 finally:
                     source.close()
 

@@ -48,6 +48,9 @@ KINDS: Final = {
     FileKind.CHECKPOINT: DumpKind.CHECKPOINT,
     FileKind.ABORT: DumpKind.ABORT,
     FileKind.CONFIG: DumpKind.CONFIG,
+    FileKind.COMPACTION_LOG: DumpKind.COMMITLOG,
+    FileKind.COMPACTION_QUEUE: DumpKind.BATCH,
+    FileKind.COMPACTION_CHECKPOINT: DumpKind.CONFIG,
     FileKind.TIMER_WHEEL: DumpKind.TIMER_WHEEL,
     FileKind.TIMER_LOG: DumpKind.TIMER_LOG,
     FileKind.TIMER_CHECK: DumpKind.TIMER_CHECK,
@@ -85,6 +88,12 @@ class Target:
     @property
     def label(self) -> str:
         return self.view.label
+
+    @property
+    def is_chain(self) -> bool:
+        """Whether each file goes on where the one before ended; compacted ones have gaps, and end where they like."""
+        compacted = (FileKind.COMPACTION_LOG, FileKind.COMPACTION_QUEUE)
+        return not any(kind_of(entry.path) in compacted for entry in self.entries[:1])
 
 
 @dataclass(frozen=True)

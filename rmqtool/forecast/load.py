@@ -20,6 +20,7 @@ from rmqtool.store.directory import Segment, Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.overlay import Overlay
 from rmqtool.store.rocksdb import RocksFailure
+from rmqtool.store.sizes import infer_file_size
 from rmqtool.store.view import Entry
 
 CONSUMEQUEUE: Final = "consumequeue"
@@ -119,8 +120,18 @@ def demand_side_stores(store: Store, rules: BrokerRules) -> None:
     for entry in store.files.get(FileKind.TIMER_WHEEL, ()) if rules.timer and store.settings.runs_timer else ():
         if entry.path == "timerwheel" and entry.size not in (0, WHEEL_SIZE):
             raise LoadFailure(_mismatch(entry, WHEEL_SIZE))
+    timer_log = store.files.get(FileKind.TIMER_LOG, ()) if rules.timer else ()
+    inferred = infer_file_size([Segment(entry, int(entry.name)) for entry in timer_log])
+    size = store.settings.timer_log_file_size or inferred
+    for entry in timer_log:
+        if entry.size != size:
+            raise LoadFailure(_mismatch(entry, size))
     for entry in store.files.get(FileKind.COMPACTION_LEFTOVER, ()) if rules.compaction else ():
         raise LoadFailure(f"{entry.path}: the name is not a number")
+    logs = {entry.path for entry in store.files.get(FileKind.COMPACTION_LOG, ())}
+    for entry in store.files.get(FileKind.COMPACTION_QUEUE, ()) if rules.compaction else ():
+        if entry.path.replace("compactionCq", "compactionLog", 1) not in logs:
+            raise LoadFailure(f"{entry.path}: the topic's log has no file of this name")
 
 
 def demand_queue_database(store: Store, rules: BrokerRules) -> None:

@@ -21,6 +21,7 @@ from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.verify.catalog.finding import Finding, Severity
 from rmqtool.verify.catalog.registry import BY_ID
+from rmqtool.verify.files.compaction import COMPACTION_KINDS
 from rmqtool.verify.files.timers import KINDS, is_timer_checked
 from rmqtool.verify.run import verify_store
 from rmqtool.verify.survey.context import Depth, VerifyOptions
@@ -108,7 +109,9 @@ def check_planned(
         if finding.severity is not Severity.NOTE and planned.covers(finding) and not finding.file.startswith(OWN)
     }
     begin = None if is_all else planned.begin
-    looked_at = KINDS if is_all and is_timer_checked(after, rules) else frozenset[FileKind]()
+    looked_at = frozenset[FileKind]()
+    if is_all:
+        looked_at = (KINDS if is_timer_checked(after, rules) else looked_at) | COMPACTION_KINDS
     return PlanCheck(tuple(_left(finding, planned) for finding in left.values()), begin, looked_at)
 
 

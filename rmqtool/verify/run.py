@@ -26,6 +26,7 @@ from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.source import read_range
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding
+from rmqtool.verify.files.compaction import COMPACTION_KINDS, compaction_findings
 from rmqtool.verify.files.config_files import config_findings, lost_configs, read_configs
 from rmqtool.verify.files.index_files import read_index
 from rmqtool.verify.files.log_files import log_file_findings, missing_end
@@ -122,7 +123,7 @@ class _Verifier:
         self._say(extension_findings(self.store))
         if self.options.broker_runs:
             self._say([finding("store.lock-held", "lock", "a broker is using the store")])
-        for files in unread_files(self.store, KINDS if self._checks_timer else ()):
+        for files in unread_files(self.store, self._side_kinds):
             self._leave_out(files.path, files.kind, files.reason)
         configs = read_configs(self.store)
         context = self._context(configs)
@@ -134,8 +135,8 @@ class _Verifier:
                 self._leave_out(_LOG, FileKind.COMMITLOG.value, "its directory cannot be listed")
         elif context.options.depth is not Depth.FULL:
             self._leave_out(_LOG, FileKind.COMMITLOG.value, f"left out by --depth {context.options.depth.value}")
-        if self._checks_timer:
-            self._say(timer_findings(self.store, self.rules, self._account))
+        for kinds, check in ((KINDS, timer_findings), (COMPACTION_KINDS, compaction_findings)):
+            self._say(check(self.store, self.rules, self._account) if self._side_kinds >= kinds else ())
         log = self._check_log(context, state) if context.options.depth is not Depth.STRUCTURE else None
         self._finish(context, configs, log)
         unscanned = self._unscanned(log)
@@ -149,11 +150,12 @@ class _Verifier:
         return self._summary
 
     @property
-    def _checks_timer(self) -> bool:
-        """Whether the timer is compared with the log: a running broker changes it all the time."""
-        options = self.options
-        is_full = options.timer and options.depth is Depth.FULL and not options.broker_runs
-        return is_full and is_timer_checked(self.store, self.rules)
+    def _side_kinds(self) -> frozenset[FileKind]:
+        """Kinds of files beside log, queues and index that are looked at, which a running broker changes."""
+        if self.options.depth is not Depth.FULL or self.options.broker_runs:
+            return frozenset()
+        has_timer = self.options.timer and is_timer_checked(self.store, self.rules)
+        return (KINDS if has_timer else frozenset()) | (COMPACTION_KINDS if self.rules.compaction else frozenset())
 
     @property
     def _log_is_elsewhere(self) -> bool:

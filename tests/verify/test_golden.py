@@ -184,12 +184,9 @@ def test_a_flipped_bit_is_located(golden: Unpacked, writer: str, place: str) -> 
     assert "the queues know of" in found.message
 
 
-_COMPACTION = {"compaction log", "compaction consume queue"}
 NOT_DECODED = {
     "broker-4.9.7-dledger": {"DLedger"},
     "broker-5.3.3-dledger": {"DLedger"},
-    "broker-5.5.0-compaction": _COMPACTION,
-    "broker-5.5.0-compaction-leftover": _COMPACTION,
 }
 """Kinds of files that the broker of a store uses and verify does not decode."""
 

@@ -1,4 +1,4 @@
-"""The catalogue's findings about what a broker keeps beside log, queues and index: the timer."""
+"""The catalogue's findings about what a broker keeps beside log, queues and index: compacted topics, the timer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,40 @@ from rmqtool.verify.catalog.finding import REBUILD_TIMER, FindingType, error, wa
 _FROM_5: Final = "5.0.0 and later"
 _REBUILT_TIMER: Final = "wheel, log and checkpoint are written again with the messages that were not delivered"
 
+_FROM_5_1: Final = "5.1.0 and later"
+_NOT_REPAIRED: Final = "rmqtool does not repair it; `dump STORE --topic T` shows what the commit log still has"
+
 ENTRIES: Final[tuple[FindingType, ...]] = (
+    error(
+        "compaction.bad-record",
+        "A range in the log of a compacted topic is not a good record.",
+        ((_FROM_5_1, "not noticed; a pull returns the damaged bytes"),),
+        _NOT_REPAIRED,
+    ),
+    warning(
+        "compaction.missing-unit",
+        "A record of a compacted topic is in no queue.",
+        ((_FROM_5_1, "does not serve it; a start cuts the log after the last record that is in the queue"),),
+        _NOT_REPAIRED,
+    ),
+    error(
+        "compaction.unpaired-file",
+        "A queue file of a compacted topic has no file of the same name in the topic's log.",
+        ((_FROM_5_1, "the store does not load"),),
+        _NOT_REPAIRED,
+    ),
+    error(
+        "compaction.wrong-file-size",
+        "A file of a compacted topic has another length than the others.",
+        ((_FROM_5_1, "pulls of the topic find no new message, forever"),),
+        _NOT_REPAIRED,
+    ),
+    warning(
+        "compaction.wrong-unit",
+        "A unit of the queue of a compacted topic leads to no record of its size and queue offset.",
+        ((_FROM_5_1, "serves a wrong message, or none"),),
+        _NOT_REPAIRED,
+    ),
     warning(
         "timer.bad-check",
         "`config/timercheck` is not 4096 bytes long, or counts more than the timer's log or queue holds.",
