@@ -71,6 +71,10 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "rmqtool.commands.append:append",
         "Append test messages to a store that no broker is using.",
     ),
+    "convert": (
+        "rmqtool.commands.convert:convert",
+        "Convert consume queues between files and RocksDB, from the commit log.",
+    ),
     "export": (
         "rmqtool.commands.export:export",
         "Export a table of one or more stores to files, with a manifest of row counts and hashes.",

@@ -6,7 +6,7 @@ have all expired, or that are not asked for, is taken over, so that their next o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -86,11 +86,13 @@ def build_database(
     staging: Path,
     options: BuildOptions,
     on_progress: OnProgress | None = None,
+    known_ends: Mapping[QueueKey, StoredEnd] | None = None,
 ) -> DatabaseBuild:
     """Build the database into a directory, if the store's own is not what the log says.
 
     Args:
         selects: tells by (topic, queue id) which queues are built; None: all. Others stay as they are.
+        known_ends: last units of queues that another side of the store knows of.
 
     Raises:
         UnsupportedError: the library is missing, or queues are to stay that cannot be read.
@@ -104,7 +106,8 @@ def build_database(
     rows = DatabaseRows(log)
     try:
         bad = _read_log(store, rules, rows, log, selects, log_end, options, on_progress)
-        database = _NewDatabase(store, rows, selects, old if old is not None and old.failure is None else None)
+        readable = old if old is not None and old.failure is None else None
+        database = _NewDatabase(store, rows, selects, readable, known_ends or {})
         directory = old.directory if old is not None else QUEUES
         if old is not None and database.is_same():
             return DatabaseBuild(store, directory, None, bad=bad)
@@ -170,6 +173,7 @@ class _NewDatabase:
     rows: DatabaseRows
     selects: Selects | None
     old: QueueDatabase | None
+    known_ends: Mapping[QueueKey, StoredEnd]
 
     def __post_init__(self) -> None:
         self.log_minimum = self.store.commitlog[0].start if self.store.commitlog else 0
@@ -180,7 +184,10 @@ class _NewDatabase:
         self.dispatched = max(self.rows.dispatched, old)
 
     def _kept(self) -> Iterator[tuple[QueueKey, StoredEnds]]:
-        """Queues of the old database that stay: those not asked for, and the ends of those that have expired."""
+        """Queues that stay: those of the old database not asked for, and the ends of those that have expired."""
+        for key, end in self.known_ends.items():
+            if end.physical_offset < self.log_minimum:
+                yield key, StoredEnds(None, end)
         for topic, queue_id in self.old.names if self.old is not None else ():
             assert self.old is not None
             ends = self.old.ends.get((topic, queue_id), StoredEnds())

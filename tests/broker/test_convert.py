@@ -1,0 +1,128 @@
+"""After `convert` real brokers serve every message, on either side; after a change of storeType alone they do not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import golden_stores
+from tests.broker.conftest import JudgeOf
+from tests.broker.files import copy_store
+from tests.commands.transcripts import Ran, rmqtool
+from tests.conftest import Unpacked
+from tests.store_state import store_state
+
+pytestmark = pytest.mark.broker
+
+STORES = (
+    "5.5.0-clean-basic",
+    "5.5.0-many-files",
+    "5.5.0-expired-head",
+    pytest.param("5.5.0-expired-head-and-queues", marks=pytest.mark.slow),
+    pytest.param("5.5.0-delay", marks=pytest.mark.slow),
+    pytest.param("5.5.0-transaction", marks=pytest.mark.slow),
+    pytest.param("5.5.0-keys-index", marks=pytest.mark.slow),
+)
+VERSIONS = ("5.3.3", "5.5.0")
+
+
+def config_of(name: str) -> Mapping[str, Any]:
+    return golden_stores.manifest(name).config
+
+
+def converted(path: Path, name: str, side: str) -> Ran:
+    config = config_of(name)
+    sizes = ("--queue-file-size", config["mappedFileSizeConsumeQueue"])
+    return rmqtool("convert", path, "--queues", side, "--broker-version", "5.5.0", *sizes, "--yes")
+
+
+def served(report: Mapping[str, Any]) -> dict[tuple[str, int], tuple[int, set[int]]]:
+    """The end of each queue, and the places in the log of the messages that pulls give."""
+    return {
+        (queue["topic"], queue["queueId"]): (queue["max"], {row[2] for row in queue["messages"] if row[1] == "FOUND"})
+        for queue in report["served"]["queues"]
+        if queue["max"]
+    }
+
+
+def count(report: Mapping[str, Any]) -> int:
+    return sum(len(messages) for _, messages in served(report).values())
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("name", STORES)
+def test_both_ways_serve_what_was_served_before(
+    golden_copy: Unpacked, judge_of: JudgeOf, tmp_path: Path, name: str, version: str
+) -> None:
+    path, config = golden_copy(name), config_of(name)
+    judge = judge_of(version)
+    before = served(judge.examine(copy_store(path, tmp_path / "as it was"), config))
+    ran = converted(path, name, "rocksdb")
+    assert ran.code == 0, ran.err
+    assert rmqtool("verify", path).code == 0
+    in_rocksdb = served(
+        judge.examine(copy_store(path, tmp_path / "in RocksDB"), {**config, "storeType": "defaultRocksDB"})
+    )
+    assert in_rocksdb == before
+    ran = converted(path, name, "file")
+    assert ran.code == 0, ran.err
+    assert not list((path / "consumequeue").glob("*.sst"))
+    assert rmqtool("verify", path).code == 0
+    in_files = served(judge.examine(path, config))
+    # Nothing in the log or in files tells of a queue whose messages have all expired.
+    assert in_files == {name: queue for name, queue in before.items() if queue[1]}
+
+
+def test_light_queues_are_converted_too(golden_copy: Unpacked, judge_of: JudgeOf) -> None:
+    """A store does not list them, so they are asked for by name."""
+    name, queue = "5.5.0-lmq", ("%LMQ%all", 0)
+    path, config = golden_copy(name), {**config_of(name), "storeType": "defaultRocksDB"}
+    manifest = golden_stores.manifest(name).reads["5.5.0"].served
+    assert manifest is not None
+    expected = [row[2] for row in manifest.queue(*queue).messages]
+    assert converted(path, name, "rocksdb").code == 0
+    with judge_of("5.5.0").open(path, config) as store:
+        ((_, status, _, _, places),) = store.get(*queue, [0])["rows"]
+    assert (status, places) == ("FOUND", expected)
+
+
+def test_a_change_of_the_setting_alone_loses_what_convert_keeps(golden_copy: Unpacked, judge_of: JudgeOf) -> None:
+    name = "5.5.0-many-files"
+    config = {**config_of(name), "storeType": "defaultRocksDB"}
+    assert count(judge_of("5.5.0").examine(golden_copy(name), config)) < len(golden_stores.manifest(name).records)
+
+
+def test_both_sides_can_be_written_twice(golden_copy: Unpacked, judge_of: JudgeOf) -> None:
+    name = "5.5.0-clean-basic"
+    path, config = golden_copy(name), config_of(name)
+    assert converted(path, name, "both").code == 3  # nobody compares the sides
+    assert list((path / "consumequeue").glob("*.sst"))
+    report = judge_of("5.5.0").examine(path, {**config, "rocksdbCQDoubleWriteEnable": True})
+    assert count(report) == len(golden_stores.manifest(name).records)
+
+
+def test_undo_brings_the_files_back(golden_copy: Unpacked) -> None:
+    path = golden_copy("5.5.0-clean-basic")
+    before = store_state(path)
+    assert converted(path, path.name, "rocksdb").code == 0
+    assert rmqtool("undo", path, "--yes").code == 0
+    assert {name: state for name, state in store_state(path).items() if not name.startswith(".rmqtool")} == before
+
+
+def test_what_is_there_already_is_left_alone(golden_copy: Unpacked) -> None:
+    path = golden_copy("5.5.0-rocksdb-cq")
+    before = store_state(path)
+    assert converted(path, path.name, "rocksdb").code == 0
+    assert store_state(path) == before
+
+
+def test_convert_refuses_what_it_cannot_keep(golden: Unpacked) -> None:
+    ran = rmqtool("convert", golden("5.5.0-crashed"), "--queues", "rocksdb", "--dry-run")
+    assert (ran.code, "run rmqtool recover first" in ran.err) == (5, True)
+    ran = rmqtool("convert", golden("4.9.7-clean-basic"), "--queues", "rocksdb", "--dry-run")
+    assert (ran.code, "--broker-version" in ran.err) == (2, True)
+    ran = rmqtool("convert", golden("5.5.0-inner-batch"), "--queues", "rocksdb", "--dry-run")
+    assert (ran.code, "batch queues" in ran.err) == (4, True)
