@@ -141,8 +141,9 @@ def make_case(base: Base, judge: Judge, number: int, folder: Path) -> Case:
     faults = [_last(fault, store, base.path, faults) for fault in _together(faults, target)]
     case = Case(name, base, truth, judge, folder, store, faults)
     needs_conf = {"paths", "light", "crc", "ext"} & base.plan.features
-    one_length = len({file.stat().st_size for file in target.log_files()}) < 2
-    needs_conf |= {fault.name for fault in faults if fault.name in TELL_NO_SIZE and one_length}
+    lengths = {file.stat().st_size for file in target.log_files()}
+    no_size = TELL_NO_SIZE if base.plan.log_file_size in lengths else {*TELL_NO_SIZE, "log.next files"}
+    needs_conf |= {fault.name for fault in faults if fault.name in no_size and len(lengths) < 2}
     if needs_conf or draw.random() < 0.4 or shows_no_size(base):
         case.told = ["--broker-conf", case.conf]
     case.full = draw.random() < FULL
