@@ -3,6 +3,7 @@
 # make test       lint, types, contracts and tests, in two processes (WORKERS=4: in four)
 # make test-full  the same and the slow tests, some hours; writes docs/test-full.md. PARTS="tests/verify ..." runs these
 # make format     put the code into the house's form
+# make bench      measure the goals on stores of 2 GB, some 10 minutes; writes benchmarks/RESULTS.md. BENCH_DIR=... has 14 GB
 # make clean      remove what make made
 
 SHELL := /bin/bash
@@ -17,7 +18,9 @@ WORKERS ?= 2
 # Spark looks for its Python workers by the name python3 on the PATH.
 PYTEST = PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
-.PHONY: demo check test test-full lint tests format clean check-python check-broker
+BENCH_DIR ?= $(or $(TMPDIR),/tmp)
+
+.PHONY: demo check test test-full bench lint tests format clean check-python check-broker
 .NOTPARALLEL:
 .DEFAULT_GOAL := test
 
@@ -71,6 +74,9 @@ test-full: check-python check-broker lint
 format: check-python $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+bench: check-python check-broker $(STAMP)
+	PYTHONPATH="$(CURDIR)" $(BIN)/python -m benchmarks.goals --folder "$(BENCH_DIR)"
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

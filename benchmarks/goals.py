@@ -1,0 +1,262 @@
+"""The goals of rmqtool in one table, in one run: whole processes on whole stores, next to the real broker's store.
+
+Run `make bench`, or `python -m benchmarks.goals`; `--folder` says where 14 GB may lie for its time, `--scale 0.1` makes
+everything smaller. Needs what the tests marked `broker` need. The stores are those of `benchmarks.verify`, in the page
+cache; a broker loads a copy of each in a virtual machine that has just started, and then another one in the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.append import BODY_LENGTH, write_lines
+from benchmarks.dump import CONTENT, dump
+from benchmarks.logs import log_files, write_log
+from benchmarks.results import machine, table, write_section
+from benchmarks.scan import over_blocks, run_process, walk_all
+from benchmarks.stores import VERSION, write_store
+from benchmarks.verify import LOG_FILE_SIZE, STORES, broker_load, verified
+from rmqtool.scan.checksum import crc32
+from rmqtool.scan.freed_memory import keep_freed_memory
+from rmqtool.scan.log import LogFile
+from tests.broker.broker import Judge
+
+COMMAND = "make bench"
+DERIVED = ("consumequeue", "index")
+GIBIBYTE = 1 << 30
+TO_DO = 3
+APPENDED = 1_000_000
+DUMPED_BYTES = 256 << 20
+COUNTED = """
+import re, sys
+from pathlib import Path
+from rmqtool.commands.app import run
+from rmqtool.scan.freed_memory import keep_freed_memory
+keep_freed_memory()
+code = run(sys.argv[2:])
+read = re.search("^rchar: (.+)", Path("/proc/self/io").read_text(), re.MULTILINE)[1]
+Path(sys.argv[1]).write_text(read)
+sys.exit(code)
+"""
+"""Runs a command as `rmqtool` does, and leaves the bytes that its process has read, those of the program too."""
+KERNELS = """
+import time
+from numpy import zeros
+start = time.process_time()
+from rmqtool.scan.compiled import load_kernel
+load_kernel()
+load_kernel("rmqtool.engine.dispatch.index_kernel")
+print(time.process_time() - start)
+"""
+
+
+class Took(NamedTuple):
+    """What a command took as a process: seconds, bytes read over bytes of the store, peak memory in MiB."""
+
+    seconds: float
+    bytes_ratio: float
+    peak: int
+
+
+class Goal(NamedTuple):
+    """A line of the table."""
+
+    what: str
+    body: str
+    goal: str
+    measured: str
+
+
+def bytes_of(store: Path) -> int:
+    """What log, queues and index take; holes are no bytes."""
+    folders = (store / name for name in ("commitlog", *DERIVED))
+    return sum(path.stat().st_blocks * 512 for folder in folders for path in folder.rglob("*"))
+
+
+def took(store: Path, *arguments: str, exit_code: int = 0, log_file_size: int = LOG_FILE_SIZE) -> Took:
+    """Run a command on a store in a process of its own."""
+    counted, conf = store.with_name("bytes-read"), store.with_name("broker.conf")
+    conf.write_text(f"mappedFileSizeCommitLog={log_file_size}\n", "utf-8")
+    options = ("--quiet", "--broker-version", VERSION, "--broker-conf", str(conf))
+    ran = run_process("-c", COUNTED, str(counted), *arguments, str(store), *options, exit_code=exit_code)
+    return Took(ran.seconds, int(counted.read_text("ascii")) / bytes_of(store), ran.peak)
+
+
+def took_on_copy(store: Path, *arguments: str, derived: bool = True) -> Took:
+    """The same on a copy that the command changes, with or without queues and index."""
+    copy = store.with_name(f"{store.name}-ours")
+    subprocess.run(["cp", "-a", "--sparse=always", store, copy], check=True)
+    for name in () if derived else DERIVED:
+        shutil.rmtree(copy / name)
+    over_blocks(list(log_files(copy / "commitlog")), len)
+    done = took(copy, *arguments)
+    shutil.rmtree(copy)
+    return done
+
+
+def loads(store: Path, count: int) -> tuple[float, float]:
+    """Seconds of the broker's load in a virtual machine that has just started, and of another one after it."""
+    judge = Judge(VERSION)
+    try:
+        return broker_load(judge, store, count)[0], broker_load(judge, store, count)[0]
+    finally:
+        judge.close()
+
+
+def fastest(*runs: Callable[[], object], clock: Callable[[], float] = time.process_time) -> list[float]:
+    """Seconds of the fastest of three runs of each, which take turns."""
+    seconds: list[list[float]] = [[] for _ in runs]
+    for _ in range(3):
+        for run, each in zip(runs, seconds, strict=True):
+            start = clock()
+            run()
+            each.append(clock() - start)
+    return [min(each) for each in seconds]
+
+
+def against(load: float, warm: float, done: Took) -> str:
+    """A broker's load beside a command, by the clock."""
+    return f"{load / done.seconds:.1f} ({load:.1f} s ÷ {done.seconds:.1f} s; warm {warm / done.seconds:.1f})"
+
+
+def whole_store(folder: Path, label: str, count: int, body_length: int) -> list[Goal]:
+    """The goals that a store of a killed broker shows."""
+    store = folder / label.replace(" ", "")
+    write_store(store, count, body_length, LOG_FILE_SIZE)
+    verify = took(store, "verify", exit_code=TO_DO)
+    salvage = took(store, "salvage", "--dry-run", exit_code=TO_DO)
+    planned = took(store, "recover", "--full", "--dry-run", exit_code=TO_DO)
+    recover = took_on_copy(store, "recover", "--full", "--yes")
+    rebuild = took_on_copy(store, "rebuild", "--yes", derived=False)
+    files = list(log_files(store / "commitlog"))
+    checksum, one_core = fastest(partial(over_blocks, files, crc32), partial(verified, store, 1))
+    load, warm = loads(store, count)
+    for name in DERIVED:
+        shutil.rmtree(store / name)
+    bare, bare_warm = loads(store, count)
+    shutil.rmtree(store)
+    wanted_ratios = ("0.4", "5", "4", "2") if body_length > BODY_LENGTH // 2 else ("0.2", "4", "5", "1.5")
+    of_crc, of_verify, of_rebuild, of_recover = wanted_ratios
+    read = {
+        "verify": (verify, "1.1"),
+        "rebuild --yes": (rebuild, "1.3"),
+        "recover --full --dry-run": (planned, "1.3"),
+        "recover --full --yes": (recover, "1.5"),
+        "salvage --dry-run": (salvage, "2"),
+    }
+    return [
+        *(
+            Goal(f"bytes read ÷ bytes of the store, `{name}`", label, goal, f"{done.bytes_ratio:.2f}")
+            for name, (done, goal) in read.items()
+        ),
+        Goal("broker's load ÷ `verify`", label, of_verify, against(load, warm, verify)),
+        Goal("broker's load from nothing ÷ `rebuild --yes`", label, of_rebuild, against(bare, bare_warm, rebuild)),
+        Goal("broker's load ÷ `recover --full --yes`", label, of_recover, against(load, warm, recover)),
+        Goal("verify ÷ CRC alone, one core", label, of_crc, f"{checksum / one_core:.2f}"),
+    ]
+
+
+def memory(folder: Path, scale: float) -> list[Goal]:
+    """Peak memory for logs of 2 and 10 full files, and of 100 sparse ones."""
+    peaks: dict[str, list[str]] = {"verify": [], "rebuild --dry-run": []}
+    size = int(GIBIBYTE * scale)
+    for count, records in ((2, None), (10, None), (100, 2_000)):
+        store = folder / f"log-{count}"
+        write_log(store / "commitlog", count, size, BODY_LENGTH, records_per_file=records)
+        for name, peaks_of_command in peaks.items():
+            done = took(store, *name.split(), exit_code=TO_DO, log_file_size=size)
+            peaks_of_command.append(str(done.peak))
+        shutil.rmtree(store)
+    what = "peak MiB for 2 and 10 full GiB, 100 sparse GiB"
+    return [Goal(f"{what}, `{name}`", "1 KiB", "flat within 10 %", ", ".join(each)) for name, each in peaks.items()]
+
+
+def appending(folder: Path, scale: float) -> list[Goal]:
+    """Messages per second, with the program's start."""
+    count, lines = int(APPENDED * scale), folder / "lines.jsonl"
+    write_lines(lines, count // 2)
+    made = ("--topic", "Orders", "--keys", "order-1", "--body", "x" * BODY_LENGTH, "--count", str(count))
+    cases = {
+        "append --count --quiet": (count, "200,000", (*made, "--quiet")),
+        "append --count --format jsonl": (count, "100,000", (*made, "--format", "jsonl")),
+        "append --from --format jsonl": (count // 2, "100,000", ("--from", str(lines), "--format", "jsonl")),
+    }
+    rows = []
+    for name, (number, goal, options) in cases.items():
+        store = folder / "appended"
+        ran = run_process("-m", "rmqtool", "append", str(store), "--create", "--broker-version", VERSION, *options)
+        rates = f"{number / ran.seconds:,.0f}, a core {number / ran.processor_seconds:,.0f}"
+        rows.append(Goal(f"messages/s, `{name}`", "1 KiB", goal, rates))
+        shutil.rmtree(store)
+    return rows
+
+
+def reading(folder: Path, scale: float) -> list[Goal]:
+    """Threads, and rows of a dump."""
+    rows = []
+    for label, (_, body_length) in STORES.items():
+        log = folder / "walked"
+        write_log(log, 4, int((128 << 20) * scale), body_length)
+        files = list(log_files(log))
+        walk = partial(walk_all, files, compiled=True)
+        one, two = fastest(walk, partial(walk, threads=2), clock=time.perf_counter)
+        plain, plain_two = fastest(partial(over_blocks, files, crc32), partial(halves, files), clock=time.perf_counter)
+        measured = f"{one / two:.2f}; CRC alone {plain / plain_two:.2f}"
+        rows.append(Goal("walk, two threads ÷ one", label, "1.8", measured))
+        shutil.rmtree(log)
+    log = folder / "dumped" / "commitlog"
+    count = write_log(log, 1, int(DUMPED_BYTES * scale), BODY_LENGTH, content=CONTENT)
+    (seconds,) = fastest(partial(dump, log, "--format", "jsonl", "--raw", "--body", "base64"))
+    rows.append(Goal("rows/s, `dump --raw --body base64`", "1 KiB", "100,000", f"{count / seconds:,.0f}"))
+    shutil.rmtree(log)
+    done = subprocess.run([sys.executable, "-c", KERNELS], capture_output=True, text=True, check=True)
+    return [*rows, Goal("processor s that kernels load, after numpy", "", "0.4", f"{float(done.stdout):.2f}")]
+
+
+def halves(files: list[LogFile]) -> None:
+    """CRC alone in two threads, each over half of the files: what two threads can come to on this machine."""
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda part: over_blocks(part, crc32), (files[::2], files[1::2])))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--folder", type=Path, default=None, help="where the stores lie while it runs")
+    parser.add_argument("--scale", type=float, default=1.0, help="part of everything; only 1 is written down")
+    chosen = parser.parse_args()
+    facts = machine("numba", "numpy", "isal", "msgspec")
+    keep_freed_memory()  # as the command does
+    rows: list[Goal] = []
+    with tempfile.TemporaryDirectory(dir=chosen.folder) as name:
+        folder = Path(name)
+        for label, (count, body_length) in STORES.items():
+            rows += whole_store(folder, label, int(count * chosen.scale), body_length)
+        for measure in (memory, appending, reading):
+            rows += measure(folder, chosen.scale)
+    printed = table([row._asdict() for row in rows])
+    sys.stdout.write(printed)
+    if chosen.scale != 1.0:
+        return
+    about = f"""Stores of 1,700,000 messages of 1 KiB and 6,000,000 of 100 B, in files of {LOG_FILE_SIZE >> 20} MiB,
+ended by
+a crash; whole processes by the clock, from the page cache. Broker: RocketMQ {VERSION}, its load of a copy of the
+same store in a virtual machine that has just started; warm: another one in the same. Bytes read are `rchar` of
+`/proc/self/io`: all that the process reads, its own program and what it has written itself too. A store larger than
+memory is read as often as any other.
+
+"""
+    write_section("goals", COMMAND, facts, about + printed)
+
+
+if __name__ == "__main__":
+    main()
