@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.formats.properties import decode_properties, split_properties
-from rmqtool.formats.record_crc import masked_crc, record_crc_matches
+from rmqtool.formats.record_crc import PROPERTY_SIZE, is_record_crc_lost, masked_crc, record_crc_matches
 from rmqtool.formats.tags import parse_delay_levels, tags_code
 from rmqtool.scan.compiled import CompiledReader
 from rmqtool.scan.plain import PlainReader
@@ -39,7 +39,8 @@ def _is_good(raw: bytes, *, record_crc: bool) -> bool:
         tags_code(decode_java_utf8(fields.topic), decode_properties(fields.properties), 0, DELAYS_MS)
     except ValueError:
         return False
-    return not record_crc or record_crc_matches(raw) is not False
+    is_lost = len(fields.properties) >= PROPERTY_SIZE and is_record_crc_lost(raw)
+    return not record_crc or (record_crc_matches(raw) is not False and not is_lost)
 
 
 @SLOW
