@@ -133,12 +133,13 @@ class _Screen:
         if not shown:
             return
         topic_width = min(max(5, *(columns_of(escaped(topic)) for topic in shown)), max(24, self._row_width // 3))
-        titles = f"{'':<{LABEL}}{'topic':<{topic_width}}  {'messages':>10}  {'queues':>6}  queue: offsets"
+        room = self._row_width - LABEL - topic_width - 22
+        offsets = "queue: offsets" if room >= len("queue: offsets") else "offsets"
+        titles = f"{'':<{LABEL}}{'topic':<{topic_width}}  {'messages':>10}  {'queues':>6}  {offsets}"
         yield styled(titles, "bold", colour=self._colour)
         for topic in shown:
             rows = topics[topic]
             texts = [f"{row['queue_id']}: {_range(row)}" for row in sorted(rows, key=lambda row: row["queue_id"])]
-            room = self._row_width - LABEL - topic_width - 22
             ranges = [_as_many_as_fit(texts, room)] if self._rows_max is not None else _side_by_side(texts, room)
             name = padded(cropped(escaped(topic), topic_width), topic_width)
             begin = f"{'':<{LABEL}}{name}  {_message_count(rows):>10}  {len(rows):>6}  "

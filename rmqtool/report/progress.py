@@ -166,7 +166,7 @@ class Progress:
         }
 
     def _remaining(self, speed: float | None) -> int | None:
-        if not self._total or not speed:
+        if not self._total or not speed or self._shown < self._total // 100:  # what a start takes tells nothing
             return None
         return round((self._total - self._shown) / speed)
 

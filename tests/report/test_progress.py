@@ -96,6 +96,17 @@ def test_a_total_is_asked_for_only_once_it_is_shown() -> None:
     assert world.line() == "verify… 50 % of 8.0 MiB, 512.0 KiB/s, 8 s left"
 
 
+def test_the_first_percent_promises_no_end() -> None:
+    world = World()
+    progress = world.progress(ProgressForm.JSON)
+    progress.show(0, 1000 * MIB)
+    world.go_on(2, MIB)
+    progress.tick()
+    world.go_on(2, 99 * MIB)
+    progress.tick()
+    assert [state["remaining_seconds"] for state in world.objects()] == [None, 36]
+
+
 def test_tasks_and_versions_are_counted_by_reports_alone() -> None:
     world = World()
     progress = world.progress(unit="task")
