@@ -31,7 +31,7 @@ from rmqtool.commands.options import (
 from rmqtool.commands.screen import screen
 from rmqtool.engine.reading.unread_files import UnreadFiles, unread_files
 from rmqtool.engine.rules.versions import EXAMINED, rules_for
-from rmqtool.errors import UnsupportedError
+from rmqtool.errors import UnreadableError, UnsupportedError
 from rmqtool.forecast.forecast import SharedStarts, forecast_store
 from rmqtool.forecast.options import ForecastOptions
 from rmqtool.forecast.result import Forecast
@@ -42,7 +42,7 @@ from rmqtool.store.broker_conf import BrokerConf
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.verdict.command_line import CommandLine
 from rmqtool.verdict.next_step import NextStep, step_after_forecast
-from rmqtool.verdict.presence import missing_log, reader_command, unreadable_files
+from rmqtool.verdict.presence import denied_files, missing_log, reader_command, unreadable_files
 from rmqtool.verdict.verdict import Assessment, StoreVerdict
 from rmqtool.verify.catalog.finding import REBUILD_TIMER, Severity
 from rmqtool.verify.catalog.registry import BY_ID
@@ -95,6 +95,10 @@ def forecast(
                 forecasts.append(forecast_store(opened.store, rules_for(version), options, shared))
             except UnsupportedError as error:
                 messages.warn(f"{version}: {error}")
+            except UnreadableError:
+                if not denied_files(opened.store):
+                    raise
+                break  # for every version: the verdict names what this user may not read
     timer = list(timer_effects(opened))
     assessment = forecast_assessment(opened, line, forecasts, timer)
     step = _next_step(line, opened, assessment, forecasts, has_timer_effects=bool(timer))

@@ -17,12 +17,12 @@ from rmqtool.commands.consent import demand_consent, plan_with_sizes
 from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.forecast import forecast_options
 from rmqtool.commands.messages import Messages
-from rmqtool.commands.options import OpenedStore, StoreOptions, foreign_owner, open_store
+from rmqtool.commands.options import OpenedStore, StoreOptions, command_line, foreign_owner, open_store
 from rmqtool.commands.plan_judgement import ending, left_out_files, plan_assessment, step_after_plan, step_to_apply
 from rmqtool.commands.repair_request import RepairRequest
 from rmqtool.commands.screen import screen
 from rmqtool.engine.rules.versions import NEWEST
-from rmqtool.errors import RefusedError, WriteError
+from rmqtool.errors import RefusedError, UnreadableError, WriteError
 from rmqtool.formats.tags import parse_delay_levels
 from rmqtool.repair.build.request import BuildOptions
 from rmqtool.repair.machine.apply import apply_plan
@@ -47,7 +47,8 @@ from rmqtool.store.location import relative_to_store
 from rmqtool.store.source import reason
 from rmqtool.store.view import open_directory
 from rmqtool.verdict.command_line import CommandLine
-from rmqtool.verdict.verdict import StoreVerdict
+from rmqtool.verdict.presence import denied_files, reader_command
+from rmqtool.verdict.verdict import NAMED_MAX, StoreVerdict
 from rmqtool.verify.catalog.finding import Finding
 
 UNREADABLE: Final = "commitlog.unreadable-range"
@@ -137,6 +138,9 @@ def opened_for_repair(
         # Before anything is looked at: what another run does until then is seen, and afterwards it is kept out.
         session = stack.enter_context(Session(StorePaths(request.store, named or DEFAULT_LOG), makes_file=False))
     opened = open_store(request.store, options)
+    if denied := denied_files(opened.store):
+        reader = reader_command(opened.store, command_line(request.store, options)(request.command))
+        raise UnreadableError(f"{'; '.join(denied[:NAMED_MAX])}. {reader}")
     places = places_of(request, opened.store)
     if session is None:
         demand_free(request.store, places.outer_logs)

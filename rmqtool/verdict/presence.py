@@ -15,6 +15,7 @@ from rmqtool.store.location import log_directories
 from rmqtool.store.source import read_range
 from rmqtool.store.view import DirectoryView
 
+DENIED: Final = "permission denied"
 _LOG: Final = "commitlog"
 
 
@@ -40,12 +41,17 @@ def unreadable_files(store: Store) -> tuple[str, ...]:
         entries = (entry for of_kind in store.files.values() for entry in of_kind if entry.is_file)
         root = store.view.root
         problems += [
-            f"{entry.path}: permission denied"
+            f"{entry.path}: {DENIED}"
             for entry in entries
             if os.path.lexists(root / entry.path)  # else a repair has removed it since
             and not os.access(root / entry.path, os.R_OK, effective_ids=_HAS_EFFECTIVE)
         ]
     return tuple(sorted(dict.fromkeys(problems), key=lambda text: (not text.startswith(_LOG), text)))
+
+
+def denied_files(store: Store) -> tuple[str, ...]:
+    """What of it permissions keep from this user, which its owner can read."""
+    return tuple(text for text in unreadable_files(store) if text.endswith(DENIED))
 
 
 def reader_command(store: Store, command: str) -> str:

@@ -1,0 +1,62 @@
+"""Where permissions keep a user from a part of a store, each command names it, and who may read it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+from shlex import quote
+
+import pytest
+
+from tests.commands.advice import REPAIRS
+from tests.commands.test_truth_table import CLEAN, other_user
+from tests.commands.transcripts import rmqtool
+from tests.conftest import Unpacked
+from tests.store_state import store_state
+
+OWNER = 12_345
+DENIED = {
+    "log": "commitlog",
+    "one log file": "commitlog/00000000000000065536",
+    "queues": "consumequeue",
+    "one index file": "index/20261121181559319",
+}
+
+
+@pytest.mark.parametrize("denied", DENIED.values(), ids=DENIED)
+def test_every_command_names_what_it_may_not_read_and_who_may(golden_copy: Unpacked, denied: str) -> None:
+    """Root gives the store to one user and looks at it as another; without root the owner may not read it himself."""
+    path = golden_copy(CLEAN)
+    commands = [("info",), ("verify",), ("forecast",), *((command, "--dry-run") for command in REPAIRS)]
+    for command in commands:  # the other user may not read Python's own modules
+        rmqtool(command[0], path, *command[1:])
+    if os.geteuid() == 0:
+        for each in (path, *path.rglob("*")):
+            os.chown(each, OWNER, OWNER)
+    (path / denied).chmod(0)
+    if os.geteuid() == 0:
+        (path / denied).chmod(0o700 if (path / denied).is_dir() else 0o600)
+    before = store_state(path) if os.geteuid() == 0 else None
+    with other_user(path):
+        results = {command[0]: rmqtool(command[0], path, *command[1:], "--format", "json") for command in commands}
+    assert before is None or store_state(path) == before
+    (path / denied).chmod(0o755)
+    for command, ran in results.items():
+        assert ran.code == (0 if command == "info" else 4), (command, ran)
+        if command in REPAIRS:
+            text = ran.err
+        else:
+            found = json.loads(ran.out)
+            found = found.get("summary", found)
+            assert (found["verdict"], found["needs_decision"]) == ("not-readable", True)
+            text = found["headline"]
+        assert f"{denied}: permission denied" in text
+        assert f"Run as the files' owner: sudo -u {quote(user_name(path.stat().st_uid))} rmqtool {command}" in text
+
+
+def user_name(user_id: int) -> str:
+    try:
+        return pwd.getpwuid(user_id).pw_name
+    except KeyError:
+        return f"#{user_id}"
