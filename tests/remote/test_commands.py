@@ -89,6 +89,8 @@ def test_diff_takes_urls_on_both_sides(golden: Unpacked, tmp_path: Path) -> None
         assert ran.code == 3
         for name in "ab":
             found[name]["store"] = direct[name]["store"]
+        assert found["next_step"]["command"] == f"rmqtool verify {sides[1]}"
+        found["next_step"] = direct["next_step"]
         assert found == direct
     assert rmqtool("diff", "--make-manifest", tmp_path / "m", urls[1]).code == 0
     assert rmqtool("diff", paths[1], "--manifest", tmp_path / "m").code == 0
