@@ -20,7 +20,7 @@ STALE = {
     # The log was cut, then grew until a new record ended where an old one began: the old ones are its end again, and
     # the file that came after them was unlinked.
     "commitlog.missing-file": 1,
-    "commitlog.store-time-regress": 1,
+    "commitlog.resurrected-tail": 1,
     "consumequeue.ahead-of-log": 1,
 }
 

@@ -15,11 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rmqtool.formats import commitlog
+from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.walk import STALE_MARGIN_MS, Batch
 
 _CANDIDATES_MAX: Final = 4096
-_COLUMNS: Final = ("end", "number", "store_timestamp_ms", "born_timestamp_ms", "newest_ms")
+_CLOCKS_APART_MS: Final = 86_400_000
+"""How far a producer's clock and the broker's may be apart; times that differ by more are no clock's."""
+_COLUMNS: Final = 7
+"""Of a candidate: where it ends, messages up to it, its store time, its producer's time, the newest store time after
+it, and the store times of the messages before and after it; -1 where there is none."""
 
 
 @dataclass(frozen=True)
@@ -44,29 +49,34 @@ def resurrected_tail(batches: Iterable[Batch]) -> ResurrectedTail | None:
     """The tail that came back, if there is one.
 
     The clocks of producers are others than the broker's: where only the broker's was set back, the messages after
-    that were sent later all the same, and this is no old tail.
+    that were sent later all the same, and this is no old tail. Where a producer's time is no clock's, it tells nothing.
 
     Args:
         batches: of the log's last file that holds records.
     """
-    candidates: NDArray[np.int64] = np.empty((len(_COLUMNS), 0), np.int64)
-    count, end = 0, 0
+    candidates: NDArray[np.int64] = np.empty((_COLUMNS, 0), np.int64)
+    count, end, last_ms = 0, 0, -1
     for batch in batches:
         rows = batch.as_array()
         rows = rows[(rows["verdict"] == Verdict.GOOD) & (rows["magic"] != commitlog.MAGIC_BLANK)]
         if not len(rows):
             continue
-        stored, born = rows["store_timestamp_ms"], rows["born_timestamp_ms"]
-        candidates = np.concatenate(
-            [_still_newer(candidates, int(stored.max()), int(born.max())), _newer_than_the_rest(rows, count)], axis=1
-        )[:, :_CANDIDATES_MAX]
+        candidates[6][candidates[6] < 0] = rows["store_timestamp_ms"][0]
+        kept = _still_newer(candidates, int(rows["store_timestamp_ms"].max()), int(rows["born_timestamp_ms"].max()))
+        candidates = np.concatenate([kept, _newer_than_the_rest(rows, count, last_ms)], axis=1)[:, :_CANDIDATES_MAX]
         count += len(rows)
         end = int(rows[-1]["physical_offset"] + rows[-1]["size"])
-    candidates = candidates[:, candidates[1] < count]
-    if not candidates.size:
-        return None
-    begin, number, before_ms, _, newest_ms = candidates[:, 0].tolist()
-    return ResurrectedTail(begin, end, count - number, before_ms, newest_ms)
+        last_ms = int(rows[-1]["store_timestamp_ms"])
+    for begin, number, before_ms, born_ms, newest_ms, earlier_ms, later_ms in candidates.T.tolist():
+        is_doubtful = born_ms == JAVA_LONG_MAX and _is_flipped(before_ms, earlier_ms, later_ms)
+        if number < count and not is_doubtful:
+            return ResurrectedTail(begin, end, count - number, before_ms, newest_ms)
+    return None
+
+
+def _is_flipped(time_ms: int, earlier_ms: int, later_ms: int) -> bool:
+    """Whether one flipped bit explains a time that is newer than those around it."""
+    return any(max(0, earlier_ms) <= time_ms ^ 1 << bit <= later_ms for bit in range(63))
 
 
 def _still_newer(candidates: NDArray[np.int64], stored_ms: int, born_ms: int) -> NDArray[np.int64]:
@@ -76,16 +86,22 @@ def _still_newer(candidates: NDArray[np.int64], stored_ms: int, born_ms: int) ->
     return kept
 
 
-def _newer_than_the_rest(rows: Any, count: int) -> NDArray[np.int64]:
+def _newer_than_the_rest(rows: Any, count: int, last_ms: int) -> NDArray[np.int64]:
     """The rows that are newer than all later ones of their batch; the last one is, for none is later.
 
     Args:
         count: messages before these rows.
+        last_ms: store time of the last of those.
     """
     stored, born = rows["store_timestamp_ms"].astype(np.int64), rows["born_timestamp_ms"].astype(np.int64)
+    tells = np.abs(stored - born) < _CLOCKS_APART_MS
     later_stored, later_born = (np.maximum.accumulate(times[::-1])[::-1][1:] for times in (stored, born))
-    is_newer = np.append((stored[:-1] - STALE_MARGIN_MS > later_stored) & (born[:-1] > later_born), True)
+    is_stored_later, is_born_later = stored[:-1] - STALE_MARGIN_MS > later_stored, born[:-1] > later_born
+    is_newer = np.append(is_stored_later & (is_born_later | ~tells[:-1]), True)
     numbers = np.flatnonzero(is_newer)
     newest = np.append(later_stored, -1)[numbers]
     ends = (rows["physical_offset"] + rows["size"])[numbers]
-    return np.stack([ends, numbers + count + 1, stored[numbers], born[numbers], newest]).astype(np.int64)
+    # A time that is no clock's is newer than any.
+    own = np.where(tells[numbers], born[numbers], JAVA_LONG_MAX)
+    before, after = np.append(last_ms, stored[:-1])[numbers], np.append(stored[1:], -1)[numbers]
+    return np.stack([ends, numbers + count + 1, stored[numbers], own, newest, before, after]).astype(np.int64)

@@ -187,9 +187,9 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     ),
     warning(
         "commitlog.resurrected-tail",
-        "The last records of the commit log are older than the record before them, by the broker's time and by the "
-        "producers' times: the log was truncated here, new records ended exactly where an old record starts, and the "
-        "old records came back. If the clocks of broker and producers were set back, it looks the same.",
+        "The last records of the commit log are older than the record before them, by the broker's time and, where "
+        "they are a clock's, by the producers' times: the log was truncated here, new records ended exactly where an "
+        "old record starts, and the old records came back. If the clocks were set back, it looks the same.",
         ((ALL, "a start reads on into the old records; they are in the log, are dispatched and served again"),),
         "a person decides: recover ends the commit log before them, and discards them",
         "recover --cut-at OFFSET",

@@ -227,8 +227,8 @@ def _check_tail(walk: Walk, context: VerifyContext, result: SplitResult) -> None
         finding(
             "commitlog.resurrected-tail",
             result.path,
-            f"from here to the end of the commit log, records: {tail.record_count}, all older than the record before "
-            "them by the times of broker and producers",
+            f"from here to the end of the commit log, records: {tail.record_count}, all stored before the record "
+            "in front of them",
             file_position=tail.begin - walk.split.physical_offset,
             physical_offset=tail.begin,
             length=tail.end - tail.begin,

@@ -18,7 +18,7 @@ SIZE = 100
 SECOND = 1000
 
 
-def batches(stored: Sequence[int], born: Sequence[int], length: int) -> list[Any]:
+def batches(stored: Sequence[float], born: Sequence[int], length: int) -> list[Any]:
     """Messages of one size in batches of a length, with a blank and a bad range after them; times in seconds."""
     rows = np.zeros(len(stored) + 2, row_dtype())
     rows["physical_offset"] = np.arange(len(rows)) * SIZE
@@ -47,6 +47,22 @@ NONE = [
 @pytest.mark.parametrize(("stored", "born"), [row[1:] for row in NONE], ids=[row[0] for row in NONE])
 def test_other_times_are_no_tail_that_came_back(stored: list[int], born: list[int], length: int) -> None:
     assert resurrected_tail(batches(stored, born, length)) is None
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 100])
+def test_a_flipped_bit_is_no_new_record_whatever_producers_say(length: int) -> None:
+    times = [1_700_000_000, 1_700_000_001, 1_700_000_002, 1_700_000_003]
+    flipped = [times[0], (times[1] * SECOND ^ 1 << 36) / SECOND, *times[2:]]
+    assert flipped[1] > max(times)
+    assert resurrected_tail(batches(flipped, times, length)) is None
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 100])
+def test_times_of_producers_that_are_no_clock_s_tell_nothing(length: int) -> None:
+    stored = [1_700_000_000, 1_700_000_001, 1_700_000_055, 1_700_000_002, 1_700_000_003]
+    tail = resurrected_tail(batches(stored, [1, 2, 0, 3, 4], length))
+    assert tail is not None
+    assert (tail.begin, tail.record_count) == (3 * SIZE, 2)
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 100])

@@ -41,6 +41,7 @@ SALVAGED = (
 """Damage inside the log, by the begin of its name."""
 STAYS = {
     "commitlog.missing-file": "gone is gone",
+    "commitlog.resurrected-tail": "the records are sound, and a person decides",
     "commitlog.store-time-regress": "a clock that was set back, or a log that was cut: the records are sound",
     "commitlog.stray-file": "a directory is no file, and is not removed",
 }

@@ -28,6 +28,7 @@ from tests.store_state import assert_store_unchanged
 from tests.verify.test_golden import damage_of
 
 REMAINS = {
+    "commitlog.resurrected-tail": "the records are sound, and a person decides",
     "commitlog.store-time-regress": "a clock that was set back or a flipped bit: nothing tells which time is right",
     "commitlog.stray-file": "a directory is no file, and is not removed",
     "commitlog.torn-record": "a replica's last record, cut inside its properties: brokers serve it, so it is kept",

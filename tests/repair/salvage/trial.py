@@ -47,6 +47,7 @@ KINDS: Final = (
 )
 """What random damage is made of."""
 TOLERATED: Final = {
+    "commitlog.resurrected-tail": "the records are sound, and a person decides",
     "commitlog.store-time-regress": "nothing tells which time is right, and no broker minds",
     "commitlog.doubtful-header": "a field that no checksum covers, and nothing tells what is right",
     "commitlog.torn-record": "a last record that was cut inside its properties: brokers serve it, so it is kept",
