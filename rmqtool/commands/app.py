@@ -33,6 +33,7 @@ from rmqtool.commands.run_options import (
 )
 from rmqtool.errors import RmqtoolError
 from rmqtool.report.progress import ProgressForm
+from rmqtool.scan.compile_notice import ON_COMPILE
 from rmqtool.scan.freed_memory import keep_freed_memory
 
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
@@ -103,6 +104,14 @@ def _show_version(chosen: bool) -> None:
         raise typer.Exit
 
 
+def _compile(chosen: bool) -> None:
+    if chosen:
+        from rmqtool.commands.compile_kernels import compile_kernels
+
+        typer.echo(f"compiled; the code is kept in {compile_kernels()}")
+        raise typer.Exit
+
+
 class _LazyGroup(TyperGroup):
     """Commands that are known by name and one line; the rest of one is imported once it is chosen."""
 
@@ -126,6 +135,15 @@ def application() -> TyperGroup:
     def rmqtool(
         _version: Annotated[
             bool, typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True)
+        ] = False,
+        _compile: Annotated[
+            bool,
+            typer.Option(
+                "--compile",
+                help="Compile what the first run would.",
+                callback=_compile,
+                is_eager=True,
+            ),
         ] = False,
         _quiet: Quiet = False,
         _verbose: Verbose = False,
@@ -174,6 +192,7 @@ def run(arguments: Sequence[str]) -> int:
         for stream in (sys.stdout, sys.stderr):
             if hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="backslashreplace")
+        ON_COMPILE[:] = [messages.compiling] if sys.stderr is not None and sys.stderr.isatty() else []
         show_in_environments_zone(messages)
         application()(args=list(arguments), prog_name="rmqtool", obj=messages)
         code = 0

@@ -45,6 +45,11 @@ class Messages:
         if self.verbose and not self.quiet:
             self._say(text)
 
+    def compiling(self) -> None:
+        """Why a person has to wait, this time only."""
+        if not self.quiet:
+            self._say("compiling what reads large stores; this takes some seconds, the first time only")
+
     def warn(self, text: str) -> None:
         """Something that a person should know, though the command goes on."""
         if not self.quiet:

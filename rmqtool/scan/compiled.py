@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import importlib.util
 import os
 import stat
 import tempfile
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from rmqtool.formats.properties import SCHEDULE_TOPIC
 from rmqtool.scan.columns import Row, row_dtype
+from rmqtool.scan.compile_notice import ON_COMPILE
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.walk import Walk
 
@@ -49,12 +51,23 @@ def load_kernel(name: str = "rmqtool.scan.kernel") -> ModuleType:
 
     crc_symbol.register()
     config: Any = numba.config
-    before = config.CACHE_DIR
-    config.CACHE_DIR = str(cache_folder())
+    before, folder = config.CACHE_DIR, cache_folder()
+    if ON_COMPILE and not _is_kept(folder, name):
+        while ON_COMPILE:
+            ON_COMPILE.pop()()
+    config.CACHE_DIR = str(folder)
     try:
         return importlib.import_module(name)
     finally:
         config.CACHE_DIR = before  # of the whole process, which may have kernels of its own
+
+
+def _is_kept(folder: Path, name: str) -> bool:
+    """Whether compiled code of a module lies in the folder that is as new as the module."""
+    spec = importlib.util.find_spec(name)
+    kept = [path.stat().st_mtime for path in folder.glob(f"*/{name.rpartition('.')[2]}.*.nbi")]
+    source = Path(spec.origin) if spec is not None and spec.origin is not None else None
+    return bool(kept) and source is not None and source.is_file() and max(kept) >= source.stat().st_mtime
 
 
 def is_worth(count: int, least: int) -> bool:

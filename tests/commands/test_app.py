@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -167,3 +168,17 @@ def test_completion_knows_the_commands() -> None:
         timeout=60,
     )
     assert ran.stdout.split() == ["info"]
+
+
+def test_an_install_compiles_beforehand(tmp_path: Path) -> None:
+    installed = tmp_path / "installed"
+    shutil.copytree(ROOT / "rmqtool", installed / "rmqtool", ignore=shutil.ignore_patterns("__pycache__"))
+    environment = {**os.environ, "PYTHONPATH": str(installed)}
+    command = [*PROGRAM, "--compile"]
+    ran = subprocess.run(
+        command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300
+    )
+    folder = installed / "rmqtool" / "scan" / "__pycache__"
+    assert (ran.returncode, ran.stdout) == (0, f"compiled; the code is kept in {folder}\n")
+    kept = {path.name.partition("-")[0] for path in folder.rglob("*.nbi")}
+    assert {"kernel.walk_block", "index_kernel.entries_met", "digest_kernel.record_digests"} <= kept

@@ -28,6 +28,9 @@ COUNT = 50
 SCRIPT = """
 import json, sys
 {before}
+from rmqtool.scan.compile_notice import ON_COMPILE
+told = []
+ON_COMPILE.append(lambda: told.append(True))
 from pathlib import Path
 import rmqtool
 from rmqtool.scan.log import reader_for
@@ -45,6 +48,7 @@ if make.__name__ == "CompiledReader":
     found["crc"] = crc_symbol.register().source
     found["from_cache"] = sum(kernel.walk_block.stats.cache_hits.values())
     found["cache"] = str(kernel.walk_block.stats.cache_path)
+    found["told"] = len(told)
 print(json.dumps(found))
 """
 
@@ -91,6 +95,7 @@ def test_a_read_only_install_keeps_its_code_in_the_users_cache(log: Path, instal
     assert first["reader"] == "CompiledReader"
     assert first["cache"].startswith(str(home / ".cache/rmqtool"))
     assert (first["from_cache"], second["from_cache"]) == (0, 1)
+    assert (first["told"], second["told"]) == (1, 0), "a person is told once that it compiles"
 
 
 def test_without_a_home_the_code_lives_as_long_as_the_run(log: Path, installed: Path) -> None:

@@ -1,0 +1,52 @@
+"""`rmqtool --compile`: compiles what else the first commands on large stores would compile, as a step of an install."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+from rmqtool.engine.append.message import Message
+from rmqtool.engine.append.open_writer import new_store
+from rmqtool.engine.append.writer_config import WriterConfig
+from rmqtool.engine.dispatch.index_entries import KERNEL
+from rmqtool.engine.rules.versions import NEWEST, rules_for
+from rmqtool.errors import UnsupportedError
+from rmqtool.scan import digest
+from rmqtool.scan.compiled import cache_folder, is_available, load_kernel
+from rmqtool.scan.log import ScanOptions, plan_segments, scan_log
+from rmqtool.store.directory import Store, survey
+from rmqtool.store.view import open_directory
+from rmqtool.verify.run import verify_store
+from rmqtool.verify.survey.context import VerifyOptions
+
+_MESSAGES: Final = 600
+_SLOTS: Final = 100
+
+
+def compile_kernels() -> Path:
+    """Run everything that is compiled over a small store; the folder in which the code is kept.
+
+    Raises:
+        UnsupportedError: nothing can be compiled here.
+    """
+    if not is_available():
+        raise UnsupportedError("nothing can be compiled here: the plain reader does all the work")
+    load_kernel(KERNEL)
+    with tempfile.TemporaryDirectory(prefix="rmqtool-") as name:
+        root = Path(name) / "store"
+        rules, config = rules_for(NEWEST), WriterConfig(commitlog_file_size=1 << 20, index_slot_count=_SLOTS)
+        with new_store(root, rules, config) as writer:
+            message = Message(topic="topic", body=b"body", properties={"KEYS": "a b", "TAGS": "c", "UNIQ_KEY": "d"})
+            writer.put_all([message] * _MESSAGES)
+        store = survey(open_directory(root))
+        verify_store(store, rules, VerifyOptions(compiled=True))
+        _digests(store)
+    return cache_folder()
+
+
+def _digests(store: Store) -> None:
+    with closing(plan_segments(store.view.open, store.commitlog)) as plan:
+        for batch in scan_log(plan, ScanOptions(compiled=True)):
+            digest.batch_digests(batch, batch.as_array(), by_content=False, record_crc=False)

@@ -1,0 +1,9 @@
+"""Who is to be told that code is being compiled; a module of its own, for it is needed before anything is compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+ON_COMPILE: Final[list[Callable[[], None]]] = []
+"""Are called once, before code is compiled that is not kept from an earlier run: that takes some seconds."""
