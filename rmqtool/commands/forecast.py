@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -41,7 +41,7 @@ from rmqtool.report.writers import ObjectFormat, OutputFormat, json_text
 from rmqtool.store.broker_conf import BrokerConf
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.verdict.command_line import CommandLine
-from rmqtool.verdict.next_step import NextStep, step_after_forecast
+from rmqtool.verdict.next_step import NextStep, repair_step, step_after_forecast
 from rmqtool.verdict.presence import denied_files, missing_log, reader_command, unreadable_files
 from rmqtool.verdict.verdict import Assessment, StoreVerdict
 from rmqtool.verify.catalog.finding import REBUILD_TIMER, Severity
@@ -63,6 +63,12 @@ def forecast(
     index_entries: IndexEntriesOption = None,
     broker_conf: BrokerConfOption = None,
     broker_version: VersionsOption = None,
+    changed: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="As if the broker had this setting (storeType, ...); repeatable."
+        ),
+    ] = None,
     form: ObjectFormatOption = ObjectFormat.TABLE,
 ) -> None:
     """Show what a broker would do at its next start, and which messages it would lose.
@@ -77,7 +83,7 @@ def forecast(
     wants_all = broker_version == ALL
     sizes = file_sizes(log_file_size, queue_file_size, index_entries)
     chosen_version = None if wants_all else broker_version
-    store_options = StoreOptions(commitlog, index_slots, broker_conf, chosen_version, sizes)
+    store_options = StoreOptions(commitlog, index_slots, broker_conf, chosen_version, sizes, tuple(changed or ()))
     opened = open_store(store, store_options)
     if not wants_all:
         opened.tell(messages)
@@ -182,8 +188,8 @@ def _next_step(
         return step_after_forecast(line, assessment, REBUILD_TIMER)
     elif assessment.verdict is StoreVerdict.INCONSISTENT and lost:
         return NextStep(None, f"{lost[0].file}: {BY_ID[lost[0].id].remedy}", needs_decision=True)
-    elif store.queue_kind == "rocksdb" and assessment.verdict in (StoreVerdict.WILL_NOT_START, StoreVerdict.WOULD_LOSE):
-        return NextStep(None, "rmqtool does not repair consume queues in RocksDB", needs_decision=True)
+    elif store.queue_kind == "rocksdb" and store.queues and assessment.verdict is StoreVerdict.WOULD_LOSE:
+        return repair_step(line, "convert --queues rocksdb", "convert the consume queues before the broker is started:")
     else:
         repair = "recover"
     lacks_queues = not store.queues and store.queue_kind == "file"

@@ -18,7 +18,7 @@ from rmqtool.engine.rules.versions import NEWEST, BrokerRules, rules_for
 from rmqtool.errors import RefusedError
 from rmqtool.report.bodies import BodyForm
 from rmqtool.report.writers import ObjectFormat, OutputFormat
-from rmqtool.store.broker_conf import BrokerConf, read_broker_conf
+from rmqtool.store.broker_conf import BrokerConf, read_broker_conf, with_properties
 from rmqtool.store.directory import UNIT_SIZE, Settings, Store
 from rmqtool.store.location import StoreLocation, local_path, store_location, survey_store
 from rmqtool.store.probe_lock import LOCK_NAME, Lock, LockReport, LockStatus, lock_report
@@ -172,6 +172,8 @@ class StoreOptions:
     broker_conf: Path | None = None
     broker_version: str | None = None
     sizes: Settings | None = None
+    properties: tuple[str, ...] = ()
+    """Settings that go before those of the broker's properties file, each as KEY=VALUE."""
 
 
 def open_store(place: Path | StoreLocation, options: StoreOptions) -> OpenedStore:
@@ -184,6 +186,7 @@ def open_store(place: Path | StoreLocation, options: StoreOptions) -> OpenedStor
     """
     rules = rules_for(options.broker_version) if options.broker_version is not None else None
     conf = read_broker_conf(options.broker_conf) if options.broker_conf is not None else None
+    conf = with_properties(conf, options.properties) if options.properties else conf
     store = survey_store(place, options.commitlog, options.index_slots, conf, options.sizes)
     if rules is not None:
         return OpenedStore(store, rules, None, (), "chosen with --broker-version", conf)

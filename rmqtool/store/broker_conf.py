@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from rmqtool.errors import UnreadableError
+from rmqtool.errors import UnreadableError, UsageError
 from rmqtool.store.directory import UNIT_SIZE, Settings
 from rmqtool.store.relaxed_json import join_surrogates
 from rmqtool.store.source import FileSource, read_range
@@ -84,6 +84,8 @@ class BrokerConf:
     writes_both_queue_kinds: bool | None = None
     has_timer: bool | None = None
     problems: tuple[str, ...] = ()
+    is_whole: bool = True
+    """Whether the broker's defaults hold for what it does not say."""
 
     def settings(self) -> Settings:
         """What of it a survey needs.
@@ -97,8 +99,18 @@ class BrokerConf:
             self.sizes,
             commitlog_directories=directories,
             runs_timer=self.has_timer is not False,
-            defaults_hold=True,
+            defaults_hold=self.is_whole,
+            queue_kind=self._queue_kind,
         )
+
+    @property
+    def _queue_kind(self) -> str | None:
+        """Where the broker keeps its consume queues; None where the store's files have to tell."""
+        if self.writes_both_queue_kinds:
+            return "mixed"
+        if self.store_type is None:
+            return None
+        return "rocksdb" if self.store_type.lower() == "defaultrocksdb" else "file"
 
 
 def read_broker_conf(path: Path) -> BrokerConf:
@@ -145,6 +157,22 @@ def broker_conf(properties: Mapping[str, str], path: str = "broker.conf") -> Bro
         problems=tuple(problems),
     )
     return replace(configuration, **flags)  # type: ignore[arg-type]
+
+
+def with_properties(conf: BrokerConf | None, texts: Sequence[str]) -> BrokerConf:
+    """A configuration with some settings, each KEY=VALUE, that go before its own.
+
+    Raises:
+        UsageError: one of them is not of this form.
+    """
+    properties = dict(conf.properties) if conf is not None else {}
+    for text in texts:
+        key, separator, value = text.partition("=")
+        if not separator or not key.strip():
+            raise UsageError(f"--set {text}: not KEY=VALUE")
+        properties[key.strip()] = value.strip()
+    changed = broker_conf(properties, conf.path if conf is not None else "--set")
+    return changed if conf is not None else replace(changed, is_whole=False)
 
 
 def parse_properties(content: bytes) -> dict[str, str]:

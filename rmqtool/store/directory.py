@@ -95,6 +95,7 @@ class Settings:
     index_entry_count: int | None = None
     timer_log_file_size: int | None = None
     runs_timer: bool = True
+    queue_kind: str | None = None
     defaults_hold: bool = False
     """Whether the broker's own properties file was read, so that its default holds for a size that it does not name."""
 
@@ -242,10 +243,10 @@ class Store:
 
     @property
     def queue_kind(self) -> str:
-        """Where the consume queues are kept: file, rocksdb, or mixed."""
-        if not self.files.get(FileKind.CONSUMEQUEUE_ROCKSDB):
-            return "file"
-        return "mixed" if self.queues else "rocksdb"
+        """Where the consume queues are kept, by the broker's settings or else by the files: file, rocksdb, or mixed."""
+        has_database = bool(self.files.get(FileKind.CONSUMEQUEUE_ROCKSDB))
+        by_files = ("mixed" if self.queues else "rocksdb") if has_database else "file"
+        return self.settings.queue_kind or by_files
 
     @property
     def are_queues_known(self) -> bool:

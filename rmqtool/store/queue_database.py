@@ -237,9 +237,11 @@ def read_queue_database(view: StoreView, entries: Sequence[Entry]) -> QueueDatab
     """Read the database that files make up; of two directories the one that a broker would take for a database."""
     directories = sorted({entry.path.rpartition("/")[0] for entry in entries})
     current = [entry.path.rpartition("/")[0] for entry in entries if entry.name == "CURRENT"]
-    directory = (current or directories)[0]
+    directory = (current or directories or ["consumequeue"])[0]
     own = tuple(entry for entry in entries if entry.path.rpartition("/")[0] == directory)
     database = QueueDatabase(view, directory, own)
+    if not own:
+        return database  # a broker that finds no file makes an empty database
     reading = RocksReading(view, own)
     try:
         with closing(reading.batches(FAMILIES)) as batches:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -91,8 +92,17 @@ def test_light_queues_are_converted_too(golden_copy: Unpacked, judge_of: JudgeOf
 
 def test_a_change_of_the_setting_alone_loses_what_convert_keeps(golden_copy: Unpacked, judge_of: JudgeOf) -> None:
     name = "5.5.0-many-files"
-    config = {**config_of(name), "storeType": "defaultRocksDB"}
-    assert count(judge_of("5.5.0").examine(golden_copy(name), config)) < len(golden_stores.manifest(name).records)
+    path, config = golden_copy(name), {**config_of(name), "storeType": "defaultRocksDB"}
+    changed = ("--set", "storeType=defaultRocksDB", "--broker-version", "5.5.0")
+    ran = rmqtool("forecast", path, *changed, "--format", "json")
+    found = json.loads(ran.out)
+    assert (ran.code, found["verdict"]) == (3, "would-lose")
+    assert "convert" in found["next_step"]["command"]
+    lost = found["forecasts"][0]["lost"]["messages"]
+    assert json.loads(rmqtool("forecast", path, "--format", "json").out)["verdict"] == "ok"
+    messages = len(golden_stores.manifest(name).records)
+    assert count(judge_of("5.5.0").examine(path, config)) == messages - lost < messages
+    assert rmqtool("forecast", path, "--set", "storeType").code == 2
 
 
 def test_both_sides_can_be_written_twice(golden_copy: Unpacked, judge_of: JudgeOf) -> None:

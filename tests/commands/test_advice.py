@@ -62,8 +62,6 @@ DECISIONS: Final = {
     "topics-empty-with-backup": "which of two configurations is right",
     "consumer-beyond-queue": "where a consumer goes on",
     "repair-unfinished": "a journal that is lost",
-    "5.5.0-rocksdb-cq": "not decoded",
-    "5.5.0-rocksdb-cq-crashed": "not decoded",
     "broker-4.9.7-dledger": "not decoded",
     "broker-5.3.3-dledger": "not decoded",
     "broker-5.5.0-compaction": "not decoded",
