@@ -185,7 +185,8 @@ def _next_step(
     if any(map(_meets_damage, forecasts)):
         repair = "salvage"
     elif has_timer_effects and not assessment.lost:
-        return step_after_forecast(line, assessment, REBUILD_TIMER)
+        unknown = unknown_to_repair(opened, queues=False, index=False, timer=True)
+        return step_after_forecast(line, assessment, REBUILD_TIMER, tuple(unknown))
     elif assessment.verdict is StoreVerdict.INCONSISTENT and lost:
         return NextStep(None, f"{lost[0].file}: {BY_ID[lost[0].id].remedy}", needs_decision=True)
     elif store.queue_kind == "rocksdb" and store.queues and assessment.verdict is StoreVerdict.WOULD_LOSE:

@@ -6,10 +6,12 @@ from collections.abc import Iterable, Iterator
 
 from rmqtool.commands.options import OpenedStore
 from rmqtool.engine.reading.unread_files import UnreadFiles
+from rmqtool.engine.timers.loaded_timer import timer_files
 from rmqtool.errors import UnknownSizeError
 from rmqtool.repair.build.builder import dispatch_settings, index_shape_of, sizes_of
 from rmqtool.repair.build.request import BuildOptions
 from rmqtool.repair.recover.log_steps import demand_shown_size
+from rmqtool.repair.timer import log_file_size
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.verdict.command_line import CommandLine
 from rmqtool.verdict.presence import missing_log, reader_command, unreadable_files
@@ -41,11 +43,11 @@ def assessment_of(
     )
 
 
-def unknown_to_repair(opened: OpenedStore, *, queues: bool, index: bool) -> Iterator[str]:
+def unknown_to_repair(opened: OpenedStore, *, queues: bool, index: bool, timer: bool = False) -> Iterator[str]:
     """What a repair has to know and nothing in the store shows, as sentences.
 
     Args:
-        queues, index: whether the repair writes them.
+        queues, index, timer: whether the repair writes them.
     """
     store = opened.store
     if not opened.is_version_known:
@@ -57,5 +59,7 @@ def unknown_to_repair(opened: OpenedStore, *, queues: bool, index: bool) -> Iter
             sizes_of(store, BuildOptions(), settings, demands=True)
         if index:
             index_shape_of(store, demands=True)
+        if timer:
+            log_file_size(store, timer_files(store).log_file_size)
     except UnknownSizeError as error:
         yield str(error).removeprefix(f"{store.view.label}: ")

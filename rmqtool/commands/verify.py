@@ -192,7 +192,10 @@ class _Output:
         decoded = {files.path for files in unread_files(store)}
         left_out = any(files.path not in decoded for files in summary.not_looked_at)
         unknown = unknown_to_repair(
-            self._opened, queues=self._tally.is_about("consumequeue"), index=self._tally.is_about("index")
+            self._opened,
+            queues=self._tally.is_about("consumequeue"),
+            index=self._tally.is_about("index"),
+            timer=self._tally.is_about("timer"),
         )
         step = step_after_verify(self._line, assessment, self._repair(), self._tally, tuple(unknown), left_out=left_out)
         summary_json = {**summary.as_json(), **assessment.as_json(), **step.as_json()}

@@ -73,7 +73,7 @@ def plan_timer(
         precision_ms = load_timer(files, reader, queue).precision_ms
         waiting = waiting_messages(reader, queue, on_progress)
     now_ms = int(time.time() * 1000) if now_ms is None else now_ms
-    shape = TimerShape(now_ms, _log_file_size(store, files.log_file_size), precision_ms)
+    shape = TimerShape(now_ms, log_file_size(store, files.log_file_size), precision_ms)
     write_timer(staging, waiting.messages, waiting.newest, waiting.queue_end, shape)
     late = sum(message.due_timestamp_ms < now_ms for message in waiting.messages)
     notes = [
@@ -85,7 +85,7 @@ def plan_timer(
     return TimerRebuild(tuple(_steps(store, staging)), findings, tuple(notes))
 
 
-def _log_file_size(store: Store, inferred: int) -> int:
+def log_file_size(store: Store, inferred: int) -> int:
     """Bytes of a file of the timer log.
 
     Raises:
@@ -98,7 +98,7 @@ def _log_file_size(store: Store, inferred: int) -> int:
     if store.uses_default_sizes:
         return DEFAULT_LOG_FILE_SIZE
     raise UnknownSizeError(
-        f"{store.view.label}: nothing shows the size of a timer log file (mappedFileSizeTimerLog); "
+        f"{store.view.label}: nothing in the store shows the size of a timer log file (mappedFileSizeTimerLog); "
         "give it with --broker-conf FILE",
         "timer_log_file_size",
         DEFAULT_LOG_FILE_SIZE,

@@ -82,3 +82,5 @@ def _ask(walk: Walk, words: list[str]) -> None:
     answer = json.loads(ran.out)
     walk.answer = answer.get("summary", answer)
     assert ran.code in (0, 3) or walk.answer["verdict"] == "not-readable", f"{words[0]}: exit {ran.code}: {walk}"
+    if words[0] != "info" and "--dry-run" not in words:
+        assert (ran.code == 0) == walk.is_ok, f"{words[0]}: exit {ran.code}: {walk}"

@@ -43,7 +43,6 @@ DECISIONS: Final = {
     "5.5.0-damage-log-dir-empty": "the log's disk",
     "5.5.0-damage-log-dir-missing": "the log's disk",
     "log-gone": "the log's disk",
-    "log-middle-file-empty": "the log's disk",
     "4.9.7-damage-log-stray-directory": "a directory that holds anything",
     "5.5.0-damage-log-stray-directory": "a directory that holds anything",
     "log-stray-directory": "a directory that holds anything",
@@ -62,13 +61,16 @@ DECISIONS: Final = {
     "topics-empty-with-backup": "which of two configurations is right",
     "consumer-beyond-queue": "where a consumer goes on",
     "repair-unfinished": "a journal that is lost",
+    "timer-record-expired": "a message that has expired",
+    "compaction-log-missing": "not repaired",
+    "compaction-record-garbage": "not repaired",
+    "compaction-unit-lost": "not repaired",
+    "compaction-unit-elsewhere": "not repaired",
+    "compaction-file-short": "not repaired",
     "broker-4.9.7-dledger": "not decoded",
     "broker-5.3.3-dledger": "not decoded",
     "broker-5.5.0-compaction": "not decoded",
     "broker-5.5.0-compaction-leftover": "not decoded",
-    "broker-5.5.0-longtopic": "not decoded",
-    "broker-5.5.0-pop": "not decoded",
-    "broker-5.5.0-timer": "not decoded",
 }
 """Stores and kinds of damage after which only a person, or the broker itself, can say what is right; about what."""
 
@@ -91,7 +93,8 @@ def check(store: Callable[[], Path], name: str, settings: golden_stores.Settings
         conf.write_text(
             f"mappedFileSizeCommitLog={settings.commitlog_file_size}\n"
             f"mappedFileSizeConsumeQueue={settings.consumequeue_file_size}\n"
-            f"maxHashSlotNum={settings.index_slot_count}\nmaxIndexNum={settings.index_entry_count}\n",
+            f"maxHashSlotNum={settings.index_slot_count}\nmaxIndexNum={settings.index_entry_count}\n"
+            "mappedFileSizeTimerLog=1048576\n",
             "utf-8",
         )
         walk = follow(store(), f"--broker-conf={conf}")
