@@ -33,7 +33,7 @@ from rmqtool.commands.screen import screen
 from rmqtool.engine.reading.summary import Shutdown, StoreSummary, summarize
 from rmqtool.engine.reading.unread_files import UnreadFiles, unread_files
 from rmqtool.errors import RmqtoolError, UnknownSizeError, UnsupportedError
-from rmqtool.forecast.simulate import demand_simulated
+from rmqtool.forecast.demands import demand_simulated
 from rmqtool.repair.machine.journal import recorded_places
 from rmqtool.repair.machine.store_paths import StorePaths
 from rmqtool.repair.machine.undo import last_repair

@@ -8,8 +8,6 @@ from rmqtool.commands.options import OpenedStore
 from rmqtool.engine.reading.unread_files import UnreadFiles
 from rmqtool.engine.timers.loaded_timer import timer_files
 from rmqtool.errors import UnknownSizeError
-from rmqtool.repair.build.builder import dispatch_settings, index_shape_of, sizes_of
-from rmqtool.repair.build.request import BuildOptions
 from rmqtool.repair.recover.log_steps import demand_shown_size
 from rmqtool.repair.timer import log_file_size
 from rmqtool.store.file_kinds import FileKind
@@ -54,6 +52,12 @@ def unknown_to_repair(opened: OpenedStore, *, queues: bool, index: bool, timer: 
         yield "nothing in the store shows its broker version; add --broker-version X.Y.Z"
     try:
         demand_shown_size(store)
+        if not (queues or index):
+            return
+        # Late, for builds bring numpy with them, which `info` must not wait for.
+        from rmqtool.repair.build.builder import dispatch_settings, index_shape_of, sizes_of
+        from rmqtool.repair.build.request import BuildOptions
+
         if queues:
             settings = dispatch_settings(store, opened.rules, BuildOptions())
             sizes_of(store, BuildOptions(), settings, demands=True)

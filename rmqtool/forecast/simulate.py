@@ -17,9 +17,9 @@ from rmqtool.engine.queues.extension import broken_chain
 from rmqtool.engine.rules.algorithms import DispatchedEnd, NormalDispatch, ReputStart
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.segments.open_files import OpenFiles, ReadCache
-from rmqtool.errors import UnsupportedError
 from rmqtool.forecast import load
 from rmqtool.forecast.database_state import DatabaseQueueState, DatabaseState
+from rmqtool.forecast.demands import demand_simulated
 from rmqtool.forecast.index_state import IndexState
 from rmqtool.forecast.load import LoadedQueue, LoadFailure
 from rmqtool.forecast.log_recovery import LogState, ScanResult
@@ -40,27 +40,11 @@ from rmqtool.store.directory import Segment, Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.location import log_directories
 from rmqtool.store.overlay import Overlay
-from rmqtool.store.sizes import demand_log_file_size
 from rmqtool.store.source import Closable, read_range
 
 TOPICS_PATH: Final = "config/topics.json"
 AnyQueueState = QueueState | DatabaseQueueState
 CHECKPOINT_FIELDS: Final = tuple(Checkpoint.__dataclass_fields__)
-
-
-def demand_simulated(store: Store, rules: BrokerRules) -> None:
-    """Refuse a store of which no start is simulated.
-
-    Raises:
-        UnsupportedError: log or queues are of a kind that is not.
-        UnknownSizeError: nothing shows the size of a log file.
-    """
-    if store.files.get(FileKind.DLEDGER) and not store.commitlog:
-        raise UnsupportedError("the commit log belongs to DLedger; forecast does not simulate such a broker")
-    demand_log_file_size(store, "--log-file-size BYTES or --broker-conf FILE")
-    database = store.queue_database if rules.rocksdb_queues else None
-    if database is not None and not database.is_read and store.queue_kind == "rocksdb":
-        raise UnsupportedError(f"the consume queues are in RocksDB: {database.reason}")
 
 
 class Simulation(Closable):

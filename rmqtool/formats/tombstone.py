@@ -5,11 +5,12 @@ No broker writes either, and every one passes over both: see the section "What a
 
 from __future__ import annotations
 
-from typing import Any, Final
-
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, Final
 
 from rmqtool.quantities import JAVA_LONG_MAX
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 TOMBSTONE: Final = int.from_bytes(b"RMQTOMBS", "big")
 """Stands as prepared transaction offset in a record that a repair wrote; brokers ask for it in half messages only."""

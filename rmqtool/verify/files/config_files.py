@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX
 from rmqtool.store.config_json import (
@@ -20,8 +20,10 @@ from rmqtool.store.file_kinds import FileKind
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.survey.context import QueueKey, bytes_of
-from rmqtool.verify.survey.queue_map import QueueMap
 from rmqtool.verify.survey.result import SplitResult
+
+if TYPE_CHECKING:
+    from rmqtool.verify.survey.queue_map import QueueMap
 
 _GROUPS: Final = "config/subscriptionGroup.json"
 

@@ -6,15 +6,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from rmqtool.engine.dispatch.queue_entries import DispatchSettings
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.scan.log_digest import LogDigest
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.source import ByteSource
-from rmqtool.verify.survey.index_map import IndexMap
-from rmqtool.verify.survey.queue_map import QueueMap
+
+if TYPE_CHECKING:
+    from rmqtool.engine.dispatch.queue_entries import DispatchSettings
+    from rmqtool.verify.survey.index_map import IndexMap
+    from rmqtool.verify.survey.queue_map import QueueMap
 
 QueueKey = tuple[bytes, int]
 

@@ -1,0 +1,24 @@
+"""Which stores no start is simulated of; light, for `info` asks too, and must not wait for numpy."""
+
+from __future__ import annotations
+
+from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.errors import UnsupportedError
+from rmqtool.store.directory import Store
+from rmqtool.store.file_kinds import FileKind
+from rmqtool.store.sizes import demand_log_file_size
+
+
+def demand_simulated(store: Store, rules: BrokerRules) -> None:
+    """Refuse a store of which no start is simulated.
+
+    Raises:
+        UnsupportedError: log or queues are of a kind that is not.
+        UnknownSizeError: nothing shows the size of a log file.
+    """
+    if store.files.get(FileKind.DLEDGER) and not store.commitlog:
+        raise UnsupportedError("the commit log belongs to DLedger; forecast does not simulate such a broker")
+    demand_log_file_size(store, "--log-file-size BYTES or --broker-conf FILE")
+    database = store.queue_database if rules.rocksdb_queues else None
+    if database is not None and not database.is_read and store.queue_kind == "rocksdb":
+        raise UnsupportedError(f"the consume queues are in RocksDB: {database.reason}")
