@@ -146,6 +146,10 @@ def make_source(ask: Request, target: Target) -> RowSource:
         from rmqtool.dump.listings import ListingDump
 
         return ListingDump(target, ask)
+    if target.kind is DumpKind.DLEDGER:
+        from rmqtool.dump.dledger import DLedgerDump
+
+        return DLedgerDump(target, ask)
     from rmqtool.dump.other_files import FileDump
 
     return FileDump(target, ask.hex_width)

@@ -35,6 +35,7 @@ class DumpKind(StrEnum):
     TIMER_WHEEL = "timerwheel"
     TIMER_LOG = "timerlog"
     TIMER_CHECK = "timercheck"
+    DLEDGER = "dledger"
     PENDING = "pending"
     TRANSACTIONS = "transactions"
 
@@ -51,6 +52,7 @@ KINDS: Final = {
     FileKind.COMPACTION_LOG: DumpKind.COMMITLOG,
     FileKind.COMPACTION_QUEUE: DumpKind.BATCH,
     FileKind.COMPACTION_CHECKPOINT: DumpKind.CONFIG,
+    FileKind.DLEDGER: DumpKind.DLEDGER,
     FileKind.TIMER_WHEEL: DumpKind.TIMER_WHEEL,
     FileKind.TIMER_LOG: DumpKind.TIMER_LOG,
     FileKind.TIMER_CHECK: DumpKind.TIMER_CHECK,
@@ -204,6 +206,8 @@ def _explain_absence(label: str, kind: DumpKind, file_kinds: set[FileKind]) -> N
 
 
 def _unsupported(label: str, kind: FileKind) -> UnsupportedError:
+    if kind is FileKind.DLEDGER:
+        return UnsupportedError(f"{label}: the log belongs to DLedger; --type dledger shows its entries")
     if kind is FileKind.LOCK:
         return UnsupportedError(f"{label}: the broker's lock file, which is empty; `rmqtool info` shows the lock")
     return UnsupportedError(f"{label}: {kind.value}: rmqtool recognizes this file but does not decode it")

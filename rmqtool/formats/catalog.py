@@ -5,7 +5,7 @@
 
 from typing import Final
 
-from rmqtool.formats import batch, checkpoint, commitlog, consumequeue, index, message_id, rocksdb_queue, timer
+from rmqtool.formats import batch, checkpoint, commitlog, consumequeue, dledger, index, message_id, rocksdb_queue, timer
 from rmqtool.formats.layout import Format
 
 FORMATS: Final[tuple[Format, ...]] = (
@@ -29,6 +29,8 @@ FORMATS: Final[tuple[Format, ...]] = (
     timer.UNIT,
     timer.BLANK,
     timer.CHECK,
+    dledger.ENTRY,
+    dledger.INDEX_UNIT,
     message_id.OFFSET_MESSAGE_ID,
     message_id.UNIQUE_KEY,
 )

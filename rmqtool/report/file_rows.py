@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from rmqtool.formats import timer
+from rmqtool.formats import dledger, timer
 from rmqtool.formats.checkpoint import CHECKPOINT
 from rmqtool.formats.consumequeue import (
     BATCH_UNIT,
@@ -47,6 +47,10 @@ FIELDS: Final = {
     "transactions": (
         *("type", "state", "topic", "queue_id", "unique_key", "producer_group", "check_count", "half_queue_offset"),
         *("operation_queue_offset", "physical_offset", "size", "store_timestamp_ms"),
+    ),
+    "dledger": (
+        *("type", "file", *_names(dledger.ENTRY), "topic", "queue_id", "queue_offset", "physical_offset"),
+        *("store_timestamp_ms", "unique_key", "body_crc_ok", "file_position", "finding"),
     ),
     "timerwheel": ("type", "file", "number", *_names(timer.SLOT), "file_position", "size", "finding"),
     "timerlog": (

@@ -244,6 +244,27 @@ EXAMPLES = (
         },
     ),
     Example(
+        # The second entry, of 418 bytes of message.
+        "dledger-entry",
+        "00000001 000001d2 0000000000000001 0000000000000000 00000000000002b2 00000000 00000000 00000000 000001a2",
+        {
+            "magic": 1,
+            "size": 466,
+            "index": 1,
+            "term": 0,
+            "position": 690,
+            "channel": 0,
+            "chain_crc": 0,
+            "body_crc": 0,
+            "body_length": 418,
+        },
+    ),
+    Example(
+        "dledger-index-unit",
+        "00000001 00000000000002b2 000001d2 0000000000000001 0000000000000000",
+        {"magic": 1, "position": 690, "size": 466, "index": 1, "term": 0},
+    ),
+    Example(
         "offset-message-id",
         "7F000001 00002A9F 00000000000003E8",
         {"address": LOCALHOST, "port": 10911, "physical_offset": 1000},

@@ -43,6 +43,13 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         ((_FROM_5_1, "serves a wrong message, or none"),),
         _NOT_REPAIRED,
     ),
+    error(
+        "dledger.bad-entry",
+        "An entry of the log of DLedger has an impossible length, or is in another place than it says, or its message "
+        "is not a good record. Only `dump` reports it.",
+        (("4.5.0 and later", "a start checks lengths and order in the last three files only; else not noticed"),),
+        "copy the directory from another member of the group",
+    ),
     warning(
         "timer.bad-check",
         "`config/timercheck` is not 4096 bytes long, or counts more than the timer's log or queue holds.",

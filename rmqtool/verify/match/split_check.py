@@ -228,7 +228,7 @@ def _check_tail(walk: Walk, context: VerifyContext, result: SplitResult) -> None
             "commitlog.resurrected-tail",
             result.path,
             f"from here to the end of the commit log, records: {tail.record_count}, all stored before the record "
-            "in front of them",
+            "before them",
             file_position=tail.begin - walk.split.physical_offset,
             physical_offset=tail.begin,
             length=tail.end - tail.begin,
