@@ -64,6 +64,7 @@ _STRAYS: Final = frozenset(
 )
 _DEPTH: Final = 5
 """Names in the longest path of a store's file (`compaction/compactionLog/TOPIC/QUEUE/FILE`)."""
+_COMPACTED: Final = (FileKind.COMPACTION_LOG, FileKind.COMPACTION_QUEUE)
 _SNIFF_BYTES: Final = 8192
 
 
@@ -94,8 +95,7 @@ class Target:
     @property
     def is_chain(self) -> bool:
         """Whether each file goes on where the one before ended; compacted ones have gaps, and end where they like."""
-        compacted = (FileKind.COMPACTION_LOG, FileKind.COMPACTION_QUEUE)
-        return not any(kind_of(entry.path) in compacted for entry in self.entries[:1])
+        return not any(kind_of(entry.path) in _COMPACTED for entry in self.entries[:1])
 
 
 @dataclass(frozen=True)
@@ -172,8 +172,12 @@ def _store(place: StoreLocation, options: TargetOptions) -> Target:
     if kind in LISTINGS:
         entries = tuple(segment.entry for segment in store.commitlog)
         return Target(kind, store.view, entries, problems=store.problems, unread=store.problems, store=store)
+    # What compactions keep are copies of messages: only who names their directory is shown them.
     entries = tuple(
-        entry for file_kind, entries in store.files.items() if KINDS.get(file_kind) is kind for entry in entries
+        entry
+        for file_kind, entries in store.files.items()
+        if KINDS.get(file_kind) is kind and file_kind not in _COMPACTED
+        for entry in entries
     )
     if kind is DumpKind.COMMITLOG:
         entries = tuple(segment.entry for segment in store.commitlog)

@@ -48,7 +48,7 @@ def repair_step(line: CommandLine, command: str, reason: str, unknown: Sequence[
     if not line.is_local:
         return NextStep(None, f"copy the store to a disk, where rmqtool {command} repairs it", True)
     if unknown:
-        return NextStep(None, f"{'; '.join(unknown)}. Then run: {line(command)}", True)
+        return NextStep(None, f"{'; '.join((reason.rstrip(':'), *unknown))}. Then run: {line(command)}", True)
     return NextStep(line(command), reason)
 
 
