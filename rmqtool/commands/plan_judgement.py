@@ -13,7 +13,7 @@ from rmqtool.repair.remaining import FULL
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.verdict.command_line import CommandLine
-from rmqtool.verdict.next_step import NextStep, blocked_step, cut_step
+from rmqtool.verdict.next_step import NextStep, blocked_step, cut_step, undecoded_step
 from rmqtool.verdict.presence import missing_log, reader_command, unreadable_files
 from rmqtool.verdict.tally import FindingTally
 from rmqtool.verdict.verdict import Assessment, StoreVerdict
@@ -73,7 +73,7 @@ def step_after_plan(
         return NextStep(None, plan.remaining[0].why, needs_decision=True)
     if not tuple(unread_files_in(assessment)):
         return NextStep(line("verify"), "check what the plan did not look at:")
-    return NextStep(None, "only the broker itself can check and recover what was not looked at", needs_decision=True)
+    return undecoded_step(assessment)
 
 
 def step_to_apply(plan: Plan, assessment: Assessment, line: CommandLine, flags: str | None) -> NextStep:

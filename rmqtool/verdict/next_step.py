@@ -39,6 +39,15 @@ def blocked_step(assessment: Assessment) -> NextStep | None:
     return None
 
 
+def undecoded_step(assessment: Assessment) -> NextStep:
+    """What to do about files that nothing here decodes: install what does, or leave them to the broker."""
+    from rmqtool.store.rocksdb import HOW_TO_INSTALL
+
+    if any(HOW_TO_INSTALL in files.reason for files in assessment.not_looked_at):
+        return NextStep(None, "pip install 'rmqtool[rocksdb]' reads the consume queues; then run this again", True)
+    return NextStep(None, "only the broker itself can check and recover what was not looked at", True)
+
+
 def repair_step(line: CommandLine, command: str, reason: str, unknown: Sequence[str] = ()) -> NextStep:
     """A command that changes the store; one elsewhere has to be copied first.
 
@@ -81,7 +90,7 @@ def step_after_verify(
     if assessment.verdict is StoreVerdict.WILL_NOT_START:
         return NextStep(None, "rmqtool does not repair this: correct by hand what keeps the broker from starting", True)
     if assessment.verdict is not StoreVerdict.OK:
-        return NextStep(None, "only the broker itself can check and recover what rmqtool does not decode", True)
+        return undecoded_step(assessment)
     return NextStep(None, "nothing to do")
 
 
@@ -99,5 +108,5 @@ def step_after_forecast(
     if assessment.verdict is StoreVerdict.OK:
         return NextStep(None, "nothing to do; the broker can be started")
     if assessment.verdict is StoreVerdict.NOT_FULLY_CHECKED:
-        return NextStep(None, "only the broker itself can check and recover what was not looked at", True)
+        return undecoded_step(assessment)
     return repair_step(line, repair, "repair the store before the broker is started:", unknown)
