@@ -106,7 +106,9 @@ def check_planned(
     left = {
         (finding.id, finding.file, finding.file_position, finding.message): finding
         for finding in findings
-        if finding.severity is not Severity.NOTE and planned.covers(finding) and not finding.file.startswith(OWN)
+        if finding.severity is not Severity.NOTE
+        and (planned.covers(finding) or (finding.id == ABORT and planned.abort_stays is not None))
+        and not finding.file.startswith(OWN)
     }
     begin = None if is_all else planned.begin
     looked_at = frozenset[FileKind]()

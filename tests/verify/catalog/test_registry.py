@@ -47,7 +47,7 @@ def test_what_scripts_rely_on_is_there(severity: Severity) -> None:
 def test_every_kind_is_found_by_some_check() -> None:
     checks = "\n".join(
         path.read_text("utf-8")
-        for folder in ("verify", "scan")
+        for folder in ("verify", "scan", "dump")
         for path in (ROOT / "rmqtool" / folder).rglob("*.py")
         if path.parent.name != "catalog"
     )
