@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -66,7 +65,7 @@ class QueueDump:
 
     def rows(self) -> Iterator[DumpRow]:
         """All wanted rows; with `reverse` the last queue and its last unit first."""
-        queues = [queue for queue in self._queues() if self._is_wanted(queue)]
+        queues = [queue for queue in self._queues() if self.ask.takes_queue(queue.topic, queue.queue_id)]
         for queue in reversed(queues) if self.ask.reverse else queues:
             if self.target.kind is DumpKind.EXTENSION:
                 yield from self._extension(queue)
@@ -82,14 +81,6 @@ class QueueDump:
             names = directory.split("/")
             placed = len(names) in (3, 4) and names[-1].isascii() and names[-1].removeprefix("-").isdigit()
             yield _DumpedQueue(names[-2] if placed else None, int(names[-1]) if placed else None, tuple(entries))
-
-    def _is_wanted(self, queue: _DumpedQueue) -> bool:
-        ask = self.ask
-        if ask.queue_id is not None and queue.queue_id != ask.queue_id:
-            return False
-        if not ask.topics:
-            return True
-        return queue.topic is not None and any(fnmatch.fnmatchcase(queue.topic, pattern) for pattern in ask.topics)
 
     def _units(self, queue: _DumpedQueue) -> Iterator[DumpRow]:
         """Units up to the last one that is not zero; behind it the files are only preallocated."""

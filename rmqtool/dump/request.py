@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -41,6 +42,14 @@ class Request:
     body: BodyChoice = field(default_factory=BodyChoice)
     hex_width: int | None = None
     broker_version: str
+
+    def takes_queue(self, topic: str | None, queue_id: int | None) -> bool:
+        """Whether rows of a queue are asked for; of files that lie elsewhere, topic and id are None."""
+        if self.queue_id is not None and queue_id != self.queue_id:
+            return False
+        if not self.topics:
+            return True
+        return topic is not None and any(fnmatch.fnmatchcase(topic, pattern) for pattern in self.topics)
 
     def row_filter(self) -> RowFilter:
         """What is asked for of the log's rows."""
@@ -136,6 +145,10 @@ def make_source(ask: Request, target: Target) -> RowSource:
         from rmqtool.dump.log import LogDump
 
         return LogDump(target, ask)
+    if target.has_queue_database:
+        from rmqtool.dump.queue_database import QueueDatabaseDump
+
+        return QueueDatabaseDump(target, ask)
     if target.kind in _QUEUES:
         from rmqtool.dump.queues import QueueDump
 

@@ -43,6 +43,7 @@ class DumpKind(StrEnum):
 KINDS: Final = {
     FileKind.COMMITLOG: DumpKind.COMMITLOG,
     FileKind.CONSUMEQUEUE: DumpKind.CONSUMEQUEUE,
+    FileKind.CONSUMEQUEUE_ROCKSDB: DumpKind.CONSUMEQUEUE,
     FileKind.CONSUMEQUEUE_EXT: DumpKind.EXTENSION,
     FileKind.BATCH_CONSUMEQUEUE: DumpKind.BATCH,
     FileKind.INDEX: DumpKind.INDEX,
@@ -96,6 +97,12 @@ class Target:
     def is_chain(self) -> bool:
         """Whether each file goes on where the one before ended; compacted ones have gaps, and end where they like."""
         return not any(kind_of(entry.path) in _COMPACTED for entry in self.entries[:1])
+
+    @property
+    def has_queue_database(self) -> bool:
+        """Whether some or all consume queues are in RocksDB."""
+        is_queue = self.kind is DumpKind.CONSUMEQUEUE
+        return is_queue and any(kind_of(entry.path) is FileKind.CONSUMEQUEUE_ROCKSDB for entry in self.entries)
 
 
 @dataclass(frozen=True)
@@ -194,14 +201,15 @@ def _concerns(problem: str, kind: DumpKind, store: Store) -> bool:
     if kind is DumpKind.COMMITLOG and place in store.settings.commitlog_directories:
         return True
     top = place.partition("/")[0]
-    return is_broker_directory(place) and (top.startswith(kind) if kind is DumpKind.COMMITLOG else top == kind)
+    if kind is DumpKind.COMMITLOG:
+        return is_broker_directory(place) and top.startswith(kind)
+    return is_broker_directory(place) and (top == kind or KINDS.get(kind_of(f"{top}/CURRENT")) is kind)
 
 
 def _explain_absence(label: str, kind: DumpKind, file_kinds: set[FileKind]) -> None:
     """Say so where what is asked for is kept in a way that is not decoded."""
     elsewhere = {
         DumpKind.COMMITLOG: FileKind.DLEDGER,
-        DumpKind.CONSUMEQUEUE: FileKind.CONSUMEQUEUE_ROCKSDB,
         DumpKind.CONFIG: FileKind.CONFIG_ROCKSDB,
         DumpKind.INDEX: FileKind.ROCKSDB,
     }.get(kind)
@@ -212,6 +220,8 @@ def _explain_absence(label: str, kind: DumpKind, file_kinds: set[FileKind]) -> N
 def _unsupported(label: str, kind: FileKind) -> UnsupportedError:
     if kind is FileKind.DLEDGER:
         return UnsupportedError(f"{label}: the log belongs to DLedger; --type dledger shows its entries")
+    if kind is FileKind.CONSUMEQUEUE_ROCKSDB:
+        return UnsupportedError(f"{label}: a part of a RocksDB database; pass its directory to dump the queues in it")
     if kind is FileKind.LOCK:
         return UnsupportedError(f"{label}: the broker's lock file, which is empty; `rmqtool info` shows the lock")
     return UnsupportedError(f"{label}: {kind.value}: rmqtool recognizes this file but does not decode it")
@@ -223,7 +233,10 @@ def _part_of_store(view: StoreView, prefix: str, label: str, options: TargetOpti
     by_kind: dict[FileKind, list[Entry]] = {}
     for entry in _files_below(view, prefix, problems):
         by_kind.setdefault(kind_of(entry.path), []).append(entry)
-    known = {KINDS[kind]: entries for kind, entries in by_kind.items() if kind in KINDS}
+    known: dict[DumpKind, list[Entry]] = {}
+    for file_kind, entries in by_kind.items():
+        if file_kind in KINDS:
+            known.setdefault(KINDS[file_kind], []).extend(entries)
     if options.kind is not None and options.kind not in known:
         known = {options.kind: [entry for entries in by_kind.values() for entry in entries]}
     kind = options.kind or min(known, key=list(DumpKind).index, default=None)
@@ -260,9 +273,11 @@ def _entry(view: StoreView, name: str, label: str, options: TargetOptions) -> Ta
     entry = view.stat(name)
     if entry is None:
         raise NotAStoreError(f"{label}: no such file")
+    place = kind_of(entry.path)
+    if place is FileKind.CONSUMEQUEUE_ROCKSDB and options.kind in (None, DumpKind.CONSUMEQUEUE):
+        raise _unsupported(label, place)
     if options.kind is not None:
         return _target(options.kind, view, [entry], options.index_slots)
-    place = kind_of(entry.path)
     if place in KINDS:
         return _target(KINDS[place], view, [entry], options.index_slots)
     if place not in _STRAYS:

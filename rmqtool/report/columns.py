@@ -103,6 +103,16 @@ UNIT_COLUMNS: Final = (
     Column("tags_code", 20, right=True, rank=1),
     Column("filler", 6, rank=2),
     Column("extension_position", 18, right=True, rank=3),
+    Column("store_timestamp_ms", rank=1),
+    Column("file", 20, rank=4, stretches=True),
+)
+QUEUE_END_COLUMNS: Final = (
+    Column("topic", 9, stretches=True),
+    Column("queue_id", 8, right=True),
+    Column("end", 3),
+    Column("queue_offset", 12, right=True),
+    Column("physical_offset", 15, right=True),
+    Column("file", 20, rank=1, stretches=True),
 )
 EXTENSION_COLUMNS: Final = (
     Column("topic", 12, stretches=True),
@@ -203,6 +213,7 @@ TABLES: Final = {
     "message": MESSAGE_COLUMNS,
     "stale": MESSAGE_COLUMNS,
     "unit": UNIT_COLUMNS,
+    "queue-end": QUEUE_END_COLUMNS,
     "extension-unit": EXTENSION_COLUMNS,
     "batch-unit": BATCH_COLUMNS,
     "slot": SLOT_COLUMNS,

@@ -29,7 +29,10 @@ def _names(declared: Format) -> tuple[str, ...]:
 _BAD: Final = ("file", "file_position", "size", "finding")
 """What a bad range says of itself outside of the log."""
 FIELDS: Final = {
-    "consumequeue": (*_PLACE, "queue_offset", *_names(UNIT), "filler", "extension_position", *_BAD),
+    "consumequeue": (
+        *(*_PLACE, "queue_offset", *_names(UNIT), "filler", "extension_position", *_BAD),
+        *("store_timestamp_ms", "end", "message"),
+    ),
     "consumequeue_ext": (*_PLACE, "stream_position", *_names(EXTENSION_UNIT), "file", "file_position", "finding"),
     "batchconsumequeue": (*_PLACE, *_names(BATCH_UNIT), *_BAD),
     "index": (
@@ -77,6 +80,39 @@ def unit_row(topic: str | None, queue_id: int | None, queue_offset: int, values:
         "filler": values == FILLER_UNIT,
         "extension_position": extension_position(tags_code) if is_extension_address(tags_code) else None,
     }
+
+
+def database_unit_row(directory: str, topic: str, queue_id: int, values: tuple[int, int, int, int, int]) -> DumpRow:
+    """A consume queue unit in RocksDB; `values` are its queue offset and the declared fields."""
+    queue_offset, physical_offset, record_size, tags_code, store_timestamp_ms = values
+    row = unit_row(topic, queue_id, queue_offset, (physical_offset, record_size, tags_code))
+    own = {"extension_position": None, "store_timestamp_ms": store_timestamp_ms, "file": directory}
+    return row | own  # extensions are of queues in files only
+
+
+def queue_end_row(
+    directory: str, topic: str, queue_id: int, end: str, queue_offset: int, physical_offset: int
+) -> DumpRow:
+    """A key of the offset family in RocksDB: a queue's first unit (`min`) or last one (`max`)."""
+    return {
+        "type": "queue-end",
+        "topic": topic,
+        "queue_id": queue_id,
+        "end": end,
+        "queue_offset": queue_offset,
+        "physical_offset": physical_offset,
+        "file": directory,
+    }
+
+
+def dispatched_row(directory: str, physical_offset: int) -> DumpRow:
+    """The end of the dispatched log that a database stores: the key CHECKPOINT_TOPIC."""
+    return {"type": "queue-checkpoint", "physical_offset": physical_offset, "file": directory}
+
+
+def odd_row(directory: str, message: str) -> DumpRow:
+    """Rows of a database that mean nothing to a broker."""
+    return {"type": "odd-row", "file": directory, "message": message, "finding": "rocksdb.odd-row"}
 
 
 def extension_row(topic: str | None, queue_id: int | None, stream_position: int, unit: Mapping[str, Any]) -> DumpRow:

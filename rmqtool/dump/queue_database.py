@@ -1,0 +1,117 @@
+"""Rows of consume queues in RocksDB for `dump`: the units of every queue, then the ends that the database stores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from struct import Struct
+
+from rmqtool.dump.queues import BLOCK_UNITS, QueueDump
+from rmqtool.dump.request import Request
+from rmqtool.dump.target import Target
+from rmqtool.formats.layout import Format
+from rmqtool.formats.rocksdb_queue import DISPATCHED, OFFSET, UNIT
+from rmqtool.report.file_rows import database_unit_row, dispatched_row, odd_row, queue_end_row
+from rmqtool.report.hexview import hex_fields, parts_of
+from rmqtool.report.rows import DumpRow
+from rmqtool.store.file_kinds import FileKind, kind_of
+from rmqtool.store.queue_database import QueueDatabase, QueueName, StoredEnds, read_queue_database
+from rmqtool.store.view import Entry
+
+
+@dataclass
+class QueueDatabaseDump:
+    """The rows of queues of which some or all are in RocksDB: those in files come last.
+
+    Attributes:
+        problems: what could not be read, as sentences.
+        odd_rows: rows of a database that mean nothing to a broker.
+    """
+
+    target: Target
+    ask: Request
+    problems: list[str] = field(default_factory=list)
+    odd_rows: int = 0
+
+    def __post_init__(self) -> None:
+        of_databases = [entry for entry in self.target.entries if _is_of_database(entry)]
+        of_files = tuple(entry for entry in self.target.entries if not _is_of_database(entry))
+        self._files = QueueDump(replace(self.target, entries=of_files), self.ask, self.problems)
+        by_directory = groupby(sorted(of_databases, key=_directory), _directory)
+        self._databases = [tuple(entries) for _, entries in by_directory]
+
+    @property
+    def bad_ranges(self) -> int:
+        """Bad ranges and meaningless rows that were met."""
+        return self._files.bad_ranges + self.odd_rows
+
+    def readable_bytes(self) -> int:
+        """Bytes of all files."""
+        return sum(entry.size for entry in self.target.entries)
+
+    def rows(self) -> Iterator[DumpRow]:
+        """All rows that are asked for, of databases and then of files."""
+        for entries in self._databases:
+            database = read_queue_database(self.target.view, entries)
+            if database.failure is not None:
+                self.problems.append(f"{database.directory}: the consume queues are in RocksDB: {database.reason}")
+            yield from self._rows_of(database)
+        yield from self._files.rows()
+
+    def _rows_of(self, database: QueueDatabase) -> Iterator[DumpRow]:
+        ask = self.ask
+        names = sorted(name for name in database.names if ask.takes_queue(*name))
+        if ask.reverse:
+            names.reverse()
+        for name in names:
+            yield from self._units(database, name)
+        for name in names:
+            yield from self._ends(database, name)
+        if ask.topics or ask.queue_id is not None or ask.from_offset is not None or ask.to_offset is not None:
+            return  # the rest belongs to no queue
+        if database.dispatched is not None:
+            row = dispatched_row(database.directory, database.dispatched)
+            yield row | self._bytes(DISPATCHED, database.dispatched)
+        self.odd_rows += database.odd_row_count
+        for message in database.odd_rows:
+            yield odd_row(database.directory, message)
+
+    def _units(self, database: QueueDatabase, name: QueueName) -> Iterator[DumpRow]:
+        queue = database.units.get(name)
+        if queue is None:
+            return
+        ask = self.ask
+        first = 0 if ask.from_offset is None else database.number_of(name, ask.from_offset)
+        end = queue.unit_count if ask.to_offset is None else database.number_of(name, ask.to_offset)
+        starts = range(first, end, BLOCK_UNITS)
+        for start in reversed(starts) if ask.reverse else starts:
+            block = database.rows(name, start, min(BLOCK_UNITS, end - start)).tolist()
+            for values in reversed(block) if ask.reverse else block:
+                yield database_unit_row(database.directory, *name, values) | self._bytes(UNIT, *values[1:])
+
+    def _ends(self, database: QueueDatabase, name: QueueName) -> Iterator[DumpRow]:
+        ask, ends = self.ask, database.ends.get(name, StoredEnds())
+        stored = [("min", ends.minimum), ("max", ends.maximum)]
+        for which, end in reversed(stored) if ask.reverse else stored:
+            if end is None or (ask.from_offset is not None and end.queue_offset < ask.from_offset):
+                continue
+            if ask.to_offset is None or end.queue_offset < ask.to_offset:
+                row = queue_end_row(database.directory, *name, which, end.queue_offset, end.physical_offset)
+                yield row | self._bytes(OFFSET, *end)
+
+    def _bytes(self, declared: Format, *values: int) -> DumpRow:
+        """The value of a row, if its bytes are asked for."""
+        if self.ask.hex_width is None:
+            return {}
+        raw = Struct(declared.struct_code).pack(*values)
+        parts = parts_of(lambda position, length: raw[position : position + length], len(raw), declared.fields)
+        return hex_fields(parts, self.ask.hex_width, 0)
+
+
+def _is_of_database(entry: Entry) -> bool:
+    return kind_of(entry.path) is FileKind.CONSUMEQUEUE_ROCKSDB
+
+
+def _directory(entry: Entry) -> str:
+    return entry.path.partition("/")[0]
