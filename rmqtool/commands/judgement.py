@@ -58,7 +58,7 @@ def unknown_to_repair(opened: OpenedStore, *, queues: bool, index: bool, timer: 
         from rmqtool.repair.build.builder import dispatch_settings, index_shape_of, sizes_of
         from rmqtool.repair.build.request import BuildOptions
 
-        if queues:
+        if queues and store.queue_database is None:  # units in RocksDB are in no file of a set size
             settings = dispatch_settings(store, opened.rules, BuildOptions())
             sizes_of(store, BuildOptions(), settings, demands=True)
         if index:

@@ -11,7 +11,8 @@ from typing import Any, Final
 from tests.commands.transcripts import rmqtool
 
 STEPS_MAX: Final = 4
-"""Commands after `info`."""
+"""Commands after `info`; the same command again, with the consent of a person, is no further one."""
+CONSENT: Final = "--accept-loss"
 REPAIRS: Final = ("recover", "rebuild", "salvage")
 
 
@@ -47,16 +48,20 @@ def follow(path: Path, *options: str) -> Walk:
         AssertionError: a command does not accept the store or has nothing to do, or there is no end.
     """
     walk, command = Walk(path), shlex.join(["rmqtool", "info", str(path), *options])
-    for _ in range(1 + STEPS_MAX):
+    steps = 0
+    while steps <= STEPS_MAX:
         walk.commands.append(command)
-        _take_step(walk, shlex.split(command)[1:])
+        words = shlex.split(command)
+        _take_step(walk, words[1:])
         step = walk.answer["next_step"]
         assert step["reason"], walk
         if step["command"] is None:
             assert walk.is_ok or walk.needs_decision, f"neither OK nor a decision: {walk}"
             return walk
         command = step["command"]
-        if shlex.split(command)[0] != "rmqtool":
+        following = shlex.split(command)
+        steps += CONSENT in words or [word for word in following if word != CONSENT] != words
+        if following[0] != "rmqtool":
             assert walk.needs_decision, f"not a command of rmqtool: {walk}"
             return walk
     raise AssertionError(f"no end after {STEPS_MAX} steps: {walk}")
@@ -66,7 +71,7 @@ def _take_step(walk: Walk, words: list[str]) -> None:
     if words[0] in REPAIRS:
         _ask(walk, [*words, "--dry-run"])
         assert walk.answer["steps"], f"{words[0]} has nothing to do: {walk}"
-        if walk.needs_decision and "--accept-loss" not in words:
+        if walk.needs_decision and CONSENT not in words:
             return  # the next step is the same command with the consent of a person
         words = [*words, "--yes"]
     elif words[0] == "undo":

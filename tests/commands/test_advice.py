@@ -20,13 +20,14 @@ from rmqtool.fixtures.damage_catalog import DAMAGES
 from rmqtool.fixtures.recipe import make_store
 from rmqtool.fixtures.recipes import RECIPES
 from rmqtool.store.directory import Settings
-from tests import golden_stores
+from tests import golden_stores, rocksdb_cases
 from tests.commands.advice import follow
 from tests.commands.transcripts import rmqtool
 from tests.conftest import Unpacked
 
 EACH_OF_GOLDEN: Final = 8
 EACH_OF_DAMAGES: Final = 20
+EACH_OF_DATABASES: Final = 8
 """One of so many is in the slice."""
 VERSIONS: Final = ("4.9.7", "5.5.0")
 GOLDEN: Final = [*golden_stores.names(), *golden_stores.broker_names()]
@@ -49,8 +50,6 @@ DECISIONS: Final = {
     "index-directory": "a directory that holds anything",
     "4.9.7-damage-flip-store-timestamp": "which record is right",
     "5.5.0-damage-flip-store-timestamp": "which record is right",
-    "4.9.7-stale-tail": "which record is right",
-    "5.5.0-stale-tail": "which record is right",
     "log-time-back": "which record is right",
     "log-time-zero": "which record is right",
     "log-first-time-zero": "which record is right",
@@ -118,6 +117,21 @@ def test_advice_about_damage_closes(tmp_path: Path, case: tuple[str, str, str]) 
         return path
 
     check(damaged, damage, settings, tmp_path)
+
+
+@pytest.mark.parametrize("case", sliced(rocksdb_cases.CASES, EACH_OF_DATABASES), ids=lambda case: case.name)
+def test_advice_about_queues_in_rocksdb_closes(tmp_path: Path, case: rocksdb_cases.Case) -> None:
+    path = golden_stores.unpack(rocksdb_cases.NAME, tmp_path)
+    case.apply(path)
+    walk = follow(path)
+    assert walk.is_ok, walk
+
+
+@pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
+def test_a_tail_that_came_back_is_cut_with_the_command_that_salvage_names(golden_copy: Unpacked, version: str) -> None:
+    walk = follow(golden_copy(f"{version}-stale-tail"))
+    assert walk.is_ok
+    assert "--cut-at" in walk.commands[-1]
 
 
 def fresh(folder: Path) -> Path:

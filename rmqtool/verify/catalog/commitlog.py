@@ -204,7 +204,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
             (ALL, "recovery after a crash never starts at a file whose first record has store time 0"),
             ("5.3.4 and later", "the same after a clean stop"),
         ),
-        "a person decides; cut a record that came back",
+        "a person decides; `recover --cut-at OFFSET` ends the commit log before records that came back",
     ),
     error(
         "commitlog.stray-file",

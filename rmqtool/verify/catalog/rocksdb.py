@@ -7,7 +7,7 @@ from typing import Final
 from rmqtool.verify.catalog.finding import REBUILD_QUEUES, FindingType, error, note, warning
 
 _SINCE: Final = "5.2.0 and later"
-_REBUILT: Final = "the database is rebuilt from the commit log"
+_REBUILT: Final = f"`{REBUILD_QUEUES}` writes the database again from the commit log"
 
 ENTRIES: Final[tuple[FindingType, ...]] = (
     warning(
