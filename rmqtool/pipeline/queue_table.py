@@ -21,7 +21,7 @@ from rmqtool.formats.consumequeue import (
     UNIT_SIZE,
     unit_format,
 )
-from rmqtool.pipeline.rows import PART_BYTES, batch_of, grouped_by_size
+from rmqtool.pipeline.rows import PART_BYTES, batch_of, grouped_by_size, native
 from rmqtool.scan.blocks import last_data_end
 from rmqtool.scan.row_filter import RowFilter
 from rmqtool.store.directory import QueueFiles, Segment, Store
@@ -32,10 +32,11 @@ SCHEMA: Final = pa.schema(
     [
         pa.field("store", pa.string(), nullable=False),
         pa.field("file", pa.string(), nullable=False),
-        pa.field("file_position", pa.int64(), nullable=False),
+        pa.field("file_position", pa.int64()),
         pa.field("type", pa.string(), nullable=False),
-        pa.field("topic", pa.string(), nullable=False),
-        pa.field("queue_id", pa.int32(), nullable=False),
+        pa.field("topic", pa.string()),
+        pa.field("queue_id", pa.int32()),
+        pa.field("end", pa.string()),
         pa.field("queue_offset", pa.int64()),
         pa.field("physical_offset", pa.int64()),
         pa.field("record_size", pa.int32()),
@@ -49,7 +50,7 @@ SCHEMA: Final = pa.schema(
         pa.field("finding", pa.string()),
     ]
 )
-"""The last columns but two are those of batch units, which have no others of their own."""
+"""Batch units alone have `batch_size` and `compacted_offset`; rows of a database have no position in a file."""
 BLOCK_UNITS: Final = 1 << 16
 
 
@@ -160,14 +161,14 @@ class _Units:
         positions = position + np.arange(len(units)) * self._unit_size
         columns: dict[str, Any] = {
             "file_position": positions,
-            "physical_offset": _native(units, "physical_offset"),
-            "record_size": _native(units, "record_size"),
-            "tags_code": _native(units, "tags_code"),
+            "physical_offset": native(units, "physical_offset"),
+            "record_size": native(units, "record_size"),
+            "tags_code": native(units, "tags_code"),
         }
         if self._file.is_batch:
-            columns["queue_offset"] = _native(units, "base_queue_offset")
+            columns["queue_offset"] = native(units, "base_queue_offset")
             for name in ("store_timestamp_ms", "batch_size", "compacted_offset"):
-                columns[name] = _native(units, name)
+                columns[name] = native(units, name)
         else:
             columns["queue_offset"] = (self._file.segment.start + positions) // UNIT_SIZE
             columns["filler"] = units == np.array([FILLER_UNIT], UNIT.dtype)
@@ -184,9 +185,3 @@ class _Units:
     def _where(self) -> dict[str, Any]:
         file = self._file
         return {"store": file.store, "file": file.segment.path, "topic": file.topic, "queue_id": file.queue_id}
-
-
-def _native(units: NDArray[Any], name: str) -> NDArray[Any]:
-    """A column in this machine's byte order."""
-    column = units[name]
-    return np.ascontiguousarray(column, column.dtype.newbyteorder("="))

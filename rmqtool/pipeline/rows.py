@@ -7,6 +7,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 PART_BYTES: Final = 64 << 20
 """Bytes of small files that one task reads."""
@@ -34,6 +35,12 @@ def batch_of(schema: pa.Schema, count: int, columns: Mapping[str, Any]) -> pa.Re
         else:
             arrays.append(pa.repeat(pa.scalar(value, field.type), count))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def native(rows: NDArray[Any], name: str) -> NDArray[Any]:
+    """A column in this machine's byte order."""
+    column = rows[name]
+    return np.ascontiguousarray(column, column.dtype.newbyteorder("="))
 
 
 def grouped_by_size(files: Sequence[File], part_bytes: int) -> list[tuple[File, ...]]:

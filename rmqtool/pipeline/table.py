@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from rmqtool.errors import RmqtoolError
 from rmqtool.pipeline import findings_table, index_table, queue_table
+from rmqtool.pipeline.database_table import DatabaseSplit, database_splits
 from rmqtool.pipeline.log_splits import log_splits, read_split
 from rmqtool.pipeline.message_schema import chosen, message_schema
 from rmqtool.pipeline.options import SourceOptions
@@ -71,9 +72,15 @@ class QueuesTable:
 
     def parts(self, filters: Sequence[RowFilter]) -> list[Any]:
         row_filters = [self.options.row_filter, *filters]
-        return [part for store in self.options.stores() for part in queue_table.queue_splits(store, row_filters)]
+        return [
+            part
+            for store in self.options.stores()
+            for part in (*queue_table.queue_splits(store, row_filters), *database_splits(store))
+        ]
 
-    def read(self, part: Any, _filters: Sequence[RowFilter]) -> Iterator[pa.RecordBatch]:
+    def read(self, part: Any, filters: Sequence[RowFilter]) -> Iterator[pa.RecordBatch]:
+        if isinstance(part, DatabaseSplit):
+            return part.batches([self.options.row_filter, *filters])
         return queue_table.read_queue_files(part)
 
 

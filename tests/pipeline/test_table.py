@@ -17,7 +17,7 @@ from tests.golden_stores import broker_names, names
 JsonRow = dict[str, Any]
 UNIT_NAMES = {"base_queue_offset": "queue_offset"}
 QUEUE_COLUMNS = ("type", "topic", "queue_id", "queue_offset", "physical_offset", "record_size", "tags_code", "filler")
-MORE_QUEUE_COLUMNS = ("extension_position", "store_timestamp_ms", "batch_size", "compacted_offset", "finding")
+MORE_QUEUE_COLUMNS = ("extension_position", "store_timestamp_ms", "batch_size", "compacted_offset", "end", "finding")
 ENTRY_COLUMNS = ("number", "slot", "key_hash", "physical_offset", "time_delta_seconds", "previous_entry")
 
 
