@@ -9,7 +9,6 @@ from rmqtool.engine.reading.unread_files import UnreadFiles
 from rmqtool.engine.timers.loaded_timer import timer_files
 from rmqtool.errors import UnknownSizeError
 from rmqtool.repair.recover.log_steps import demand_shown_size
-from rmqtool.repair.timer import log_file_size
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.verdict.command_line import CommandLine
 from rmqtool.verdict.presence import missing_log, reader_command, unreadable_files
@@ -52,9 +51,13 @@ def unknown_to_repair(opened: OpenedStore, *, queues: bool, index: bool, timer: 
         yield "nothing in the store shows its broker version; add --broker-version X.Y.Z"
     try:
         demand_shown_size(store)
+        # Late, for repairs bring numpy with them, which `info` must not wait for.
+        if timer:
+            from rmqtool.repair.timer import log_file_size
+
+            log_file_size(store, timer_files(store).log_file_size)
         if not (queues or index):
             return
-        # Late, for builds bring numpy with them, which `info` must not wait for.
         from rmqtool.repair.build.builder import dispatch_settings, index_shape_of, sizes_of
         from rmqtool.repair.build.request import BuildOptions
 
@@ -63,7 +66,5 @@ def unknown_to_repair(opened: OpenedStore, *, queues: bool, index: bool, timer: 
             sizes_of(store, BuildOptions(), settings, demands=True)
         if index:
             index_shape_of(store, demands=True)
-        if timer:
-            log_file_size(store, timer_files(store).log_file_size)
     except UnknownSizeError as error:
         yield str(error).removeprefix(f"{store.view.label}: ")

@@ -17,6 +17,7 @@ SCHEMAS: Final = MappingProxyType(
         "diff --make-manifest": "manifest",
         "recover": "plan",
         "rebuild": "plan",
+        "convert": "plan",
         "salvage": "plan",
         "salvage --export": "salvage-export",
         "undo": "undo",

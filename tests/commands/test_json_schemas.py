@@ -37,6 +37,7 @@ RUNS: list[tuple[str, list[str]]] = [
     ("recover", ["recover", "STORE", "--dry-run"]),
     ("recover", ["recover", "STORE"]),
     ("rebuild", ["rebuild", "STORE", "--dry-run"]),
+    ("convert", ["convert", "CLEAN", "--queues", "rocksdb", "--dry-run"]),
     ("salvage", ["salvage", "DAMAGED", "--yes", "--output", "TMP/copy"]),
     ("salvage", ["salvage", "OWN", "--yes"]),
     ("undo", ["undo", "OWN", "--list"]),
@@ -71,7 +72,13 @@ def test_the_output_of_every_command_is_what_its_schema_says(
 ) -> None:
     own = golden_copy(DAMAGED)
     assert rmqtool("fixture", "make", "crashed", tmp_path / "made").code == 0
-    places = {"STORE": golden(STORE), "DAMAGED": golden(DAMAGED), "OWN": own, "TMP": tmp_path}
+    places = {
+        "STORE": golden(STORE),
+        "CLEAN": golden("5.5.0-clean-basic"),
+        "DAMAGED": golden(DAMAGED),
+        "OWN": own,
+        "TMP": tmp_path,
+    }
     counts: dict[str, int] = {}
     for name, command in RUNS:
         words = list(command)
