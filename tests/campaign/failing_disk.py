@@ -7,6 +7,7 @@ undo gives the original, the command the repaired store.
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 from collections.abc import Iterator
@@ -136,5 +137,6 @@ def small_file_system(folder: Path, kind: str, size: int) -> Iterator[Path | Non
     try:
         yield place
     finally:
+        gc.collect()  # what commands in this process opened there may wait in a cycle of references
         subprocess.run(["umount", str(place)], check=True, capture_output=True)
         image.unlink(missing_ok=True)

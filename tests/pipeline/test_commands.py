@@ -225,3 +225,12 @@ def test_rebuild_on_spark_is_rebuild(run: Any, golden_copy: Unpacked, tmp_path: 
 def test_rebuild_on_spark_stops_at_damage_as_rebuild_does(run: Any, golden: Unpacked) -> None:
     with assert_store_unchanged(golden(STORE)):
         assert run("rebuild", golden(STORE), "--dry-run") == rmqtool("rebuild", golden(STORE), "--dry-run")
+
+
+def test_verify_reads_a_store_elsewhere(run: Any, golden: Unpacked) -> None:
+    """Executors read it by themselves: the view goes to them, and no byte of the store by the driver."""
+    url = f"local://{golden('5.5.0-damage-zero-hole')}"
+    here = rmqtool("verify", url, "--format", "json")
+    there = run("verify", url, "--format", "json")
+    assert here.code == there.code == 3
+    assert there.out == here.out

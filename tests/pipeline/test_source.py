@@ -156,7 +156,7 @@ def test_a_store_at_a_url_is_read(spark: SparkSession, golden: Unpacked) -> None
     [
         ({"table": "nonsense"}, "none of messages"),
         ({"profile": "nonsense"}, "there are headers"),
-        ({"columns": "nonsense"}, "no column nonsense"),
+        ({"columns": "nonsense"}, "no column .nonsense"),
         ({"splits": "many"}, "is not a number"),
         ({"splits": "0"}, "less than 1"),
         ({"nonsense": "1"}, "no option nonsense"),

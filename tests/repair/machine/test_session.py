@@ -56,7 +56,7 @@ def test_a_second_run_is_refused_and_told_who_is_at_work(places: StorePaths, tmp
         for second in (lambda: Session(places), lambda: apply_plan(plan, places)):
             with pytest.raises(RefusedError, match="is repairing this store") as told:
                 second()
-            assert re.search(rf"another rmqtool \(pid {run.pid}, since \d{{4}}-\d\d-\d\d ", str(told.value))
+            assert re.search(rf"another rmqtool \(pid {run.pid}, since \d{{4}}-\d\d-\d\dT", str(told.value))
         assert (staging / "built").exists()
     assert not places.own.exists()
     assert (places.root / "lock").exists() == has_lock
