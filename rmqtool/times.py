@@ -17,6 +17,7 @@ from rmqtool.quantities import JAVA_LONG_MAX
 
 _ZONE: ContextVar[tzinfo | None] = ContextVar("zone", default=UTC)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_HOUR_MS: Final = 3_600_000
 _SECONDS: Final = {"w": 604_800, "d": 86_400, "h": 3600, "m": 60, "s": 1}
 _AGO: Final = re.compile(r"(?:\d{1,9}[wdhms])+")
 _DAY: Final = re.compile(r"(today|yesterday)(?:[ T]+(\S+))?")
@@ -69,6 +70,16 @@ def time_text(timestamp_ms: int) -> str:
 def time_width() -> int:
     """Columns of a time as it is printed."""
     return 24 if _ZONE.get() is UTC else 29
+
+
+def hour_begin(timestamp_ms: int) -> int:
+    """The first ms of the hour that a clock of the run's zone shows then; the hour of UTC where no calendar has it."""
+    try:
+        moment = (_EPOCH + timedelta(milliseconds=timestamp_ms)).astimezone(_ZONE.get())
+    except (OverflowError, ValueError, OSError):
+        return timestamp_ms - timestamp_ms % _HOUR_MS
+    since = timedelta(minutes=moment.minute, seconds=moment.second, microseconds=moment.microsecond)
+    return timestamp_ms - since // timedelta(milliseconds=1)
 
 
 def parse_time(text: str, option: str, now_ms: int | None = None) -> int:

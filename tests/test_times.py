@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmqtool.errors import UsageError
-from rmqtool.times import parse_time, show_in, time_text, time_width, zone_named
+from rmqtool.times import hour_begin, parse_time, show_in, time_text, time_width, zone_named
 
 NOW = 1_700_000_000_001
 """2023-11-14T22:13:20.001Z, the 15th in Shanghai."""
@@ -107,3 +107,30 @@ def test_numbers_that_would_be_a_time_in_1970_are_refused() -> None:
 def test_a_zone_that_does_not_exist_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match=r"no time zone .*Asia/Shanghai"):
         zone_named(name)
+
+
+@pytest.mark.parametrize(
+    ("zone", "begin"),
+    [
+        ("UTC", "2023-11-14T22:00:00.000Z"),
+        ("Asia/Shanghai", "2023-11-15T06:00:00.000+08:00"),
+        ("Asia/Kolkata", "2023-11-15T03:00:00.000+05:30"),
+        ("Asia/Kathmandu", "2023-11-15T03:00:00.000+05:45"),
+        ("-09:30", "2023-11-14T12:00:00.000-09:30"),
+    ],
+)
+def test_an_hour_begins_where_a_clock_of_the_zone_shows_it(zone: str, begin: str) -> None:
+    show_in(zone_named(zone))
+    assert time_text(hour_begin(NOW)) == begin
+    assert hour_begin(hour_begin(NOW)) == hour_begin(NOW)
+
+
+def test_an_hour_that_a_clock_shows_twice_is_two_hours() -> None:
+    show_in(zone_named("Europe/Berlin"))
+    first, second = (parse_time(f"2023-10-29T02:30:00+0{offset}:00", "--time") for offset in (2, 1))
+    assert hour_begin(second) - hour_begin(first) == 3_600_000
+    assert time_text(hour_begin(second)) == "2023-10-29T02:00:00.000+01:00"
+
+
+def test_a_time_that_no_calendar_has_lies_in_an_hour_of_utc() -> None:
+    assert hour_begin((1 << 62) + 5) == (1 << 62) // 3_600_000 * 3_600_000

@@ -27,7 +27,7 @@ from rmqtool.report.writers import OutputFormat, row_writer
 def stats(
     context: typer.Context,
     stores: StorePaths,
-    by: Annotated[By, typer.Option("--by", help="Group messages by this.")] = By.TOPIC,
+    by: Annotated[By, typer.Option("--by", help="Group by this; hours are of the time zone shown.")] = By.TOPIC,
     topic: TopicOption = None,
     from_time: FromTimeOption = None,
     to_time: ToTimeOption = None,

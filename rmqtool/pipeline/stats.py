@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from rmqtool.pipeline.enums import By
+from rmqtool.times import hour_begin
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-HOUR_MS: Final = 3_600_000
-
+QUARTER_MS: Final = 900_000
+"""What Spark counts by for hours: zones are apart by whole quarters of an hour, and their hours are sums of these."""
 
 KEYS: Final[Mapping[By, tuple[str, ...]]] = {
     By.TOPIC: ("topic",),
@@ -22,8 +23,8 @@ KEYS: Final[Mapping[By, tuple[str, ...]]] = {
     By.PRODUCER: ("producer",),
     By.SIZE: ("size_least",),
 }
-"""The columns of the groups: an hour by its first millisecond, a producer by its address, a size by the largest power
-of two in it."""
+"""The columns of the groups: an hour of the zone that screens show by its first millisecond, a producer by its address,
+a size by the largest power of two in it."""
 FIGURES: Final = ("messages", "bytes", "body_bytes", "first_store_timestamp_ms", "last_store_timestamp_ms")
 QUEUE_FIGURES: Final = ("min_queue_offset", "max_queue_offset")
 _READ: Final[Mapping[By, tuple[str, ...]]] = {By.HOUR: (), By.PRODUCER: ("born_host",), By.SIZE: ()}
@@ -69,15 +70,33 @@ def figures(messages: DataFrame, by: By) -> Iterator[dict[str, Any] | BadRanges]
     if bad:
         yield BadRanges(sum(row["messages"] for row in bad), sum(row["bytes"] for row in bad))
     # Put into order here: all of them come to the driver anyway, and Spark's own way takes two jobs more.
-    sound = (row for row in rows if not row.pop("is_bad"))
+    sound = [row for row in rows if not row.pop("is_bad")]
+    if by is By.HOUR:
+        sound = _in_hours(sound)
     yield from sorted(sound, key=lambda row: [(row[name] is not None, row[name]) for name in KEYS[by]])
+
+
+def _in_hours(quarters: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of quarters as those of hours."""
+    hours: dict[int, dict[str, Any]] = {}
+    for row in quarters:
+        begin_ms = hour_begin(row["hour_timestamp_ms"])
+        hour = hours.get(begin_ms)
+        if hour is None:
+            hours[begin_ms] = {**row, "hour_timestamp_ms": begin_ms}
+            continue
+        for name in ("messages", "bytes", "body_bytes"):
+            hour[name] += row[name]
+        for name, extreme in (("first_store_timestamp_ms", min), ("last_store_timestamp_ms", max)):
+            hour[name] = extreme(hour[name], row[name])
+    return list(hours.values())
 
 
 def _derived(by: By) -> dict[str, Column]:
     from pyspark.sql import functions as f
 
     if by is By.HOUR:
-        return {"hour_timestamp_ms": f.col("store_timestamp_ms") - f.pmod("store_timestamp_ms", f.lit(HOUR_MS))}
+        return {"hour_timestamp_ms": f.col("store_timestamp_ms") - f.pmod("store_timestamp_ms", f.lit(QUARTER_MS))}
     if by is By.PRODUCER:
         return {"producer": f.regexp_replace("born_host", ":-?\\d+$", "")}
     if by is By.SIZE:

@@ -67,6 +67,21 @@ def test_figures_are_those_of_the_dump(run: Any, golden: Unpacked, by: str) -> N
     assert {tuple(row.values())[1 : 1 + width]: row["bytes"] for row in found} == sizes
 
 
+@pytest.mark.parametrize(
+    ("zone", "offset_ms"), [("--utc", 0), ("--timezone=Asia/Kolkata", 19_800_000), ("--timezone=-09:30", -34_200_000)]
+)
+def test_hours_are_those_of_the_zone_that_is_shown(run: Any, golden: Unpacked, zone: str, offset_ms: int) -> None:
+    path = golden(STORE)
+    hour_ms = 3_600_000
+    counts = Counter(
+        (row["store_timestamp_ms"] + offset_ms) // hour_ms * hour_ms - offset_ms for row in messages_of(path)
+    )
+    rows = [json.loads(line) for line in run("stats", path, "--by", "hour", "--format", "jsonl", zone).out.splitlines()]
+    assert {row["hour_timestamp_ms"]: row["messages"] for row in rows} == counts
+    screen = run("stats", path, "--by", "hour", zone).out.splitlines()[1:]
+    assert all(":00:00.000" in line for line in screen)
+
+
 def test_figures_as_a_table(run: Any, golden: Unpacked) -> None:
     ran = run("stats", golden("5.5.0-clean-basic"), golden("5.5.0-clean-single"))
     assert ran.code == 0
