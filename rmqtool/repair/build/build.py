@@ -76,7 +76,13 @@ class _Build:
         self._log = RecordOffsets(setup.log_starts)
         self._index_head = IndexPrefix()
         self._first_ms: int | None = None
-        self.built = BuildResult(store=setup.store, request=setup.request, directory=directory, log_end=setup.minimum)
+        self.built = BuildResult(
+            store=setup.store,
+            request=setup.request,
+            directory=directory,
+            with_extensions=setup.sizes.extension is not None,
+            log_end=setup.minimum,
+        )
 
     def run(self) -> None:
         """Build in this process."""

@@ -58,6 +58,7 @@ class BuildResult(BuiltQueues):
 
     Attributes:
         store, request: what was built, and from what.
+        with_extensions: whether queues were built with their extensions; else those that are there stay.
         log_end: physical offset behind the last record that was read.
         last_record: physical offset and store time of that record; None without one.
         newest_ms: the latest store time of all.
@@ -69,6 +70,7 @@ class BuildResult(BuiltQueues):
     store: Store = field(kw_only=True)
     request: BuildRequest = field(kw_only=True)
     directory: Path = field(kw_only=True)
+    with_extensions: bool = field(kw_only=True)
     log_end: int = 0
     last_record: tuple[int, int] | None = None
     newest_ms: int = 0
@@ -116,7 +118,7 @@ class BuildResult(BuiltQueues):
             (BATCH_QUEUES, self.store.batch_queues),
         ):
             staged_files = _staged(self.directory, root)
-            if root == EXTENSIONS and not staged_files:
+            if root == EXTENSIONS and not self.with_extensions:
                 continue
             for path in sorted(staged_files):
                 time_ms = self.file_times_ms.get(path)

@@ -175,7 +175,7 @@ def _fields(context: VerifyContext, path: str, raw: bytes, log: SplitResult | No
 def _zero_times(context: VerifyContext, path: str, values: Mapping[str, int], log: SplitResult) -> Iterator[Finding]:
     """Times that are zero though there are messages: a note, unless a broker must have written them."""
     names = [_LOG_TIME]
-    if context.has_file_queues and context.newest_unit >= 0:
+    if context.has_file_queues and (context.newest_unit >= 0 or log.missing):
         names.append(_QUEUE_TIME)
     names = [name for name in names if not values[name]]
     if not names:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+import shutil
 from pathlib import Path
 
 from rmqtool.fixtures.recipe import make_store
 from rmqtool.fixtures.recipes import RECIPES
+from rmqtool.formats.checkpoint import CHECKPOINT
 from tests.verify.stores import above_note, verified
 
 
@@ -29,4 +31,16 @@ def test_zeros_in_it_are_found_where_all_of_the_log_is_zero(tmp_path: Path) -> N
     before = above_note(verified(tmp_path, "5.3.1")[1])
     (tmp_path / "checkpoint").write_bytes(bytes(4096))
     findings = above_note(verified(tmp_path, "5.3.1")[1])
+    assert findings - before == {"checkpoint.bad-time": 1}
+
+
+def test_a_zero_queue_time_is_found_where_all_queues_are_gone(tmp_path: Path) -> None:
+    """A clean stop writes it after the queues, so that they were there."""
+    make_store(RECIPES["basic"], tmp_path, "5.1.4")
+    shutil.rmtree(tmp_path / "consumequeue")
+    before = above_note(verified(tmp_path, "5.1.4")[1])
+    with (tmp_path / "checkpoint").open("r+b") as sink:
+        sink.seek(CHECKPOINT.position("consumequeue_timestamp_ms"))
+        sink.write(bytes(8))
+    findings = above_note(verified(tmp_path, "5.1.4")[1])
     assert findings - before == {"checkpoint.bad-time": 1}
