@@ -21,8 +21,7 @@ from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.verify.catalog.finding import Finding, Severity
 from rmqtool.verify.catalog.registry import BY_ID
-from rmqtool.verify.files.compaction import COMPACTION_KINDS
-from rmqtool.verify.files.timers import KINDS, is_timer_checked
+from rmqtool.verify.files.side_stores import side_kinds
 from rmqtool.verify.run import verify_store
 from rmqtool.verify.survey.context import Depth, VerifyOptions
 
@@ -111,9 +110,7 @@ def check_planned(
         and not finding.file.startswith(OWN)
     }
     begin = None if is_all else planned.begin
-    looked_at = frozenset[FileKind]()
-    if is_all:
-        looked_at = (KINDS if is_timer_checked(after, rules) else looked_at) | COMPACTION_KINDS
+    looked_at = side_kinds(after, rules) if is_all else frozenset[FileKind]()
     return PlanCheck(tuple(_left(finding, planned) for finding in left.values()), begin, looked_at)
 
 

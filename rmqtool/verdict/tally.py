@@ -13,6 +13,7 @@ _OF_FILES: Final = frozenset(
     {"commitlog.wrong-file-size", "commitlog.empty-file", "commitlog.stray-file", "commitlog.missing-end-blank"}
 )
 """Errors about files of the log as such: every record can be read."""
+_LOGS: Final = ("commitlog.", "dledger.")
 _NOT_DERIVED: Final = ("commitlog", "config", "store")
 """Kinds of findings that do not say that something differs from the log."""
 _MISSING: Final = "commitlog.missing-file"
@@ -49,7 +50,7 @@ class FindingTally:
             self._repairs.setdefault(finding.repair, set()).add(finding.id)
         else:
             self._remedies.setdefault(finding.id, remedy)
-        is_of_log = finding.id.startswith("commitlog.") and finding.severity is Severity.ERROR
+        is_of_log = finding.id.startswith(_LOGS) and finding.severity is Severity.ERROR
         if finding.id == _MISSING:
             self.missing_files += finding.count
         elif is_of_log and finding.id not in _OF_FILES:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from rmqtool.engine.dispatch.queue_entries import DispatchSettings
-from rmqtool.engine.reading.unread_files import UnreadFiles, unread_files
+from rmqtool.engine.reading.unread_files import UnreadFiles
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.checkpoint import FIELDS_SIZE, Checkpoint, parse_checkpoint
@@ -26,7 +26,6 @@ from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.source import read_range
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding
-from rmqtool.verify.files.compaction import COMPACTION_KINDS, compaction_findings
 from rmqtool.verify.files.config_files import config_findings, lost_configs, read_configs
 from rmqtool.verify.files.index_files import read_index
 from rmqtool.verify.files.log_files import log_file_findings, missing_end
@@ -39,8 +38,8 @@ from rmqtool.verify.files.reach import (
     units_below,
     units_into,
 )
+from rmqtool.verify.files.side_stores import left_out_files, side_findings, side_kinds
 from rmqtool.verify.files.small_files import checkpoint_findings, extension_findings, state_findings
-from rmqtool.verify.files.timers import KINDS, is_timer_checked, timer_findings
 from rmqtool.verify.match.missing_units import missing_findings, zero_queues
 from rmqtool.verify.match.seen_splits import SeenSplits
 from rmqtool.verify.match.split_check import SplitCheck, SplitFile, check_in_parallel
@@ -123,7 +122,7 @@ class _Verifier:
         self._say(extension_findings(self.store))
         if self.options.broker_runs:
             self._say([finding("store.lock-held", "lock", "a broker is using the store")])
-        for files in unread_files(self.store, self._side_kinds):
+        for files in left_out_files(self.store, self._side_kinds):
             self._leave_out(files.path, files.kind, files.reason)
         configs = read_configs(self.store)
         context = self._context(configs)
@@ -135,8 +134,7 @@ class _Verifier:
                 self._leave_out(_LOG, FileKind.COMMITLOG.value, "its directory cannot be listed")
         elif context.options.depth is not Depth.FULL:
             self._leave_out(_LOG, FileKind.COMMITLOG.value, f"left out by --depth {context.options.depth.value}")
-        for kinds, check in ((KINDS, timer_findings), (COMPACTION_KINDS, compaction_findings)):
-            self._say(check(self.store, self.rules, self._account) if self._side_kinds >= kinds else ())
+        self._say(side_findings(self.store, self.rules, self._account, self._side_kinds))
         log = self._check_log(context, state) if context.options.depth is not Depth.STRUCTURE else None
         self._finish(context, configs, log)
         unscanned = self._unscanned(log)
@@ -154,8 +152,7 @@ class _Verifier:
         """Kinds of files beside log, queues and index that are looked at, which a running broker changes."""
         if self.options.depth is not Depth.FULL or self.options.broker_runs:
             return frozenset()
-        has_timer = self.options.timer and is_timer_checked(self.store, self.rules)
-        return (KINDS if has_timer else frozenset()) | (COMPACTION_KINDS if self.rules.compaction else frozenset())
+        return side_kinds(self.store, self.rules, timer=self.options.timer)
 
     @property
     def _log_is_elsewhere(self) -> bool:

@@ -9,6 +9,8 @@ from rmqtool.verify.catalog.finding import REBUILD_TIMER, FindingType, error, wa
 _FROM_5: Final = "5.0.0 and later"
 _REBUILT_TIMER: Final = "wheel, log and checkpoint are written again with the messages that were not delivered"
 
+_FROM_4_5: Final = "4.5.0 and later"
+_FROM_MEMBER: Final = "copy the directory from another member of the group"
 _FROM_5_1: Final = "5.1.0 and later"
 _NOT_REPAIRED: Final = "rmqtool does not repair it; `dump STORE --topic T` shows what the commit log still has"
 
@@ -46,9 +48,27 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     error(
         "dledger.bad-entry",
         "An entry of the log of DLedger has an impossible length, or is in another place than it says, or its message "
-        "is not a good record. Only `dump` reports it.",
-        (("4.5.0 and later", "a start checks lengths and order in the last three files only; else not noticed"),),
-        "copy the directory from another member of the group",
+        "is not a good record.",
+        ((_FROM_4_5, "a start checks lengths and order in the last three files only; else not noticed"),),
+        _FROM_MEMBER,
+    ),
+    error(
+        "dledger.missing-entries",
+        "The log of DLedger ends before an entry that its index or the group's checkpoint knows.",
+        ((_FROM_4_5, "fetches them from the leader if it is a follower; as the only member it has lost them"),),
+        _FROM_MEMBER,
+    ),
+    error(
+        "dledger.wrong-order",
+        "An entry of the log of DLedger does not have the number after the one before it, or has an earlier term.",
+        ((_FROM_4_5, "a start stops there if it is in the last three files; else not noticed"),),
+        _FROM_MEMBER,
+    ),
+    warning(
+        "dledger.wrong-unit",
+        "The index of DLedger has no unit of an entry, or one that does not lead to it.",
+        ((_FROM_4_5, "a start writes the units of the last three files again; else the entry is not found"),),
+        _FROM_MEMBER,
     ),
     warning(
         "timer.bad-check",

@@ -1,0 +1,143 @@
+"""A log of DLedger, entry by entry, with the message in each and the units of its index.
+
+Broker: `DLedgerMmapFileStore`, `DLedgerCommitLog`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from functools import cached_property, partial
+from struct import Struct
+from typing import Final, NamedTuple
+
+from rmqtool.engine.reading.record import Record, SingleRecord, decode_record
+from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.segments.log import RecordLocation
+from rmqtool.formats import dledger
+from rmqtool.scan.blocks import last_data_end
+from rmqtool.store.directory import Segment, Store
+from rmqtool.store.file_kinds import FileKind, is_segment_name
+from rmqtool.store.source import ByteSource, read_range
+
+ENTRY_FIELDS: Final = tuple(field.name for field in dledger.ENTRY.fields)
+UNIT_FIELDS: Final = tuple(field.name for field in dledger.INDEX_UNIT.fields)
+_ENTRY: Final = Struct(dledger.ENTRY.struct_code)
+_UNIT: Final = Struct(dledger.INDEX_UNIT.struct_code)
+_BLOCK_SIZE: Final = 8192 * dledger.INDEX_UNIT_SIZE
+_TEXT_MAX: Final = 4096
+
+
+class LogEntry(NamedTuple):
+    """An entry with an impossible place or a bad message is not `is_right`; its length can be trusted."""
+
+    file_position: int
+    values: dict[str, int]
+    record: Record | None
+    is_right: bool
+
+
+class BadRange(NamedTuple):
+    """Bytes up to the last one of a file that is not zero, which are no entry."""
+
+    file_position: int
+    length: int
+
+
+@dataclass(frozen=True)
+class DLedgerLog:
+    """The files of one member of a group (`dledger-ID/`), in order."""
+
+    store: Store
+    directory: str
+
+    @cached_property
+    def data(self) -> tuple[Segment, ...]:
+        return self._segments("data")
+
+    @cached_property
+    def index(self) -> tuple[Segment, ...]:
+        return self._segments("index")
+
+    @cached_property
+    def committed_index(self) -> int | None:
+        """Of the last entry that the group had committed when the file was written; None where that is not known."""
+        entry = self.store.view.stat(f"{self.directory}/checkpoint")
+        if entry is None or not entry.is_file:
+            return None
+        with closing(self.store.view.open(entry.path)) as source:
+            text = read_range(source, 0, _TEXT_MAX).decode("utf-8", "replace")
+        values = dict(line.partition("=")[::2] for line in text.splitlines())
+        number = values.get("committedIndex", "").strip()
+        return int(number) if number.isascii() and number.isdigit() and len(number) < 20 else None
+
+    def _segments(self, folder: str) -> tuple[Segment, ...]:
+        entries = (
+            entry
+            for entry in self.store.files.get(FileKind.DLEDGER, ())
+            if entry.path.startswith(f"{self.directory}/{folder}/") and is_segment_name(entry.name)
+        )
+        segments = (Segment(entry, int(entry.name)) for entry in entries)
+        return tuple(sorted(segments, key=lambda segment: segment.start))
+
+
+def dledger_logs(store: Store) -> tuple[DLedgerLog, ...]:
+    """The logs of DLedger in a store; a broker uses one."""
+    directories = {entry.path.partition("/")[0] for entry in store.files.get(FileKind.DLEDGER, ())}
+    return tuple(DLedgerLog(store, directory) for directory in sorted(directories))
+
+
+def read_entries(source: ByteSource, start: int, rules: BrokerRules) -> Iterator[LogEntry | BadRange]:
+    """The entries of a file whose first byte has the given place in the log, up to what is none.
+
+    Raises:
+        UnreadableError: the disk does not give the bytes.
+    """
+    end = last_data_end(source, 0, source.size)
+    at = 0
+    while at < end:
+        raw = read_range(source, at, dledger.ENTRY_SIZE)
+        if int.from_bytes(raw[:4], "big", signed=True) == dledger.END_OF_FILE and len(raw) >= dledger.END_SIZE_MIN:
+            return
+        values = dict(zip(ENTRY_FIELDS, _ENTRY.unpack(raw.ljust(dledger.ENTRY_SIZE, b"\0")), strict=True))
+        is_whole = values["size"] == dledger.ENTRY_SIZE + values["body_length"] <= source.size - at
+        if values["magic"] not in dledger.KINDS or values["body_length"] < 0 or not is_whole:
+            yield BadRange(at, end - at)
+            return
+        yield _entry(source, start, at, values, rules)
+        at += values["size"]
+
+
+def read_units(source: ByteSource) -> Iterator[tuple[int, dict[str, int]]]:
+    """The units of a file of the index with their file positions, up to the last byte that is not zero.
+
+    Raises:
+        UnreadableError: the disk does not give the bytes.
+    """
+    end, size = last_data_end(source, 0, source.size), dledger.INDEX_UNIT_SIZE
+    for at in range(0, end, _BLOCK_SIZE):
+        block = read_range(source, at, min(_BLOCK_SIZE, -(-(end - at) // size) * size))
+        for number, values in enumerate(_UNIT.iter_unpack(block[: len(block) // size * size])):
+            yield at + number * size, dict(zip(UNIT_FIELDS, values, strict=True))
+
+
+def _entry(source: ByteSource, start: int, at: int, values: dict[str, int], rules: BrokerRules) -> LogEntry:
+    place, length = at + dledger.ENTRY_SIZE, values["body_length"]
+    is_placed = values["position"] == start + at
+    if values["magic"] != dledger.MESSAGE:
+        return LogEntry(at, values, None, is_placed)
+    location = RecordLocation(start + place, source.name, place, length)
+    record = decode_record(SingleRecord(rules, partial(_read, source, place, length)), location)
+    is_right = (
+        record is not None
+        and is_placed
+        and record.size == length
+        and record.physical_offset == start + place
+        and record.body_crc_ok
+    )
+    return LogEntry(at, values, record, is_right)
+
+
+def _read(source: ByteSource, start: int, length_max: int, position: int, length: int) -> bytes:
+    return read_range(source, start + position, max(0, min(length, length_max - position)))

@@ -1,0 +1,117 @@
+"""Checks a log of DLedger (`dledger-ID/`): each entry, their order, and the units of its index.
+
+Broker: `DLedgerMmapFileStore#recover`, which looks at less: lengths and order in the last three files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from struct import Struct
+from typing import Final
+
+from rmqtool.engine.reading.dledger_log import BadRange, DLedgerLog, LogEntry, dledger_logs, read_entries, read_units
+from rmqtool.engine.reading.unread_files import UnreadFiles
+from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.errors import UnreadableError
+from rmqtool.formats import dledger
+from rmqtool.store.directory import Segment, Store
+from rmqtool.store.file_kinds import FileKind
+from rmqtool.store.source import ByteSource, read_range
+from rmqtool.verify.catalog.finding import Finding
+from rmqtool.verify.catalog.registry import finding
+from rmqtool.verify.survey.account import Account
+
+DLEDGER_KINDS: Final = frozenset({FileKind.DLEDGER})
+"""Kinds of files that are looked at here."""
+_UNIT: Final = Struct(dledger.INDEX_UNIT.struct_code)
+_SHARED: Final = ("magic", "position", "size", "index", "term")
+
+
+def dledger_findings(store: Store, rules: BrokerRules, account: Account) -> Iterator[Finding]:
+    """All findings about logs of DLedger, in no order."""
+    for log in dledger_logs(store):
+        for segment in (*log.data, *log.index):
+            account.file(segment.path, segment.size).checked += segment.size
+        with ExitStack() as stack:
+            yield from _Check(log, rules, stack).findings()
+
+
+def not_compared(store: Store) -> Iterator[UnreadFiles]:
+    """What leads to a log of DLedger, which nothing compares with it."""
+    if store.files.get(FileKind.DLEDGER) and not store.commitlog:
+        for path, kind in (("consumequeue", FileKind.CONSUMEQUEUE), ("index", FileKind.INDEX)):
+            if store.files.get(kind):
+                yield UnreadFiles(path, kind.value, "not compared with the log of DLedger")
+
+
+class _Check:
+    """One log, read once from its first entry to its last."""
+
+    def __init__(self, log: DLedgerLog, rules: BrokerRules, stack: ExitStack) -> None:
+        self._log, self._rules, self._stack = log, rules, stack
+        self._opened: dict[str, ByteSource] = {}
+        self._next_index: int | None = None
+        self._term = 0
+
+    def findings(self) -> Iterator[Finding]:
+        for segment in self._log.data:
+            try:
+                with closing(self._log.store.view.open(segment.path)) as source:
+                    for entry in read_entries(source, segment.start, self._rules):
+                        yield from self._entry(segment, entry)
+            except UnreadableError as error:
+                self._next_index = None
+                yield finding("store.unreadable", segment.path, str(error))
+        yield from self._after_end()
+
+    def _entry(self, segment: Segment, entry: LogEntry | BadRange) -> Iterator[Finding]:
+        place = {"file_position": entry.file_position, "physical_offset": segment.start + entry.file_position}
+        if isinstance(entry, BadRange):
+            self._next_index = None
+            text = "from here to the last byte that is not zero there is no entry"
+            yield finding("dledger.bad-entry", segment.path, text, length=entry.length, **place)
+            return
+        values = entry.values
+        if not entry.is_right:
+            text = "the message is not a good record, or the entry is not where it says"
+            yield finding("dledger.bad-entry", segment.path, text, length=values["size"], **place)
+        if self._next_index not in (None, values["index"]) or values["term"] < self._term:
+            expected = values["index"] if self._next_index is None else self._next_index
+            text = f"entry {values['index']} of term {values['term']}, expected: entry {expected} of term {self._term}"
+            yield finding("dledger.wrong-order", segment.path, text, **place)
+        self._next_index, self._term = values["index"] + 1, max(self._term, values["term"])
+        unit, path, position = self._unit(values["index"])
+        if unit != tuple(values[name] for name in _SHARED):
+            text = f"the unit of entry {values['index']} is not there, or does not lead to it"
+            yield finding(
+                "dledger.wrong-unit", path, text, file_position=position, length=dledger.INDEX_UNIT_SIZE,
+                physical_offset=segment.start + entry.file_position,
+            )  # fmt: skip
+
+    def _unit(self, index: int) -> tuple[tuple[int, ...] | None, str, int]:
+        """The unit of an entry, None where there is none; its file and position, as far as there is a file."""
+        at = index * dledger.INDEX_UNIT_SIZE
+        for segment in self._log.index:
+            if segment.start <= at < segment.end:
+                if segment.path not in self._opened:
+                    source = self._log.store.view.open(segment.path)
+                    self._opened[segment.path] = self._stack.enter_context(closing(source))
+                raw = read_range(self._opened[segment.path], at - segment.start, dledger.INDEX_UNIT_SIZE)
+                unit = _UNIT.unpack(raw) if len(raw) == dledger.INDEX_UNIT_SIZE else None
+                return unit, segment.path, at - segment.start
+        return None, f"{self._log.directory}/index", 0
+
+    def _after_end(self) -> Iterator[Finding]:
+        """What the index or the group knows of entries after the last one."""
+        if self._next_index is None:
+            return
+        last, path = -1, f"{self._log.directory}/data"
+        for segment in self._log.index[-1:]:
+            with closing(self._log.store.view.open(segment.path)) as source:
+                last = max((values["index"] for _, values in read_units(source)), default=-1)
+        known = max(last, -1 if self._log.committed_index is None else self._log.committed_index)
+        if known >= self._next_index:
+            count = known - self._next_index + 1
+            text = f"the log ends before entry {self._next_index}; index or checkpoint of the group know entry {known}"
+            yield finding("dledger.missing-entries", path, text, count=count)
