@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Final
 
@@ -44,9 +44,10 @@ from rmqtool.verdict.command_line import CommandLine
 from rmqtool.verdict.next_step import NextStep, repair_step, step_after_forecast
 from rmqtool.verdict.presence import denied_files, missing_log, reader_command, unreadable_files
 from rmqtool.verdict.verdict import Assessment, StoreVerdict
-from rmqtool.verify.catalog.finding import REBUILD_TIMER, Severity
+from rmqtool.verify.catalog.finding import REBUILD_DELAYS, REBUILD_TIMER, Severity
 from rmqtool.verify.catalog.registry import BY_ID
 from rmqtool.verify.files.config_files import lost_configs, read_configs
+from rmqtool.verify.files.delays import delay_findings
 from rmqtool.verify.files.timers import KINDS, is_timer_checked, timer_findings
 from rmqtool.verify.survey.account import Account
 
@@ -105,10 +106,10 @@ def forecast(
                 if not denied_files(opened.store):
                     raise
                 break  # for every version: the verdict names what this user may not read
-    timer = list(timer_effects(opened))
-    assessment = forecast_assessment(opened, line, forecasts, timer)
-    step = _next_step(line, opened, assessment, forecasts, has_timer_effects=bool(timer))
-    ending = {**assessment.as_json(), **step.as_json(), "timer": timer}
+    timer, delays = list(timer_effects(opened)), list(delay_effects(opened))
+    assessment = forecast_assessment(opened, line, forecasts, timer, delays)
+    step = _next_step(line, opened, assessment, forecasts, _repair_of_effects(opened, timer, delays))
+    ending = {**assessment.as_json(), **step.as_json(), "timer": timer, "delays": delays}
     _write(forecasts, ending, output, all_rows=messages.verbose, is_one=is_one)
     if not forecasts or assessment.verdict is StoreVerdict.NOT_READABLE:
         raise typer.Exit(ExitCode.FAILED)
@@ -140,13 +141,43 @@ def timer_effects(opened: OpenedStore) -> Iterator[dict[str, Any]]:
     findings = sorted(timer_findings(opened.store, opened.rules, Account()), key=lambda finding: finding.place)
     for kind in dict.fromkeys(finding.id for finding in findings if finding.severity is not Severity.NOTE):
         of_kind = [finding for finding in findings if finding.id == kind]
-        brokers = "; ".join(text for _, text in BY_ID[kind].brokers)
         count = sum(finding.count for finding in of_kind)
-        yield {"id": kind, "count": count, "message": of_kind[0].message, "brokers": brokers}
+        yield {"id": kind, "count": count, "message": of_kind[0].message, "brokers": _brokers(kind)}
+
+
+def delay_effects(opened: OpenedStore) -> Iterator[dict[str, Any]]:
+    """Levels of which a broker would deliver messages a second time, or never."""
+    for finding in sorted(delay_findings(opened.store, opened.rules), key=lambda finding: finding.place):
+        yield {
+            "id": finding.id,
+            "severity": finding.severity.value,
+            "level": (finding.queue_id or 0) + 1,
+            "count": finding.count,
+            "message": finding.message,
+            "brokers": _brokers(finding.id),
+        }
+
+
+def _brokers(kind: str) -> str:
+    return "; ".join(text for _, text in BY_ID[kind].brokers)
+
+
+def _repair_of_effects(
+    opened: OpenedStore, timer: Sequence[Mapping[str, Any]], delays: Iterable[Mapping[str, Any]]
+) -> str | None:
+    """The command that answers what a broker would do to timers and delay levels, once nothing else is wrong."""
+    if timer:
+        return REBUILD_TIMER
+    is_wrong = any(effect["severity"] != Severity.NOTE.value for effect in delays)
+    return REBUILD_DELAYS if is_wrong and not opened.store.has_abort else None
 
 
 def forecast_assessment(
-    opened: OpenedStore, line: CommandLine, forecasts: Sequence[Forecast], timer: Sequence[Mapping[str, Any]] = ()
+    opened: OpenedStore,
+    line: CommandLine,
+    forecasts: Sequence[Forecast],
+    timer: Sequence[Mapping[str, Any]] = (),
+    delays: Sequence[Mapping[str, Any]] = (),
 ) -> Assessment:
     """What forecasts come to; the worst of several counts."""
     store = opened.store
@@ -155,6 +186,8 @@ def forecast_assessment(
     below = f"what lies below physical offset {counted_from} was not counted"
     inconsistent = [f"{finding.file}: {finding.message}" for finding in lost_configs(store, read_configs(store))]
     inconsistent += [f"timer: {effect['brokers']}" for effect in timer[:1]]
+    wrong = [effect for effect in delays if effect["severity"] != Severity.NOTE.value]
+    inconsistent += [f"delay {effect['message']}: {effect['brokers']}" for effect in wrong[:1]]
     if any(each.misplaces_new_messages for each in forecasts):
         inconsistent.append("new messages are stored where the start after that loses them")
     return Assessment(
@@ -177,16 +210,16 @@ def _next_step(
     opened: OpenedStore,
     assessment: Assessment,
     forecasts: Sequence[Forecast],
-    *,
-    has_timer_effects: bool,
+    repair_of_effects: str | None,
 ) -> NextStep:
     store = opened.store
-    lost = list(lost_configs(store, read_configs(store)))
+    lost = [finding for finding in lost_configs(store, read_configs(store)) if finding.repair is None]
     if any(map(_meets_damage, forecasts)):
         repair = "salvage"
-    elif has_timer_effects and not assessment.lost:
-        unknown = unknown_to_repair(opened, queues=False, index=False, timer=True)
-        return step_after_forecast(line, assessment, REBUILD_TIMER, tuple(unknown))
+    elif repair_of_effects is not None and not assessment.lost:
+        is_timer = repair_of_effects == REBUILD_TIMER
+        unknown = unknown_to_repair(opened, queues=False, index=False, timer=is_timer)
+        return step_after_forecast(line, assessment, repair_of_effects, tuple(unknown))
     elif assessment.verdict is StoreVerdict.INCONSISTENT and lost:
         return NextStep(None, f"{lost[0].file}: {BY_ID[lost[0].id].remedy}", needs_decision=True)
     elif store.queue_kind == "rocksdb" and store.queues and assessment.verdict is StoreVerdict.WOULD_LOSE:

@@ -155,7 +155,8 @@ def _tally(store: Store, summary: StoreSummary, *, is_all_read: bool) -> Finding
     the log is read.
     """
     tally = FindingTally()
-    for finding in chain(log_file_findings(store, None), lost_configs(store, read_configs(store))):
+    lost = (finding for finding in lost_configs(store, read_configs(store)) if finding.repair is None)
+    for finding in chain(log_file_findings(store, None), lost):
         tally.add(finding, BY_ID[finding.id].remedy)
     tally.crashed = summary.shutdown is Shutdown.ABNORMAL and is_all_read
     return tally

@@ -16,6 +16,7 @@ from rmqtool.commands.spark import ConfOption, MasterOption, runner
 from rmqtool.commands.topic_names import absent_topics
 from rmqtool.engine.dispatch.derived_writer import BATCH_QUEUES, QUEUES
 from rmqtool.errors import UsageError
+from rmqtool.repair.delays import plan_delays
 from rmqtool.repair.rebuild import ONLY_A_PART, RebuildChoice, plan_rebuild, require_log
 from rmqtool.repair.timer import plan_timer
 from rmqtool.scan.runner import OnProgress
@@ -33,6 +34,9 @@ def rebuild(
     timer: Annotated[
         bool, typer.Option("--timer", help="Timer wheel, timer log and timercheck, with the messages that wait.")
     ] = False,
+    delay_offsets: Annotated[
+        bool, typer.Option("--delay-offsets", help="config/delayOffset.json, from what was delivered.")
+    ] = False,
     topic: Annotated[
         list[str] | None,
         typer.Option("--topic", metavar="T", help="Only the queues of this topic; repeatable.", autocompletion=topics),
@@ -42,16 +46,21 @@ def rebuild(
 ) -> Planner:
     """Rebuild consume queues, index and checkpoint from the commit log: all of them, or what is named.
 
-    The timer is rebuilt only with --timer, and alone. Only files that do not match the commit log are changed.
-    The plan comes first. The exit code of --dry-run is 3 if there is something to do.
+    The timer and the delay offsets are rebuilt only with their options, and alone. Only files that do not match the
+    commit log are changed. The plan comes first. The exit code of --dry-run is 3 if there is something to do.
 
     Example: rmqtool rebuild /home/rocketmq/store --queues --topic Orders --dry-run
     """
-    choice = RebuildChoice(queues, index, checkpoint, timer, frozenset(topic) if topic else None)
+    choice = RebuildChoice(queues, index, checkpoint, timer, delay_offsets, frozenset(topic) if topic else None)
+    others = queues or index or checkpoint or topic or master
     if timer:
-        if queues or index or checkpoint or topic or master:
+        if others or delay_offsets:
             raise UsageError("--timer: rebuild the timer alone, after the consume queues")
         return partial(_plan_timer, repair, choice)
+    if delay_offsets:
+        if others:
+            raise UsageError("--delay-offsets: rebuild the delay offsets alone, after the consume queues")
+        return partial(_plan_delays, repair, choice)
 
     def plan(store: Store, staging: Path, on_progress: OnProgress) -> PlannedRepair:
         options = repair.build_options
@@ -77,6 +86,20 @@ def _plan_timer(
 ) -> PlannedRepair:
     require_log(store)
     planned = plan_timer(store, repair.opened.rules, staging, on_progress=on_progress)
+    return PlannedRepair(
+        planned.steps,
+        notes=planned.notes,
+        abort_stays=ONLY_A_PART if store.has_abort else None,
+        covers=choice.covers,
+    )
+
+
+def _plan_delays(
+    repair: RepairRun, choice: RebuildChoice, store: Store, staging: Path, on_progress: OnProgress
+) -> PlannedRepair:
+    del staging  # the file is small
+    require_log(store)
+    planned = plan_delays(store, repair.opened.rules, on_progress)
     return PlannedRepair(
         planned.steps,
         notes=planned.notes,

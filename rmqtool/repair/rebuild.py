@@ -16,6 +16,7 @@ from rmqtool.repair.build.request import BuildOptions, BuildRequest
 from rmqtool.repair.build.result import BuildResult
 from rmqtool.repair.machine.steps import Step
 from rmqtool.scan.runner import OnProgress, Runner
+from rmqtool.store.config_json import DELAY_OFFSETS
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.verify.catalog.finding import Finding
@@ -38,17 +39,18 @@ class RebuildChoice:
     index: bool = False
     checkpoint: bool = False
     timer: bool = False
+    delay_offsets: bool = False
     topics: frozenset[str] | None = None
 
     @property
     def is_whole(self) -> bool:
         """Whether all that dispatch writes is asked for."""
-        parts = (self.queues, self.index, self.checkpoint, self.timer)
+        parts = (self.queues, self.index, self.checkpoint, self.timer, self.delay_offsets)
         return self.topics is None and (all(parts[:2]) or not any(parts))
 
     def includes(self, part: str) -> bool:
         """Whether "queues", "index", "checkpoint" or "timer" is built."""
-        if self.queues or self.index or self.checkpoint or self.timer:
+        if self.queues or self.index or self.checkpoint or self.timer or self.delay_offsets:
             return bool(getattr(self, part))
         return part != "timer" and (self.topics is None or part == "queues")
 
@@ -56,8 +58,8 @@ class RebuildChoice:
         """Whether a finding is about what is built."""
         part = _PARTS.get(finding.id.partition(".")[0])
         is_about_topic = self.topics is None or finding.topic is None or finding.topic in self.topics
-        if part == "timer":
-            return self.timer
+        if part == "timer" or finding.file == DELAY_OFFSETS:
+            return self.timer if part == "timer" else self.delay_offsets
         return self.is_whole or (part is not None and self.includes(part) and is_about_topic)
 
 

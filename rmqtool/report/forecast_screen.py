@@ -51,6 +51,8 @@ def forecast_lines(
     for effect in ending.get("timer", ()):
         text = f"{effect['brokers']} ({effect['id']}: {effect['message']})"
         yield from labelled("Timer", escaped(text), width)
+    for effect in ending.get("delays", ()):
+        yield from labelled("Delays", escaped(f"{effect['message']}: {effect['brokers']}"), width)
     if forecast["counted_from"]:
         yield from labelled("Counted from", f"physical offset {forecast['counted_from']}", width)
     yield from labelled("Not simulated", "; ".join(forecast["not_simulated"]), width)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from rmqtool.verify.catalog.finding import Finding, Severity
+from rmqtool.verify.catalog.finding import REBUILD_DELAYS, REBUILD_TIMER, Finding, Severity
 
 ABORT: Final = "store.abort-present"
 TAIL: Final = "commitlog.resurrected-tail"
@@ -19,6 +19,10 @@ _NOT_DERIVED: Final = ("commitlog", "config", "store")
 _MISSING: Final = "commitlog.missing-file"
 _URGENT: Final = ("undo", "salvage", "recover")
 """Commands that repair more than the ones after them; what is left are parts of `rebuild`."""
+
+
+_ALONE: Final = frozenset(part for repair in (REBUILD_TIMER, REBUILD_DELAYS) for part in repair.split()[1:])
+"""Parts of `rebuild` that are rebuilt alone, after the others."""
 
 
 class FindingTally:
@@ -71,6 +75,7 @@ class FindingTally:
             if command in repairs:
                 return command
         parts = sorted({part for repair in repairs for part in repair.split()[1:]})
+        parts = [part for part in parts if part not in _ALONE] or parts[:1]
         return " ".join(["rebuild", *parts]) if repairs else None
 
     def is_about(self, kind: str) -> bool:

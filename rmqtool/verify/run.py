@@ -27,6 +27,7 @@ from rmqtool.store.source import read_range
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.files.config_files import config_findings, lost_configs, read_configs
+from rmqtool.verify.files.delays import delay_findings
 from rmqtool.verify.files.index_files import read_index
 from rmqtool.verify.files.log_files import log_file_findings, missing_end
 from rmqtool.verify.files.reach import (
@@ -109,9 +110,7 @@ class _Verifier:
         self.store, self.rules, self.options = store, rules, options
         self._threads, self._runner = threads, runner
         self._on_finding, self._on_progress = on_finding, on_progress
-        self._account = Account()
-        self._summary = Summary()
-        self._doubts = Doubts()
+        self._account, self._summary, self._doubts = Account(), Summary(), Doubts()
         self._is_index_known = True
         self._seen_files: list[object] = []
         self._begun = time.monotonic()
@@ -135,6 +134,7 @@ class _Verifier:
         elif context.options.depth is not Depth.FULL:
             self._leave_out(_LOG, FileKind.COMMITLOG.value, f"left out by --depth {context.options.depth.value}")
         self._say(side_findings(self.store, self.rules, self._account, self._side_kinds))
+        self._say(delay_findings(self.store, self.rules) if self._looks_beside and self.options.timer else ())
         log = self._check_log(context, state) if context.options.depth is not Depth.STRUCTURE else None
         self._finish(context, configs, log)
         unscanned = self._unscanned(log)
@@ -148,9 +148,14 @@ class _Verifier:
         return self._summary
 
     @property
+    def _looks_beside(self) -> bool:
+        """Whether more than log, queues and index is looked at, which a running broker changes."""
+        return self.options.depth is Depth.FULL and not self.options.broker_runs
+
+    @property
     def _side_kinds(self) -> frozenset[FileKind]:
-        """Kinds of files beside log, queues and index that are looked at, which a running broker changes."""
-        if self.options.depth is not Depth.FULL or self.options.broker_runs:
+        """Kinds of files beside log, queues and index that are looked at."""
+        if not self._looks_beside:
             return frozenset()
         return side_kinds(self.store, self.rules, timer=self.options.timer)
 
@@ -297,14 +302,8 @@ class _Verifier:
         """The range from a file position to the end of a log file, which cannot be read."""
         length = segment.size - position
         self._account.file(segment.path, segment.size).reported += length
-        return finding(
-            "commitlog.unreadable-range",
-            segment.path,
-            text,
-            physical_offset=segment.start + position,
-            file_position=position,
-            length=length,
-        )
+        place = {"physical_offset": segment.start + position, "file_position": position, "length": length}
+        return finding("commitlog.unreadable-range", segment.path, text, **place)
 
     def _splits(
         self, context: VerifyContext, state: State, plan: LogPlan, segments: list[Segment]

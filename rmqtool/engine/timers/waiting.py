@@ -33,6 +33,7 @@ from rmqtool.scan.log import ScanOptions, carries_record_crc, plan_segments, sca
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.runner import OnProgress
 from rmqtool.scan.walk import Batch
+from rmqtool.store.directory import Store
 
 _TIME_DIGITS_MAX: Final = 18
 _MARK: Final = TIMER_OUT_MS.encode() + b"\x01"
@@ -120,8 +121,26 @@ def queue_units(queue: Queue, start: int, end: int) -> Iterator[QueueUnit]:
 def _delivered(reader: Reader, queue: Queue, topics: set[str], on_progress: OnProgress | None) -> Counter[TimerKey]:
     """How often the log has messages with a delivery time under the topics that they were sent to."""
     counts: Counter[TimerKey] = Counter()
-    store, bad_at = reader.store, None
-    with closing(plan_segments(store.view.open, store.commitlog)) as plan:
+    for batch, rows in intact_messages(reader.store, "timers", on_progress=on_progress):
+        demand_in_queue(batch, rows, TIMER_TOPIC, {0: queue.max_queue_offset}, "the timer")
+        counts.update(_keys(batch, rows, topics))
+    return counts
+
+
+def intact_messages(
+    store: Store, kind: str, start: int = 0, on_progress: OnProgress | None = None
+) -> Iterator[tuple[Batch, NDArray[Any]]]:
+    """Batches of the log with the rows of their good messages, from the file that holds a physical offset on.
+
+    Args:
+        kind: what a person reads of the messages that are looked for.
+
+    Raises:
+        UnsupportedError: the log is damaged, so that nobody knows what was delivered.
+    """
+    bad_at = None
+    segments = [segment for segment in store.commitlog if segment.end > start] or store.commitlog
+    with closing(plan_segments(store.view.open, segments)) as plan:
         begin, total = plan.splits[0].physical_offset, sum(split.source.size for split in plan.splits)
         for batch in scan_log(plan, ScanOptions(record_crc=carries_record_crc(plan.splits))):
             rows = batch.as_array()
@@ -131,25 +150,32 @@ def _delivered(reader: Reader, queue: Queue, topics: set[str], on_progress: OnPr
                 bad_at = int(bad["physical_offset"][0])
             if bad_at is not None and len(good) and good["physical_offset"][-1] > bad_at:
                 raise UnsupportedError(
-                    f"the commit log is damaged at {bad_at}: nothing shows which timers were delivered there; "
+                    f"the commit log is damaged at {bad_at}: nothing shows which {kind} were delivered there; "
                     "run rmqtool salvage first"
                 )
-            _demand_in_queue(batch, good, queue)
-            counts.update(_keys(batch, good, topics))
+            yield batch, good
             if on_progress is not None and len(rows):
                 on_progress(min(total, int(rows["physical_offset"][-1]) - begin), total)
-    return counts
 
 
-def _demand_in_queue(batch: Batch, rows: NDArray[Any], queue: Queue) -> None:
-    """Refuse a queue that ends before the log's last message: that one may have been delivered all the same."""
-    numbers = [number for number, raw in enumerate(batch.topics) if raw == TIMER_TOPIC.encode()]
-    behind = rows[np.isin(rows["topic_number"], numbers) & (rows["queue_offset"] >= queue.max_queue_offset)]
-    if len(behind):
-        raise UnsupportedError(
-            f"messages of {TIMER_TOPIC} are missing in its consume queue: run rmqtool recover first, then rebuild the "
-            "timer"
-        )
+def demand_in_queue(batch: Batch, rows: NDArray[Any], topic: str, ends: Mapping[int, int], what: str) -> None:
+    """Refuse a queue that ends before the log's last message: that one may have been delivered all the same.
+
+    Args:
+        ends: by queue id: queue offset after the last message.
+        what: what is to be rebuilt.
+
+    Raises:
+        UnsupportedError: it does.
+    """
+    numbers = [number for number, raw in enumerate(batch.topics) if raw == topic.encode()]
+    of_topic = rows[np.isin(rows["topic_number"], numbers)]
+    for queue_id in np.unique(of_topic["queue_id"]).tolist():
+        newest = of_topic["queue_offset"][of_topic["queue_id"] == queue_id].max()
+        if newest >= ends.get(queue_id, 0):
+            raise UnsupportedError(
+                f"messages of {topic} are missing in its consume queue: run rmqtool recover first, then rebuild {what}"
+            )
 
 
 def _keys(batch: Batch, rows: NDArray[Any], topics: set[str]) -> Iterator[TimerKey]:

@@ -75,6 +75,7 @@ REBUILD_QUEUES: Final = "rebuild --queues"
 REBUILD_INDEX: Final = "rebuild --index"
 REBUILD_CHECKPOINT: Final = "rebuild --checkpoint"
 REBUILD_TIMER: Final = "rebuild --timer"
+REBUILD_DELAYS: Final = "rebuild --delay-offsets"
 SALVAGE: Final = "salvage"
 UNDO: Final = "undo"
 

@@ -1,16 +1,25 @@
-"""The catalogue's findings about what a broker keeps beside log, queues and index: compacted topics, the timer."""
+"""The catalogue's findings about what a broker keeps beside log, queues and index: compaction, delays, timer."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from rmqtool.verify.catalog.finding import REBUILD_TIMER, FindingType, error, warning
+from rmqtool.verify.catalog.finding import (
+    REBUILD_DELAYS,
+    REBUILD_TIMER,
+    FindingType,
+    error,
+    note,
+    warning,
+)
 
 _FROM_5: Final = "5.0.0 and later"
 _REBUILT_TIMER: Final = "wheel, log and checkpoint are written again with the messages that were not delivered"
 
 _FROM_4_5: Final = "4.5.0 and later"
 _FROM_MEMBER: Final = "copy the directory from another member of the group"
+_REBUILT_DELAYS: Final = "each level continues at the first message that the commit log does not show as delivered"
+
 _FROM_5_1: Final = "5.1.0 and later"
 _NOT_REPAIRED: Final = "rmqtool does not repair it; `dump STORE --topic T` shows what the commit log still has"
 
@@ -44,6 +53,32 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "A unit of the queue of a compacted topic leads to no record of its size and queue offset.",
         ((_FROM_5_1, "serves a wrong message, or none"),),
         _NOT_REPAIRED,
+    ),
+    warning(
+        "config.delay-offset-ahead",
+        "The offset of a delay level in `config/delayOffset.json` is past the end of its queue, or after messages that "
+        "were not due yet.",
+        "continues at that offset, or at the queue's end: never delivers the messages before it",
+        _REBUILT_DELAYS,
+        REBUILD_DELAYS,
+        "apache/rocketmq#6096",
+    ),
+    note(
+        "config.delay-offset-behind",
+        "Messages after the offset of a delay level were delivered within the last minute before the commit log ends. "
+        "A crash leaves it like this, for a broker writes `config/delayOffset.json` every ten seconds.",
+        "delivers them a second time",
+        "none needed; `rebuild --delay-offsets` spares consumers the second delivery",
+    ),
+    warning(
+        "config.delay-offset-outdated",
+        "A delay level has no offset in `config/delayOffset.json`, or an old one: the commit log has messages after it "
+        "that were delivered more than a minute before the log ends.",
+        "starts at that offset, or at the queue's first message: delivers messages a second time",
+        _REBUILT_DELAYS,
+        REBUILD_DELAYS,
+        "apache/rocketmq#6096",
+        "apache/rocketmq#3401",
     ),
     error(
         "dledger.bad-entry",

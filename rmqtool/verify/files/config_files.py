@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX
 from rmqtool.store.config_json import (
     CONSUMER_OFFSETS,
+    DELAY_OFFSETS,
     TOPICS,
     ConfigFile,
     ConfigState,
@@ -17,7 +18,7 @@ from rmqtool.store.config_json import (
 )
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
-from rmqtool.verify.catalog.finding import Finding
+from rmqtool.verify.catalog.finding import REBUILD_DELAYS, Finding
 from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.survey.context import QueueKey, bytes_of
 from rmqtool.verify.survey.result import SplitResult
@@ -91,7 +92,8 @@ def lost_configs(store: Store, configs: Mapping[str, ConfigFile]) -> Iterator[Fi
     yield from _lost_topics(store)
     for path, config in configs.items():
         if config.state not in (ConfigState.READ, ConfigState.ABSENT) and not config.is_backup:
-            yield finding("config.unreadable", path, "; ".join(config.problems) or config.state.value)
+            repair = REBUILD_DELAYS if path == DELAY_OFFSETS else None
+            yield finding("config.unreadable", path, "; ".join(config.problems) or config.state.value, repair=repair)
 
 
 def _lost_topics(store: Store) -> Iterator[Finding]:

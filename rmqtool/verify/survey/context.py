@@ -48,7 +48,7 @@ class VerifyOptions:
         compiled: which reader scans; None leaves it to the size of the log.
         digest: is told what is seen of the log.
         parts: in how many parts threads check each file of the log; None leaves it to its size.
-        timer: compare the timer with the log too, of which the store must hold all.
+        timer: compare timer and delay levels with the log too, of which the store must hold all.
     """
 
     depth: Depth = Depth.FULL

@@ -1,0 +1,220 @@
+"""Delay levels: where a broker continues to deliver each, and which of its messages the log has under their own topic.
+
+Broker: `ScheduleMessageService#load`, `#correctDelayOffset`, `#messageTimeup`: a delivered message keeps unique key,
+body, producer's time and number of attempts, and the properties that name its topic and queue.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rmqtool.engine.queues.unit import Queue, QueueUnit
+from rmqtool.engine.reading.reader import Reader
+from rmqtool.engine.timers.waiting import demand_in_queue, intact_messages, queue_units
+from rmqtool.errors import UnreadableError
+from rmqtool.formats.java_text import decode_java_utf8
+from rmqtool.formats.properties import (
+    REAL_QUEUE_ID,
+    REAL_TOPIC,
+    SCHEDULE_TOPIC,
+    UNIQUE_KEY,
+    decode_properties,
+)
+from rmqtool.scan.runner import OnProgress
+from rmqtool.scan.walk import Batch
+from rmqtool.store.config_json import DELAY_OFFSETS, delay_offsets, read_config
+
+NOT_DELIVERED: Final = -1
+_MARK: Final = REAL_TOPIC.encode() + b"\x01"
+_QUEUE_ID_DIGITS_MAX: Final = 10
+_COLUMNS: Final = ("topic_number", "reconsume_times", "born_timestamp_ms", "body_crc", "store_timestamp_ms")
+
+
+@dataclass(frozen=True)
+class DelayLevel:
+    """A delay level whose queue has messages.
+
+    Attributes:
+        stored: its offset in `config/delayOffset.json`; None where that has none.
+        first: queue offset of the first message that was looked up in the log; the rest follow without a gap.
+        delivered_ms: for each of them when it was delivered; `NOT_DELIVERED` where the log does not show it, 0 for
+            what no broker can deliver.
+        skipped: messages before the stored offset whose time was still to come when the log ended.
+    """
+
+    level: int
+    begin: int
+    end: int
+    stored: int | None
+    first: int
+    delivered_ms: NDArray[np.int64]
+    skipped: int = 0
+
+    @property
+    def start(self) -> int:
+        """The queue offset from which a broker delivers after a start."""
+        return min(max(self.stored or 0, self.begin), self.end)
+
+    @property
+    def right(self) -> int:
+        """The queue offset of the first message that was looked up and was not delivered, else after the last one."""
+        open_ones = np.flatnonzero(self.delivered_ms == NOT_DELIVERED)
+        return self.first + (int(open_ones[0]) if len(open_ones) else len(self.delivered_ms))
+
+    def delivered_from(self, queue_offset: int) -> NDArray[np.int64]:
+        """When those from a queue offset on were delivered that were."""
+        later = self.delivered_ms[max(0, queue_offset - self.first) :]
+        return later[later > 0]
+
+    @property
+    def missed(self) -> int:
+        """How many before the start the log does not show as delivered."""
+        before = self.delivered_ms[: max(0, self.start - self.first)]
+        return int((before == NOT_DELIVERED).sum())
+
+
+@dataclass
+class _Rows:
+    """What is looked up of a level: a hash of each message's key, 0 where there is none, and where it lies."""
+
+    queue: Queue
+    first: int
+    skipped: int
+    hashes: array[int]
+    positions: array[int]
+
+
+def delay_levels(
+    reader: Reader, *, whole: bool, newest_ms: int | None = None, on_progress: OnProgress | None = None
+) -> list[DelayLevel]:
+    """The levels whose queues have messages, and which of these were delivered.
+
+    Args:
+        whole: look up all messages; else those from where a broker would deliver that were due before the log ended.
+        newest_ms: when the last message was stored; None: it is read from the queues.
+
+    Raises:
+        UnsupportedError: the log is damaged, so that nobody knows what was delivered.
+        UnreadableError: the disk does not give a record.
+    """
+    stored = delay_offsets(read_config(reader.store.view, DELAY_OFFSETS))
+    numbers = sorted(queue_id for topic, queue_id in reader.queues() if topic == SCHEDULE_TOPIC)
+    queues = [queue for number in numbers if (queue := reader.queue(SCHEDULE_TOPIC, number)).max_queue_offset]
+    if newest_ms is None:
+        newest_ms = newest_store_ms(reader)
+    rows = [_rows(reader, queue, stored.get(queue.queue_id + 1), newest_ms, whole=whole) for queue in queues]
+    delivered = _delivered(reader, rows, whole=whole, on_progress=on_progress)
+    return [
+        DelayLevel(
+            each.queue.queue_id + 1, each.queue.min_queue_offset, each.queue.max_queue_offset,
+            stored.get(each.queue.queue_id + 1), each.first, times, each.skipped,
+        )
+        for each, times in zip(rows, delivered, strict=True)
+    ]  # fmt: skip
+
+
+def newest_store_ms(reader: Reader) -> int:
+    """When the last message was stored that is in a queue; 0 where there is none."""
+    places = [last for name in reader.queues() if (last := reader.queue(*name).last_record()) is not None]
+    for physical_offset, _ in sorted(places, reverse=True)[:8]:
+        with suppress(UnreadableError):
+            message = reader.message_at(physical_offset)
+            if message is not None and message.record is not None:
+                return message.record.store_timestamp_ms
+    return 0
+
+
+def _rows(reader: Reader, queue: Queue, stored: int | None, newest_ms: int, *, whole: bool) -> _Rows:
+    begin, end = queue.min_queue_offset, queue.max_queue_offset
+    start = min(max(stored or 0, begin), end)
+    first = begin if whole else start
+    rows = _Rows(queue, first, 0, array("q"), array("q"))
+    for unit in queue_units(queue, begin, start):
+        rows.skipped += unit.stored_tags_code > newest_ms and unit.physical_offset >= reader.log.minimum
+    for unit in queue_units(queue, first, end):
+        if not whole and unit.stored_tags_code > newest_ms:
+            break  # messages of a level are due in the order of their queue
+        rows.hashes.append(_unit_hash(reader, unit))
+        rows.positions.append(unit.physical_offset)
+    return rows
+
+
+def _unit_hash(reader: Reader, unit: QueueUnit) -> int:
+    """The hash of a message that waits; 0 for one that a broker passes over because it cannot be read."""
+    message = reader.message_at(unit.physical_offset) if unit.physical_offset >= reader.log.minimum else None
+    record = message.record if message is not None else None
+    if record is None or record.topic != SCHEDULE_TOPIC:
+        return 0
+    return _hash(record.properties, record.reconsume_times, record.born_timestamp_ms, record.body_crc)
+
+
+def _hash(properties: Mapping[str, str], *numbers: int) -> int:
+    queue_id = properties.get(REAL_QUEUE_ID, "")
+    queue_id = queue_id if queue_id.isascii() and len(queue_id) <= _QUEUE_ID_DIGITS_MAX else ""
+    return hash((properties.get(REAL_TOPIC, ""), queue_id, properties.get(UNIQUE_KEY, ""), numbers)) or 1
+
+
+def _delivered(
+    reader: Reader, rows: list[_Rows], *, whole: bool, on_progress: OnProgress | None
+) -> list[NDArray[np.int64]]:
+    """For each row when it was delivered. Of messages with one key the first ones in the log were."""
+    sizes = [len(each.hashes) for each in rows]
+    hashes = np.concatenate([np.empty(0, "i8"), *(np.array(each.hashes, "i8") for each in rows)])
+    positions = np.concatenate([np.empty(0, "i8"), *(np.array(each.positions, "i8") for each in rows)])
+    times = np.where(hashes == 0, 0, NOT_DELIVERED)
+    order = np.lexsort((positions, hashes))
+    unique, firsts = np.unique(hashes[order], return_index=True)
+    if whole or len(hashes):
+        start = 0 if whole else int(positions.min())
+        log_hashes, log_times = _log_hashes(reader, rows, unique, start, whole, on_progress)
+        log_order = np.lexsort((log_times, log_hashes))
+        log_unique, log_firsts, counts = np.unique(log_hashes[log_order], return_index=True, return_counts=True)
+        ranks = np.arange(len(order)) - np.repeat(firsts, np.diff(np.append(firsts, len(order))))
+        at = np.searchsorted(log_unique, hashes[order])
+        known = at < len(log_unique)
+        known[known] = log_unique[at[known]] == hashes[order][known]
+        known[known] = ranks[known] < counts[at[known]]
+        times[order[known]] = log_times[log_order][log_firsts[at[known]] + ranks[known]]
+    return np.split(times, np.cumsum(sizes)[:-1]) if rows else []
+
+
+def _log_hashes(
+    reader: Reader, rows: list[_Rows], known: NDArray[np.int64], start: int, whole: bool, on_progress: OnProgress | None
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Hash and store time of messages in the log whose hash is one of those that are looked for."""
+    hashes, times = array("q"), array("q")
+    sought, ends = set(known.tolist()), {each.queue.queue_id: each.queue.max_queue_offset for each in rows}
+    for batch, good in intact_messages(reader.store, "delayed messages", start, on_progress):
+        if whole:
+            demand_in_queue(batch, good, SCHEDULE_TOPIC, ends, "the delay offsets")
+        for row_hash, store_ms in _batch_hashes(batch, good):
+            if row_hash in sought:
+                hashes.append(row_hash)
+                times.append(max(store_ms, 1))
+    return np.array(hashes, "i8"), np.array(times, "i8")
+
+
+def _batch_hashes(batch: Batch, rows: NDArray[Any]) -> Iterator[tuple[int, int]]:
+    """Hash and store time of the messages that were delivered under their own topic."""
+    names = {number: decode_java_utf8(raw) for number, raw in enumerate(batch.topics)}
+    waiting = [number for number, name in names.items() if name == SCHEDULE_TOPIC]
+    chosen = rows[~np.isin(rows["topic_number"], waiting)]
+    if not len(chosen) or not batch.may_hold(_MARK):
+        return
+    lengths = chosen["properties_length"].tolist()
+    positions = (chosen["size"] - chosen["properties_length"]).tolist()
+    texts = batch.read_many(chosen["physical_offset"].tolist(), positions, lengths)
+    columns = [chosen[name].tolist() for name in _COLUMNS]
+    for raw, topic_number, *numbers, store_ms in zip(texts, *columns, strict=True):
+        if _MARK not in raw:
+            continue
+        properties = decode_properties(raw)
+        if properties.get(REAL_TOPIC) == names[topic_number]:
+            yield _hash(properties, *numbers), store_ms
