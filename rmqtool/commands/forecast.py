@@ -11,10 +11,11 @@ import typer
 
 from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.judgement import unknown_to_repair
-from rmqtool.commands.messages import messages_of
+from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options import (
     BrokerConfOption,
     CommitlogOption,
+    FromVersionOption,
     IndexEntriesOption,
     IndexSlotsOption,
     LogFileSizeOption,
@@ -23,10 +24,18 @@ from rmqtool.commands.options import (
     QueueFileSizeOption,
     ReadStore,
     StoreOptions,
+    ToVersionOption,
     VersionsOption,
     command_line,
     file_sizes,
     open_store,
+)
+from rmqtool.commands.preflight import (
+    AskedVersions,
+    PreflightLines,
+    preflight_json,
+    step_after_preflight,
+    with_preflight,
 )
 from rmqtool.commands.screen import screen
 from rmqtool.engine.reading.unread_files import UnreadFiles, unread_files
@@ -34,6 +43,7 @@ from rmqtool.engine.rules.versions import EXAMINED, rules_for
 from rmqtool.errors import UnreadableError, UnsupportedError
 from rmqtool.forecast.forecast import SharedStarts, forecast_store
 from rmqtool.forecast.options import ForecastOptions
+from rmqtool.forecast.preflight import preflight
 from rmqtool.forecast.result import Forecast
 from rmqtool.formats.tags import parse_delay_levels
 from rmqtool.report.forecast_screen import comparison_lines, forecast_lines
@@ -70,30 +80,74 @@ def forecast(
             "--set", metavar="KEY=VALUE", help="As if the broker had this setting (storeType, ...); repeatable."
         ),
     ] = None,
+    before: FromVersionOption = None,
+    after: ToVersionOption = None,
     form: ObjectFormatOption = ObjectFormat.TABLE,
 ) -> None:
     """Show what a broker would do at its next start, and which messages it would lose.
 
     Nothing is changed. With --broker-version all, or if the store does not show its version, several versions are
-    shown side by side. The exit code is 0 only if the broker starts, loses nothing and serves no damage; else 3.
+    shown side by side. With --from or --to, the command says what changes, and why, between two versions. The exit
+    code is 0 only if the broker (of --to) starts, loses nothing and serves no damage; else 3.
 
     Example: rmqtool forecast /home/rocketmq/store --broker-version 5.3.3
     """
     output = OutputFormat(form)
     messages = messages_of(context)
+    asked = AskedVersions(before, after)
+    asked.demand_usable(broker_version)
     wants_all = broker_version == ALL
     sizes = file_sizes(log_file_size, queue_file_size, index_entries)
-    chosen_version = None if wants_all else broker_version
+    chosen_version = before if asked.are_there else None if wants_all else broker_version
     store_options = StoreOptions(commitlog, index_slots, broker_conf, chosen_version, sizes, tuple(changed or ()))
     opened = open_store(store, store_options)
     if not wants_all:
         opened.tell(messages)
-    options = forecast_options(opened.conf)
     line = command_line(store, store_options)
-    is_one = not wants_all and opened.is_version_known
+    if asked.are_there:
+        lines = PreflightLines(line, command_line(store, replace(store_options, broker_version=None)))
+        verdict = _show_preflight(opened, lines, asked, output, messages)
+    else:
+        is_one = not wants_all and opened.is_version_known
+        forecasts = _forecasts(opened, (opened.rules.version,) if is_one else EXAMINED, messages)
+        timer, delays = list(timer_effects(opened)), list(delay_effects(opened))
+        assessment = forecast_assessment(opened, line, forecasts, timer, delays)
+        step = _next_step(line, opened, assessment, forecasts, _repair_of_effects(opened, timer, delays))
+        ending = {**assessment.as_json(), **step.as_json(), "timer": timer, "delays": delays}
+        _write(forecasts, ending, output, all_rows=messages.verbose, is_one=is_one)
+        verdict = assessment.verdict if forecasts else StoreVerdict.NOT_READABLE
+    if verdict is StoreVerdict.NOT_READABLE:
+        raise typer.Exit(ExitCode.FAILED)
+    if verdict is not StoreVerdict.OK:
+        raise typer.Exit(ExitCode.FINDINGS)
+
+
+def _show_preflight(
+    opened: OpenedStore, lines: PreflightLines, asked: AskedVersions, output: OutputFormat, messages: Messages
+) -> StoreVerdict:
+    """Forecast both versions, tell the reasons, and judge the start of the later one."""
+    earlier, later = asked.pair(opened)
+    forecasts = _forecasts(opened, (earlier.version, later.version), messages)
+    by_version = {forecast.broker_version: forecast for forecast in forecasts}
+    checked = preflight(opened.store, earlier, later, forecast_options(opened.conf), by_version)
+    target = replace(opened, rules=later)
+    timer, delays = list(timer_effects(target)), list(delay_effects(target))
+    judged = [by_version[later.version]] if later.version in by_version else []
+    assessment = with_preflight(forecast_assessment(target, lines.own, judged, timer, delays), checked)
+    step = step_after_preflight(lines, assessment, checked) or _next_step(
+        lines.plain, target, assessment, judged, _repair_of_effects(target, timer, delays)
+    )
+    shown = preflight_json(lines, checked, opened.inferred)
+    ending = {**assessment.as_json(), **step.as_json(), "timer": timer, "delays": delays, "preflight": shown}
+    _write(forecasts, ending, output, all_rows=messages.verbose, is_one=False)
+    return assessment.verdict if judged else StoreVerdict.NOT_READABLE
+
+
+def _forecasts(opened: OpenedStore, versions: Sequence[str], messages: Messages) -> list[Forecast]:
+    """What brokers of each version would do, as far as their start can be forecast."""
+    options = forecast_options(opened.conf)
     forecasts: list[Forecast] = []
-    shared = None if is_one else SharedStarts()
-    versions = (opened.rules.version,) if is_one else EXAMINED
+    shared = None if len(versions) == 1 else SharedStarts()
     with messages.progress("forecast", unit="version") as progress:
         for number, version in enumerate(versions):
             progress.show(number, len(versions))
@@ -106,15 +160,7 @@ def forecast(
                 if not denied_files(opened.store):
                     raise
                 break  # for every version: the verdict names what this user may not read
-    timer, delays = list(timer_effects(opened)), list(delay_effects(opened))
-    assessment = forecast_assessment(opened, line, forecasts, timer, delays)
-    step = _next_step(line, opened, assessment, forecasts, _repair_of_effects(opened, timer, delays))
-    ending = {**assessment.as_json(), **step.as_json(), "timer": timer, "delays": delays}
-    _write(forecasts, ending, output, all_rows=messages.verbose, is_one=is_one)
-    if not forecasts or assessment.verdict is StoreVerdict.NOT_READABLE:
-        raise typer.Exit(ExitCode.FAILED)
-    if assessment.verdict is not StoreVerdict.OK:
-        raise typer.Exit(ExitCode.FINDINGS)
+    return forecasts
 
 
 def forecast_options(conf: BrokerConf | None) -> ForecastOptions:

@@ -115,6 +115,24 @@ VersionsOption = Annotated[
         autocompletion=versions_or_all,
     ),
 ]
+FromVersionOption = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="X.Y.Z",
+        help="With --to: the version that the store comes from (default: inferred from the store).",
+        autocompletion=versions,
+    ),
+]
+ToVersionOption = Annotated[
+    str | None,
+    typer.Option(
+        "--to",
+        metavar="X.Y.Z",
+        help=f"What changes, and why, when a broker of this version starts on it (default with --from: {NEWEST}).",
+        autocompletion=versions,
+    ),
+]
 FormatOption = Annotated[OutputFormat, typer.Option("--format", help="Output format.", rich_help_panel=OUTPUT)]
 ObjectFormatOption = Annotated[ObjectFormat, typer.Option("--format", help="Output format.", rich_help_panel=OUTPUT)]
 """Of a command that has no rows."""

@@ -165,7 +165,10 @@ class Simulation(Closable):
     def _load(self) -> None:
         store, rules = self.store, self.rules
         log_file_size = store.commitlog_file_size or DEFAULT_COMMITLOG_FILE_SIZE
-        segments = load.load_files(self.overlay, log_directories(store), log_file_size, rules)
+        directories = log_directories(store)
+        if len(directories) > 1 and not rules.multiple_log_paths:
+            directories = ()  # the list is the name of one directory, which is not there
+        segments = load.load_files(self.overlay, directories, log_file_size, rules)
         data_bytes = sum(segment.entry.allocated_bytes for segment in segments)
         self.checkpoint = self._read_checkpoint()
         self.log = LogState(segments, self.overlay, rules, self.options, data_bytes=data_bytes, plain=self._plain)

@@ -68,8 +68,15 @@ def comparison_lines(forecasts: Sequence[Found], ending: Found, width: int, *, c
     yield from _wrapped(escaped(ending["headline"]), max(width, 60))
     yield ""
     yield from _next(ending, max(width, 60))
-    if not forecasts:
-        return
+    if forecasts:
+        yield from _side_by_side(forecasts, width, crops=crops)
+    if "preflight" in ending:
+        yield ""
+        yield from _preflight_lines(ending["preflight"], max(width, 60))
+
+
+def _side_by_side(forecasts: Sequence[Found], width: int, *, crops: bool) -> Iterator[str]:
+    """A line for each version, and what some of them have to say beside it."""
     rows = [_COLUMNS, *(_row(each) for each in forecasts)]
     widths = [max(len(row[number]) for row in rows) for number in range(len(_COLUMNS))]
     while crops and sum(widths) + 2 * (len(widths) - 1) > max(width, 60):
@@ -90,6 +97,42 @@ def comparison_lines(forecasts: Sequence[Found], ending: Found, width: int, *, c
     if misled:
         text = f"{', '.join(misled)}: would store new messages where the next start loses them"
         yield from _wrapped(text, max(width, 60))
+
+
+def _preflight_lines(preflight: Found, width: int) -> Iterator[str]:
+    """Why the later version differs, reason by reason, with the way around."""
+    pair = f"from {preflight['from']} to {preflight['to']}"
+    reasons = preflight["reasons"]
+    yield f"What changes {pair}:" if reasons else f"Nothing in this store is treated in another way {pair}."
+    for reason in reasons:
+        yield ""
+        yield f"{reason['id']}{_cost(reason)}"
+        yield from labelled("  Store", _amount(reason), width)
+        yield from labelled("  Why", str(reason["message"]), width)
+        yield from labelled("  Do", str(reason["way_around"]), width)
+        if reason["command"] is not None:
+            yield f"{'':<16}{escaped(reason['command'])}"
+
+
+def _cost(reason: Found) -> str:
+    parts = []
+    if reason["prevents_start"]:
+        parts.append("prevents the start")
+    if reason["lost_messages"]:
+        parts.append(f"loses {counted(reason['lost_messages'], 'message')}")
+    if reason["unindexed_messages"]:
+        parts.append(f"{counted(reason['unindexed_messages'], 'message')} not found by key")
+    if reason["harm"] != "none":
+        parts.append(reason["harm"])
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def _amount(reason: Found) -> str:
+    first = reason["first"]
+    if reason["amount"] is None or first is None:
+        return reason["amount"] or ""
+    at = "" if first["physical_offset"] is None else f" at {first['physical_offset']}"
+    return f"{reason['amount']}, the first{at} in {first['file']}"
 
 
 def _next(ending: Found, width: int) -> Iterator[str]:

@@ -60,6 +60,8 @@ def test_topics_are_those_of_the_store(golden: Unpacked) -> None:
     [
         (["verify", "x", "--broker-version", "5.3"], {"5.3.1", "5.3.3"}),
         (["forecast", "x", "--broker-version", "a"], {"all"}),
+        (["forecast", "x", "--from", "4.9"], {"4.9.7", "4.9.8"}),
+        (["forecast", "x", "--to", "5.5"], {"5.5.0", "5.5.1"}),
         (["formats", "message-"], {"message-v1", "message-v2"}),
         (["fixture", "make", "cra"], {"crashed"}),
         (["fixture", "damage", "log-bit"], {"log-bit-flip-late"}),

@@ -32,6 +32,7 @@ RUNS: list[tuple[str, list[str]]] = [
     ("verify", ["verify", "DAMAGED"]),
     ("forecast", ["forecast", "STORE"]),
     ("forecast", ["forecast", "DAMAGED", "--broker-version", "all"]),
+    ("forecast", ["forecast", "DAMAGED", "--to", "4.4.0"]),
     ("diff", ["diff", "STORE", "STORE"]),
     ("diff --make-manifest", ["diff", "STORE", "--make-manifest", "TMP/manifest"]),
     ("recover", ["recover", "STORE", "--dry-run"]),

@@ -118,6 +118,8 @@ class BrokerRules:
     """All ends in RocksDB are read at load, and corrected where the log is cut; else those of configured topics."""
     rocksdb_pull_reads_on: bool = False
     """A pull from a queue in RocksDB throws where it comes to a missing unit; else it ends before it."""
+    rocksdb_config: bool = False
+    """Topics, groups and consumer offsets may be kept in RocksDB instead of `config/*.json`."""
     rocksdb_side_store: bool = False
     """`rocksdbstore/` with index, timer and transactions is opened before load."""
 
@@ -154,6 +156,8 @@ class BrokerRules:
     reput_start: ReputStart = ReputStart.LOG_END
 
     # Other stores
+    pop: bool = False
+    """Consumers may pop; what they have not acknowledged waits in revive topics."""
     timer: bool = False
     compaction: bool = False
     """Compacted topics; the left-over `*.delete` file of a compaction is parsed as an offset and fails the load."""
@@ -209,6 +213,7 @@ _CHANGES: Final = (
         checkpoint_field_count=4,
         abort_holds_process_id=True,
         reput_start=ReputStart.CONFIRMED,
+        pop=True,
         timer=True,
     ),
     _since(
@@ -221,6 +226,7 @@ _CHANGES: Final = (
     ),
     _since("5.1.1", checkpoint_field_count=5, time_lookup=TimeLookup.BOUNDARY),
     _since("5.1.3", deletes_empty_last_file=True),
+    _since("5.1.4", rocksdb_config=True),
     _since(
         "5.2.0",
         trailing_separator=True,
@@ -302,6 +308,18 @@ def parse_version(text: str) -> tuple[int, int, int]:
         raise UsageError(f"not a broker version: {text!r} (expected three numbers like {NEWEST})")
     major, minor, patch = map(int, match.groups())
     return major, minor, patch
+
+
+def nearest_releases(version: str) -> tuple[str, ...]:
+    """The known releases before and after a version that is none of them.
+
+    Raises:
+        UsageError: the text is no version.
+    """
+    numbers = parse_version(version)
+    older = [known for known in SUPPORTED if parse_version(known) < numbers]
+    newer = [known for known in SUPPORTED if parse_version(known) > numbers]
+    return (*older[-1:], *newer[:1])
 
 
 def rules_for(version: str) -> BrokerRules:

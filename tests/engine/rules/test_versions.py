@@ -53,6 +53,9 @@ def test_each_range_differs_from_the_one_before() -> None:
         ("queue_end_is_record_start", (("4.4.0", "4.4.0"),)),
         ("compaction", (("5.1.0", NEWEST),)),
         ("overflow_restarts_at_zero", (("4.4.0", "4.9.3"),)),
+        ("multiple_log_paths", (("4.9.2", NEWEST),)),
+        ("pop", (("5.0.0", NEWEST),)),
+        ("rocksdb_config", (("5.1.4", NEWEST),)),
     ],
 )
 def test_a_switch_is_on_in_exactly_these_releases(switch: str, releases: tuple[tuple[str, str], ...]) -> None:
