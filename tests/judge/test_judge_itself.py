@@ -13,7 +13,7 @@ from rmqtool.fixtures.recipes import RECIPES
 from tests.commands.transcripts import rmqtool
 from tests.judge.check_append import _start_unlinks
 from tests.judge.check_repair import _check_undo, _set_aside, repair_count
-from tests.judge.check_verify import is_clash, overwritten_index_files
+from tests.judge.check_verify import _names, is_clash, is_dropped, overwritten_index_files
 from tests.judge.faults_derived import old_file
 from tests.judge.target import Target
 from tests.store_state import store_state
@@ -118,3 +118,21 @@ def test_only_the_keys_of_whole_overwritten_files_may_be_missing(
     row = {"id": "index.missing-key", "file": "index", "physical_offset": physical_offset, "count": count}
     assert is_clash(row, {"index/20260101000000001": range(500)}, 119) is expected
     assert not is_clash(row, {}, 119)
+
+
+def test_keys_that_a_start_after_a_kill_leaves_out_are_those_before_a_later_file_of_the_log() -> None:
+    row = {"id": "index.missing-key", "message": "3 keys from physical offset 0 are not in the index, up to offset 900"}
+    records = [0, 400, 900, 1024, 1500]
+    assert is_dropped(row, 1024, 1024, records)
+    assert not is_dropped(row, 1500, 1024, records)
+    assert not is_dropped(row, 0, 1024, records)
+    assert not is_dropped(row | {"message": "up to 1024"}, 1024, 1024, records)
+    assert not is_dropped(row | {"id": "index.wrong-slot"}, 1024, 1024, records)
+
+
+def test_a_tail_names_the_units_of_its_own_queue_only() -> None:
+    row = {"id": "commitlog.stale-tail", "file": "commitlog/0", "severity": "warning", "message": ""}
+    row["message"] = "records of an older log; the queues know of T/1 at queue offset 21"
+    assert _names(row, "consumequeue", "consumequeue/T/1/00000000000000000400")
+    assert not _names(row, "consumequeue", "consumequeue/T/11/00000000000000000400")
+    assert not _names(row, "index", "index/20261123062718474")

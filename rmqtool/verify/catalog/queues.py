@@ -137,7 +137,8 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     ),
     warning(
         "consumequeue.stray-file",
-        "A directory of a queue holds something that is not a queue file, or a second file for the same offset.",
+        "A directory of a queue holds something that is not a queue file, a second file for the same offset, or a file "
+        "whose name has more digits and so does not sort by its number.",
         (
             ("4.9.2", "silently ignores this entry and all later ones"),
             ("up to 5.0.0", "in a queue's own directory, a file or directory keeps the store from loading"),

@@ -16,6 +16,7 @@ from rmqtool.formats.consumequeue import FILLER_UNIT, unit_format
 from rmqtool.formats.tombstone import are_dead
 from rmqtool.scan.blocks import last_data_end
 from rmqtool.store.directory import QueueFiles, Segment
+from rmqtool.store.file_kinds import segment_name
 from rmqtool.store.source import read_salvaging
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding
@@ -67,7 +68,10 @@ class QueuePass:
 
     def run(self, open_file: Open) -> QueueMap:
         """Read all files of the queue."""
-        for segment in self.queue.segments:
+        for segment, in_place in zip(self.queue.segments, sorted(self.queue.segments, key=_name_of), strict=True):
+            if segment.path != in_place.path and _name_of(segment) != segment_name(segment.start):
+                text = "brokers sort files by name, and this name does not sort by its number"
+                self._say("consumequeue.stray-file", segment.path, text)
             self._read_file(segment, open_file)
         return self._finish()
 
@@ -313,3 +317,7 @@ class QueuePass:
         self.findings.append(
             finding(kind, path, message, topic=self.queue.topic, queue_id=self.queue.queue_id, **details)
         )
+
+
+def _name_of(segment: Segment) -> str:
+    return segment.entry.name
