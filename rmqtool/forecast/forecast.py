@@ -191,6 +191,7 @@ def _what_is_left(simulation: Simulation, segments: tuple[Segment, ...]) -> Hash
         tuple(queues),
         simulation.index.covered.key() if options.enters_index else None,
         settings.batch_topics if settings.rules.batch_queues else frozenset(),
+        settings.rules.limits_before_skipping if simulation.store.extensions else None,
         tuple(options.delays_ms),
         options.record_crc,
         options.damage_max,

@@ -24,7 +24,7 @@ from rmqtool.forecast.database_state import DatabaseQueueState, DatabaseServedUn
 from rmqtool.forecast.index_state import IndexState
 from rmqtool.forecast.queue_state import QueueState
 from rmqtool.forecast.result import Lost, ServedDamage
-from rmqtool.formats.consumequeue import unit_format
+from rmqtool.formats.consumequeue import EXTENSION_ADDRESS_MAX, unit_format
 from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.quantities import JAVA_LONG_MAX
@@ -38,6 +38,7 @@ from rmqtool.store.view import StoreView
 BLOCK_UNITS: Final = 100_000
 MISSED_MAX: Final = 2_000_000
 """Records that are looked for elsewhere than at their place together."""
+LEADS_NOWHERE: Final = -1
 _SERVED_AS_IT_IS: Final = frozenset(set(FINDING_IDS) - {Verdict.STALE})
 
 Int64s = NDArray[np.int64]
@@ -78,6 +79,8 @@ class ServedUnits:
         end = self._loaded.end
         self._end = end if state.is_batch else end - end % self._unit_size
         self._fails_at_part = state.rules.part_of_unit_fails_pulls
+        self._extension = state.extension
+        self._looks_ahead = state.rules.limits_before_skipping
         self._span: tuple[int, int] | None = None
 
     def has_at(self, queue_offsets: Int64s, records: RecordArrays) -> Bools:
@@ -163,8 +166,24 @@ class ServedUnits:
         return min(whole * self._unit_size, max(0, self._end - segment.start))
 
     def _units(self, segment: Segment, start: int, end: int) -> NDArray[np.void]:
-        raw = self._loaded.read(segment, start, end - start)
-        return np.frombuffer(raw[: len(raw) // self._unit_size * self._unit_size], self._form)
+        """Units of a file; one that no pull can pass leads nowhere, for its address leads to what makes brokers throw.
+
+        Brokers since 5.0 look at the next unit of the file before they end a pull.
+        """
+        ahead = self._unit_size if self._extension is not None and self._looks_ahead else 0
+        stop = max(end, min(end + ahead, self._loaded.length(segment)))
+        raw = self._loaded.read(segment, start, stop - start)
+        units = np.frombuffer(raw[: len(raw) // self._unit_size * self._unit_size], self._form)
+        count = max(0, end - start) // self._unit_size
+        if self._extension is None or not (is_address := units["tags_code"] <= EXTENSION_ADDRESS_MAX).any():
+            return units[:count]
+        throws = np.zeros(units.size, np.bool_)
+        throws[is_address] = self._extension.ends_pulls(units["tags_code"][is_address].astype(np.int64))
+        if self._looks_ahead:
+            throws[:-1] |= throws[1:]
+        units = units[:count].copy()
+        units["physical_offset"][throws[:count]] = LEADS_NOWHERE
+        return units
 
 
 def file_numbers(segments: Sequence[Segment], size: int, positions: Int64s) -> Int64s:

@@ -36,6 +36,7 @@ class QueueState:
         physical_end: broker's maxPhysicOffset, up to where records count as entered; -1 at first.
         minimum: the first unit that counts as readable (broker's minLogicOffset); of no meaning for a batch queue.
         known_maximum: the highest end in queue offsets that the queue had meanwhile.
+        extension: the files that its addresses lead to; None without, or where the broker does not look at them.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class QueueState:
         self.physical_end = NOTHING_ENTERED
         self.minimum = 0
         self.known_maximum = 0
+        self.extension: QueueExtension | None = None
         self._directory = queue.directory
         self._overlay = overlay
         self._files = files

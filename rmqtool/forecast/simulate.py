@@ -13,7 +13,7 @@ import numpy as np
 
 from rmqtool.engine.dispatch.entry_extractor import EntryExtractor
 from rmqtool.engine.dispatch.queue_entries import DispatchSettings, QueueEntries, queue_entries, topic_bytes
-from rmqtool.engine.queues.extension import broken_chain
+from rmqtool.engine.queues.extension import QueueExtension, broken_chain
 from rmqtool.engine.rules.algorithms import DispatchedEnd, NormalDispatch, ReputStart
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.segments.open_files import OpenFiles, ReadCache
@@ -36,7 +36,7 @@ from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, UNIT_SIZE
 from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.store.config_json import batch_topics, read_config, topics
-from rmqtool.store.directory import Segment, Store
+from rmqtool.store.directory import QueueFiles, Segment, Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.location import log_directories
 from rmqtool.store.overlay import Overlay
@@ -196,6 +196,10 @@ class Simulation(Closable):
             segments = load.load_files(self.overlay, (directory,), self.store.extension_file_size, self.rules)
             if queue.segments:
                 self._extensions += segments
+                state = self.queues[queue.topic, queue.queue_id]
+                assert isinstance(state, QueueState), "its queues are files"
+                files = QueueFiles(queue.topic, queue.queue_id, tuple(segments))
+                state.extension = QueueExtension(files, self.store.extension_file_size, self.files)
 
     def _recover(self) -> None:
         assert self.log is not None

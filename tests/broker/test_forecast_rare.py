@@ -186,6 +186,30 @@ def test_an_extension_whose_unit_leads_out_of_its_file(judge_of: JudgeOf, tmp_pa
     assert not assert_same(judge, path, config).starts
 
 
+@pytest.mark.parametrize("number", [5, 20])
+@pytest.mark.parametrize(("version", "is_ahead"), [("4.9.7", False), ("5.1.4", True), ("5.5.1", True)])
+def test_an_extension_whose_bitmap_reaches_past_the_end_of_its_file(
+    judge_of: JudgeOf, tmp_path: Path, version: str, number: int, *, is_ahead: bool
+) -> None:
+    """A pull throws that comes to it; brokers since 5.0 look at the next unit of a queue file before they end one."""
+    judge, path = judge_of(version), tmp_path / "store"
+    sizes = {"mappedFileSizeConsumeQueue": 400, "mappedFileSizeConsumeQueueExt": 400}
+    config = {**CONFIG, **sizes, "enableConsumeQueueExt": True}
+    killed_store(judge, path, config, 40)
+    in_file, at = divmod(number, 19)
+    file = sorted((path / "consumequeue_ext" / "T" / "0").iterdir())[in_file]
+    with file.open("r+b") as opened:
+        opened.seek(20 * at + 18)
+        opened.write((400).to_bytes(2, "big"))
+    lost = forecast_store(survey(open_directory(path)), rules_for(version)).lost
+    with judge.open(path, config) as store:
+        rows = store.get("T", 0, range(40), count=1)["rows"]
+    failing = [row[0] for row in rows if row[1] != "FOUND"]
+    assert failing == ([number - 1] if is_ahead and number % 20 else []) + [number]
+    assert {row[1] for row in rows} == {"FOUND", "java.nio.BufferUnderflowException"}
+    assert lost.messages == len(failing)
+
+
 @pytest.mark.parametrize("version", ["4.4.0", "4.9.8", "5.5.1"])
 def test_a_unit_whose_record_would_end_after_all_numbers(judge_of: JudgeOf, tmp_path: Path, version: str) -> None:
     """From 4.5 on they add its size and get a negative number: nothing counts as dispatched, and no unit is cut."""

@@ -2,6 +2,7 @@
 
 import random
 import shutil
+import signal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +17,7 @@ from tests.judge.check_repair import _check_undo, _set_aside, repair_count
 from tests.judge.check_verify import _names, is_clash, is_dropped, overwritten_index_files
 from tests.judge.faults_derived import old_file
 from tests.judge.target import Target
+from tests.judge.tool import rmqtool as limited_rmqtool
 from tests.store_state import store_state
 
 LARGE = (1 << 22) + 20
@@ -136,3 +138,10 @@ def test_a_tail_names_the_units_of_its_own_queue_only() -> None:
     assert _names(row, "consumequeue", "consumequeue/T/1/00000000000000000400")
     assert not _names(row, "consumequeue", "consumequeue/T/11/00000000000000000400")
     assert not _names(row, "index", "index/20261123062718474")
+
+
+def test_a_command_without_an_end_is_one_that_broke_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.judge.tool.SECONDS_MAX", 0.01)
+    monkeypatch.setattr("tests.judge.tool.run", lambda _arguments: signal.pause())
+    answer = limited_rmqtool("verify", "store")
+    assert (answer.code, answer.trouble) == (1, "error: no end in N.N s")

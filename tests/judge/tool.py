@@ -3,11 +3,20 @@
 import io
 import json
 import re
-from contextlib import redirect_stderr, redirect_stdout
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from typing import Any
 
 from rmqtool.commands.app import run
+
+SECONDS_MAX = 600
+"""A command that runs longer has no end, and shall not keep the run from its own."""
+
+
+class TooLongError(BaseException):
+    """No error that a command could handle."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +45,27 @@ class Answer:
 
 
 def rmqtool(*arguments: object) -> Answer:
-    """Run a command line."""
+    """Run a command line; one that does not end answers as one that broke off."""
     texts = tuple(map(str, arguments))
     out, err = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err):
-        code = run(texts)
+    code = 1
+    try:
+        with _limited(), redirect_stdout(out), redirect_stderr(err):
+            code = run(texts)
+    except TooLongError:
+        err.write(f"error: no end in {SECONDS_MAX} s\n")
     return Answer(texts, code, out.getvalue(), err.getvalue())
+
+
+@contextmanager
+def _limited() -> Iterator[None]:
+    def stop(*_: object) -> None:
+        raise TooLongError
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, SECONDS_MAX)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -9,15 +9,19 @@ from bisect import bisect_right
 from struct import Struct
 from typing import Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from rmqtool.engine.queues.unit import Extension
 from rmqtool.engine.segments.open_files import OpenFiles
-from rmqtool.formats.consumequeue import EXTENSION_HEAD_SIZE, EXTENSION_UNIT, extension_position
+from rmqtool.formats.consumequeue import EXTENSION_ADDRESS_BASE, EXTENSION_HEAD_SIZE, EXTENSION_UNIT, extension_position
 from rmqtool.store.directory import QueueFiles
 
 _HEAD: Final = Struct(EXTENSION_UNIT.struct_code)
 assert _HEAD.size == EXTENSION_HEAD_SIZE
 _SIZE_BYTES: Final = 2
 """The length of a unit, a signed number, stands first in it."""
+_BITMAP_LENGTH_AT: Final = 18
 _BLOCK: Final = 1 << 20
 
 
@@ -72,3 +76,33 @@ class QueueExtension:
             return None
         unit = Extension(*_HEAD.unpack(raw))
         return unit if unit.size >= 1 else None
+
+    def ends_pulls(self, addresses: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """At which addresses a broker throws: by its length, the bitmap of the unit reaches past the end of the file.
+
+        Raises:
+            UnreadableError: a file cannot be read.
+        """
+        throws = np.zeros(addresses.size, np.bool_)
+        if not self._file_size:
+            return throws
+        positions = addresses - EXTENSION_ADDRESS_BASE
+        numbers = np.searchsorted(np.array(self._starts, np.int64), positions, "right") - 1
+        for number in np.unique(numbers[numbers >= 0]).tolist():
+            is_there = (numbers == number) & (positions < self._starts[number] + self._file_size)
+            at = positions % self._file_size
+            for block in np.unique(at[is_there] // _BLOCK).tolist():
+                chosen = np.flatnonzero(is_there & (at // _BLOCK == block))
+                throws[chosen] = self._throws(self._segments[number].path, block * _BLOCK, at[chosen])
+        return throws
+
+    def _throws(self, path: str, block_start: int, at: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """The same of units of one file that begin in one block (`CqExtUnit#read`)."""
+        content = self._files.read(path, block_start, min(_BLOCK + EXTENSION_HEAD_SIZE, self._file_size - block_start))
+        raw = np.frombuffer(content.ljust(_BLOCK + EXTENSION_HEAD_SIZE, b"\0"), np.uint8)
+        heads = raw[(at - block_start)[:, np.newaxis] + np.arange(EXTENSION_HEAD_SIZE)]
+        lengths = heads[:, :_SIZE_BYTES].copy().view(">i2")[:, 0]
+        bitmap_lengths = heads[:, _BITMAP_LENGTH_AT:].copy().view(">i2")[:, 0].astype(np.int64)
+        ends = at + EXTENSION_HEAD_SIZE + bitmap_lengths.clip(min=0)
+        throws: NDArray[np.bool_] = (lengths >= 1) & (at + _SIZE_BYTES <= self._file_size) & (ends > self._file_size)
+        return throws

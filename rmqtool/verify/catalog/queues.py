@@ -29,7 +29,8 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "consumequeue.bad-extension",
         "A unit points to an address in the queue's extension that has no unit for its record, or the extension is "
         "damaged.",
-        "filters by what it reads there; after a damaged extension unit it reads nothing",
+        "filters by what it reads there; after a damaged extension unit it reads nothing, and a pull throws that comes "
+        "to one whose bitmap reaches past the end of its file",
         _REBUILT,
         REBUILD_QUEUES,
     ),

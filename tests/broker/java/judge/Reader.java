@@ -114,7 +114,7 @@ final class Reader {
         long at = min;
         int gap = 0;
         while (at < max) {
-            Queue.Unit unit = queue.unit(at);
+            Queue.Unit unit = unit(queue, at);
             JsonArray asked = row(queue, at, 1, null);
             JsonArray places = asked.get(4).getAsJsonArray();
             JsonArray row = Json.row(at, asked.get(1), places.isEmpty() ? null : places.get(0),
@@ -128,6 +128,15 @@ final class Reader {
             at = gap > GAP_MAX ? Math.max(at + 1, max - GAP_MAX) : Math.max(at + 1, end);
         }
         return rows;
+    }
+
+    /** Null too where the broker throws, as over a unit of an extension that reaches past the end of its file. */
+    private static Queue.Unit unit(Queue queue, long at) throws Exception {
+        try {
+            return queue.unit(at);
+        } catch (RuntimeException e) {
+            return null;
+        }
     }
 
     /** [queue offset, status, next offset, message count, [physical offsets]]; or the exception as status. */
