@@ -31,13 +31,11 @@ from rmqtool.compare.log_side import StoreLog, Terms
 from rmqtool.compare.manifest import Description, ManifestLog
 from rmqtool.compare.manifest_writer import write_manifest
 from rmqtool.compare.metadata import read_metadata
-from rmqtool.compare.run import SETTINGS_LEFT_OUT, ComparedStore, CompareOptions, compare
+from rmqtool.compare.run import ComparedStore, CompareOptions, compare
 from rmqtool.errors import UsageError
 from rmqtool.report.diff_screen import diff_lines, difference_text
 from rmqtool.report.text import size_text
 from rmqtool.report.writers import OutputFormat, json_text, row_writer
-from rmqtool.store.directory import Store
-from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.location import StoreLocation, store_location
 from rmqtool.verdict.command_line import CommandLine
 from rmqtool.verdict.verdict import StoreVerdict
@@ -130,14 +128,13 @@ def diff(
         _make(opened, store, make_manifest, terms, detail, output, messages)
         return
     sides: list[ComparedSide | None] = [ComparedSide(opened, _line(store, commitlog_a)), None]
+    terms, described, opened_b = Terms(by_content=identity is Identity.CONTENT), None, None
     if manifest is not None:
-        far, terms = _from_manifest(manifest, identity)
+        described, terms = _from_manifest(manifest, identity)
     else:
         assert other is not None
-        terms = Terms(by_content=identity is Identity.CONTENT)
         opened_b = _open(other, commitlog_b, messages)
         sides[1] = ComparedSide(opened_b, _line(other, commitlog_b))
-        far = _subject(opened_b)
     options = CompareOptions(
         by_messages=compared is Compared.MESSAGES,
         limit=limit,
@@ -145,6 +142,8 @@ def diff(
         folder=work_dir,
     )
     with runner(master, conf, messages) as chosen, messages.progress("diff") as progress:
+        far = described if opened_b is None else _subject(opened_b)
+        assert far is not None
         comparison = compare(_subject(opened), far, terms, options, progress.show, chosen)
     comparison_json = comparison.as_json()
     comparison_json |= judgement(comparison, difference_text(comparison_json), sides)
@@ -188,14 +187,9 @@ def _subject(opened: OpenedStore) -> ComparedStore:
         kind="store",
         log=log,
         facts=read_metadata(store, opened.rules),
-        not_compared=(*log.left_out, *_in_databases(store)),
+        not_compared=tuple(log.left_out),
         problems=(*log.problems, *store.problems),
     )
-
-
-def _in_databases(store: Store) -> Iterator[str]:
-    if store.files.get(FileKind.CONFIG_ROCKSDB):
-        yield SETTINGS_LEFT_OUT
 
 
 def _from_manifest(path: Path, identity: Identity | None) -> tuple[ComparedStore, Terms]:
@@ -222,8 +216,8 @@ def _make(
 ) -> None:
     refuse_inside_store(path, "a manifest", store, opened.store.settings.commitlog_directories)
     demand_writable({"--make-manifest": path})
-    subject = _subject(opened)
     with messages.progress("manifest") as progress:
+        subject = _subject(opened)
         description = write_manifest(
             path,
             subject,

@@ -47,6 +47,7 @@ def judgement(comparison: Comparison, differences: str, sides: Sequence[Compared
 def _left_out(comparison: Comparison) -> Iterator[UnreadFiles]:
     for text in comparison.not_compared:
         yield UnreadFiles("", "not compared", text)
+    yield from comparison.unequal_files
     for text in comparison.problems:
         yield UnreadFiles("", "not readable", text)
     if comparison.unresolved_blocks:
@@ -62,7 +63,7 @@ def _step(comparison: Comparison, assessment: Assessment, sides: Sequence[Compar
     if assessment.verdict is StoreVerdict.OK:
         return NextStep(None, "nothing to do")
     if assessment.verdict is StoreVerdict.NOT_FULLY_CHECKED:
-        return NextStep(None, "rmqtool does not compare what was left out; a person must decide about it", True)
+        return NextStep(None, "what was left out may differ; rmqtool verify checks each store by itself", True)
     pairs: list[tuple[Side, ComparedSide]] = [
         (result, side) for result, side in zip((comparison.a, comparison.b), sides, strict=True) if side is not None
     ]

@@ -87,6 +87,7 @@ class Description:
             if self.facts.queues is None
             else [[*key, *bounds] for key, bounds in self.facts.queues.items()],
             "config": [[*key, text] for key, text in self.facts.config.items()],
+            "other_files": self.facts.files,
             "problems": list(self.facts.problems),
             "not_compared": list(self.not_compared),
         }
@@ -111,6 +112,9 @@ class Description:
         config = {
             (str(file), str(table), str(entry)): _json_text(text) for file, table, entry, text in document["config"]
         }
+        files_of_store = document.get("other_files")
+        if files_of_store is not None:
+            files_of_store = {str(path): str(digest) for path, digest in files_of_store.items()}
         return cls(
             str(document["store"]),
             str(document["made_by"]),
@@ -119,7 +123,7 @@ class Description:
             files,
             tuple((_bytes(topic), _whole(queue_id)) for topic, queue_id in document["queues"]),
             LogTotals(topics=topics, **log),
-            StoreMetadata(queues, config, tuple(map(str, document["problems"]))),
+            StoreMetadata(queues, config, files_of_store, tuple(map(str, document["problems"]))),
             tuple(map(str, document["not_compared"])),
         )
 

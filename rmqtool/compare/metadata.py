@@ -1,4 +1,4 @@
-"""What a comparison looks at besides the log: the ends of the queues, and the tables of the configuration files."""
+"""What a comparison looks at besides the log: ends of queues, tables of configuration files, digests of other files."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from rmqtool.compare.other_files import other_files
 from rmqtool.engine.reading.summary import QueueSummary, summarize
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.store.config_json import CONSUMER_OFFSETS, DELAY_OFFSETS, TOPICS, ConfigState, read_config
@@ -50,11 +51,13 @@ class StoreMetadata:
     Attributes:
         queues: None where they are in RocksDB, and cannot be read.
         config: JSON texts; files that cannot be read have no entry.
+        files: digests of the files that are not decoded, by path; None in manifests that have none.
         problems: what could not be read, as sentences.
     """
 
     queues: dict[tuple[str, int], tuple[int | None, int | None]] | None = None
     config: dict[ConfigKey, str] = field(default_factory=dict)
+    files: dict[str, str] | None = field(default_factory=dict)
     problems: tuple[str, ...] = ()
 
 
@@ -67,13 +70,14 @@ def read_metadata(store: Store, rules: BrokerRules) -> StoreMetadata:
         if queue.max_queue_offset is None
     ]
     config: dict[ConfigKey, str] = {}
-    for path in CONFIG_FILES:
-        config_file = read_config(store.view, path)
+    config_files = {path: read_config(store.view, path) for path in CONFIG_FILES}
+    for path, config_file in config_files.items():
         if config_file.state is ConfigState.UNREADABLE:
             problems += config_file.problems
         config.update(_entries(path, config_file.value or {}))
     queues = _bounds(summary.queues) if store.are_queues_known else None
-    return StoreMetadata(queues, config, tuple(problems))
+    files, unreadable = other_files(store, config_files)
+    return StoreMetadata(queues, config, files, tuple(dict.fromkeys((*problems, *unreadable))))
 
 
 def queue_differences(a: StoreMetadata, b: StoreMetadata) -> list[QueueDifference]:

@@ -14,6 +14,7 @@ from rmqtool.compare.log_merge import RangeList
 from rmqtool.compare.metadata import ConfigDifference, QueueDifference
 from rmqtool.compare.rows import Array, LogTotals, QueueKey, TopicTotal
 from rmqtool.engine.reading.resurrected_tail import ResurrectedTail
+from rmqtool.engine.reading.unread_files import UnreadFiles
 
 SIDES: Final = ("a", "b")
 
@@ -82,6 +83,7 @@ class Comparison:
         queues: keys by the queue numbers in the rows.
         topics_differ: topics whose messages differ, where no more is known than a digest of all; None elsewhere.
         not_compared: what was left out, as sentences.
+        unequal_files: what differs of files that are not decoded.
     """
 
     a: Side
@@ -97,6 +99,7 @@ class Comparison:
     queue_differences: list[QueueDifference]
     config_differences: list[ConfigDifference]
     not_compared: tuple[str, ...] = ()
+    unequal_files: tuple[UnreadFiles, ...] = ()
     problems: tuple[str, ...] = ()
     limit: int = 20
     by_messages: bool = False
@@ -139,7 +142,7 @@ class Comparison:
             "queues": [_queue(each) for each in self.queue_differences[: self.limit]],
             "config_difference_count": len(self.config_differences),
             "config": [_config(each) for each in self.config_differences[: self.limit]],
-            "not_compared": list(self.not_compared),
+            "not_compared": [*self.not_compared, *(files.text for files in self.unequal_files)],
             "problems": list(self.problems),
         }
 

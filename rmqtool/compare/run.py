@@ -13,6 +13,7 @@ from rmqtool.compare.join import Differences, Kind, find_reordered, join, partit
 from rmqtool.compare.log_merge import RangeList, Sink
 from rmqtool.compare.log_side import LogSide, StoreLog, Terms
 from rmqtool.compare.metadata import StoreMetadata, config_differences, queue_differences
+from rmqtool.compare.other_files import unequal_files
 from rmqtool.compare.result import Comparison, Divergence, Relation, Side
 from rmqtool.compare.rows import Array, LogTotals, QueueNumbers
 from rmqtool.compare.spill import MEMORY_MAX, Spill
@@ -20,7 +21,6 @@ from rmqtool.compare.splits import LogRange, NullSink, RangeComparison, RangeOut
 from rmqtool.scan.runner import Runner, ThreadRunner
 
 PARTITION_BYTES: Final = 256 << 20
-SETTINGS_LEFT_OUT: Final = "settings in RocksDB"
 PARTITIONS_MAX: Final = 4096
 """Each is a file for each side; `Spill` sorts by their numbers as 16 bits."""
 
@@ -167,6 +167,7 @@ def _comparison(
         queue_differences=queue_differences(a.facts, b.facts),
         config_differences=config_differences(a.facts, b.facts),
         not_compared=tuple(_not_compared(a, b, by_messages=options.by_messages)),
+        unequal_files=() if options.by_messages else tuple(unequal_files(a.facts.files or {}, b.facts.files or {})),
         problems=(*_problems(a, totals[0]), *_problems(b, totals[1])),
         limit=options.limit,
         by_messages=options.by_messages,
@@ -213,7 +214,7 @@ def _not_compared(a: ComparedStore, b: ComparedStore, *, by_messages: bool) -> I
     unknown = [side.label for side in (a, b) if side.facts.queues is None]
     if unknown and not by_messages:
         yield f"{', '.join(unknown)}: the ends of the queues, which are in RocksDB"
+    if None in (a.facts.files, b.facts.files) and not by_messages:
+        yield "all files besides the log and the configuration; the manifest has no digests of them"
     for side in (a, b):
-        for text in side.not_compared:
-            if text != SETTINGS_LEFT_OUT or not by_messages:
-                yield f"{side.label}: {text}"
+        yield from (f"{side.label}: {text}" for text in side.not_compared)

@@ -61,6 +61,29 @@ def test_what_is_not_compared_is_not_called_equal(golden: Unpacked, option: str,
     assert rmqtool("diff", path, path, "--as", option).out.startswith("NOT FULLY CHECKED") == (verdict != "ok")
 
 
+@pytest.mark.parametrize(
+    ("file", "kind"),
+    [("checkpoint", "checkpoint"), ("index/*", "index"), ("config/consumerFilter.json", "configuration")],
+)
+def test_a_file_that_is_not_decoded_counts_as_compared_only_where_its_bytes_are_equal(
+    golden: Unpacked, golden_copy: Unpacked, tmp_path: Path, file: str, kind: str
+) -> None:
+    path, manifest = golden_copy(BASE), tmp_path / "manifest"
+    rmqtool("diff", "--make-manifest", manifest, golden(BASE))
+    for words in ((golden(BASE), path), (path, "--manifest", manifest)):
+        assert diff(*words)[0] == 0
+    (path / "config").mkdir(exist_ok=True)
+    changed = next(path.glob(file), path / file)
+    content = changed.read_bytes() if changed.exists() else b""
+    changed.write_bytes(content[:20] + b"\x7f" + content[21:])
+    for words in ((golden(BASE), path), (path, "--manifest", manifest)):
+        code, answer = diff(*words)
+        assert (code, answer["verdict"], answer["equal"]) == (3, "not-fully-checked", True)
+        assert [files["kind"] for files in answer["not_looked_at"]] == [kind]
+        assert rmqtool("diff", *words).out.startswith("NOT FULLY CHECKED")
+        assert diff(*words, "--as", "messages")[0] == 0
+
+
 def test_blocks_alone_are_no_complete_comparison(golden: Unpacked, tmp_path: Path) -> None:
     manifest = tmp_path / "manifest"
     assert rmqtool("diff", "--make-manifest", manifest, golden(BASE), "--detail", "blocks").code == 0

@@ -10,8 +10,9 @@ from shlex import quote
 import pytest
 
 from tests.commands.advice import REPAIRS
-from tests.commands.test_truth_table import CLEAN, other_user
+from tests.commands.test_truth_table import other_user
 from tests.commands.transcripts import rmqtool
+from tests.commands.truth_table import CLEAN
 from tests.conftest import Unpacked
 from tests.store_state import store_state
 

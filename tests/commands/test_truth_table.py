@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from tests import golden_stores, rocksdb_cases
+from tests import golden_stores
 from tests.commands.advice import REPAIRS, follow
 from tests.commands.transcripts import rmqtool
+from tests.commands.truth_table import CLEAN, TABLE, spoil
 from tests.conftest import Unpacked
 from tests.store_state import assert_store_unchanged
 
-CLEAN = "5.5.0-clean-basic"
 QUEUE = ("--topic", "OrderEvents", "--queue-id", "0", "--queue-offset", "0")
 OTHER_USER = 65534
 
@@ -106,66 +106,6 @@ def above_note(found: dict[str, Any]) -> list[str]:
     return [each["id"] for each in found["findings"] if each["severity"] != "note"]
 
 
-def spoil(path: Path, row: str) -> None:
-    """One row of the table."""
-    log = sorted((path / "commitlog").iterdir()) if (path / "commitlog").is_dir() else []
-    match row:
-        case "tables overwritten":
-            for file in path.glob("consumequeue/*.sst"):
-                file.write_bytes(bytes(range(100)))
-        case "CURRENT empty":
-            (path / "consumequeue/CURRENT").write_bytes(b"")
-        case "units removed":
-            for file in [*path.glob("consumequeue/*.sst"), *path.glob("consumequeue/*.log")]:
-                file.unlink()
-        case "three units removed":
-            rocksdb_cases.remove(10, 11, 12)(path)
-        case "wheel cut":
-            os.truncate(path / "timerwheel", 1000)
-        case "timer log half zeroed":
-            (file,) = path.glob("timerlog/*")
-            with file.open("r+b") as opened:
-                opened.seek(52)
-                opened.write(bytes(file.stat().st_size // 2))
-        case "compaction log overwritten":
-            for file in path.glob("compaction/compactionLog/*/*/*"):
-                file.write_bytes(bytes(range(256)) * 8)
-        case "DLedger overwritten":
-            file = max(path.glob("dledger-*/data/*"), key=lambda each: each.stat().st_size)
-            with file.open("r+b") as opened:
-                opened.seek(200)
-                opened.write(b"x" * 300)
-        case "topics lost":
-            for name in ("topics.json", "topics.json.bak"):
-                (path / "config" / name).unlink(missing_ok=True)
-        case "log missing" | "log empty":
-            shutil.rmtree(path / "commitlog")
-            if row == "log empty":
-                (path / "commitlog").mkdir()
-        case "last log file short":
-            os.truncate(log[-1], log[-1].stat().st_size - 4096)
-        case "stray file":
-            (path / "commitlog/00000000000000000000.bak").write_bytes(b"x")
-        case "middle file missing":
-            log[2].unlink()
-
-
-TABLE = [
-    ("tables overwritten", "5.5.0-rocksdb-cq", "will-not-start", None),
-    ("CURRENT empty", "5.5.0-rocksdb-cq", "will-not-start", None),
-    ("units removed", "5.5.0-rocksdb-cq", "will-not-start", None),
-    ("three units removed", "5.5.0-rocksdb-cq", "inconsistent", None),
-    ("wheel cut", "broker-5.5.0-timer", "will-not-start", "timer log"),
-    ("timer log half zeroed", "broker-5.5.0-timer", "inconsistent", "timer log"),
-    ("compaction log overwritten", "broker-5.5.0-compaction", "inconsistent", "compaction log"),
-    ("DLedger overwritten", "broker-5.3.3-dledger", "damaged", "DLedger"),
-    ("topics lost", "broker-5.5.0-mixed-clean", "inconsistent", None),
-    ("log missing", CLEAN, "log-missing", None),
-    ("log empty", CLEAN, "log-missing", None),
-    ("last log file short", CLEAN, "will-not-start", None),
-    ("stray file", CLEAN, "will-not-start", None),
-    ("middle file missing", CLEAN, "damaged", None),
-]
 TIMER_ROWS = {("wheel cut", "timer log"), ("timer log half zeroed", "timer log")}
 """What verify and forecast look at, and info does not."""
 VERIFY_ROWS = {("compaction log overwritten", "compaction log"), ("DLedger overwritten", "DLedger")}
@@ -285,6 +225,51 @@ def test_info_does_not_promise_what_it_may_not_read(golden_copy: Unpacked) -> No
     (path / "commitlog").chmod(0o755)
     found = json.loads(ran.out)
     assert (found["verdict"], found["needs_decision"]) == ("not-readable", True)
+
+
+DIFFS = {
+    "tables overwritten": (3, "not-fully-checked"),
+    "CURRENT empty": (3, "not-fully-checked"),
+    "units removed": (3, "not-fully-checked"),
+    "three units removed": (3, "inconsistent"),
+    "wheel cut": (3, "not-fully-checked"),
+    "timer log half zeroed": (3, "not-fully-checked"),
+    "compaction log overwritten": (3, "not-fully-checked"),
+    "DLedger overwritten": (4, None),
+    "topics lost": (3, "inconsistent"),
+    "log missing": (3, "log-missing"),
+    "log empty": (3, "log-missing"),
+    "last log file short": (3, "not-fully-checked"),
+    "stray file": (3, "not-fully-checked"),
+    "middle file missing": (3, "inconsistent"),
+}
+
+
+@ROWS
+def test_diff_says_what_is_true(
+    golden: Unpacked, golden_copy: Unpacked, tmp_path: Path, row: str, name: str, verdict: str, kind: str | None
+) -> None:
+    path = golden_copy(name)
+    spoil(path, row)
+    for words in ((golden(name), path), (path, golden(name))):
+        check_diff(row, kind, *words)
+    if DIFFS[row][1] is not None:
+        assert rmqtool("diff", golden(name), "--make-manifest", tmp_path / "manifest").code == 0
+        check_diff(row, kind, path, "--manifest", tmp_path / "manifest")
+
+
+def check_diff(row: str, kind: str | None, *words: object) -> None:
+    ran = rmqtool("diff", *words, "--format", "json")
+    code, verdict = DIFFS[row]
+    assert ran.code == code, ran.err
+    if verdict is None:
+        assert "DLedger" in ran.err
+        return
+    answer = json.loads(ran.out)
+    assert answer["verdict"] == verdict, answer["headline"]
+    assert kind is None or kind in str(answer["not_looked_at"]).replace("wheel", "log")
+    screen = rmqtool("diff", *words).out
+    assert not screen.startswith("EQUAL")
 
 
 GETS = {
