@@ -10,6 +10,7 @@ from typing import Any, Final, NoReturn
 import typer
 
 from rmqtool.commands.exit_codes import ExitCode
+from rmqtool.commands.messages import Messages
 from rmqtool.commands.repair_plan import RepairRun
 from rmqtool.dump.log import LogDump
 from rmqtool.dump.request import Request
@@ -48,7 +49,7 @@ def export_messages(repair: RepairRun, options: SalvageOptions, directory: Path)
                 f"{planned_salvage.recovery.damage[0].message}: salvage cannot continue after this; see --dry-run"
             )
         place = directory / NAME
-        count = _write(planned_salvage.drafted, repair.opened.rules.version, place)
+        count = _write(planned_salvage.drafted, repair.opened.rules.version, place, repair.messages)
     summary = {"exported": str(place), "messages": count, **outcome_json(planned_salvage.outcome)}
     if repair.request.output is OutputFormat.TABLE:
         lost = planned_salvage.outcome.lost_messages
@@ -60,18 +61,26 @@ def export_messages(repair: RepairRun, options: SalvageOptions, directory: Path)
     )
 
 
-def _write(store: Store, version: str, place: Path) -> int:
+def _write(store: Store, version: str, place: Path, messages: Messages) -> int:
+    """Write the messages, and count them; a file that is not whole is removed, for nobody could tell it from one."""
     entries = store.files.get(FileKind.COMMITLOG, ())
     target = Target(DumpKind.COMMITLOG, store.view, entries, store.commitlog_file_size)
-    rows = LogDump(target, Request(body=_BODY, broker_version=version)).rows()
+    dump = LogDump(target, Request(body=_BODY, broker_version=version))
     count = 0
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        with place.open("x", encoding="utf-8") as file:
-            writer = JsonLinesWriter(file)
-            for row in filter(_is_message, single_rows(rows)):
-                writer.write(row)
-                count += 1
+        with place.open("x", encoding="utf-8") as file, messages.progress("salvage: export", total=dump.readable_bytes):
+            messages.interrupted = f"the store was not changed, and the incomplete {place} was removed"
+            try:
+                writer = JsonLinesWriter(file)
+                for row in filter(_is_message, single_rows(dump.rows())):
+                    writer.write(row)
+                    count += 1
+                file.flush()
+            except BaseException:
+                place.unlink(missing_ok=True)
+                raise
+            messages.interrupted = f"the store was not changed; {place} is complete"
     except FileExistsError:
         raise RefusedError(f"{place}: already exists; nothing was written") from None
     except OSError as error:

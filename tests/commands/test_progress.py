@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from rmqtool.commands import dump, forecast, verify
+from rmqtool.commands import dump, forecast, salvage_export, verify
 from rmqtool.repair.machine import apply, output
 from tests.commands.transcripts import rmqtool
 from tests.conftest import Unpacked
@@ -47,6 +47,7 @@ def phases(err: str) -> list[dict[str, Any]]:
             ["recover", "STORE", "--yes", "--output", "TMP/copy"],
             ["recover", "recover: check of the plan", "recover: copy"],
         ),
+        (["salvage", "STORE", "--export", "TMP/export"], ["salvage", "salvage: export"]),
     ],
 )
 def test_each_phase_reports_to_programs(
@@ -106,6 +107,18 @@ def test_an_interrupted_check_says_where_it_goes_on(
     ran = rmqtool("verify", golden(STORE), "--state", tmp_path / "state")
     assert ran.code == 130
     assert f"{tmp_path / 'state'} has what was checked: run the same command again to continue" in ran.err
+
+
+def test_an_interrupted_export_leaves_no_part_of_a_file(
+    golden: Unpacked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupting(monkeypatch, salvage_export.JsonLinesWriter, "write")
+    file = tmp_path / "export" / salvage_export.NAME
+    with assert_store_unchanged(golden(STORE)):
+        ran = rmqtool("salvage", golden(STORE), "--export", file.parent)
+    text = f"rmqtool: interrupted; the store was not changed, and the incomplete {file} was removed"
+    assert (ran.code, ran.err.splitlines()[-1]) == (130, text)
+    assert not file.exists()
 
 
 def killed_in(monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> None:
