@@ -15,6 +15,7 @@ from typing import Final
 import pytest
 
 from rmqtool.engine.rules.versions import rules_for
+from rmqtool.fixtures import damage_compaction
 from rmqtool.fixtures.damage import damage_store
 from rmqtool.fixtures.damage_catalog import DAMAGES
 from rmqtool.fixtures.recipe import make_store
@@ -37,6 +38,7 @@ DAMAGED: Final = [
     for recipe in damage.recipes
     for version in VERSIONS
     if RECIPES[recipe].fits(rules_for(version))
+    and (rules_for(version).compaction or damage.apply.__module__ != damage_compaction.__name__)
 ]
 DECISIONS: Final = {
     "4.9.7-damage-log-dir-empty": "the log's disk",
