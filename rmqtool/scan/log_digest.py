@@ -2,7 +2,7 @@
 
 Only runs of plain records are kept: good, of the first layout, with IPv4 hosts, and with nothing in their
 properties that dispatch has to look up. A file in which a scan meets anything else is read again by whoever asks.
-A record takes some 40 bytes; beyond a limit they go to an unnamed temporary file.
+A record takes some 17 bytes, 12 of them for three keys; beyond a limit they go to an unnamed temporary file.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, cast
 from rmqtool.errors import UnreadableError
 from rmqtool.formats import commitlog, system_flag
 from rmqtool.formats.properties import SCHEDULE_TOPIC
+from rmqtool.scan.kept_column import KeptColumn, column_values, keep_column
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.split import Split, SplitOutcome
 from rmqtool.scan.walk import Batch, KeyHashes, Walk
@@ -40,27 +41,19 @@ KEPT: Final = (
     "topic_number",
 )
 """The columns that are kept; position, verdict, magic and features follow from what a plain record is."""
-MEMORY_MAX: Final = 64 << 20
+MEMORY_MAX: Final = 48 << 20
 """Bytes of rows that stay in memory."""
 _HOST_BITS: Final = system_flag.BORN_HOST_V6 | system_flag.STORE_HOST_V6
 _SCHEDULE: Final = SCHEDULE_TOPIC.encode()
 
 
-class _Column(NamedTuple):
-    """One column of a block: one number where all are the same, else bytes in memory or at a place of the file."""
-
-    dtype: str
-    same: int | None
-    content: bytes | int
-
-
 class _Keys(NamedTuple):
-    """`KeyHashes` of a block."""
+    """`KeyHashes` of a block; `counts` tells how many hashes each row has."""
 
     version: str
     size: int
-    hashes: _Column
-    rows: _Column
+    hashes: KeptColumn
+    counts: KeptColumn
 
 
 @dataclass(frozen=True)
@@ -69,7 +62,7 @@ class _Block:
 
     physical_offset: int
     count: int
-    columns: tuple[_Column, ...]
+    columns: tuple[KeptColumn, ...]
     keys: _Keys | None
 
     def has_keys_of(self, version: str) -> bool:
@@ -194,21 +187,22 @@ class LogDigest(Closable):
             self._runs.setdefault(key, {})[first] = run
 
     def _block(self, rows: NDArray[Any], keys: KeyHashes | None) -> _Block:
-        columns = tuple(self._column(rows[name]) for name in KEPT)
+        import numpy
+
+        columns = tuple(keep_column(rows[name], self._keep) for name in KEPT)
         kept_keys = None
-        if keys is not None:
-            hashes, numbers = self._column(keys.hashes), self._column(keys.rows)
-            kept_keys = _Keys(keys.version, keys.hashes.size, hashes, numbers)
+        if keys is not None and (keys.rows[1:] >= keys.rows[:-1]).all():
+            counts = numpy.bincount(keys.rows, minlength=rows.size).astype(numpy.int32)
+            hashes, kept_counts = keep_column(keys.hashes, self._keep), keep_column(counts, self._keep)
+            kept_keys = _Keys(keys.version, keys.hashes.size, hashes, kept_counts)
         return _Block(int(rows["physical_offset"][0]), rows.size, columns, kept_keys)
 
-    def _column(self, values: NDArray[Any]) -> _Column:
-        if not values.size or (values == values[0]).all():
-            return _Column(values.dtype.str, int(values[0]) if values.size else 0, b"")
-        content = values.tobytes()
+    def _keep(self, content: bytes) -> bytes | int:
+        """The content itself while there is memory for it, else its place in the temporary file."""
         with self._lock:
             self._memory_left -= len(content)
             if self._memory_left >= 0:
-                return _Column(values.dtype.str, None, content)
+                return content
             place = self._spilled
             self._spilled += len(content)
             try:
@@ -218,7 +212,7 @@ class LogDigest(Closable):
                 self._is_full |= done < len(content)
             except OSError:
                 self._is_full = True  # then the log is read again
-        return _Column(values.dtype.str, None, place)
+        return place
 
     # Answering
 
@@ -306,24 +300,23 @@ class LogDigest(Closable):
         return offsets
 
     def _keys(self, block: _Block) -> KeyHashes | None:
-        if block.keys is None:
-            return None
-        version, count, hashes, rows = block.keys
-        return KeyHashes(version, self._values(hashes, count), self._values(rows, count))
-
-    def _values(self, column: _Column, count: int) -> NDArray[Any]:
         import numpy
 
-        if column.same is not None:
-            return numpy.full(count, column.same, column.dtype)
-        content = column.content
-        if isinstance(content, int):
-            assert self._spill is not None, "a column lies in a file that was never made"
-            try:
-                content = os.pread(self._spill.fileno(), count * numpy.dtype(column.dtype).itemsize, content)
-            except OSError as error:
-                raise UnreadableError(f"the temporary file of the log's digest: {reason(error)}") from error
-        return numpy.frombuffer(content, column.dtype)
+        if block.keys is None:
+            return None
+        version, size, hashes, counts = block.keys
+        rows = numpy.arange(block.count, dtype=numpy.int32).repeat(self._values(counts, block.count))
+        return KeyHashes(version, self._values(hashes, size), rows)
+
+    def _values(self, column: KeptColumn, count: int) -> NDArray[Any]:
+        return column_values(column, count, self._read)
+
+    def _read(self, place: int, length: int) -> bytes:
+        assert self._spill is not None, "a column lies in a file that was never made"
+        try:
+            return os.pread(self._spill.fileno(), length, place)
+        except OSError as error:
+            raise UnreadableError(f"the temporary file of the log's digest: {reason(error)}") from error
 
 
 def _key(split: Split) -> Hashable | None:

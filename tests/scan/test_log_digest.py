@@ -16,6 +16,7 @@ import pytest
 from benchmarks.stores import write_store
 from rmqtool.engine.dispatch.index_entries import IndexEntries, batch_entries
 from rmqtool.engine.rules.versions import rules_for
+from rmqtool.scan.kept_column import keep_column
 from rmqtool.scan.log import LogFile, ScanOptions, plan_log, reader_for, scan_log, walk_split
 from rmqtool.scan.log_digest import KEPT, LogDigest
 from rmqtool.scan.splits import splits_of
@@ -96,6 +97,37 @@ def test_what_is_answered_is_what_was_scanned(
     assert again_topics == topics
     for first, second in zip(entries[:3], again_entries[:3], strict=True):
         assert np.array_equal(first, second)
+
+
+@pytest.mark.parametrize("dtype", ["<i8", "<i4"])
+@pytest.mark.parametrize("memory_max", [1 << 30, 0])
+def test_a_column_comes_back_as_it_was(dtype: str, memory_max: int) -> None:
+    least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
+    chance = np.random.default_rng(1)
+    columns = [
+        [least],
+        [most, least],
+        [least, most] * 300,
+        [0] * 300 + [most],
+        [most] * 256 + [least, 7],
+        list(range(most - 300, most)),
+        chance.integers(least, most, 3000).tolist(),
+        (chance.integers(0, 60, 3000) * (most // 60)).tolist(),
+        (chance.integers(0, 70_000, 3000) + least).tolist(),
+    ]
+    with LogDigest(memory_max) as digest:
+        for values in columns:
+            kept = keep_column(np.array(values, dtype), digest._keep)
+            back = digest._values(kept, len(values))
+            assert back.dtype == np.dtype(dtype)
+            assert back.tolist() == values
+
+
+def test_a_record_with_three_keys_takes_few_bytes(tmp_path: Path) -> None:
+    write_store(tmp_path / "store", 20_000, 100, 16 << 20)
+    with LogDigest(0) as digest:
+        seen(tmp_path / "store", ScanOptions(compiled=True, digest=digest, columns_only=True, keys_of=RULES.version))
+        assert 0 < digest._spilled < 18 * 20_000
 
 
 def test_parts_that_were_scanned_answer_for_the_whole_file_and_from_a_record_on(store: Path) -> None:

@@ -1,0 +1,80 @@
+"""A column of numbers in as few bytes a number as its range, or its few distinct numbers, need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+FEW: Final = 64
+"""Distinct numbers of a column in which the place of each is kept; all are among its first rows."""
+
+
+class KeptColumn(NamedTuple):
+    """One column of a block.
+
+    Attributes:
+        kind: of the numbers of the content; empty where all numbers of the column are the same.
+        least: the smallest number.
+        few: distinct numbers of the column, of which the content has the places; empty where it has differences to
+            the smallest one.
+        content: bytes in memory, or their place in a file.
+    """
+
+    dtype: str
+    kind: str
+    least: int
+    few: bytes
+    content: bytes | int
+
+
+def keep_column(values: NDArray[Any], keep: Callable[[bytes], bytes | int]) -> KeptColumn:
+    """The column as it is kept; `keep` is told its bytes, if it has any, and says where they are."""
+    dtype = values.dtype.str
+    least, most = (int(values.min()), int(values.max())) if values.size else (0, 0)
+    if least == most:
+        return KeptColumn(dtype, "", least, b"", b"")
+    narrow, few = _narrow(values, least, most)
+    return KeptColumn(dtype, narrow.dtype.str, least, few, keep(narrow.tobytes()))
+
+
+def _narrow(values: NDArray[Any], least: int, most: int) -> tuple[NDArray[Any], bytes]:
+    """Numbers in fewer bytes: their places among few, which follow, or their differences to the least one.
+
+    A difference that is too large for the numbers' own type wraps, and so does the sum that undoes it.
+    """
+    import numpy
+
+    kind = numpy.min_scalar_type(most - least)
+    if kind.itemsize > 1:
+        few = numpy.unique(values[: 4 * FEW])
+        if few.size <= FEW:
+            places = few.searchsorted(values).astype(numpy.uint8)
+            places[places == few.size] = 0
+            if (few[places] == values).all():
+                return places, few.tobytes()
+    return (values - least).astype(kind), b""
+
+
+def column_values(column: KeptColumn, count: int, read: Callable[[int, int], bytes]) -> NDArray[Any]:
+    """The column's numbers.
+
+    Args:
+        read: the bytes at a place of the file, as many as it is told.
+    """
+    import numpy
+
+    if not column.kind:
+        return numpy.full(count, column.least, column.dtype)
+    content = column.content
+    if isinstance(content, int):
+        content = read(content, count * numpy.dtype(column.kind).itemsize)
+    narrow = numpy.frombuffer(content, column.kind)
+    if column.few:
+        chosen: NDArray[Any] = numpy.frombuffer(column.few, column.dtype)[narrow]
+        return chosen
+    values = narrow.astype(column.dtype)
+    values += column.least
+    return values
