@@ -1,4 +1,4 @@
-"""How many rows `dump` writes a second, by form and filter, beside the walk alone and `json.dumps` of its rows.
+"""How many rows `dump` writes a second, by form and filter, beside the walk, `json.dumps` of its rows, and Kafka.
 
 Run `python -m benchmarks.dump`; `--folder` says where the logs lie for its time, `--megabytes` how large each is.
 """
@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from benchmarks.kafka_dump import beside
 from benchmarks.logs import TEXT, log_files, write_log
 from benchmarks.results import machine, table, write_section
 from benchmarks.scan import best, walk_all
@@ -76,6 +77,28 @@ def dumping(folder: Path, log_size: int) -> list[dict[str, str]]:
     return rows + measured(log, count, "100 B, delayed", {"JSON lines": JSON_LINES})
 
 
+def next_to_kafka(folder: Path, log_size: int) -> str:
+    """A table of whole processes, ours and Kafka's; a sentence where that does not run."""
+    log = folder / "whole" / "commitlog"
+    count = write_log(log, 1, log_size, 1 << 10, content=CONTENT)
+    pairs = beside(log, count, 1 << 10, folder)
+    if isinstance(pairs, str):
+        return f"`DumpLogSegments` {pairs}\n"
+    return table(
+        [
+            {
+                "what": name,
+                "messages": f"{count:,}",
+                "`DumpLogSegments` ÷ `dump`, clock": f"{pair.theirs.seconds / pair.ours.seconds:.2f}",
+                "processor": f"{pair.theirs.processor_seconds / pair.ours.processor_seconds:.2f}",
+                "`dump` s, processor s": f"{pair.ours.seconds:.1f}, {pair.ours.processor_seconds:.1f}",
+                "`DumpLogSegments` s, processor s": f"{pair.theirs.seconds:.1f}, {pair.theirs.processor_seconds:.1f}",
+            }
+            for name, pair in pairs.items()
+        ]
+    )
+
+
 def measured(log: Path, count: int, label: str, cases: Mapping[str, Sequence[str]]) -> list[dict[str, str]]:
     """A row for each case; the walk, `json.dumps` and all cases take turns."""
     files, size = list(log_files(log)), sum(path.stat().st_size for path in log.iterdir())
@@ -103,14 +126,20 @@ def main() -> None:
     facts = machine("msgspec", "numba", "numpy")
     with tempfile.TemporaryDirectory(dir=options.folder) as name:
         text = table(dumping(Path(name), options.megabytes << 20))
-    print(text)
+        kafka = next_to_kafka(Path(name), options.megabytes << 20)
+    print(f"{text}\n{kafka}")
     about = f"""Logs of {options.megabytes} MiB in one file, from the page cache, with keys, tags and two more
 properties; bodies are text. Processor time of a process that is warm, the command's start included and the
 interpreter's not; what is written is encoded and dropped. `json.dumps` of a row makes the text of default fields out of
 a dictionary that is there already.
 
 """
-    write_section("dump", COMMAND, facts, about + text)
+    peer = """
+Whole processes beside Kafka's `DumpLogSegments` 3.7.1, which prints a segment of as many messages of the same body
+length, 16 KiB in a batch: `--deep-iteration` prints no bodies, `--print-data-log` prints them as text.
+
+"""
+    write_section("dump", COMMAND, facts, about + text + peer + kafka)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ and are more than the last-level cache holds.
 from __future__ import annotations
 
 import argparse
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -127,7 +128,13 @@ class Ran(NamedTuple):
 
 def run_process(*arguments: str, exit_code: int = 0) -> Ran:
     """What a Python process of its own took, which ends with this code."""
-    command = [sys.executable, "-I", "-S", "-c", MIDDLE, sys.executable, *arguments]
+    return run_program(sys.executable, *arguments, exit_code=exit_code)
+
+
+def run_program(name: str, *arguments: str, exit_code: int = 0) -> Ran:
+    """What a process of its own took, which ends with this code."""
+    program = shutil.which(name) or name
+    command = [sys.executable, "-I", "-S", "-c", MIDDLE, program, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     seconds, processor_seconds, memory, code = done.stdout.split()
     assert int(code) == exit_code, (arguments, code, done.stderr)

@@ -54,8 +54,12 @@ def torn_terabyte(root: Path, segments: int = 1000, records_per_file: int = 100)
     that of the last file's first record.
     """
     count = write_log(root / "commitlog", segments, 1 << 30, 1 << 10, records_per_file=records_per_file)
-    command = (sys.executable, "-m", "rmqtool", "rebuild", str(root), "--yes", "--broker-version", NEWEST, "--quiet")
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    conf = root.with_name(f"{root.name}.conf")
+    conf.write_text("mappedFileSizeConsumeQueue=6000000\nmaxHashSlotNum=5000000\nmaxIndexNum=20000000\n", "utf-8")
+    options = ("--yes", "--quiet", "--broker-version", NEWEST, "--broker-conf", str(conf))
+    subprocess.run(
+        (sys.executable, "-m", "rmqtool", "rebuild", str(root), *options), check=True, stdout=subprocess.DEVNULL
+    )
     subprocess.run((sys.executable, "-m", "rmqtool", "undo", str(root), "--discard", "--yes"), check=True)
     last = max((root / "commitlog").iterdir())
     head = last.read_bytes()[: 4 << 20]
