@@ -74,7 +74,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     ),
     "convert": (
         "rmqtool.commands.convert:convert",
-        "Convert consume queues between files and RocksDB, from the commit log.",
+        "Convert consume queues between files and RocksDB, or a store of DLedger to one with a plain commit log.",
     ),
     "export": (
         "rmqtool.commands.export:export",

@@ -325,7 +325,7 @@ def _plan(repair: RepairRun, planned_repair: PlannedRepair, before: str) -> tupl
         )
         checked = check_planned(after, opened.rules, planned, threads=os.cpu_count() or 1, digest=digest)
         plan = replace(plan, remaining=checked.left)
-        planned_repair = replace(planned_repair, looked_at=checked.looked_at)
+        planned_repair = replace(planned_repair, looked_at=planned_repair.looked_at | checked.looked_at)
         if checked.begin is None:
             planned_repair = replace(planned_repair, begin=None, left_out=())
     plan = replace(plan, not_looked_at=(*planned_repair.notes, *planned_repair.left_out))

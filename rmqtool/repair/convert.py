@@ -1,4 +1,4 @@
-"""Plans `convert`: consume queues from files to RocksDB and back, or on both sides, from the commit log.
+"""Plans `convert`: consume queues from files to RocksDB and back, or a log of DLedger to a plain one.
 
 Who only changes `storeType` loses: from 5.4.0 on a start looks at the last ten files of the log, and the new side has
 the messages of these alone.
@@ -6,25 +6,37 @@ the messages of these alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
+from typing import Final
 
 from rmqtool.engine.dispatch.queue_entries import topic_bytes
 from rmqtool.engine.queues.kinds import QueueSource, open_queue
+from rmqtool.engine.reading.dledger_log import DLedgerLog, dledger_logs
+from rmqtool.engine.reading.unread_files import unread_files
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import RefusedError, UnsupportedError, UsageError
 from rmqtool.repair.build.build import build
 from rmqtool.repair.build.database_build import KEPT_FILES, build_database
+from rmqtool.repair.build.plain_log import PlainLog, write_plain_log
 from rmqtool.repair.build.request import BuildOptions, BuildRequest
-from rmqtool.repair.machine.steps import Step, remove_file
-from rmqtool.repair.rebuild import require_intact, require_log
+from rmqtool.repair.machine.plan import Plan
+from rmqtool.repair.machine.steps import Create, Step, create_file, remove_file, replace_file
+from rmqtool.repair.rebuild import RebuildChoice, plan_rebuild, require_intact, require_log
+from rmqtool.repair.timer import plan_timer
 from rmqtool.scan.runner import OnProgress
-from rmqtool.store.directory import Store
+from rmqtool.store.directory import Settings, Store, survey, with_settings
 from rmqtool.store.file_kinds import FileKind
+from rmqtool.store.overlay import Overlay
 from rmqtool.store.queue_database import StoredEnd
+from rmqtool.store.source import FilePart
+from rmqtool.verify.catalog.finding import Severity
+from rmqtool.verify.files.dledger import dledger_findings
+from rmqtool.verify.files.timers import is_timer_checked
+from rmqtool.verify.survey.account import Account
 
 
 class QueueSide(StrEnum):
@@ -41,6 +53,18 @@ SETTINGS = {
     QueueSide.BOTH: "rocksdbCQDoubleWriteEnable=true",
 }
 """What the broker's properties file must say before the broker starts."""
+_PLAIN_LOG: Final = "commitlog"
+_DERIVED: Final = (
+    FileKind.CONSUMEQUEUE, FileKind.CONSUMEQUEUE_EXT, FileKind.BATCH_CONSUMEQUEUE, FileKind.INDEX, FileKind.CHECKPOINT,
+)  # fmt: skip
+"""What leads to a log, and is built again from the plain one."""
+_WITH_OFFSETS: Final = {
+    FileKind.COMPACTION_LOG: "compacted topics",
+    FileKind.ROCKSDB: "index, timers or transactions in RocksDB",
+    FileKind.POP_ROCKSDB: "the state of pop consumers in RocksDB",
+    FileKind.TIERED: "a tiered store",
+}
+"""What may hold physical offsets of the log, and is not built again."""
 
 
 @dataclass(frozen=True)
@@ -126,3 +150,126 @@ def _ends_in_files(store: Store, rules: BrokerRules) -> Iterator[tuple[tuple[byt
             last = queue.last_record()
             if last is not None and queue.max_queue_offset > 0:
                 yield (topic_bytes(topic), queue_id), StoredEnd(last[0], queue.max_queue_offset - 1)
+
+
+def plan_from_dledger(
+    store: Store,
+    rules: BrokerRules,
+    staging: Path,
+    options: BuildOptions,
+    on_progress: OnProgress | None = None,
+) -> Conversion:
+    """Write a plain log with the messages of a DLedger log, build what leads to it, and drop DLedger's files.
+
+    Queue offsets stay, and so do the files of `config/`; physical offsets change.
+
+    Args:
+        staging: an empty directory, which must stay until the plan is applied.
+
+    Raises:
+        UnsupportedError: the log is damaged, or something that is not built again holds physical offsets.
+        UnreadableError, WriteError: a file of the store, or the staging directory, fails.
+    """
+    log = _dledger_log(store, rules)
+    folder = staging / _PLAIN_LOG
+    folder.mkdir()
+    written = write_plain_log(log, rules, folder, on_progress)
+    why = "the messages of the DLedger log"
+    steps: list[Step] = [
+        create_file(store.view, f"{_PLAIN_LOG}/{name}", FilePart.whole(folder / name, is_final=True), why, mtime_ns)
+        for name, mtime_ns in written.files.items()
+    ]
+    with OpenFiles(store.view) as files:
+        expired = set(_expired_queues(QueueSource(store, rules, files, log.data[0].start)))
+    old_files = {
+        entry.path: kind
+        for kind in (*_DERIVED, FileKind.DLEDGER)
+        for entry in store.files.get(kind, ())
+        if entry.path.rpartition("/")[0] not in expired
+    }
+    bare = _laid_over(store, steps)
+    for path in old_files:
+        bare.remove(path)
+    built = plan_rebuild(survey(bare, _shown_sizes(store)), rules, RebuildChoice(), staging, options, on_progress)
+    for step in built.steps:
+        if isinstance(step, Create) and old_files.pop(step.path, None) is not None:
+            steps.append(replace_file(store.view, step.path, step.content, step.why))
+        else:
+            steps.append(step)
+    steps += [
+        remove_file(store.view, path, "belongs to DLedger" if kind is FileKind.DLEDGER else "leads to the DLedger log")
+        for path, kind in old_files.items()
+    ]
+    notes = [*_notes_of(written), *built.notes]
+    after = survey(_laid_over(store, steps), _shown_sizes(store))
+    if after.files.get(FileKind.TIMER_LOG) and is_timer_checked(after, rules):
+        timer = plan_timer(after, rules, staging, on_progress=on_progress)
+        steps += timer.steps
+        notes += timer.notes
+    return Conversion(tuple(steps), tuple(notes))
+
+
+def _dledger_log(store: Store, rules: BrokerRules) -> DLedgerLog:
+    """The log that can be converted.
+
+    Raises:
+        UsageError: there is none.
+        UnsupportedError: it is damaged, or not all that a broker uses.
+    """
+    label = store.view.label
+    logs = [log for log in dledger_logs(store) if log.data]
+    if not logs:
+        raise UsageError(f"{label}: there is no log of DLedger")
+    if store.commitlog or len(logs) > 1:
+        what = "a plain commit log" if store.commitlog else "another log"
+        raise UnsupportedError(f"{label}: there is {what} beside the log of DLedger; the two are not joined")
+    if store.queue_database is not None:
+        raise UnsupportedError(f"{label}: the consume queues are in RocksDB; only queues in files are converted")
+    for files in unread_files(store):
+        kinds = [what for kind, what in _WITH_OFFSETS.items() if kind.value == files.kind]
+        if kinds:
+            raise UnsupportedError(f"{label}: {kinds[0]} in {files.path} may hold offsets of the log; not converted")
+    findings = list(dledger_findings(store, rules, Account()))
+    for finding in findings:
+        is_at_end = finding.id == "dledger.bad-entry" and finding.file == logs[0].data[-1].path and len(findings) == 1
+        if not is_at_end and finding.severity is Severity.ERROR:
+            raise UnsupportedError(
+                f"{label}: {finding.id} in {finding.file}: {finding.message}; nothing is converted: copy the directory "
+                "from another member of the group first"
+            )
+    return logs[0]
+
+
+def _laid_over(store: Store, steps: Iterable[Step]) -> Overlay:
+    return Plan("convert", "", "", tuple(steps)).view_over(store.view)
+
+
+def _shown_sizes(store: Store) -> Settings:
+    """Sizes that only the old files show, for what is built without them."""
+    return with_settings(
+        store.settings,
+        consumequeue_file_size=store.consumequeue_file_size or None,
+        extension_file_size=store.extension_file_size or None,
+        batch_file_size=store.batch_file_size or None,
+        index_slot_count=store.index_slot_count,
+        index_entry_count=store.index_entry_count,
+    )
+
+
+def _expired_queues(source: QueueSource) -> Iterator[str]:
+    """Directories of queues whose messages have all expired: nothing else tells their next offset."""
+    for name, queue_files in source.store.queues.items():
+        last = open_queue(source, name).last_record()
+        if last is not None and last[0] < source.log_minimum:
+            yield queue_files.directory
+
+
+def _notes_of(written: PlainLog) -> Iterator[str]:
+    yield (
+        "before the broker starts, remove enableDLegerCommitLog and the other dLeger settings from its properties file"
+    )
+    yield "physical offsets change, and with them message ids that contain one; queue offsets and unique keys stay"
+    if written.left_out:
+        yield f"entries without a message, which only the group needs: {written.left_out}"
+    if written.tail:
+        yield f"bytes after the last entry, which DLedger removes at its start too: {written.tail}"

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from rmqtool.engine.reading.dledger_log import dledger_logs
 from rmqtool.engine.reading.messages_without_log import (
     Array,
     entries_without_file,
@@ -29,7 +30,8 @@ def gone_messages(before: Store, after: Store, steps: Sequence[Step]) -> Loss:
         before: the store as it is.
         after: the store as the steps leave it.
     """
-    ranges = ranges_without_file(before, before.commitlog)
+    segments = before.commitlog or tuple(segment for log in dledger_logs(before) for segment in log.data)
+    ranges = ranges_without_file(before, segments)
     touched = {step.path.rpartition("/")[0] for step in steps}
     names = {name for store in (before, after) for name, _, directory in queues_of(store) if directory in touched}
     messages = lost_bytes = 0

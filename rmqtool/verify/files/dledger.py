@@ -68,7 +68,8 @@ class _Check:
     def _entry(self, segment: Segment, entry: LogEntry | BadRange) -> Iterator[Finding]:
         place = {"file_position": entry.file_position, "physical_offset": segment.start + entry.file_position}
         if isinstance(entry, BadRange):
-            self._next_index = None
+            if segment is not self._log.data[-1]:
+                self._next_index = None
             text = "from here to the last byte that is not zero there is no entry"
             yield finding("dledger.bad-entry", segment.path, text, length=entry.length, **place)
             return

@@ -1,0 +1,136 @@
+"""Writes a plain commit log with the messages of a DLedger log: the same records, each at a new physical offset.
+
+Files have the length of those of DLedger, and the first one has the same name. A record never gets a higher offset than
+it had, for each one loses the header of its entry; so what had expired stays below the log.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from rmqtool.engine.reading.dledger_log import BadRange, DLedgerLog, LogEntry, read_entries
+from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.errors import UnsupportedError
+from rmqtool.formats.commitlog import BLANK_SIZE_MIN, MAGIC_BLANK, MAGIC_BYTES, MESSAGE_V1
+from rmqtool.formats.dledger import ENTRY_SIZE
+from rmqtool.scan.runner import OnProgress
+from rmqtool.store.directory import Segment
+from rmqtool.store.file_kinds import segment_name
+from rmqtool.store.sink import reported
+from rmqtool.store.source import ByteSource, read_range
+
+_OWN_OFFSET: Final = MESSAGE_V1.position("physical_offset")
+_PREPARED_BEFORE_BODY: Final = 12
+"""Bytes from the offset of the half message to the body: both host addresses, whose length varies, are before them."""
+_HALF: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
+
+
+@dataclass
+class PlainLog:
+    """The log as it was written.
+
+    Attributes:
+        files: name of each file, and the modification time that it gets.
+        left_out: entries without a message, which only the group needs.
+        tail: bytes after the last entry that are none; DLedger cuts them off as well.
+    """
+
+    files: dict[str, int] = field(default_factory=dict)
+    records: int = 0
+    left_out: int = 0
+    tail: int = 0
+
+
+def write_plain_log(
+    log: DLedgerLog, rules: BrokerRules, directory: Path, on_progress: OnProgress | None = None
+) -> PlainLog:
+    """Write the messages of a log of DLedger into the files of a plain one.
+
+    Args:
+        directory: where the files are made; it is there.
+
+    Raises:
+        UnsupportedError: a file of the log is damaged, but for its end.
+        UnreadableError, WriteError: a file cannot be read or written.
+    """
+    written = PlainLog()
+    with closing(_Writer(log.data[0], directory, written)) as writer:
+        for number, segment in enumerate(log.data):
+            with closing(log.store.view.open(segment.path)) as source:
+                for entry in _good_entries(log, segment, source, rules, written):
+                    writer.append(source, segment, entry)
+            if on_progress is not None:
+                on_progress(number + 1, len(log.data))
+    return written
+
+
+def _good_entries(
+    log: DLedgerLog, segment: Segment, source: ByteSource, rules: BrokerRules, written: PlainLog
+) -> Iterator[LogEntry]:
+    for entry in read_entries(source, segment.start, rules):
+        if isinstance(entry, BadRange) and segment is log.data[-1]:
+            written.tail = entry.length
+        elif isinstance(entry, BadRange) or not entry.is_right:
+            raise UnsupportedError(
+                f"{log.store.view.label}: {segment.path} is damaged at byte {entry.file_position}: nothing is "
+                "converted; copy the directory from another member of the group first"
+            )
+        elif entry.record is None:
+            written.left_out += 1
+        else:
+            yield entry
+
+
+class _Writer:
+    def __init__(self, first: Segment, directory: Path, written: PlainLog) -> None:
+        self._directory, self._written = directory, written
+        self._file_size = first.size
+        self._start, self._at = first.start, 0
+        self._file: BinaryIO | None = None
+        self._path = directory
+        self._halves: dict[int, int] = {}
+
+    def append(self, source: ByteSource, segment: Segment, entry: LogEntry) -> None:
+        record = entry.record
+        assert record is not None, "only entries with a message are appended"
+        if self._at + record.size + BLANK_SIZE_MIN > self._file_size:
+            blank = (self._file_size - self._at).to_bytes(4, "big") + MAGIC_BYTES[MAGIC_BLANK]
+            self._write(blank)
+            self._next_file()
+        raw = bytearray(read_range(source, entry.file_position + ENTRY_SIZE, record.size))
+        place = self._start + self._at
+        raw[_OWN_OFFSET : _OWN_OFFSET + 8] = place.to_bytes(8, "big")
+        half = self._halves.get(record.prepared_transaction_offset)
+        if half is not None:
+            at = record.body_position - _PREPARED_BEFORE_BODY
+            raw[at : at + 8] = half.to_bytes(8, "big")
+        if record.topic == _HALF:
+            self._halves[record.physical_offset] = place
+        self._write(raw)
+        self._written.records += 1
+        self._written.files[self._path.name] = segment.entry.mtime_ns
+
+    def close(self) -> None:
+        """Finish the file."""
+        if self._file is not None:
+            with reported(str(self._path)), self._file as file:
+                file.flush()
+                os.ftruncate(file.fileno(), self._file_size)
+            self._file = None
+
+    def _write(self, data: bytes | bytearray) -> None:
+        with reported(str(self._path)):
+            if self._file is None:
+                self._path = self._directory / segment_name(self._start)
+                self._file = self._path.open("wb")
+            self._file.write(data)
+        self._at += len(data)
+
+    def _next_file(self) -> None:
+        self.close()
+        self._start, self._at = self._start + self._file_size, 0
