@@ -7,6 +7,8 @@ import pytest
 
 from tests.broker.toolchain import require_tools
 from tests.judge.bases import VERSIONS
+from tests.judge.case import make_case
+from tests.judge.check_preflight import check_preflight, other_version
 from tests.judge.worker import Worker
 
 pytestmark = pytest.mark.broker
@@ -28,6 +30,14 @@ def test_rmqtool_and_brokers_agree(worker: Worker, version: str) -> None:
     assert len(outcomes) == CASES
     differing = {outcome.name: (outcome.faults, outcome.disagreements) for outcome in outcomes if outcome.disagreements}
     assert not differing
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_preflight_of_a_base_agrees_with_the_other_broker(worker: Worker, tmp_path: Path, version: str) -> None:
+    base = worker.base(SEED, version, 0)
+    case = make_case(base, worker.judge_of(version), 0, tmp_path)
+    check_preflight(case, worker.judge_of(other_version(base)))
+    assert case.disagreements == []
 
 
 def test_a_wrong_forecast_is_noticed(worker: Worker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
