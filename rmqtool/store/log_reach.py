@@ -1,7 +1,8 @@
 """Tells whether queue units show that a log file was cut: one of them names a record that reaches over the file's end.
 
 A broker never writes a record across the end of a log file, so the file was longer when that record was written. A unit
-is not believed where the log has a record at its place that ends inside the file: then the unit's size is damaged.
+is not believed where the log has a record at its place that ends inside the file, or where the next unit of its queue
+leads into what it names: then the unit's size is damaged.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from contextlib import closing
 from typing import Final
 
 from rmqtool.errors import UnreadableError
+from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.store.source import ByteSource, read_range
 from rmqtool.store.view import Entry, StoreView
 
@@ -66,17 +68,20 @@ def _ends_inside(view: StoreView, last: Entry, position: int) -> bool:
 
 def _look(source: ByteSource, end: int, ends_inside: Callable[[int], bool]) -> tuple[bool, int]:
     """Whether a unit crosses the end, and how far the units reach; read backwards, down to the first one below it."""
-    crosses, highest = False, 0
+    crosses, highest, following = False, 0, JAVA_LONG_MAX
     for low, high in reversed(list(source.extents(0, source.size))):
         stop = -(-high // _UNIT.size) * _UNIT.size
         while stop > low:
             start = max(low // _UNIT.size * _UNIT.size, stop - _BLOCK)
             raw = read_range(source, start, stop - start)
             below = False
-            for physical_offset, size, _ in _UNIT.iter_unpack(raw[: len(raw) // _UNIT.size * _UNIT.size]):
+            units = list(_UNIT.iter_unpack(raw[: len(raw) // _UNIT.size * _UNIT.size]))
+            for physical_offset, size, _ in reversed(units):
                 if physical_offset >= 0 and 0 < size < (1 << 31) - 1:
                     crosses_here = physical_offset < end < physical_offset + size
-                    if crosses_here and ends_inside(physical_offset):
+                    is_overlapped = physical_offset < following < physical_offset + size
+                    following = physical_offset
+                    if crosses_here and (is_overlapped or ends_inside(physical_offset)):
                         continue
                     highest = max(highest, physical_offset + size)
                     crosses |= crosses_here

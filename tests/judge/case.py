@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tests.broker.broker import Judge
-from tests.broker.files import copy_store
+from tests.broker.files import copy_store, digest
 from tests.judge import faults_derived, faults_log, faults_small
 from tests.judge.bases import Base, Truth
 from tests.judge.intact import intact_records
@@ -179,6 +179,9 @@ def _last(fault: Fault, store: Path, base: Path, faults: list[Fault]) -> Fault:
     """The fault, silent where a later one took away or replaced its file, or one that another had made."""
     later = faults[faults.index(fault) + 1 :] if fault in faults else []
     if any(other.file == fault.file and other.name == "checkpoint.old" for other in later):
+        return replace(fault, silent=True)
+    now, before = store / fault.file, base / fault.file
+    if now.is_file() and before.is_file() and digest(now) == digest(before):  # a later fault restored it
         return replace(fault, silent=True)
     is_gone = not (store / fault.file).exists()
     is_extra = any(other.file == fault.file and other.name.endswith(MAKES_A_FILE) for other in faults)

@@ -12,11 +12,12 @@ import pytest
 from rmqtool.fixtures.recipe import make_store
 from rmqtool.fixtures.recipes import RECIPES
 from tests.commands.transcripts import rmqtool
+from tests.judge.case import _last
 from tests.judge.check_append import _start_unlinks
 from tests.judge.check_repair import _check_undo, _set_aside, repair_count
 from tests.judge.check_verify import _names, is_clash, is_dropped, overwritten_index_files
 from tests.judge.faults_derived import old_file
-from tests.judge.target import Target
+from tests.judge.target import Fault, Target
 from tests.judge.tool import rmqtool as limited_rmqtool
 from tests.store_state import store_state
 
@@ -145,3 +146,14 @@ def test_a_command_without_an_end_is_one_that_broke_off(monkeypatch: pytest.Monk
     monkeypatch.setattr("tests.judge.tool.run", lambda _arguments: signal.pause())
     answer = limited_rmqtool("verify", "store")
     assert (answer.code, answer.trouble) == (1, "error: no end in N.N s")
+
+
+def test_a_fault_whose_file_is_as_before_is_silent(tmp_path: Path) -> None:
+    file = "consumequeue/T/0/00000000000000000000"
+    for folder in ("base", "store"):
+        (tmp_path / folder / file).parent.mkdir(parents=True)
+        (tmp_path / folder / file).write_bytes(b"12345")
+    fault = Fault("consumequeue.units zeroed", "consumequeue", file, "")
+    assert _last(fault, tmp_path / "store", tmp_path / "base", [fault]).silent
+    (tmp_path / "store" / file).write_bytes(b"12346")
+    assert not _last(fault, tmp_path / "store", tmp_path / "base", [fault]).silent
