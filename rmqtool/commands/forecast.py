@@ -212,10 +212,12 @@ def _repair_of_effects(
     opened: OpenedStore, timer: Sequence[Mapping[str, Any]], delays: Iterable[Mapping[str, Any]]
 ) -> str | None:
     """The command that answers what a broker would do to timers and delay levels, once nothing else is wrong."""
+    if opened.store.has_abort:
+        return None  # recover does both
     if timer:
         return REBUILD_TIMER
     is_wrong = any(effect["severity"] != Severity.NOTE.value for effect in delays)
-    return REBUILD_DELAYS if is_wrong and not opened.store.has_abort else None
+    return REBUILD_DELAYS if is_wrong else None
 
 
 def forecast_assessment(

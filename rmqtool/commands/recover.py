@@ -13,6 +13,7 @@ from rmqtool.commands.repair_command import repair_command
 from rmqtool.commands.repair_plan import PlannedRepair, Planner, RepairRun
 from rmqtool.errors import UsageError
 from rmqtool.repair.recover.plan import RecoverOptions, plan_recover
+from rmqtool.repair.recover.side_state import with_side_state
 from rmqtool.scan.runner import OnProgress
 from rmqtool.store.directory import Store
 
@@ -65,6 +66,7 @@ def recover(
 
     def plan(store: Store, staging: Path, on_progress: OnProgress) -> PlannedRepair:
         planned_recovery = plan_recover(store, repair.opened.rules, staging, options, on_progress)
+        planned_recovery = with_side_state(store, repair.opened.rules, planned_recovery, staging, on_progress)
         return PlannedRepair(
             planned_recovery.steps,
             planned_recovery.loss,

@@ -16,6 +16,7 @@ from rmqtool.engine.rules.algorithms import SizeMismatch
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.formats.timer import WHEEL_SIZE
 from rmqtool.quantities import JAVA_LONG_MAX
+from rmqtool.store.config_json import DELAY_OFFSETS, ConfigState, read_config
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.overlay import Overlay
@@ -126,6 +127,9 @@ def demand_side_stores(store: Store, rules: BrokerRules) -> None:
     for entry in timer_log:
         if entry.size != size:
             raise LoadFailure(_mismatch(entry, size))
+    delays = read_config(store.view, DELAY_OFFSETS)
+    if delays.state is ConfigState.BROKEN and delays.is_backup_broken:
+        raise LoadFailure(f"{DELAY_OFFSETS}: neither it nor its .bak can be read")
     for entry in store.files.get(FileKind.COMPACTION_LEFTOVER, ()) if rules.compaction else ():
         raise LoadFailure(f"{entry.path}: the name is not a number")
     logs = {entry.path for entry in store.files.get(FileKind.COMPACTION_LOG, ())}

@@ -47,6 +47,8 @@ class ConfigFile:
     """Of the file that was asked for, whatever its `.bak` is."""
     value: dict[Any, Any] | None = None
     problems: tuple[str, ...] = ()
+    is_backup_broken: bool = False
+    """Whether the copy was asked too and is no JSON either, with which a broker does not start."""
 
     @property
     def is_backup(self) -> bool:
@@ -75,7 +77,8 @@ def read_config(view: StoreView, path: str) -> ConfigFile:
     backup = f"{path}.bak"
     backup_state, backup_value, backup_problem = _read(view, backup)
     problems = tuple(sentence for sentence in (problem, backup_problem) if sentence)
-    return ConfigFile(path, backup if backup_state is ConfigState.READ else None, state, backup_value, problems)
+    read_path = backup if backup_state is ConfigState.READ else None
+    return ConfigFile(path, read_path, state, backup_value, problems, backup_state is ConfigState.BROKEN)
 
 
 def topics(config: ConfigFile) -> dict[str, TopicConfig]:

@@ -115,9 +115,10 @@ def test_what_was_delivered_comes_again_without_the_timers_files(
     assert Counter(counts.values()) == Counter({2: COUNT // 2, 1: COUNT // 2})
 
 
+@pytest.mark.parametrize("command", [("rebuild", "--timer"), ("recover",)], ids=["rebuild", "recover"])
 @pytest.mark.parametrize("name", DAMAGES)
-def test_each_message_comes_once_after_a_rebuild(
-    judge_of: Callable[[str], Judge], killed: Path, tmp_path: Path, name: str
+def test_each_message_comes_once_after_a_repair(
+    judge_of: Callable[[str], Judge], killed: Path, tmp_path: Path, name: str, command: tuple[str, ...]
 ) -> None:
     del judge_of
     path = copy_store(killed, tmp_path / "store")
@@ -125,8 +126,8 @@ def test_each_message_comes_once_after_a_rebuild(
     conf = tmp_path / "broker.conf"
     conf.write_text("".join(f"{key}={value}\n" for key, value in CONFIG.items()))
     options = ("--broker-conf", conf, "--broker-version", VERSION)
-    rebuilt = rmqtool("rebuild", path, "--timer", "--yes", *options)
-    assert "already delivered: 20" in rebuilt.out, rebuilt.err
+    repaired = rmqtool(command[0], path, *command[1:], "--yes", *options)
+    assert "already delivered: 20" in repaired.out, repaired.err
     with WholeBroker(VERSION, path, CONFIG, TOPICS) as broker:
         until(broker, COUNT)
         broker.send("alarms", 0, b"new", {"TIMER_DELAY_MS": str(EARLY_MS)})
