@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,28 @@ def edit(store: Path, change: Callable[[Rows, Rows], None], folder: str = "consu
     database.close()
     for name in ("LOG", "rocksdict-config.json"):
         (store / folder / name).unlink(missing_ok=True)
+
+
+def write_rows(folder: Path, families: Mapping[str, Mapping[bytes, bytes]]) -> None:
+    """Put rows into a database, which is made where there is none."""
+    folder.mkdir(parents=True, exist_ok=True)
+    table = BlockBasedOptions()
+    table.set_format_version(5)
+    known = Rdict.list_cf(str(folder)) if (folder / "CURRENT").exists() else []
+    options = {name: Options(raw_mode=True) for name in dict.fromkeys(["default", *known, *families])}
+    for family_options in options.values():
+        family_options.set_block_based_table_factory(table)
+        family_options.create_if_missing(True)
+        family_options.create_missing_column_families(True)
+    database = Rdict(str(folder), options=options["default"], column_families=options)
+    for name, rows_of_family in families.items():
+        family = database if name == "default" else database.get_column_family(name)
+        for key, value in rows_of_family.items():
+            family.put(key, value)
+        family.flush()
+    database.close()
+    for name in ("LOG", "rocksdict-config.json"):
+        (folder / name).unlink(missing_ok=True)
 
 
 def numbers(*values: int) -> bytes:

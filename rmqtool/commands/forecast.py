@@ -56,7 +56,7 @@ from rmqtool.verdict.presence import denied_files, missing_log, reader_command, 
 from rmqtool.verdict.verdict import Assessment, StoreVerdict
 from rmqtool.verify.catalog.finding import REBUILD_DELAYS, REBUILD_TIMER, Severity
 from rmqtool.verify.catalog.registry import BY_ID
-from rmqtool.verify.files.config_files import lost_configs, read_configs
+from rmqtool.verify.files.config_files import lost_configs, read_store_configs
 from rmqtool.verify.files.delays import delay_findings
 from rmqtool.verify.files.timers import KINDS, is_timer_checked, timer_findings
 from rmqtool.verify.survey.account import Account
@@ -232,7 +232,7 @@ def forecast_assessment(
     begin = store.commitlog[0].start if store.commitlog else 0
     counted_from = max((each.counted_from or 0 for each in forecasts), default=0)
     below = f"what lies below physical offset {counted_from} was not counted"
-    inconsistent = [f"{finding.file}: {finding.message}" for finding in lost_configs(store, read_configs(store))]
+    inconsistent = [f"{finding.file}: {finding.message}" for finding in lost_configs(store, read_store_configs(store))]
     inconsistent += [f"timer: {effect['brokers']}" for effect in timer[:1]]
     wrong = [effect for effect in delays if effect["severity"] != Severity.NOTE.value]
     inconsistent += [f"delay {effect['message']}: {effect['brokers']}" for effect in wrong[:1]]
@@ -261,7 +261,7 @@ def _next_step(
     repair_of_effects: str | None,
 ) -> NextStep:
     store = opened.store
-    lost = [finding for finding in lost_configs(store, read_configs(store)) if finding.repair is None]
+    lost = [finding for finding in lost_configs(store, read_store_configs(store)) if finding.repair is None]
     if any(map(_meets_damage, forecasts)):
         repair = "salvage"
     elif repair_of_effects is not None and not assessment.lost:

@@ -51,7 +51,8 @@ def other_files(store: Store, config: Mapping[str, ConfigFile]) -> tuple[dict[st
             if kind is FileKind.COMMITLOG:  # its records are compared; wherever it lies
                 digests[_LOG + entry.name] = str(entry.size)
                 continue
-            if entry.path in config and config[entry.path].state is ConfigState.READ:
+            known = config.get(entry.path)
+            if known is not None and known.state is ConfigState.READ and not known.is_database:
                 digests[entry.path] = READ
                 continue
             try:

@@ -32,7 +32,7 @@ from rmqtool.report.file_rows import (
 from rmqtool.report.hexview import hex_fields, parts_of
 from rmqtool.report.rows import DumpRow
 from rmqtool.store.config_json import SIZE_MAX
-from rmqtool.store.file_kinds import is_segment_name
+from rmqtool.store.file_kinds import FileKind, is_segment_name, kind_of
 from rmqtool.store.relaxed_json import JsonError, parse_relaxed_json
 from rmqtool.store.source import ByteSource, read_range, read_salvaging
 from rmqtool.store.view import Entry
@@ -73,11 +73,34 @@ class FileDump:
             DumpKind.TIMER_CHECK: self._timer_check,
         }
         for entry in self.target.entries:
+            if kind_of(entry.path) is FileKind.CONFIG_ROCKSDB:
+                continue
             try:
                 with closing(self.target.view.open(entry.path)) as source:
                     yield from by_kind[self.target.kind](entry, source)
             except UnreadableError as error:
                 self.problems.append(str(error))
+        yield from self._config_databases()
+
+    def _config_databases(self) -> Iterator[DumpRow]:
+        """What databases of RocksDB have, as the files that they replace."""
+        paths = {entry.path for entry in self.target.entries if kind_of(entry.path) is FileKind.CONFIG_ROCKSDB}
+        directories = {path.rpartition("/")[0] for path in paths}
+        if not directories:
+            return
+        from rmqtool.store.config_database import read_config_databases
+
+        for database in read_config_databases(self.target.view):
+            if database.directory not in directories:
+                continue
+            for content in database.contents.values():
+                yield config_row(database.directory, content)
+            for problem in database.problems:
+                self.problems.append(problem)
+                yield bad_file_row(database.directory, 0, 0, "config.unreadable")
+                self.bad_ranges += 1
+            if database.failure is not None:
+                self.problems.append(f"{database.directory}: the configuration is in RocksDB: {database.reason}")
 
     def _index(self, entry: Entry, source: ByteSource) -> Iterator[DumpRow]:
         raw = read_range(source, 0, index.HEADER_SIZE)

@@ -163,6 +163,10 @@ def make_source(ask: Request, target: Target) -> RowSource:
         from rmqtool.dump.dledger import DLedgerDump
 
         return DLedgerDump(target, ask)
+    if target.kind is DumpKind.ROCKSDB:
+        from rmqtool.dump.side_database import SideDatabaseDump
+
+        return SideDatabaseDump(target)
     from rmqtool.dump.other_files import FileDump
 
     return FileDump(target, ask.hex_width)

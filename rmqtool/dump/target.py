@@ -36,6 +36,7 @@ class DumpKind(StrEnum):
     TIMER_LOG = "timerlog"
     TIMER_CHECK = "timercheck"
     DLEDGER = "dledger"
+    ROCKSDB = "rocksdbstore"
     PENDING = "pending"
     TRANSACTIONS = "transactions"
 
@@ -50,10 +51,12 @@ KINDS: Final = {
     FileKind.CHECKPOINT: DumpKind.CHECKPOINT,
     FileKind.ABORT: DumpKind.ABORT,
     FileKind.CONFIG: DumpKind.CONFIG,
+    FileKind.CONFIG_ROCKSDB: DumpKind.CONFIG,
     FileKind.COMPACTION_LOG: DumpKind.COMMITLOG,
     FileKind.COMPACTION_QUEUE: DumpKind.BATCH,
     FileKind.COMPACTION_CHECKPOINT: DumpKind.CONFIG,
     FileKind.DLEDGER: DumpKind.DLEDGER,
+    FileKind.ROCKSDB: DumpKind.ROCKSDB,
     FileKind.TIMER_WHEEL: DumpKind.TIMER_WHEEL,
     FileKind.TIMER_LOG: DumpKind.TIMER_LOG,
     FileKind.TIMER_CHECK: DumpKind.TIMER_CHECK,
@@ -66,6 +69,11 @@ _STRAYS: Final = frozenset(
 _DEPTH: Final = 5
 """Names in the longest path of a store's file (`compaction/compactionLog/TOPIC/QUEUE/FILE`)."""
 _COMPACTED: Final = (FileKind.COMPACTION_LOG, FileKind.COMPACTION_QUEUE)
+_DATABASES: Final = {
+    FileKind.CONSUMEQUEUE_ROCKSDB: "the queues in it",
+    FileKind.CONFIG_ROCKSDB: "the configuration in it",
+    FileKind.ROCKSDB: "index, timers and transactions",
+}
 _SNIFF_BYTES: Final = 8192
 
 
@@ -208,20 +216,17 @@ def _concerns(problem: str, kind: DumpKind, store: Store) -> bool:
 
 def _explain_absence(label: str, kind: DumpKind, file_kinds: set[FileKind]) -> None:
     """Say so where what is asked for is kept in a way that is not decoded."""
-    elsewhere = {
-        DumpKind.COMMITLOG: FileKind.DLEDGER,
-        DumpKind.CONFIG: FileKind.CONFIG_ROCKSDB,
-        DumpKind.INDEX: FileKind.ROCKSDB,
-    }.get(kind)
-    if elsewhere in file_kinds:
-        raise _unsupported(label, elsewhere)
+    if kind is DumpKind.COMMITLOG and FileKind.DLEDGER in file_kinds:
+        raise _unsupported(label, FileKind.DLEDGER)
+    if kind is DumpKind.INDEX and FileKind.ROCKSDB in file_kinds:
+        raise UnsupportedError(f"{label}: there are no index files; --type rocksdbstore shows an index in RocksDB")
 
 
 def _unsupported(label: str, kind: FileKind) -> UnsupportedError:
     if kind is FileKind.DLEDGER:
         return UnsupportedError(f"{label}: the log belongs to DLedger; --type dledger shows its entries")
-    if kind is FileKind.CONSUMEQUEUE_ROCKSDB:
-        return UnsupportedError(f"{label}: a part of a RocksDB database; pass its directory to dump the queues in it")
+    if kind in _DATABASES:
+        return UnsupportedError(f"{label}: a part of a RocksDB database; pass its directory to dump {_DATABASES[kind]}")
     if kind is FileKind.LOCK:
         return UnsupportedError(f"{label}: the broker's lock file, which is empty; `rmqtool info` shows the lock")
     return UnsupportedError(f"{label}: {kind.value}: rmqtool recognizes this file but does not decode it")
@@ -274,7 +279,7 @@ def _entry(view: StoreView, name: str, label: str, options: TargetOptions) -> Ta
     if entry is None:
         raise NotAStoreError(f"{label}: no such file")
     place = kind_of(entry.path)
-    if place is FileKind.CONSUMEQUEUE_ROCKSDB and options.kind in (None, DumpKind.CONSUMEQUEUE):
+    if place in _DATABASES and options.kind in (None, KINDS[place]):
         raise _unsupported(label, place)
     if options.kind is not None:
         return _target(options.kind, view, [entry], options.index_slots)

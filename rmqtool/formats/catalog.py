@@ -5,7 +5,19 @@
 
 from typing import Final
 
-from rmqtool.formats import batch, checkpoint, commitlog, consumequeue, dledger, index, message_id, rocksdb_queue, timer
+from rmqtool.formats import (
+    batch,
+    checkpoint,
+    commitlog,
+    consumequeue,
+    dledger,
+    index,
+    message_id,
+    rocksdb_config,
+    rocksdb_queue,
+    rocksdb_store,
+    timer,
+)
 from rmqtool.formats.layout import Format
 
 FORMATS: Final[tuple[Format, ...]] = (
@@ -21,6 +33,16 @@ FORMATS: Final[tuple[Format, ...]] = (
     rocksdb_queue.OFFSET_KEY,
     rocksdb_queue.OFFSET,
     rocksdb_queue.DISPATCHED,
+    rocksdb_store.INDEX_KEY,
+    rocksdb_store.INDEX_VALUE,
+    rocksdb_store.TIMER_KEY,
+    rocksdb_store.TIMER_VALUE,
+    rocksdb_store.TRANSACTION_KEY,
+    rocksdb_store.TRANSACTION_VALUE,
+    rocksdb_config.NAME_KEY,
+    rocksdb_config.OFFSET_KEY,
+    rocksdb_config.OFFSET,
+    rocksdb_config.VERSION,
     index.HEADER,
     index.SLOT,
     index.ENTRY,

@@ -17,8 +17,15 @@ from rmqtool.formats.consumequeue import (
 )
 from rmqtool.formats.index import ENTRY, HEADER
 from rmqtool.formats.layout import Format
+from rmqtool.formats.rocksdb_store import IndexRow, Mark, Row, TimerRow, TransactionRow
 from rmqtool.report.rows import DumpRow
 
+_SIDE_TYPES: Final = {
+    IndexRow: "index-row",
+    TimerRow: "timer-row",
+    TransactionRow: "transaction-row",
+    Mark: "mark",
+}
 _PLACE: Final = ("type", "topic", "queue_id")
 
 
@@ -60,6 +67,11 @@ FIELDS: Final = {
         *("type", "file", "position", "due_timestamp_ms", "rolls", "deletes"),
         *_names(timer.UNIT),
         *("file_position", "finding"),
+    ),
+    "rocksdbstore": (
+        *("type", "file", "topic", "kind", "key", "unique_key", "transaction_id", "hour_ms", "due_timestamp_ms"),
+        *("physical_offset", "record_size", "store_timestamp_ms", "check_count", "table", "name", "value"),
+        *("file_position", "size", "finding"),
     ),
     "timercheck": ("type", "file", "file_size", *_names(timer.CHECK), "finding"),
 }
@@ -191,6 +203,14 @@ def abort_row(file: str, process_id: int | None) -> DumpRow:
 def config_row(file: str, content: Any) -> DumpRow:
     """A configuration file with its JSON."""
     return {"type": "config", "file": file, "content": content}
+
+
+def side_row(directory: str, table: str, row: Row) -> DumpRow:
+    """A row of `rocksdbstore/`; texts as far as they are UTF-8."""
+    values = row._asdict()
+    values.pop("text", None)
+    texts = {name: value.decode("utf-8", "replace") for name, value in values.items() if isinstance(value, bytes)}
+    return {"type": _SIDE_TYPES[type(row)], "file": directory, "table": table} | values | texts
 
 
 def bad_file_row(

@@ -1,5 +1,7 @@
 """Reads `config/*.json` as brokers really write them, with the copy beside each where the file itself is no good.
 
+Where the broker keeps it in RocksDB, the content is the same; the directory of the database is where it was read.
+
 Broker: `ConfigManager#load`, `TopicConfigManager`, `ConsumerOffsetManager`, `ScheduleMessageService`. What each file
 means to a later start is decided above; here it is only read. A relaxed grammar is `relaxed_json`.
 """
@@ -21,6 +23,13 @@ SIZE_MAX: Final = 64 << 20
 """Bytes of a configuration file that are read; a large fleet's consumer offsets have some tens of megabytes."""
 TOPICS: Final = "config/topics.json"
 CONSUMER_OFFSETS: Final = "config/consumerOffset.json"
+GROUPS: Final = "config/subscriptionGroup.json"
+STORED: Final = (TOPICS, CONSUMER_OFFSETS, GROUPS)
+"""Files whose content a broker can keep in RocksDB instead."""
+DATABASES: Final = tuple(
+    f"config/{name}" for name in ("rdb", "metadata", "topics", "consumerOffsets", "subscriptionGroups")
+)
+"""Where these databases lie; the first one that has the content of a file counts."""
 DELAY_OFFSETS: Final = "config/delayOffset.json"
 _BATCH_QUEUE: Final = "BatchCQ"
 
@@ -42,7 +51,7 @@ class ConfigFile:
     path: str
     """The file that was asked for."""
     read_path: str | None
-    """The file that the value came from: itself, its `.bak`, or none."""
+    """Where the value came from: the file itself, its `.bak`, the directory of a database, or none."""
     state: ConfigState
     """Of the file that was asked for, whatever its `.bak` is."""
     value: dict[Any, Any] | None = None
@@ -53,7 +62,12 @@ class ConfigFile:
     @property
     def is_backup(self) -> bool:
         """Whether the value is that of the copy."""
-        return self.read_path is not None and self.read_path != self.path
+        return self.read_path == f"{self.path}.bak"
+
+    @property
+    def is_database(self) -> bool:
+        """Whether the value is that of a database."""
+        return self.read_path in DATABASES
 
 
 @dataclass(frozen=True)
@@ -70,7 +84,35 @@ class TopicConfig:
 
 
 def read_config(view: StoreView, path: str) -> ConfigFile:
-    """Read a file or, where it is absent, empty or broken, its `.bak`, as `ConfigManager#load` does. Never raises."""
+    """Read a file or, where it is absent, empty or broken, its `.bak`, as `ConfigManager#load` does. Never raises.
+
+    A database of RocksDB goes before both, unless the file was changed more often (`RocksDBTopicConfigManager#merge`).
+    """
+    return read_configs(view, (path,))[path]
+
+
+def read_configs(view: StoreView, paths: Iterable[str]) -> dict[str, ConfigFile]:
+    """The same of several files, by their paths."""
+    configs = {path: _read_file(view, path) for path in paths}
+    stored = [path for path in STORED if path in configs]
+    if stored and any(has_config_database(view, directory) for directory in DATABASES):
+        # Late, for it brings construct with it, which a store without RocksDB does not need.
+        from rmqtool.store.config_database import config_of_database, read_config_databases
+
+        databases = read_config_databases(view)
+        configs.update({path: config_of_database(databases, configs[path]) for path in stored})
+    return configs
+
+
+def has_config_database(view: StoreView, directory: str) -> bool:
+    """Whether a directory of `DATABASES` has files, or cannot be listed."""
+    try:
+        return any(entry.is_file for entry in view.list(directory))
+    except UnreadableError:
+        return True
+
+
+def _read_file(view: StoreView, path: str) -> ConfigFile:
     state, value, problem = _read(view, path)
     if state is ConfigState.READ:
         return ConfigFile(path, path, state, value)

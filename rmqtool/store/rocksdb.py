@@ -36,7 +36,7 @@ _COPY_BYTES: Final = 1 << 20
 _DATA_FILE: Final = re.compile(r"CURRENT|IDENTITY|MANIFEST-\d+|\d+\.(sst|ldb|log|blob)", re.ASCII)
 """Files with the database's content; its options, its lock and its diary are left out."""
 _FRAME: Final = Struct(rocksdb_reader.FRAME.format)
-_FRAME_MAX: Final = rocksdb_reader.BATCH_ROWS
+_FRAME_MAX: Final = max(rocksdb_reader.BATCH_ROWS, rocksdb_reader.VALUE_MAX)
 
 
 class RocksFailure(Enum):

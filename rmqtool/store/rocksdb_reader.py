@@ -19,7 +19,9 @@ FRAME = struct.Struct(">cII")
 """Kind, bytes of the text that follows, and rows after it; see `rocksdb.Frame`."""
 BATCH_ROWS = 8192
 KEY_MAX = 4096
-"""Bytes of a key or value; longer ones are cut."""
+"""Bytes of a key; longer ones are cut."""
+VALUE_MAX = 1 << 20
+"""Bytes of a value; longer ones are cut."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -102,7 +104,7 @@ def write_group(out: IO[bytes], prefix: bytes, rows: list[tuple[bytes, bytes]], 
         return
     for key, value in rows:
         if not regular or len(value) != size or len(key) <= suffix_size:
-            key, value = key[:KEY_MAX], value[:KEY_MAX]  # noqa: PLW2901 - shortened
+            key, value = key[:KEY_MAX], value[:VALUE_MAX]  # noqa: PLW2901 - shortened
             out.write(FRAME.pack(b"R", len(key), len(value)) + key + value)
 
 

@@ -17,16 +17,15 @@ from rmqtool.engine.dispatch.queue_entries import DispatchSettings
 from rmqtool.engine.reading.unread_files import UnreadFiles
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.errors import UnreadableError
-from rmqtool.formats.checkpoint import FIELDS_SIZE, Checkpoint, parse_checkpoint
 from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, LogPlan, ScanOptions, carries_record_crc, plan_segments
 from rmqtool.scan.runner import OnProgress, Runner, ThreadRunner
 from rmqtool.store.config_json import TOPICS, ConfigFile, batch_topics, topics
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.file_kinds import FileKind
-from rmqtool.store.source import read_range
+from rmqtool.store.side_database import DIRECTORY
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding
-from rmqtool.verify.files.config_files import config_findings, lost_configs, read_configs
+from rmqtool.verify.files.config_files import config_findings, lost_configs, read_store_configs
 from rmqtool.verify.files.delays import delay_findings
 from rmqtool.verify.files.index_files import read_index
 from rmqtool.verify.files.log_files import log_file_findings, missing_end
@@ -39,8 +38,9 @@ from rmqtool.verify.files.reach import (
     units_below,
     units_into,
 )
+from rmqtool.verify.files.side_database import SideDatabaseCheck
 from rmqtool.verify.files.side_stores import left_out_files, side_findings, side_kinds
-from rmqtool.verify.files.small_files import checkpoint_findings, extension_findings, state_findings
+from rmqtool.verify.files.small_files import checkpoint_findings, extension_findings, read_checkpoint, state_findings
 from rmqtool.verify.match.missing_units import missing_findings, zero_queues
 from rmqtool.verify.match.seen_splits import SeenSplits
 from rmqtool.verify.match.split_check import SplitCheck, SplitFile, check_in_parallel
@@ -123,7 +123,7 @@ class _Verifier:
             self._say([finding("store.lock-held", "lock", "a broker is using the store")])
         for files in left_out_files(self.store, self._side_kinds):
             self._leave_out(files.path, files.kind, files.reason)
-        configs = read_configs(self.store)
+        configs = read_store_configs(self.store)
         context = self._context(configs)
         newest = [newest_record(context)]
         self._say(log_file_findings(self.store, lambda begin, end: units_into(context, begin, end), newest))
@@ -137,6 +137,11 @@ class _Verifier:
         self._say(delay_findings(self.store, self.rules) if self._looks_beside and self.options.timer else ())
         log = self._check_log(context, state) if context.options.depth is not Depth.STRUCTURE else None
         self._finish(context, configs, log)
+        side_database = SideDatabaseCheck(self.store, self.rules)
+        if FileKind.ROCKSDB in self._side_kinds and side_database.is_used:
+            self._say(side_database.findings(log.merged if log is not None and log.complete else None))
+            if side_database.failure:
+                self._leave_out(DIRECTORY, FileKind.ROCKSDB.value, side_database.failure)
         unscanned = self._unscanned(log)
         for segment in self.store.commitlog:
             account = self._account.file(segment.path, segment.size)
@@ -157,7 +162,8 @@ class _Verifier:
         """Kinds of files beside log, queues and index that are looked at."""
         if not self._looks_beside:
             return frozenset()
-        return side_kinds(self.store, self.rules, timer=self.options.timer)
+        kinds = side_kinds(self.store, self.rules, timer=self.options.timer)
+        return kinds | {FileKind.ROCKSDB} if self.rules.rocksdb_side_store else kinds
 
     @property
     def _log_is_elsewhere(self) -> bool:
@@ -362,7 +368,7 @@ class _Verifier:
     # What all splits together say
 
     def _finish(self, context: VerifyContext, configs: dict[str, ConfigFile], log: _Log | None) -> None:
-        checkpoint = self._checkpoint()
+        checkpoint = read_checkpoint(self.store)
         whole = log.merged if log is not None and log.complete else None
         if log is not None and context.crosses:
             self._say(missing_findings(context, log.merged.missing))
@@ -384,13 +390,3 @@ class _Verifier:
         self._say(checkpoint_findings(context, self._account, whole))
         self._say(lost_configs(self.store, configs))
         self._say(config_findings(configs, context.queues, whole))
-
-    def _checkpoint(self) -> Checkpoint | None:
-        entry = self.store.first(FileKind.CHECKPOINT)
-        if entry is None:
-            return None
-        try:
-            with closing(self.store.view.open(entry.path)) as source:
-                return parse_checkpoint(read_range(source, 0, FIELDS_SIZE))
-        except UnreadableError:
-            return None

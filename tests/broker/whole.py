@@ -69,6 +69,10 @@ class WholeBroker:
         text = base64.b64encode(body).decode()
         return self.program.ask("send", topic=topic, queueId=queue_id, body=text, properties=dict(properties or {}))
 
+    def commit(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
+        """Note how far a group of consumers is."""
+        self.program.ask("commit", group=group, topic=topic, queueId=queue_id, offset=queue_offset)
+
     def kill(self) -> None:
         """End it as a crash would."""
         self.program.close()

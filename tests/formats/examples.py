@@ -167,6 +167,43 @@ EXAMPLES = (
     ),
     Example("rocksdb-dispatched", "0000000000000465", {"physical_offset": 1125}),
     Example(
+        "rocksdb-index-key",
+        "000001a206fd6700 40544054406140554b40 0000000000000086",
+        {"hour_ms": 1795413600000, "text": b"@T@T@a@UK@", "physical_offset": 134},
+    ),
+    Example("rocksdb-index", "000001a20701e488", {"store_timestamp_ms": 1795413894280}),
+    Example("rocksdb-timer-key", "000001a2073bc7c0 554b", {"due_timestamp_ms": 1795417688000, "unique_key": b"UK"}),
+    Example("rocksdb-timer", "00000154 00000000000004ec", {"record_size": 340, "physical_offset": 1260}),
+    Example("rocksdb-transaction-key", "0000000000001599 405440545831", {"physical_offset": 5529, "text": b"@T@TX1"}),
+    Example("rocksdb-transaction", "00000000 000000ca", {"check_count": 0, "record_size": 202}),
+    Example(
+        "rocksdb-config-key",
+        "01 0003 02 0006 4f7264657273",
+        {"prefix": 1, "table": 3, "record": 2, "name_length": 6, "name": b"Orders"},
+    ),
+    Example(
+        "rocksdb-config-offset-key",
+        "01 0001 02 0002 4731 01 0006 4f7264657273 01 00000001",
+        {
+            "prefix": 1,
+            "table": 1,
+            "record": 2,
+            "group_length": 2,
+            "group": b"G1",
+            "after_group": b"\x01",
+            "topic_length": 6,
+            "topic": b"Orders",
+            "after_topic": b"\x01",
+            "queue_id": 1,
+        },
+    ),
+    Example("rocksdb-config-offset", "0000000000000002", {"queue_offset": 2}),
+    Example(
+        "rocksdb-config-version",
+        "0000000000000000 000001a207061f55 0000000000000003",
+        {"state_version": 0, "timestamp": 1795414171477, "counter": 3},
+    ),
+    Example(
         "index-header",
         "0000018bcfe56800 0000018bcfe5687b 0000000000000000 00000000000003e8 00000001 00000003",
         {

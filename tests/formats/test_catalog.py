@@ -19,6 +19,9 @@ def plain(found: Any) -> Any:
     return found
 
 
+WITHOUT_LENGTH = ("rocksdb-index-key", "rocksdb-timer-key", "rocksdb-transaction-key")
+
+
 def flat(fields: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """Nested fields under dotted names, as a layout names them."""
     found: dict[str, Any] = {}
@@ -63,6 +66,9 @@ class TestExample:
         assert [field.name for field in catalog.BY_NAME[example.format_name].fields] == list(flat(example.fields))
 
     def test_nothing_is_read_out_of_fewer_bytes(self, example: Example) -> None:
-        for length in range(len(example.raw)):
+        declared = catalog.BY_NAME[example.format_name]
+        # A key in RocksDB whose text has no length before it ends where the key ends.
+        end = len(example.raw) if declared.name not in WITHOUT_LENGTH else struct.calcsize(declared.struct_code)
+        for length in range(end):
             with pytest.raises(construct.ConstructError):
-                catalog.BY_NAME[example.format_name].struct.parse(example.raw[:length])
+                declared.struct.parse(example.raw[:length])

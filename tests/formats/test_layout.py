@@ -49,6 +49,11 @@ def test_formats_of_both_kinds_are_declared() -> None:
         "consumequeue-ext-unit",
         "rocksdb-unit-key",
         "rocksdb-offset-key",
+        "rocksdb-index-key",
+        "rocksdb-timer-key",
+        "rocksdb-transaction-key",
+        "rocksdb-config-key",
+        "rocksdb-config-offset-key",
     }
     assert len(FIXED) + len(VARIABLE) == len(catalog.FORMATS)
 

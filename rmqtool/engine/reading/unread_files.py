@@ -15,9 +15,9 @@ from rmqtool.store.view import Entry
 
 _NOT_LOOKED_AT: Final = {
     FileKind.CONSUMEQUEUE_ROCKSDB: "these consume queues in RocksDB are not read",
-    FileKind.ROCKSDB: "index, timers and transactions in RocksDB are not decoded",
+    FileKind.ROCKSDB: "only verify looks into index, timers and transactions in RocksDB",
     FileKind.POP_ROCKSDB: "what pop consumers have in RocksDB is not decoded",
-    FileKind.CONFIG_ROCKSDB: "configuration in RocksDB is not decoded",
+    FileKind.CONFIG_ROCKSDB: "this configuration in RocksDB is not read",
     FileKind.TIMER_WHEEL: "only verify and forecast look into the timer wheel",
     FileKind.TIMER_LOG: "only verify and forecast look into the timer log",
     FileKind.COMPACTION_LOG: "only verify looks into the log of compacted topics",
@@ -69,6 +69,9 @@ def unread_files(store: Store, looked_at: Collection[FileKind] = ()) -> Iterator
     for kind, reason in _NOT_LOOKED_AT.items():
         if kind in looked_at or (kind in _OF_TIMER and not store.settings.runs_timer):
             continue
+        if kind is FileKind.CONFIG_ROCKSDB:
+            yield from unread_configs(store)
+            continue
         directories: dict[str, list[Entry]] = {}
         for entry in store.files.get(kind, ()):
             directories.setdefault(entry.path.partition("/")[0], []).append(entry)
@@ -83,6 +86,18 @@ def _unread_queues(database: QueueDatabase, directory: str) -> Iterator[UnreadFi
     """A database of queues that was not read to its end, though a broker would open it."""
     if directory == database.directory and not database.is_read:
         yield UnreadFiles(directory, FileKind.CONSUMEQUEUE_ROCKSDB.value, f"queues in RocksDB: {database.reason}")
+
+
+def unread_configs(store: Store) -> Iterator[UnreadFiles]:
+    """The databases of configuration that were not read to their end."""
+    if FileKind.CONFIG_ROCKSDB not in store.files:
+        return
+    from rmqtool.store.config_database import read_config_databases
+
+    for database in read_config_databases(store.view):
+        if database.failure is not None:
+            text = f"configuration in RocksDB: {database.reason}"
+            yield UnreadFiles(database.directory, FileKind.CONFIG_ROCKSDB.value, text)
 
 
 def _is_used(store: Store, kind: FileKind, entries: list[Entry]) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from typing import Any
 
-from rmqtool.errors import UnreadableError
+from rmqtool.errors import UnreadableError, UnsupportedError
 from rmqtool.repair.machine.steps import Step, create_file, replace_file
 from rmqtool.store.config_json import CONSUMER_OFFSETS, ConfigState, read_config
 from rmqtool.store.directory import Store
@@ -29,6 +29,7 @@ def rescue_steps(store: Store, findings: Iterable[Finding], *, clamp: bool) -> I
 
     Raises:
         UnreadableError: a file may not be read.
+        UnsupportedError: the consumer offsets are in RocksDB.
     """
     beyond = []
     for finding in findings:
@@ -43,7 +44,13 @@ def rescue_steps(store: Store, findings: Iterable[Finding], *, clamp: bool) -> I
 
 
 def _clamped(store: Store, beyond: list[Finding]) -> Step:
-    value = read_config(store.view, CONSUMER_OFFSETS).value or {}
+    config = read_config(store.view, CONSUMER_OFFSETS)
+    if config.is_database:
+        raise UnsupportedError(
+            f"{config.read_path}: the consumer offsets are in RocksDB, where rmqtool does not change them: leave out "
+            "--clamp-offsets, and set them with mqadmin once the broker runs"
+        )
+    value = config.value or {}
     ends = {(finding.topic, finding.queue_id, finding.queue_offset): finding.expected for finding in beyond}
     table: dict[Any, Any] = {}
     for key, queues in value.get("offsetTable", {}).items():

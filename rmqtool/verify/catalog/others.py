@@ -122,13 +122,14 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     ),
     note(
         "config.queue-without-topic",
-        "A queue belongs to a topic that is not in `topics.json`.",
+        "A queue belongs to a topic that is not in `topics.json`, or in the database that replaces it.",
         "keeps the queue; the topic cannot be used until it is created",
         "none needed, unless the topic was lost",
     ),
     warning(
         "config.unreadable",
-        "A configuration file cannot be read, and it has no readable backup.",
+        "A configuration file cannot be read, and it has no readable backup; or a database in RocksDB that replaces it "
+        "cannot be read.",
         "the broker does not start, or starts without this configuration",
         "restore the file from another copy",
         None,

@@ -21,6 +21,9 @@ _FROM_MEMBER: Final = "copy the directory from another member of the group"
 _REBUILT_DELAYS: Final = "each level continues at the first message that the commit log does not show as delivered"
 
 _FROM_5_1: Final = "5.1.0 and later"
+_FROM_5_4: Final = "5.4.0 and later, where the table is used"
+_INDEX_NOT_REPAIRED: Final = "rmqtool does not repair it; `search` finds messages without an index"
+_NOT_REPAIRED_SIDE: Final = "rmqtool does not repair it; restore the directory from another copy of the store"
 _NOT_REPAIRED: Final = "rmqtool does not repair it; `dump STORE --topic T` shows what the commit log still has"
 
 ENTRIES: Final[tuple[FindingType, ...]] = (
@@ -104,6 +107,49 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "The index of DLedger has no unit of an entry, or one that does not lead to it.",
         ((_FROM_4_5, "a start writes the units of the last three files again; else the entry is not found"),),
         _FROM_MEMBER,
+    ),
+    warning(
+        "rocksdbstore.ahead-of-log",
+        "The index in RocksDB reaches past the end of the commit log, as when the log was truncated.",
+        ((_FROM_5_4, "does not index new messages until the commit log reaches that place again"),),
+        _INDEX_NOT_REPAIRED,
+    ),
+    note(
+        "rocksdbstore.behind-log",
+        "Messages with keys are after the last one in the index in RocksDB, as after a crash, or once "
+        "`indexRocksDBEnable` was switched off.",
+        ((_FROM_5_4, "a start after a crash indexes those in the last ten files of the commit log"),),
+        "none needed after a crash",
+    ),
+    warning(
+        "rocksdbstore.missing-row",
+        "A key of a message is not in the index in RocksDB, though older and newer ones are.",
+        ((_FROM_5_4, "does not find the message by that key"),),
+        _INDEX_NOT_REPAIRED,
+    ),
+    warning(
+        "rocksdbstore.not-loadable",
+        "The RocksDB database `rocksdbstore/` cannot be opened: a file is missing, cut or overwritten.",
+        ((_FROM_5_4, "starts all the same, with none of what the database had"),),
+        _NOT_REPAIRED_SIDE,
+    ),
+    warning(
+        "rocksdbstore.odd-row",
+        "`rocksdbstore/` has keys or values that no broker writes.",
+        ((_FROM_5_4, "does not read them, or fails at them"),),
+        _NOT_REPAIRED_SIDE,
+    ),
+    warning(
+        "rocksdbstore.unreadable",
+        "A part of `rocksdbstore/` cannot be read.",
+        ((_FROM_5_4, "starts; searches by key, timers or transactions fail at that part"),),
+        _NOT_REPAIRED_SIDE,
+    ),
+    warning(
+        "rocksdbstore.wrong-row",
+        "A row of index, timers or transactions in RocksDB leads to no record, or to another one.",
+        ((_FROM_5_4, "finds a wrong message, or none; a timer or a transaction of such a row is lost"),),
+        _INDEX_NOT_REPAIRED,
     ),
     warning(
         "timer.bad-check",

@@ -9,11 +9,13 @@ from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX
 from rmqtool.store.config_json import (
     CONSUMER_OFFSETS,
     DELAY_OFFSETS,
+    GROUPS,
+    STORED,
     TOPICS,
     ConfigFile,
     ConfigState,
     consumer_offsets,
-    read_config,
+    read_configs,
     topics,
 )
 from rmqtool.store.directory import Store
@@ -26,13 +28,17 @@ from rmqtool.verify.survey.result import SplitResult
 if TYPE_CHECKING:
     from rmqtool.verify.survey.queue_map import QueueMap
 
-_GROUPS: Final = "config/subscriptionGroup.json"
+
+CREATED_TOPICS_ONLY: Final = "config/rdb"
+"""A database without the topics that every broker creates for itself."""
+SYSTEM_TOPICS: Final = ("rmq_sys_", "schedule_topic_xxxx", "%retry%", "%dlq%")
 
 
-def read_configs(store: Store) -> dict[str, ConfigFile]:
-    """All JSON files of the configuration that are there, or of which a copy is."""
-    paths = {entry.path.removesuffix(".tmp").removesuffix(".bak") for entry in store.files.get(FileKind.CONFIG, ())}
-    return {path: read_config(store.view, path) for path in sorted(paths) if path.endswith(".json")}
+def read_store_configs(store: Store) -> dict[str, ConfigFile]:
+    """All JSON files of the configuration that are there, or of which a copy or a database of RocksDB is."""
+    paths = set(STORED) if store.files.get(FileKind.CONFIG_ROCKSDB) else set()
+    paths |= {entry.path.removesuffix(".tmp").removesuffix(".bak") for entry in store.files.get(FileKind.CONFIG, ())}
+    return read_configs(store.view, sorted(path for path in paths if path.endswith(".json")))
 
 
 def config_findings(
@@ -54,11 +60,12 @@ def config_findings(
     known = configs.get(TOPICS)
     if known is not None and known.value is not None:
         names = topics(known)
+        place = known.read_path or TOPICS
         for topic in sorted({queue.topic for queue in queues.values()} - set(names)):
-            if not topic.startswith(LMQ_PREFIX):
-                yield finding(
-                    "config.queue-without-topic", f"consumequeue/{topic}", f"{TOPICS} does not contain it", topic=topic
-                )
+            is_own = place == CREATED_TOPICS_ONLY and topic.lower().startswith(SYSTEM_TOPICS)
+            if not (topic.startswith(LMQ_PREFIX) or is_own):
+                text = f"{place} does not contain it"
+                yield finding("config.queue-without-topic", f"consumequeue/{topic}", text, topic=topic)
 
 
 def _queue_ends(queues: Mapping[QueueKey, QueueMap], log: SplitResult | None) -> dict[QueueKey, int]:
@@ -77,7 +84,7 @@ def _consumers(config: ConfigFile, ends: Mapping[QueueKey, int]) -> Iterator[Fin
             if end is not None and queue_offset > end:
                 yield finding(
                     "config.consumer-offset-beyond-queue",
-                    config.path,
+                    config.read_path or config.path,
                     f"group {group} is at {queue_offset}, past the end of the queue at {end}",
                     topic=topic,
                     queue_id=queue_id,
@@ -93,13 +100,14 @@ def lost_configs(store: Store, configs: Mapping[str, ConfigFile]) -> Iterator[Fi
     for path, config in configs.items():
         if config.state not in (ConfigState.READ, ConfigState.ABSENT) and not config.is_backup:
             repair = REBUILD_DELAYS if path == DELAY_OFFSETS else None
-            yield finding("config.unreadable", path, "; ".join(config.problems) or config.state.value, repair=repair)
+            text = "; ".join(config.problems) or config.state.value
+            yield finding("config.unreadable", config.read_path or path, text, repair=repair)
 
 
 def _lost_topics(store: Store) -> Iterator[Finding]:
     """The finding of a broker's configuration that has lost its topics: a broker writes them beside its groups."""
     paths = {entry.path for entry in store.files.get(FileKind.CONFIG, ())}
-    if _GROUPS not in paths or {TOPICS, f"{TOPICS}.bak"} & paths or store.files.get(FileKind.CONFIG_ROCKSDB):
+    if GROUPS not in paths or {TOPICS, f"{TOPICS}.bak"} & paths or store.files.get(FileKind.CONFIG_ROCKSDB):
         return
     names = {topic for topic, _ in (*store.queues, *store.batch_queues) if not topic.startswith(LMQ_PREFIX)}
     if names:

@@ -59,6 +59,8 @@ public final class WholeBroker {
                 return query(request);
             case "send":
                 return send(request);
+            case "commit":
+                return commit(request);
             case "stop":
                 return stop();
             default:
@@ -175,6 +177,14 @@ public final class WholeBroker {
         answer.addProperty("uniqueKey", result.getMsgId());
         answer.addProperty("messageId", result.getOffsetMsgId());
         return answer;
+    }
+
+    /** A consumer offset, as the broker takes it from a client. */
+    private JsonObject commit(JsonObject request) {
+        broker.getConsumerOffsetManager().commitOffset("127.0.0.1", request.get("group").getAsString(),
+            request.get("topic").getAsString(), (int) Json.number(request, "queueId", 0),
+            Json.number(request, "offset", 0));
+        return new JsonObject();
     }
 
     /** The broker only: the others hold nothing that a later start could see, and end with the process. */
