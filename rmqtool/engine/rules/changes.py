@@ -197,7 +197,7 @@ VERSION_CHANGES: Final = (
         ("dledger",),
         _lacks("dledger"),
         "{to} does not know DLedger and begins an empty commit log beside it",
-        "Stay on a version that knows DLedger.",
+        "Convert a copy into a store with a plain commit log: rmqtool convert STORE --from-dledger --output DIR.",
         Feature.DLEDGER_FILES,
         ChangeHarm.NOT_SERVED,
     ),
