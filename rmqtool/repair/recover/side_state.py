@@ -21,7 +21,7 @@ from rmqtool.scan.runner import OnProgress
 from rmqtool.store.config_json import DELAY_OFFSETS
 from rmqtool.store.directory import Store, survey
 from rmqtool.verify.catalog.finding import REBUILD_DELAYS, REBUILD_TIMER
-from rmqtool.verify.files.config_files import lost_configs, read_configs
+from rmqtool.verify.files.config_files import lost_configs, read_store_configs
 from rmqtool.verify.files.delays import delay_findings
 from rmqtool.verify.files.timers import timer_findings
 from rmqtool.verify.survey.account import Account
@@ -65,5 +65,5 @@ def with_side_state(
 
 
 def _are_delays_wrong(store: Store, rules: BrokerRules) -> bool:
-    findings = chain(lost_configs(store, read_configs(store)), delay_findings(store, rules))
+    findings = chain(lost_configs(store, read_store_configs(store)), delay_findings(store, rules))
     return any(finding.repair == REBUILD_DELAYS for finding in findings)
