@@ -140,7 +140,7 @@ def application() -> TyperGroup:
             bool,
             typer.Option(
                 "--compile",
-                help="Compile what the first run would.",
+                help="Compile the fast readers now, not during the first run.",
                 callback=_compile,
                 is_eager=True,
             ),

@@ -100,11 +100,11 @@ class _Place:
 def append(
     context: typer.Context,
     store: StorePath,
-    topic: Annotated[str | None, typer.Option(metavar="T", help="Topic.", autocompletion=topics)] = None,
-    queue_id: Annotated[int, typer.Option(metavar="N", min=0, max=QUEUE_ID_MAX, help="Queue.")] = 0,
+    topic: Annotated[str | None, typer.Option(metavar="T", help="Name of the topic.", autocompletion=topics)] = None,
+    queue_id: Annotated[int, typer.Option(metavar="N", min=0, max=QUEUE_ID_MAX, help="Queue id.")] = 0,
     body: Annotated[str | None, typer.Option(metavar="TEXT", help="Message body, as UTF-8 text.")] = None,
     body_file: Annotated[Path | None, typer.Option(metavar="F", help="Message body, from this file.")] = None,
-    tags: Annotated[str | None, typer.Option("--tags", metavar="TAG", help="The tag.")] = None,
+    tags: Annotated[str | None, typer.Option("--tags", metavar="TAG", help="Tag of the message.")] = None,
     keys: Annotated[str | None, typer.Option("--keys", metavar="KEYS", help="Keys, separated by spaces.")] = None,
     properties: Annotated[
         list[str] | None, typer.Option("--property", metavar="K=V", help="Another property; repeatable.")

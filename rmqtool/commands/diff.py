@@ -53,9 +53,11 @@ _WorkDir = Annotated[
     Path | None,
     typer.Option(metavar="DIR", help="Directory for temporary files, if the messages do not fit in memory."),
 ]
-_LogOf = Annotated[
-    list[Path] | None,
-    typer.Option(metavar="DIR", help="Commit log directory, if not in STORE (a) or STORE_B (b); repeatable."),
+_LogOfA = Annotated[
+    list[Path] | None, typer.Option(metavar="DIR", help="Commit log directory of STORE, if elsewhere; repeatable.")
+]
+_LogOfB = Annotated[
+    list[Path] | None, typer.Option(metavar="DIR", help="Commit log directory of STORE_B, if elsewhere; repeatable.")
 ]
 
 
@@ -105,16 +107,16 @@ def diff(
     ] = 20,
     threads: _Threads = None,
     work_dir: _WorkDir = None,
-    commitlog_a: _LogOf = None,
-    commitlog_b: _LogOf = None,
+    commitlog_a: _LogOfA = None,
+    commitlog_b: _LogOfB = None,
     master: MasterOption = None,
     conf: ConfOption = None,
     output: FormatOption = OutputFormat.TABLE,
 ) -> None:
     """Compare two stores or replicas: where their logs diverge, and which messages differ.
 
-    Neither store is changed. With a manifest, made on one machine, compare on the other machine. The exit code is
-    3 if something differs or was not compared, 4 if something cannot be read.
+    Neither store is changed. A manifest, made on one machine, replaces the store there for a comparison on
+    another machine. The exit code is 3 if something differs or was not compared, 4 if something cannot be read.
 
     Example: rmqtool diff /data/master/store /data/slave/store
     """

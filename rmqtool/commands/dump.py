@@ -64,9 +64,10 @@ def dump(
         DumpKind | None, typer.Option("--type", help="Kind of file: what to show of a store, or what a file is.")
     ] = None,
     topic: Annotated[
-        list[str] | None, typer.Option(metavar="GLOB", help="Topic; repeatable.", autocompletion=topics)
+        list[str] | None,
+        typer.Option(metavar="GLOB", help="Topic or pattern; repeatable.", autocompletion=topics),
     ] = None,
-    queue_id: Annotated[int | None, typer.Option(metavar="N", help="Queue.")] = None,
+    queue_id: Annotated[int | None, typer.Option(metavar="N", help="Queue id.")] = None,
     from_offset: Annotated[
         int | None,
         typer.Option(
@@ -79,7 +80,7 @@ def dump(
     from_time: _From = None,
     to_time: _Until = None,
     key: Annotated[str | None, typer.Option(metavar="K", help="Messages with this key or unique key.")] = None,
-    tag: Annotated[str | None, typer.Option("--tag", metavar="TAG", help="The tag.")] = None,
+    tag: Annotated[str | None, typer.Option("--tag", metavar="TAG", help="Messages with this tag.")] = None,
     message_id: Annotated[str | None, typer.Option(metavar="ID", help="Offset message id, or unique key.")] = None,
     limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="Maximum number of rows.")] = None,
     reverse: Annotated[bool, typer.Option("--reverse", help="Newest first.")] = False,

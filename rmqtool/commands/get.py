@@ -75,8 +75,8 @@ class Question:
 def get(
     context: typer.Context,
     store: ReadStore,
-    topic: Annotated[str | None, typer.Option(metavar="T", help="Topic.", autocompletion=topics)] = None,
-    queue_id: Annotated[int | None, typer.Option(metavar="N", help="Queue.")] = None,
+    topic: Annotated[str | None, typer.Option(metavar="T", help="Name of the topic.", autocompletion=topics)] = None,
+    queue_id: Annotated[int | None, typer.Option(metavar="N", help="Queue id.")] = None,
     queue_offset: Annotated[int | None, typer.Option(metavar="M", help="Start at this queue offset.")] = None,
     count: Annotated[
         int | None,
@@ -105,7 +105,11 @@ def get(
     ] = None,
     boundary: Annotated[
         Boundary,
-        typer.Option(case_sensitive=False, help="Which offset to use when no message, or several, have that time."),
+        typer.Option(
+            case_sensitive=False,
+            show_default="lower",
+            help="Which offset to use when no message, or several, have that time.",
+        ),
     ] = Boundary.LOWER,
     body: BodyOption = BodyForm.NONE,
     body_limit: BodyLimitOption = BODY_LIMIT,

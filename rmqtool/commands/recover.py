@@ -45,10 +45,11 @@ def recover(
 ) -> Planner:
     """Repair a store after a crash, before a broker starts on it.
 
-    No readable message is lost. recover checks what the broker would read, and the commit log from the first
-    incomplete queue. It prints its plan first: the changes, what was not checked, and what each broker version would
-    do afterwards. It reports damage inside the commit log and does not change it. The exit code of --dry-run is 3 if
-    there is something to do. The exit code is always 3 if findings remain after the repair; the plan names them.
+    No readable message is lost without --accept-loss. recover checks what the broker would read, and the commit log
+    from the first incomplete queue. It prints its plan first: the changes, what was not checked, and what each broker
+    version would do afterwards. It reports damage inside the commit log and does not change it. The exit code is 3 if
+    --dry-run shows something to do, if findings remain after the repair, or if a part was not checked; the plan names
+    them.
 
     Example: rmqtool recover /home/rocketmq/store --dry-run
     """

@@ -29,7 +29,9 @@ FromTimeOption = Annotated[
     str | None,
     typer.Option("--from-time", metavar="TIME", help=f"Messages stored at or after this time: {TIME_FORMS}."),
 ]
-ToTimeOption = Annotated[str | None, typer.Option("--to-time", metavar="TIME", help="Stored before.")]
+ToTimeOption = Annotated[
+    str | None, typer.Option("--to-time", metavar="TIME", help="Messages stored before this time.")
+]
 
 
 def warn_of_absent_topics(

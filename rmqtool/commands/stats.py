@@ -27,7 +27,7 @@ from rmqtool.report.writers import OutputFormat, row_writer
 def stats(
     context: typer.Context,
     stores: StorePaths,
-    by: Annotated[By, typer.Option("--by", help="Group by this; hours are of the time zone shown.")] = By.TOPIC,
+    by: Annotated[By, typer.Option("--by", help="What to count by; hours in the time zone of the output.")] = By.TOPIC,
     topic: TopicOption = None,
     from_time: FromTimeOption = None,
     to_time: ToTimeOption = None,

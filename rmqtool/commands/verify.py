@@ -105,7 +105,7 @@ def verify(
 ) -> None:
     """Check a store: commit log, consume queues and index against each other, and the small files.
 
-    The store is not changed. The exit code is 3 if there is a problem or something that rmqtool cannot decode,
+    The store is not changed. The exit code is 3 if there is a problem or something was not checked,
     4 if something cannot be read.
 
     Example: rmqtool verify /home/rocketmq/store --max-duration 20m --state /tmp/verify.state

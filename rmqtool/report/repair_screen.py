@@ -73,10 +73,17 @@ def _remaining(remaining: Sequence[Said], width: int, *, all_rows: bool) -> Iter
     """What a check of the repaired store would still find, and why it is left."""
     shown = remaining if all_rows else remaining[:REMAINING_MAX]
     for left in shown:
-        yield from labelled("Left", f"{left['id']}: {left['message']} ({left['file']}): {left['why']}", width)
+        yield from labelled("Left", _left(left), width)
     if len(remaining) > len(shown):
         text = f"and {counted(len(remaining) - len(shown), 'more finding')}; --format json lists them all"
         yield from labelled("Left", text, width)
+
+
+def _left(left: Said) -> str:
+    """A finding that remains: what and where, why, and the repair if a person has to choose it by an option."""
+    where = left["file"] if left["physical_offset"] is None else f"physical offset {left['physical_offset']}"
+    command = f": {left['repair']}" if " --" in (left["repair"] or "") else ""
+    return f"{left['id']}: {left['message']} ({where}): {left['why']}{command}"
 
 
 def _verdict(plan: Said) -> tuple[str, str]:

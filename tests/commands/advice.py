@@ -11,7 +11,9 @@ from typing import Any, Final
 from tests.commands.transcripts import rmqtool
 
 STEPS_MAX: Final = 4
-"""Commands after `info`, the same command again with the consent of a person included."""
+"""Commands after `info`, or after a person's consent, until the verdict is OK or a person must decide again."""
+COMMANDS_MAX: Final = 5
+"""Commands after `info` in all: a store may need two decisions."""
 CONSENT: Final = "--accept-loss"
 REPAIRS: Final = ("recover", "rebuild", "salvage")
 
@@ -48,7 +50,8 @@ def follow(path: Path, *options: str) -> Walk:
         AssertionError: a command does not accept the store or has nothing to do, or there is no end.
     """
     walk, command = Walk(path), shlex.join(["rmqtool", "info", str(path), *options])
-    for _ in range(1 + STEPS_MAX):
+    steps = 0
+    for _ in range(1 + COMMANDS_MAX):
         walk.commands.append(command)
         words = shlex.split(command)
         _take_step(walk, words[1:])
@@ -58,10 +61,12 @@ def follow(path: Path, *options: str) -> Walk:
             assert walk.is_ok or walk.needs_decision, f"neither OK nor a decision: {walk}"
             return walk
         command = step["command"]
+        steps = 0 if CONSENT in words else steps + 1
+        assert steps <= STEPS_MAX, walk
         if shlex.split(command)[0] != "rmqtool":
             assert walk.needs_decision, f"not a command of rmqtool: {walk}"
             return walk
-    raise AssertionError(f"no end after {STEPS_MAX} steps: {walk}")
+    raise AssertionError(f"no end after {COMMANDS_MAX} commands: {walk}")
 
 
 def _take_step(walk: Walk, words: list[str]) -> None:

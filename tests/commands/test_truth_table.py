@@ -108,7 +108,11 @@ def above_note(found: dict[str, Any]) -> list[str]:
 
 TIMER_ROWS = {("wheel cut", "timer log"), ("timer log half zeroed", "timer log")}
 """What verify and forecast look at, and info does not."""
-VERIFY_ROWS = {("compaction log overwritten", "compaction log"), ("DLedger overwritten", "DLedger")}
+VERIFY_ROWS = {
+    ("compaction log overwritten", "compaction log"),
+    ("compaction log cut", "compaction log"),
+    ("DLedger overwritten", "DLedger"),
+}
 """What only verify looks at."""
 ROWS = pytest.mark.parametrize(("row", "name", "verdict", "kind"), TABLE, ids=[row[0] for row in TABLE])
 
@@ -145,6 +149,7 @@ FORECASTS = {
     "wheel cut": (3, "will-not-start"),
     "timer log half zeroed": (3, "inconsistent"),
     "compaction log overwritten": (3, "not-fully-checked"),
+    "compaction log cut": (3, "not-fully-checked"),
     "DLedger overwritten": (4, "not-fully-checked"),
     "topics lost": (3, "inconsistent"),
     "log missing": (3, "log-missing"),
@@ -171,6 +176,7 @@ def test_forecast_says_what_is_true(golden_copy: Unpacked, row: str, name: str, 
 
 INFOS = {
     "compaction log overwritten": "not-fully-checked",
+    "compaction log cut": "not-fully-checked",
     "DLedger overwritten": "not-fully-checked",
     "topics lost": "inconsistent",
     "middle file missing": "damaged",
@@ -235,6 +241,7 @@ DIFFS = {
     "wheel cut": (3, "not-fully-checked"),
     "timer log half zeroed": (3, "not-fully-checked"),
     "compaction log overwritten": (3, "not-fully-checked"),
+    "compaction log cut": (3, "not-fully-checked"),
     "DLedger overwritten": (4, None),
     "topics lost": (3, "inconsistent"),
     "log missing": (3, "log-missing"),
@@ -277,6 +284,7 @@ GETS = {
     "CURRENT empty": 4,
     "units removed": 4,
     "compaction log overwritten": 4,
+    "compaction log cut": 4,
     "DLedger overwritten": 4,
     "log missing": 6,
     "log empty": 6,
@@ -349,6 +357,20 @@ def test_recover_that_cuts_does_not_promise_to_lose_nothing(golden: Unpacked) ->
     assert f"{plan['loss']['messages']} messages" in plan["headline"]
     screen = rmqtool("recover", path, "--cut-at-damage", "--dry-run", "--full").out
     assert "loses nothing" not in screen
+
+
+@pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
+@pytest.mark.parametrize("command", ["recover", "salvage"])
+def test_repairs_name_the_boundary_of_a_stale_tail_as_verify_does(golden: Unpacked, version: str, command: str) -> None:
+    path = golden(f"{version}-stale-tail")
+    findings = answer("verify", path)[1]["findings"]
+    (tail,) = (finding for finding in findings if finding["id"] == "commitlog.resurrected-tail")
+    code, plan = answer(command, path, "--dry-run")
+    (left,) = (finding for finding in plan["remaining"] if finding["id"] == tail["id"])
+    assert (code, left["physical_offset"]) == (3, tail["physical_offset"])
+    screen = " ".join(rmqtool(command, path, "--dry-run").out.split())
+    assert f"(physical offset {tail['physical_offset']})" in screen
+    assert f"recover --cut-at {tail['physical_offset']}" in screen
 
 
 @pytest.mark.parametrize("row", ["compaction log overwritten", "topics lost"])

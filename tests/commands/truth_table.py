@@ -35,6 +35,9 @@ def spoil(path: Path, row: str) -> None:
         case "compaction log overwritten":
             for file in path.glob("compaction/compactionLog/*/*/*"):
                 file.write_bytes(bytes(range(256)) * 8)
+        case "compaction log cut":
+            for file in path.glob("compaction/compactionLog/*/*/*"):
+                os.truncate(file, 1000)
         case "DLedger overwritten":
             file = max(path.glob("dledger-*/data/*"), key=lambda each: each.stat().st_size)
             with file.open("r+b") as opened:
@@ -63,6 +66,7 @@ TABLE = [
     ("wheel cut", "broker-5.5.0-timer", "will-not-start", "timer log"),
     ("timer log half zeroed", "broker-5.5.0-timer", "inconsistent", "timer log"),
     ("compaction log overwritten", "broker-5.5.0-compaction", "inconsistent", "compaction log"),
+    ("compaction log cut", "broker-5.5.0-compaction", "inconsistent", "compaction log"),
     ("DLedger overwritten", "broker-5.3.3-dledger", "damaged", "DLedger"),
     ("topics lost", "broker-5.5.0-mixed-clean", "inconsistent", None),
     ("log missing", CLEAN, "log-missing", None),
