@@ -107,8 +107,8 @@ def get(
         Boundary,
         typer.Option(
             case_sensitive=False,
-            show_default="lower",
-            help="Which offset to use when no message, or several, have that time.",
+            show_default=False,
+            help="Which offset to use when no message, or several, have that time (default: lower).",
         ),
     ] = Boundary.LOWER,
     body: BodyOption = BodyForm.NONE,
