@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from struct import Struct
-from typing import Final
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Final
 
 from rmqtool.engine.queues.unit import Extension
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.formats.consumequeue import EXTENSION_ADDRESS_BASE, EXTENSION_HEAD_SIZE, EXTENSION_UNIT, extension_position
 from rmqtool.store.directory import QueueFiles
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 _HEAD: Final = Struct(EXTENSION_UNIT.struct_code)
 assert _HEAD.size == EXTENSION_HEAD_SIZE
@@ -83,6 +84,8 @@ class QueueExtension:
         Raises:
             UnreadableError: a file cannot be read.
         """
+        import numpy as np
+
         throws = np.zeros(addresses.size, np.bool_)
         if not self._file_size:
             return throws
@@ -98,6 +101,8 @@ class QueueExtension:
 
     def _throws(self, path: str, block_start: int, at: NDArray[np.int64]) -> NDArray[np.bool_]:
         """The same of units of one file that begin in one block (`CqExtUnit#read`)."""
+        import numpy as np
+
         content = self._files.read(path, block_start, min(_BLOCK + EXTENSION_HEAD_SIZE, self._file_size - block_start))
         raw = np.frombuffer(content.ljust(_BLOCK + EXTENSION_HEAD_SIZE, b"\0"), np.uint8)
         heads = raw[(at - block_start)[:, np.newaxis] + np.arange(EXTENSION_HEAD_SIZE)]
