@@ -64,13 +64,13 @@ def numbers(*values: int) -> bytes:
 
 @dataclass(frozen=True)
 class Case:
-    """A damage, the findings about the database and its queues, and whether a broker loads the store."""
+    """A damage, the findings about the database and its queues; if a broker loads the store, the library opens it."""
 
     name: str
     apply: Callable[[Path], None]
     findings: tuple[str, ...] = ()
     loads: bool = True
-    """Whether a broker loads the store, and the library opens the database."""
+    opens: bool = True
 
 
 def files(pattern: str, change: Callable[[Path], object]) -> Callable[[Path], None]:
@@ -97,6 +97,11 @@ def drop_end(key: bytes) -> Callable[[Path], None]:
     return rows(lambda _, ends: ends.delete(key))
 
 
+def put_value(key: bytes, size: int) -> Callable[[Path], None]:
+    """Cut or lengthen the value of an end."""
+    return rows(lambda _, ends: ends.put(key, (ends.get(key) or numbers(0, 0))[:size].ljust(size, b"\0")))
+
+
 def half(file: Path) -> None:
     os.truncate(file, file.stat().st_size // 2)
 
@@ -112,7 +117,7 @@ def dispatch_less(units: Rows, ends: Rows) -> None:
     ends.put(MAXIMUM, numbers(113_788, 40))
 
 
-_UNLOADABLE = {"findings": ("rocksdb.not-loadable",), "loads": False}
+_UNLOADABLE = {"findings": ("rocksdb.not-loadable",), "loads": False, "opens": False}
 _BEHIND = ("rocksdb.dispatched-behind",)
 CASES = (
     Case("healthy", lambda _: None),
@@ -161,6 +166,15 @@ CASES = (
     Case("dispatched after the log", put_end(DISPATCHED_KEY, 500_000), ("rocksdb.ahead-of-log",)),
     Case("dispatched zero", put_end(DISPATCHED_KEY, 0), _BEHIND),
     Case("dispatched gone", drop_end(DISPATCHED_KEY), _BEHIND),
+    Case("dispatched cut", put_value(DISPATCHED_KEY, 7), ("rocksdb.odd-row", *_BEHIND), loads=False),
+    Case("dispatched longer", put_value(DISPATCHED_KEY, 16)),
+    Case(
+        "maximum cut",
+        put_value(MAXIMUM, 15),
+        ("consumequeue.missing-unit", "rocksdb.missing-end", "rocksdb.odd-row"),
+    ),
+    Case("maximum longer", put_value(MAXIMUM, 24)),
+    Case("minimum cut", put_value(MINIMUM, 8), ("rocksdb.odd-row",)),
     Case("dispatched in the middle", put_end(DISPATCHED_KEY, 70_000), _BEHIND),
     Case("dispatched less", rows(dispatch_less), ("consumequeue.behind-log", *_BEHIND)),
 )

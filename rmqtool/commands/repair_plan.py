@@ -164,6 +164,9 @@ def opened_for_repair(
         opened = open_store(request.store, replace(options, broker_version=asked))
     if session is not None:
         session.places = places_of(request, opened.store)
+    if request.looks_at_files_for_queues:
+        settings = replace(opened.store.settings, queue_kind=None)
+        opened = replace(opened, store=survey(opened.store.view, settings))
     opened.tell(messages)
     if request.copy is None and (warning := foreign_owner(opened.store)) is not None:
         messages.warn(warning)

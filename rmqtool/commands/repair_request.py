@@ -44,6 +44,11 @@ class RepairRequest:
             demand_directory("--undo-dir", self.undo_dir)
 
     @property
+    def looks_at_files_for_queues(self) -> bool:
+        """Whether files tell where the consume queues are: around a conversion `storeType` is that of either side."""
+        return self.command == "convert"
+
+    @property
     def only_looks(self) -> bool:
         """Whether nothing is to be changed, or nobody can be asked."""
         return self.dry_run or self.save is not None or not (self.is_agreed or sys.stdin.isatty())

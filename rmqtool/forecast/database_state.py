@@ -63,8 +63,11 @@ class DatabaseQueueState:
         self._name = name
         self._shared = shared
         ends = shared.database.ends.get(name, StoredEnds())
+        self._throws = (name, False) in shared.database.short_ends
+        """Whether a broker throws at every question about the queue; a last unit is stored again when one is put."""
         self._ends = StoredEnds(ends.minimum, ends.maximum)
         self._put: list[Rows] = []
+        self._is_put_in_order = False
         self._log_minimum = 0
         self._is_destroyed = False
 
@@ -89,6 +92,7 @@ class DatabaseQueueState:
         rows["record_size"], rows["tags_code"] = entries.record_sizes, entries.tags_codes
         rows["store_timestamp_ms"] = entries.store_timestamps_ms
         self._put.append(rows)
+        self._is_put_in_order = False
         last = rows[-1]
         self._ends.maximum = StoredEnd(int(last["physical_offset"]), int(last["queue_offset"]))
         self._shared.note_dispatched(int((rows["physical_offset"] + rows["record_size"]).max()))
@@ -118,7 +122,8 @@ class DatabaseQueueState:
 
     def destroy(self) -> None:
         """The database is deleted, as a broker does that finds no log."""
-        self._is_destroyed, self._put, self._ends, self._shared.dispatched = True, [], StoredEnds(), 0
+        self._is_destroyed, self._put, self._is_put_in_order = True, [], False
+        self._ends, self._shared.dispatched = StoredEnds(), 0
 
     def correct_minimum(self, log_minimum: int) -> None:
         """Units below the log do not count."""
@@ -126,7 +131,7 @@ class DatabaseQueueState:
 
     def maximum(self) -> int:
         """Queue offset after the last message."""
-        return self._ends.maximum.queue_offset + 1 if self._ends.maximum is not None else 0
+        return self._ends.maximum.queue_offset + 1 if self._ends.maximum is not None and not self._throws else 0
 
     def filler_units(self) -> int:
         """A database needs none."""
@@ -152,14 +157,15 @@ class DatabaseQueueState:
 
     def _put_rows(self) -> Rows:
         """What was put, in order of queue offsets; of several for one the last counts."""
-        if len(self._put) != 1:
+        if not self._is_put_in_order:
             rows = np.concatenate(self._put)[::-1] if self._put else _NO_ROWS
             _, at = np.unique(rows["queue_offset"].astype(np.int64), return_index=True)
-            self._put = [rows[at]]
+            self._put, self._is_put_in_order = [rows[at]], True
         return self._put[0]
 
     def _queue(self) -> DatabaseQueue:
-        return DatabaseQueue(self._name, self._ends, self.between, self.rules, self._log_minimum)
+        ends = StoredEnds() if self._throws else self._ends
+        return DatabaseQueue(self._name, ends, self.between, self.rules, self._log_minimum)
 
 
 _NO_ROWS: Final = np.empty(0, row_type())

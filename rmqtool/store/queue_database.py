@@ -86,6 +86,8 @@ class QueueDatabase:
         dispatched: end of the last record that was dispatched; None without that key.
         odd_rows: rows that mean nothing to a broker, as sentences; `odd_row_count` of them in all.
         has_unreadable_end: whether a key of the offset family names a topic longer than the key.
+        is_dispatched_short: whether there is a key for `dispatched` with less than a number.
+        short_ends: queues with a stored end of too few bytes, and whether that is the maximum.
         failure: why not everything was read; None where it was.
     """
 
@@ -99,6 +101,8 @@ class QueueDatabase:
     odd_rows: list[str] = field(default_factory=list)
     odd_row_count: int = 0
     has_unreadable_end: bool = False
+    is_dispatched_short: bool = False
+    short_ends: set[tuple[QueueName, bool]] = field(default_factory=set)
     failure: RocksFailure | None = None
     reason: str = ""
     _rows: IO[bytes] = field(default_factory=tempfile.TemporaryFile, repr=False)
@@ -208,15 +212,18 @@ class QueueDatabase:
 
     def _take_end(self, key: bytes, value: bytes) -> None:
         parsed = parse_offset_key(key)
-        if key == DISPATCHED_KEY and len(value) == _DISPATCHED.size:
-            (self.dispatched,) = _DISPATCHED.unpack(value)
-        elif parsed is None or key == DISPATCHED_KEY or len(value) != _OFFSET.size:
+        if key == DISPATCHED_KEY and len(value) >= _DISPATCHED.size:  # what follows is never looked at
+            (self.dispatched,) = _DISPATCHED.unpack_from(value)
+        elif parsed is None or key == DISPATCHED_KEY or len(value) < _OFFSET.size:
             self._note_odd(f"{OFFSET_FAMILY}: key {key[:40].hex()} with a value of {len(value)} bytes")
+            self.is_dispatched_short |= key == DISPATCHED_KEY
+            if parsed is not None and key != DISPATCHED_KEY:
+                self.short_ends.add((queue_name(parsed.topic, parsed.queue_id), parsed.is_maximum))
             room = len(key) - len(offset_key(b"", 0, is_maximum=True))
             self.has_unreadable_end |= room > 0 and not 0 <= int.from_bytes(key[:4], "big", signed=True) <= room
         else:
             ends = self.ends.setdefault(queue_name(parsed.topic, parsed.queue_id), StoredEnds())
-            end = StoredEnd(*_OFFSET.unpack(value))
+            end = StoredEnd(*_OFFSET.unpack_from(value))
             if parsed.is_maximum:
                 ends.maximum = end
             else:

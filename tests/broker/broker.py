@@ -118,6 +118,7 @@ class OpenStore:
     def __init__(self, judge: Judge, name: str, directory: Path, settings: Answer, *, start: bool) -> None:
         self._judge = judge
         self._name = name
+        self._settings = settings
         self.directory = directory
         self.over = False
         directory.mkdir(parents=True, exist_ok=True)
@@ -202,6 +203,10 @@ class OpenStore:
         if answer["shutdownTrouble"] == "does not end":
             self._judge._was_stuck()
         return answer
+
+    def again(self) -> "OpenStore":
+        """The same directory, opened once more in the same way."""
+        return OpenStore(self._judge, f"{self._name} again", self.directory, self._settings, start=True)
 
     def abandon(self) -> None:
         """Let the broker stop in the background: what it still writes into the directory is of no interest."""

@@ -117,7 +117,8 @@ def _pass_on(process: subprocess.Popen[str], answers: queue.Queue[str | None]) -
     assert process.stdout is not None
     try:
         for line in process.stdout:
-            answers.put(line)
+            if line.startswith("{"):  # native libraries write there too
+                answers.put(line)
     except ValueError:
         pass  # closed under our hands by kill()
     answers.put(None)

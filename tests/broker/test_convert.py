@@ -136,3 +136,16 @@ def test_convert_refuses_what_it_cannot_keep(golden: Unpacked) -> None:
     assert (ran.code, "--broker-version" in ran.err) == (2, True)
     ran = rmqtool("convert", golden("5.5.0-inner-batch"), "--queues", "rocksdb", "--dry-run")
     assert (ran.code, "batch queues" in ran.err) == (4, True)
+
+
+@pytest.mark.parametrize("store_type", ["default", "defaultRocksDB"])
+def test_a_broker_conf_of_either_side_will_do(golden_copy: Unpacked, tmp_path: Path, store_type: str) -> None:
+    path = golden_copy("5.5.0-clean-basic")
+    settings = {**config_of(path.name), "storeType": store_type}
+    conf = tmp_path / "broker.conf"
+    conf.write_text("".join(f"{name}={value}\n" for name, value in settings.items()), "utf-8")
+    for side, has_database in (("rocksdb", True), ("file", False)):
+        ran = rmqtool("convert", path, "--queues", side, "--broker-version", "5.5.0", "--broker-conf", conf, "--yes")
+        assert ran.code == 0, ran.err
+        assert bool(list((path / "consumequeue").glob("*.sst"))) is has_database
+        assert rmqtool("verify", path).code == 0

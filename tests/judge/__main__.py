@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tests.judge.bases import VERSIONS
+from tests.judge.bases import ANY, FILE, ROCKSDB, ROCKSDB_SINCE, VERSIONS, numbers_of
 from tests.judge.kept import kept_base, parts_of
 from tests.judge.worker import CASES_A_BASE, Worker, run_cases, start
 
@@ -37,23 +37,27 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--stores", type=int, default=200, help="store × version cases")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--versions", nargs="+", default=list(VERSIONS), choices=VERSIONS, help="that write the bases")
+    parser.add_argument("--queues", default=FILE, choices=(FILE, ROCKSDB, ANY), help="where bases have queues")
     parser.add_argument("--minutes", type=float, default=24 * 60.0, help="end after this time")
     parser.add_argument("--keep", type=Path, help="folder for packed disagreements and results.jsonl")
     parser.add_argument("--case", help="repeat this case alone: from --keep if it lies there, else by its seed")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--scratch", type=Path, default=SHARED_MEMORY if SHARED_MEMORY.is_dir() else None)
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.queues == ROCKSDB:
+        options.versions = [version for version in options.versions if numbers_of(version) >= ROCKSDB_SINCE]
+    return options
 
 
 def _one(options: argparse.Namespace, scratch: Path) -> int:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    seed, writer, number, case, version = parts_of(options.case)
+    queues, seed, writer, number, case, version = parts_of(options.case)
     worker = Worker(scratch, None)
     archive = options.keep and options.keep / f"{options.case}.tar.xz"
     if archive and archive.exists():
         base = kept_base(options.case, archive, scratch / "kept")
     else:
-        base = worker.base(seed, writer, number)
+        base = worker.base(seed, writer, number, queues)
     outcome = worker.case(base, case, version)
     worker.close()
     _show(asdict(outcome))
@@ -73,7 +77,8 @@ def _many(options: argparse.Namespace, scratch: Path) -> int:
         for number, count in enumerate(_shares(options.stores, len(options.versions))):
             version = options.versions[number % len(options.versions)]
             base = number // len(options.versions)
-            jobs.append(pool.submit(run_cases, options.seed, version, base, list(range(count)), until))
+            arguments = (options.seed, version, base, list(range(count)), until, options.queues)
+            jobs.append(pool.submit(run_cases, *arguments))
         for job in as_completed(jobs):
             for outcome in job.result():
                 total += 1

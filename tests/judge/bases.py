@@ -5,13 +5,14 @@ import random
 import shutil
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tests.broker.broker import Judge, OpenStore
+from tests.broker.broker import Judge, JudgeError, OpenStore
 from tests.broker.files import copy_store
 from tests.judge.messages import BATCHED, Sender
+from tests.judge.tool import rmqtool
 
 JudgeOf = Callable[[str], Judge]
 VERSIONS = ("4.4.0", "4.9.7", "4.9.8", "5.1.4", "5.3.1", "5.3.3", "5.4.0", "5.5.0", "5.5.1")
@@ -28,6 +29,16 @@ SINCE = {
     "ext": (4, 4, 0),
     "defaults": (4, 4, 0),
 }
+FILE, ROCKSDB, ANY = "file", "rocksdb", "any"
+"""Where a store has its consume queues."""
+ROCKSDB_SINCE = (5, 2, 0)
+NOT_IN_ROCKSDB = {"inner", "ext", "light"}
+"""Batch queues and extensions are files; a store does not list its light queues that are in RocksDB."""
+NOT_SET_IN_ROCKSDB = {"enableLmq", "enableMultiDispatch", "enableConsumeQueueExt", "mappedFileSizeConsumeQueueExt"}
+STORE_TYPE = {"storeType": "defaultRocksDB"}
+STOPS = 5
+ROCKSDB_FORMS = ((ROCKSDB, ROCKSDB), (ROCKSDB, ROCKSDB), (ROCKSDB, ROCKSDB), (FILE, ROCKSDB), (ROCKSDB, FILE))
+"""Where the queues were written, and where they are: the others are converted."""
 CLEAN, KILLED, KILLED_BEFORE_DISPATCH = "clean", "killed", "killed before dispatch"
 
 
@@ -43,6 +54,8 @@ class Plan:
     queues: int
     runs: tuple[tuple[int, str], ...]
     """Puts of each run, and how it ends."""
+    queues_written: str = FILE
+    queues_in: str = FILE
 
     @property
     def topic_settings(self) -> dict[str, Any]:
@@ -51,6 +64,10 @@ class Plan:
         if "inner" in self.features:
             named[BATCHED] = {"readQueueNums": 8, "writeQueueNums": 8, "attributes": {"queue.type": "BatchCQ"}}
         return named
+
+    @property
+    def has_database(self) -> bool:
+        return self.queues_in == ROCKSDB
 
     @property
     def log_directories(self) -> tuple[str, ...]:
@@ -63,9 +80,19 @@ class Plan:
     @property
     def conf_text(self) -> str:
         """The same settings as a broker's properties file."""
-        lines = (f"{name}={str(value).lower() if isinstance(value, bool) else value}\n"
-                 for name, value in self.config.items())  # fmt: skip
-        return "".join(lines)
+        return self.conf_of(self.queues_in)
+
+    def conf_of(self, queues: str) -> str:
+        """The same with the queues on one of the sides."""
+        return "".join(
+            f"{name}={str(value).lower() if isinstance(value, bool) else value}\n"
+            for name, value in self.config_of(queues).items()
+        )
+
+    def config_of(self, queues: str) -> dict[str, Any]:
+        """The settings with the queues on one of the sides."""
+        config = {name: value for name, value in self.config.items() if name not in STORE_TYPE}
+        return config | (STORE_TYPE if queues == ROCKSDB else {})
 
 
 @dataclass
@@ -102,20 +129,20 @@ class Base:
             copy = copy_store(self.path, scratch / f"truth-{judge.version}")
             store = judge.open(copy, self.plan.config, self.plan.topic_settings)
             assert store.serving, (self.plan, store.opened)
-            self.truths[judge.version] = truth_of(store.read(times=0))
+            self.truths[judge.version] = truth_of(store.read(times=0), self.plan)
             store.abandon()
             shutil.rmtree(copy, ignore_errors=True)
         return self.truths[judge.version]
 
 
-def truth_of(read: Mapping[str, Any]) -> Truth:
+def truth_of(read: Mapping[str, Any], plan: Plan) -> Truth:
     """The judge's report in our words."""
     return Truth(
         {row[0]: row[1] for row in read["commitLog"] if len(row) == 2},
         served_of(read),
         {row[0]: row[4] for row in read["records"]},
         {(row[0], row[1]): set(row[2]) for row in read["keys"] if not (len(row) > 3 and "type" in row[3])},
-        bounds_of(read),
+        bounds_of(read, plan),
     )
 
 
@@ -139,11 +166,12 @@ def whole_served(read: Mapping[str, Any], sizes: Mapping[int, int]) -> dict[tupl
     return {name: at for name, at in served_of(read).items() if name not in short}
 
 
-def bounds_of(read: Mapping[str, Any]) -> dict[tuple[str, int], tuple[int, int]]:
+def bounds_of(read: Mapping[str, Any], plan: Plan) -> dict[tuple[str, int], tuple[int, int]]:
+    """Minimum and maximum of each queue that is there; one in RocksDB is listed after somebody asked for it."""
     return {
         (queue["topic"], queue["queueId"]): (max(0, queue["min"]), queue["max"])
         for queue in read["queues"]
-        if "error" not in queue and queue["known"] and queue["max"] > 0
+        if "error" not in queue and (queue["known"] or plan.has_database) and queue["max"] > 0
     }
 
 
@@ -151,8 +179,26 @@ def numbers_of(version: str) -> tuple[int, ...]:
     return tuple(map(int, version.split(".")))
 
 
-def plan_of(seed: int, version: str, number: int) -> Plan:
+def plan_of(seed: int, version: str, number: int, queues: str = FILE) -> Plan:
     """The plan of a base."""
+    plan = _plan_of_files(seed, version, number)
+    name = f"{queues}-{plan.name}"
+    if queues == FILE or numbers_of(version) < ROCKSDB_SINCE:
+        return replace(plan, name=plan.name if queues == FILE else name)
+    draw = random.Random(f"queues {name}")
+    if queues == ANY and draw.random() < 0.5:
+        return replace(plan, name=name)
+    written, now_in = draw.choice(ROCKSDB_FORMS)
+    runs = plan.runs if written == now_in else (*plan.runs[:-1], (plan.runs[-1][0], CLEAN))
+    config = {setting: value for setting, value in plan.config.items() if setting not in NOT_SET_IN_ROCKSDB}
+    if now_in == ROCKSDB:
+        config |= STORE_TYPE
+    features = plan.features - NOT_IN_ROCKSDB
+    return replace(plan, name=name, features=features, config=config, runs=runs,
+                   queues_written=written, queues_in=now_in)  # fmt: skip
+
+
+def _plan_of_files(seed: int, version: str, number: int) -> Plan:
     draw = random.Random(f"base {seed} {version} {number}")
     there = [name for name, since in SINCE.items() if since <= numbers_of(version)]
     features = {name for name in ALWAYS if draw.random() < 0.5}
@@ -186,12 +232,12 @@ def write_base(plan: Plan, judge: Judge, folder: Path) -> Base:
     sender = Sender(draw, plan.features, plan.topics, plan.queues)
     path, early = folder / "run-0", None
     for number, (count, end) in enumerate(plan.runs):
-        store = judge.open(path, plan.config, plan.topic_settings)
+        store = judge.open(path, plan.config_of(plan.queues_written), plan.topic_settings)
         assert store.serving, (plan, store.opened)
         _put(store, sender.messages(count), dispatched=end != KILLED_BEFORE_DISPATCH)
         after = folder / f"run-{number + 1}"
         if end == CLEAN:
-            store.shutdown()
+            _stop(store, plan)
             path.rename(after)
         else:
             copy_store(path, after)
@@ -199,12 +245,52 @@ def write_base(plan: Plan, judge: Judge, folder: Path) -> Base:
         if number == 0 and len(plan.runs) > 1:
             early = copy_store(after, folder / "early")
         path = after
+    _convert(plan, judge, path)
     if draw.random() < 0.5 or "inner" in plan.features:  # what a batch queue is stands there only
         _write_config(plan, path)
     for left in folder.glob("run-*"):
         if left != path:
             shutil.rmtree(left, ignore_errors=True)
     return Base(plan, path, early)
+
+
+def _stop(store: OpenStore, plan: Plan) -> None:
+    """Stop cleanly. A 5.5.1 may end in the RocksDB library then, in a compaction; it is started and stopped again."""
+    for _ in range(STOPS):
+        try:
+            store.shutdown()
+        except JudgeError as trouble:
+            if ROCKSDB not in (plan.queues_written, plan.queues_in) or "died in shutdown" not in str(trouble):
+                raise
+            store = store.again()
+        else:
+            return
+    raise JudgeError(f"{plan}: no clean stop")
+
+
+def _convert(plan: Plan, judge: Judge, path: Path) -> None:
+    """Bring the queues to the other side, as a person does before the broker is set to it; all is served as before."""
+    if plan.queues_in == plan.queues_written:
+        return
+    before = _served(plan, judge, path, plan.queues_written)
+    conf = path.parent / "written.conf"
+    conf.write_text(plan.conf_of(plan.queues_written))
+    options = ("--queues", plan.queues_in, "--broker-version", plan.version, "--broker-conf", conf, "--yes")
+    answer = rmqtool("convert", path, *options)
+    assert answer.code == 0, (plan, answer.err, answer.out)
+    shutil.rmtree(path / ".rmqtool")
+    after = _served(plan, judge, path, plan.queues_in)
+    assert after == before, (plan, sorted(before.items() ^ after.items())[:20])
+
+
+def _served(plan: Plan, judge: Judge, path: Path, queues: str) -> dict[tuple[str, int, int], int]:
+    copy = copy_store(path, path.parent / f"asked-{queues}")  # the first broker may still stop
+    store = judge.open(copy, plan.config_of(queues), plan.topic_settings)
+    assert store.serving, (plan, queues, store.opened)
+    served = served_of(store.read(brief=True))
+    store.abandon()
+    shutil.rmtree(copy, ignore_errors=True)
+    return served
 
 
 def _put(store: OpenStore, messages: list[dict[str, Any]], *, dispatched: bool) -> None:

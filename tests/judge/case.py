@@ -9,14 +9,16 @@ from pathlib import Path
 
 from tests.broker.broker import Judge
 from tests.broker.files import copy_store, digest
-from tests.judge import faults_derived, faults_log, faults_small
+from tests.judge import faults_derived, faults_log, faults_rocksdb, faults_small
 from tests.judge.bases import Base, Truth
 from tests.judge.intact import intact_records
 from tests.judge.target import Fault, Target
 from tests.judge.tool import Answer, rmqtool
 from tests.judge.unjudged import is_changed, is_early_end, log_before, log_now
 
-CHANGES = (*faults_log.CHANGES, *faults_derived.CHANGES, *faults_small.CHANGES)
+CHANGES_WITH_FILES = (*faults_log.CHANGES, *faults_derived.CHANGES, *faults_small.CHANGES)
+CHANGES = {False: CHANGES_WITH_FILES, True: (*CHANGES_WITH_FILES, *faults_rocksdb.CHANGES * 3)}
+"""By whether the store has queues in RocksDB."""
 MOST_FAULTS = 4
 MOST_TRIES = 100
 EDITS_OF_BYTES = ("log.field", "log.record", "log.block", "log.hole", "log.bytes", "log.blank", "log.torn",
@@ -135,7 +137,7 @@ def make_case(base: Base, judge: Judge, number: int, folder: Path) -> Case:
         if len(faults) == wanted:
             break
         before = log_now(target)
-        fault = draw.choice(CHANGES)(target)
+        fault = draw.choice(CHANGES[base.plan.has_database])(target)
         if fault is not None:
             faults.append(_seen(fault, target, before))
     faults = [_last(fault, store, base.path, faults) for fault in _together(faults, target)]
@@ -144,7 +146,7 @@ def make_case(base: Base, judge: Judge, number: int, folder: Path) -> Case:
     lengths = {file.stat().st_size for file in target.log_files()}
     no_size = TELL_NO_SIZE if base.plan.log_file_size in lengths else {*TELL_NO_SIZE, "log.next files"}
     needs_conf |= {fault.name for fault in faults if fault.name in no_size and len(lengths) < 2}
-    if needs_conf or draw.random() < 0.4 or shows_no_size(base):
+    if needs_conf or draw.random() < 0.4 or shows_no_size(base) or hides_database(target):
         case.told = ["--broker-conf", case.conf]
     case.full = draw.random() < FULL
     return case
@@ -154,6 +156,11 @@ def shows_no_size(base: Base) -> bool:
     """Whether the undamaged log is one file of a length that nobody would configure, which a person has to explain."""
     lengths = [file.stat().st_size for name in base.plan.log_directories for file in (base.path / name).iterdir()]
     return len(lengths) == 1 and lengths[0] % PAGE != 0
+
+
+def hides_database(target: Target) -> bool:
+    """Whether no file is left that tells of queues in RocksDB, which a person has to say."""
+    return target.base.plan.has_database and target.database() is None
 
 
 def _seen(fault: Fault, target: Target, before: dict[int, list[bytes]]) -> Fault:

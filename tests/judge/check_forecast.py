@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from tests.broker.broker import JudgeError
+from tests.broker.broker import JudgeError, OpenStore
 from tests.judge.bases import bounds_of, served_of, whole_served
 from tests.judge.case import Case
 from tests.judge.intact import log_content
@@ -15,8 +15,9 @@ OF_THE_STORE = ("consumequeue/", "batchconsumequeue/", "index/")
 
 
 def of_the_store(case: Case, paths: Iterable[str]) -> set[str]:
-    """Those of the files that belong to log, queues or index."""
-    folders = (*OF_THE_STORE, *(f"{name}/" for name in case.base.plan.log_directories))
+    """Those of the files that belong to log, queues or index; those of a database come and go while it is open."""
+    of_the_store = ("index/",) if case.base.plan.has_database else OF_THE_STORE
+    folders = (*of_the_store, *(f"{name}/" for name in case.base.plan.log_directories))
     return {path for path in paths if path.startswith(folders) and not path.endswith("/")}
 
 
@@ -36,7 +37,7 @@ def check_forecast(case: Case) -> None:
     with case.copied(case.store, "started") as path:
         try:
             store = case.judge.open(path, case.base.plan.config, case.base.plan.topic_settings)
-            read = store.read(brief=True) if store.serving else None
+            read = _read(case, store) if store.serving else None
             store.abandon()
             if "OutOfMemory" in str(store.opened):
                 return  # how much a broker may allocate for a length field is a matter of its heap
@@ -46,6 +47,16 @@ def check_forecast(case: Case) -> None:
             hangs = "gave no answer to start" in str(trouble)
             if not hangs or forecast["starts"]:
                 case.differs("A broker died", trouble)
+
+
+def _read(case: Case, store: OpenStore) -> dict[str, Any]:
+    """What the broker serves; of queues in RocksDB it lists those that records lead to, the others are asked for."""
+    read = store.read(brief=True)
+    listed = {(queue["topic"], queue["queueId"]) for queue in read["queues"]}
+    for topic, queue_id in sorted(case.truth.queues.keys() - listed) if case.base.plan.has_database else ():
+        answer = store.get(topic, queue_id, [])
+        read["queues"].append({"topic": topic, "queueId": queue_id, "known": True, **answer})
+    return read
 
 
 def _compare(case: Case, forecast: dict[str, Any], opened: dict[str, Any], read: dict[str, Any] | None) -> None:
@@ -70,7 +81,7 @@ def _compare(case: Case, forecast: dict[str, Any], opened: dict[str, Any], read:
 
 
 def _compare_queues(case: Case, forecast: dict[str, Any], read: dict[str, Any]) -> None:
-    theirs = bounds_of(read)
+    theirs = bounds_of(read, case.base.plan)
     failing = {(queue["topic"], queue["queueId"]) for queue in read["queues"] if "error" in queue}
     ours = {
         (queue["topic"], queue["queue_id"]): (max(0, queue["min_queue_offset"]), queue["max_queue_offset"])

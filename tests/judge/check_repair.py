@@ -4,6 +4,7 @@ import os
 import random
 import re
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from tests.store_state import store_state
 MOST_STEPS = 7
 FOR_A_PERSON = ("commitlog.stray-file", "index.directory", "consumequeue.stray-file")
 NEW_A_QUEUE = 2
+LOOKS, LOOK_S = 100, 0.1
+"""Queues in RocksDB are written in groups, by a thread of their own."""
 KEYS_MAX = 32
 SENDABLE = re.compile(r"[%|a-zA-Z0-9_-]+")
 """Topics that a broker takes from a client."""
@@ -264,8 +267,7 @@ def _check_goes_on(case: Case, store: OpenStore, read: dict[str, Any]) -> None:
         again = copy_store(path, path.with_name("killed"))
         store.abandon()
     else:
-        store.shutdown()
-        again = path
+        again = _stopped(case, store)
     restarted = case.judge.open(again, case.base.plan.config, case.base.plan.topic_settings)
     if not restarted.serving:
         case.differs("B does not start again", f"{restarted.opened.get('loadTrouble')}")
@@ -276,13 +278,27 @@ def _check_goes_on(case: Case, store: OpenStore, read: dict[str, Any]) -> None:
     shutil.rmtree(path.with_name("killed"), ignore_errors=True)
 
 
+def _stopped(case: Case, store: OpenStore) -> Path:
+    """The store after a clean stop; a 5.5.1 may end in the RocksDB library then, which counts as killed."""
+    try:
+        store.shutdown()
+    except JudgeError as trouble:
+        if not (case.base.plan.has_database and "died in shutdown" in str(trouble)):
+            raise
+    return store.directory
+
+
 def _check_new(case: Case, store: OpenStore, new: dict[tuple[str, int, int], int], signature: str) -> None:
-    missing = []
     queues: dict[tuple[str, int], list[int]] = {}
     for topic, queue_id, queue_offset in new:
         queues.setdefault((topic, queue_id), []).append(queue_offset)
-    for name, queue_offsets in queues.items():
-        rows = store.get(*name, queue_offsets, count=1)["rows"]
-        missing += [(name, new[*name, row[0]], row) for row in rows if row[4] != [new[*name, row[0]]]]
+    for _ in range(LOOKS if case.base.plan.has_database else 1):
+        missing = []
+        for name, queue_offsets in queues.items():
+            rows = store.get(*name, queue_offsets, count=1)["rows"]
+            missing += [(name, new[*name, row[0]], row) for row in rows if row[4] != [new[*name, row[0]]]]
+        if not missing:
+            return
+        time.sleep(LOOK_S)
     if missing:
         case.differs(signature, f"{len(missing)} of {len(new)}: {missing[:4]}")

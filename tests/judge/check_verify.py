@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.judge.case import Case
+from tests.judge.faults_rocksdb import AREA as ROCKSDB
+from tests.judge.faults_rocksdb import content_of, rows_say_nothing
 from tests.judge.target import Fault
 from tests.judge.unjudged import directory_says_nothing, entries_say_nothing, says_nothing
 
@@ -53,7 +55,7 @@ def check_verify(case: Case) -> None:
     for fault in case.faults:
         if fault.area != "commitlog" and not has_log:
             continue  # with what should the rest be compared?
-        if fault.area in ("consumequeue", "index") and not case.intact:
+        if fault.area in ("consumequeue", "index", ROCKSDB) and not case.intact:
             continue  # no record tells what should be there
         if not case.intact and fault.name.endswith((" gone", " missing")) and fault.area != "commitlog":
             continue  # nothing says that there was anything
@@ -68,6 +70,10 @@ def check_verify(case: Case) -> None:
 
 def _says_nothing(case: Case, fault: Fault) -> bool:
     base, sizes = case.base, case.truth.sizes
+    if fault.area == ROCKSDB:
+        (folder, *_) = fault.file.split("/")
+        before, after = (content_of(path / folder, case.folder / "rows") for path in (base.path, case.store))
+        return rows_say_nothing(before, after, case.intact, max((at + size for at, size in sizes.items()), default=0))
     if fault.area == "index":
         slots = int(base.plan.config.get("maxHashSlotNum", DEFAULT_SLOTS))
         return entries_say_nothing(base.path / fault.file, case.store / fault.file, case.intact, sizes, slots)
@@ -136,4 +142,6 @@ def _names(row: dict[str, Any], area: str, file: str) -> bool:
         return True
     if area == "consumequeue" and row["id"] == "commitlog.stale-tail":  # it names the units that lead there
         return f" {'/'.join(file.split('/')[1:3])} at queue offset " in row["message"]
+    if area == ROCKSDB and row["id"].startswith("consumequeue."):
+        return True
     return area == "commitlog" and row["severity"] in SEEN and row["id"] not in LEFT_BY_A_KILL

@@ -6,7 +6,7 @@ import subprocess
 from dataclasses import asdict
 from pathlib import Path
 
-from tests.judge.bases import Base, plan_of
+from tests.judge.bases import FILE, Base, plan_of
 from tests.judge.case import Case
 
 
@@ -37,15 +37,16 @@ def _of_base(base: Base) -> list[str]:
 
 def kept_base(name: str, archive: Path, folder: Path) -> Base:
     """The base of a kept case, unpacked; the damaged store lies beside it."""
-    seed, writer, number = parts_of(name)[:3]
+    queues, seed, writer, number = parts_of(name)[:4]
     folder.mkdir(parents=True)
     subprocess.run(["tar", "-xJf", str(archive), "-C", str(folder)], check=True, timeout=300)
     path = next(iter(folder.glob("run-*")))
     early = folder / "early"
-    return Base(plan_of(seed, writer, number), path, early if early.exists() else None)
+    return Base(plan_of(seed, writer, number, queues), path, early if early.exists() else None)
 
 
-def parts_of(name: str) -> tuple[int, str, int, int, str]:
-    """Seed, writer's version, base, case and the version asked, out of a case's name."""
-    cells = name.split(".")
-    return int(cells[0]), ".".join(cells[1:4]), int(cells[4]), int(cells[5]), ".".join(cells[6:9])
+def parts_of(name: str) -> tuple[str, int, str, int, int, str]:
+    """Where the queues are, seed, writer's version, base, case and the version asked, out of a case's name."""
+    queues, _, rest = name.rpartition("-")
+    cells = rest.split(".")
+    return queues or FILE, int(cells[0]), ".".join(cells[1:4]), int(cells[4]), int(cells[5]), ".".join(cells[6:9])

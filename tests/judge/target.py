@@ -44,6 +44,8 @@ class Target:
         return sorted((file for file in files if file.name.isdigit()), key=lambda file: file.name)
 
     def queue_files(self) -> list[Path]:
+        if self.base.plan.has_database:
+            return []
         return self._below("consumequeue") + self._below("batchconsumequeue")
 
     def extension_files(self) -> list[Path]:
@@ -51,6 +53,13 @@ class Target:
 
     def index_files(self) -> list[Path]:
         return self._below("index")
+
+    def database(self) -> Path | None:
+        """The directory of the consume queues in RocksDB, where there is one with a database in it."""
+        if not self.base.plan.has_database:
+            return None
+        folders = [self.path / name for name in ("consumequeue", "consumequeue_rocksdb")]
+        return next((folder for folder in folders if any(folder.glob("MANIFEST-*"))), None)
 
     def records(self) -> list[tuple[int, int]]:
         """(physical offset, size) of the base's records."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rmqtool.store import probe_lock
 from tests.broker.broker import Judge, JudgeError
-from tests.judge.bases import VERSIONS, Base, plan_of, write_base
+from tests.judge.bases import FILE, VERSIONS, Base, plan_of, write_base
 from tests.judge.case import Case, Disagreement, make_case
 from tests.judge.check_append import check_append
 from tests.judge.check_forecast import check_forecast
@@ -20,7 +20,7 @@ from tests.judge.check_repair import check_repair
 from tests.judge.check_verify import check_verify
 from tests.judge.kept import keep
 
-SMALL_JAVA = ("-Xmx256m", "-XX:TieredStopAtLevel=1")
+SMALL_JAVA = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+SuppressFatalErrorMessage")
 """Many processes side by side, none of which lives long enough to earn what optimising costs."""
 CASES_A_BASE = 25
 CASES_A_PROCESS = 150
@@ -59,18 +59,22 @@ class Worker:
             self.judges[version] = Judge(version, *SMALL_JAVA)
         return self.judges[version]
 
-    def base(self, seed: int, version: str, number: int) -> Base:
-        plan = plan_of(seed, version, number)
+    def base(self, seed: int, version: str, number: int, queues: str = FILE) -> Base:
+        plan = plan_of(seed, version, number, queues)
         folder = self.folder / plan.name
         shutil.rmtree(folder, ignore_errors=True)
         return write_base(plan, self.judge_of(version), folder)
 
-    def cases(self, seed: int, version: str, number: int, chosen: list[int], until: float) -> Iterator[Outcome]:
+    def cases(
+        self, seed: int, version: str, number: int, chosen: list[int], until: float, queues: str = FILE
+    ) -> Iterator[Outcome]:
         """Run cases of a base."""
         try:
-            base = self.base(seed, version, number)
+            base = self.base(seed, version, number, queues)
         except (JudgeError, AssertionError) as trouble:
-            yield Outcome(f"{seed}.{version}.{number}", [], 0, [Disagreement("J no base", str(trouble)[:2000])])
+            yield Outcome(
+                plan_of(seed, version, number, queues).name, [], 0, [Disagreement("J no base", str(trouble)[:2000])]
+            )
             return
         for case in chosen:
             if time.time() > until:
@@ -155,6 +159,8 @@ def _end_with(parent: int) -> None:
     os._exit(1)
 
 
-def run_cases(seed: int, version: str, number: int, chosen: list[int], until: float) -> list[dict[str, object]]:
+def run_cases(
+    seed: int, version: str, number: int, chosen: list[int], until: float, queues: str
+) -> list[dict[str, object]]:
     """Run cases of a base in this process."""
-    return [asdict(outcome) for outcome in _WORKERS[0].cases(seed, version, number, chosen, until)]
+    return [asdict(outcome) for outcome in _WORKERS[0].cases(seed, version, number, chosen, until, queues)]

@@ -121,10 +121,11 @@ class DatabaseQueue:
         lower = boundary is Boundary.LOWER
         first, last = self.min_queue_offset, self.max_queue_offset - 1
         last_time, first_time = self._time(last), self._time(first)
-        if last_time is not None and last_time < timestamp_ms:
-            return last + 1 if lower else last
-        if first_time is not None and first_time > timestamp_ms:
-            return first if lower else 0
+        if self._rules.rocksdb_time_beyond_ends:
+            if last_time is not None and last_time < timestamp_ms:
+                return last + 1 if lower else last
+            if first_time is not None and first_time > timestamp_ms:
+                return first if lower else 0
         low, high, left, right = first, last, -1, -1
         while high >= low:
             middle = low + (high - low) // 2

@@ -120,6 +120,8 @@ class BrokerRules:
     """A pull from a queue in RocksDB throws where it comes to a missing unit; else it ends before it."""
     rocksdb_config: bool = False
     """Topics, groups and consumer offsets may be kept in RocksDB instead of `config/*.json`."""
+    rocksdb_time_beyond_ends: bool = False
+    """A time after the last unit in RocksDB, or before the first one, leads next to it; else to none."""
     rocksdb_side_store: bool = False
     """`rocksdbstore/` with index, timer and transactions is opened before load."""
 
@@ -244,6 +246,7 @@ _CHANGES: Final = (
         normal_start=NormalStart.START_BELOW_QUEUES,
         normal_dispatch=NormalDispatch.ABOVE_QUEUES,
         rocksdb_loads_all_ends=True,
+        rocksdb_time_beyond_ends=True,
     ),
     _since(
         "5.3.4",

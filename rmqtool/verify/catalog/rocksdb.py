@@ -41,7 +41,8 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "rocksdb.odd-row",
         "The database has keys or values that no broker writes.",
         (
-            (_SINCE, "does not read them"),
+            (_SINCE, "does not read them, and does not start if `CHECKPOINT_TOPIC` has less than 8 bytes"),
+            (_SINCE, "serves nothing of a queue whose `min` or `max` has less than 16 bytes"),
             ("5.3.2 and later", "does not start if a key of the offset family names a topic longer than the key"),
         ),
         _REBUILT,
