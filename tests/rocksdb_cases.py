@@ -139,6 +139,7 @@ CASES = (
     Case("middle units gone", remove(10, 11, 12), ("consumequeue.missing-unit",)),
     Case("first units gone", remove(0, 1, 2), ("consumequeue.missing-unit",)),
     Case("last units gone", remove(41, 42, 43), ("consumequeue.missing-unit", "rocksdb.wrong-end")),
+    Case("all units gone", remove(*range(44)), ("consumequeue.missing-unit", "rocksdb.wrong-end")),
     Case(
         "unit after the end",
         rows(lambda units, _: units.put(unit_key(*QUEUE, 44), numbers(5) + bytes(20))),

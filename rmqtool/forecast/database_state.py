@@ -213,6 +213,6 @@ class DatabaseServedUnits:
             return self._between(begin, min(end, self._end))
         units = self._between(begin, min(end + 1, self._end))
         places = units["queue_offset"]
-        follows = np.append(places[1:] == places[:-1] + 1, [False] * bool(len(places)))
+        follows = np.append(places[1:] == places[:-1] + 1, np.zeros(min(1, len(places)), np.bool_))
         given: Rows = units[(places < end) & (follows | (places == self._end - 1))]
         return given

@@ -201,7 +201,7 @@ def directory_changed(target: Target) -> Fault | None:
         return Fault(f"{AREA}.stray {name}", AREA, target.relative(folder), name, silent=True)
     old = target.base.early and target.base.early / target.relative(folder)
     if way in ("old", "torn"):
-        if old is None or not old.is_dir():
+        if old is None or not (old / "CURRENT").is_file():
             return None
         if way == "old":
             shutil.rmtree(folder)
