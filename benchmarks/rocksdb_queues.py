@@ -111,6 +111,8 @@ def ends(queues: int) -> Iterator[RowBatch]:
 
 def write_store(folder: Path, queues: int) -> None:
     write_log(folder / "commitlog", queues)
+    times = [STORE_TIMESTAMP_MS + (queues * UNITS_A_QUEUE - 1) // 1000] * 3
+    (folder / "checkpoint").write_bytes(b"".join(NUMBER.pack(each) for each in (*times, 0, 0, 0)).ljust(4096, b"\0"))
     (folder / "consumequeue").mkdir()
     write_database(folder / "consumequeue", {FAMILIES[0]: units(queues), FAMILIES[1]: ends(queues)})
 

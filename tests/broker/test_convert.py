@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -149,3 +150,23 @@ def test_a_broker_conf_of_either_side_will_do(golden_copy: Unpacked, tmp_path: P
         assert ran.code == 0, ran.err
         assert bool(list((path / "consumequeue").glob("*.sst"))) is has_database
         assert rmqtool("verify", path).code == 0
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_deleted_topic_of_which_the_log_has_messages_is_served_too(
+    golden_copy: Unpacked, judge_of: JudgeOf, tmp_path: Path, version: str
+) -> None:
+    name, topic = "5.5.0-many-files", "Audit"
+    path, config = golden_copy(name), config_of(name)
+    judge = judge_of(version)
+    before = served(judge.examine(copy_store(path, tmp_path / "as it was"), config))
+    shutil.rmtree(path / "consumequeue" / topic)
+    (path / "config").mkdir(exist_ok=True)
+    others = {each: {"topicName": each, "readQueueNums": 8, "writeQueueNums": 8, "perm": 6} for each, _ in before}
+    del others[topic]
+    (path / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": others}), "utf-8")
+    for side, store_type in (("rocksdb", "defaultRocksDB"), ("file", "default")):
+        ran = converted(path, name, side)
+        assert ran.code == 0, ran.err
+        after = judge.examine(copy_store(path, tmp_path / side), {**config, "storeType": store_type})
+        assert served(after) == before

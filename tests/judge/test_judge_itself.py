@@ -32,7 +32,7 @@ def test_a_large_file_that_is_as_it_was_is_no_fault(tmp_path: Path, seed: int) -
         with file.open("wb") as sink:
             sink.write(b"\1" * 20)
             sink.truncate(LARGE)
-    base: Any = SimpleNamespace(early=tmp_path / "early")
+    base: Any = SimpleNamespace(early=tmp_path / "early", plan=SimpleNamespace(has_database=False))
     fault = old_file(Target(base, SimpleNamespace(), tmp_path / "store", random.Random(seed)))  # type: ignore[arg-type]
     assert fault is None or fault.name == "consumequeue.old directory"
 
