@@ -20,6 +20,11 @@ _MENDED: Final = {
     "as-is": "a damaged body kept after an intact header",
 }
 _CONSENT: Final = {"flipped-bit": "--fix-bits", "as-is": "--as-is"}
+_VERBS: Final = (
+    {"start": "starts", "lose": "loses", "do": "does"},
+    {"start": "start", "lose": "lose", "do": "do"},
+)
+"""Of one version, and of several."""
 
 
 def plan_lines(
@@ -175,14 +180,17 @@ def _afterwards(plan: Said) -> str:
     endings: dict[str, list[str]] = {}
     for version, after in plan["forecast_after"].items():
         endings.setdefault(_ending(after, plan), []).append(version)
-    return "; ".join(f"{', '.join(sorted(versions))}: {ending}" for ending, versions in endings.items())
+    return "; ".join(
+        f"{', '.join(sorted(versions))}: {ending.format(**_VERBS[len(versions) > 1])}"
+        for ending, versions in endings.items()
+    )
 
 
 def _ending(after: Said, plan: Said) -> str:
     if not after["starts"]:
-        return "does not start"
+        return "{do} not start"
     if after["lost"]:
-        return f"loses {counted(after['lost'], 'message')}"
+        return f"{{lose}} {counted(after['lost'], 'message')}"
     if plan["loss"]["messages"]:
-        return f"starts, and loses no more than the {counted(plan['loss']['messages'], 'message')} of this plan"
-    return "starts, and loses nothing of what was checked" if plan["not_looked_at"] else "starts and loses nothing"
+        return f"{{start}}, and {{lose}} no more than the {counted(plan['loss']['messages'], 'message')} of this plan"
+    return "{start}, and {lose} nothing of what was checked" if plan["not_looked_at"] else "{start} and {lose} nothing"
