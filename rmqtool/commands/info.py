@@ -44,7 +44,7 @@ from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.location import StoreLocation, log_directories
 from rmqtool.store.probe_lock import LockReport
 from rmqtool.verdict.command_line import CommandLine
-from rmqtool.verdict.next_step import NextStep, blocked_step, repair_step
+from rmqtool.verdict.next_step import NextStep, blocked_step, repair_step, undecoded_step
 from rmqtool.verdict.tally import FindingTally
 from rmqtool.verdict.verdict import Assessment, StoreVerdict
 from rmqtool.verify.catalog.registry import BY_ID
@@ -194,8 +194,7 @@ def next_step(
     if (step := blocked_step(assessment)) is not None:
         return step
     if FileKind.DLEDGER in summary.undecoded and summary.min_physical_offset is None:
-        reason = "the commit log belongs to DLedger, which rmqtool recognizes but does not read"
-        return NextStep(None, reason, needs_decision=True)
+        return undecoded_step(assessment, line)
     if (command := tally.repair()) is not None:
         unknown = tuple(unknown_to_repair(opened, queues=False, index=False))
         return repair_step(line, command, "repair what names and sizes of the files show:", unknown)

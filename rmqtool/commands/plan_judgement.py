@@ -73,7 +73,7 @@ def step_after_plan(
         return NextStep(None, plan.remaining[0].why, needs_decision=True)
     if not tuple(unread_files_in(assessment)):
         return NextStep(line("verify"), "check what the plan did not look at:")
-    return undecoded_step(assessment)
+    return undecoded_step(assessment, line)
 
 
 def step_to_apply(plan: Plan, assessment: Assessment, line: CommandLine, flags: str | None) -> NextStep:

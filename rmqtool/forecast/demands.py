@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rmqtool.engine.rules.versions import BrokerRules
-from rmqtool.errors import UnsupportedError
+from rmqtool.errors import DLEDGER_LOG, UnsupportedError
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.sizes import demand_log_file_size
@@ -17,7 +17,7 @@ def demand_simulated(store: Store, rules: BrokerRules) -> None:
         UnknownSizeError: nothing shows the size of a log file.
     """
     if store.files.get(FileKind.DLEDGER) and not store.commitlog:
-        raise UnsupportedError("the commit log belongs to DLedger; forecast does not simulate such a broker")
+        raise UnsupportedError(DLEDGER_LOG)
     demand_log_file_size(store, "--log-file-size BYTES or --broker-conf FILE")
     database = store.queue_database if rules.rocksdb_queues else None
     if database is not None and not database.is_read and store.queue_kind == "rocksdb":

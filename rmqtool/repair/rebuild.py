@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from rmqtool.engine.rules.versions import BrokerRules
-from rmqtool.errors import UnsupportedError
+from rmqtool.errors import DLEDGER_LOG, UnsupportedError
 from rmqtool.repair.build.build import TAIL_FINDINGS, build
 from rmqtool.repair.build.clean_state import abort_reason, abort_steps, checkpoint_steps
 from rmqtool.repair.build.database_build import build_database
@@ -135,9 +135,10 @@ def require_log(store: Store) -> None:
         UnsupportedError: there is none, or a file of it has another size.
     """
     if not store.commitlog:
-        is_elsewhere = bool(store.files.get(FileKind.DLEDGER))
-        kind = "belongs to DLedger" if is_elsewhere else "is missing: check that its disk is mounted"
-        raise UnsupportedError(f"{store.view.label}: the log {kind}; nothing can be rebuilt from it")
+        if store.files.get(FileKind.DLEDGER):
+            raise UnsupportedError(f"{store.view.label}: {DLEDGER_LOG}")
+        text = "the log is missing: check that its disk is mounted; nothing can be rebuilt from it"
+        raise UnsupportedError(f"{store.view.label}: {text}")
 
 
 def require_intact(built: BuildResult) -> None:

@@ -39,13 +39,21 @@ def blocked_step(assessment: Assessment) -> NextStep | None:
     return None
 
 
-def undecoded_step(assessment: Assessment) -> NextStep:
-    """What to do about files that nothing here decodes: install what does, or leave them to the broker."""
+def undecoded_step(assessment: Assessment, line: CommandLine) -> NextStep:
+    """What to do about files that are not looked at: install what reads them, convert them, or ask the broker."""
     from rmqtool.store.rocksdb import HOW_TO_INSTALL
 
+    if is_about_dledger(assessment):
+        reason = "only its own broker can recover a log of DLedger; this writes a store with a plain commit log of it:"
+        return NextStep(line("convert --from-dledger --output NEW_STORE"), reason, True)
     if any(HOW_TO_INSTALL in files.reason for files in assessment.not_looked_at):
         return NextStep(None, "pip install 'rmqtool[rocksdb]' reads the consume queues; then run this again", True)
     return NextStep(None, "only the broker itself can check and recover what was not looked at", True)
+
+
+def is_about_dledger(assessment: Assessment) -> bool:
+    """Whether the log is DLedger's, which only some commands read."""
+    return any("log of DLedger" in files.reason for files in assessment.not_looked_at)
 
 
 def repair_step(line: CommandLine, command: str, reason: str, unknown: Sequence[str] = ()) -> NextStep:
@@ -85,12 +93,12 @@ def step_after_verify(
         return cut_step(line, tally.cut)
     if tally.remedy is not None:
         return NextStep(None, tally.remedy, True)
-    if left_out:
+    if left_out and not is_about_dledger(assessment):
         return NextStep(line("verify"), "check what was left out:")
     if assessment.verdict is StoreVerdict.WILL_NOT_START:
         return NextStep(None, "rmqtool does not repair this: correct by hand what keeps the broker from starting", True)
     if assessment.verdict is not StoreVerdict.OK:
-        return undecoded_step(assessment)
+        return undecoded_step(assessment, line)
     return NextStep(None, "nothing to do")
 
 
@@ -108,5 +116,5 @@ def step_after_forecast(
     if assessment.verdict is StoreVerdict.OK:
         return NextStep(None, "nothing to do; the broker can be started")
     if assessment.verdict is StoreVerdict.NOT_FULLY_CHECKED:
-        return undecoded_step(assessment)
+        return undecoded_step(assessment, line)
     return repair_step(line, repair, "repair the store before the broker is started:", unknown)

@@ -14,7 +14,7 @@ from rmqtool.engine.reading.stored_message import StoredMessage, message_at
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.segments.log import Log
 from rmqtool.engine.segments.open_files import OpenFiles
-from rmqtool.errors import UnreadableError, UnsupportedError, UsageError
+from rmqtool.errors import DLEDGER_LOG, UnreadableError, UnsupportedError, UsageError
 from rmqtool.formats.message_id import parse_offset_message_id
 from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.store.config_json import TOPICS, read_config, topics
@@ -183,5 +183,5 @@ def open_reader(store: Store, rules: BrokerRules, *, is_slave: bool = False, log
         UnsupportedError: the log is kept by DLedger.
     """
     if not store.commitlog and store.files.get(FileKind.DLEDGER):
-        raise UnsupportedError("the commit log belongs to DLedger, which rmqtool does not read")
+        raise UnsupportedError(DLEDGER_LOG)
     return Reader(store, rules, is_slave=is_slave, log_end=log_end)

@@ -22,7 +22,7 @@ _NOT_LOOKED_AT: Final = {
     FileKind.TIMER_LOG: "only verify and forecast look into the timer log",
     FileKind.COMPACTION_LOG: "only verify looks into the log of compacted topics",
     FileKind.COMPACTION_QUEUE: "only verify looks into the queues of compacted topics",
-    FileKind.DLEDGER: "the log of DLedger is not decoded",
+    FileKind.DLEDGER: "only verify looks into the log of DLedger",
     FileKind.TIERED: "the tiered store is not decoded",
     FileKind.TRANSACTION: "the transaction table is not decoded",
 }
@@ -79,7 +79,8 @@ def unread_files(store: Store, looked_at: Collection[FileKind] = ()) -> Iterator
             if kind is FileKind.CONSUMEQUEUE_ROCKSDB and store.queue_database is not None:
                 yield from _unread_queues(store.queue_database, path)
             elif _is_used(store, kind, entries):
-                yield UnreadFiles(path, kind.value, reason)
+                is_second = kind is FileKind.DLEDGER and bool(store.commitlog)
+                yield UnreadFiles(path, kind.value, "only verify looks into this second log" if is_second else reason)
 
 
 def _unread_queues(database: QueueDatabase, directory: str) -> Iterator[UnreadFiles]:
