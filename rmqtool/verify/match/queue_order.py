@@ -92,16 +92,13 @@ class QueueOrder:
         offsets, places = entries.queue_offsets, entries.physical_offsets
         if not entries.own.all():
             self._further.add(queue)
-        ends = offsets + (entries.batch_sizes if entries.is_batch else 1)
-        starts = np.flatnonzero(offsets[1:] != ends[:-1]) + 1
+        sizes = entries.batch_sizes if entries.is_batch else np.ones_like(offsets)
+        ends = offsets + sizes  # that of the highest queue offsets wraps
+        starts = np.flatnonzero((offsets[1:] != ends[:-1]) | (ends[:-1] < offsets[:-1])) + 1
         known = self._queues[queue]
         for begin, stop in zip([0, *starts.tolist()], [*starts.tolist(), offsets.size], strict=True):
-            first, end, place, last = (
-                int(offsets[begin]),
-                int(ends[stop - 1]),
-                int(places[begin]),
-                int(places[stop - 1]),
-            )
+            first, place, last = int(offsets[begin]), int(places[begin]), int(places[stop - 1])
+            end = int(offsets[stop - 1]) + int(sizes[stop - 1])
             if known and known[-1].end == first:
                 known[-1].end, known[-1].last_place = end, last
                 known[-1].count += stop - begin

@@ -9,9 +9,9 @@ in front of it or the one after it is the neighbor by number too, unless those t
 it. A record is misplaced only if it does not, if the log itself lacks exactly one message of the other queue at this
 very place, with nothing damaged there that could have held it, and if one field explains it: the queue offset, or the
 topic or queue id. Damage is no objection where the record's own place is impossible: its neighbors follow each other
-without it, its queue offset is negative, or its topic is no UTF-8, as which brokers encode all topics. The unit only
-tells which of the log's gaps the record fills; it never makes a gap. Records without a unit are judged by the log's
-order alone (`misled`).
+without it, its queue offset is negative or greater than the bytes in front of it, or its topic is no UTF-8, as which
+brokers encode all topics. The unit only tells which of the log's gaps the record fills; it never makes a gap. Records
+without a unit are judged by the log's order alone (`misled`).
 
 Verify decides by this rule whether it blames the record or the unit; salvage, recover, rebuild and diff follow its
 findings, or read the log alone.
@@ -20,6 +20,8 @@ findings, or read the log alone.
 from __future__ import annotations
 
 from typing import NamedTuple
+
+from rmqtool.quantities import OFFSETS_END
 
 
 class Neighbors(NamedTuple):
@@ -64,7 +66,13 @@ class Neighbors(NamedTuple):
 
 
 def is_misplaced(
-    own: Neighbors, place: tuple[int, int], claimed: Neighbors, claim: tuple[int, int], *, is_text: bool = True
+    own: Neighbors,
+    place: tuple[int, int],
+    claimed: Neighbors,
+    claim: tuple[int, int],
+    *,
+    is_text: bool = True,
+    bytes_before: int = OFFSETS_END,
 ) -> bool:
     """Whether the log itself says that a record belongs to another place; see the rule above.
 
@@ -74,11 +82,13 @@ def is_misplaced(
         claimed: around the record in the queue that has a unit for it.
         claim: the queue offsets [first, end) which that unit gives it.
         is_text: whether the topic that the record names is UTF-8.
+        bytes_before: how many bytes of log were ever written in front of the record.
     """
     if is_text and own.is_continued_by(*place):
         return False
     if not claimed.lack(*claim):
-        return (own.are_joined or place[0] < 0 or not is_text) and claimed.may_lack(*claim)
+        is_impossible = own.are_joined or not 0 <= place[0] <= bytes_before or not is_text
+        return is_impossible and claimed.may_lack(*claim)
     # One that is alone in its queue, or stands apart in it by damage, contradicts nothing: the gap must be certain.
     is_odd = not is_text or (own.are_known and not (own.is_damaged and own.leave_room_for(*place)))
     return is_odd or None not in claimed[:2]

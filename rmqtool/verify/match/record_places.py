@@ -68,7 +68,7 @@ class RecordPlaces:
             return False
         around = self._around(own, physical_offset, [own_claim[0] - 1, own_claim[0] + 1])
         is_text = not any("\ud800" <= letter <= "\udfff" for letter in self._lookup.topic(row))
-        if not is_misplaced(around, own_claim, claimed, claim, is_text=is_text):
+        if not is_misplaced(around, own_claim, claimed, claim, is_text=is_text, bytes_before=physical_offset):
             return False
         return own != name or claim > own_claim or not self._has_another_for(name, claim[0], row)
 

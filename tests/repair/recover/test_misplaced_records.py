@@ -62,3 +62,26 @@ def test_a_queue_that_lacks_no_record_is_built_at_once(golden_copy: Unpacked, na
     assert rmqtool("recover", path, "--yes", "--full").code == 0
     assert {file: file.read_bytes() for file in units} == units
     assert not above_note(verified(path, version)[1])
+
+
+@pytest.mark.parametrize("name", STORES)
+@pytest.mark.parametrize("wild", [(1 << 63) - 1, 1 << 62])
+def test_a_wild_queue_offset_before_damage_moves_no_message(golden_copy: Unpacked, name: str, wild: int) -> None:
+    """The two messages after it are lost: only they may be missing in the queue afterwards."""
+    path, version = golden_copy(name), name[:5]
+    log, queue = bytearray((path / LOG).read_bytes()), min((path / QUEUE).iterdir())
+    units = queue.read_bytes()
+    record, *lost = (int.from_bytes(units[at * UNIT_SIZE :][:8], "big") for at in range(CHANGED, CHANGED + 3))
+    log[record + 20 : record + 28] = wild.to_bytes(8, "big")
+    for place in lost:
+        log[place + 88 : place + 92] = b"\xff" * 4
+    (path / LOG).write_bytes(log)
+    assert above_note(verified(path, version)[1])["commitlog.doubtful-header"] == 1
+    assert rmqtool("salvage", path, "--yes").code == 0
+    log[record + 20 : record + 28] = CHANGED.to_bytes(8, "big")
+    assert (path / LOG).read_bytes()[: lost[0]] == log[: lost[0]]
+    kept = [number for number in range(len(units) // UNIT_SIZE) if number not in (CHANGED + 1, CHANGED + 2)]
+    after = queue.read_bytes()
+    for number in kept:
+        assert after[number * UNIT_SIZE :][:UNIT_SIZE] == units[number * UNIT_SIZE :][:UNIT_SIZE], number
+    assert not above_note(verified(path, version)[1])

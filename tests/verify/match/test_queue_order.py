@@ -79,6 +79,15 @@ def test_a_record_ahead_of_all_others_hides_nothing() -> None:
     assert found.chains[TOPIC, 0, False][-1].end == 5
 
 
+@pytest.mark.parametrize("wild", [(1 << 63) - 1, (1 << 63) - 2])
+def test_the_highest_queue_offset_stands_in_front_of_no_other(wild: int) -> None:
+    missing, misled = order(entries(straight(0, 1, wild, 5, 6))).judged(
+        lambda _behind, before: everywhere(0, 0) if before > 2 * SIZE else 0
+    )
+    assert [(run.first, run.length) for run in missing] == [(2, 3)]
+    assert misled == [MisplacedRecord(2 * SIZE, TOPIC, 0, 2)]
+
+
 def test_a_record_that_repeats_another_one_is_told_by_its_place() -> None:
     assert order(entries(straight(0, 1, 0, 3, 4))).judged(nowhere)[1] == [MisplacedRecord(2 * SIZE, TOPIC, 0, 2)]
 

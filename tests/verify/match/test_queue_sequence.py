@@ -58,6 +58,9 @@ def test_damage_in_the_gap_is_no_objection_only_where_the_own_place_is_impossibl
     assert not is_misplaced(Neighbors(5, 6), (9, 10), claimed, (7, 8))
     assert is_misplaced(Neighbors(5, 5), (9, 10), claimed, (7, 8))
     assert is_misplaced(NONE, (-3, -2), claimed, (7, 8))
+    assert is_misplaced(Neighbors(7, 9), (5001, 5002), claimed, (7, 8), bytes_before=5000)
+    assert not is_misplaced(Neighbors(7, 9), (5000, 5001), claimed, (7, 8), bytes_before=5000)
+    assert not is_misplaced(Neighbors(7, 5002), (5001, 5002), claimed, (7, 8), bytes_before=5000)  # its queue goes on
     assert is_misplaced(NONE, (9, 10), claimed, (7, 8), is_text=False)
     assert not is_misplaced(Neighbors(5, 5), (9, 10), claimed, (2, 3))
 
