@@ -29,6 +29,25 @@ def test_a_log_file_whose_name_has_fewer_digits_is_refused(tmp_path: Path, name:
     assert snapshot(store) == before
 
 
+@pytest.mark.parametrize("letter", [b"\0", b"/"])
+def test_a_last_record_that_no_queue_can_hold_waits_for_no_repair(tmp_path: Path, letter: bytes) -> None:
+    """Its topic is no name that a directory can have: no broker and no repair gives it a queue."""
+    store = tmp_path / "s"
+    create(store, "--body", "one")
+    (log,) = (store / "commitlog").iterdir()
+    ran = rmqtool("append", store, "--topic", "other", "--body", "two")
+    assert ran.code == 0
+    content = log.read_bytes()
+    log.write_bytes(content.replace(b"other", b"oth" + letter + b"r"))
+    (units,) = (store / "consumequeue/other/0").iterdir()
+    units.write_bytes(bytes(units.stat().st_size))
+    assert rmqtool("append", store, "--topic", "orders", "--body", "three").code == 0
+    last = rows(rmqtool("dump", store, "--format", "jsonl"))[-1]
+    assert (last["topic"], last["queue_offset"]) == ("orders", 1)
+    (queue,) = (store / "consumequeue/orders/0").iterdir()
+    assert int.from_bytes(queue.read_bytes()[20:28]) == last["physical_offset"]
+
+
 def test_quiet_shows_only_messages_that_were_refused(tmp_path: Path) -> None:
     lines = tmp_path / "lines.jsonl"
     lines.write_text(

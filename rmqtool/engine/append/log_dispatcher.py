@@ -7,18 +7,18 @@ Broker: `DefaultMessageStore.ReputMessageService#doReput`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 
 from rmqtool.engine.append.writer_config import WriterConfig
-from rmqtool.engine.dispatch.derived_writer import DerivedSizes, DerivedWriter, QueueEnds
+from rmqtool.engine.dispatch.derived_writer import QUEUES, DerivedSizes, DerivedWriter, QueueEnds, queue_directory
 from rmqtool.engine.dispatch.extension_writer import ExtensionEnd
 from rmqtool.engine.dispatch.index_writer import IndexWriter
 from rmqtool.engine.dispatch.queue_entries import DispatchSettings, Rows, batch_bytes, message_rows
 from rmqtool.engine.dispatch.queue_writer import QueueEnd, queue_end
 from rmqtool.engine.queues.file_queue import FileQueue
 from rmqtool.engine.reading.reader import Reader
-from rmqtool.errors import RefusedError, RmqtoolError
+from rmqtool.errors import RefusedError, RmqtoolError, WriteError
 from rmqtool.formats import system_flag
 from rmqtool.formats.commitlog import MAGIC_BLANK
 from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE
@@ -180,14 +180,23 @@ class LogDispatcher:
 def waits_for_dispatch(store: Store, begin: int, end: int) -> bool:
     """Whether a record between two physical offsets belongs into a queue and may have no unit there.
 
-    Prepared and rolled back ones belong into none. A tombstone has its unit since the repair that made it, but none
-    that points to it.
+    Prepared and rolled back ones belong into none, and no directory can have the name of every topic. A tombstone has
+    its unit since the repair that made it, but none that points to it.
     """
     return any(
-        system_flag.takes_queue_entry(row.sys_flag) and row.prepared_transaction_offset != TOMBSTONE
-        for _, rows in _records(store, begin, end)
+        system_flag.takes_queue_entry(row.sys_flag)
+        and row.prepared_transaction_offset != TOMBSTONE
+        and _can_have_queue(topics[row.topic_number], row.queue_id)
+        for _, rows, topics in _records(store, begin, end)
         for row in rows
     )
+
+
+def _can_have_queue(topic: bytes, queue_id: int) -> bool:
+    try:
+        return bool(queue_directory(QUEUES, topic, queue_id))
+    except WriteError:
+        return False
 
 
 def dispatch_from(store: Store, dispatcher: LogDispatcher, begin: int, end: int) -> None:
@@ -197,15 +206,15 @@ def dispatch_from(store: Store, dispatcher: LogDispatcher, begin: int, end: int)
         UnreadableError: a file cannot be read.
         WriteError: the queues or the index do not take it.
     """
-    for segment, rows in _records(store, begin, end):
+    for segment, rows, _ in _records(store, begin, end):
         start, behind = rows[0].physical_offset, rows[-1].physical_offset + rows[-1].size
         with closing(store.view.open(segment.path)) as source:
             block = read_range(source, start - segment.start, behind - start)
         dispatcher.dispatch(start, bytearray(block))
 
 
-def _records(store: Store, begin: int, end: int) -> Iterator[tuple[Segment, list[Row]]]:
-    """Runs of records side by side, up to the first range that is none."""
+def _records(store: Store, begin: int, end: int) -> Iterator[tuple[Segment, list[Row], Sequence[bytes]]]:
+    """Runs of records side by side with their topics, up to the first range that is none."""
     for segment in store.commitlog:
         first, last = max(begin, segment.start), min(end, segment.end)
         if first >= last:
@@ -216,6 +225,6 @@ def _records(store: Store, begin: int, end: int) -> Iterator[tuple[Segment, list
                 rows = batch.as_rows()
                 good = [row for row in rows if row.verdict == Verdict.GOOD and row.magic != MAGIC_BLANK]
                 if good:
-                    yield segment, good
+                    yield segment, good, batch.topics
                 if any(row.verdict != Verdict.GOOD for row in rows):
                     return

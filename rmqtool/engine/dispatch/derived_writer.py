@@ -242,12 +242,21 @@ class DerivedWriter:
 
     def _directory(self, root: str, key: tuple[bytes, int]) -> str | None:
         """Path of a queue; None where its name is none that a directory can have."""
-        topic = decode_java_utf8(key[0])
-        directory = f"{root}/{topic}/{key[1]}"
         try:
-            if len(check_path(f"{directory}/{segment_name(0)}")) == 4:
-                return directory
-            self.refused[topic, key[1]] = f"{topic[:80]!r}: a topic with a slash in it"
+            return queue_directory(root, *key)
         except WriteError as error:
-            self.refused[topic, key[1]] = str(error)
+            self.refused[decode_java_utf8(key[0]), key[1]] = str(error)
         return None
+
+
+def queue_directory(root: str, raw_topic: bytes, queue_id: int) -> str:
+    """Path of a queue.
+
+    Raises:
+        WriteError: its name is none that a directory can have.
+    """
+    topic = decode_java_utf8(raw_topic)
+    directory = f"{root}/{topic}/{queue_id}"
+    if len(check_path(f"{directory}/{segment_name(0)}")) != 4:
+        raise WriteError(f"{topic[:80]!r}: a topic with a slash in it")
+    return directory
