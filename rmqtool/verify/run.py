@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from rmqtool.engine.dispatch.queue_entries import DispatchSettings
@@ -28,7 +29,7 @@ from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.files.config_files import config_findings, lost_configs, read_store_configs
 from rmqtool.verify.files.delays import delay_findings
 from rmqtool.verify.files.index_files import read_index
-from rmqtool.verify.files.log_files import log_file_findings, missing_end
+from rmqtool.verify.files.log_files import log_file_findings, missing_begin, missing_end
 from rmqtool.verify.files.reach import (
     entries_outside,
     index_findings,
@@ -381,7 +382,9 @@ class _Verifier:
                 self._say(new_finding for queue in queues for new_finding in units_ahead(context, queue, end))
                 self._say(new_finding for file in context.index for new_finding in entries_outside(context, file, end))
                 self._say(log_end_findings(self.store.queue_database, whole.end))
-                self._say(missing_end(self.store, whole.end, lambda begin, end: units_into(context, begin, end)))
+                into = partial(units_into, context)
+                self._say(missing_begin(self.store, whole.end, newest_record(context), into))
+                self._say(missing_end(self.store, whole.end, into))
                 if context.crosses:
                     self._say(undispatched_header_findings(context, whole.missing, self._doubts))
                     self._say(zero_queues(context, whole.missing))

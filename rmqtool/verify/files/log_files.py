@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
@@ -203,6 +204,25 @@ def missing_end(store: Store, log_end: int, units_into: Callable[[int, int], int
     lost = units_into(behind, OFFSETS_END)
     if lost or (not segments and (store.queues or store.batch_queues or store.index_files)):
         yield _missing(segments[-1].path if segments else "commitlog/", behind, None, store.commitlog_file_size, lost)
+
+
+def missing_begin(
+    store: Store, log_end: int, newest: tuple[int, int], units_into: Callable[[int, int], int]
+) -> Iterator[Finding]:
+    """The files between the newest message of which a unit tells and a log that holds no record.
+
+    Brokers fill one file after the other and let the oldest expire, never the last one: a whole file between the two,
+    to which no unit points, is not explained by that.
+
+    Args:
+        newest: physical offset and size of the newest record that a unit points to; -1 and 0 without one.
+    """
+    size, start = store.commitlog_file_size, store.commitlog[0].start if store.commitlog else 0
+    if not size or log_end > start or newest[0] < 0 or newest[0] + newest[1] > start - size:
+        return
+    begin = start - (start - newest[0] - 1) // size * size - size
+    gone = _missing(store.commitlog[0].path, begin, start, size, units_into(begin, start))
+    yield replace(gone, message=f"{gone.message}, and the log that is there has no record", repair=None)
 
 
 def _missing(neighbour: str, begin: int, end: int | None, size: int, lost: int | None) -> Finding:
