@@ -133,8 +133,8 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "commitlog.missing-file",
         "A file between two others is missing, or files that the queues point to are missing.",
         "only logs the gap; messages in it cannot be read, and a scan continues after it",
-        "mount the disk of the commit log, or copy the file from a replica; else salvage makes the queue units that "
-        "point into it dead units",
+        "mount the disk of the commit log, or copy the file from a replica; else salvage makes queue units that "
+        "point between two files dead units",
         SALVAGE,
         "apache/rocketmq#2141",
     ),
