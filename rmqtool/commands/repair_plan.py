@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -343,12 +344,17 @@ def _plan_json(
     repair: RepairRun, plan: Plan, planned_repair: PlannedRepair, *, applied: bool = False
 ) -> dict[str, Any]:
     damage, line, store = planned_repair.damage, repair.line, str(repair.request.store)
+    flags, copy = repair.flags, repair.request.copy
+    if copy is not None and applied:
+        line, store = replace(line, store=shlex.quote(str(copy)), is_local=True), str(copy)
+    elif copy is not None and flags is not None:
+        flags = f"{flags} --output {shlex.quote(str(copy))}".lstrip()
     left_out = left_out_files(repair.opened.store, planned_repair.begin, planned_repair.looked_at)
     assessment = plan_assessment(plan, damage, left_out, repair.opened, line, applied=applied)
     if damage or applied or not plan.steps:
         step = step_after_plan(plan, damage, assessment, line, store)
     else:
-        step = step_to_apply(plan, assessment, line, repair.flags)
+        step = step_to_apply(plan, assessment, line, flags)
     rows = [finding.as_json() for finding in damage]
     return {**plan.to_json(), "damage": rows, **ending(assessment, step), **planned_repair.details}
 

@@ -43,16 +43,15 @@ def undecoded_step(assessment: Assessment, line: CommandLine) -> NextStep:
     """What to do about files that are not looked at: install what reads them, convert them, or ask the broker."""
     from rmqtool.store.rocksdb import HOW_TO_INSTALL
 
-    if is_about_dledger(assessment):
-        reason = "only its own broker can recover a log of DLedger; this writes a store with a plain commit log of it:"
-        return NextStep(line("convert --from-dledger --output NEW_STORE"), reason, True)
+    if any(files.reason.startswith("only verify") for files in assessment.not_looked_at):
+        return NextStep(line("verify"), "check what this command does not look at:")
     if any(HOW_TO_INSTALL in files.reason for files in assessment.not_looked_at):
         return NextStep(None, "pip install 'rmqtool[rocksdb]' reads the consume queues; then run this again", True)
     return NextStep(None, "only the broker itself can check and recover what was not looked at", True)
 
 
-def is_about_dledger(assessment: Assessment) -> bool:
-    """Whether the log is DLedger's, which only some commands read."""
+def _is_about_dledger(assessment: Assessment) -> bool:
+    """Whether verify has read a log of DLedger, which no other command checks or repairs."""
     return any("log of DLedger" in files.reason for files in assessment.not_looked_at)
 
 
@@ -93,7 +92,10 @@ def step_after_verify(
         return cut_step(line, tally.cut)
     if tally.remedy is not None:
         return NextStep(None, tally.remedy, True)
-    if left_out and not is_about_dledger(assessment):
+    if _is_about_dledger(assessment):
+        reason = "only its own broker can recover a log of DLedger; this writes a store with a plain commit log of it:"
+        return NextStep(line("convert --from-dledger --output NEW_STORE"), reason, True)
+    if left_out:
         return NextStep(line("verify"), "check what was left out:")
     if assessment.verdict is StoreVerdict.WILL_NOT_START:
         return NextStep(None, "rmqtool does not repair this: correct by hand what keeps the broker from starting", True)

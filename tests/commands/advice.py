@@ -60,7 +60,7 @@ def follow(path: Path, *options: str) -> Walk:
         if step["command"] is None:
             assert walk.is_ok or walk.needs_decision, f"neither OK nor a decision: {walk}"
             return walk
-        command = step["command"]
+        command = step["command"].replace("NEW_STORE", str(path.with_name("new")))
         steps = 0 if CONSENT in words else steps + 1
         assert steps <= STEPS_MAX, walk
         if shlex.split(command)[0] != "rmqtool":
@@ -70,7 +70,7 @@ def follow(path: Path, *options: str) -> Walk:
 
 
 def _take_step(walk: Walk, words: list[str]) -> None:
-    if words[0] in REPAIRS:
+    if words[0] in (*REPAIRS, "convert"):
         _ask(walk, [*words, "--dry-run"])
         assert walk.answer["steps"], f"{words[0]} has nothing to do: {walk}"
         if walk.needs_decision and CONSENT not in words:

@@ -73,8 +73,6 @@ DECISIONS: Final = {
     "dledger-end-lost": "not repaired",
     "dledger-entry-renumbered": "not repaired",
     "dledger-unit-zeroed": "not repaired",
-    "broker-4.9.7-dledger": "not decoded",
-    "broker-5.3.3-dledger": "not decoded",
     "broker-5.5.0-compaction": "not decoded",
     "broker-5.5.0-compaction-leftover": "not decoded",
 }

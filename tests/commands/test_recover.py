@@ -177,12 +177,24 @@ def test_a_store_in_use_is_refused(golden_copy: Unpacked, tmp_path: Path) -> Non
 def test_a_copy_is_repaired_and_the_store_left(golden_copy: Unpacked, tmp_path: Path) -> None:
     path, copy = golden_copy(CRASHED), tmp_path / "copy"
     with assert_store_unchanged(path):
+        code, plan = said("recover", path, "--output", copy, "--dry-run")
+        assert (code, plan["next_step"]["command"]) == (3, f"rmqtool recover {path} --output {copy}")
         code, done = said("recover", path, "--output", copy, "--yes")
     assert code == 0
     assert schema_errors(done, PLAN) == []
     assert done["output"] == str(copy)
     assert rmqtool("recover", copy, "--dry-run").code == 0
     assert rmqtool("verify", copy).code == 0
+
+
+def test_the_step_after_a_repair_of_a_copy_is_about_the_copy(golden_copy: Unpacked, tmp_path: Path) -> None:
+    path, copy = golden_copy("5.5.0-damage-index-chain-loop"), tmp_path / "copy"
+    shutil.rmtree(path / "consumequeue" / "TopicTest")
+    done = said("rebuild", path, "--queues", "--output", copy, "--yes")[1]
+    command = done["next_step"]["command"]
+    assert command is not None
+    assert str(copy) in command
+    assert str(path) not in command
 
 
 def test_rebuild_brings_lost_queues_back(golden: Unpacked, golden_copy: Unpacked, tmp_path: Path) -> None:
