@@ -46,6 +46,6 @@ def convert(
             conversion = plan_from_dledger(store, repair.opened.rules, staging, repair.build_options, on_progress)
             return PlannedRepair(conversion.steps, notes=conversion.notes, looked_at=DLEDGER_KINDS)
         conversion = plan_convert(store, repair.opened.rules, queues, staging, repair.build_options, on_progress)
-        return PlannedRepair(conversion.steps, notes=conversion.notes, covers=lambda _finding: False)
+        return PlannedRepair(conversion.steps, notes=conversion.notes)
 
     return plan

@@ -55,9 +55,13 @@ def plan_assessment(
 
 
 def step_after_plan(
-    plan: Plan, damage: tuple[Finding, ...], assessment: Assessment, line: CommandLine, store: str
+    plan: Plan, damage: tuple[Finding, ...], assessment: Assessment, line: CommandLine, store: str, own: str
 ) -> NextStep:
-    """What to do after a plan, or where it changes nothing."""
+    """What to do after a plan, or where it changes nothing.
+
+    Args:
+        own: the command of the plan with its own options.
+    """
     if (step := stray_file_step(damage, store) or blocked_step(assessment)) is not None:
         return step
     if damage:
@@ -67,7 +71,7 @@ def step_after_plan(
     if (command := next((left.command for left in plan.remaining if left.command), None)) is not None:
         return NextStep(line(command), "repair what is left:") if command == FULL else cut_step(line, command)
     repairs = {left.finding.repair for left in plan.remaining}
-    if len(repairs) == 1 and (repair := repairs.pop()) is not None and repair.partition(" ")[0] != plan.command:
+    if len(repairs) == 1 and (repair := repairs.pop()) is not None and repair not in (plan.command, own):
         return NextStep(line(repair), "repair what is left:")
     if plan.remaining:
         return NextStep(None, plan.remaining[0].why, needs_decision=True)

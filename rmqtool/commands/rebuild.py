@@ -56,11 +56,11 @@ def rebuild(
     if timer:
         if others or delay_offsets:
             raise UsageError("--timer: rebuild the timer alone, after the consume queues")
-        return partial(_plan_timer, repair, choice)
+        return partial(_plan_timer, repair)
     if delay_offsets:
         if others:
             raise UsageError("--delay-offsets: rebuild the delay offsets alone, after the consume queues")
-        return partial(_plan_delays, repair, choice)
+        return partial(_plan_delays, repair)
 
     def plan(store: Store, staging: Path, on_progress: OnProgress) -> PlannedRepair:
         options = repair.build_options
@@ -75,28 +75,22 @@ def rebuild(
             planned_rebuild.steps,
             notes=planned_rebuild.notes,
             abort_stays=planned_rebuild.abort_stays,
-            covers=choice.covers,
         )
 
     return plan
 
 
-def _plan_timer(
-    repair: RepairRun, choice: RebuildChoice, store: Store, staging: Path, on_progress: OnProgress
-) -> PlannedRepair:
+def _plan_timer(repair: RepairRun, store: Store, staging: Path, on_progress: OnProgress) -> PlannedRepair:
     require_log(store)
     planned = plan_timer(store, repair.opened.rules, staging, on_progress=on_progress)
     return PlannedRepair(
         planned.steps,
         notes=planned.notes,
         abort_stays=ONLY_A_PART if store.has_abort else None,
-        covers=choice.covers,
     )
 
 
-def _plan_delays(
-    repair: RepairRun, choice: RebuildChoice, store: Store, staging: Path, on_progress: OnProgress
-) -> PlannedRepair:
+def _plan_delays(repair: RepairRun, store: Store, staging: Path, on_progress: OnProgress) -> PlannedRepair:
     del staging  # the file is small
     require_log(store)
     planned = plan_delays(store, repair.opened.rules, on_progress)
@@ -104,5 +98,4 @@ def _plan_delays(
         planned.steps,
         notes=planned.notes,
         abort_stays=ONLY_A_PART if store.has_abort else None,
-        covers=choice.covers,
     )

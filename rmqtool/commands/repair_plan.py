@@ -73,8 +73,6 @@ class PlannedRepair:
     """What only this command says of its plan, beside what every plan has."""
     findings: tuple[Finding, ...] = ()
     """What the planner's own check has found, if it made one."""
-    covers: Callable[[Finding], bool] = lambda _found: True
-    """Tells which findings the plan is about."""
     keep: Callable[[Path], None] | None = None
     """Saves what the plan takes away, in the given directory of the tool's own, right before it is carried out."""
 
@@ -325,7 +323,6 @@ def _plan(repair: RepairRun, planned_repair: PlannedRepair, before: str) -> tupl
             planned_repair.findings,
             planned_repair.begin,
             planned_repair.abort_stays,
-            planned_repair.covers,
         )
         checked = check_planned(after, opened.rules, planned, threads=os.cpu_count() or 1, digest=digest)
         plan = replace(plan, remaining=checked.left)
@@ -352,7 +349,8 @@ def _plan_json(
     left_out = left_out_files(repair.opened.store, planned_repair.begin, planned_repair.looked_at)
     assessment = plan_assessment(plan, damage, left_out, repair.opened, line, applied=applied)
     if damage or applied or not plan.steps:
-        step = step_after_plan(plan, damage, assessment, line, store)
+        own = plan.command if flags is None else f"{plan.command} {flags}".rstrip()
+        step = step_after_plan(plan, damage, assessment, line, store, own)
     else:
         step = step_to_apply(plan, assessment, line, flags)
     rows = [finding.as_json() for finding in damage]

@@ -16,15 +16,11 @@ from rmqtool.repair.build.request import BuildOptions, BuildRequest
 from rmqtool.repair.build.result import BuildResult
 from rmqtool.repair.machine.steps import Step
 from rmqtool.scan.runner import OnProgress, Runner
-from rmqtool.store.config_json import DELAY_OFFSETS
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
-from rmqtool.verify.catalog.finding import Finding
 
 WHY = "rebuilt from the commit log"
 ONLY_A_PART: Final = "only a part was rebuilt: rmqtool recover repairs the rest"
-_PARTS: Final = {part: part for part in ("index", "checkpoint", "timer")} | {"consumequeue": "queues"}
-"""Parts of what is built, by the first word of a finding's id."""
 
 
 @dataclass(frozen=True)
@@ -53,14 +49,6 @@ class RebuildChoice:
         if self.queues or self.index or self.checkpoint or self.timer or self.delay_offsets:
             return bool(getattr(self, part))
         return part != "timer" and (self.topics is None or part == "queues")
-
-    def covers(self, finding: Finding) -> bool:
-        """Whether a finding is about what is built."""
-        part = _PARTS.get(finding.id.partition(".")[0])
-        is_about_topic = self.topics is None or finding.topic is None or finding.topic in self.topics
-        if part == "timer" or finding.file == DELAY_OFFSETS:
-            return self.timer if part == "timer" else self.delay_offsets
-        return self.is_whole or (part is not None and self.includes(part) and is_about_topic)
 
 
 @dataclass(frozen=True)

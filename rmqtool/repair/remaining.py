@@ -8,7 +8,7 @@ changes is left as well.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -43,14 +43,12 @@ class PlannedStore:
         before: what the planner's own check has found, if it made one.
         begin: physical offset from which on it looked at the store; None where it looked at all of it.
         abort_stays: why `abort` is left.
-        covers: tells which findings the plan is about.
     """
 
     steps: Sequence[Step]
     before: Sequence[Finding] = ()
     begin: int | None = None
     abort_stays: str | None = None
-    covers: Callable[[Finding], bool] = lambda _found: True
 
 
 @dataclass(frozen=True)
@@ -105,9 +103,7 @@ def check_planned(
     left = {
         (finding.id, finding.file, finding.file_position, finding.message): finding
         for finding in findings
-        if finding.severity is not Severity.NOTE
-        and (planned.covers(finding) or (finding.id == ABORT and planned.abort_stays is not None))
-        and not finding.file.startswith(OWN)
+        if finding.severity is not Severity.NOTE and not finding.file.startswith(OWN)
     }
     begin = None if is_all else planned.begin
     looked_at = side_kinds(after, rules) if is_all else frozenset[FileKind]()

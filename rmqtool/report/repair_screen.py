@@ -87,6 +87,8 @@ def _remaining(remaining: Sequence[Said], width: int, *, all_rows: bool) -> Iter
 def _left(left: Said) -> str:
     """A finding that remains: what and where, why, and the repair if a person has to choose it by an option."""
     where = left["file"] if left["physical_offset"] is None else f"physical offset {left['physical_offset']}"
+    if left["topic"] is not None and left["queue_id"] is not None:
+        where = f"{left['topic']}/{left['queue_id']}, {where}"
     command = f": {left['repair']}" if " --" in (left["repair"] or "") else ""
     return f"{left['id']}: {left['message']} ({where}): {left['why']}{command}"
 

@@ -362,6 +362,7 @@ WITHOUT_REASON: Final = MappingProxyType(
         "strips_wait": _NEW_MESSAGES,
         "property_map_capacity": _NEW_MESSAGES,
         "time_lookup": _ANSWERS,
+        "rocksdb_time_beyond_ends": _ANSWERS,
         "extra_files_per_pull": _ANSWERS,
         "pull_bytes_max": _ANSWERS,
         "overflow_restarts_at_zero": _ANSWERS,
