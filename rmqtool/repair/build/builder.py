@@ -16,6 +16,7 @@ from rmqtool.errors import UnknownSizeError
 from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, UNIT_SIZE
 from rmqtool.formats.index import DEFAULT_ENTRY_COUNT, DEFAULT_SLOT_COUNT
 from rmqtool.repair.build.gap_queue_writer import GapPreservingQueueWriter, RecordOffsets
+from rmqtool.repair.build.kept_units import KeptUnits
 from rmqtool.repair.build.queue_prefix import QueuePrefixes
 from rmqtool.repair.build.request import BuildOptions, BuildRequest
 from rmqtool.repair.build.result import BuiltQueues
@@ -143,7 +144,7 @@ class QueueIndexBuilder:
             partial(self.heads.ends, self._sink),
             with_queues=wants is not None,
             wants=wants,
-            make_queue=partial(GapPreservingQueueWriter, log=log),
+            make_queue=partial(GapPreservingQueueWriter, log=log, kept=KeptUnits(setup.store, setup.rules)),
         )
 
     def finish(self) -> BuiltQueues:

@@ -20,6 +20,7 @@ from rmqtool.engine.dispatch.queue_writer import QueueEnd, QueueWriter
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.formats.consumequeue import UNIT, UNIT_SIZE
 from rmqtool.formats.tombstone import DEAD_BEFORE, DEAD_SIZE
+from rmqtool.repair.build.kept_units import KeptUnits
 from rmqtool.store.sink import FileSink
 
 GAP_UNITS_MAX: Final = 1 << 24
@@ -75,10 +76,13 @@ class GapPreservingQueueWriter(QueueWriter):
         end: QueueEnd | None = None,
         *,
         log: RecordOffsets,
+        kept: KeptUnits | None = None,
     ) -> None:
-        """See `QueueWriter`."""
+        """See `QueueWriter`; `kept` has what the queue had before."""
         super().__init__(sink, directory, file_size, rules, end)
-        self._log = log
+        self._log, self._kept = log, kept
+        self._last_place = -1
+        """Physical offset of the last record that was put."""
         self._dead_end: tuple[int, int] | None = None
         """Of a last unit that is dead: its place in the stream, and where in the log its tombstone ends."""
         self._next_queue_offset: int | None = None
@@ -108,6 +112,7 @@ class GapPreservingQueueWriter(QueueWriter):
                 self._fill_gap(first, int(part.physical_offsets[0]))
             super().put(part, codes[start:stop])
             self._next_queue_offset = int(queue_offsets[stop - 1]) + 1
+            self._last_place = int(part.physical_offsets[-1])
             self._note_times(part)
             start = stop
 
@@ -128,7 +133,8 @@ class GapPreservingQueueWriter(QueueWriter):
         if queue_offset <= 0 or not 0 < count <= most:
             return
         unit = self._log.dead_unit(physical_offset, in_front=self._next_queue_offset is None)
-        if unit is None:
+        units = unit if unit is not None else self._units_before(begin, expected, physical_offset)
+        if units is None:
             return
         if self._last_start is None:
             self._last_start = self._end = self.begin = begin
@@ -136,9 +142,16 @@ class GapPreservingQueueWriter(QueueWriter):
         while self._end < expected:
             start = self._file_for(self._end)
             room = (min(expected, start + self._file_size) - self._end) // UNIT_SIZE
-            self._write(self._end, unit.repeat(room))
+            at = (self._end - begin) // UNIT_SIZE
+            self._write(self._end, units.repeat(room) if unit is not None else units[at : at + room].copy())
             self._end += room * UNIT_SIZE
-        self.gap_units += count
+        self.gap_units += count if unit is not None else 0
+
+    def _units_before(self, begin: int, end: int, physical_offset: int) -> NDArray[Any] | None:
+        """What the queue had in a gap in front of a record."""
+        if self._kept is None:
+            return None
+        return self._kept.between(self._directory, (begin, end), (self._last_place, physical_offset))
 
     def _write(self, stream_position: int, units: NDArray[Any]) -> None:
         """Write units, those of tombstones dead, so that nobody receives a message that nobody sent."""

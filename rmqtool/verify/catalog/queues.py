@@ -191,7 +191,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "consumequeue.wrong-record",
         "A unit points to a record of another topic or queue.",
         _NOT_COMPARED,
-        _REBUILT,
+        f"{_REBUILT}; a unit of a light queue stays if its record no longer tells which queues it named",
         REBUILD_QUEUES,
     ),
     warning(
