@@ -116,7 +116,7 @@ class RemoteView:
     def list(self, path: str) -> list[Entry]:
         if path.startswith("/"):  # of the machine that the store is from
             return []
-        if path not in self._listed:
+        if path not in self._listed and _base(path) not in self._listed:
             self._load(path)
         return list(self._listed.get(path, []))
 
@@ -138,9 +138,8 @@ class RemoteView:
         """List a directory; of a broker's top directory all that is below it too, in as few requests as that takes."""
         from pyarrow import fs
 
-        top = path.partition("/")[0]
-        is_broker = bool(path) and is_broker_directory(top)
-        base = top if is_broker else path
+        base = _base(path)
+        is_broker = bool(path) and is_broker_directory(base)
         selector = fs.FileSelector(f"{self.place.path}/{base}".rstrip("/"), recursive=is_broker, allow_not_found=True)
         label = f"{self.label}/{base}".rstrip("/")
         listed = _asked(label, lambda: self.place.filesystem.get_file_info(selector))
@@ -161,6 +160,12 @@ class RemoteView:
             if is_broker and entry.is_directory:
                 self._listed.setdefault(entry.path, [])
         self._listed.setdefault(path, [])
+
+
+def _base(path: str) -> str:
+    """The directory that is listed to know what is in a path: a broker's top directory, or the path itself."""
+    top = path.partition("/")[0]
+    return top if is_broker_directory(top) else path
 
 
 def shown(url: str) -> str:
