@@ -138,7 +138,7 @@ def _show_preflight(
         lines.plain, target, assessment, judged, _repair_of_effects(target, timer, delays)
     )
     shown = preflight_json(lines, checked, opened.inferred)
-    ending = {**assessment.as_json(), **step.as_json(), "timer": timer, "delays": delays, "preflight": shown}
+    ending = {**assessment.as_json(), **step.as_json(), "timer": timer, "delays": delays, **shown}
     _write(forecasts, ending, output, all_rows=messages.verbose, is_one=False)
     return assessment.verdict if judged else StoreVerdict.NOT_READABLE
 

@@ -103,9 +103,10 @@ def step_after_preflight(lines: PreflightLines, assessment: Assessment, checked:
 
 
 def preflight_json(lines: PreflightLines, checked: Preflight, inferred: str | None) -> dict[str, Any]:
-    """The object of the JSON contract, with commands as they are typed."""
-    document = checked.as_json()
-    for row in document["reasons"]:
+    """The pair of versions and the changes of the JSON contract, with commands as they are typed."""
+    changes = checked.changes_json()
+    for row in changes:
         if row["command"] is not None:
             row["command"] = lines.for_command(row["command"])(row["command"])
-    return {"store_fits": inferred, **document}
+    pair = {"store_fits": inferred, "from": checked.before, "to": checked.after}
+    return {"preflight": pair, "changes": changes}

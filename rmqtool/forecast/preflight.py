@@ -35,7 +35,7 @@ class ChangeReason:
         amount: both as a part of a sentence.
         file, physical_offset: of the first one.
         harm: what it means beside the losses: none, undelivered, not-served or misread.
-        message: what the later broker does, as a sentence.
+        why: what the later broker does, as a sentence.
         lost_messages: that this alone loses.
         prevents_start: whether the broker would start without this.
         unindexed_messages: that cannot be found by key because of this alone.
@@ -49,7 +49,7 @@ class ChangeReason:
     file: str | None
     physical_offset: int | None
     harm: str
-    message: str
+    why: str
     lost_messages: int
     prevents_start: bool
     unindexed_messages: int
@@ -59,7 +59,7 @@ class ChangeReason:
     @property
     def sentence(self) -> str:
         """What there is, and what the later broker does with it."""
-        return self.message if self.amount is None else f"{self.amount}: {self.message}"
+        return self.why if self.amount is None else f"{self.amount}: {self.why}"
 
     @property
     def is_harmless(self) -> bool:
@@ -85,15 +85,15 @@ class Preflight:
         """The reasons that affect messages beside what the forecast counts."""
         return tuple(reason for reason in self.reasons if reason.harm != ChangeHarm.MEASURED.value)
 
-    def as_json(self) -> dict[str, Any]:
-        """The object of the JSON contract."""
-        reasons = []
+    def changes_json(self) -> list[dict[str, Any]]:
+        """The reasons in the JSON contract."""
+        rows = []
         for reason in self.reasons:
             row = dict(vars(reason))
             file, physical_offset = row.pop("file"), row.pop("physical_offset")
             row["first"] = None if file is None else {"file": file, "physical_offset": physical_offset}
-            reasons.append(row)
-        return {"from": self.before, "to": self.after, "reasons": reasons}
+            rows.append(row)
+        return rows
 
 
 def preflight(

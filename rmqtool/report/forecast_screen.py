@@ -72,7 +72,7 @@ def comparison_lines(forecasts: Sequence[Found], ending: Found, width: int, *, c
         yield from _side_by_side(forecasts, width, crops=crops)
     if "preflight" in ending:
         yield ""
-        yield from _preflight_lines(ending["preflight"], max(width, 60))
+        yield from _preflight_lines(ending["preflight"], ending["changes"], max(width, 60))
 
 
 def _side_by_side(forecasts: Sequence[Found], width: int, *, crops: bool) -> Iterator[str]:
@@ -99,16 +99,15 @@ def _side_by_side(forecasts: Sequence[Found], width: int, *, crops: bool) -> Ite
         yield from _wrapped(text, max(width, 60))
 
 
-def _preflight_lines(preflight: Found, width: int) -> Iterator[str]:
+def _preflight_lines(preflight: Found, changes: Sequence[Found], width: int) -> Iterator[str]:
     """Why the later version differs, reason by reason, with the way around."""
     pair = f"from {preflight['from']} to {preflight['to']}"
-    reasons = preflight["reasons"]
-    yield f"What changes {pair}:" if reasons else f"Nothing in this store is treated in another way {pair}."
-    for reason in reasons:
+    yield f"What changes {pair}:" if changes else f"Nothing in this store is treated in another way {pair}."
+    for reason in changes:
         yield ""
         yield f"{reason['id']}{_cost(reason)}"
         yield from labelled("  Store", _amount(reason), width)
-        yield from labelled("  Why", str(reason["message"]), width)
+        yield from labelled("  Why", str(reason["why"]), width)
         yield from labelled("  Do", str(reason["way_around"]), width)
         if reason["command"] is not None:
             yield f"{'':<16}{escaped(reason['command'])}"

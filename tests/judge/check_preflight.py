@@ -37,7 +37,7 @@ def check_preflight(case: Case, target: Judge) -> None:
         return
     if read is not None:
         _compare_served(case, answer.code, later, read)
-    _compare_reasons(case, answer.json["preflight"]["reasons"], earlier, later)
+    _compare_reasons(case, answer.json["changes"], earlier, later)
 
 
 def _compare_served(case: Case, code: int, later: dict[str, Any], read: dict[str, Any]) -> None:
