@@ -176,13 +176,14 @@ def _what_is_left(simulation: Simulation, segments: tuple[Segment, ...]) -> Hash
         return None
     log, options, overlay = simulation.log, simulation.options, simulation.overlay
     assert log is not None
-    queues = []
+    queues, has_part = [], False
     for name, state in sorted(simulation.queues.items()):
         assert isinstance(state, QueueState), "there is no database"
         files = tuple((segment.path, segment.start, segment.size) for segment in state.loaded.segments)
         if any(overlay.change_of(path) is not None for path, _, _ in files):
             return None
         queues.append((name, state.is_batch, state.minimum, state.loaded.end, files))
+        has_part |= any(state.loaded.length(segment) % state.loaded.kind.size for segment in state.loaded.segments)
     settings = simulation.settings
     return (
         tuple(segment.path for segment in segments),
@@ -192,6 +193,7 @@ def _what_is_left(simulation: Simulation, segments: tuple[Segment, ...]) -> Hash
         simulation.index.covered.key() if options.enters_index else None,
         settings.batch_topics if settings.rules.batch_queues else frozenset(),
         settings.rules.limits_before_skipping if simulation.store.extensions else None,
+        settings.rules.part_of_unit_fails_pulls if has_part else None,
         tuple(options.delays_ms),
         options.record_crc,
         options.damage_max,
