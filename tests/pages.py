@@ -20,7 +20,8 @@ FINDINGS_HEAD: Final = """# Findings
 
 Everything that `rmqtool verify` reports about a store. *Error*: data is lost or cannot be read. *Warning*: derived data
 is wrong and can be rebuilt, or a broker would do something that you should know. *Note*: expected. If a repair names no
-command, no command of this version makes it. Made by `python -m tests.pages` from the catalog in `rmqtool/verify`.
+command, no command of this version makes it. The page is made by `python -m tests.pages`
+from the catalog in `rmqtool/verify`.
 """
 
 FORMATS_HEAD: Final = """\

@@ -115,8 +115,8 @@ def diff(
 ) -> None:
     """Compare two stores or replicas: where their logs diverge, and which messages differ.
 
-    Neither store is changed. A manifest, made on one machine, replaces the store there for a comparison on
-    another machine. The exit code is 3 if something differs or was not compared, 4 if something cannot be read.
+    Neither store is changed. A manifest replaces a store in a comparison on another machine. The exit code is 3 if
+    something differs or was not compared, 4 if something cannot be read.
 
     Example: rmqtool diff /data/master/store /data/slave/store
     """

@@ -61,7 +61,7 @@ def dump(
         ),
     ],
     kind: Annotated[
-        DumpKind | None, typer.Option("--type", help="Kind of file: what to show of a store, or what a file is.")
+        DumpKind | None, typer.Option("--type", help="What to show of a store, or the kind of the file.")
     ] = None,
     topic: Annotated[
         list[str] | None,

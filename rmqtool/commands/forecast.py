@@ -77,7 +77,9 @@ def forecast(
     changed: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="KEY=VALUE", help="As if the broker had this setting (storeType, ...); repeatable."
+            "--set",
+            metavar="KEY=VALUE",
+            help="Forecast as if the broker had this setting (storeType, ...); repeatable.",
         ),
     ] = None,
     before: FromVersionOption = None,

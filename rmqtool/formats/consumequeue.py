@@ -43,7 +43,7 @@ EXTENSION_UNIT: Final = Format(
         "bitmap_length" / Rebuild(Int16sb, lambda context: len(context.filter_bitmap)) * "bytes of the bitmap",
         "filter_bitmap" / Bytes(lambda context: max(0, context.bitmap_length)) * "which consumer groups' filters match",
     ),
-    "Its stream position plus -2**63 is the tags_code of the consume queue unit.",
+    "Its position in the extension minus 2**63 is the tags_code of the consume queue unit.",
 )
 EXTENSION_HEAD_SIZE: Final = 20
 EXTENSION_END_OF_FILE: Final = -1

@@ -17,7 +17,7 @@ ENTRY: Final = Format(
     "DLedgerEntryCoder#encode",
     Struct(
         "magic" / Int32sb * "1 a message, 2 no operation, 3 a change of the group; -1 ends the file",
-        "size" / Int32sb * "header and body; of what ends the file: bytes up to its end",
+        "size" / Int32sb * "header and body; with magic -1: bytes up to the end of the file",
         "index" / Int64sb * "number of the entry, counted from 0 without gaps",
         "term" / Int64sb * "term of the leader that wrote it",
         "position" / Int64sb * "of this header in the log",

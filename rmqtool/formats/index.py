@@ -24,7 +24,7 @@ HEADER: Final = Format(
         "used_slot_count" / Int32sb * "slots in use (broker: hashSlotCount); some releases count wrongly",
         "next_entry_number"
         / Int32sb
-        * "number of the next entry (broker: indexCount); begins at 1, entry 0 is never used",
+        * "number of the next entry (broker: indexCount); starts at 1, entry 0 is never used",
     ),
 )
 HEADER_SIZE: Final = 40

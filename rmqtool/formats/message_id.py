@@ -23,7 +23,7 @@ OFFSET_MESSAGE_ID: Final = Format(
     Struct(
         "address" / Bytes(4) * "store host; 16 bytes for IPv6",
         "port" / Int32sb * "store port",
-        "physical_offset" / Int64sb * "where the record begins",
+        "physical_offset" / Int64sb * "where the record starts",
     ),
     "Written as upper-case hex: 32 characters for IPv4, 56 for IPv6.",
 )
@@ -38,7 +38,8 @@ UNIQUE_KEY: Final = Format(
         "month_milliseconds" / Int32sb * "since the first of the month, 00:00 in the client's zone",
         "counter" / Int16sb * "low 16 bits of a counter",
     ),
-    "Written as upper-case hex, 32 or 56 characters, in property UNIQ_KEY. Neither unique nor present for certain.",
+    "Written as upper-case hex, 32 or 56 characters, in property UNIQ_KEY. "
+    "It may be missing, and two messages may have the same.",
 )
 V4_ID_LENGTH: Final = 32
 V6_ID_LENGTH: Final = 56

@@ -69,8 +69,8 @@ OFFSET: Final = Format(
         "physical_offset" / Int64sb * "where the unit's record starts in the commit log",
         "queue_offset" / Int64sb * "of that unit: the next message gets `max` + 1",
     ),
-    "`min` is missing or out of date until somebody asks for it: the broker then looks for the first unit that does "
-    "not lie below the log.",
+    "`min` is missing or out of date until a client asks for it: the broker then looks for the first unit that is not "
+    "before the start of the log.",
 )
 DISPATCHED: Final = Format(
     "rocksdb-dispatched",

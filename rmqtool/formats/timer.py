@@ -54,7 +54,7 @@ BLANK: Final = Format(
         "previous_position" / Int64sb * "0",
         "magic" / Int32sb * "-875286124",
     ),
-    "Stands where a unit and 16 bytes have no room any more.",
+    "Written where the file has no room for a unit and 16 more bytes.",
 )
 CHECK: Final = Format(
     "timercheck",

@@ -19,7 +19,10 @@ _REST: Final = "all but the three key properties and the tag"
 TABLE: Final = (
     Unjudged("commitlog", "flag", "all", "the application's own value"),
     Unjudged(
-        "commitlog", "sys_flag", "not transaction, hosts", "it says how to read the body, and verify does not try that"
+        "commitlog",
+        "sys_flag",
+        "all but those of transactions and hosts",
+        "it says how to read the body, and verify does not try that",
     ),
     Unjudged("commitlog", "born_timestamp_ms", "all", "the producer's clock, which may be anything"),
     Unjudged("commitlog", "born_host", "all", "any host may produce"),

@@ -76,10 +76,10 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     ),
     error(
         "commitlog.doubtful-header",
-        "A field of a record's header, its topic or its properties contradicts the commit log around it: the log lacks "
-        "exactly one message of another queue or queue offset there, and a unit confirms it, or the record has no unit "
-        "yet and breaks the order of its own queue. Bytes changed that no checksum covers. A record that continues its "
-        "queue in the log is never reported, whatever units contain.",
+        "A field of a record's header, its topic or its properties contradicts the commit log around it, in bytes that "
+        "no checksum covers. Either the log lacks exactly one message of another queue or queue offset there, and a "
+        "unit confirms it; or the record has no unit yet and breaks the order of its own queue. A record that "
+        "continues its queue in the log is never reported, whatever units contain.",
         "not noticed; a rebuild of the queues puts the message at the wrong queue offset or into the wrong queue",
         "the field is set to the value that the log around it and the unit show; without such evidence it stays",
         SALVAGE,
@@ -133,8 +133,8 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "commitlog.missing-file",
         "A file between two others is missing, or files that the queues point to are missing.",
         "only logs the gap; messages in it cannot be read, and a scan continues after it",
-        "mount the disk of the commit log, or copy the file from a replica; else salvage makes queue units that "
-        "point between two files dead units",
+        "mount the disk of the commit log, or copy the file from a replica; else salvage turns the queue "
+        "units that point into the gap into dead units",
         SALVAGE,
         "apache/rocketmq#2141",
     ),
@@ -187,9 +187,9 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     ),
     warning(
         "commitlog.resurrected-tail",
-        "The last records of the commit log are older than the record before them, by the broker's time and, where "
-        "they are a clock's, by the producers' times: the log was truncated here, new records ended exactly where an "
-        "old record starts, and the old records came back. If the clocks were set back, it looks the same.",
+        "The last records of the commit log are older than the record before them, by the broker's time and, if "
+        "they come from a clock, by the producers' times: the log was truncated here, new records ended exactly where "
+        "an old record starts, and the old records came back. If the clocks were set back, it looks the same.",
         ((ALL, "a start reads on into the old records; they are in the log, are dispatched and served again"),),
         "a person decides: recover ends the commit log before them, and discards them",
         "recover --cut-at OFFSET",

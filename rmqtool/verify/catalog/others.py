@@ -217,7 +217,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     warning(
         "index.unknown-slot-count",
         "An index file has content, but nothing shows its number of hash slots, so it was not checked.",
-        "uses it with the configured number of slots; keys are not found if the file has another",
+        "uses it with the configured number of slots; keys are not found if the file has another number",
         "verify checks it with --index-slots or --broker-conf; rebuild replaces it",
         REBUILD_INDEX,
     ),

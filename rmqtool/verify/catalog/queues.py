@@ -29,8 +29,8 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "consumequeue.bad-extension",
         "A unit points to an address in the queue's extension that has no unit for its record, or the extension is "
         "damaged.",
-        "filters by what it reads there; after a damaged extension unit it reads nothing, and a pull throws that comes "
-        "to one whose bitmap reaches past the end of its file",
+        "filters by what it reads there; reads nothing after a damaged extension unit; a pull fails if it comes to an "
+        "extension unit whose bitmap reaches past the end of its file",
         _REBUILT,
         REBUILD_QUEUES,
     ),
@@ -191,7 +191,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "consumequeue.wrong-record",
         "A unit points to a record of another topic or queue.",
         _NOT_COMPARED,
-        f"{_REBUILT}; a unit of a light queue stays if its record no longer tells which queues it named",
+        f"{_REBUILT}; a unit of a light queue stays if its record no longer shows which queues it named",
         REBUILD_QUEUES,
     ),
     warning(
@@ -216,8 +216,9 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     ),
     warning(
         "consumequeue.zero-file",
-        "A file of a queue holds only zeros: messages belong in it, or all files of a queue are like that and the "
-        "commit log has no message of it, or it follows the queue's last unit. Its pages never reached the disk.",
+        "A file of a queue holds only zeros, because its pages never reached the disk: messages belong in it, or it "
+        "follows the queue's last unit, or all files of the queue are like that and the commit log has no message of "
+        "the queue.",
         (
             ("5.0.0 to 5.4.0", "may not load the store, or empties the queue"),
             (ALL, "otherwise the queue gets a unit that points nowhere, and queue offsets are used again"),

@@ -85,8 +85,8 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     ),
     error(
         "dledger.bad-entry",
-        "An entry of the log of DLedger has an impossible length, or is in another place than it says, or its message "
-        "is not a good record.",
+        "An entry of the log of DLedger has an impossible length, or is at another position than it says, or its "
+        "message is not a good record.",
         ((_FROM_4_5, "a start checks lengths and order in the last three files only; else not noticed"),),
         _FROM_MEMBER,
     ),
@@ -98,7 +98,8 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     ),
     error(
         "dledger.wrong-order",
-        "An entry of the log of DLedger does not have the number after the one before it, or has an earlier term.",
+        "The number of an entry in the log of DLedger does not follow that of the entry before it, or its term is "
+        "earlier.",
         ((_FROM_4_5, "a start stops there if it is in the last three files; else not noticed"),),
         _FROM_MEMBER,
     ),
@@ -111,7 +112,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     warning(
         "rocksdbstore.ahead-of-log",
         "The index in RocksDB reaches past the end of the commit log, as when the log was truncated.",
-        ((_FROM_5_4, "does not index new messages until the commit log reaches that place again"),),
+        ((_FROM_5_4, "does not index new messages until the commit log reaches that offset again"),),
         _INDEX_NOT_REPAIRED,
     ),
     note(
@@ -191,7 +192,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     ),
     warning(
         "timer.expired-record",
-        "A timer waits whose message was deleted with the oldest files of the commit log.",
+        "The message of a waiting timer was deleted with the oldest files of the commit log.",
         ((_FROM_5, "delivers nothing when the time comes"),),
         "the message is lost; keep the commit log longer than the longest timer (`fileReservedTime`)",
         None,
@@ -207,7 +208,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     ),
     warning(
         "timer.missing-unit",
-        "The timer counts a message as taken, its time is still to come, and no unit leads to it.",
+        "The timer has read a message from its topic and the message is not due yet, but no unit leads to it.",
         ((_FROM_5, "never delivers the message"),),
         _REBUILT_TIMER,
         REBUILD_TIMER,
@@ -238,7 +239,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     ),
     error(
         "timer.wrong-file-size",
-        "The timer wheel, or a file of the timer log, does not have its length.",
+        "The timer wheel, or a file of the timer log, has a wrong length.",
         ((_FROM_5, "the broker does not start"),),
         _REBUILT_TIMER,
         REBUILD_TIMER,
