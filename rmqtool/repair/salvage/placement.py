@@ -49,9 +49,11 @@ def missing_before_claims(
     *,
     begins_at_zero: bool,
 ) -> Iterator[MissingRun]:
-    """The queue offsets that are missing after a queue's last good record, before and between the claims that follow.
+    """The queue offsets that are missing around claims outside of a queue's good records.
 
-    Whoever builds the queue from the log would move those claims up otherwise.
+    Those are the ones after its last good record, before and between the claims that follow, and, where nothing tells
+    with which offset the queue begins, the ones before its first good record, between and after the claims in front of
+    it. Whoever builds the queue from the log would move up what follows otherwise.
 
     Args:
         claims: per range, those that are believed.
@@ -59,15 +61,8 @@ def missing_before_claims(
     """
     starts = [each.start for each in ranges]
     damage = list(accumulate((each.length for each in ranges), initial=0))
-    queues: defaultdict[QueueName, list[tuple[int, int, int, bool]]] = defaultdict(list)
-    for records in claims:
-        for record in records:
-            for number, (queue, first, end) in enumerate(record.standings):
-                is_batch = number == 0 and record.batch_size is not None
-                queues[(*queue, is_batch)].append((first, end, record.place[0], number > 0))
-    for name, rows in queues.items():
-        chain = around.chains.get(name)
-        end, behind = (chain[-1].end, chain[-1].last_place) if chain else (0 if begins_at_zero else rows[0][0], -1)
+
+    def runs(name: QueueName, rows: Sequence[_Row], end: int, behind: int) -> Iterator[MissingRun]:
         is_further = name[0].startswith(LMQ_PREFIX.encode()) or any(row[3] for row in rows)
         count, begin = 0, damage[bisect_right(starts, behind)]
         for first, stop, at, _ in rows:
@@ -79,6 +74,27 @@ def missing_before_claims(
             if first > end:
                 yield MissingRun(name, end, first - end, behind, at, is_further)
             end = stop
+
+    queues: defaultdict[QueueName, list[_Row]] = defaultdict(list)
+    for records in claims:
+        for record in records:
+            for number, (queue, first, end) in enumerate(record.standings):
+                is_batch = number == 0 and record.batch_size is not None
+                queues[(*queue, is_batch)].append((first, end, record.place[0], number > 0))
+    for name, rows in queues.items():
+        chain = around.chains.get(name)
+        if chain is None:
+            yield from runs(name, rows, 0 if begins_at_zero else rows[0][0], -1)
+            continue
+        good = chain[0]
+        if not begins_at_zero and rows[0][1] <= good.first:
+            leading = [row for row in rows if row[1] <= good.first]
+            yield from runs(name, [*leading, (good.first, good.first, good.place, False)], rows[0][0], -1)
+        yield from runs(name, rows, chain[-1].end, chain[-1].last_place)
+
+
+_Row = tuple[int, int, int, bool]
+"""First queue offset and end of a claim, its place in the log, and whether it is in a light queue."""
 
 
 class _Belief:

@@ -1,6 +1,7 @@
 """Units that tell wrong sizes, places or queue offsets of lost records: whatever is whole keeps its queue offset.
 
-The damage lies in the log's first file, where no queue can begin later than at offset 0.
+The damage lies in the log's first file, where no queue can begin later than at offset 0, or, in the last test, in the
+first file that is left, before whose good records only units say with which offset a queue goes on.
 """
 
 from __future__ import annotations
@@ -90,4 +91,18 @@ def test_many_lost_records_and_one_wrong_unit(tmp_path: Path, kind: str) -> None
     _edit(dice, queues, units, number, kind)
     if kind == "size":  # over all records after it
         queues.write(units[number], raw[:8] + (4096 + int.from_bytes(raw[8:12], "big")).to_bytes(4, "big") + raw[12:])
+    _check(store, files, tmp_path)
+
+
+@pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
+def test_units_of_the_first_lost_records_only_where_the_log_s_first_file_is_gone(tmp_path: Path, version: str) -> None:
+    store = healthy(PLAIN, version)
+    files = dict(store.files)
+    first, second, *_ = store.log_files
+    queues = Queues(store, files)
+    overwrite(files, second, 0, 9000, random.Random(version))
+    start = int(second.rpartition("/")[2])
+    for units, number in _claims(queues, [range(start + 4000, start + 9000)]):
+        queues.write(units[number], bytes(units[number].size))
+    del files[first]
     _check(store, files, tmp_path)
