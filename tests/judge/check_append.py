@@ -77,14 +77,15 @@ def _clear_blanks(case: Case, path: Path, answers: list[Answer]) -> None:
     plan = case.base.plan
     ends = {at + size for at, size in case.truth.sizes.items()}
     ends |= {answer["physicalOffset"] + answer["size"] for answer in answers if answer.get("size")}
+    positions = {end % plan.log_file_size for end in ends} - {0}  # a fault may have given a file another's name
     for file in (file for name in plan.log_directories for file in (path / name).glob("[0-9]*")):
-        for end in ends:
-            position = end - int(file.name)
-            with file.open("r+b") as log:
-                log.seek(max(0, position))
+        with file.open("r+b") as log:
+            for position in positions:
+                log.seek(position)
                 header = log.read(BLANK_HEADER)
-                if position > 0 and int.from_bytes(header[4:]) == BLANK_MAGIC:
+                if int.from_bytes(header[4:]) == BLANK_MAGIC:
                     rest = int.from_bytes(header[:4]) - BLANK_HEADER
+                    log.seek(position + BLANK_HEADER)
                     log.write(bytes(max(0, min(rest, file.stat().st_size - position - BLANK_HEADER))))
 
 

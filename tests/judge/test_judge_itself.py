@@ -13,11 +13,11 @@ from rmqtool.fixtures.recipe import make_store
 from rmqtool.fixtures.recipes import RECIPES
 from tests.commands.transcripts import rmqtool
 from tests.judge.case import _last
-from tests.judge.check_append import _start_unlinks
+from tests.judge.check_append import _clear_blanks, _start_unlinks
 from tests.judge.check_repair import _check_undo, _set_aside, repair_count
 from tests.judge.check_verify import _names, is_clash, is_dropped, overwritten_index_files
 from tests.judge.faults_derived import old_file
-from tests.judge.target import Fault, Target
+from tests.judge.target import BLANK_MAGIC, Fault, Target
 from tests.judge.tool import rmqtool as limited_rmqtool
 from tests.store_state import store_state
 
@@ -157,3 +157,15 @@ def test_a_fault_whose_file_is_as_before_is_silent(tmp_path: Path) -> None:
     assert _last(fault, tmp_path / "store", tmp_path / "base", [fault]).silent
     (tmp_path / "store" / file).write_bytes(b"12346")
     assert not _last(fault, tmp_path / "store", tmp_path / "base", [fault]).silent
+
+
+def test_what_a_blank_holds_is_cleared_also_in_a_file_with_another_s_name(tmp_path: Path) -> None:
+    size, end = 1000, 900
+    blank = (size - end).to_bytes(4, "big") + BLANK_MAGIC.to_bytes(4, "big")
+    log = tmp_path / "commitlog" / f"{size:020d}"  # its base name was all zeros
+    log.parent.mkdir()
+    log.write_bytes(b"\1" * end + blank + b"\2" * (size - end - len(blank)))
+    plan = SimpleNamespace(log_directories=("commitlog",), log_file_size=size)
+    case: Any = SimpleNamespace(truth=SimpleNamespace(sizes={0: end}), base=SimpleNamespace(plan=plan))
+    _clear_blanks(case, tmp_path, [])
+    assert log.read_bytes() == b"\1" * end + blank + bytes(size - end - len(blank))
