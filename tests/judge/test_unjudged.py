@@ -10,9 +10,9 @@ import pytest
 
 from rmqtool.fixtures.recipe import make_store
 from rmqtool.fixtures.recipes import RECIPES
-from tests.judge.bases import KILLED, KILLED_BEFORE_DISPATCH
+from tests.judge.bases import CLEAN, KILLED, KILLED_BEFORE_DISPATCH
 from tests.judge.case import _together
-from tests.judge.target import Fault, Target
+from tests.judge.target import Fault, Target, record_fields
 from tests.judge.unjudged import (
     directory_says_nothing,
     entries_say_nothing,
@@ -155,6 +155,24 @@ def test_a_last_record_that_is_in_no_queue_leaves_an_early_end(target: Target, i
     assert is_early_end(target, before, log_now(target)) is not is_known
 
 
+@pytest.mark.parametrize("has_own_time", [True, False])
+def test_after_a_clean_stop_the_checkpoint_has_the_time_of_the_last_record(target: Target, has_own_time: bool) -> None:
+    target.base.plan.runs = ((9, CLEAN),)
+    *_, in_front, last = target.truth.sizes
+    for path in (target.base.path, target.path):
+        file = path / target.relative(target.log_files()[0])
+        content = bytearray(file.read_bytes())
+        for number, at in enumerate((in_front, last)):
+            position, width = record_fields(bytes(content[at:]))["store-time"]
+            content[at + position : at + position + width] = (9 + number * has_own_time).to_bytes(width, "big")
+        file.write_bytes(content)
+    target.truth.served, target.truth.keys = {("T", 0, 0): in_front}, {}
+    before = log_now(target)
+    (file,) = target.log_files()
+    target.write(file, last, bytes(file.stat().st_size - last))
+    assert is_early_end(target, before, log_now(target)) is not has_own_time
+
+
 @pytest.mark.parametrize(
     ("places", "intact", "expected"),
     [
@@ -179,6 +197,7 @@ def test_entries_say_nothing_without_their_records(
 
 @pytest.mark.parametrize(("gone", "last", "expected"), [
     ((1,), b"", True), ((2,), b"x", True), ((1, 2), b"x", True), ((1,), b"x", False), ((0, 2), b"x", True),
+    ((0, 1, 2), b"x", False),
 ])  # fmt: skip
 def test_a_log_whose_last_files_are_gone_ends_early(
     target: Target, gone: tuple[int, ...], last: bytes, expected: bool
@@ -187,6 +206,20 @@ def test_a_log_whose_last_files_are_gone_ends_early(
     before = {0: [b"one"], 10: [b"two"], 20: [last + bytes(3)]}
     after = {start: content for start, content in before.items() if start // 10 not in gone}
     assert is_early_end(target, before, after) is expected
+
+
+@pytest.mark.parametrize("time", [0, 1])
+def test_a_log_that_is_gone_is_known_to_the_checkpoint_alone(target: Target, time: int) -> None:
+    (target.base.path / "checkpoint").write_bytes(time.to_bytes(8, "big") + bytes(4088))
+    assert is_early_end(target, {0: [b"one"]}, {}) is (time == 0)
+
+
+@pytest.mark.parametrize(("intact", "expected"), [({90}, True), ({90, 200}, False)])
+def test_the_only_file_of_a_queue_without_records_says_nothing(
+    tmp_path: Path, intact: set[int], expected: bool
+) -> None:
+    base = _written(tmp_path / "base", UNITS)
+    assert says_nothing(base, tmp_path / "store", QUEUE, intact, dict.fromkeys(intact, 90)) is expected
 
 
 @pytest.mark.parametrize(("intact", "expected"), [({100}, True), ({100, 300}, False)])

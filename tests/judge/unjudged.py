@@ -65,11 +65,14 @@ def is_changed(target: Target, before: dict[int, list[bytes]], after: dict[int, 
 def is_early_end(target: Target, before: dict[int, list[bytes]], after: dict[int, list[bytes]]) -> bool:
     """Whether nothing is left behind the first change, and no queue and no key knew of a record there.
 
-    A file that is gone is as one of zeros; the first ones may have expired.
+    A file that is gone is as one of zeros; the first ones may have expired, and all may be gone where the checkpoint
+    is one of zeros, as a first start leaves it. After a clean stop the checkpoint has the time of the last record, so
+    only records with the time of the one in front of them are known to nothing.
     """
-    if target.base.plan.runs[-1][1] == CLEAN or not after.keys() <= before.keys():
+    checkpoint = target.base.path / "checkpoint"
+    if not after.keys() <= before.keys() or (not after and checkpoint.exists() and any(checkpoint.read_bytes())):
         return False
-    starts = sorted(start for start in before if start >= min(after, default=start + 1))
+    starts = sorted(start for start in before if start >= min(after, default=start))
     pairs = {start: (before[start][0], after.get(start, [bytes(len(before[start][0]))])[0]) for start in starts}
     first = next((start for start in starts if _first_change(*pairs[start]) is not None), None)
     if first is None:
@@ -77,7 +80,21 @@ def is_early_end(target: Target, before: dict[int, list[bytes]], after: dict[int
     position = _first_change(*pairs[first]) or 0
     record = max((at for at in target.truth.sizes if first <= at <= first + position), default=first + position)
     rest = [pairs[first][1][record - first :], *(pairs[start][1] for start in starts if start > first)]
+    if target.base.plan.runs[-1][1] == CLEAN and len(_times_around(target, record)) != 1:
+        return False
     return not any(content.strip(b"\0") for content in rest) and not _is_known_from(target, record)
+
+
+def _times_around(target: Target, record: int) -> set[bytes]:
+    """Store times of the record in front of an offset and of all later ones; none without one in front."""
+    size, content, times = target.base.plan.log_file_size, log_before(target), set()
+    in_front = max((at for at in target.truth.sizes if at < record), default=None)
+    for at, length in target.truth.sizes.items() if in_front is not None else ():
+        if at >= in_front:
+            raw = content[at - at % size][0][at % size : at % size + length]
+            position, width = record_fields(raw)["store-time"]
+            times.add(raw[position : position + width])
+    return times
 
 
 def _first_change(old: bytes, new: bytes) -> int | None:
@@ -97,9 +114,12 @@ def says_nothing(base: Path, store: Path, path: str, intact: set[int], sizes: Ma
 
     Such a unit has another size or tags code; or it points elsewhere between the same two intact records, in the order
     of its queue, or was added there; or it and all later ones of its queue are zeros, as after the last one.
-    Nothing that counts: the tags code itself instead of its address in the queue's extension.
+    Nothing that counts: the tags code itself instead of its address in the queue's extension. The only file of a queue
+    may also be gone where no record of the queue is intact.
     """
     old, new = base / path, store / path
+    if path.startswith("consumequeue/") and old.is_file() and not new.exists():
+        return len(list(old.parent.iterdir())) == 1 and not {_offset_of(unit) for unit in _units(old)} & intact
     if not path.startswith("consumequeue/") or not old.is_file() or not new.is_file():
         return False
     codes = _ExtensionCodes(base / path.replace("consumequeue/", "consumequeue_ext/", 1))
