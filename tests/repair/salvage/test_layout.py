@@ -89,8 +89,8 @@ def test_a_record_with_a_place_is_at_it_if_it_can_be(case: tuple[DamagedRange, L
                 assert _stand_for_more(damaged, casualties, fillings)
                 continue
             # Bytes that are too few for a record of their own are a neighbour's.
-            assert start - least(None) < found.start <= start
-            assert end <= found.end < end + LEAST + BLANK_SIZE_MIN + 120
+            assert start - least(None) <= found.start <= start
+            assert end <= found.end <= end + LEAST + BLANK_SIZE_MIN + 120
         else:
             assert found is None or _stand_for_more(damaged, casualties, fillings)
 
