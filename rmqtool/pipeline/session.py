@@ -81,13 +81,15 @@ def require_pyspark() -> None:
 
 @contextmanager
 def spark_session(settings: SparkSettings, on_progress: OnProgress | None = None) -> Iterator[SparkSession]:
-    """A session that is stopped at the end, with whatever still runs in it.
+    """A session that is stopped at the end, with whatever still runs in it; one that was there before stays.
 
     Raises:
         UnsupportedError: see `require_pyspark`.
         SparkError: Spark could not be started, or failed; the text says where its log is.
     """
     require_pyspark()
+    from pyspark.sql import SparkSession
+
     descriptor, log = tempfile.mkstemp(prefix="rmqtool-spark-", suffix=".log")
     with ExitStack() as stack:
         stack.callback(os.close, descriptor)
@@ -95,8 +97,10 @@ def spark_session(settings: SparkSettings, on_progress: OnProgress | None = None
             # Spark takes over what ^C does, and keeps it.
             stack.callback(signal.signal, signal.SIGINT, signal.getsignal(signal.SIGINT))
         with _errors_told(Path(log)):
+            is_ours = SparkSession.getActiveSession() is None
             session = _started(settings, descriptor)
-            stack.callback(session.stop)
+            if is_ours:
+                stack.callback(session.stop)
             session.sparkContext.setLogLevel("WARN")
             if not settings.is_local:
                 _ship(session, stack)

@@ -11,6 +11,7 @@ from rmqtool.errors import UsageError
 from rmqtool.pipeline.frames import SPLIT_BYTES_MAX, split_bytes
 from rmqtool.pipeline.log_splits import PART_BYTES
 from rmqtool.pipeline.runner import SparkRunner
+from rmqtool.pipeline.session import SparkSettings, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,3 +42,9 @@ def test_an_error_of_the_work_is_that_error(spark: SparkSession) -> None:
 def test_what_a_worker_has_loaded_is_not_looked_at_after_each_task(spark: SparkSession) -> None:
     counts = [list(SparkRunner(spark).map(lambda _item: gc.get_freeze_count(), range(8))) for _ in range(2)]
     assert max(counts[1]) > 10_000
+
+
+def test_a_session_that_was_there_before_stays(spark: SparkSession) -> None:
+    with spark_session(SparkSettings("local[2]")) as session:
+        assert session.range(3).count() == 3
+    assert spark.range(3).count() == 3

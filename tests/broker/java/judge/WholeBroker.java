@@ -32,6 +32,9 @@ import org.apache.rocketmq.remoting.protocol.RemotingCommand;
 /** Name server, broker and client in one process on loopback: a store as producers and consumers see it. */
 public final class WholeBroker {
     private static final long ROUTE_TIMEOUT_MS = 30_000;
+    private static final long PULL_TIMEOUT_MS = 10_000;
+    /** No answer depends on how busy the machine is: a broker refuses what has waited for 0.2 seconds. */
+    private static final int PATIENCE_MS = 60_000;
     private static final int PULL = 32;
 
     private NamesrvController nameServer;
@@ -86,6 +89,9 @@ public final class WholeBroker {
         if (Reflect.has(factory.brokerConfig, "setListenPort", 1)) {
             Reflect.call(factory.brokerConfig, "setListenPort", brokerPort.getListenPort());
         }
+        factory.brokerConfig.setWaitTimeMillsInSendQueue(PATIENCE_MS);
+        factory.brokerConfig.setWaitTimeMillsInPullQueue(PATIENCE_MS);
+        factory.storeConfig.setOsPageCacheBusyTimeOutMills(PATIENCE_MS);
         broker = new BrokerController(
             factory.brokerConfig, brokerPort, new NettyClientConfig(), factory.storeConfig);
         require(broker.initialize(), "broker does not initialize");
@@ -108,15 +114,17 @@ public final class WholeBroker {
         consumer.setNamesrvAddr(nameServerAddress);
         consumer.setVipChannelEnabled(false);
         consumer.setInstanceName("judge-consumer");
+        consumer.setConsumerPullTimeoutMillis(PATIENCE_MS);
         consumer.start();
         producer = new DefaultMQProducer("judge-producer");
         producer.setNamesrvAddr(nameServerAddress);
         producer.setVipChannelEnabled(false);
         producer.setInstanceName("judge-producer");
+        producer.setSendMsgTimeout(PATIENCE_MS);
         producer.start();
     }
 
-    /** Each queue from its minimum to its maximum, as a client that follows nextBeginOffset gets it. */
+    /** Each queue from its minimum to its maximum, as a client that follows nextBeginOffset gets it, and asks again. */
     private JsonObject consume(String topic, int count) throws Exception {
         JsonArray queues = new JsonArray();
         for (MessageQueue queue : route(topic)) {
@@ -127,15 +135,19 @@ public final class WholeBroker {
             row.addProperty("min", at);
             row.addProperty("max", max);
             JsonArray messages = new JsonArray();
+            long deadline = System.currentTimeMillis() + PULL_TIMEOUT_MS;
             while (at < max) {
                 PullResult pulled = consumer.pull(queue, "*", at, count);
                 if (pulled.getPullStatus() == PullStatus.FOUND) {
                     pulled.getMsgFoundList().forEach(message -> messages.add(described(message)));
                 }
-                if (pulled.getNextBeginOffset() <= at) {
+                if (pulled.getNextBeginOffset() > at) {
+                    at = pulled.getNextBeginOffset();
+                } else if (System.currentTimeMillis() > deadline) {
                     break;
+                } else {
+                    Thread.sleep(100);
                 }
-                at = pulled.getNextBeginOffset();
             }
             row.add("messages", messages);
             queues.add(row);
