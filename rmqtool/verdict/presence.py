@@ -17,7 +17,7 @@ from rmqtool.store.view import DirectoryView
 
 DENIED: Final = "permission denied"
 _LOG: Final = "commitlog"
-_OWN: Final = ".rmqtool"
+_OWN: Final = (".rmqtool/", ".rmqtool:")
 
 
 def missing_log(store: Store) -> str | None:
@@ -39,13 +39,13 @@ def unreadable_files(store: Store) -> tuple[str, ...]:
     """What this user may not read, as sentences, the log first; what repairs keep there, no broker reads."""
     problems = [problem for problem in store.problems if not problem.startswith(_OWN)]
     if isinstance(store.view, DirectoryView):
-        entries = (entry for of_kind in store.files.values() for entry in of_kind if entry.is_file)
+        kinds = ((kind, entries) for kind, entries in store.files.items() if kind is not FileKind.RMQTOOL)
+        entries = (entry for _, of_kind in kinds for entry in of_kind if entry.is_file)
         root = store.view.root
         problems += [
             f"{entry.path}: {DENIED}"
             for entry in entries
-            if not entry.path.startswith(_OWN)
-            and os.path.lexists(root / entry.path)  # else a repair has removed it since
+            if os.path.lexists(root / entry.path)  # else a repair has removed it since
             and not os.access(root / entry.path, os.R_OK, effective_ids=_HAS_EFFECTIVE)
         ]
     return tuple(sorted(dict.fromkeys(problems), key=lambda text: (not text.startswith(_LOG), text)))

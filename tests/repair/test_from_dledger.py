@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -90,6 +91,14 @@ def test_entries_that_the_group_knows_and_the_log_lacks_are_no_torn_end(golden_c
         log.truncate(262144)
     ran = converted(path, tmp_path / "plain")
     assert (ran.code, "dledger." in ran.err, (tmp_path / "plain").exists()) == (4, True, False)
+
+
+@pytest.mark.parametrize(("number", "size"), [(0, 1 << 33), (1, 1 << 20), (-1, 1 << 20), (0, 128 << 10)])
+def test_files_of_several_sizes_are_refused(golden_copy: Unpacked, tmp_path: Path, number: int, size: int) -> None:
+    path = golden_copy(GOLDEN[1])
+    os.truncate(sorted((path / "dledger-n0" / "data").iterdir())[number], size)
+    ran = converted(path, tmp_path / "plain")
+    assert (ran.code, (tmp_path / "plain").exists()) == (4, False), ran.err
 
 
 def test_what_cannot_be_converted_is_refused(golden: Unpacked, golden_copy: Unpacked, tmp_path: Path) -> None:

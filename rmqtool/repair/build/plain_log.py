@@ -7,6 +7,8 @@ it had, for each one loses the header of its entry; so what had expired stays be
 from __future__ import annotations
 
 import os
+from array import array
+from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -28,6 +30,8 @@ _OWN_OFFSET: Final = MESSAGE_V1.position("physical_offset")
 _PREPARED_BEFORE_BODY: Final = 12
 """Bytes from the offset of the half message to the body: both host addresses, whose length varies, are before them."""
 _HALF: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
+_FILE_SIZE_MAX: Final = (1 << 31) - 1
+"""Brokers keep the size of a log file in 32 bits with a sign."""
 
 
 @dataclass
@@ -55,10 +59,11 @@ def write_plain_log(
         directory: where the files are made; it is there.
 
     Raises:
-        UnsupportedError: a file of the log is damaged, but for its end.
+        UnsupportedError: a file of the log is damaged, but for its end, or has a size of its own.
         UnreadableError, WriteError: a file cannot be read or written.
     """
     written = PlainLog()
+    _demand_one_size(log)
     with closing(_Writer(log.data[0], directory, written)) as writer:
         for number, segment in enumerate(log.data):
             with closing(log.store.view.open(segment.path)) as source:
@@ -67,6 +72,17 @@ def write_plain_log(
             if on_progress is not None:
                 on_progress(number + 1, len(log.data))
     return written
+
+
+def _demand_one_size(log: DLedgerLog) -> None:
+    """Refuse files that no member of a group writes: a record of a longer file may not fit into the new ones."""
+    size = log.data[0].size
+    for segment in log.data:
+        if segment.size > min(size, _FILE_SIZE_MAX) or (segment.size < size and segment is not log.data[-1]):
+            raise UnsupportedError(
+                f"{log.store.view.label}: {segment.path} has {segment.size:,} bytes and the first file {size:,}: "
+                "nothing is converted; copy the directory from another member of the group first"
+            )
 
 
 def _good_entries(
@@ -93,7 +109,7 @@ class _Writer:
         self._start, self._at = first.start, 0
         self._file: BinaryIO | None = None
         self._path = directory
-        self._halves: dict[int, int] = {}
+        self._halves, self._new_halves = array("q"), array("q")
 
     def append(self, source: ByteSource, segment: Segment, entry: LogEntry) -> None:
         record = entry.record
@@ -105,12 +121,13 @@ class _Writer:
         raw = bytearray(read_range(source, entry.file_position + ENTRY_SIZE, record.size))
         place = self._start + self._at
         raw[_OWN_OFFSET : _OWN_OFFSET + 8] = place.to_bytes(8, "big")
-        half = self._halves.get(record.prepared_transaction_offset)
-        if half is not None:
+        half = bisect_left(self._halves, record.prepared_transaction_offset)
+        if self._halves[half : half + 1] == array("q", [record.prepared_transaction_offset]):
             at = record.body_position - _PREPARED_BEFORE_BODY
-            raw[at : at + 8] = half.to_bytes(8, "big")
+            raw[at : at + 8] = self._new_halves[half].to_bytes(8, "big")
         if record.topic == _HALF:
-            self._halves[record.physical_offset] = place
+            self._halves.append(record.physical_offset)
+            self._new_halves.append(place)
         self._write(raw)
         self._written.records += 1
         self._written.files[self._path.name] = segment.entry.mtime_ns

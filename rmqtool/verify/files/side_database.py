@@ -10,6 +10,9 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from heapq import merge
+from itertools import groupby, islice
+from operator import itemgetter
 from typing import IO, Any, Final
 
 import numpy as np
@@ -44,6 +47,14 @@ FINDINGS_MAX: Final = 100
 """Findings of one kind that are named; the rest is counted in one."""
 _ROLLED_BACK: Final = "rollback"
 _BLOCK_ROWS: Final = 1 << 16
+_RUN_ROWS: Final = 1 << 20
+_MERGED_ROWS: Final = 1 << 10
+_KEPT_ROWS: Final = 1 << 14
+"""Rows of one record that are looked at: a record of 64 KiB of properties has no more keys."""
+_AFTER_ALL: Final = 1 << 63
+
+Row = tuple[int, int, int, int]
+Rows = list[Row]
 
 
 def _row_type() -> np.dtype[Any]:
@@ -87,7 +98,7 @@ class SideDatabaseCheck:
             with tempfile.TemporaryFile() as file, open_reader(self.store, self.rules) as reader:
                 yield from self._read(database, reader, file, (log.begin, log.end))
                 if database.failure is None:
-                    yield from self._compare(reader, _sorted(file), (log.begin, log.end))
+                    yield from self._compare(reader, file, (log.begin, log.end))
         except (UnreadableError, OSError) as error:
             self.failure = str(error)
         for kind, count in self._counts.items():
@@ -105,7 +116,7 @@ class SideDatabaseCheck:
 
     def _read(self, database: SideDatabase, reader: Reader, file: IO[bytes], log: tuple[int, int]) -> Iterator[Finding]:
         """Check timers and transactions, and keep the rows of the index."""
-        block: list[tuple[int, int, int, int]] = []
+        block: Rows = []
         for family, row in database.rows():
             if isinstance(row, IndexRow):
                 block.append((row.physical_offset, _digest(row.text), row.hour_ms, row.store_timestamp_ms))
@@ -135,24 +146,26 @@ class SideDatabaseCheck:
             text = f"a row of the {table} table leads to no record, or to another one"
         yield from self._say("rocksdbstore.wrong-row", text, row.physical_offset)
 
-    def _compare(self, reader: Reader, rows: Any, log: tuple[int, int]) -> Iterator[Finding]:
+    def _compare(self, reader: Reader, file: IO[bytes], log: tuple[int, int]) -> Iterator[Finding]:
         """Meet the rows of the index with the records of the log, both in the order of the log."""
         if self._last is None:
             return  # no message was indexed here yet
-        offsets = rows["physical_offset"]
-        at = int(np.searchsorted(offsets, log[0]))
-        first = int(offsets[at]) if at < len(rows) else self._last
+        groups = _by_record(file)
+        offset, rows, count = next(groups)
+        while offset < log[0]:
+            offset, rows, count = next(groups)
+        first = offset if rows else self._last
         behind = 0
         for message in search_log(reader, RowFilter()):
             record, here = message.record, message.physical_offset
-            end = int(np.searchsorted(offsets[at:], here)) + at
-            yield from self._wrong(offsets[at:end])
-            at = end
-            while end < len(rows) and offsets[end] == here:
-                end += 1
+            while offset < here:
+                yield from self._without_record(offset, count)
+                offset, rows, count = next(groups)
+            known: set[tuple[int, int, int]] = set()
+            if offset == here:
+                known = {row[1:] for row in rows}
+                offset, rows, count = next(groups)
             expected = _expected(record) if record is not None else set()
-            known = {tuple(row.tolist())[1:] for row in rows[at:end]}
-            at = end
             if known - expected:
                 text = f"{len(known - expected)} rows of the index have keys or times that their message has not"
                 yield from self._say("rocksdbstore.wrong-row", text, here)
@@ -161,14 +174,15 @@ class SideDatabaseCheck:
                 behind += 1
             elif missing and here >= first:
                 yield from self._say("rocksdbstore.missing-row", f"{missing} keys are not in the index", here)
-        end = int(np.searchsorted(offsets[at:], log[1])) + at
-        yield from self._wrong(offsets[at:end])
-        yield from self._at_the_end(len(rows) - end, behind, log[1])
+        while offset < log[1]:
+            yield from self._without_record(offset, count)
+            offset, rows, count = next(groups)
+        ahead = count + sum(count for _, _, count in groups)
+        yield from self._at_the_end(ahead, behind, log[1])
 
-    def _wrong(self, physical_offsets: Any) -> Iterator[Finding]:
-        for physical_offset, count in zip(*np.unique(physical_offsets, return_counts=True), strict=True):
-            text = f"{count} rows of the index lead to a place where no record starts"
-            yield from self._say("rocksdbstore.wrong-row", text, int(physical_offset))
+    def _without_record(self, physical_offset: int, count: int) -> Iterator[Finding]:
+        text = f"{count} rows of the index lead to a place where no record starts"
+        yield from self._say("rocksdbstore.wrong-row", text, physical_offset)
 
     def _at_the_end(self, ahead: int, behind: int, log_end: int) -> Iterator[Finding]:
         last = self._last or 0
@@ -185,13 +199,27 @@ class SideDatabaseCheck:
             yield finding(kind, DIRECTORY, text, physical_offset=physical_offset)
 
 
-def _sorted(file: IO[bytes]) -> Any:
-    """The rows that were kept, in the order of the log; read from disk as they are needed."""
-    if not file.seek(0, 2):
-        return np.empty(0, _row_type())
-    rows = np.memmap(file, _row_type(), "r+")
-    rows.sort(order="physical_offset", kind="stable")
-    return rows
+def _by_record(file: IO[bytes]) -> Iterator[tuple[int, Rows, int]]:
+    """Each offset of the log that rows lead to, in order, with the first of its rows and their number.
+
+    At last an offset after all, without rows.
+
+    Runs of rows are sorted in the file and merged as they are read: memory does not grow with the rows.
+    """
+    rows = np.memmap(file, _row_type(), "r+") if file.seek(0, 2) else np.empty(0, _row_type())
+    runs = [rows[at : at + _RUN_ROWS] for at in range(0, len(rows), _RUN_ROWS)]
+    for run in runs:
+        run.sort()
+    for offset, group in groupby(merge(*map(_rows_of, runs)), itemgetter(0)):
+        rest = iter(group)
+        first = list(islice(rest, _KEPT_ROWS))
+        yield offset, first, len(first) + sum(1 for _ in rest)
+    yield _AFTER_ALL, [], 0
+
+
+def _rows_of(run: Any) -> Iterator[Row]:
+    for at in range(0, len(run), _MERGED_ROWS):
+        yield from run[at : at + _MERGED_ROWS].tolist()
 
 
 def _expected(record: Record) -> set[tuple[int, int, int]]:
