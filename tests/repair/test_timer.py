@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,8 +20,10 @@ from rmqtool.engine.timers.waiting import waiting_messages
 from rmqtool.errors import UnknownSizeError, UnsupportedError
 from rmqtool.fixtures.damage import damage_store
 from rmqtool.fixtures.damage_catalog import DAMAGES
-from rmqtool.fixtures.recipe import make_store
+from rmqtool.fixtures.recipe import Run, make_store
 from rmqtool.fixtures.recipes import RECIPES
+from rmqtool.fixtures.samples import FIRST_TIME_MS, Samples
+from rmqtool.formats import properties as names
 from rmqtool.formats.timer import SLOT_COUNT
 from rmqtool.repair.timer import TimerRebuild, plan_timer
 from rmqtool.store.directory import Settings, survey
@@ -96,6 +100,40 @@ def test_each_kind_of_damage_is_repaired_and_undone(tmp_path: Path, name: str) -
     shutil.rmtree(store / ".rmqtool", ignore_errors=True)
     after = {path: path.read_bytes() for path in store.rglob("*") if path.is_file() and path.name != "lock"}
     assert after == before
+
+
+ROLLS = {"a": (0, 1, 2), "b": (0, 1), "c": (0, 1), "d": (0,)}
+"""For each message how often each of its records was put into the timer again; of "c" the last one was delivered."""
+
+
+def rolled_runs(samples: Samples) -> Sequence[Run]:
+    puts = []
+    for rolls, name in sorted((rolls, name) for name, counts in ROLLS.items() for rolls in counts):
+        due_ms = FIRST_TIME_MS + (-5000 if name == "c" else 300_000_000)
+        properties = {names.REAL_TOPIC: "orders", names.REAL_QUEUE_ID: "1", names.TIMER_OUT_MS: str(due_ms)}
+        properties |= {names.UNIQUE_KEY: name} | ({names.TIMER_ROLL_TIMES: str(rolls)} if rolls else {})
+        puts.append(samples.message(names.TIMER_TOPIC, 0, 5000, properties=properties))
+        if (name, rolls) == ("c", 1):
+            puts.append(samples.message("orders", 1, properties=properties))
+    return [Run(puts)]
+
+
+@pytest.mark.parametrize("expired_files", [0, 1], ids=["all", "first records expired"])
+def test_of_a_message_that_rolled_only_the_last_record_waits(tmp_path: Path, expired_files: int) -> None:
+    recipe = replace(RECIPE, runs=rolled_runs, expired_files=expired_files)
+    settings = recipe.conf.settings()
+    make_store(recipe, tmp_path / "store", "5.5.0")
+    with open_reader(survey(open_directory(tmp_path / "store"), settings), RULES) as reader:
+        queue = timer_queue(reader)
+        waiting = [reader.message_at(each.physical_offset) for each in waiting_messages(reader, queue).messages]
+    records = [message.record for message in waiting if message is not None and message.record is not None]
+    waits = {record.unique_key: record.properties.get(names.TIMER_ROLL_TIMES) for record in records}
+    assert (waits, len(waiting)) == ({"a": "2", "b": "1", "d": None}, 3)
+    assert (queue.min_queue_offset > 0) == bool(expired_files)
+    conf = tmp_path / "broker.conf"
+    conf.write_text("".join(f"{key}={value}\n" for key, value in recipe.settings.items()))
+    ran = rmqtool("verify", tmp_path / "store", "--format", "json", "--broker-conf", conf)
+    assert not [kind for kind in json.loads(ran.out)["summary"]["findings"] if kind.startswith("timer.")]
 
 
 def test_what_cannot_be_known_is_refused(tmp_path: Path) -> None:

@@ -74,6 +74,7 @@ def waiting_messages(reader: Reader, queue: Queue, on_progress: OnProgress | Non
     """
     waiting = Waiting(queue_end=queue.max_queue_offset)
     rows: list[tuple[TimerMessage, TimerKey]] = []
+    first_rolls: dict[TimerKey, int] = {}
     gone: Counter[TimerKey] = Counter()
     for unit in queue_units(queue, queue.min_queue_offset, queue.max_queue_offset):
         message = reader.message_at(unit.physical_offset)
@@ -82,12 +83,12 @@ def waiting_messages(reader: Reader, queue: Queue, on_progress: OnProgress | Non
         if record is None or record.topic != TIMER_TOPIC or due_ms is None:
             waiting.unreadable += 1
             continue
-        topic = record.properties.get(REAL_TOPIC, "")
-        key = TimerKey(topic, record.properties.get(UNIQUE_KEY, ""), due_ms)
-        gone[key] += TIMER_ROLL_TIMES in record.properties  # it was put into the timer again: the one before is over
+        key, rolls = waiting_key(record.properties, due_ms), roll_count(record.properties)
+        # Where it was put into the timer again, the one before is over; that one may have left the log.
+        gone[key] += rolls > first_rolls.setdefault(key, rolls)
         deletes = TIMER_DELETE_KEY in record.properties
         waiting.newest = TimerMessage(
-            unit.queue_offset, unit.physical_offset, record.size, due_ms, java_hash(topic), deletes
+            unit.queue_offset, unit.physical_offset, record.size, due_ms, java_hash(key.topic), deletes
         )
         rows.append((waiting.newest, key))
     delivered = _delivered(reader, queue, {key.topic for _, key in rows}, on_progress) if rows else Counter[TimerKey]()
@@ -99,6 +100,17 @@ def waiting_messages(reader: Reader, queue: Queue, on_progress: OnProgress | Non
         else:
             waiting.messages.append(timer_message)
     return waiting
+
+
+def waiting_key(properties: Mapping[str, str], due_ms: int) -> TimerKey:
+    """The key of a message that waits."""
+    return TimerKey(properties.get(REAL_TOPIC, ""), properties.get(UNIQUE_KEY, ""), due_ms)
+
+
+def roll_count(properties: Mapping[str, str]) -> int:
+    """How often a message was put into the timer again because its time was too far away."""
+    text = properties.get(TIMER_ROLL_TIMES, "0")
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _TIME_DIGITS_MAX else 0
 
 
 def timer_due_ms(properties: Mapping[str, str]) -> int | None:

@@ -6,17 +6,18 @@ What a load repairs by itself is no finding: a wheel that is behind its log, for
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import Final
 
 import numpy as np
 
-from rmqtool.engine.queues.unit import Queue
+from rmqtool.engine.queues.unit import Queue, QueueUnit
 from rmqtool.engine.reading.reader import Reader, open_reader
 from rmqtool.engine.reading.unread_files import is_rocksdb_used
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.timers.loaded_timer import (
+    ChainEnd,
     LoadedSlot,
     LoadedTimer,
     TimerFiles,
@@ -26,7 +27,7 @@ from rmqtool.engine.timers.loaded_timer import (
     timer_record,
 )
 from rmqtool.engine.timers.timer_files import TimerUnit, read_slots, read_units
-from rmqtool.engine.timers.waiting import queue_units, timer_due_ms
+from rmqtool.engine.timers.waiting import TimerKey, queue_units, roll_count, timer_due_ms, waiting_key
 from rmqtool.errors import UnreadableError, UnsupportedError
 from rmqtool.formats import timer
 from rmqtool.formats.java_text import java_hash
@@ -138,6 +139,7 @@ class _UnitChecks:
         self._records = array("q")
         self._pending = array("q")
         self._last_write_ms = 0
+        self._cut_ticks: set[int] = set()
 
     def findings(self) -> Iterator[Finding]:
         yield from self._pass()
@@ -146,14 +148,25 @@ class _UnitChecks:
             units, broken = self._loaded.chain(slot)
             reached.extend(unit.position for unit in units)
             if broken is not None:
-                is_ahead = not units and broken.position >= self._loaded.log_end
-                kind = "timer.slot-ahead-of-log" if is_ahead else "timer.broken-chain"
-                due = self._time(slot)
-                yield self._at(kind, broken.position, f"the units due {due} lead to {broken.position}: {broken.reason}")
+                yield self._chain_finding(slot, broken, is_whole=not units)
             for unit in units:
                 yield from self._record_findings(unit)
         yield from self._unreached(reached)
         yield from self._missing()
+
+    def _chain_finding(self, slot: LoadedSlot, broken: ChainEnd, *, is_whole: bool) -> Finding:
+        """The finding of a chain that breaks off; it may lead to a file that a broker deleted because of its age."""
+        kind, reason = "timer.broken-chain", broken.reason
+        if is_whole and broken.position >= self._loaded.log_end:
+            kind = "timer.slot-ahead-of-log"
+        elif 0 <= broken.position < self._loaded.files.start:
+            kind, reason = (
+                "timer.expired-record",
+                "its file was deleted, as old files of the commit log were",
+            )
+            self._cut_ticks.add(slot.due_tick)
+        due = slot.due_tick * self._loaded.precision_ms
+        return self._at(kind, broken.position, f"the units due {due} lead to {broken.position}: {reason}")
 
     def _pass(self) -> Iterator[Finding]:
         """Every unit of every file; ranges that are none."""
@@ -219,22 +232,45 @@ class _UnitChecks:
         known = np.unique(np.array(self._records, "i8"))
         check = self._loaded.files.check
         from_ms = max(check.read_timestamp_ms, check.version_timestamp_ms, self._last_write_ms)
+        missing: list[tuple[QueueUnit, TimerKey, int]] = []
         for entry in queue_units(self._queue, self._queue.min_queue_offset, self._loaded.queue_offset):
             at = int(np.searchsorted(known, entry.physical_offset))
             if at < len(known) and known[at] == entry.physical_offset:
                 continue
-            message = self._reader.message_at(entry.physical_offset)
-            record = message.record if message is not None else None
-            out_ms = timer_due_ms(record.properties) if record is not None else None
-            if record is not None and record.topic == TIMER_TOPIC and out_ms is not None and out_ms > from_ms:
-                text = f"the message due {out_ms} is in no unit of the timer log"
+            read = self._key(entry)
+            if read is not None and self._waits(read[0].due_timestamp_ms, from_ms):
+                missing.append((entry, *read))
+        last_rolls = self._last_rolls(missing)
+        for entry, key, rolls in missing:
+            if rolls >= last_rolls[key]:
+                text = f"the message due {key.due_timestamp_ms} is in no unit of the timer log"
                 yield finding(
                     "timer.missing-unit", _LOG, text, physical_offset=entry.physical_offset, length=entry.record_size,
                     topic=TIMER_TOPIC, queue_id=0, queue_offset=entry.queue_offset,
                 )  # fmt: skip
 
-    def _time(self, slot: LoadedSlot) -> int:
-        return slot.due_tick * self._loaded.precision_ms
+    def _waits(self, due_ms: int, from_ms: int) -> bool:
+        """Whether a message that no unit leads to was not due yet; its unit may be in a file that is gone."""
+        return due_ms > from_ms or due_ms // self._loaded.precision_ms in self._cut_ticks
+
+    def _last_rolls(self, missing: Sequence[tuple[QueueUnit, TimerKey, int]]) -> dict[TimerKey, int]:
+        """How often messages were put into the timer again in the end: only their last record waits."""
+        last_rolls = dict.fromkeys((key for _, key, _ in missing), 0)
+        first = missing[0][0].queue_offset if missing else self._queue.max_queue_offset
+        for entry in queue_units(self._queue, first, self._queue.max_queue_offset):
+            read = self._key(entry)
+            if read is not None and read[0] in last_rolls:
+                last_rolls[read[0]] = max(last_rolls[read[0]], read[1])
+        return last_rolls
+
+    def _key(self, entry: QueueUnit) -> tuple[TimerKey, int] | None:
+        """Key of a message in the queue, and how often it was put into the timer again; None: it cannot wait."""
+        message = self._reader.message_at(entry.physical_offset)
+        record = message.record if message is not None else None
+        if record is None or record.topic != TIMER_TOPIC:
+            return None
+        due_ms = timer_due_ms(record.properties)
+        return (waiting_key(record.properties, due_ms), roll_count(record.properties)) if due_ms is not None else None
 
     def _at(self, kind: str, position: int, text: str, *, length: int = timer.UNIT_SIZE, **details: int) -> Finding:
         segment = self._loaded.files.segment_at(position)

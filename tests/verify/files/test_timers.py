@@ -83,6 +83,16 @@ def test_units_that_were_lost_in_the_middle_stop_the_delivery(golden_copy: Unpac
     assert (zeros.file_position, zeros.length) == (20 * UNIT_SIZE, 31 * UNIT_SIZE)
 
 
+@pytest.mark.parametrize("expired", [True, False])
+def test_a_deleted_log_file_is_damage_while_its_messages_are_there(store: Path, expired: bool) -> None:
+    (store / "timerlog/00000000000000000000").unlink()
+    if expired:
+        (store / "commitlog/00000000000000000000").unlink()
+    ids = timer_ids(verified(store)[1])
+    assert ids.keys() == ({"timer.expired-record"} if expired else {"timer.expired-record", "timer.missing-unit"})
+    assert expired or ids["timer.missing-unit"] == 12
+
+
 def test_forecast_and_the_steps_after_it_lead_to_a_timer_that_works(golden_copy: Unpacked) -> None:
     path = golden_copy(GOLDEN)
     with (path / "timerlog/00000000000000000000").open("r+b") as log:
