@@ -17,6 +17,7 @@ from rmqtool.engine.dispatch.queue_entries import QueueEntries
 from rmqtool.engine.queues.database_queue import DatabaseQueue
 from rmqtool.engine.queues.extension import QueueExtension
 from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.forecast.load import LoadFailure
 from rmqtool.store.directory import Segment
 from rmqtool.store.queue_database import QueueDatabase, QueueName, StoredEnd, StoredEnds, row_type
 
@@ -34,12 +35,14 @@ class DatabaseState:
     Attributes:
         dispatched: end of the last record that was dispatched.
         truncates: whether a queue's end is corrected where the log is cut.
+        log_minimum: where the log begins.
     """
 
     database: QueueDatabase
     rules: BrokerRules
     truncates: Callable[[QueueName], bool]
     dispatched: int = field(init=False)
+    log_minimum: int = 0
     _newest_put: int = -1
 
     def __post_init__(self) -> None:
@@ -79,7 +82,7 @@ class DatabaseQueueState:
     @property
     def minimum(self) -> int:
         """The first unit that does not lie below the log."""
-        return self._queue().min_queue_offset
+        return self._queue(self._log_minimum).min_queue_offset
 
     def recover(self) -> None:
         """Nothing is looked at before it is asked for."""
@@ -99,15 +102,28 @@ class DatabaseQueueState:
         self.known_maximum = max(self.known_maximum, self._ends.maximum.queue_offset + 1)
 
     def truncate(self, log_end: int) -> None:
-        """Set the stored end back to a unit before the log's end, by halving; the units stay."""
-        maximum = self._ends.maximum
-        if maximum is None or maximum.physical_offset < log_end or not self._shared.truncates(self._name):
+        """Set the stored end back to a unit before the log's end, by halving; the units stay.
+
+        Raises:
+            LoadFailure: the broker gives up over a stored end.
+        """
+        if log_end >= self._shared.dispatched or not self._shared.truncates(self._name):
             return
-        queue = self._queue()
-        first = queue.row(queue.min_queue_offset)
-        if first is None or first["physical_offset"] > log_end:
-            return  # the broker logs a fault and leaves the queue as it is
-        low, high, best = queue.min_queue_offset, maximum.queue_offset, None
+        maximum, reads_all = self._ends.maximum, self.rules.rocksdb_loads_all_ends
+        if maximum is None and (self._name, True) in self._shared.database.short_ends and not reads_all:
+            raise LoadFailure(f"{self.topic}/{self.queue_id}: the stored last unit has too few bytes")
+        if maximum is None or maximum.physical_offset < log_end:
+            return
+        if self._throws:
+            raise LoadFailure(f"{self.topic}/{self.queue_id}: the stored first unit has too few bytes")
+        queue = self._queue(self._shared.log_minimum)
+        lowest, minimum = queue.first_answer
+        self._ends.minimum = minimum or self._ends.minimum
+        if minimum is None or minimum.queue_offset != lowest or minimum.physical_offset > log_end:
+            if reads_all:
+                return  # the broker logs a fault and leaves the queue as it is
+            raise LoadFailure(f"{self.topic}/{self.queue_id}: no unit before the end of the log")
+        low, high, best = lowest, maximum.queue_offset, None
         while high >= low:
             middle = low + (high - low) // 2
             row = queue.row(middle)
@@ -117,13 +133,17 @@ class DatabaseQueueState:
                 break
             else:
                 high = middle - 1
-        best = first if best is None else best
-        self._ends.maximum = StoredEnd(int(best["physical_offset"]), int(best["queue_offset"]))
+        if best is not None:
+            self._ends.maximum = StoredEnd(int(best["physical_offset"]), int(best["queue_offset"]))
+        elif maximum.queue_offset != lowest:
+            self._ends.maximum = minimum
 
     def destroy(self) -> None:
-        """The database is deleted, as a broker does that finds no log."""
+        """The database is deleted, as a broker does that finds no log; it goes on to use the ends that it has read."""
         self._is_destroyed, self._put, self._is_put_in_order = True, [], False
-        self._ends, self._shared.dispatched = StoredEnds(), 0
+        keeps_ends = self.rules.rocksdb_loads_all_ends
+        self._ends = StoredEnds(StoredEnd(0, 0), self._ends.maximum) if keeps_ends else StoredEnds()
+        self._shared.dispatched = 0
 
     def correct_minimum(self, log_minimum: int) -> None:
         """Units below the log do not count."""
@@ -141,7 +161,7 @@ class DatabaseQueueState:
         """The queue as it is now, for the engine's pulls."""
         del extension
         self._log_minimum = log_minimum
-        return self._queue()
+        return self._queue(log_minimum)
 
     def between(self, begin: int, end: int) -> Rows:
         """Units whose queue offsets are in [begin, end), those put in this start before those of the store."""
@@ -163,9 +183,9 @@ class DatabaseQueueState:
             self._put, self._is_put_in_order = [rows[at]], True
         return self._put[0]
 
-    def _queue(self) -> DatabaseQueue:
+    def _queue(self, log_minimum: int) -> DatabaseQueue:
         ends = StoredEnds() if self._throws else self._ends
-        return DatabaseQueue(self._name, ends, self.between, self.rules, self._log_minimum)
+        return DatabaseQueue(self._name, ends, self.between, self.rules, log_minimum)
 
 
 _NO_ROWS: Final = np.empty(0, row_type())

@@ -174,6 +174,7 @@ class Simulation(Closable):
         self.log = LogState(segments, self.overlay, rules, self.options, data_bytes=data_bytes, plain=self._plain)
         load.demand_queue_database(store, rules)
         if self.database is not None:
+            self.database.log_minimum = self.log.minimum
             names = self.database.database.names
             self.queues.update({name: DatabaseQueueState(name, self.database) for name in names})
         else:
@@ -233,11 +234,11 @@ class Simulation(Closable):
     def _recover_log(self, log: LogState) -> None:
         choice = self._start_choice(log)
         self.scanned = self._dispatch_scanned(log, self._first_file(log, choice), choice)
-        log.truncate(self.scanned.end)
         known = self._queues_end() if self.rules.queues_maximum_read_again else choice.queues_end
         if known >= self.scanned.end:
             for queue in self.queues.values():
                 queue.truncate(self.scanned.end)
+        log.truncate(self.scanned.end)
 
     def _dispatch_scanned(self, log: LogState, first: int, choice: StartChoice) -> ScanResult:
         known = -1 if self.crashed else self._dispatched_before(choice)

@@ -20,7 +20,7 @@ from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import RefusedError, UnsupportedError, UsageError
 from rmqtool.repair.build.build import build
-from rmqtool.repair.build.database_build import KEPT_FILES, build_database
+from rmqtool.repair.build.database_build import build_database
 from rmqtool.repair.build.plain_log import PlainLog, write_plain_log
 from rmqtool.repair.build.request import BuildOptions, BuildRequest
 from rmqtool.repair.machine.plan import Plan
@@ -137,8 +137,7 @@ def _demand_possible(store: Store, rules: BrokerRules, side: QueueSide) -> None:
 def _remove(store: Store, kinds: tuple[FileKind, ...], why: str) -> Iterator[Step]:
     for kind in kinds:
         for entry in store.files.get(kind, ()):
-            if entry.name not in KEPT_FILES or kind is not FileKind.CONSUMEQUEUE_ROCKSDB:
-                yield remove_file(store.view, entry.path, why)
+            yield remove_file(store.view, entry.path, why)
 
 
 def _ends_in_files(store: Store, rules: BrokerRules) -> Iterator[tuple[tuple[bytes, int], StoredEnd]]:

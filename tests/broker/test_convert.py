@@ -123,6 +123,18 @@ def test_undo_brings_the_files_back(golden_copy: Unpacked) -> None:
     assert {name: state for name, state in store_state(path).items() if not name.startswith(".rmqtool")} == before
 
 
+def test_files_take_over_from_a_broker_s_database(golden_copy: Unpacked) -> None:
+    """Nothing of it stays, its LOCK neither: whoever finds one takes the store for one with two sides."""
+    path = golden_copy("5.5.0-rocksdb-cq")
+    (path / "consumequeue" / "LOCK").touch()
+    before = store_state(path)
+    assert converted(path, path.name, "file").code == 0
+    assert not [file for file in (path / "consumequeue").iterdir() if file.is_file()]
+    assert rmqtool("verify", path).code == 0
+    assert rmqtool("undo", path, "--yes").code == 0
+    assert {name: state for name, state in store_state(path).items() if not name.startswith(".rmqtool")} == before
+
+
 def test_what_is_there_already_is_left_alone(golden_copy: Unpacked) -> None:
     path = golden_copy("5.5.0-rocksdb-cq")
     before = store_state(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,14 @@ from rmqtool.engine.reading.reader import Reader, open_reader
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.errors import UnreadableError
 from rmqtool.forecast.forecast import forecast_store
+from rmqtool.formats.rocksdb_queue import unit_key
 from rmqtool.store.directory import Settings, Store, survey
 from rmqtool.store.view import open_directory
 from tests import golden_stores
-from tests.broker.broker import Answer
+from tests.broker.broker import Answer, JudgeError, OpenStore
 from tests.broker.conftest import JudgeOf
 from tests.conftest import Unpacked
-from tests.rocksdb_cases import CASES, NAME, QUEUE, Case, edit
+from tests.rocksdb_cases import CASES, MAXIMUM, MINIMUM, NAME, QUEUE, Case, edit, numbers
 
 pytestmark = pytest.mark.broker
 
@@ -109,3 +111,66 @@ def test_times_are_found_as_brokers_find_them(golden_copy: Unpacked, judge_of: J
         for asked in answers:
             for boundary in Boundary:
                 assert queue.offset_by_time(reader.log, asked["time"], boundary) == asked[boundary.value], asked
+
+
+LOG_ENDS = {
+    "log gone": (0, lambda _units, _ends: None),
+    "log ends in the middle": (75, lambda _units, _ends: None),
+    "log ends before the first message of a queue": (2, lambda _units, _ends: None),
+    "log ends, all units of a queue gone": (75, lambda units, _ends: _remove_queue(units)),
+    "log ends, last unit of a queue cut": (75, lambda _units, ends: ends.put(MAXIMUM, bytes(7))),
+    "log ends, first unit of a queue cut": (75, lambda _units, ends: ends.put(MINIMUM, bytes(7))),
+    "last unit too high": (MESSAGES, lambda _units, ends: ends.put(MAXIMUM, numbers(500_000, 60))),
+}
+"""How many messages the log keeps, and what is changed in the database."""
+
+
+@pytest.mark.parametrize(
+    "version", ["5.3.1", "5.5.0", *(pytest.param(v, marks=pytest.mark.slow) for v in ("5.3.3", "5.4.0", "5.5.1"))]
+)
+@pytest.mark.parametrize("name", LOG_ENDS)
+def test_ends_in_a_log_that_ends_early_are_what_is_forecast(
+    golden_copy: Unpacked, judge_of: JudgeOf, name: str, version: str
+) -> None:
+    path = golden_copy(NAME)
+    kept, change = LOG_ENDS[name]
+    records = golden_stores.manifest(NAME).records
+    edit(path, change)
+    _end_log(path / "commitlog", records[kept].physical_offset if kept < MESSAGES else None)
+    topics = {record.topic: {"topicName": record.topic, "writeQueueNums": 8, "readQueueNums": 8} for record in records}
+    (path / "config").mkdir(exist_ok=True)
+    (path / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": topics}))
+    forecast = forecast_store(store_at(path), rules_for(version))
+    names = {(record.topic, record.queue_id) for record in records}
+    with judge_of(version).open(path, CONFIG, topics) as store:
+        assert forecast.starts == store.serving
+        if not store.serving:
+            return
+        served = {each: _ends_of(store, *each) for each in (*names, *names)}  # the first question may change them
+    ends = {(each.topic, each.queue_id): (each.min_queue_offset, each.max_queue_offset) for each in forecast.queues}
+    assert {each: ends.get(each, (0, 0)) for each in names} == served
+
+
+def _ends_of(store: OpenStore, topic: str, queue_id: int) -> tuple[int, int]:
+    try:
+        answer = store.get(topic, queue_id, [])
+    except JudgeError as trouble:
+        if "IndexOutOfBounds" not in str(trouble):
+            raise
+        return 0, 0  # it throws on every question about the queue
+    return answer["min"], answer["max"]
+
+
+def _remove_queue(units: Any) -> None:
+    for queue_offset in range(44):
+        units.delete(unit_key(*QUEUE, queue_offset))
+
+
+def _end_log(directory: Path, end: int | None) -> None:
+    """Zero the log from a physical offset on; without any message its files are gone."""
+    for file in sorted(directory.iterdir()) if end is not None else ():
+        start, size = int(file.name), file.stat().st_size
+        if end <= start:
+            file.unlink()
+        elif end < start + size:
+            file.write_bytes(file.read_bytes()[: end - start].ljust(size, b"\0"))

@@ -50,12 +50,17 @@ def check_forecast(case: Case) -> None:
 
 
 def _read(case: Case, store: OpenStore) -> dict[str, Any]:
-    """What the broker serves; of queues in RocksDB it lists those that records lead to, the others are asked for."""
+    """What the broker serves; of queues in RocksDB it lists those that records lead to, the others are asked for.
+
+    There the first question about a queue may change its minimum, so the ends are asked for once more.
+    """
     read = store.read(brief=True)
-    listed = {(queue["topic"], queue["queueId"]) for queue in read["queues"]}
-    for topic, queue_id in sorted(case.truth.queues.keys() - listed) if case.base.plan.has_database else ():
-        answer = store.get(topic, queue_id, [])
-        read["queues"].append({"topic": topic, "queueId": queue_id, "known": True, **answer})
+    if case.base.plan.has_database:
+        listed = {(queue["topic"], queue["queueId"]) for queue in read["queues"]}
+        names = sorted(case.truth.queues.keys() - listed)
+        read["queues"] += [{"topic": topic, "queueId": queue_id, "known": True} for topic, queue_id in names]
+        for queue in (queue for queue in read["queues"] if "error" not in queue):
+            queue.update(store.get(queue["topic"], queue["queueId"], []))
     return read
 
 

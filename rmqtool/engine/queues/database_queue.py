@@ -16,7 +16,7 @@ from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.segments.log import Log
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.consumequeue import UNIT_SIZE
-from rmqtool.store.queue_database import QueueName, StoredEnds
+from rmqtool.store.queue_database import QueueName, StoredEnd, StoredEnds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,17 +47,27 @@ class DatabaseQueue:
     def max_queue_offset(self) -> int:
         return self.ends.maximum.queue_offset + 1 if self.ends.maximum is not None else 0
 
-    @cached_property
+    @property
     def min_queue_offset(self) -> int:
-        """The stored minimum if it does not lie below the log; else the first unit that does not, by halving."""
+        """As every question but the first one gets it."""
+        first, stored = self.first_answer
+        return stored.queue_offset if stored is not None else first
+
+    @cached_property
+    def first_answer(self) -> tuple[int, StoredEnd | None]:
+        """The minimum as the first question gets it, and what is stored of it from then on; None: as before.
+
+        That is the stored minimum if it does not lie below the log; else the first unit that does not, by halving.
+        Where that meets no such unit, the queue's end is stored, which only later questions get.
+        """
         minimum, maximum = self.ends.minimum, self.ends.maximum
         if minimum is not None and minimum.physical_offset >= self._log_minimum:
-            return minimum.queue_offset
+            return minimum.queue_offset, minimum
         if maximum is None:
-            return 0
+            return 0, StoredEnd(self._log_minimum, 0)
         if maximum.physical_offset < self._log_minimum:
-            return maximum.queue_offset + 1
-        low, high, known = minimum.queue_offset if minimum is not None else 0, maximum.queue_offset, None
+            return maximum.queue_offset + 1, StoredEnd(self._log_minimum, maximum.queue_offset + 1)
+        low, high, first = minimum.queue_offset if minimum is not None else 0, maximum.queue_offset, None
         start = low
         while high >= low:
             middle = low + (high - low) // 2
@@ -65,10 +75,12 @@ class DatabaseQueue:
             if row is None or row["physical_offset"] < self._log_minimum:
                 low = middle + 1
                 continue
-            high, known = middle - 1, middle
-            if row["physical_offset"] == self._log_minimum:
+            high, first = middle - 1, StoredEnd(int(row["physical_offset"]), middle)
+            if first.physical_offset == self._log_minimum:
                 break
-        return start if known is None else known
+        if first is None:
+            return start, maximum if maximum.queue_offset != start else None
+        return first.queue_offset, first
 
     def units_from(self, queue_offset: int, max_count: int | None = None) -> Iterator[QueueUnit] | None:
         """Units up to the first one that is missing, at which later versions fail."""
