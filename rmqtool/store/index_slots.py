@@ -21,6 +21,7 @@ from rmqtool.formats.index import (
     SLOT_SIZE,
     IndexHeader,
     entry_position,
+    file_size,
     slot_position,
 )
 from rmqtool.store.source import ByteSource, BytesSource, read_range
@@ -40,6 +41,8 @@ LIKELY_MAX: Final = 4096
 """Counts of a sweep that are looked at closely; only senseless bytes make more of them likely."""
 PROOF_BITS: Final = 32
 """How unlikely a chance agreement must be, as a power of two: a sweep tries up to 2^18 counts."""
+_LIKELY_ROOM: Final = 10 * ENTRY_SIZE
+"""People configure numbers of entries in tens."""
 _ENTRY: Final = struct.Struct(">iqii")
 assert _ENTRY.size == ENTRY_SIZE
 
@@ -86,13 +89,23 @@ def infer_slot_count(view: StoreView, files: Sequence[Entry]) -> int | None:
 def infer_entry_count(files: Sequence[Entry], slot_count: int) -> int | None:
     """Entries (the unused entry 0 included) for which the index files have room; None if their lengths fit no count.
 
-    The length that most files have decides, of two equally common ones the larger: short files are cut, not small.
+    The length that most files have decides, of equally common ones one that shows a count, then the larger: short
+    files are cut, not small.
     """
     rooms = Counter(entry.size - HEADER_SIZE - SLOT_SIZE * slot_count for entry in files)
     whole = {room: files_count for room, files_count in rooms.items() if room > ENTRY_SIZE and room % ENTRY_SIZE == 0}
     if not whole:
         return None
-    return max(whole, key=lambda room: (whole[room], room)) // ENTRY_SIZE
+    return max(whole, key=lambda room: (whole[room], room % _LIKELY_ROOM == 0, room)) // ENTRY_SIZE
+
+
+def shows_entry_count(files: Sequence[Entry], slot_count: int, entry_count: int) -> bool:
+    """Whether files show a count: several have its length, or it is one that somebody would configure.
+
+    The only file may have been cut or lengthened, and brokers do not read entries after the last one that they allow.
+    """
+    size = file_size(slot_count, entry_count)
+    return entry_count * ENTRY_SIZE % _LIKELY_ROOM == 0 or sum(entry.size == size for entry in files) > 1
 
 
 def slot_count_of(source: ByteSource) -> int | None:

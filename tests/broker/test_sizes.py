@@ -81,6 +81,21 @@ def test_files_of_a_guessed_size_are_no_use_to_a_broker(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+def test_a_broker_does_not_find_keys_after_the_last_entry_that_it_allows(
+    judge_of: JudgeOf, tmp_path: Path, version: str
+) -> None:
+    config = {**SMALL, "maxIndexNum": 60}
+    path = written(judge_of(version), tmp_path / "store", config)
+    shutil.rmtree(path / "index")
+    command = ("rebuild", path, "--index", "--broker-version", version, "--yes", "--index-slots", 100)
+    assert rmqtool(*command, "--index-entries", 61).code == 0
+    assert served(judge_of(version).examine(copy_store(path, tmp_path / "copy"), config))[1] < COUNT
+    shutil.rmtree(path / "index")
+    assert rmqtool(*command, "--index-entries", 60).code == 0
+    assert served(judge_of(version).examine(path, config)) == (COUNT, COUNT)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
 def test_a_broker_reads_only_one_of_two_queue_files_for_one_offset(
     judge_of: JudgeOf, tmp_path: Path, version: str
 ) -> None:

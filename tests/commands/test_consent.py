@@ -151,6 +151,24 @@ def test_a_zeroed_index_file_gives_its_room_for_entries(golden_copy: Unpacked) -
     assert derived(path) == before
 
 
+def test_an_unlikely_room_of_the_only_index_file_is_asked_for(golden_copy: Unpacked) -> None:
+    """A broker does not find the keys of entries after its own last one."""
+    path = golden_copy(LONE)
+    before = derived(path)
+    first, *others = sorted((path / "index").iterdir())
+    for file in others:
+        file.unlink()
+    os.truncate(first, first.stat().st_size + 20)
+    with assert_store_unchanged(path):
+        ran = rmqtool("recover", path, "--yes", "--full")
+        assert (ran.code, "--index-entries" in ran.err) == (5, True)
+    assert rmqtool("recover", path, "--yes", "--full", "--index-entries", 60).code == 0
+    assert {name: content for name, content in derived(path).items() if name != "index 0"} == {
+        name: content for name, content in before.items() if name != "index 0"
+    }
+    assert derived(path)["index 0"].rstrip(b"\0") == before["index 0"].rstrip(b"\0")
+
+
 def test_what_the_brokers_own_file_leaves_out_is_its_default(golden_copy: Unpacked, tmp_path: Path) -> None:
     path = golden_copy(LONE)
     shutil.rmtree(path / "index")

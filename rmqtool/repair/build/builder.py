@@ -23,6 +23,7 @@ from rmqtool.repair.build.result import BuiltQueues
 from rmqtool.store.config_json import TOPICS, batch_topics, read_config, topics
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import segment_name
+from rmqtool.store.index_slots import shows_entry_count
 from rmqtool.store.sink import FileSink, TrackingSink
 from rmqtool.store.sizes import DEFAULT_INDEX_FILE_SIZE
 
@@ -61,7 +62,11 @@ def index_shape_of(store: Store, *, demands: bool) -> tuple[int, int]:
     if store.index_slot_count is None and any(entry.size == DEFAULT_INDEX_FILE_SIZE for entry in store.index_files):
         return DEFAULT_SLOT_COUNT, DEFAULT_ENTRY_COUNT
     slots = _shown(store, store.index_slot_count, *_SLOTS, demands=demands)
-    return slots, _shown(store, store.index_entry_count, *_ENTRIES, demands=demands)
+    entries = store.index_entry_count
+    is_told = store.settings.index_entry_count is not None
+    if demands and entries and not is_told and not shows_entry_count(store.index_files, slots, entries):
+        entries = None
+    return slots, _shown(store, entries, *_ENTRIES, demands=demands)
 
 
 def _shown(store: Store, size: int | None, setting: str, what: str, default: int, option: str, *, demands: bool) -> int:
