@@ -151,3 +151,12 @@ def test_of_both_sides_the_database_comes_first(golden_copy: Unpacked) -> None:
     assert dumped(path, *QUEUES)[1] == moved
     assert dumped(path / "consumequeue_rocksdb")[1] == [row for row in moved if "file" in row]
     assert dumped(path / "consumequeue")[1] == in_files
+
+
+@pytest.mark.parametrize(("name", "option"), [("5.5.0-transaction", "--transactions"), ("5.5.0-delay", "--pending")])
+def test_messages_that_wait_are_listed_from_queues_in_rocksdb(golden_copy: Unpacked, name: str, option: str) -> None:
+    path = golden_copy(name)
+    places = sorted(row["physical_offset"] for row in dumped(path, option)[1])
+    assert places
+    assert rmqtool("convert", path, "--queues", "rocksdb", "--broker-version", "5.5.0", "--yes").code == 0
+    assert sorted(row["physical_offset"] for row in dumped(path, option)[1]) == places

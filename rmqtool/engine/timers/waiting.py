@@ -120,14 +120,17 @@ def timer_due_ms(properties: Mapping[str, str]) -> int | None:
 
 
 def queue_units(queue: Queue, start: int, end: int) -> Iterator[QueueUnit]:
-    """The units of queue offsets [start, end), file after file."""
+    """The units of queue offsets [start, end), file after file; queues without files give all at once."""
     at = start
     while at < end:
         for unit in queue.units_from(at) or ():
             if unit.queue_offset >= end:
                 return
             yield unit
-        at = queue.next_file_queue_offset(at)
+        following = queue.next_file_queue_offset(at)
+        if following <= at:
+            return
+        at = following
 
 
 def _delivered(reader: Reader, queue: Queue, topics: set[str], on_progress: OnProgress | None) -> Counter[TimerKey]:
