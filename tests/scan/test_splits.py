@@ -64,7 +64,7 @@ def test_parts_have_equal_shares_of_the_data(data: list[tuple[int, int]], starts
 
 def test_a_rebuild_reads_the_data_of_a_sparse_log_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = WriterConfig(
-        commitlog_file_size=MB, consumequeue_file_size=6000, index_slot_count=100, index_entry_count=99
+        commitlog_file_size=MB, consumequeue_file_size=6000, index_slot_count=100, index_entry_count=100
     )
     with new_store(tmp_path / "store", rules_for("5.5.0"), config) as writer:
         for number in range(50):
