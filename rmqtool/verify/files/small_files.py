@@ -13,7 +13,6 @@ from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.checkpoint import CHECKPOINT, FIELDS_SIZE, FILE_SIZE, Checkpoint, parse_checkpoint
-from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.store.directory import QueueFiles, Segment, Store
 from rmqtool.store.file_kinds import FileKind, is_java_long
 from rmqtool.store.source import read_range
@@ -29,8 +28,6 @@ CLOCK_MARGIN_MS: Final = 1000
 """A checkpoint may be written by another clock's tick than the record."""
 RUN_MS: Final = 3_600_000
 """Messages over a longer time were not stored in one run of less than a minute, after which times may be zero."""
-_LATEST_MS: Final = 253_402_300_799_999
-"""The end of the year 9999."""
 _QUEUE_ROOTS: Final = ("consumequeue", "batchconsumequeue")
 _BELOW_QUEUE: Final = 3
 """Names below the root of the queues in the path of a queue's file: topic, queue id, file."""
@@ -146,10 +143,9 @@ def _first_bytes(store: Store, entry: Entry) -> bytes:
 def _fields(context: VerifyContext, path: str, raw: bytes, log: SplitResult | None) -> Iterator[Finding]:
     values = {field.name: getattr(parse_checkpoint(raw), field.name) for field in CHECKPOINT.fields}
     flaws = set()
-    has_nothing = log is not None and not log.record_count
     for name, value in values.items():
         known = list(values).index(name) < context.rules.checkpoint_field_count
-        if value < 0 or (value and not known) or (has_nothing and value > _highest(context.store, name)):
+        if value < 0 or (value and not known):
             flaws.add(name)
             text = f"{name} is {value}" + ("" if known else f", which {context.rules.version} does not write")
             yield _field(path, "checkpoint.bad-time", text, CHECKPOINT.position(name), 8)
@@ -174,14 +170,6 @@ def _fields(context: VerifyContext, path: str, raw: bytes, log: SplitResult | No
             if name == "consumequeue_physical_offset" and not context.has_file_queues:
                 yield from _rocksdb(context, text)
     yield from _ahead_of_queues(context, path, values[_DISPATCHED] if _DISPATCHED not in flaws else 0, log)
-
-
-def _highest(store: Store, name: str) -> int:
-    """The highest number that a field may have, whatever the log held: a date, or the end of the log's last file."""
-    if name.endswith("_ms"):
-        return _LATEST_MS
-    size = store.commitlog_file_size
-    return max((segment.start + max(size, segment.size) for segment in store.commitlog), default=JAVA_LONG_MAX)
 
 
 def _zero_times(context: VerifyContext, path: str, values: Mapping[str, int], log: SplitResult) -> Iterator[Finding]:
