@@ -9,10 +9,11 @@ from typing import Any
 import jsonschema
 import pytest
 
+from rmqtool.formats.rocksdb_queue import unit_key
 from rmqtool.store import rocksdb
 from tests.commands.transcripts import Ran, rmqtool
 from tests.conftest import Unpacked
-from tests.rocksdb_cases import CASES, MINIMUM, NAME, put_end
+from tests.rocksdb_cases import CASES, MINIMUM, NAME, edit, put_end
 from tests.store_state import assert_store_unchanged
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "schema" / "dump.json").read_text("utf-8"))
@@ -160,3 +161,15 @@ def test_messages_that_wait_are_listed_from_queues_in_rocksdb(golden_copy: Unpac
     assert places
     assert rmqtool("convert", path, "--queues", "rocksdb", "--broker-version", "5.5.0", "--yes").code == 0
     assert sorted(row["physical_offset"] for row in dumped(path, option)[1]) == places
+
+
+@pytest.mark.parametrize("version", ["5.3.1", "5.5.0"])
+def test_messages_that_wait_after_a_missing_unit_are_not_passed_over_in_silence(
+    golden_copy: Unpacked, version: str
+) -> None:
+    path, options = golden_copy("5.5.0-transaction"), ("--transactions", "--broker-version", version)
+    assert rmqtool("convert", path, "--queues", "rocksdb", "--broker-version", "5.5.0", "--yes").code == 0
+    edit(path, lambda units, _ends: units.delete(unit_key(b"RMQ_SYS_TRANS_HALF_TOPIC", 0, 3)))
+    ran, _ = dumped(path, *options)
+    assert ran.code != 0
+    assert "no unit at queue offset 3" in ran.out + ran.err

@@ -18,7 +18,7 @@ from rmqtool.engine.dispatch.queue_entries import message_rows
 from rmqtool.engine.queues.unit import Queue, QueueUnit
 from rmqtool.engine.reading.reader import Reader
 from rmqtool.engine.timers.timer_writer import TimerMessage
-from rmqtool.errors import UnsupportedError
+from rmqtool.errors import UnreadableError, UnsupportedError
 from rmqtool.formats.java_text import decode_java_utf8, java_hash
 from rmqtool.formats.properties import (
     REAL_TOPIC,
@@ -120,15 +120,23 @@ def timer_due_ms(properties: Mapping[str, str]) -> int | None:
 
 
 def queue_units(queue: Queue, start: int, end: int) -> Iterator[QueueUnit]:
-    """The units of queue offsets [start, end), file after file; queues without files give all at once."""
-    at = start
+    """The units of queue offsets [start, end), file after file; queues without files give all at once.
+
+    Raises:
+        UnreadableError: a queue without files ends before its end, as where a unit is missing in RocksDB.
+    """
+    at, end = start, min(end, queue.max_queue_offset)
     while at < end:
+        after = at
         for unit in queue.units_from(at) or ():
             if unit.queue_offset >= end:
                 return
             yield unit
+            after = unit.queue_offset + max(1, unit.message_count)
         following = queue.next_file_queue_offset(at)
         if following <= at:
+            if after < end:
+                raise UnreadableError(f"{queue.topic}/{queue.queue_id}: no unit at queue offset {after}")
             return
         at = following
 
