@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from rmqtool.commands.completion import fields as fields_of_dump
-from rmqtool.commands.completion import topics, versions
+from rmqtool.commands.completion import topics
 from rmqtool.commands.exit_codes import ExitCode
-from rmqtool.commands.help_groups import OUTPUT, STORE
+from rmqtool.commands.help_groups import OUTPUT
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options import (
     TIME_FORMS,
@@ -23,6 +23,7 @@ from rmqtool.commands.options import (
     IndexSlotsOption,
     RawOption,
     timestamp_ms,
+    version_option,
 )
 from rmqtool.commands.screen import screen
 from rmqtool.commands.topic_names import absent_topics
@@ -40,16 +41,7 @@ _From = Annotated[
     str | None, typer.Option(metavar="TIME", help=f"Messages stored at or after this time: {TIME_FORMS}.")
 ]
 _Until = Annotated[str | None, typer.Option(metavar="TIME", help="Messages stored before this time.")]
-_Version = Annotated[
-    str | None,
-    typer.Option(
-        "--broker-version",
-        metavar="X.Y.Z",
-        help="Decode as this broker version (default: newest).",
-        autocompletion=versions,
-        rich_help_panel=STORE,
-    ),
-]
+_Version = Annotated[str | None, version_option("--broker-version", "Decode as this broker version (default: newest).")]
 
 
 def dump(

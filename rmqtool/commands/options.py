@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -42,49 +42,26 @@ CommitlogOption = Annotated[
         rich_help_panel=STORE,
     ),
 ]
+
+
+def _number(name: str, metavar: str, least: int, text: str) -> Any:
+    """An option of a Java int that the store's files do not always tell."""
+    return typer.Option(name, metavar=metavar, min=least, max=(1 << 31) - 1, help=text, rich_help_panel=STORE)
+
+
 IndexSlotsOption = Annotated[
-    int | None,
-    typer.Option(
-        "--index-slots",
-        metavar="N",
-        min=1,
-        max=(1 << 31) - 1,
-        help="Hash slots of an index file (maxHashSlotNum).",
-        rich_help_panel=STORE,
-    ),
+    int | None, _number("--index-slots", "N", 1, "Hash slots of an index file (maxHashSlotNum).")
 ]
 IndexEntriesOption = Annotated[
-    int | None,
-    typer.Option(
-        "--index-entries",
-        metavar="N",
-        min=2,
-        max=(1 << 31) - 1,
-        help="Entries of an index file (maxIndexNum).",
-        rich_help_panel=STORE,
-    ),
+    int | None, _number("--index-entries", "N", 2, "Entries of an index file (maxIndexNum).")
 ]
 LogFileSizeOption = Annotated[
     int | None,
-    typer.Option(
-        "--log-file-size",
-        metavar="BYTES",
-        min=1,
-        max=(1 << 31) - 1,
-        help="Size of a commit log file (mappedFileSizeCommitLog).",
-        rich_help_panel=STORE,
-    ),
+    _number("--log-file-size", "BYTES", 1, "Size of a commit log file (mappedFileSizeCommitLog)."),
 ]
 QueueFileSizeOption = Annotated[
     int | None,
-    typer.Option(
-        "--queue-file-size",
-        metavar="BYTES",
-        min=1,
-        max=(1 << 31) - 1,
-        help="Size of a consume queue file (mappedFileSizeConsumeQueue).",
-        rich_help_panel=STORE,
-    ),
+    _number("--queue-file-size", "BYTES", 1, "Size of a consume queue file (mappedFileSizeConsumeQueue)."),
 ]
 BrokerConfOption = Annotated[
     Path | None,
@@ -95,42 +72,39 @@ BrokerConfOption = Annotated[
         rich_help_panel=STORE,
     ),
 ]
+
+
+def version_option(name: str, text: str, offered: Any = versions, panel: str | None = STORE) -> Any:
+    """An option that takes a broker version."""
+    return typer.Option(name, metavar="X.Y.Z", help=text, rich_help_panel=panel, autocompletion=offered)
+
+
 BrokerVersionOption = Annotated[
     str | None,
-    typer.Option(
-        "--broker-version",
-        metavar="X.Y.Z",
-        help="Use the rules of this broker version (default: inferred from the store).",
-        rich_help_panel=STORE,
-        autocompletion=versions,
-    ),
+    version_option("--broker-version", "Use the rules of this broker version (default: inferred from the store)."),
 ]
 VersionsOption = Annotated[
     str | None,
-    typer.Option(
+    version_option(
         "--broker-version",
-        metavar="X.Y.Z",
-        help="Use the rules of this broker version, or of each: all (default: inferred from the store).",
-        rich_help_panel=STORE,
-        autocompletion=versions_or_all,
+        "Use the rules of this broker version, or of each: all (default: inferred from the store).",
+        versions_or_all,
     ),
 ]
 FromVersionOption = Annotated[
     str | None,
-    typer.Option(
+    version_option(
         "--from",
-        metavar="X.Y.Z",
-        help="With --to: the version that the store comes from (default: inferred from the store).",
-        autocompletion=versions,
+        "With --to: the version that the store comes from (default: inferred from the store).",
+        panel=None,
     ),
 ]
 ToVersionOption = Annotated[
     str | None,
-    typer.Option(
+    version_option(
         "--to",
-        metavar="X.Y.Z",
-        help=f"What changes, and why, when a broker of this version starts on it (default with --from: {NEWEST}).",
-        autocompletion=versions,
+        f"What changes, and why, when a broker of this version starts on it (default with --from: {NEWEST}).",
+        panel=None,
     ),
 ]
 FormatOption = Annotated[OutputFormat, typer.Option("--format", help="Output format.", rich_help_panel=OUTPUT)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Iterable
 
-from rmqtool.engine.queues.kinds import queue_names
 from rmqtool.report.names import nearest
 from rmqtool.store.config_json import TOPICS, read_config, topics
 from rmqtool.store.directory import Store
@@ -13,6 +12,8 @@ from rmqtool.store.directory import Store
 
 def known_topics(store: Store) -> tuple[str, ...]:
     """Topics with queues or in `topics.json`, sorted; the log may have messages of others."""
+    from rmqtool.engine.queues.kinds import queue_names  # here, for most dumps name no topic and need no queue
+
     configured = topics(read_config(store.view, TOPICS))
     return tuple(sorted({*configured, *(topic for topic, _ in queue_names(store))}))
 

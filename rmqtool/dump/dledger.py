@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
 from typing import Final
 
-from rmqtool.dump.request import Request
-from rmqtool.dump.target import Target
+from rmqtool.dump.request import RowSource
 from rmqtool.engine.reading.dledger_log import BadRange, read_entries, read_units
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.errors import UnreadableError
@@ -23,23 +21,8 @@ _BAD: Final = "dledger.bad-entry"
 _OF_RECORD: Final = ("topic", "queue_id", "queue_offset", "physical_offset", "store_timestamp_ms", "unique_key")
 
 
-@dataclass
-class DLedgerDump:
-    """The rows of data or index files.
-
-    Attributes:
-        problems: files that could not be read, as sentences.
-        bad_ranges: how many have been met.
-    """
-
-    target: Target
-    ask: Request
-    problems: list[str] = field(default_factory=list)
-    bad_ranges: int = 0
-
-    def readable_bytes(self) -> int:
-        """Bytes of the files."""
-        return sum(entry.size for entry in self.target.entries)
+class DLedgerDump(RowSource):
+    """The rows of data or index files."""
 
     def rows(self) -> Iterator[DumpRow]:
         """All rows, file after file."""

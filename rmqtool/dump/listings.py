@@ -6,11 +6,10 @@ import fnmatch
 import heapq
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from operator import itemgetter
 
-from rmqtool.dump.request import Request
-from rmqtool.dump.target import DumpKind, Target
+from rmqtool.dump.request import RowSource
+from rmqtool.dump.target import DumpKind
 from rmqtool.engine.reading.reader import Reader, open_reader
 from rmqtool.engine.reading.record import Record
 from rmqtool.engine.rules.versions import rules_for
@@ -30,23 +29,8 @@ from rmqtool.report.rows import DumpRow
 from rmqtool.store.config_json import DELAY_OFFSETS, delay_offsets, read_config
 
 
-@dataclass
-class ListingDump:
-    """The rows of a listing.
-
-    Attributes:
-        problems: what could not be read, as sentences.
-        bad_ranges: messages that a queue leads to and that cannot be read.
-    """
-
-    target: Target
-    ask: Request
-    problems: list[str] = field(default_factory=list)
-    bad_ranges: int = 0
-
-    def readable_bytes(self) -> int:
-        """Bytes of the files."""
-        return sum(entry.size for entry in self.target.entries)
+class ListingDump(RowSource):
+    """The rows of a listing; a message that a queue leads to and that cannot be read is a bad range."""
 
     def rows(self) -> Iterator[DumpRow]:
         """The rows of the topics that are asked for."""

@@ -10,8 +10,7 @@ from functools import cached_property, partial
 from typing import Any, Final
 
 from rmqtool.dump.messages import DumpedMessages
-from rmqtool.dump.request import Request
-from rmqtool.dump.target import Target
+from rmqtool.dump.request import RowSource
 from rmqtool.engine.rules.versions import BrokerRules, rules_for
 from rmqtool.errors import UnreadableError
 from rmqtool.formats import commitlog, system_flag
@@ -42,20 +41,14 @@ Rows = Iterator[DumpRow | RowBlock]
 
 
 @dataclass
-class LogDump:
+class LogDump(RowSource):
     """The rows of a log's files.
 
     Attributes:
         compiled: as in `ScanOptions`.
-        problems: what could not be read, as sentences.
-        bad_ranges: how many have been met.
     """
 
-    target: Target
-    ask: Request
     compiled: bool | None = None
-    problems: list[str] = field(default_factory=list)
-    bad_ranges: int = 0
     _first_times: dict[str, int | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
 from struct import Struct
 from typing import Final
 
-from rmqtool.dump.target import DumpKind, Target
+from rmqtool.dump.request import RowSource
+from rmqtool.dump.target import DumpKind
 from rmqtool.engine.timers.timer_files import TimerUnit, read_slots, read_units
 from rmqtool.errors import UnreadableError
 from rmqtool.formats import index, timer
 from rmqtool.formats.abort import parse_abort
 from rmqtool.formats.checkpoint import CHECKPOINT, FIELDS_SIZE, FILE_SIZE, parse_checkpoint
 from rmqtool.formats.java_text import decode_java_utf8
-from rmqtool.formats.layout import Format
 from rmqtool.report.file_rows import (
     abort_row,
     bad_file_row,
@@ -29,7 +28,6 @@ from rmqtool.report.file_rows import (
     timer_slot_row,
     timer_unit_row,
 )
-from rmqtool.report.hexview import hex_fields, parts_of
 from rmqtool.report.rows import DumpRow
 from rmqtool.store.config_json import SIZE_MAX
 from rmqtool.store.file_kinds import FileKind, is_segment_name, kind_of
@@ -42,24 +40,8 @@ _SLOT = Struct(index.SLOT.struct_code)
 _ENTRY = Struct(index.ENTRY.struct_code)
 
 
-@dataclass
-class FileDump:
-    """The rows of files that are no streams.
-
-    Attributes:
-        width: of the terminal, for annotated bytes; None without them.
-        problems: what could not be shown, as sentences.
-        bad_ranges: how many have been met.
-    """
-
-    target: Target
-    width: int | None = None
-    problems: list[str] = field(default_factory=list)
-    bad_ranges: int = 0
-
-    def readable_bytes(self) -> int:
-        """Bytes of the files."""
-        return sum(entry.size for entry in self.target.entries)
+class FileDump(RowSource):
+    """The rows of files that are no streams."""
 
     def rows(self) -> Iterator[DumpRow]:
         """All rows, file after file."""
@@ -109,7 +91,7 @@ class FileDump:
             return
         header = index.HEADER.struct.parse(raw)
         slots = self.target.index_slot_count
-        yield header_row(entry.path, header, slots) | self._bytes(raw, index.HEADER, 0)
+        yield header_row(entry.path, header, slots) | self.hex_of(raw, index.HEADER, 0)
         if slots is None:
             if header.next_entry_number != 1:
                 self.problems.append(f"{entry.path}: nothing shows its number of slots; pass --index-slots N")
@@ -127,7 +109,7 @@ class FileDump:
                 ):
                     if newest:
                         position = index.slot_position(number)
-                        yield slot_row(number, newest) | self._bytes(_SLOT.pack(newest), index.SLOT, position)
+                        yield slot_row(number, newest) | self.hex_of(_SLOT.pack(newest), index.SLOT, position)
 
     def _entries(self, entry: Entry, source: ByteSource, slots: int, next_entry: int) -> Iterator[DumpRow]:
         start = index.entry_position(1, slots)
@@ -136,7 +118,7 @@ class FileDump:
         for at, block in self._blocks(entry, source, start, start + count * index.ENTRY_SIZE, index.ENTRY_SIZE):
             for number, values in enumerate(_ENTRY.iter_unpack(block), (at - start) // index.ENTRY_SIZE + 1):
                 position = index.entry_position(number, slots)
-                yield entry_row(number, slots, values) | self._bytes(_ENTRY.pack(*values), index.ENTRY, position)
+                yield entry_row(number, slots, values) | self.hex_of(_ENTRY.pack(*values), index.ENTRY, position)
         if not 0 <= next_entry - 1 <= room:
             yield self._bad(entry, 0, index.HEADER_SIZE, "index.bad-header")
 
@@ -157,7 +139,7 @@ class FileDump:
         finding = None if entry.size == FILE_SIZE else "checkpoint.bad-size"
         self.bad_ranges += finding is not None
         row = checkpoint_row(entry.path, entry.size, vars(parse_checkpoint(raw)), finding)
-        yield row | self._bytes(raw, CHECKPOINT, 0)
+        yield row | self.hex_of(raw, CHECKPOINT, 0)
 
     def _abort(self, entry: Entry, source: ByteSource) -> Iterator[DumpRow]:
         yield abort_row(entry.path, parse_abort(read_range(source, 0, 64)))
@@ -180,7 +162,7 @@ class FileDump:
             yield self._bad(entry, 0, entry.size, "timer.wrong-file-size")
         for slot in read_slots(source):
             row = timer_slot_row(entry.path, slot._asdict())
-            yield row | self._bytes(timer.pack_slot(slot[1:]), timer.SLOT, slot.number * timer.SLOT_SIZE)
+            yield row | self.hex_of(timer.pack_slot(slot[1:]), timer.SLOT, slot.number * timer.SLOT_SIZE)
 
     def _timer_log(self, entry: Entry, source: ByteSource) -> Iterator[DumpRow]:
         start = int(entry.name) if is_segment_name(entry.name) else 0
@@ -189,7 +171,7 @@ class FileDump:
                 row = timer_unit_row(
                     entry.path, unit._asdict(), unit.due_timestamp_ms, rolls=unit.rolls, deletes=unit.deletes
                 )
-                yield row | self._bytes(timer.pack_unit(unit[1:]), timer.UNIT, unit.position - start)
+                yield row | self.hex_of(timer.pack_unit(unit[1:]), timer.UNIT, unit.position - start)
             elif unit.is_blank:
                 yield timer_blank_row(entry.path, unit.position, unit.length)
             else:
@@ -200,14 +182,8 @@ class FileDump:
         finding = None if entry.size == timer.CHECK_FILE_SIZE else "timer.bad-check"
         self.bad_ranges += finding is not None
         row = timer_check_row(entry.path, entry.size, vars(timer.parse_check(raw)), finding)
-        yield row | self._bytes(raw, timer.CHECK, 0)
+        yield row | self.hex_of(raw, timer.CHECK, 0)
 
     def _bad(self, entry: Entry, file_position: int, size: int, finding: str) -> DumpRow:
         self.bad_ranges += 1
         return bad_file_row(entry.path, file_position, size, finding)
-
-    def _bytes(self, raw: bytes, declared: Format, start: int) -> DumpRow:
-        if self.width is None:
-            return {}
-        parts = parts_of(lambda position, length: raw[position : position + length], len(raw), declared.fields)
-        return hex_fields(parts, self.width, start)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 from struct import Struct
 
 from rmqtool.dump.queues import BLOCK_UNITS, QueueDump
-from rmqtool.dump.request import Request
-from rmqtool.dump.target import Target
+from rmqtool.dump.request import RowSource
 from rmqtool.formats.layout import Format
 from rmqtool.formats.rocksdb_queue import DISPATCHED, OFFSET, UNIT
 from rmqtool.report.file_rows import database_unit_row, dispatched_row, odd_row, queue_end_row
-from rmqtool.report.hexview import hex_fields, parts_of
 from rmqtool.report.rows import DumpRow
 from rmqtool.store.file_kinds import FileKind, kind_of
 from rmqtool.store.queue_database import QueueDatabase, QueueName, StoredEnds, read_queue_database
@@ -21,18 +19,8 @@ from rmqtool.store.view import Entry
 
 
 @dataclass
-class QueueDatabaseDump:
-    """The rows of queues of which some or all are in RocksDB: those in files come last.
-
-    Attributes:
-        problems: what could not be read, as sentences.
-        odd_rows: rows of a database that mean nothing to a broker.
-    """
-
-    target: Target
-    ask: Request
-    problems: list[str] = field(default_factory=list)
-    odd_rows: int = 0
+class QueueDatabaseDump(RowSource):
+    """The rows of queues of which some or all are in RocksDB: those in files come last."""
 
     def __post_init__(self) -> None:
         of_databases = [entry for entry in self.target.entries if _is_of_database(entry)]
@@ -41,15 +29,6 @@ class QueueDatabaseDump:
         by_directory = groupby(sorted(of_databases, key=_directory), _directory)
         self._databases = [tuple(entries) for _, entries in by_directory]
 
-    @property
-    def bad_ranges(self) -> int:
-        """Bad ranges and meaningless rows that were met."""
-        return self._files.bad_ranges + self.odd_rows
-
-    def readable_bytes(self) -> int:
-        """Bytes of all files."""
-        return sum(entry.size for entry in self.target.entries)
-
     def rows(self) -> Iterator[DumpRow]:
         """All rows that are asked for, of databases and then of files."""
         for entries in self._databases:
@@ -57,7 +36,10 @@ class QueueDatabaseDump:
             if database.failure is not None:
                 self.problems.append(f"{database.directory}: the consume queues are in RocksDB: {database.reason}")
             yield from self._rows_of(database)
-        yield from self._files.rows()
+        try:
+            yield from self._files.rows()
+        finally:
+            self.bad_ranges += self._files.bad_ranges
 
     def _rows_of(self, database: QueueDatabase) -> Iterator[DumpRow]:
         ask = self.ask
@@ -73,7 +55,7 @@ class QueueDatabaseDump:
         if database.dispatched is not None:
             row = dispatched_row(database.directory, database.dispatched)
             yield row | self._bytes(DISPATCHED, database.dispatched)
-        self.odd_rows += database.odd_row_count
+        self.bad_ranges += database.odd_row_count
         for message in database.odd_rows:
             yield odd_row(database.directory, message)
 
@@ -102,11 +84,7 @@ class QueueDatabaseDump:
 
     def _bytes(self, declared: Format, *values: int) -> DumpRow:
         """The value of a row, if its bytes are asked for."""
-        if self.ask.hex_width is None:
-            return {}
-        raw = Struct(declared.struct_code).pack(*values)
-        parts = parts_of(lambda position, length: raw[position : position + length], len(raw), declared.fields)
-        return hex_fields(parts, self.ask.hex_width, 0)
+        return self.hex_of(Struct(declared.struct_code).pack(*values), declared, 0)
 
 
 def _is_of_database(entry: Entry) -> bool:

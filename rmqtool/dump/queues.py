@@ -9,13 +9,12 @@ from itertools import groupby
 from struct import Struct
 from typing import Final
 
-from rmqtool.dump.request import Request
-from rmqtool.dump.target import DumpKind, Target
+from rmqtool.dump.request import RowSource
+from rmqtool.dump.target import DumpKind
 from rmqtool.errors import UnreadableError
 from rmqtool.formats import consumequeue
 from rmqtool.formats.layout import Format
 from rmqtool.report.file_rows import bad_file_row, batch_row, extension_row, unit_row
-from rmqtool.report.hexview import hex_fields, parts_of
 from rmqtool.report.rows import DumpRow
 from rmqtool.scan.blocks import Window, last_data_end
 from rmqtool.store.file_kinds import is_segment_name
@@ -45,23 +44,10 @@ class _Unit:
 
 
 @dataclass
-class QueueDump:
-    """The rows of queue files.
+class QueueDump(RowSource):
+    """The rows of queue files."""
 
-    Attributes:
-        problems: files that could not be opened, as sentences.
-        bad_ranges: how many have been met.
-    """
-
-    target: Target
-    ask: Request
-    problems: list[str] = field(default_factory=list)
-    bad_ranges: int = 0
     _unreadable: list[tuple[int, int]] = field(default_factory=list)
-
-    def readable_bytes(self) -> int:
-        """Bytes of the files."""
-        return sum(entry.size for entry in self.target.entries)
 
     def rows(self) -> Iterator[DumpRow]:
         """All wanted rows; with `reverse` the last queue and its last unit first."""
@@ -160,7 +146,7 @@ class QueueDump:
             number = (base + unit.position) // consumequeue.UNIT_SIZE
             row = unit_row(queue.topic, queue.queue_id, number, (physical_offset, record_size, tags_code))
         raw = Struct(self._format.struct_code).pack(*unit.values) if self.ask.hex_width is not None else b""
-        yield row | self._bytes(raw, self._format, unit.position)
+        yield row | self.hex_of(raw, self._format, unit.position)
 
     def _gap(self, queue: _DumpedQueue, entry: Entry, start: int, end: int) -> Iterator[DumpRow]:
         """Zeros where units should be, if there are any."""
@@ -200,7 +186,7 @@ class QueueDump:
                 return
             unit = consumequeue.EXTENSION_UNIT.struct.parse(raw)
             row = extension_row(queue.topic, queue.queue_id, base + at, unit)
-            yield row | self._bytes(raw, consumequeue.EXTENSION_UNIT, at)
+            yield row | self.hex_of(raw, consumequeue.EXTENSION_UNIT, at)
             at += size
 
     def _last_with_data(self, queue: _DumpedQueue) -> int:
@@ -221,9 +207,3 @@ class QueueDump:
     def _bad(self, queue: _DumpedQueue, entry: Entry, start: int, end: int, name: str) -> DumpRow:
         self.bad_ranges += 1
         return bad_file_row(entry.path, start, end - start, f"consumequeue.{name}", queue.topic, queue.queue_id)
-
-    def _bytes(self, raw: bytes, declared: Format, start: int) -> DumpRow:
-        if self.ask.hex_width is None:
-            return {}
-        parts = parts_of(lambda position, length: raw[position : position + length], len(raw), declared.fields)
-        return hex_fields(parts, self.ask.hex_width, start)

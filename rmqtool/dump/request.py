@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import fnmatch
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 from rmqtool.dump.target import LISTINGS, DumpKind, Target
 from rmqtool.errors import UsageError
+from rmqtool.formats.layout import Format
 from rmqtool.report.bodies import BodyChoice, BodyForm
 from rmqtool.report.names import unknown_name
 from rmqtool.report.rows import DumpRow, RowBlock, message_fields
@@ -67,22 +69,36 @@ class Request:
         )
 
 
-class RowSource(Protocol):
-    """Gives rows, and afterwards what was wrong."""
+@dataclass
+class RowSource(ABC):
+    """Gives the rows of a target's files, and afterwards what was wrong.
 
-    @property
-    def problems(self) -> list[str]:
-        """What could not be read, as sentences."""
+    Attributes:
+        problems: what could not be read or shown, as sentences.
+        bad_ranges: how many bad ranges and meaningless rows have been met.
+    """
 
-    @property
-    def bad_ranges(self) -> int:
-        """Bad ranges that were met."""
+    target: Target
+    ask: Request
+    problems: list[str] = field(default_factory=list)
+    bad_ranges: int = 0
 
     def readable_bytes(self) -> int:
         """Bytes of the files that are to be read, as far as the request tells."""
+        return sum(entry.size for entry in self.target.entries)
 
+    @abstractmethod
     def rows(self) -> Iterator[DumpRow | RowBlock | None]:
         """Rows; None where there is nothing more for the moment."""
+
+    def hex_of(self, raw: bytes, declared: Format, start: int) -> DumpRow:
+        """What a row has with `--hex`: its bytes, which lie at a file position."""
+        if self.ask.hex_width is None:
+            return {}
+        from rmqtool.report.hexview import hex_fields, parts_of
+
+        parts = parts_of(lambda position, length: raw[position : position + length], len(raw), declared.fields)
+        return hex_fields(parts, self.ask.hex_width, start)
 
 
 def fields_of_kind(kind: DumpKind, body: BodyChoice) -> tuple[str, ...]:
@@ -166,10 +182,10 @@ def make_source(ask: Request, target: Target) -> RowSource:
     if target.kind is DumpKind.ROCKSDB:
         from rmqtool.dump.side_database import SideDatabaseDump
 
-        return SideDatabaseDump(target)
+        return SideDatabaseDump(target, ask)
     from rmqtool.dump.other_files import FileDump
 
-    return FileDump(target, ask.hex_width)
+    return FileDump(target, ask)
 
 
 def chosen_fields(text: str | None, known: Sequence[str]) -> list[str] | None:

@@ -3,30 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
-from rmqtool.dump.target import Target
+from rmqtool.dump.request import RowSource
 from rmqtool.report.file_rows import bad_file_row, side_row
 from rmqtool.report.rows import DumpRow
 from rmqtool.store.side_database import DIRECTORY, SideDatabase
 
 
-@dataclass
-class SideDatabaseDump:
-    """The rows of the database.
-
-    Attributes:
-        problems: what could not be read, as sentences.
-        bad_ranges: rows that mean nothing to a broker.
-    """
-
-    target: Target
-    problems: list[str] = field(default_factory=list)
-    bad_ranges: int = 0
-
-    def readable_bytes(self) -> int:
-        """Bytes of all files."""
-        return sum(entry.size for entry in self.target.entries)
+class SideDatabaseDump(RowSource):
+    """The rows of the database."""
 
     def rows(self) -> Iterator[DumpRow]:
         """All rows, table after table."""

@@ -63,6 +63,11 @@ class Column:
         return padded(cropped(text, self.width) if crops and not self.right else text, self.width, right=self.right)
 
 
+def line_of(row: DumpRow, columns: Sequence[Column], gap: int, *, crops: bool = True) -> str:
+    """The line of a row: its columns side by side."""
+    return (" " * gap).join([column.padded_cell(row, crops=crops) for column in columns]).rstrip()
+
+
 def cell_text(field: str, value: Any) -> str:
     """A field's value for people: times as ISO 8601, lists and objects as JSON, everything escaped."""
     if value is None or (field == "transaction" and value == "none"):

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, TextIO
 
 from rmqtool.report.bodies import BODY_FIELDS
-from rmqtool.report.columns import TABLES, Column, cell_text, chosen_columns, fitted
+from rmqtool.report.columns import TABLES, Column, cell_text, chosen_columns, fitted, line_of
 from rmqtool.report.rows import DumpRow, RowBlock
 from rmqtool.report.text import escaped, field_lines, padded
 
@@ -48,7 +48,7 @@ class TableWriter:
         columns = self._columns_of(row)
         if columns is not None:
             self._head(columns)
-            self._line(self._joined(row))
+            self._line(line_of(row, self._columns, self._gap, crops=self._width is not None))
         elif row["type"] in ("bad", "blank"):
             self._range(row)
         else:
@@ -82,13 +82,6 @@ class TableWriter:
         self._columns = fitted(columns, self._width, self._gap)
         titles = (padded(column.field, column.width, right=column.right) for column in self._columns)
         self._line((" " * self._gap).join(titles).rstrip(), _BOLD)
-
-    def _joined(self, row: DumpRow) -> str:
-        return (
-            (" " * self._gap)
-            .join([column.padded_cell(row, crops=self._width is not None) for column in self._columns])
-            .rstrip()
-        )
 
     def _range(self, row: DumpRow) -> None:
         """A bad range or a blank: its place in the columns of its table, then what it is."""

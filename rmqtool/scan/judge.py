@@ -1,13 +1,13 @@
-"""The plain record judge: one record in bytes, checked by the rules in order.
+"""The plain reader, one record after the other in Python, and its judge: one record in bytes, checked by the rules.
 
-It needs no numpy, and serves single records and doubtful cases too.
+It needs no numpy, and serves small logs, first rows, doubtful cases, and machines without a compiler.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from struct import Struct
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rmqtool.formats import commitlog, system_flag
 from rmqtool.formats.java_text import decode_java_utf8, java_hash_of_bytes
@@ -26,11 +26,16 @@ from rmqtool.scan.checksum import crc32
 from rmqtool.scan.columns import Row, bare_row
 from rmqtool.scan.rules import Verdict
 
+if TYPE_CHECKING:
+    from rmqtool.scan.walk import Walk
+
 MESSAGE_MAGICS: Final = (commitlog.MAGIC_V1, commitlog.MAGIC_V2)
 HEAD_READ: Final = commitlog.HEAD_SIZE + 2 * commitlog.V6_EXTRA
 """Bytes in which every head lies."""
 TAIL_READ: Final = 2 + 32767 + 2 + 32767
 """Bytes in which everything behind the body lies."""
+ROWS_MAX: Final = 512
+"""Rows in one batch: few, so that the first ones come at once."""
 
 _FRAME: Final = Struct(commitlog.BLANK.struct_code)
 _HEADS: Final = {
@@ -76,6 +81,37 @@ class TopicTable:
             number = self._numbers[topic] = len(self.names)
             self.names.append(topic)
         return number
+
+
+class PlainReader:
+    """See `walk.Reader`."""
+
+    def run(self, walk: Walk, position: int, limit: int) -> tuple[int, Sequence[Row]]:
+        rows: list[Row] = []
+        window, size = walk.window, walk.split.source.size
+        buffer, base = window.buffer, window.start
+        end = window.readable_end(position)
+        last = min(limit, end - _FRAME.size + 1)
+        while position < last and len(rows) < ROWS_MAX:
+            at = position - base
+            verdict, length, magic = judge_frame(buffer[at : at + _FRAME.size], size - position)
+            if verdict != Verdict.GOOD or magic not in MESSAGE_MAGICS or position + length > end:
+                break
+            row = judge_record(
+                buffer[at : at + length],
+                walk.split.physical_offset + position,
+                walk.topics,
+                walk.delays_ms,
+                walk.record_crc,
+            )
+            if row.verdict != Verdict.GOOD:
+                break
+            rows.append(row)
+            position += length
+        return position, rows
+
+    def mark_stale(self, rows: Sequence[Row]) -> Sequence[Row]:
+        return [row._replace(verdict=Verdict.STALE) for row in rows]
 
 
 def judge_frame(frame: bytes | bytearray | memoryview, remaining: int) -> tuple[Verdict, int, int]:

@@ -17,7 +17,9 @@ from tests.dump.test_hostile import log_file, record
 
 
 def opened(log: Path, *, compiled: bool | None = None, **asked: Any) -> LogDump:
-    return LogDump(find_target(StoreLocation(log), TargetOptions()), Request(**asked, broker_version=NEWEST), compiled)
+    return LogDump(
+        find_target(StoreLocation(log), TargetOptions()), Request(**asked, broker_version=NEWEST), compiled=compiled
+    )
 
 
 def rows_of(dump: LogDump) -> list[DumpRow]:
