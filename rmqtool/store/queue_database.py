@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from struct import Struct
 from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -124,20 +124,23 @@ class QueueDatabase:
         """Whether what it holds is known: all rows, or that a broker does not open it either."""
         return self.failure in (None, RocksFailure.DOES_NOT_OPEN)
 
-    @property
+    @cached_property
     def names(self) -> frozenset[QueueName]:
-        """Every queue that has a unit or an end."""
+        """Every queue that has a unit or an end; asked for once all is read."""
         return frozenset((*self.units, *self.ends))
 
     def rows(self, name: QueueName, first: int, count: int) -> NDArray[Any]:
         """Units of a queue by their number among its units, fewer where they end."""
-        import numpy as np
-
         queue = self.units.get(name, QueueRows(0, 0, 0, -1))
         first = max(0, first)
         count = max(0, min(count, queue.unit_count - first))
-        raw = os.pread(self._rows.fileno(), count * ROW_SIZE, (queue.first_row + first) * ROW_SIZE)
-        return np.frombuffer(raw, row_type())
+        return self.all_rows(queue.first_row + first, count)
+
+    def all_rows(self, first: int, count: int) -> NDArray[Any]:
+        """Units of all queues, one queue after the other, by their number."""
+        import numpy as np
+
+        return np.frombuffer(os.pread(self._rows.fileno(), count * ROW_SIZE, first * ROW_SIZE), row_type())
 
     def number_of(self, name: QueueName, queue_offset: int) -> int:
         """The number, among a queue's units, of the first one that is not before a queue offset."""

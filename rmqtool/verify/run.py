@@ -8,7 +8,7 @@ they dispatch (about 60 MB), and the units and entries of the same chunk.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -50,8 +50,9 @@ from rmqtool.verify.state import State
 from rmqtool.verify.summary import Summary
 from rmqtool.verify.survey.account import Account
 from rmqtool.verify.survey.context import Depth, QueueKey, VerifyContext, VerifyOptions, bytes_of
-from rmqtool.verify.survey.database_pass import database_findings, database_queue, log_end_findings
+from rmqtool.verify.survey.database_pass import DatabaseQueues, database_findings, log_end_findings
 from rmqtool.verify.survey.index_map import IndexMap
+from rmqtool.verify.survey.log_order import LogOrder
 from rmqtool.verify.survey.queue_map import QueueMap
 from rmqtool.verify.survey.queue_pass import QueuePass
 from rmqtool.verify.survey.recall import Seen, seen_by
@@ -192,8 +193,8 @@ class _Verifier:
         batch = frozenset(map(bytes_of, batch_topics(known, (topic for topic, _ in self.store.batch_queues))))
         unchecked = {bytes_of(name) for name, config in known.items() if config.cleanup_policy == _COMPACTION}
         minimum = self.store.commitlog[0].start if self.store.commitlog else 0
-        queues = self._database_maps(minimum) if in_database else self._queue_maps(is_batch=False, minimum=minimum)
-        batch_queues = self._queue_maps(is_batch=True, minimum=minimum)
+        queues, order = self._database_queues(minimum) if in_database else (self._queue_maps(False, minimum), None)
+        batch_queues = self._queue_maps(True, minimum)
         context = VerifyContext(
             self.store,
             self.rules,
@@ -201,6 +202,7 @@ class _Verifier:
             DispatchSettings(self.rules, batch_topics=frozenset() if in_database else batch),
             queues,
             batch_queues,
+            order,
             self._index_maps(),
             unchecked_topics=frozenset(unchecked),
         )
@@ -223,7 +225,7 @@ class _Verifier:
         indexed = (newest_start(file.entries, end)[1] for file in context.index)
         return max((newest, *indexed)) + 1
 
-    def _queue_maps(self, *, is_batch: bool, minimum: int) -> dict[QueueKey, QueueMap]:
+    def _queue_maps(self, is_batch: bool, minimum: int) -> dict[QueueKey, QueueMap]:
         store = self.store
         files = store.batch_queues if is_batch else store.queues
         size = store.batch_file_size if is_batch else store.consumequeue_file_size
@@ -240,13 +242,13 @@ class _Verifier:
             maps[bytes_of(queue.topic), queue.queue_id] = queue
         return maps
 
-    def _database_maps(self, minimum: int) -> dict[QueueKey, QueueMap]:
+    def _database_queues(self, minimum: int) -> tuple[Mapping[QueueKey, QueueMap], LogOrder | None]:
         database = self.store.queue_database
         assert database is not None, "it has files"
         self._say(database_findings(database, minimum))
-        names = sorted(database.names) if database.failure is None else ()
         self._summary.unit_count += sum(units.unit_count for units in database.units.values())
-        return {(bytes_of(topic), queue_id): database_queue(database, (topic, queue_id)) for topic, queue_id in names}
+        end = self.store.commitlog[-1].end if self.store.commitlog else 0
+        return (DatabaseQueues(database), LogOrder(database, minimum, end)) if database.failure is None else ({}, None)
 
     def _seen(self, one: QueuePass) -> Seen[QueueMap]:
         terms = one.queue, one.is_batch, one.file_size, one.log_file_size, one.log_minimum
@@ -373,13 +375,12 @@ class _Verifier:
         whole = log.merged if log is not None and log.complete else None
         if log is not None and context.crosses:
             self._say(missing_findings(context, log.merged.missing))
-        queues = (*context.queues.values(), *context.batch_queues.values())
-        self._say(new_finding for queue in queues for new_finding in units_below(context, queue))
+        self._say(units_below(context))
         if whole is not None:
             self._summary.log_begin, self._summary.log_end = whole.begin, whole.end
             if context.live_end is None:
                 end = max(whole.scanned_end, whole.end)
-                self._say(new_finding for queue in queues for new_finding in units_ahead(context, queue, end))
+                self._say(units_ahead(context, end))
                 self._say(new_finding for file in context.index for new_finding in entries_outside(context, file, end))
                 self._say(log_end_findings(self.store.queue_database, whole.end))
                 into = partial(units_into, context)

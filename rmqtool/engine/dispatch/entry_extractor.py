@@ -17,6 +17,7 @@ from rmqtool.engine.dispatch.queue_entries import (
     QueueEntries,
     RowBytes,
     Rows,
+    dispatched_rows,
     joined_entries,
     queue_entries,
 )
@@ -80,6 +81,14 @@ class EntryExtractor:
     def rows(self) -> RowColumns:
         """All rows of the chunk, one after the other; valid until the next ones are taken."""
         return self._rows.rows()
+
+    def plain_messages(self) -> RowColumns | None:
+        """The rows that have one entry each, which is all that they say; None where a row has several, or another one.
+
+        Valid until the next rows are taken.
+        """
+        rows = self.rows()
+        return None if rows["features"].any() else dispatched_rows(rows)
 
     def entries(self) -> list[QueueEntries]:
         """The entries of each queue, each queue once."""

@@ -186,12 +186,19 @@ def _prefixes(rows: Rows, topics: Sequence[bytes]) -> tuple[UInt32s, UInt32s]:
     A row that is no message says topic 0, which there may not be.
     """
     keys, tags = np.zeros(len(topics), np.uint32), np.zeros(len(topics), np.uint32)
-    for number in np.flatnonzero(np.bincount(rows["topic_number"])[: len(topics)]).tolist():
+    numbers = rows["topic_number"]
+    if len(topics) > len(numbers):  # a store of a million topics: nothing is done for each of them in every batch
+        has_text = (rows["unique_key_length"] > 0) | (rows["keys_length"] > 0) | (rows["tags_length"] > 0)
+        occurring = np.unique(numbers[has_text])
+        occurring = occurring[occurring < len(topics)]
+    else:
+        occurring = np.flatnonzero(np.bincount(numbers)[: len(topics)])
+    for number in occurring.tolist():
         keys[number], tags[number] = _prefix_hashes(topics[number])
     return keys, tags
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1 << 16)
 def _prefix_hashes(topic: bytes) -> tuple[int, int]:
     name = decode_java_utf8(topic)
     return java_hash(key_text(name, "")) & _WORD, java_hash(tag_text(name, "")) & _WORD

@@ -133,6 +133,13 @@ def message_rows(rows: AnyRows) -> Any:
     return kept_rows(rows, (rows["verdict"] == Verdict.GOOD) & (rows["magic"] != commitlog.MAGIC_BLANK))
 
 
+def dispatched_rows(rows: AnyRows) -> Any:
+    """The good messages that have a place in a queue, which PREPARED and ROLLBACK records have not."""
+    rows = message_rows(rows)
+    transaction = rows["sys_flag"] & system_flag.TRANSACTION_MASK
+    return kept_rows(rows, (transaction == 0) | (transaction == system_flag.TRANSACTION_COMMIT))
+
+
 def queue_entries(
     rows: AnyRows,
     topics: Sequence[bytes],
@@ -147,10 +154,7 @@ def queue_entries(
         topics: names by the rows' topic numbers.
         by_bytes: keep topics apart whose bytes differ, though they are one string to a broker: one may be damaged.
     """
-    rows = message_rows(rows)
-    transaction = rows["sys_flag"] & system_flag.TRANSACTION_MASK
-    # PREPARED and ROLLBACK records have no place in a queue.
-    rows = kept_rows(rows, (transaction == 0) | (transaction == system_flag.TRANSACTION_COMMIT))
+    rows = dispatched_rows(rows)
     if not rows.size:
         return []
     numbers = rows["topic_number"]

@@ -20,15 +20,18 @@ _KINDS: Final = {
 }
 
 
-def units_below(context: VerifyContext, queue: QueueMap) -> Iterator[Finding]:
-    """Units of a queue for records that have expired."""
+def units_below(context: VerifyContext) -> Iterator[Finding]:
+    """Units for records that have expired, queue by queue."""
     if context.store.commitlog:
-        yield from _units(context, queue, "consumequeue.below-log", -1, context.store.commitlog[0].start)
+        begin = context.store.commitlog[0].start
+        for _, queue in context.queues_into(-1, begin):
+            yield from _units(context, queue, "consumequeue.below-log", -1, begin)
 
 
-def units_ahead(context: VerifyContext, queue: QueueMap, log_end: int) -> Iterator[Finding]:
-    """Units of a queue after the end of the commit log."""
-    yield from _units(context, queue, "consumequeue.ahead-of-log", log_end, OFFSETS_END)
+def units_ahead(context: VerifyContext, log_end: int) -> Iterator[Finding]:
+    """Units after the end of the commit log, queue by queue."""
+    for _, queue in context.queues_into(log_end, OFFSETS_END):
+        yield from _units(context, queue, "consumequeue.ahead-of-log", log_end, OFFSETS_END)
 
 
 def _units(context: VerifyContext, queue: QueueMap, kind: str, begin: int, end: int) -> Iterator[Finding]:
@@ -128,12 +131,13 @@ def newest_start(units: OffsetRuns, below: int) -> tuple[int, int]:
 
 def units_into(context: VerifyContext, begin: int, end: int) -> int:
     """How many units point into [begin, end) of the log."""
-    queues = (*context.queues.values(), *context.batch_queues.values())
-    return sum(queue.count_in(context.open_file, begin, end)[0] for queue in queues)
+    return sum(queue.count_in(context.open_file, begin, end)[0] for _, queue in context.queues_into(begin, end))
 
 
 def newest_record(context: VerifyContext) -> tuple[int, int]:
     """Physical offset and size of the newest record that a unit points to; -1 and 0 without one."""
+    if context.order is not None:
+        return context.order.newest
     end = context.store.commitlog[-1].end if context.store.commitlog else 0
     place, newest, owner = -1, -1, None
     for queue in (*context.queues.values(), *context.batch_queues.values()):

@@ -122,6 +122,10 @@ class LogChunk:
         """All rows of the chunk, which lie one after the other; valid until the next batch is taken."""
         return RowsLookup(self._stretch.rows(), self._stretch.topics)
 
+    def plain_messages(self) -> RowColumns | None:
+        """The messages that belong into queues, if each belongs into one; see `EntryExtractor`."""
+        return self._stretch.plain_messages()
+
     def queues(self) -> dict[tuple[QueueKey, bool], QueueEntries]:
         """The entries of each queue, by queue and whether it is a batch queue."""
         return {((entries.topic, entries.queue_id), entries.is_batch): entries for entries in self._stretch.entries()}

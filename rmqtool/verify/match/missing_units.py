@@ -49,9 +49,11 @@ def zero_queues(context: VerifyContext, runs: Sequence[Missing]) -> Iterator[Fin
     Args:
         runs: the messages of the whole log that have no unit.
     """
+    if not context.has_file_queues:
+        return
     lacking = {(topic, queue_id) for topic, queue_id, *_ in runs}
     for name, queue in (*context.queues.items(), *context.batch_queues.items()):
-        if name in lacking or name[0] in context.unchecked_topics or not context.has_file_queues:
+        if name in lacking or name[0] in context.unchecked_topics:
             continue
         is_zero = bool(queue.files) and len(queue.zero_files) == len(queue.files) and queue.first == 0
         if is_zero:

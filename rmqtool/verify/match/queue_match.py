@@ -98,10 +98,9 @@ class QueueMatch:
     def _queues(self, expected: Iterable[tuple[QueueKey, bool]]) -> list[tuple[tuple[QueueKey, bool], QueueMap]]:
         """The queues with files that have units into the chunk, or should have."""
         queue_maps: dict[tuple[QueueKey, bool], QueueMap] = {}
-        for is_batch, queues in ((False, self.context.queues), (True, self.context.batch_queues)):
-            for key, queue in queues.items():
-                if queue.units.ranges(self.lookup.begin, self.lookup.end):
-                    queue_maps[key, is_batch] = queue
+        for key, queue in self.context.queues_into(self.lookup.begin, self.lookup.end):
+            if queue.units.ranges(self.lookup.begin, self.lookup.end):
+                queue_maps[key, queue.is_batch] = queue
         for expected_key in expected:
             queue_of = self._map_of(expected_key)
             if queue_of is not None:

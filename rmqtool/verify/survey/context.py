@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -16,6 +16,7 @@ from rmqtool.store.source import ByteSource
 if TYPE_CHECKING:
     from rmqtool.engine.dispatch.queue_entries import DispatchSettings
     from rmqtool.verify.survey.index_map import IndexMap
+    from rmqtool.verify.survey.log_order import LogOrder
     from rmqtool.verify.survey.queue_map import QueueMap
 
 QueueKey = tuple[bytes, int]
@@ -70,6 +71,7 @@ class VerifyContext:
     """What is known before the first split of the log is scanned, the same for all splits.
 
     Attributes:
+        order: the units of `queues`, where these are in a database.
         newest_unit: physical offset of the newest record that any queue has a unit for; -1 without one.
         dispatched_end: behind the begin of the last record that was dispatched, as far as queues and index show it.
         live_end: behind the last record that is judged while a broker is running; None without one.
@@ -83,6 +85,7 @@ class VerifyContext:
     dispatch: DispatchSettings
     queues: Mapping[QueueKey, QueueMap] = field(default_factory=dict)
     batch_queues: Mapping[QueueKey, QueueMap] = field(default_factory=dict)
+    order: LogOrder | None = None
     index: tuple[IndexMap, ...] = ()
     newest_unit: int = -1
     dispatched_end: int = 0
@@ -93,6 +96,16 @@ class VerifyContext:
     @property
     def open_file(self) -> Callable[[str], ByteSource]:
         return self.store.view.open
+
+    def queues_into(self, begin: int, end: int) -> Iterator[tuple[QueueKey, QueueMap]]:
+        """Queues, of plain units and of batches, of which some have units that point into [begin, end) of the log."""
+        if self.order is None:
+            yield from self.queues.items()
+        else:
+            for topic, queue_id in self.order.queues_into(begin, end):
+                key = bytes_of(topic), queue_id
+                yield key, self.queues[key]
+        yield from self.batch_queues.items()
 
     def log_path(self, physical_offset: int) -> str:
         """The commitlog file that holds a physical offset."""

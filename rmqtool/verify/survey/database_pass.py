@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import numpy as np
@@ -15,9 +15,12 @@ from rmqtool.store.queue_database import QueueDatabase, QueueName, StoredEnds
 from rmqtool.store.rocksdb import RocksFailure
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding
+from rmqtool.verify.survey.context import QueueKey, bytes_of, topic_text
 from rmqtool.verify.survey.queue_map import Array, Open, QueueMap, RunsBuilder, UnitFile
 
 READ_ROWS: Final = 1 << 18
+MAPS_MAX: Final = 4096
+"""Queues that stay in memory once they were looked at."""
 NO_FILE_END: Final = 1 << 62
 """Units in the one file that a queue of a database would have."""
 
@@ -67,6 +70,29 @@ def database_queue(database: QueueDatabase, name: QueueName) -> DatabaseQueueMap
     return DatabaseQueueMap(
         *name, False, database.directory, (file,), NO_FILE_END, runs.finish(), max(0, end), database=database
     )
+
+
+class DatabaseQueues(Mapping[QueueKey, QueueMap]):
+    """The queues of a database; each is looked at when it is asked for."""
+
+    def __init__(self, database: QueueDatabase) -> None:
+        self._database = database
+        self._map_of = lru_cache(MAPS_MAX)(partial(database_queue, database))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return DatabaseQueues, (self._database,)
+
+    def __getitem__(self, key: QueueKey) -> QueueMap:
+        name = topic_text(key[0]), key[1]
+        if name not in self._database.names:
+            raise KeyError(key)
+        return self._map_of(name)
+
+    def __iter__(self) -> Iterator[QueueKey]:
+        return ((bytes_of(topic), queue_id) for topic, queue_id in sorted(self._database.names))
+
+    def __len__(self) -> int:
+        return len(self._database.names)
 
 
 def database_findings(database: QueueDatabase, log_minimum: int) -> Iterator[Finding]:

@@ -1,0 +1,155 @@
+"""The units of a queue database in the order of the log: a chunk of the log is compared with all queues at once.
+
+Each of a million queues has a unit or none in a chunk. Asking queue by queue takes as long as there are queues times
+chunks; here the units lie in buckets, each of a range of the log, in an unnamed temporary file.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import weakref
+from collections.abc import Iterator, Sequence
+from typing import IO, Any, Final
+
+import numpy as np
+
+from rmqtool.errors import WriteError
+from rmqtool.scan.row_columns import RowColumns
+from rmqtool.store.queue_database import QueueDatabase, QueueName, QueueRows, StoredEnds, row_type
+from rmqtool.store.source import reason
+from rmqtool.verify.survey.queue_map import Array
+
+BUCKET_ROWS: Final = 1 << 16
+BUCKETS_MAX: Final = 1 << 13
+BLOCK_ROWS: Final = 1 << 20
+_STORED: Final = row_type()
+_ROW: Final = np.dtype([("queue", "i4"), *((name, _STORED[name].newbyteorder("=")) for name in _STORED.names or ())])
+_NO_ROWS: Final = QueueRows(-1, 0, 0, -1)
+
+
+class LogOrder:
+    """Units of a database that count, by where they point to.
+
+    Attributes:
+        newest: physical offset and size of the newest record of the log that has a unit; -1 and 0 without one.
+
+    Raises:
+        WriteError: the temporary file does not take them.
+    """
+
+    def __init__(self, database: QueueDatabase, log_begin: int, log_end: int) -> None:
+        self.newest = (-1, 0)
+        self._made_of = database, log_begin, log_end
+        self._database = database
+        self._names = list(database.units)
+        queues = database.units.values()
+        self._first_rows = np.fromiter((queue.first_row for queue in queues), np.int64, len(queues))
+        maxima = (database.ends.get(name, StoredEnds()).maximum for name in self._names)
+        self._ends = np.fromiter((-1 if end is None else end.queue_offset for end in maxima), np.int64, len(queues)) + 1
+        self._log_end = log_end
+        row_count = sum(queue.unit_count for queue in queues)
+        bucket_count = min(BUCKETS_MAX, row_count // BUCKET_ROWS + 1)
+        self._edges = np.linspace(log_begin, max(log_begin, log_end), bucket_count + 1).astype(np.int64)
+        self._rows: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with this object
+        weakref.finalize(self, self._rows.close)
+        counts = np.zeros(bucket_count + 2, np.int64)
+        for rows in self._blocks(row_count):
+            counts += np.bincount(self._buckets(rows), minlength=len(counts))
+            self._note_newest(rows)
+        self._starts = np.concatenate([[0], np.cumsum(counts)])
+        try:
+            self._write(row_count)
+        except OSError as error:
+            raise WriteError(f"temporary file: {reason(error)}") from error
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Elsewhere, it is made again."""
+        return LogOrder, self._made_of
+
+    def queues_into(self, begin: int, end: int) -> list[QueueName]:
+        """Queues that have a unit which points into [begin, end) of the log."""
+        numbers = [np.unique(rows["queue"]) for rows in self._pointing_into(begin, end)]
+        return [self._names[number] for number in np.unique(np.concatenate(numbers)).tolist()] if numbers else []
+
+    def agrees(self, begin: int, end: int, messages: RowColumns, topics: Sequence[bytes]) -> bool:
+        """Whether the units that point into [begin, end) are exactly those of messages, each in one queue.
+
+        Args:
+            messages: in the order of the log.
+            topics: names by the messages' topic numbers.
+        """
+        blocks, count = [np.empty(0, _ROW)], 0
+        for rows in self._pointing_into(begin, end):
+            blocks.append(rows)
+            count += len(rows)
+            if count > messages.size:
+                return False
+        units = np.concatenate(blocks)
+        units = units[np.argsort(units["physical_offset"], kind="stable")]
+        pairs = (
+            ("physical_offset", "physical_offset"), ("queue_offset", "queue_offset"), ("record_size", "size"),
+            ("tags_code", "tags_code"), ("store_timestamp_ms", "store_timestamp_ms"),
+        )  # fmt: skip
+        if not all(np.array_equal(units[name], messages[column]) for name, column in pairs):
+            return False
+        return np.array_equal(units["queue"], self._numbers(messages, topics))
+
+    def _numbers(self, messages: RowColumns, topics: Sequence[bytes]) -> Array:
+        """Numbers of the messages' queues; -1 where the database has no unit of it, or nobody knows its name."""
+        keys = messages["topic_number"].astype(np.int64) << 32 | messages["queue_id"].astype(np.uint32)
+        queues, inverse = np.unique(keys, return_inverse=True)
+        first_rows = np.empty(len(queues), np.int64)
+        for at, (number, queue_id) in enumerate(zip(queues >> 32, queues.astype(np.int32), strict=True)):
+            try:
+                name = topics[number].decode("utf-8"), int(queue_id)
+            except UnicodeDecodeError:  # which string it is to a broker, is looked at queue by queue
+                return np.full(messages.size, -1)
+            first_rows[at] = self._database.units.get(name, _NO_ROWS).first_row
+        numbers = np.searchsorted(self._first_rows, first_rows)
+        numbers[first_rows < 0] = -1
+        return np.asarray(numbers[inverse])
+
+    def _blocks(self, row_count: int) -> Iterator[Array]:
+        """All units that count, with the numbers of their queues."""
+        for first in range(0, row_count, BLOCK_ROWS):
+            raw = self._database.all_rows(first, min(BLOCK_ROWS, row_count - first))
+            rows = np.empty(len(raw), _ROW)
+            for name in raw.dtype.names or ():
+                rows[name] = raw[name]
+            rows["queue"] = np.searchsorted(self._first_rows, np.arange(first, first + len(raw)), side="right") - 1
+            yield rows[rows["queue_offset"] < self._ends[rows["queue"]]]
+
+    def _buckets(self, rows: Array) -> Array:
+        """The bucket of each row: the first one is before the log, the last one after it."""
+        return np.searchsorted(self._edges, rows["physical_offset"], side="right").astype(np.uint16)
+
+    def _note_newest(self, rows: Array) -> None:
+        inside = rows[rows["physical_offset"] < self._log_end]
+        if len(inside):
+            last = inside[int(inside["physical_offset"].argmax())]
+            self.newest = max(self.newest, (int(last["physical_offset"]), int(last["record_size"])))
+
+    def _write(self, row_count: int) -> None:
+        free = self._starts[:-1].copy()
+        for rows in self._blocks(row_count):
+            buckets = self._buckets(rows)
+            order = np.argsort(buckets, kind="stable")
+            in_order = rows[order]
+            numbers, firsts, counts = np.unique(buckets[order], return_index=True, return_counts=True)
+            for number, first, count in zip(numbers.tolist(), firsts.tolist(), counts.tolist(), strict=True):
+                self._rows.seek(int(free[number]) * _ROW.itemsize)
+                self._rows.write(in_order[first : first + count].tobytes())
+                free[number] += count
+        self._rows.flush()
+
+    def _pointing_into(self, begin: int, end: int) -> Iterator[Array]:
+        low, high = np.searchsorted(self._edges, [begin, end - 1], side="right").tolist()
+        first, stop = int(self._starts[low]), int(self._starts[high + 1])
+        for at in range(first, stop, BLOCK_ROWS):
+            size = min(BLOCK_ROWS, stop - at) * _ROW.itemsize
+            rows = np.frombuffer(os.pread(self._rows.fileno(), size, at * _ROW.itemsize), _ROW)
+            places = rows["physical_offset"]
+            inside = rows[(places >= begin) & (places < end)]
+            if len(inside):
+                yield inside
