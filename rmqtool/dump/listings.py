@@ -12,6 +12,7 @@ from rmqtool.dump.request import RowSource
 from rmqtool.dump.target import DumpKind
 from rmqtool.engine.reading.reader import Reader, open_reader
 from rmqtool.engine.reading.record import Record
+from rmqtool.engine.reading.unread_files import is_rocksdb_used
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.engine.timers.loaded_timer import load_timer, timer_files, timer_queue, timer_record
 from rmqtool.engine.timers.transactions import half_messages
@@ -25,8 +26,11 @@ from rmqtool.formats.properties import (
     TIMER_DELETE_KEY,
     TIMER_TOPIC,
 )
+from rmqtool.formats.rocksdb_store import DELIVERED, SCANNED
 from rmqtool.report.rows import DumpRow
 from rmqtool.store.config_json import DELAY_OFFSETS, delay_offsets, read_config
+from rmqtool.store.file_kinds import FileKind
+from rmqtool.store.side_database import DIRECTORY, SideDatabase
 
 
 class ListingDump(RowSource):
@@ -67,11 +71,31 @@ class ListingDump(RowSource):
                 self.bad_ranges += record is None
                 if record is not None:
                     yield _pending_row(record, "timer", unit.due_timestamp_ms, rolls=unit.rolls, deletes=unit.deletes)
-        for entry in queue_units(queue, timer.queue_offset, queue.max_queue_offset):
+        marks, rows = self._database_timers(reader)
+        yield from rows
+        first = max(timer.queue_offset, marks.get(SCANNED.decode(), 0))
+        for entry in queue_units(queue, first, queue.max_queue_offset):
             record = self._record(reader, entry.physical_offset)
             due_ms = timer_due_ms(record.properties) if record is not None else None
             if record is not None and due_ms is not None:
                 yield _pending_row(record, "queue", due_ms, deletes=TIMER_DELETE_KEY in record.properties)
+
+    def _database_timers(self, reader: Reader) -> tuple[dict[str, int], Iterator[DumpRow]]:
+        """How far the timers in RocksDB are, and those that wait there."""
+        entries = reader.store.files.get(FileKind.ROCKSDB, ())
+        if not is_rocksdb_used(entries):
+            return {}, iter(())
+        database = SideDatabase(reader.store.view, entries)
+        marks = database.timer_marks()
+        if database.failure is not None:
+            self.problems.append(f"{DIRECTORY}: timers in RocksDB: {database.reason}")
+        return marks, self._rows_of(reader, database, marks.get(DELIVERED.decode(), 0))
+
+    def _rows_of(self, reader: Reader, database: SideDatabase, from_ms: int) -> Iterator[DumpRow]:
+        for row in database.timers_from(from_ms):
+            record = self._record(reader, row.physical_offset)
+            if record is not None:
+                yield _pending_row(record, "timer", row.due_timestamp_ms)
 
     def _delayed(self, reader: Reader, level: int, queue_offset: int) -> Iterator[DumpRow]:
         queue = reader.queue(SCHEDULE_TOPIC, level - 1)

@@ -16,7 +16,7 @@ from rmqtool.engine.rules.algorithms import SizeMismatch
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.formats.timer import WHEEL_SIZE
 from rmqtool.quantities import JAVA_LONG_MAX
-from rmqtool.store.config_json import DELAY_OFFSETS, ConfigState, read_config
+from rmqtool.store.config_json import DELAY_OFFSETS, TIMER_METRICS, ConfigState, read_config
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.overlay import Overlay
@@ -127,9 +127,10 @@ def demand_side_stores(store: Store, rules: BrokerRules) -> None:
     for entry in timer_log:
         if entry.size != size:
             raise LoadFailure(_mismatch(entry, size))
-    delays = read_config(store.view, DELAY_OFFSETS)
-    if delays.state is ConfigState.BROKEN and delays.is_backup_broken:
-        raise LoadFailure(f"{DELAY_OFFSETS}: neither it nor its .bak can be read")
+    for path in (DELAY_OFFSETS, TIMER_METRICS) if rules.timer and store.settings.runs_timer else (DELAY_OFFSETS,):
+        config = read_config(store.view, path)
+        if config.state is ConfigState.BROKEN and config.is_backup_broken:
+            raise LoadFailure(f"{path}: neither it nor its .bak can be read")
     for entry in store.files.get(FileKind.COMPACTION_LEFTOVER, ()) if rules.compaction else ():
         raise LoadFailure(f"{entry.path}: the name is not a number")
     logs = {entry.path for entry in store.files.get(FileKind.COMPACTION_LOG, ())}

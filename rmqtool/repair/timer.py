@@ -21,14 +21,17 @@ from rmqtool.errors import UnknownSizeError, UnsupportedError
 from rmqtool.formats.timer import DEFAULT_LOG_FILE_SIZE
 from rmqtool.repair.machine.steps import Step, create_file, remove_file, replace_file
 from rmqtool.scan.runner import OnProgress
+from rmqtool.store.config_json import TIMER_METRICS
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
+from rmqtool.store.side_database import DIRECTORY, SideDatabase
 from rmqtool.store.source import FilePart
 from rmqtool.verify.catalog.finding import Finding, Severity
 from rmqtool.verify.files.timers import is_timer_checked, timer_findings
 from rmqtool.verify.survey.account import Account
 
 _WHY: Final = "rebuilt with the messages that wait"
+_UNREADABLE_METRICS: Final = "statistics that a broker cannot read, with which it does not start"
 _LEFT_OVER: Final = "replaced by the rebuilt timer"
 _PAGE: Final = 4096
 
@@ -60,14 +63,19 @@ def plan_timer(
         if not store.settings.runs_timer:
             why = "is off in the broker's configuration (timerWheelEnable)"
         raise UnsupportedError(f"{store.view.label}: the timer {why}; it cannot be rebuilt")
-    if is_rocksdb_used(store.files.get(FileKind.ROCKSDB, ())):
+    entries = store.files.get(FileKind.ROCKSDB, ())
+    database = SideDatabase(store.view, entries)
+    if is_rocksdb_used(entries) and (database.timer_marks() or database.failure is not None):
+        holds = "has timers" if database.failure is None else "may have timers, and cannot be read"
         raise UnsupportedError(
-            f"{store.view.label}: rocksdbstore/ is in use and may hold the timers (timerRocksDBEnable), "
-            "which rmqtool does not read"
+            f"{store.view.label}: {DIRECTORY}/ {holds} (timerRocksDBEnable): a broker delivers them from there too, "
+            "and rmqtool writes no timers into it"
         )
     findings = tuple(timer_findings(store, rules, Account()))
-    if all(finding.repair is None or finding.severity is Severity.NOTE for finding in findings):
-        return TimerRebuild(findings=findings, notes=("the timer matches the commit log",))
+    metrics = tuple(_metrics_steps(store)) if any(finding.file == TIMER_METRICS for finding in findings) else ()
+    of_timer = [finding for finding in findings if finding.file != TIMER_METRICS]
+    if all(finding.repair is None or finding.severity is Severity.NOTE for finding in of_timer):
+        return TimerRebuild(metrics, findings, ("the timer matches the commit log",))
     with open_reader(store, rules) as reader:
         queue, files = timer_queue(reader), timer_files(store)
         precision_ms = load_timer(files, reader, queue).precision_ms
@@ -82,7 +90,7 @@ def plan_timer(
     ]
     if waiting.unreadable:
         notes.append(f"units of the timer's queue without a readable message: {waiting.unreadable}")
-    return TimerRebuild(tuple(_steps(store, staging)), findings, tuple(notes))
+    return TimerRebuild((*_steps(store, staging), *metrics), findings, tuple(notes))
 
 
 def log_file_size(store: Store, inferred: int) -> int:
@@ -103,6 +111,12 @@ def log_file_size(store: Store, inferred: int) -> int:
         "timer_log_file_size",
         DEFAULT_LOG_FILE_SIZE,
     )
+
+
+def _metrics_steps(store: Store) -> Iterator[Step]:
+    """Remove the statistics: a broker counts again from nothing."""
+    for path in (TIMER_METRICS, f"{TIMER_METRICS}.bak"):
+        yield remove_file(store.view, path, _UNREADABLE_METRICS)
 
 
 def _steps(store: Store, staging: Path) -> Iterator[Step]:

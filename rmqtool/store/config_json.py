@@ -31,6 +31,7 @@ DATABASES: Final = tuple(
 )
 """Where these databases lie; the first one that has the content of a file counts."""
 DELAY_OFFSETS: Final = "config/delayOffset.json"
+TIMER_METRICS: Final = "config/timermetrics"
 _BATCH_QUEUE: Final = "BatchCQ"
 
 

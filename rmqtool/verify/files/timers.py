@@ -32,9 +32,10 @@ from rmqtool.errors import UnreadableError, UnsupportedError
 from rmqtool.formats import timer
 from rmqtool.formats.java_text import java_hash
 from rmqtool.formats.properties import REAL_TOPIC, TIMER_DELETE_KEY, TIMER_TOPIC
+from rmqtool.store.config_json import TIMER_METRICS, ConfigState, read_config
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
-from rmqtool.verify.catalog.finding import Finding
+from rmqtool.verify.catalog.finding import REBUILD_TIMER, Finding
 from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.survey.account import Account
 
@@ -57,6 +58,7 @@ def timer_findings(store: Store, rules: BrokerRules, account: Account) -> Iterat
     for entry in used:
         account.file(entry.path, entry.size).checked += entry.size
     try:
+        yield from _metrics_findings(store)
         files = timer_files(store)
         lengths = list(_lengths(store, files))
         yield from lengths
@@ -72,6 +74,13 @@ def timer_findings(store: Store, rules: BrokerRules, account: Account) -> Iterat
             yield from _UnitChecks(store, loaded, reader, queue).findings()
     except (UnreadableError, UnsupportedError) as error:
         yield finding("store.unreadable", _LOG, str(error))
+
+
+def _metrics_findings(store: Store) -> Iterator[Finding]:
+    """A broker does not start where neither the statistics nor their backup can be read."""
+    metrics = read_config(store.view, TIMER_METRICS)
+    if metrics.state is ConfigState.BROKEN and metrics.is_backup_broken:
+        yield finding("config.unreadable", TIMER_METRICS, "; ".join(metrics.problems), repair=REBUILD_TIMER)
 
 
 def _lengths(store: Store, files: TimerFiles) -> Iterator[Finding]:

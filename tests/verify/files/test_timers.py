@@ -93,6 +93,21 @@ def test_a_deleted_log_file_is_damage_while_its_messages_are_there(store: Path, 
     assert expired or ids["timer.missing-unit"] == 12
 
 
+@pytest.mark.parametrize("command", [("rebuild", "--timer"), ("recover",)])
+def test_statistics_that_no_broker_can_read_stop_its_start(golden_copy: Unpacked, command: tuple[str, ...]) -> None:
+    path = golden_copy(GOLDEN)
+    for name in ("timermetrics", "timermetrics.bak"):
+        assert not timer_ids(verified(path)[1])
+        assert json.loads(rmqtool("forecast", path, "--format", "json").out)["forecasts"][0]["starts"]
+        (path / "config" / name).write_text('{"timingCount":')
+    (lost,) = [finding for finding in verified(path)[1] if finding.id == "config.unreadable"]
+    assert (lost.file, lost.repair) == ("config/timermetrics", "rebuild --timer")
+    assert not json.loads(rmqtool("forecast", path, "--format", "json").out)["forecasts"][0]["starts"]
+    rmqtool(command[0], path, *command[1:], "--yes")
+    assert json.loads(rmqtool("forecast", path, "--format", "json").out)["forecasts"][0]["starts"]
+    assert not [finding for finding in verified(path)[1] if finding.id == "config.unreadable"]
+
+
 def test_forecast_and_the_steps_after_it_lead_to_a_timer_that_works(golden_copy: Unpacked) -> None:
     path = golden_copy(GOLDEN)
     with (path / "timerlog/00000000000000000000").open("r+b") as log:
