@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import fnmatch
-import heapq
 from collections.abc import Iterator
 from contextlib import suppress
-from operator import itemgetter
+from itertools import chain
 
 from rmqtool.dump.request import RowSource
 from rmqtool.dump.target import DumpKind
+from rmqtool.dump.time_order import IN_QUEUE, IN_TIMER, Pending, by_time
 from rmqtool.engine.reading.reader import Reader, open_reader
 from rmqtool.engine.reading.record import Record
 from rmqtool.engine.reading.unread_files import is_rocksdb_used
 from rmqtool.engine.rules.versions import rules_for
-from rmqtool.engine.timers.loaded_timer import load_timer, timer_files, timer_queue, timer_record
+from rmqtool.engine.timers.loaded_timer import load_timer, timer_files, timer_queue
 from rmqtool.engine.timers.transactions import half_messages
 from rmqtool.engine.timers.waiting import queue_units, timer_due_ms
 from rmqtool.errors import UnreadableError, UnsupportedError
@@ -27,6 +27,7 @@ from rmqtool.formats.properties import (
     TIMER_TOPIC,
 )
 from rmqtool.formats.rocksdb_store import DELIVERED, SCANNED
+from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.report.rows import DumpRow
 from rmqtool.store.config_json import DELAY_OFFSETS, delay_offsets, read_config
 from rmqtool.store.file_kinds import FileKind
@@ -55,10 +56,13 @@ class ListingDump(RowSource):
         levels = sorted(queue_id + 1 for topic, queue_id in reader.queues() if topic == SCHEDULE_TOPIC)
         known = delay_offsets(read_config(reader.store.view, DELAY_OFFSETS))
         # Without an offset a broker begins at the first message of the level.
-        delayed = [self._delayed(reader, level, known.get(level, 0)) for level in levels]
-        return heapq.merge(self._timers(reader), *delayed, key=itemgetter("due_timestamp_ms"))
+        delayed = [_delayed(reader, level, known.get(level, 0)) for level in levels]
+        for pending in by_time(chain(self._timers(reader), *delayed)):
+            record = self._record(reader, pending.physical_offset, pending.size)
+            if record is not None:
+                yield _pending_row(record, pending)
 
-    def _timers(self, reader: Reader) -> Iterator[DumpRow]:
+    def _timers(self, reader: Reader) -> Iterator[Pending]:
         if (TIMER_TOPIC, 0) not in reader.queues():
             return
         queue = timer_queue(reader)
@@ -67,20 +71,19 @@ class ListingDump(RowSource):
             units, broken = timer.chain(slot)
             self.bad_ranges += broken is not None
             for unit in units:
-                record = timer_record(reader, unit)
-                self.bad_ranges += record is None
-                if record is not None:
-                    yield _pending_row(record, "timer", unit.due_timestamp_ms, rolls=unit.rolls, deletes=unit.deletes)
-        marks, rows = self._database_timers(reader)
-        yield from rows
+                due_ms = min(unit.due_timestamp_ms, JAVA_LONG_MAX)
+                yield Pending(due_ms, unit.physical_offset, unit.record_size, IN_TIMER, unit.rolls, unit.deletes)
+        marks, from_database = self._database_timers(reader)
+        yield from from_database
         first = max(timer.queue_offset, marks.get(SCANNED.decode(), 0))
         for entry in queue_units(queue, first, queue.max_queue_offset):
             record = self._record(reader, entry.physical_offset)
-            due_ms = timer_due_ms(record.properties) if record is not None else None
-            if record is not None and due_ms is not None:
-                yield _pending_row(record, "queue", due_ms, deletes=TIMER_DELETE_KEY in record.properties)
+            due = timer_due_ms(record.properties) if record is not None else None
+            if record is not None and due is not None:
+                deletes = TIMER_DELETE_KEY in record.properties
+                yield Pending(due, entry.physical_offset, 0, IN_QUEUE, deletes=deletes)
 
-    def _database_timers(self, reader: Reader) -> tuple[dict[str, int], Iterator[DumpRow]]:
+    def _database_timers(self, reader: Reader) -> tuple[dict[str, int], Iterator[Pending]]:
         """How far the timers in RocksDB are, and those that wait there."""
         entries = reader.store.files.get(FileKind.ROCKSDB, ())
         if not is_rocksdb_used(entries):
@@ -89,20 +92,8 @@ class ListingDump(RowSource):
         marks = database.timer_marks()
         if database.failure is not None:
             self.problems.append(f"{DIRECTORY}: timers in RocksDB: {database.reason}")
-        return marks, self._rows_of(reader, database, marks.get(DELIVERED.decode(), 0))
-
-    def _rows_of(self, reader: Reader, database: SideDatabase, from_ms: int) -> Iterator[DumpRow]:
-        for row in database.timers_from(from_ms):
-            record = self._record(reader, row.physical_offset)
-            if record is not None:
-                yield _pending_row(record, "timer", row.due_timestamp_ms)
-
-    def _delayed(self, reader: Reader, level: int, queue_offset: int) -> Iterator[DumpRow]:
-        queue = reader.queue(SCHEDULE_TOPIC, level - 1)
-        for unit in queue_units(queue, max(queue_offset, queue.min_queue_offset), queue.max_queue_offset):
-            record = self._record(reader, unit.physical_offset)
-            if record is not None:
-                yield _pending_row(record, "level", unit.stored_tags_code, level=level)
+        rows = database.timers_from(marks.get(DELIVERED.decode(), 0))
+        return marks, (Pending(row.due_timestamp_ms, row.physical_offset, 0, IN_TIMER) for row in rows)
 
     def _transactions(self, reader: Reader) -> Iterator[DumpRow]:
         """Half messages in the order of their queue."""
@@ -123,32 +114,32 @@ class ListingDump(RowSource):
                 **_stored(record),
             }
 
-    def _record(self, reader: Reader, physical_offset: int) -> Record | None:
+    def _record(self, reader: Reader, physical_offset: int, size: int = 0) -> Record | None:
+        """The record at a physical offset; None, which is counted, where a broker gets none, or none of this size."""
         record = None
         with suppress(UnreadableError):
             message = reader.message_at(physical_offset)
             record = message.record if message is not None else None
+            record = record if record is not None and size in (0, record.size) else None
         self.bad_ranges += record is None
         return record
 
 
-def _pending_row(
-    record: Record,
-    waits_in: str,
-    due_timestamp_ms: int,
-    *,
-    level: int | None = None,
-    rolls: bool = False,
-    deletes: bool = False,
-) -> DumpRow:
+def _delayed(reader: Reader, level: int, queue_offset: int) -> Iterator[Pending]:
+    queue = reader.queue(SCHEDULE_TOPIC, level - 1)
+    for unit in queue_units(queue, max(queue_offset, queue.min_queue_offset), queue.max_queue_offset):
+        yield Pending(unit.stored_tags_code, unit.physical_offset, 0, level)
+
+
+def _pending_row(record: Record, pending: Pending) -> DumpRow:
     return {
         "type": "pending",
-        "waits_in": waits_in,
-        "due_timestamp_ms": due_timestamp_ms,
+        "waits_in": {IN_TIMER: "timer", IN_QUEUE: "queue"}.get(pending.level, "level"),
+        "due_timestamp_ms": pending.due_ms,
         **_sent_to(record),
-        "delay_level": level,
-        "rolls": rolls,
-        "deletes": deletes,
+        "delay_level": pending.level if pending.level > IN_TIMER else None,
+        "rolls": pending.rolls,
+        "deletes": pending.deletes,
         **_stored(record),
     }
 

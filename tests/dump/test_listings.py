@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 
+from rmqtool.dump import listings, time_order
 from tests import golden_stores
 from tests.commands.transcripts import rmqtool
 from tests.conftest import Unpacked
@@ -48,12 +50,19 @@ def test_timers_wait_by_their_time(golden: Unpacked) -> None:
         assert row["deletes"] == ("TIMER_DEL_UNIQKEY" in message)
 
 
-def test_a_message_that_the_timer_has_not_taken_waits_in_its_queue(golden_copy: Unpacked) -> None:
+@pytest.mark.parametrize("chunk_max", [7, 61, time_order.CHUNK_MAX])
+def test_a_message_that_the_timer_has_not_taken_waits_in_its_queue(
+    golden_copy: Unpacked, monkeypatch: pytest.MonkeyPatch, chunk_max: int
+) -> None:
+    monkeypatch.setattr(listings, "by_time", partial(time_order.by_time, chunk_max=chunk_max))
     path = golden_copy("broker-5.5.0-timer")
     for name in ("timerwheel", "timerlog/00000000000000000000", "config/timercheck"):
         (path / name).unlink()
     code, rows = listed(path, "--pending")
     assert (code, Counter(row["waits_in"] for row in rows)) == (0, Counter({"queue": 61}))
+    assert (times := [row["due_timestamp_ms"] for row in rows]) == sorted(times)
+    places = [row["physical_offset"] for row in rows]
+    assert places != sorted(places)
 
 
 def test_delayed_messages_wait_from_the_offset_of_their_level_on(golden_copy: Unpacked) -> None:
