@@ -5,9 +5,10 @@ A message that was delivered is in the log under its own topic, with the same un
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -90,7 +91,9 @@ def plan_timer(
     ]
     if waiting.unreadable:
         notes.append(f"units of the timer's queue without a readable message: {waiting.unreadable}")
-    return TimerRebuild((*_steps(store, staging), *metrics), findings, tuple(notes))
+    rows = (waiting.messages, waiting.newest, waiting.queue_end, precision_ms)
+    digest = hashlib.sha256(repr(rows).encode()).hexdigest()
+    return TimerRebuild((*_steps(store, staging, f"sha256:{digest}"), *metrics), findings, tuple(notes))
 
 
 def log_file_size(store: Store, inferred: int) -> int:
@@ -119,14 +122,14 @@ def _metrics_steps(store: Store) -> Iterator[Step]:
         yield remove_file(store.view, path, _UNREADABLE_METRICS)
 
 
-def _steps(store: Store, staging: Path) -> Iterator[Step]:
+def _steps(store: Store, staging: Path, rows: str) -> Iterator[Step]:
     view = store.view
     built = [staging / WHEEL_PATH, *sorted((staging / LOG_DIRECTORY).iterdir()), staging / CHECK_PATH]
     paths = [str(path.relative_to(staging)) for path in built]
     for path, source in zip(paths, built, strict=True):
         content = FilePart.whole(source)
         make = create_file if view.stat(path) is None else replace_file
-        yield make(view, path, content, _WHY)
+        yield replace(make(view, path, content, _WHY), rows=rows)
     for kind in (FileKind.TIMER_WHEEL, FileKind.TIMER_LOG):
         for entry in store.files.get(kind, ()):
             if entry.path not in paths:

@@ -6,6 +6,7 @@ its process. So it gets a temporary directory of links to the database's files, 
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import select
@@ -167,8 +168,10 @@ def require_library() -> None:
         raise UnsupportedError("the consume queues are in RocksDB: install rmqtool[rocksdb] to write them")
 
 
-def write_database(folder: Path, families: Mapping[RocksFamily, Iterable[RowBatch]]) -> None:
+def write_database(folder: Path, families: Mapping[RocksFamily, Iterable[RowBatch]]) -> str:
     """Write a database into an empty directory; the rows of each family come in the order of their keys.
+
+    Returns: a digest of the rows, as `sha256:<hex>`; the bytes of the files are others each time.
 
     Raises:
         UnsupportedError: the library is missing.
@@ -177,15 +180,17 @@ def write_database(folder: Path, families: Mapping[RocksFamily, Iterable[RowBatc
     require_library()
     sizes = next(((family.suffix_size, family.value_size) for family in families if family.suffix_size), (0, 0))
     command = [sys.executable, "-P", rocksdb_writer.__file__, str(folder.absolute()), *map(str, sizes)]
+    digest = hashlib.sha256()
     with tempfile.TemporaryFile() as diary, tempfile.TemporaryFile() as answer:
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=answer, stderr=diary, cwd=folder) as process:
             assert process.stdin is not None
             try:
                 for family, batches in families.items():
-                    _write_frame(process.stdin, b"F", family.name.encode(), 0, b"")
+                    digest.update(_write_frame(process.stdin, b"F", family.name.encode(), 0, b""))
                     for batch in batches:
                         kind, count = (b"U", batch.row_count) if batch.row_count else (b"R", len(batch.values))
-                        _write_frame(process.stdin, kind, batch.prefix, count, batch.suffixes + batch.values)
+                        data = batch.suffixes + batch.values
+                        digest.update(_write_frame(process.stdin, kind, batch.prefix, count, data))
                 _write_frame(process.stdin, b"D", b"", 0, b"")
                 process.stdin.close()
             except OSError:
@@ -197,10 +202,13 @@ def write_database(folder: Path, families: Mapping[RocksFamily, Iterable[RowBatc
         answer.seek(0)
         if status or answer.read() != b"D":
             raise WriteError(f"{folder}: the RocksDB library did not write the database{_exit_text(status, diary)}")
+    return f"sha256:{digest.hexdigest()}"
 
 
-def _write_frame(pipe: IO[bytes], kind: bytes, text: bytes, count: int, data: bytes) -> None:
-    pipe.write(_FRAME.pack(kind, len(text), count) + text + data)
+def _write_frame(pipe: IO[bytes], kind: bytes, text: bytes, count: int, data: bytes) -> bytes:
+    frame = _FRAME.pack(kind, len(text), count) + text + data
+    pipe.write(frame)
+    return frame
 
 
 class _ReadingEndedError(Exception):

@@ -53,6 +53,7 @@ class DatabaseBuild:
         staged: where the new one lies; None where the store's own is as it should be.
         notes: what a person should know, as sentences.
         bad: where the log has something that is no record; the database ends before it.
+        rows_digest: of all rows of the staged one.
     """
 
     store: Store
@@ -60,6 +61,7 @@ class DatabaseBuild:
     staged: Path | None
     notes: list[str] = field(default_factory=list)
     bad: Bad | None = None
+    rows_digest: str | None = None
 
     def steps(self, why: str) -> Iterator[Step]:
         """Steps that replace the database.
@@ -75,7 +77,7 @@ class DatabaseBuild:
                 continue
             yield remove_file(self.store.view, entry.path, "a file of the database that is replaced")
         for path in sorted(built):
-            yield from file_step(self.store.view, path, built[path], why)
+            yield from file_step(self.store.view, path, built[path], why, rows=self.rows_digest)
 
 
 def build_database(
@@ -114,10 +116,10 @@ def build_database(
         rows.gap_units = rows.unfilled = 0
         staged = staging / "rocksdb" / directory
         staged.mkdir(parents=True)
-        write_database(staged, {FAMILIES[0]: database.unit_batches(), FAMILIES[1]: database.end_batches()})
+        digest = write_database(staged, {FAMILIES[0]: database.unit_batches(), FAMILIES[1]: database.end_batches()})
     except OSError as error:
         raise WriteError(f"temporary file: {reason(error)}") from error
-    return DatabaseBuild(store, directory, staged, _notes(rows, old), bad)
+    return DatabaseBuild(store, directory, staged, _notes(rows, old), bad, digest)
 
 
 def _read_log(

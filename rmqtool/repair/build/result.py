@@ -146,8 +146,13 @@ class BuildResult(BuiltQueues):
             yield remove_file(self.store.view, path, "the index does not need this file")
 
 
-def file_step(view: StoreView, path: str, place: Path, why: str, mtime_ns: int | None = None) -> Iterator[Step]:
+def file_step(
+    view: StoreView, path: str, place: Path, why: str, mtime_ns: int | None = None, rows: str | None = None
+) -> Iterator[Step]:
     """The step that makes a file what was built; none where it is so already.
+
+    Args:
+        rows: see `Replace`.
 
     Raises:
         UnreadableError: something else has the path, or the file may not be read.
@@ -156,14 +161,14 @@ def file_step(view: StoreView, path: str, place: Path, why: str, mtime_ns: int |
     after = digest_of_content(content)
     entry = view.stat(path)
     if entry is None:
-        yield Create(path, content, after, why, mtime_ns)
+        yield Create(path, content, after, why, mtime_ns, rows)
         return
     if not entry.is_file:
         raise UnreadableError(f"{path}: not a file")
     with closing(view.open(path)) as source:
         before = digest_of(source, 0, source.size)
     if before != after:
-        yield Replace(path, content, before, after, why)
+        yield Replace(path, content, before, after, why, rows)
 
 
 def _left_over(view: StoreView, queue: QueueFiles, staged_files: dict[str, Path]) -> Iterator[Remove]:

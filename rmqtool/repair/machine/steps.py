@@ -49,6 +49,8 @@ class Replace:
     before: str
     after: str
     why: str
+    rows: str | None = None
+    """Digest of the rows it is made of, where their bytes differ each time: a database, or a timer by the hour."""
 
     action: ClassVar[Literal["replace"]] = "replace"
     file_position = 0
@@ -68,6 +70,8 @@ class Create:
     why: str
     mtime_ns: int | None = None
     """Modification time, for the broker reads those of log and queue files; None: when it is made."""
+    rows: str | None = None
+    """As in `Replace`."""
 
     action: ClassVar[Literal["create"]] = "create"
     file_position = 0
@@ -140,6 +144,7 @@ def remove_file(view: StoreView, path: str, why: str) -> Remove:
 
 def step_json(step: Step) -> dict[str, Any]:
     """A step as the JSON of a plan shows it."""
+    rows = {} if isinstance(step, WriteRange | Remove) or step.rows is None else {"rows": step.rows}
     return {
         "action": step.action,
         "file": step.path,
@@ -148,6 +153,7 @@ def step_json(step: Step) -> dict[str, Any]:
         "before": step.before,
         "after": step.after,
         "why": step.why,
+        **rows,
     }
 
 
