@@ -229,6 +229,8 @@ def carry_out(repair: RepairRun, planner: Planner) -> None:
             applied = apply_plan(plan, places, session=session)
     messages.interrupted = f"the repair was made; rmqtool undo {request.store} rolls it back"
     store = survey(opened.store.view, opened.store.settings)
+    if repair.digest is not None:
+        repair.digest.know_again(applied.read_back)
     with messages.progress(f"{request.command}: check of the repaired store"):
         checked, surprises = check_applied(store, opened.rules, planned_repair.begin, plan.remaining, repair.digest)
     if surprises:

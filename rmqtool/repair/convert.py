@@ -175,7 +175,7 @@ def plan_from_dledger(
     written = write_plain_log(log, rules, folder, on_progress)
     why = "the messages of the DLedger log"
     steps: list[Step] = [
-        create_file(store.view, f"{_PLAIN_LOG}/{name}", FilePart.whole(folder / name, is_final=True), why, mtime_ns)
+        create_file(store.view, f"{_PLAIN_LOG}/{name}", FilePart.whole(folder / name), why, mtime_ns)
         for name, mtime_ns in written.files.items()
     ]
     with OpenFiles(store.view) as files:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from threading import Lock
 from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, cast
@@ -21,7 +21,7 @@ from rmqtool.scan.kept_column import KeptColumn, column_values, keep_column
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.split import Split, SplitOutcome
 from rmqtool.scan.walk import Batch, KeyHashes, Walk
-from rmqtool.store.source import Closable, identity_of, reason
+from rmqtool.store.source import ByteSource, Closable, identity_of, reason
 
 if TYPE_CHECKING:
     import numpy
@@ -115,6 +115,7 @@ class LogDigest(Closable):
         self._spilled = 0
         self._is_full = False
         self._kept: dict[Hashable, tuple[object, Any]] = {}
+        self._digests: dict[Hashable, str] = {}
 
     def batches(self, walk: Walk, *, answers: bool) -> Iterator[Batch]:
         """The batches of a walk; nothing is read where its bytes were seen before.
@@ -134,6 +135,15 @@ class LogDigest(Closable):
         """Whether a walk would read nothing."""
         key = _key(walk.split)
         return walk.columns_only and key is not None and bool(self._chain(key, walk))
+
+    def know_again(self, digests: Mapping[Hashable, str]) -> None:
+        """Be told the digests of files, by identity: what was kept of content with such a digest holds for them."""
+        self._digests.update(digests)
+
+    def identity(self, source: ByteSource) -> Hashable | None:
+        """See `identity_of`; the digest of the bytes where it is known."""
+        identity = identity_of(source)
+        return self._digests.get(identity, identity)
 
     def recall(self, name: Hashable, made_of: object) -> Any | None:
         """What was kept under a name, if it was made of the same."""

@@ -41,6 +41,8 @@ class OverlaidFile:
     size: int
     contents: list[tuple[int, Content]] = field(default_factory=list)
     """With the file position of each."""
+    digest: str | None = None
+    """Of the content, where one content is all of the file."""
     pages: dict[int, int] = field(default_factory=dict)
     """Where in the temporary file a page lies."""
 
@@ -127,11 +129,16 @@ class Overlay(Closable):
         """What is laid over a file; None where it is as in the store."""
         return self._changes.get(path)
 
-    def add(self, path: str, content: Content, mtime_ns: int | None = None) -> None:
-        """Show a file that is not there, and the directories it lies in; it is as old as now unless a time is given."""
+    def add(self, path: str, content: Content, mtime_ns: int | None = None, digest: str | None = None) -> None:
+        """Show a file that is not there, and the directories it lies in; it is as old as now unless a time is given.
+
+        Args:
+            digest: of the content, by which it is known again.
+        """
         self._new_file(path, time.time_ns() if mtime_ns is None else mtime_ns)
-        self._changes[path].contents.append((0, content))
-        self._changes[path].size = content.length
+        change = self._changes[path]
+        change.contents.append((0, content))
+        change.size, change.digest = content.length, digest
 
     def lay(self, path: str, file_position: int, content: Content) -> None:
         """Lay content over a part of a file, which becomes longer if that ends beyond it.
@@ -146,13 +153,13 @@ class Overlay(Closable):
         insort(change.contents, (file_position, content), key=itemgetter(0))
         change.size = max(change.size, file_position + content.length)
 
-    def replace(self, path: str, content: Content) -> None:
-        """Show other content in a file; its modification time stays.
+    def replace(self, path: str, content: Content, digest: str | None = None) -> None:
+        """Show other content in a file; its modification time stays. See `add`.
 
         Raises:
             UnreadableError: the file is not there.
         """
-        self._changes[path] = OverlaidFile(self._file_below(path), 0, content.length, [(0, content)])
+        self._changes[path] = OverlaidFile(self._file_below(path), 0, content.length, [(0, content)], digest=digest)
 
     def create(self, path: str, size: int) -> None:
         """See `FileSink`; a file that is there and shorter is lengthened with zeros, as mapping one does."""
@@ -254,12 +261,12 @@ class OverlaidSource:
 
     @property
     def identity(self) -> Hashable | None:
-        """See `identity_of`; None where anything but one content that is all of the file is laid over it."""
+        """See `identity_of`; None where anything but one content of a known digest is laid over it."""
         change = self._overlay.change_of(self.name)
         if change is None:
             return None if self._base is None else identity_of(self._base)
         is_whole = not change.pages and not change.base_size and [(0, change.size)] == change.places
-        return identity_of(self._content(change, 0)) if is_whole else None
+        return change.digest if is_whole else None
 
     def read_into(self, position: int, buffer: memoryview) -> int:
         change = self._overlay.change_of(self.name)

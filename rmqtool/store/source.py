@@ -261,26 +261,21 @@ class Zeros:
 
 @dataclass(frozen=True)
 class FilePart:
-    """`length` bytes of a file from `position` on; the file stays as it is for as long as this is used.
-
-    Attributes:
-        is_final: whether the file has been written to for the last time, so that its identity tells its bytes.
-    """
+    """`length` bytes of a file from `position` on; the file stays as it is for as long as this is used."""
 
     place: Path
     position: int
     length: int
-    is_final: bool = False
 
     @classmethod
-    def whole(cls, place: Path, *, is_final: bool = False) -> FilePart:
+    def whole(cls, place: Path) -> FilePart:
         """All of a file.
 
         Raises:
             UnreadableError: it is missing, may not be read, or is no regular file.
         """
         with FileSource.open(place) as source:
-            return cls(place, 0, source.size, is_final)
+            return cls(place, 0, source.size)
 
     def open(self) -> ByteSource:
         """The bytes.
@@ -292,7 +287,7 @@ class FilePart:
         if source.size < self.position + self.length:
             source.close()
             raise UnreadableError(f"{self.place}: became shorter while it was read")
-        return PartSource(str(self.place), source, self.position, self.length, self.is_final)
+        return PartSource(str(self.place), source, self.position, self.length)
 
 
 Content = Literal | Zeros | FilePart
@@ -326,13 +321,6 @@ class PartSource:
     base: ByteSource
     start: int
     size: int
-    is_final: bool = False
-
-    @property
-    def identity(self) -> Hashable | None:
-        """See `identity_of`."""
-        base = identity_of(self.base) if self.is_final else None
-        return None if base is None else (base, self.start, self.size)
 
     def read_into(self, position: int, buffer: memoryview) -> int:
         count = max(0, min(len(buffer), self.size - position))

@@ -251,9 +251,9 @@ class _Verifier:
         return (DatabaseQueues(database), LogOrder(database, minimum, end)) if database.failure is None else ({}, None)
 
     def _seen(self, one: QueuePass) -> Seen[QueueMap]:
-        terms = one.queue, one.is_batch, one.file_size, one.log_file_size, one.log_minimum
-        paths = [segment.path for segment in one.queue.segments]
-        return seen_by(one, paths, terms, self.store.view.open, self.options.digest)
+        files = tuple((segment.path, segment.start, segment.size) for segment in one.queue.segments)
+        terms = files, one.is_batch, one.file_size, one.log_file_size, one.log_minimum
+        return seen_by(one, [path for path, _, _ in files], terms, self.store.view.open, self.options.digest)
 
     def _index_maps(self) -> tuple[IndexMap, ...]:
         index = read_index(self.store, self._account, self.options.digest)

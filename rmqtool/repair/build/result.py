@@ -157,7 +157,7 @@ def file_step(
     Raises:
         UnreadableError: something else has the path, or the file may not be read.
     """
-    content = FilePart.whole(place, is_final=True)
+    content = FilePart.whole(place)
     after = digest_of_content(content)
     entry = view.stat(path)
     if entry is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import time
+from collections.abc import Hashable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,8 +41,14 @@ class Applied:
     """A repair that is done."""
 
     plan: Plan
-    undo: Path
-    """Its journal."""
+    journal: Journal
+    read_back: dict[Hashable, str]
+    """The files that were written whole, as they were when they were read back, with the digest of each."""
+
+    @property
+    def undo(self) -> Path:
+        """Where its journal lies."""
+        return self.journal.folder.shown
 
     def to_json(self, verify: dict[str, Any] | None = None) -> dict[str, Any]:
         """The plan's JSON and what became of it; `verify` is the summary of a verification afterwards."""
@@ -83,8 +90,7 @@ def _applied(plan: Plan, session: Session) -> Applied:
         session.lock.complete()
         demand_settled(places)
         demand_unchanged(plan, places)
-        journal = carry_out(plan, session, interrupt)
-    return Applied(plan, journal.folder.shown)
+        return carry_out(plan, session, interrupt)
 
 
 def demand_settled(places: StorePaths) -> None:
@@ -139,15 +145,16 @@ def _demand_fit(plan: Plan, session: Session) -> None:
         raise RefusedError(f"{session.places.root}: changed since the plan was made; make the plan again")
 
 
-def carry_out(plan: Plan, session: Session, interrupt: Interrupt) -> Journal:
+def carry_out(plan: Plan, session: Session, interrupt: Interrupt) -> Applied:
     """Journal, fence, steps, check and hand-over, under the lock that the session holds."""
     places, disk = session.places, session.disk
     before = {journal.number for journal in journals(places)}
+    read_back: dict[Hashable, str] = {}
     try:
         prepared = _prepared(plan, session)
         interrupt.demand_none()
         _change_all(prepared, places, disk, interrupt)
-        _hand_over(prepared, places, disk, interrupt)
+        _hand_over(prepared, places, disk, interrupt, read_back)
     except BaseException as error:
         for journal in journals(places):
             if journal.number not in before:
@@ -159,7 +166,7 @@ def carry_out(plan: Plan, session: Session, interrupt: Interrupt) -> Journal:
         raise
     with suppress(RmqtoolError):  # what planners left is in nobody's way
         remove_empty(places, disk)
-    return prepared.journal
+    return Applied(plan, prepared.journal, read_back)
 
 
 def _prepared(plan: Plan, session: Session) -> PreparedJournal:
@@ -234,9 +241,11 @@ def _metadata_of_new(file: RootPath, step: Step) -> Metadata:
     return Metadata(step.length, mode, directory.user_id, directory.group_id, now_ns, mtime_ns or now_ns)
 
 
-def _hand_over(prepared: PreparedJournal, places: StorePaths, disk: Disk, interrupt: Interrupt) -> None:
+def _hand_over(
+    prepared: PreparedJournal, places: StorePaths, disk: Disk, interrupt: Interrupt, read_back: dict[Hashable, str]
+) -> None:
     """Check what was written, remove `abort`, say that it is done, let brokers in."""
-    written = {change.saved.path: _checked(change) for change in prepared.changes}
+    written = {change.saved.path: _checked(change, read_back) for change in prepared.changes}
     for change in prepared.changes:
         if change.saved.path == ABORT_NAME and change.saved.action == "remove":
             _change(change, disk)
@@ -247,7 +256,7 @@ def _hand_over(prepared: PreparedJournal, places: StorePaths, disk: Disk, interr
     lower_fences(places, disk)
 
 
-def _checked(change: FileChange) -> tuple[tuple[int, int, str], ...]:
+def _checked(change: FileChange, read_back: dict[Hashable, str]) -> tuple[tuple[int, int, str], ...]:
     """What a file holds now, read from the disk; (position, length, digest) of each range that was written.
 
     Raises:
@@ -260,9 +269,12 @@ def _checked(change: FileChange) -> tuple[tuple[int, int, str], ...]:
         with change.file.source(step.path) as source:
             with suppress(OSError):  # advice only: the bytes on the disk and not those in memory
                 os.posix_fadvise(source.descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-            is_whole = isinstance(step, WriteRange) or source.size == step.length
-            if not is_whole or digest_of(source, step.file_position, step.file_position + step.length) != step.after:
+            identity = source.identity  # a file that is written to meanwhile gets another one
+            has_size = isinstance(step, WriteRange) or source.size == step.length
+            if not has_size or digest_of(source, step.file_position, step.file_position + step.length) != step.after:
                 raise WriteError(f"{step.path}: read-back verification failed")
+            if not isinstance(step, WriteRange) and identity is not None:
+                read_back[identity] = step.after
         written.append((step.file_position, step.length, step.after))
     return tuple(written)
 

@@ -177,8 +177,7 @@ def _moved(plan: Plan, places: StorePaths, copy: StorePaths) -> Plan:
 
 def _repair_copy(plan: Plan, copy: StorePaths, disk: Disk, interrupt: Interrupt) -> None:
     with Session(copy, disk) as session:
-        journal = carry_out(plan, session, interrupt)
-        discard(journal, copy, disk, lower=True)
+        discard(carry_out(plan, session, interrupt).journal, copy, disk, lower=True)
 
 
 def _remove_copy(output: RootPath, disk: Disk, *, whole: bool) -> None:

@@ -143,9 +143,9 @@ class Plan:
                 case WriteRange():
                     view.lay(step.path, step.file_position, step.content)
                 case Replace():
-                    view.replace(step.path, step.content)
+                    view.replace(step.path, step.content, step.after)
                 case Create():
-                    view.add(step.path, step.content, step.mtime_ns)
+                    view.add(step.path, step.content, step.mtime_ns, step.after)
                 case Remove():
                     view.remove(step.path)
         return view

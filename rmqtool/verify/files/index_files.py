@@ -49,7 +49,7 @@ def read_index(store: Store, account: Account, digest: LogDigest | None = None) 
             empty += [entry.path] if _is_empty(store, entry, account, index) else []
             continue
         one = IndexPass(entry, slots, room, log_start, account)
-        seen = seen_by(one, [entry.path], (entry, slots, room, log_start), store.view.open, digest)
+        seen = seen_by(one, [entry.path], (entry.size, slots, room, log_start), store.view.open, digest)
         file = seen.result
         index.findings += seen.findings
         index.seen.append(seen)

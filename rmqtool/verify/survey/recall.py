@@ -13,7 +13,6 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from rmqtool.errors import UnreadableError
 from rmqtool.scan.log_digest import LogDigest
-from rmqtool.store.source import identity_of
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.survey.account import Account, FileAccount
 from rmqtool.verify.survey.queue_map import Open
@@ -72,7 +71,7 @@ def identities(paths: Iterable[str], open_file: Open, digest: LogDigest | None) 
     for path in paths:
         try:
             with closing(open_file(path)) as source:
-                known.append(identity_of(source))
+                known.append(digest.identity(source))
         except UnreadableError:
             return UNKNOWN
     return UNKNOWN if None in known else tuple(known)
