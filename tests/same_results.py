@@ -111,7 +111,22 @@ def differences(sample: Sample) -> Iterator[Difference]:
             with way():  # type: ignore[attr-defined]
                 got = rmqtool(*line)
             if got != expected:
-                yield Difference(sample.name, " ".join(command), name, expected, got)
+                with plain():
+                    again = rmqtool(*line)
+                if _steady(got, expected, again) != _steady(expected, expected, again):
+                    yield Difference(sample.name, " ".join(command), name, expected, got)
+
+
+def _steady(ran: Ran, expected: Ran, again: Ran) -> Ran:
+    """What a command printed, without digests that are others each time: of new databases, of a clock's time."""
+    rows, once, twice = (each.out.splitlines() for each in (ran, expected, again))
+    if not len(rows) == len(once) == len(twice):
+        return ran
+    kept = (
+        "" if first != second and '"after": "' in first else row
+        for row, first, second in zip(rows, once, twice, strict=True)
+    )
+    return ran._replace(out="\n".join(kept))
 
 
 def golden(names: Sequence[str], folder: Path) -> Iterator[Sample]:
