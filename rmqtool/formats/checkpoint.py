@@ -11,6 +11,8 @@ from construct import Int64sb, Struct
 from rmqtool.formats.layout import Format
 
 FILE_SIZE: Final = 4096
+LATEST_MS: Final = 253_402_300_799_999
+"""The end of the year 9999."""
 
 CHECKPOINT: Final = Format(
     "checkpoint",
@@ -58,3 +60,18 @@ def parse_checkpoint(raw: bytes) -> Checkpoint:
 def build_checkpoint(checkpoint: Checkpoint) -> bytes:
     """The whole file."""
     return bytes(CHECKPOINT.struct.build(vars(checkpoint))).ljust(FILE_SIZE, b"\0")
+
+
+def impossible_fields(checkpoint: Checkpoint, known: int, log_end: int | None = None) -> list[str]:
+    """Fields with a number that no broker writes.
+
+    Args:
+        known: how many fields the version writes.
+        log_end: of a log without a record, which no offset is after; None where records tell what is possible.
+    """
+    names = []
+    for number, (name, value) in enumerate(vars(checkpoint).items()):
+        highest = None if log_end is None else LATEST_MS if name.endswith("_ms") else log_end
+        if value < 0 or (value and number >= known) or (highest is not None and value > highest):
+            names.append(name)
+    return names

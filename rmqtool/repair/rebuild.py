@@ -152,7 +152,7 @@ def _hand_off(rules: BrokerRules, choice: RebuildChoice, built: BuildResult, ste
     if not choice.is_whole and store.has_abort:
         stays = stays or ONLY_A_PART
     if stays is None:
-        steps += checkpoint_steps(store, rules, built, "update the checkpoint to the last record")
+        steps += checkpoint_steps(store, rules, built.last_record, built.log_end)
         steps += abort_steps(store)
     return stays
 

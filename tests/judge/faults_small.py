@@ -11,6 +11,8 @@ MAY_BE_ZERO = (2, *OFFSETS)
 """The index time, which a broker sets when an index file is full, and the offsets."""
 MARGIN = 3000
 """Milliseconds by which brokers distrust a checkpoint."""
+LATEST_MS = 253_402_300_799_999
+"""The end of the year 9999."""
 Change = Callable[[Target], Fault | None]
 
 
@@ -26,6 +28,7 @@ def checkpoint(target: Target) -> Fault | None:
     if way == "field":
         number = target.draw.randrange(FIELDS)
         what = target.change_number(file, 8 * number, 8)
+        what = what and f"{number} {what}"
     elif way == "missing":
         file.unlink()
     elif way in ("cut", "longer"):
@@ -54,6 +57,17 @@ def may_be(number: int, what: str | None, log_end: int) -> bool:
     lowest = 0 if number in MAY_BE_ZERO else 1
     highest = max(int(old or "0", 16) + MARGIN, log_end if number in OFFSETS else 0)
     return not old or lowest <= int(new, 16) <= highest or int(old, 16) == 0
+
+
+def may_be_of_lost(what: str, files_end: int) -> bool:
+    """Whether a field was changed to what a record that nobody can read any more may have left there.
+
+    Args:
+        what: number of the field, and the values before and after.
+        files_end: end of the last file of the log.
+    """
+    number, new = int(what.partition(" ")[0]), int(what.rpartition(" ")[2], 16)
+    return 0 < new <= (files_end if number in OFFSETS else LATEST_MS)
 
 
 def abort(target: Target) -> Fault | None:

@@ -133,8 +133,9 @@ def test_keys_that_a_start_after_a_kill_leaves_out_are_those_before_a_later_file
     assert not is_dropped(row | {"id": "index.wrong-slot"}, 1024, 1024, records)
 
 
-def test_a_tail_names_the_units_of_its_own_queue_only() -> None:
-    row = {"id": "commitlog.stale-tail", "file": "commitlog/0", "severity": "warning", "message": ""}
+@pytest.mark.parametrize("name", ["commitlog.stale-tail", "commitlog.missing-end-blank"])
+def test_a_tail_names_the_units_of_its_own_queue_only(name: str) -> None:
+    row = {"id": name, "file": "commitlog/0", "severity": "warning", "message": ""}
     row["message"] = "records of an older log; the queues know of T/1 at queue offset 21"
     assert _names(row, "consumequeue", "consumequeue/T/1/00000000000000000400")
     assert not _names(row, "consumequeue", "consumequeue/T/11/00000000000000000400")

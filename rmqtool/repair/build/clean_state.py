@@ -10,12 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 
 from rmqtool.engine.reading.unread_files import is_rocksdb_used
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.errors import UnreadableError
-from rmqtool.formats.checkpoint import FIELDS_SIZE, FILE_SIZE, Checkpoint, build_checkpoint, parse_checkpoint
-from rmqtool.repair.build.result import BuildResult
+from rmqtool.formats.checkpoint import (
+    FIELDS_SIZE,
+    FILE_SIZE,
+    Checkpoint,
+    build_checkpoint,
+    impossible_fields,
+    parse_checkpoint,
+)
 from rmqtool.repair.machine.plan import ABORT_NAME
 from rmqtool.repair.machine.steps import Step, create_file, remove_file, replace_file
 from rmqtool.store.config_json import TOPICS, read_config, topics
@@ -42,20 +49,32 @@ def abort_reason(store: Store, rules: BrokerRules) -> str | None:
     return None
 
 
-def checkpoint_steps(store: Store, rules: BrokerRules, built: BuildResult, why: str) -> Iterator[Step]:
+def checkpoint_steps(
+    store: Store, rules: BrokerRules, last_record: tuple[int, int] | None, log_end: int
+) -> Iterator[Step]:
     """The step that writes the checkpoint of a store whose queues and index are complete; none if it is there.
+
+    Args:
+        last_record: physical offset and store time; without one only numbers that no broker writes are replaced.
 
     Raises:
         UnreadableError: the file is there and may not be read.
     """
-    if built.last_record is None:
-        return
     entry = store.first(FileKind.CHECKPOINT)
+    if entry is None and last_record is None:
+        return
     raw = b""
     if entry is not None:
         with closing(store.view.open(entry.path)) as source:
             raw = read_range(source, 0, FILE_SIZE + 1)
-    content = build_checkpoint(_checkpoint(parse_checkpoint(raw[:FIELDS_SIZE]), rules, built))
+    known, count = parse_checkpoint(raw[:FIELDS_SIZE]), rules.checkpoint_field_count
+    if last_record is None:
+        checkpoint = replace(known, **dict.fromkeys(impossible_fields(known, count, log_end), 0))
+        why = "set to 0 what no broker writes into the checkpoint"
+    else:
+        checkpoint = _checkpoint(known, count, last_record, log_end)
+        why = "update the checkpoint to the last record"
+    content = build_checkpoint(checkpoint)
     if entry is None:
         if store.view.stat(CHECKPOINT_PATH) is not None:
             raise UnreadableError(f"{CHECKPOINT_PATH}: not a file")
@@ -70,15 +89,13 @@ def abort_steps(store: Store) -> Iterator[Step]:
         yield remove_file(store.view, ABORT_NAME, "mark the store as cleanly shut down")
 
 
-def _checkpoint(known: Checkpoint, rules: BrokerRules, built: BuildResult) -> Checkpoint:
-    assert built.last_record is not None
-    physical_offset, time_ms = built.last_record
+def _checkpoint(known: Checkpoint, count: int, last_record: tuple[int, int], log_end: int) -> Checkpoint:
+    physical_offset, time_ms = last_record
     confirmed = known.confirm_physical_offset
-    fields = rules.checkpoint_field_count
     return Checkpoint(
         commitlog_timestamp_ms=time_ms,
         consumequeue_timestamp_ms=time_ms,
         index_timestamp_ms=time_ms,
-        confirm_physical_offset=confirmed if fields > 4 and 0 <= confirmed <= built.log_end else 0,
-        consumequeue_physical_offset=physical_offset if fields > 5 else 0,
+        confirm_physical_offset=confirmed if count > 4 and 0 <= confirmed <= log_end else 0,
+        consumequeue_physical_offset=physical_offset if count > 5 else 0,
     )

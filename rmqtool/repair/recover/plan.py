@@ -394,5 +394,5 @@ class _Recover:
             return
         if built.bad is None:
             self._cut_tail(built.log_end, "nothing is after the end of the commit log")
-        self._steps += checkpoint_steps(self._store, self._rules, built, "update the checkpoint to the last record")
+        self._steps += checkpoint_steps(self._store, self._rules, built.last_record, built.log_end)
         self._steps += abort_steps(self._store)

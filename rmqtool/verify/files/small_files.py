@@ -12,7 +12,14 @@ from rmqtool.engine.queues.extension import broken_chain
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import UnreadableError
-from rmqtool.formats.checkpoint import CHECKPOINT, FIELDS_SIZE, FILE_SIZE, Checkpoint, parse_checkpoint
+from rmqtool.formats.checkpoint import (
+    CHECKPOINT,
+    FIELDS_SIZE,
+    FILE_SIZE,
+    Checkpoint,
+    impossible_fields,
+    parse_checkpoint,
+)
 from rmqtool.store.directory import QueueFiles, Segment, Store
 from rmqtool.store.file_kinds import FileKind, is_java_long
 from rmqtool.store.source import read_range
@@ -141,13 +148,13 @@ def _first_bytes(store: Store, entry: Entry) -> bytes:
 
 
 def _fields(context: VerifyContext, path: str, raw: bytes, log: SplitResult | None) -> Iterator[Finding]:
-    values = {field.name: getattr(parse_checkpoint(raw), field.name) for field in CHECKPOINT.fields}
-    flaws = set()
-    for name, value in values.items():
-        known = list(values).index(name) < context.rules.checkpoint_field_count
-        if value < 0 or (value and not known):
-            flaws.add(name)
-            text = f"{name} is {value}" + ("" if known else f", which {context.rules.version} does not write")
+    checkpoint, known = parse_checkpoint(raw), context.rules.checkpoint_field_count
+    values = vars(checkpoint)
+    files_end = _files_end(context.store) if log is not None and not log.record_count else None
+    flaws = set(impossible_fields(checkpoint, known, files_end))
+    for number, (name, value) in enumerate(values.items()):
+        if name in flaws:
+            text = f"{name} is {value}" + ("" if number < known else f", which {context.rules.version} does not write")
             yield _field(path, "checkpoint.bad-time", text, CHECKPOINT.position(name), 8)
     if log is None or context.live_end is not None:
         return
@@ -170,6 +177,12 @@ def _fields(context: VerifyContext, path: str, raw: bytes, log: SplitResult | No
             if name == "consumequeue_physical_offset" and not context.has_file_queues:
                 yield from _rocksdb(context, text)
     yield from _ahead_of_queues(context, path, values[_DISPATCHED] if _DISPATCHED not in flaws else 0, log)
+
+
+def _files_end(store: Store) -> int | None:
+    """Physical offset after the last file of the log, which no record of it can have reached."""
+    size = store.commitlog_file_size
+    return max((segment.start + max(size, segment.size) for segment in store.commitlog), default=None)
 
 
 def _zero_times(context: VerifyContext, path: str, values: Mapping[str, int], log: SplitResult) -> Iterator[Finding]:
