@@ -102,6 +102,12 @@ def put_value(key: bytes, size: int) -> Callable[[Path], None]:
     return rows(lambda _, ends: ends.put(key, (ends.get(key) or numbers(0, 0))[:size].ljust(size, b"\0")))
 
 
+def put_unit(queue_offset: int, size: int) -> Callable[[Path], None]:
+    """Cut or lengthen the value of a unit."""
+    key = unit_key(*QUEUE, queue_offset)
+    return rows(lambda units, _: units.put(key, units[key][:size].ljust(size, b"\0")))
+
+
 def half(file: Path) -> None:
     os.truncate(file, file.stat().st_size // 2)
 
@@ -160,6 +166,9 @@ CASES = (
         rows(lambda units, ends: (units.put(b"x", b"y"), ends.put(b"x", b""), units.put(unit_key(*QUEUE, -1), b""))),
         ("rocksdb.odd-row",),
     ),
+    Case("unit cut to its place", put_unit(5, 8), ("consumequeue.missing-unit", "rocksdb.odd-row")),
+    Case("unit empty", put_unit(5, 0), ("consumequeue.missing-unit", "rocksdb.odd-row")),
+    Case("unit longer", put_unit(5, 29), ("rocksdb.odd-row",)),
     Case("maximum too low", put_end(MAXIMUM, 68_990, 20), ("consumequeue.missing-unit", "rocksdb.stale-unit")),
     Case("maximum too high", put_end(MAXIMUM, 120_092, 60), ("rocksdb.wrong-end",)),
     Case("maximum gone", drop_end(MAXIMUM), ("consumequeue.missing-unit", "rocksdb.missing-end")),

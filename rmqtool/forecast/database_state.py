@@ -17,6 +17,7 @@ from rmqtool.engine.dispatch.queue_entries import QueueEntries
 from rmqtool.engine.queues.database_queue import DatabaseQueue
 from rmqtool.engine.queues.extension import QueueExtension
 from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.errors import UnreadableError
 from rmqtool.forecast.load import LoadFailure
 from rmqtool.store.directory import Segment
 from rmqtool.store.queue_database import QueueDatabase, QueueName, StoredEnd, StoredEnds, row_type
@@ -116,25 +117,31 @@ class DatabaseQueueState:
             return
         if self._throws:
             raise LoadFailure(f"{self.topic}/{self.queue_id}: the stored first unit has too few bytes")
+        try:
+            self._set_end_back(maximum, log_end)
+        except UnreadableError as failure:
+            raise LoadFailure(str(failure)) from None
+
+    def _set_end_back(self, maximum: StoredEnd, log_end: int) -> None:
         queue = self._queue(self._shared.log_minimum)
         lowest, minimum = queue.first_answer
         self._ends.minimum = minimum or self._ends.minimum
         if minimum is None or minimum.queue_offset != lowest or minimum.physical_offset > log_end:
-            if reads_all:
+            if self.rules.rocksdb_loads_all_ends:
                 return  # the broker logs a fault and leaves the queue as it is
             raise LoadFailure(f"{self.topic}/{self.queue_id}: no unit before the end of the log")
         low, high, best = lowest, maximum.queue_offset, None
         while high >= low:
             middle = low + (high - low) // 2
-            row = queue.row(middle)
-            if row is None or row["physical_offset"] < log_end:
-                low, best = middle + 1, row if row is not None else best
-            elif row["physical_offset"] == log_end:
+            physical_offset = queue.physical_offset(middle)
+            if physical_offset is None or physical_offset < log_end:
+                low, best = middle + 1, StoredEnd(physical_offset, middle) if physical_offset is not None else best
+            elif physical_offset == log_end:
                 break
             else:
                 high = middle - 1
         if best is not None:
-            self._ends.maximum = StoredEnd(int(best["physical_offset"]), int(best["queue_offset"]))
+            self._ends.maximum = best
         elif maximum.queue_offset != lowest:
             self._ends.maximum = minimum
 
@@ -185,7 +192,8 @@ class DatabaseQueueState:
 
     def _queue(self, log_minimum: int) -> DatabaseQueue:
         ends = StoredEnds() if self._throws else self._ends
-        return DatabaseQueue(self._name, ends, self.between, self.rules, log_minimum)
+        short_units = self._shared.database.short_units.get(self._name, {}) if not self._is_destroyed else {}
+        return DatabaseQueue(self._name, ends, self.between, self.rules, log_minimum, short_units)
 
 
 _NO_ROWS: Final = np.empty(0, row_type())

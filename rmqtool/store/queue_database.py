@@ -41,6 +41,8 @@ ROW_SIZE: Final = _NUMBER_SIZE + UNIT_SIZE
 FAMILIES: Final = (RocksFamily(UNIT_FAMILY, _NUMBER_SIZE, UNIT_SIZE), RocksFamily(OFFSET_FAMILY))
 ODD_ROWS_MAX: Final = 100
 """Rows without a meaning that are named; the rest is counted."""
+SHORT_UNITS_MAX: Final = 1 << 16
+"""Units of too few bytes that are kept; where there are more, not everything was read."""
 _OFFSET: Final = Struct(OFFSET.struct_code)
 _DISPATCHED: Final = Struct(DISPATCHED.struct_code)
 
@@ -88,6 +90,8 @@ class QueueDatabase:
         has_unreadable_end: whether a key of the offset family names a topic longer than the key.
         is_dispatched_short: whether there is a key for `dispatched` with less than a number.
         short_ends: queues with a stored end of too few bytes, and whether that is the maximum.
+        short_units: by queue and queue offset, where the records of units of too few bytes start; None where even
+            that has too few bytes. A broker halves over them, and throws where it wants more of them than they have.
         failure: why not everything was read; None where it was.
     """
 
@@ -103,6 +107,7 @@ class QueueDatabase:
     has_unreadable_end: bool = False
     is_dispatched_short: bool = False
     short_ends: set[tuple[QueueName, bool]] = field(default_factory=set)
+    short_units: dict[QueueName, dict[int, int | None]] = field(default_factory=dict)
     failure: RocksFailure | None = None
     reason: str = ""
     _rows: IO[bytes] = field(default_factory=tempfile.TemporaryFile, repr=False)
@@ -185,6 +190,7 @@ class QueueDatabase:
             self._take_end(batch.prefix, batch.values)
         else:
             self._note_odd(f"{batch.family}: a key of {len(batch.prefix)} and a value of {len(batch.values)} bytes")
+            self._take_short(batch.prefix, batch.values)
 
     def _take_units(self, batch: RowBatch) -> None:
         import numpy as np
@@ -212,6 +218,17 @@ class QueueDatabase:
         self._rows.write(kept.tobytes())
         first, last = int(places[1]) if not known.unit_count else known.first, int(places[-1])
         self.units[name] = QueueRows(known.first_row, known.unit_count + len(kept), first, last)
+
+    def _take_short(self, key: bytes, value: bytes) -> None:
+        parsed = parse_queue_prefix(key[:-_NUMBER_SIZE])
+        if parsed is None or len(value) >= UNIT_SIZE:
+            return
+        if sum(map(len, self.short_units.values())) >= SHORT_UNITS_MAX:
+            self.failure, self.reason = RocksFailure.UNREADABLE, f"more than {SHORT_UNITS_MAX} units of too few bytes"
+            return
+        physical_offset = int.from_bytes(value[:_NUMBER_SIZE], "big", signed=True)
+        short = self.short_units.setdefault(queue_name(*parsed), {})
+        short[int.from_bytes(key[-_NUMBER_SIZE:], "big")] = physical_offset if len(value) >= _NUMBER_SIZE else None
 
     def _take_end(self, key: bytes, value: bytes) -> None:
         parsed = parse_offset_key(key)
@@ -261,5 +278,6 @@ def read_queue_database(view: StoreView, entries: Sequence[Entry]) -> QueueDatab
     except OSError as error:
         reading.failure, reading.reason = RocksFailure.CRASH, f"temporary file: {reason(error)}"
     database.families = reading.families
-    database.failure, database.reason = reading.failure, reading.reason
+    if reading.failure is not None:
+        database.failure, database.reason = reading.failure, reading.reason
     return database

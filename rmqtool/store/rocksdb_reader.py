@@ -12,7 +12,6 @@ import struct
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import groupby, islice
-from operator import itemgetter
 from typing import IO, Any
 
 FRAME = struct.Struct(">cII")
@@ -92,16 +91,17 @@ def write_family(out: IO[bytes], family: Any, suffix_size: int, value_size: int)
 
 
 def write_group(out: IO[bytes], prefix: bytes, rows: list[tuple[bytes, bytes]], suffix_size: int, size: int) -> None:
-    """Write rows of one prefix: as columns where key and value have the declared sizes, the others one by one."""
+    """Write rows of one prefix: as columns where key and value have the declared sizes, the others one by one.
+
+    A value that is longer counts as far as it is declared, so such a row is written both ways.
+    """
     regular: list[tuple[bytes, bytes]] = []
     if suffix_size and len(prefix) <= KEY_MAX:
-        regular = [row for row in rows if len(row[1]) == size and len(row[0]) > suffix_size]
+        regular = [row for row in rows if len(row[1]) >= size and len(row[0]) > suffix_size]
     if regular:
         out.write(FRAME.pack(b"U", len(prefix), len(regular)) + prefix)
         out.write(b"".join([key[-suffix_size:] for key, _ in regular]))
-        out.write(b"".join(map(itemgetter(1), regular)))
-    if len(regular) == len(rows):
-        return
+        out.write(b"".join([value[:size] for _, value in regular]))
     for key, value in rows:
         if not regular or len(value) != size or len(key) <= suffix_size:
             key, value = key[:KEY_MAX], value[:VALUE_MAX]  # noqa: PLW2901 - shortened

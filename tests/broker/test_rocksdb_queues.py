@@ -122,6 +122,13 @@ LOG_ENDS = {
     "log ends, all units of a queue gone": (75, lambda units, _ends: _remove_queue(units)),
     "log ends, last unit of a queue cut": (75, lambda _units, ends: ends.put(MAXIMUM, bytes(7))),
     "log ends, first unit of a queue cut": (75, lambda _units, ends: ends.put(MINIMUM, bytes(7))),
+    "log ends, a unit cut to its place": (75, lambda units, _ends: _cut(units, 8)),
+    "log ends, a unit empty": (75, lambda units, _ends: _cut(units, 0)),
+    "log ends and has expired, a unit cut to its place": (75, lambda units, _ends: _cut(units, 8)),
+    "log ends and has expired, a unit empty": (75, lambda units, _ends: _cut(units, 0)),
+    "log has expired, a unit cut to its place": (MESSAGES, lambda units, _ends: _cut(units, 8)),
+    "log has expired, a unit empty": (MESSAGES, lambda units, _ends: _cut(units, 0)),
+    "log ends, a unit longer": (75, lambda units, _ends: _cut(units, 29)),
     "last unit too high": (MESSAGES, lambda _units, ends: ends.put(MAXIMUM, numbers(500_000, 60))),
 }
 """How many messages the log keeps, and what is changed in the database."""
@@ -138,7 +145,10 @@ def test_ends_in_a_log_that_ends_early_are_what_is_forecast(
     kept, change = LOG_ENDS[name]
     records = golden_stores.manifest(NAME).records
     edit(path, change)
-    _end_log(path / "commitlog", records[kept].physical_offset if kept < MESSAGES else None)
+    if kept < MESSAGES or name == "log gone":
+        _end_log(path / "commitlog", records[kept].physical_offset if kept else None)
+    if "expired" in name:
+        min((path / "commitlog").iterdir()).unlink()
     topics = {record.topic: {"topicName": record.topic, "writeQueueNums": 8, "readQueueNums": 8} for record in records}
     (path / "config").mkdir(exist_ok=True)
     (path / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": topics}))
@@ -166,6 +176,13 @@ def _ends_of(store: OpenStore, topic: str, queue_id: int) -> tuple[int, int]:
 def _remove_queue(units: Any) -> None:
     for queue_offset in range(44):
         units.delete(unit_key(*QUEUE, queue_offset))
+
+
+def _cut(units: Any, size: int) -> None:
+    """Give other sizes to the units at which a search for the log's end looks first."""
+    for queue_offset in (21, 22):
+        key = unit_key(*QUEUE, queue_offset)
+        units.put(key, units[key][:size].ljust(size, b"\0"))
 
 
 def _end_log(directory: Path, end: int | None) -> None:

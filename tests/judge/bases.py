@@ -277,6 +277,9 @@ def _convert(plan: Plan, judge: Judge, path: Path) -> None:
     conf = path.parent / "written.conf"
     conf.write_text(plan.conf_of(plan.queues_written))
     options = ("--queues", plan.queues_in, "--broker-version", plan.version, "--broker-conf", conf, "--yes")
+    stopped = path.rename(path.with_name("stopped"))
+    copy_store(stopped, path)  # of a stopped store a broker may have files mapped until it collects garbage
+    shutil.rmtree(stopped)
     answer = rmqtool("convert", path, *options)
     assert answer.code == 0, (plan, answer.err, answer.out)
     shutil.rmtree(path / ".rmqtool")

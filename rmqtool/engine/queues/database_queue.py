@@ -6,7 +6,7 @@ Broker: `RocksDBConsumeQueue`, `RocksDBConsumeQueueStore#getOffsetInQueueByTime`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
@@ -26,13 +26,21 @@ READ_UNITS: Final = 4096
 
 Between = Callable[[int, int], "NDArray[Any]"]
 """Gives the units, as rows of the database, whose queue offsets are in [begin, end)."""
+ShortUnits = Mapping[int, int | None]
+"""See `QueueDatabase.short_units`."""
 
 
 class DatabaseQueue:
     """A queue whose units are rows of a database."""
 
     def __init__(
-        self, name: QueueName, ends: StoredEnds, between: Between, rules: BrokerRules, log_minimum: int
+        self,
+        name: QueueName,
+        ends: StoredEnds,
+        between: Between,
+        rules: BrokerRules,
+        log_minimum: int,
+        short_units: ShortUnits,
     ) -> None:
         self.topic, self.queue_id = name
         self.unit_size = UNIT_SIZE
@@ -40,18 +48,30 @@ class DatabaseQueue:
         self.loaded = None
         self.ends = ends
         self._between = between
+        self._short_units = short_units
         self._rules = rules
         self._log_minimum = log_minimum
 
     @cached_property
     def max_queue_offset(self) -> int:
-        return self.ends.maximum.queue_offset + 1 if self.ends.maximum is not None else 0
+        return self.ends.maximum.queue_offset + 1 if self.ends.maximum is not None and not self._throws else 0
 
     @property
     def min_queue_offset(self) -> int:
         """As every question but the first one gets it."""
+        if self._throws:
+            return 0
         first, stored = self.first_answer
         return stored.queue_offset if stored is not None else first
+
+    @cached_property
+    def _throws(self) -> bool:
+        """Whether a broker throws at every question about the queue, for each begins with its minimum."""
+        try:
+            _ = self.first_answer
+        except UnreadableError:
+            return True
+        return False
 
     @cached_property
     def first_answer(self) -> tuple[int, StoredEnd | None]:
@@ -59,6 +79,9 @@ class DatabaseQueue:
 
         That is the stored minimum if it does not lie below the log; else the first unit that does not, by halving.
         Where that meets no such unit, the queue's end is stored, which only later questions get.
+
+        Raises:
+            UnreadableError: halving meets a unit of too few bytes, and the broker throws.
         """
         minimum, maximum = self.ends.minimum, self.ends.maximum
         if minimum is not None and minimum.physical_offset >= self._log_minimum:
@@ -71,11 +94,11 @@ class DatabaseQueue:
         start = low
         while high >= low:
             middle = low + (high - low) // 2
-            row = self.row(middle)
-            if row is None or row["physical_offset"] < self._log_minimum:
+            physical_offset = self.physical_offset(middle)
+            if physical_offset is None or physical_offset < self._log_minimum:
                 low = middle + 1
                 continue
-            high, first = middle - 1, StoredEnd(int(row["physical_offset"]), middle)
+            high, first = middle - 1, StoredEnd(physical_offset, middle)
             if first.physical_offset == self._log_minimum:
                 break
         if first is None:
@@ -110,6 +133,20 @@ class DatabaseQueue:
         """The unit as it lies in the database; None where there is none."""
         rows = self._between(queue_offset, queue_offset + 1)
         return rows[0] if len(rows) else None
+
+    def physical_offset(self, queue_offset: int) -> int | None:
+        """Where halving takes the record of a unit to start, though the unit may have no more than that.
+
+        Raises:
+            UnreadableError: the unit has fewer bytes, and the broker throws.
+        """
+        row = self.row(queue_offset)
+        if row is not None:
+            return int(row["physical_offset"])
+        if (short := self._short_units.get(queue_offset, -1)) is None:
+            text = f"{self.topic}/{self.queue_id}: the unit at queue offset {queue_offset} has too few bytes"
+            raise UnreadableError(f"{text}, and a broker fails")
+        return short if queue_offset in self._short_units else None
 
     def _units(self, queue_offset: int) -> Iterator[QueueUnit]:
         while queue_offset < self.max_queue_offset:

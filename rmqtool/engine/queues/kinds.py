@@ -66,7 +66,8 @@ def _open_in_database(source: QueueSource, name: QueueName, quickly: bool) -> Qu
     database = source.store.queue_database
     assert database is not None, "its names were asked for"
     ends = database.ends.get(name, StoredEnds())
-    return DatabaseQueue(name, ends, partial(database.between, name), source.rules, source.log_minimum)
+    short_units = database.short_units.get(name, {})
+    return DatabaseQueue(name, ends, partial(database.between, name), source.rules, source.log_minimum, short_units)
 
 
 def _loaded(
