@@ -37,6 +37,7 @@ PAIRS_MIN: Final = 3000
 
 _LEADS_THERE: Final = "what is gone is known only by the units that lead there, and said where they stand"
 _BEHIND_BLANK: Final = "the blank itself is sound; what leads behind it tells that it is in the wrong place"
+_QUEUE_OF_RECORD: Final = "said of the queue"
 ELSEWHERE: Final = {
     ("log-blank-inside", "consumequeue.dangling-unit"): _BEHIND_BLANK,
     ("log-blank-inside", "index.dangling-entry"): _BEHIND_BLANK,
@@ -52,6 +53,10 @@ ELSEWHERE: Final = {
     ("timer-slot-moved", "timer.unreachable-unit"): "said of the units that no slot leads to",
     ("timer-slot-ahead", "timer.slot-ahead-of-log"): "said of the timer log, after whose end it leads",
     ("timer-record-expired", "timer.expired-record"): "said of the units that lead there",
+    ("transaction-operation-odd", "transaction.bad-operation"): _QUEUE_OF_RECORD,
+    ("transaction-operation-ahead", "transaction.operation-ahead"): _QUEUE_OF_RECORD,
+    ("transaction-operation-lost", "transaction.committed-half"): _QUEUE_OF_RECORD,
+    ("transaction-half-expired", "transaction.expired-half"): _QUEUE_OF_RECORD,
     ("topic-forgotten", "config.queue-without-topic"): "said of the queue",
     ("extension-broken", "consumequeue.bad-extension"): "said of the unit whose extension it is",
     ("extension-file-missing", "consumequeue.bad-extension"): "said of the unit whose extension it is",

@@ -105,12 +105,13 @@ class ListingDump(RowSource):
             checks = record.properties.get("TRANSACTION_CHECK_TIMES", "0")
             yield {
                 "type": "transaction",
-                "state": "open" if half.operation_queue_offset is None else "ended",
+                "state": half.state.value,
                 **_sent_to(record),
                 "producer_group": record.properties.get(PRODUCER_GROUP),
                 "check_count": int(checks) if checks.isascii() and checks.isdigit() and len(checks) < 10 else None,
                 "half_queue_offset": half.queue_offset,
                 "operation_queue_offset": half.operation_queue_offset,
+                "born_timestamp_ms": record.born_timestamp_ms,
                 **_stored(record),
             }
 

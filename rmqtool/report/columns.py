@@ -185,7 +185,7 @@ PENDING_COLUMNS: Final = (
     Column("rolls", 5, rank=4),
 )
 TRANSACTION_COLUMNS: Final = (
-    Column("state", 5),
+    Column("state", 9),
     Column("topic", 12, stretches=True),
     Column("half_queue_offset", 17, right=True),
     Column("check_count", 11, right=True),

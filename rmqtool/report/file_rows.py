@@ -56,7 +56,7 @@ FIELDS: Final = {
     ),
     "transactions": (
         *("type", "state", "topic", "queue_id", "unique_key", "producer_group", "check_count", "half_queue_offset"),
-        *("operation_queue_offset", "physical_offset", "size", "store_timestamp_ms"),
+        *("operation_queue_offset", "born_timestamp_ms", "physical_offset", "size", "store_timestamp_ms"),
     ),
     "dledger": (
         *("type", "file", *_names(dledger.ENTRY), "topic", "queue_id", "queue_offset", "physical_offset"),

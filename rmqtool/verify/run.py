@@ -26,7 +26,7 @@ from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.side_database import DIRECTORY
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding
-from rmqtool.verify.files.config_files import config_findings, lost_configs, read_store_configs
+from rmqtool.verify.files.config_files import config_findings, lost_configs, queue_ends, read_store_configs
 from rmqtool.verify.files.delays import delay_findings
 from rmqtool.verify.files.index_files import read_index
 from rmqtool.verify.files.log_files import log_file_findings, missing_begin, missing_end
@@ -42,6 +42,7 @@ from rmqtool.verify.files.reach import (
 from rmqtool.verify.files.side_database import SideDatabaseCheck
 from rmqtool.verify.files.side_stores import left_out_files, side_findings, side_kinds
 from rmqtool.verify.files.small_files import checkpoint_findings, extension_findings, read_checkpoint, state_findings
+from rmqtool.verify.files.transactions import transaction_findings
 from rmqtool.verify.match.missing_units import missing_findings, zero_queues
 from rmqtool.verify.match.seen_splits import SeenSplits
 from rmqtool.verify.match.split_check import SplitCheck, SplitFile, check_in_parallel
@@ -394,3 +395,5 @@ class _Verifier:
         self._say(checkpoint_findings(context, self._account, whole))
         self._say(lost_configs(self.store, configs))
         self._say(config_findings(configs, context.queues, whole))
+        if self._looks_beside and whole is not None:
+            self._say(transaction_findings(self.store, self.rules, queue_ends(context.queues, whole)))

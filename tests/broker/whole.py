@@ -69,6 +69,16 @@ class WholeBroker:
         text = base64.b64encode(body).decode()
         return self.program.ask("send", topic=topic, queueId=queue_id, body=text, properties=dict(properties or {}))
 
+    def transact(self, topic: str, body: bytes, state: str) -> Answer:
+        """Send a half message; `state` is what its producer does then: COMMIT_MESSAGE, ROLLBACK_MESSAGE, UNKNOW."""
+        return self.program.ask("transact", topic=topic, body=base64.b64encode(body).decode(), state=state)
+
+    def checks(self, topic: str, outcomes: Mapping[bytes, str] | None = None) -> dict[bytes, int]:
+        """How often the producer was asked about each body; from now on it gives these answers."""
+        states = {base64.b64encode(body).decode(): state for body, state in (outcomes or {}).items()}
+        counts = self.program.ask("checks", topic=topic, outcomes=states)["checks"]
+        return {base64.b64decode(body): count for body, count in counts.items()}
+
     def commit(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
         """Note how far a group of consumers is."""
         self.program.ask("commit", group=group, topic=topic, queueId=queue_id, offset=queue_offset)

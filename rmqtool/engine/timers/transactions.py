@@ -1,21 +1,45 @@
-"""Half messages of transactions, and the records that end them.
+"""Half messages of transactions, the records that end them, and where a broker continues to ask.
 
-Broker: `TransactionalMessageBridge#putHalfMessage`, `#addRemoveTagInTransactionOp`.
+Broker: `TransactionalMessageBridge#putHalfMessage`, `#fetchConsumeOffset`, `TransactionalMessageServiceImpl#check`,
+`#fillOpRemoveMap`, `EndTransactionProcessor`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Final, NamedTuple
 
+import numpy as np
+
+from rmqtool.engine.dispatch.queue_entries import message_rows
 from rmqtool.engine.reading.reader import Reader
 from rmqtool.engine.reading.record import Record
 from rmqtool.engine.timers.waiting import queue_units
+from rmqtool.errors import UnreadableError
+from rmqtool.formats import system_flag
 from rmqtool.formats.properties import HALF_TOPIC, OPERATION_TOPIC
+from rmqtool.formats.tombstone import TOMBSTONE
+from rmqtool.scan.log import plan_segments, scan_log
+from rmqtool.store.config_json import CONSUMER_OFFSETS, consumer_offsets, read_config
 
+GROUP: Final = "CID_RMQ_SYS_TRANS"
+"""The consumer group whose offsets say how far a broker is in both topics."""
 BODY_MAX: Final = 1 << 20
 """Bytes of an operation record that are read; a broker writes a few kilobytes."""
 _DIGITS_MAX: Final = 18
+_TAG: Final = "d"
+
+
+class HalfState(StrEnum):
+    """What a broker does with a half message."""
+
+    ENDED = "ended"
+    PASSED = "passed"
+    COMMITTED = "committed"
+    OPEN = "open"
 
 
 class HalfMessage(NamedTuple):
@@ -23,12 +47,38 @@ class HalfMessage(NamedTuple):
 
     Attributes:
         record: None where it cannot be read.
-        operation_queue_offset: of the record that ended it; None while it is open.
+        operation_queue_offset: of the record that ended it; None where there is none.
     """
 
     queue_offset: int
+    physical_offset: int
     record: Record | None
     operation_queue_offset: int | None
+    state: HalfState
+
+
+@dataclass
+class Operations:
+    """What the operation records say.
+
+    Attributes:
+        ended: by queue offset of a half message: queue offset of the first operation record that names it.
+        odd: queue offsets of the records that name none.
+    """
+
+    ended: dict[int, int] = field(default_factory=dict)
+    odd: list[int] = field(default_factory=list)
+
+
+def next_offsets(reader: Reader) -> tuple[int, int]:
+    """The queue offsets in both topics, half messages first, at which a broker continues."""
+    stored = consumer_offsets(read_config(reader.store.view, CONSUMER_OFFSETS))
+    starts = [stored.get((topic, GROUP), {}).get(0, -1) for topic in (HALF_TOPIC, OPERATION_TOPIC)]
+    queues = [reader.queue(HALF_TOPIC, 0), reader.queue(OPERATION_TOPIC, 0)]
+    half, operation = (
+        queue.min_queue_offset if at < 0 else at for at, queue in zip(starts, queues, strict=True)
+    )  # fmt: skip
+    return half, operation
 
 
 def half_messages(reader: Reader) -> Iterator[HalfMessage]:
@@ -38,28 +88,69 @@ def half_messages(reader: Reader) -> Iterator[HalfMessage]:
         UnreadableError: a file cannot be read.
         UnsupportedError: the queues are kept in a database that is not read.
     """
-    ended = ended_offsets(reader)
     if (HALF_TOPIC, 0) not in reader.queues():
         return
+    ended = read_operations(reader, 0).ended
+    next_half, _ = next_offsets(reader)
+    committed = committed_halves(reader, dict(not_ended(reader, ended, next_half)))
     queue = reader.queue(HALF_TOPIC, 0)
     for unit in queue_units(queue, queue.min_queue_offset, queue.max_queue_offset):
-        message = reader.message_at(unit.physical_offset)
-        record = message.record if message is not None else None
-        yield HalfMessage(unit.queue_offset, record, ended.get(unit.queue_offset))
+        operation = ended.get(unit.queue_offset)
+        state = HalfState.COMMITTED if unit.queue_offset in committed else HalfState.OPEN
+        if operation is not None or unit.queue_offset < next_half:
+            state = HalfState.PASSED if operation is None else HalfState.ENDED
+        record = _record(reader, HALF_TOPIC, unit.queue_offset, unit.physical_offset)
+        yield HalfMessage(unit.queue_offset, unit.physical_offset, record, operation, state)
 
 
-def ended_offsets(reader: Reader) -> dict[int, int]:
-    """Queue offsets of half messages that ended, with the queue offset of the operation record that says so."""
-    ended: dict[int, int] = {}
+def read_operations(reader: Reader, begin: int) -> Operations:
+    """Read the operation records from a queue offset on; tombstones and those that cannot be read say nothing."""
+    operations = Operations()
     if (OPERATION_TOPIC, 0) not in reader.queues():
-        return ended
+        return operations
     queue = reader.queue(OPERATION_TOPIC, 0)
-    for unit in queue_units(queue, queue.min_queue_offset, queue.max_queue_offset):
-        message = reader.message_at(unit.physical_offset)
-        record = message.record if message is not None else None
-        if record is None:
+    for unit in queue_units(queue, max(begin, queue.min_queue_offset), queue.max_queue_offset):
+        record = _record(reader, OPERATION_TOPIC, unit.queue_offset, unit.physical_offset)
+        if record is None or not record.body_crc_ok or record.prepared_transaction_offset == TOMBSTONE:
             continue
-        for text in record.body(BODY_MAX).split(b","):
-            if text.isdigit() and len(text) <= _DIGITS_MAX:
-                ended.setdefault(int(text), unit.queue_offset)
-    return ended
+        texts = [text for text in record.body(BODY_MAX).split(b",") if text.isdigit() and len(text) <= _DIGITS_MAX]
+        if record.tags != _TAG or not texts:
+            operations.odd.append(unit.queue_offset)
+            continue
+        for text in texts:
+            operations.ended.setdefault(int(text), unit.queue_offset)
+    return operations
+
+
+def not_ended(reader: Reader, ended: dict[int, int], begin: int) -> Iterator[tuple[int, int]]:
+    """Queue offset and physical offset of the half messages that a broker asks about."""
+    queue = reader.queue(HALF_TOPIC, 0)
+    for unit in queue_units(queue, max(begin, queue.min_queue_offset), queue.max_queue_offset):
+        if unit.queue_offset not in ended:
+            yield unit.queue_offset, unit.physical_offset
+
+
+def committed_halves(reader: Reader, halves: dict[int, int]) -> set[int]:
+    """Those of half messages, physical offset by queue offset, whose committed message is in the log."""
+    if not halves:
+        return set()
+    sought, start = np.array(sorted(halves.values()), "i8"), min(halves.values())
+    segments = [segment for segment in reader.store.commitlog if segment.end > start]
+    committed: set[int] = set()
+    with closing(plan_segments(reader.store.view.open, segments)) as plan:
+        for batch in scan_log(plan) if segments else ():
+            rows = message_rows(batch.as_array())
+            is_commit = rows["sys_flag"] & system_flag.TRANSACTION_MASK == system_flag.TRANSACTION_COMMIT
+            prepared = rows["prepared_transaction_offset"][is_commit]
+            committed.update(prepared[np.isin(prepared, sought)].tolist())
+    return {queue_offset for queue_offset, physical_offset in halves.items() if physical_offset in committed}
+
+
+def _record(reader: Reader, topic: str, queue_offset: int, physical_offset: int) -> Record | None:
+    """The record of a unit; None where it cannot be read or is another one."""
+    with suppress(UnreadableError):
+        message = reader.message_at(physical_offset)
+        record = message.record if message is not None else None
+        if record is not None and (record.topic, record.queue_offset) == (topic, queue_offset):
+            return record
+    return None

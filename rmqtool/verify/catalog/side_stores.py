@@ -244,4 +244,33 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         _REBUILT_TIMER,
         REBUILD_TIMER,
     ),
+    warning(
+        "transaction.bad-operation",
+        "A record of `RMQ_SYS_TRANS_OP_HALF_TOPIC` names no half message.",
+        "asks the producer again about the half message that the record should end; a commit is delivered twice",
+        "none; consumers have to expect the message twice",
+    ),
+    note(
+        "transaction.committed-half",
+        "The log has the message of a committed transaction, but no operation record that ends its half message. "
+        "A broker of 5.0 or later that is killed loses the operation records of the last three seconds "
+        "(`transactionOpBatchInterval`).",
+        "asks the producer again, and delivers the message a second time when the producer commits again",
+        "none; consumers have to expect the message twice",
+    ),
+    warning(
+        "transaction.expired-half",
+        "Half messages that the broker had not passed yet were deleted with the oldest files of the commit log.",
+        "never asks the producer about them: the messages of transactions that were open are lost",
+        "the messages are lost; keep the commit log longer than a transaction may take (`fileReservedTime`)",
+    ),
+    warning(
+        "transaction.operation-ahead",
+        "An operation record ends a half message that is not in the queue yet, as when the log was restored from an "
+        "older copy, or the queue of half messages started again.",
+        "takes the half message that will come to that offset for ended: if the producer does not end it by itself, "
+        "the broker never asks about it",
+        "set the offset of group `CID_RMQ_SYS_TRANS` in `RMQ_SYS_TRANS_OP_HALF_TOPIC` to the end of that queue in "
+        "`config/consumerOffset.json` while the broker is stopped",
+    ),
 )

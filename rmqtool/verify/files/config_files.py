@@ -56,7 +56,7 @@ def config_findings(
             yield finding("config.backup-better", path, f"{config.state.value}, its backup can be read")
     offsets = configs.get(CONSUMER_OFFSETS)
     if offsets is not None:
-        yield from _consumers(offsets, _queue_ends(queues, log))
+        yield from _consumers(offsets, queue_ends(queues, log))
     known = configs.get(TOPICS)
     if known is not None and known.value is not None:
         names = topics(known)
@@ -68,7 +68,7 @@ def config_findings(
                 yield finding("config.queue-without-topic", f"consumequeue/{topic}", text, topic=topic)
 
 
-def _queue_ends(queues: Mapping[QueueKey, QueueMap], log: SplitResult | None) -> dict[QueueKey, int]:
+def queue_ends(queues: Mapping[QueueKey, QueueMap], log: SplitResult | None) -> dict[QueueKey, int]:
     """The end of each plain queue, once what the log has for it is dispatched."""
     ends = {name: queue.end for name, queue in queues.items()}
     for topic, queue_id, is_batch, first, count, *_ in log.missing if log is not None else ():

@@ -51,6 +51,7 @@ TOLERATED: Final = {
     "commitlog.store-time-regress": "nothing tells which time is right, and no broker minds",
     "commitlog.doubtful-header": "a field that no checksum covers, and nothing tells what is right",
     "commitlog.torn-record": "a last record that was cut inside its properties: brokers serve it, so it is kept",
+    "transaction.bad-operation": "the tag, which no checksum covers, is damaged; the record is served, so it is kept",
 }
 """Findings that a salvage may leave."""
 _WHOLE: Final = ForecastOptions(count_whole_log=True)

@@ -12,14 +12,20 @@ import java.util.Comparator;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.stream.Collectors;
 import org.apache.rocketmq.broker.BrokerController;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.PullResult;
 import org.apache.rocketmq.client.consumer.PullStatus;
 import org.apache.rocketmq.client.exception.MQClientException;
+import org.apache.rocketmq.client.impl.factory.MQClientInstance;
+import org.apache.rocketmq.client.impl.producer.DefaultMQProducerImpl;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.LocalTransactionState;
 import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.client.producer.TransactionListener;
+import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.common.MQVersion;
 import org.apache.rocketmq.common.TopicConfig;
 import org.apache.rocketmq.common.message.*;
@@ -41,6 +47,10 @@ public final class WholeBroker {
     private BrokerController broker;
     private DefaultMQPullConsumer consumer;
     private DefaultMQProducer producer;
+    private TransactionMQProducer transactions;
+    /** What the transaction producer answers when it is asked about a message, by body; unknown where there is none. */
+    private final Map<String, LocalTransactionState> outcomes = new ConcurrentHashMap<>();
+    private final Map<String, Integer> checks = new ConcurrentHashMap<>();
     private String address;
 
     public static void main(String[] arguments) throws Exception {
@@ -62,6 +72,10 @@ public final class WholeBroker {
                 return query(request);
             case "send":
                 return send(request);
+            case "transact":
+                return transact(request);
+            case "checks":
+                return checks(request);
             case "commit":
                 return commit(request);
             case "stop":
@@ -189,6 +203,61 @@ public final class WholeBroker {
         answer.addProperty("uniqueKey", result.getMsgId());
         answer.addProperty("messageId", result.getOffsetMsgId());
         return answer;
+    }
+
+    /** A transaction whose producer commits it, rolls it back, or does not know yet. */
+    private JsonObject transact(JsonObject request) throws Exception {
+        String topic = request.get("topic").getAsString();
+        startTransactions(topic);
+        Message message = new Message(topic, Base64.getDecoder().decode(request.get("body").getAsString()));
+        LocalTransactionState state = LocalTransactionState.valueOf(request.get("state").getAsString());
+        JsonObject answer = new JsonObject();
+        answer.addProperty("status", transactions.sendMessageInTransaction(message, state).getSendStatus().toString());
+        return answer;
+    }
+
+    /** How often the producer was asked about each body; from now on it gives these answers. */
+    private JsonObject checks(JsonObject request) throws Exception {
+        Json.texts(Json.object(request, "outcomes"))
+            .forEach((body, state) -> outcomes.put(body, LocalTransactionState.valueOf(state)));
+        startTransactions(request.get("topic").getAsString());
+        JsonObject counts = new JsonObject();
+        checks.forEach(counts::addProperty);
+        JsonObject answer = new JsonObject();
+        answer.add("checks", counts);
+        return answer;
+    }
+
+    private void startTransactions(String topic) throws Exception {
+        if (transactions != null) {
+            return;
+        }
+        transactions = new TransactionMQProducer("judge-transactions");
+        transactions.setNamesrvAddr(producer.getNamesrvAddr());
+        transactions.setVipChannelEnabled(false);
+        transactions.setInstanceName("judge-transactions");
+        transactions.setSendMsgTimeout(PATIENCE_MS);
+        transactions.setTransactionListener(new TransactionListener() {
+            @Override
+            public LocalTransactionState executeLocalTransaction(Message message, Object state) {
+                return (LocalTransactionState) state;
+            }
+
+            @Override
+            public LocalTransactionState checkLocalTransaction(MessageExt message) {
+                String body = Base64.getEncoder().encodeToString(message.getBody());
+                checks.merge(body, 1, Integer::sum);
+                return outcomes.getOrDefault(body, LocalTransactionState.UNKNOW);
+            }
+        });
+        transactions.start();
+        route(topic);
+        // A client tells only the brokers of topics that it knows of its producer group.
+        DefaultMQProducerImpl inner = transactions.getDefaultMQProducerImpl();
+        String getter = Reflect.has(inner, "getMqClientFactory", 0) ? "getMqClientFactory" : "getmQClientFactory";
+        MQClientInstance client = (MQClientInstance) Reflect.call(inner, getter);
+        client.updateTopicRouteInfoFromNameServer(topic);
+        client.sendHeartbeatToAllBrokerWithLock();
     }
 
     /** A consumer offset, as the broker takes it from a client. */
