@@ -69,6 +69,12 @@ class LostRecord:
         return self.physical_offset, self.physical_offset + self.size
 
     @property
+    def tells_earlier_place(self) -> bool:
+        """Whether it says that it lies nearer to the log's begin, and its queue does not say that it lies here."""
+        told = self.head.physical_offset if self.head is not None and not self.has_unit else 0
+        return 0 < told < self.place[0]
+
+    @property
     def topic_name(self) -> str:
         """The topic as its directory is named."""
         return self.topic.decode("utf-8", "surrogateescape")

@@ -32,7 +32,7 @@ def placeable(
     Args:
         claims: per range, in log order.
     """
-    belief = _Belief(around)
+    belief = Belief(around)
     fitting = [
         [one for record in records if (one := belief.of(record, damaged)) is not None]
         for records, damaged in zip(claims, ranges, strict=True)
@@ -97,7 +97,7 @@ _Row = tuple[int, int, int, bool]
 """First queue offset and end of a claim, its place in the log, and whether it is in a light queue."""
 
 
-class _Belief:
+class Belief:
     """What good records say about claims, one by one.
 
     Good neighbors tell which messages are missing; a head that names another one is believed only where it goes on
@@ -116,14 +116,15 @@ class _Belief:
 
     def of(self, record: LostRecord, damaged: DamagedRange) -> LostRecord | None:
         """The claim that is believed, of unit or head; None where neither is."""
-        if record.has_unit and self._fits(record):
+        if record.has_unit and self.has_room(record):
             return self._with_fitting_further(record)
         by_head = record.by_head if record.has_unit and record.by_head is not None else record
         if by_head.head is not None and self._is_likely(by_head, damaged):
             return self._with_fitting_further(by_head)
         return None
 
-    def _fits(self, record: LostRecord) -> bool:
+    def has_room(self, record: LostRecord) -> bool:
+        """Whether a record's own queue has room for it where it lies."""
         queue, first, end = next(record.standings)
         return self._has_room((*queue, record.batch_size is not None), first, end, record.place[0])
 

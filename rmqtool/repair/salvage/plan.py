@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Final, Self
 
@@ -32,6 +32,7 @@ from rmqtool.repair.salvage.header_repair import DOUBTFUL, corrected_record, mov
 from rmqtool.repair.salvage.layout import lay_out, parts_of
 from rmqtool.repair.salvage.lost_records import LostRecord, LostRecords, place_missing
 from rmqtool.repair.salvage.multi_dispatch import add_further
+from rmqtool.repair.salvage.placement import Belief
 from rmqtool.repair.salvage.record_repair import NEEDS_CONSENT, RepairedRecord, possible_repairs
 from rmqtool.repair.salvage.replica import Replica
 from rmqtool.repair.salvage.report import SalvageResult
@@ -281,9 +282,12 @@ class _Planner:
     ) -> tuple[list[DamagedRange], SalvageResult]:
         """Keep damaged records whose own bytes tell what they were, or as a person agreed to; the parts that stay."""
         result, rest = SalvageResult(), list[DamagedRange]()
+        belief = cache(lambda: Belief(self._context(store, ranges)))
         for damaged in ranges:
             places: list[tuple[int, int]] = []
             for record in lost.heads_and_units(damaged):
+                if record.tells_earlier_place and not belief().has_room(record):
+                    continue  # an old record's bytes, and no message of this place
                 ways = self._ways(store, damaged, record)
                 agreed = [way for way in ways if way[0] not in NEEDS_CONSENT or way[0] in self.options.mending]
                 if not agreed:

@@ -183,6 +183,23 @@ def test_a_copy_at_the_end_is_no_message(tmp_path: Path, name: str) -> None:
     assert found.content.records.keys() >= store.content.records.keys() - {last}
 
 
+@pytest.mark.parametrize("has_queues", [True, False], ids=["", "no-queues"])
+def test_a_copy_at_the_end_of_a_message_that_has_expired_is_none(tmp_path: Path, *, has_queues: bool) -> None:
+    """Later records of its queue lie before it in the log, and its own offset is an earlier one."""
+    store, _ = _chosen("plain")
+    files = dict(store.files)
+    path, end = store.file_of(last := max(store.content.records))
+    copy = store.content.records[sorted(store.content.records)[1]]
+    end += len(store.content.records[last])
+    files[path] = b"".join((files[path][:end], copy, files[path][end + len(copy) :]))
+    del files[store.log_files[0]]
+    if not has_queues:
+        without_queues(files)
+    found = salvaged(store.store(files), store.version, tmp_path)
+    assert not found.made.outcome.mended
+    assert flaws(found, store.untouched(files), store.version, tmp_path, fits=store.readers) == []
+
+
 @pytest.mark.parametrize("options", [None, AS_IS], ids=["", "as-is"])
 @pytest.mark.parametrize("content", [bytes(20), bytes(35), bytes(range(0xA0, 0xB4)), b"\xda\xa3\x20\xa7" * 9])
 def test_a_record_crc_that_is_overwritten_is_damage(
