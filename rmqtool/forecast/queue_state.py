@@ -13,13 +13,13 @@ from rmqtool.engine.dispatch.queue_writer import BatchQueueWriter, QueueEnd, Que
 from rmqtool.engine.queues.batch_queue import BatchQueue
 from rmqtool.engine.queues.extension import QueueExtension
 from rmqtool.engine.queues.file_queue import FileQueue
-from rmqtool.engine.queues.loaded_files import BLOCK_UNITS, LoadedFiles, minimum_position
+from rmqtool.engine.queues.loaded_files import BLOCK_UNITS, FILES_EXAMINED, LoadedFiles, minimum_position
 from rmqtool.engine.queues.unit import BATCH_UNITS, PLAIN, PLAIN_UNITS, Queue, whole_units
 from rmqtool.engine.rules.algorithms import MinOffsetSearch
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.forecast.load import LoadedQueue, LoadFailure
-from rmqtool.formats.consumequeue import FILLER_UNIT, UNIT_SIZE
+from rmqtool.formats.consumequeue import EXTENSION_ADDRESS_MAX, FILLER_UNIT, UNIT_SIZE, unit_format
 from rmqtool.store.directory import Segment
 from rmqtool.store.file_kinds import segment_name
 from rmqtool.store.overlay import Overlay
@@ -79,6 +79,35 @@ class QueueState:
         self._cut_files()
         self._note_maximum()
 
+    def recover_extension(self) -> None:
+        """Find the end of the queue's extension.
+
+        Raises:
+            LoadFailure: a unit leads out of it.
+            UnreadableError: a file cannot be read.
+        """
+        if self.extension is not None:
+            why_not = self.extension.load()
+            if why_not is not None:
+                raise LoadFailure(why_not)
+            self._cut_extension()
+
+    def _cut_extension(self) -> None:
+        """End the extension after the unit that the last address among the last units leads to."""
+        if self.extension is None:
+            return
+        import numpy as np
+
+        for segment in reversed(self.loaded.segments[-FILES_EXAMINED:]):
+            raw = whole_units(self.loaded.read(segment, 0, self.loaded.length(segment)), UNIT_SIZE)
+            codes = np.frombuffer(raw, unit_format(is_batch=False).dtype)["tags_code"]
+            addresses = codes[codes <= EXTENSION_ADDRESS_MAX]
+            if addresses.size:
+                why_not = self.extension.cut(int(addresses[-1]))
+                if why_not is not None:
+                    raise LoadFailure(f"{self._directory}: in its extension, {why_not}")
+                return
+
     def _cut_files(self) -> None:
         """Read each file up to the place that the end has in a file, whatever its own name says."""
         loaded, size = self.loaded, self.loaded.file_size
@@ -105,6 +134,8 @@ class QueueState:
             writer.put(entries)
         after = writer.end
         self.loaded.end, self.physical_end = after.end, after.physical_offset
+        if self.extension is not None:
+            self.extension.written += int(entries.own.sum())  # also where the queue passes over a record
         if after.last_start is None or after.last_start == before.last_start:
             return
         if before.last_start is not None:
@@ -137,6 +168,7 @@ class QueueState:
                 count = self._accepted_units(last, log_end)
                 self.physical_end = physical_end(loaded, last, (count - 1) * loaded.kind.size, self.rules)
                 loaded.end = last.start + count * loaded.kind.size
+                self._cut_extension()
                 return
             self._drop(last)
         loaded.end = 0

@@ -13,7 +13,7 @@ import numpy as np
 
 from rmqtool.engine.dispatch.entry_extractor import EntryExtractor
 from rmqtool.engine.dispatch.queue_entries import DispatchSettings, QueueEntries, queue_entries, topic_bytes
-from rmqtool.engine.queues.extension import QueueExtension, broken_chain
+from rmqtool.engine.queues.extension import QueueExtension
 from rmqtool.engine.rules.algorithms import DispatchedEnd, NormalDispatch, ReputStart
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.segments.open_files import OpenFiles, ReadCache
@@ -36,7 +36,7 @@ from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, UNIT_SIZE
 from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.store.config_json import batch_topics, read_config, topics
-from rmqtool.store.directory import QueueFiles, Segment, Store
+from rmqtool.store.directory import QueueFiles, Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.location import log_directories
 from rmqtool.store.overlay import Overlay
@@ -85,7 +85,6 @@ class Simulation(Closable):
         self.scanned: ScanResult | None = None
         self.queues_reach = NOTHING_ENTERED
         self.queues: dict[tuple[str, int], AnyQueueState] = {}
-        self._extensions: list[Segment] = []
         self.next_queue_offsets: dict[tuple[str, int], int] = {}
         self.index = IndexState(store, self.overlay, rules, options, keeps_content=keeps_index)
         self.log: LogState | None = None
@@ -196,7 +195,6 @@ class Simulation(Closable):
         if not queue.is_batch and self.options.extensions and self.overlay.stat(directory) is not None:
             segments = load.load_files(self.overlay, (directory,), self.store.extension_file_size, self.rules)
             if queue.segments:
-                self._extensions += segments
                 state = self.queues[queue.topic, queue.queue_id]
                 assert isinstance(state, QueueState), "its queues are files"
                 files = QueueFiles(queue.topic, queue.queue_id, tuple(segments))
@@ -206,10 +204,8 @@ class Simulation(Closable):
         assert self.log is not None
         for queue in self.queues.values():
             queue.recover()
-        for segment in self._extensions:
-            position = broken_chain(segment.path, segment.size, self.files)
-            if position is not None:
-                raise LoadFailure(f"{segment.path}: the unit at {position} points outside the file")
+            if isinstance(queue, QueueState):
+                queue.recover_extension()
         self.queues_reach = self._queues_end()
         if not self.log.segments:
             self.log.end = 0

@@ -210,6 +210,46 @@ def test_an_extension_whose_bitmap_reaches_past_the_end_of_its_file(
     assert lost.messages == len(failing)
 
 
+@pytest.mark.parametrize("version", ["4.9.8", "5.3.3"])
+@pytest.mark.parametrize(
+    ("edits", "is_dispatched"),
+    [
+        ({0: 0x9000, 38: 0x7FFF}, False),
+        ({60: 0, 418: 0x7FFF}, True),
+        ({678: 60}, True),
+        ({698: 60}, True),
+    ],
+    ids=["noise", "after the end", "over the end", "last"],
+)
+def test_an_extension_counts_up_to_the_end_of_its_units(
+    judge_of: JudgeOf, tmp_path: Path, version: str, edits: dict[int, int], *, is_dispatched: bool
+) -> None:
+    """Load ends at a unit without a length; units after that lead nowhere, and dispatch writes over them."""
+    judge, path = judge_of(version), tmp_path / "store"
+    config = {**CONFIG, "mappedFileSizeConsumeQueueExt": 2000, "enableConsumeQueueExt": True}
+    path.mkdir()
+    store = judge.open(path, config)
+    store.put(*({"topic": "T", "queueId": 0, "body": bytes(100)} for _ in range(35)))
+    store.wait_dispatched()
+    if is_dispatched:
+        store.shutdown()
+    else:
+        store.stop_dispatch()
+        store.put(*({"topic": "T", "queueId": 0, "body": bytes(100)} for _ in range(5)))
+        store.halt()
+    with min((path / "consumequeue_ext" / "T" / "0").iterdir()).open("r+b") as file:
+        for position, number in edits.items():
+            file.seek(position)
+            file.write(number.to_bytes(2, "big"))
+    forecast = assert_same(judge, path, config)
+    if not forecast.starts:
+        return
+    with judge.open(path, config) as store:
+        store.wait_dispatched()
+        rows = store.get("T", 0, range(35 if is_dispatched else 40), count=1)["rows"]
+    assert forecast.lost.messages == len([row for row in rows if row[1] != "FOUND"])
+
+
 @pytest.mark.parametrize("version", ["4.4.0", "4.9.8", "5.5.1"])
 def test_a_unit_whose_record_would_end_after_all_numbers(judge_of: JudgeOf, tmp_path: Path, version: str) -> None:
     """From 4.5 on they add its size and get a negative number: nothing counts as dispatched, and no unit is cut."""

@@ -26,14 +26,11 @@ _BITMAP_LENGTH_AT: Final = 18
 _BLOCK: Final = 1 << 20
 
 
-def broken_chain(path: str, file_size: int, files: OpenFiles) -> int | None:
-    """The unit of an extension file whose length leads out of it, which ends a broker's load; None where none does.
+def chain_end(path: str, file_size: int, files: OpenFiles) -> tuple[int, bool]:
+    """Where the units end that a load walks over, and whether it fails there, for a length leads out of the file.
 
     Args:
         file_size: bytes of the file.
-
-    Returns:
-        The unit's file position.
 
     Raises:
         UnreadableError: the file cannot be read.
@@ -45,22 +42,56 @@ def broken_chain(path: str, file_size: int, files: OpenFiles) -> int | None:
             block_start, block = position, files.read(path, position, _BLOCK)
         at = position - block_start
         length = int.from_bytes(block[at : at + _SIZE_BYTES], "big", signed=True)
-        if length <= 0:
-            return None
-        if position + length > file_size:
-            return position
+        if length <= 0 or position + length > file_size:
+            return position, length > 0
         position += length
-    return position
+    return position, True
 
 
 class QueueExtension:
-    """Looks up addresses in the extension files of one queue."""
+    """Looks up addresses in the extension files of one queue.
+
+    Attributes:
+        written: units that dispatch has added since the extension was cut.
+    """
 
     def __init__(self, queue_files: QueueFiles, file_size: int, files: OpenFiles) -> None:
+        self.written = 0
         self._segments = queue_files.segments
         self._starts = [segment.start for segment in queue_files.segments]
         self._file_size = file_size
         self._files = files
+        self._end = file_size
+        """Bytes of the last file that a broker reads."""
+
+    def load(self) -> str | None:
+        """Find the end of the units in the last file; why a broker fails at that, if it does.
+
+        Raises:
+            UnreadableError: a file cannot be read.
+        """
+        for segment in self._segments:
+            self._end, fails = chain_end(segment.path, segment.size, self._files)
+            if fails:
+                return f"{segment.path}: the unit at {self._end} points outside the file"
+        return None
+
+    def cut(self, address: int) -> str | None:
+        """End after the unit of a queue's last address, if there is one; why a broker fails at that, if it does.
+
+        Raises:
+            UnreadableError: a file cannot be read.
+        """
+        import numpy as np
+
+        self.written = 0
+        if self.ends_pulls(np.array([address], np.int64))[0]:
+            return f"the bitmap of the unit at {extension_position(address)} reaches past the end of its file's units"
+        unit = self.unit(address)
+        at = extension_position(address) - self._starts[-1] if unit is not None else -1
+        if unit is not None and 0 <= at < self._end:
+            self._end = at + unit.size
+        return None
 
     def unit(self, address: int) -> Extension | None:
         """The unit at an address; None where there is none.
@@ -79,7 +110,9 @@ class QueueExtension:
         return unit if unit.size >= 1 else None
 
     def ends_pulls(self, addresses: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """At which addresses a broker throws: by its length, the bitmap of the unit reaches past the end of the file.
+        """At which addresses a broker throws: by its length, the bitmap of the unit reaches past the units of the file.
+
+        After its end, the last file has nothing, or what dispatch has written there since.
 
         Raises:
             UnreadableError: a file cannot be read.
@@ -92,14 +125,17 @@ class QueueExtension:
         positions = addresses - EXTENSION_ADDRESS_BASE
         numbers = np.searchsorted(np.array(self._starts, np.int64), positions, "right") - 1
         for number in np.unique(numbers[numbers >= 0]).tolist():
-            is_there = (numbers == number) & (positions < self._starts[number] + self._file_size)
+            is_last = number == len(self._starts) - 1
+            begun = self._end if is_last else self._file_size
+            end = min(self._file_size, begun + self.written * EXTENSION_HEAD_SIZE)
+            is_there = (numbers == number) & (positions < self._starts[number] + begun)
             at = positions % self._file_size
             for block in np.unique(at[is_there] // _BLOCK).tolist():
                 chosen = np.flatnonzero(is_there & (at // _BLOCK == block))
-                throws[chosen] = self._throws(self._segments[number].path, block * _BLOCK, at[chosen])
+                throws[chosen] = self._throws(self._segments[number].path, block * _BLOCK, at[chosen], end)
         return throws
 
-    def _throws(self, path: str, block_start: int, at: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def _throws(self, path: str, block_start: int, at: NDArray[np.int64], end: int) -> NDArray[np.bool_]:
         """The same of units of one file that begin in one block (`CqExtUnit#read`)."""
         import numpy as np
 
@@ -109,5 +145,5 @@ class QueueExtension:
         lengths = heads[:, :_SIZE_BYTES].copy().view(">i2")[:, 0]
         bitmap_lengths = heads[:, _BITMAP_LENGTH_AT:].copy().view(">i2")[:, 0].astype(np.int64)
         ends = at + EXTENSION_HEAD_SIZE + bitmap_lengths.clip(min=0)
-        throws: NDArray[np.bool_] = (lengths >= 1) & (at + _SIZE_BYTES <= self._file_size) & (ends > self._file_size)
+        throws: NDArray[np.bool_] = (lengths >= 1) & (at + _SIZE_BYTES <= end) & (ends > end)
         return throws

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from rmqtool.engine.dispatch.index_writer import DIRECTORY
-from rmqtool.engine.queues.extension import broken_chain
+from rmqtool.engine.queues.extension import chain_end
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import UnreadableError
@@ -250,10 +250,10 @@ def _of_extension(store: Store, queue: QueueFiles, segment: Segment, files: Open
         )  # fmt: skip
         return
     try:
-        position = broken_chain(segment.path, size, files)
+        position, fails = chain_end(segment.path, size, files)
     except UnreadableError as error:
         yield of_queue("consumequeue.unreadable-range", segment.path, str(error), file_position=0, length=size)
         return
-    if position is not None:
+    if fails:
         message = "the length of a unit reaches past the end of the file, so a broker does not load the store"
         yield of_queue("consumequeue.bad-extension", segment.path, message, file_position=position)
