@@ -47,6 +47,7 @@ from rmqtool.verdict.command_line import CommandLine
 from rmqtool.verdict.next_step import NextStep, blocked_step, repair_step, undecoded_step
 from rmqtool.verdict.tally import FindingTally
 from rmqtool.verdict.verdict import Assessment, StoreVerdict
+from rmqtool.verify.catalog.finding import REBUILD_DELAYS
 from rmqtool.verify.catalog.registry import BY_ID
 from rmqtool.verify.files.config_files import lost_configs, read_store_configs
 from rmqtool.verify.files.log_files import log_file_findings
@@ -155,7 +156,7 @@ def _tally(store: Store, summary: StoreSummary, *, is_all_read: bool) -> Finding
     the log is read.
     """
     tally = FindingTally()
-    lost = (finding for finding in lost_configs(store, read_store_configs(store)) if finding.repair is None)
+    lost = (finding for finding in lost_configs(store, read_store_configs(store)) if finding.repair != REBUILD_DELAYS)
     for finding in chain(log_file_findings(store, None), lost):
         tally.add(finding, BY_ID[finding.id].remedy)
     tally.crashed = summary.shutdown is Shutdown.ABNORMAL and is_all_read

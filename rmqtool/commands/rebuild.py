@@ -16,9 +16,10 @@ from rmqtool.commands.spark import ConfOption, MasterOption, runner
 from rmqtool.commands.topic_names import absent_topics
 from rmqtool.engine.dispatch.derived_writer import BATCH_QUEUES, QUEUES
 from rmqtool.errors import UsageError
-from rmqtool.repair.delays import plan_delays
+from rmqtool.repair.delays import DelayRebuild, plan_delays
 from rmqtool.repair.rebuild import ONLY_A_PART, RebuildChoice, plan_rebuild, require_log
-from rmqtool.repair.timer import plan_timer
+from rmqtool.repair.timer import TimerRebuild, plan_timer
+from rmqtool.repair.topics import TopicsRebuild, plan_topics
 from rmqtool.scan.runner import OnProgress
 from rmqtool.store.directory import Store
 
@@ -37,6 +38,9 @@ def rebuild(
     delay_offsets: Annotated[
         bool, typer.Option("--delay-offsets", help="config/delayOffset.json, from what was delivered.")
     ] = False,
+    topics_json: Annotated[
+        bool, typer.Option("--topics", help="config/topics.json: topics with queues that are missing in it.")
+    ] = False,
     topic: Annotated[
         list[str] | None,
         typer.Option("--topic", metavar="T", help="Only the queues of this topic; repeatable.", autocompletion=topics),
@@ -46,21 +50,19 @@ def rebuild(
 ) -> Planner:
     """Rebuild consume queues, index and checkpoint from the commit log: all of them, or what is named.
 
-    The timer and the delay offsets are rebuilt only with their options, and alone. Only files that do not match the
-    commit log are changed. The plan comes first. The exit code of --dry-run is 3 if there is something to do.
+    Timer, delay offsets and topics.json are rebuilt only with their options, and alone. Only files that do not match
+    the commit log are changed. The plan comes first. The exit code of --dry-run is 3 if there is something to do.
 
     Example: rmqtool rebuild /home/rocketmq/store --queues --topic Orders --dry-run
     """
-    choice = RebuildChoice(queues, index, checkpoint, timer, delay_offsets, frozenset(topic) if topic else None)
-    others = queues or index or checkpoint or topic or master
-    if timer:
-        if others or delay_offsets:
-            raise UsageError("--timer: rebuild the timer alone, after the consume queues")
-        return partial(_plan_timer, repair)
-    if delay_offsets:
-        if others:
-            raise UsageError("--delay-offsets: rebuild the delay offsets alone, after the consume queues")
-        return partial(_plan_delays, repair)
+    choice = RebuildChoice(queues, index, checkpoint, frozenset(topic) if topic else None)
+    alone = {"timer": timer, "delay offsets": delay_offsets, "topics": topics_json}
+    chosen = [name for name, is_chosen in alone.items() if is_chosen]
+    if chosen:
+        if queues or index or checkpoint or topic or master or len(chosen) > 1:
+            option = f"--{chosen[0].replace(' ', '-')}"
+            raise UsageError(f"{option}: rebuild the {chosen[0]} alone, after the consume queues")
+        return partial(_plan_alone, repair, chosen[0])
 
     def plan(store: Store, staging: Path, on_progress: OnProgress) -> PlannedRepair:
         options = repair.build_options
@@ -80,20 +82,16 @@ def rebuild(
     return plan
 
 
-def _plan_timer(repair: RepairRun, store: Store, staging: Path, on_progress: OnProgress) -> PlannedRepair:
+def _plan_alone(repair: RepairRun, name: str, store: Store, staging: Path, on_progress: OnProgress) -> PlannedRepair:
     require_log(store)
-    planned = plan_timer(store, repair.opened.rules, staging, on_progress=on_progress)
-    return PlannedRepair(
-        planned.steps,
-        notes=planned.notes,
-        abort_stays=ONLY_A_PART if store.has_abort else None,
-    )
-
-
-def _plan_delays(repair: RepairRun, store: Store, staging: Path, on_progress: OnProgress) -> PlannedRepair:
-    del staging  # the file is small
-    require_log(store)
-    planned = plan_delays(store, repair.opened.rules, on_progress)
+    rules = repair.opened.rules
+    planned: TimerRebuild | DelayRebuild | TopicsRebuild
+    if name == "timer":
+        planned = plan_timer(store, rules, staging, on_progress=on_progress)
+    elif name == "topics":
+        planned = plan_topics(store, rules)
+    else:
+        planned = plan_delays(store, rules, on_progress)
     return PlannedRepair(
         planned.steps,
         notes=planned.notes,

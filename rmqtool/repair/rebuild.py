@@ -34,21 +34,19 @@ class RebuildChoice:
     queues: bool = False
     index: bool = False
     checkpoint: bool = False
-    timer: bool = False
-    delay_offsets: bool = False
     topics: frozenset[str] | None = None
 
     @property
     def is_whole(self) -> bool:
         """Whether all that dispatch writes is asked for."""
-        parts = (self.queues, self.index, self.checkpoint, self.timer, self.delay_offsets)
+        parts = (self.queues, self.index, self.checkpoint)
         return self.topics is None and (all(parts[:2]) or not any(parts))
 
     def includes(self, part: str) -> bool:
-        """Whether "queues", "index", "checkpoint" or "timer" is built."""
-        if self.queues or self.index or self.checkpoint or self.timer or self.delay_offsets:
+        """Whether "queues", "index" or "checkpoint" is built."""
+        if self.queues or self.index or self.checkpoint:
             return bool(getattr(self, part))
-        return part != "timer" and (self.topics is None or part == "queues")
+        return self.topics is None or part == "queues"
 
 
 @dataclass(frozen=True)

@@ -143,6 +143,20 @@ def topics(config: ConfigFile) -> dict[str, TopicConfig]:
     return topics_by_name
 
 
+def topic_entry(name: str, queue_count: int, attributes: Mapping[str, str] | None) -> dict[str, Any]:
+    """An entry of `topicConfigTable` as a broker writes it; brokers before 5.0 write no attributes."""
+    return {
+        **({"attributes": dict(attributes)} if attributes is not None else {}),
+        "order": False,
+        "perm": 6,
+        "readQueueNums": queue_count,
+        "topicFilterType": "SINGLE_TAG",
+        "topicName": name,
+        "topicSysFlag": 0,
+        "writeQueueNums": queue_count,
+    }
+
+
 def batch_topics(known: Mapping[str, TopicConfig], directories: Iterable[str]) -> frozenset[str]:
     """The topics with batch queues: the configuration decides, and the files where it does not know a topic.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from rmqtool.verify.catalog.finding import REBUILD_DELAYS, REBUILD_TIMER, Finding, Severity
+from rmqtool.verify.catalog.finding import REBUILD_DELAYS, REBUILD_TIMER, REBUILD_TOPICS, Finding, Severity
 
 ABORT: Final = "store.abort-present"
 TAIL: Final = "commitlog.resurrected-tail"
@@ -21,7 +21,9 @@ _URGENT: Final = ("undo", "salvage", "recover")
 """Commands that repair more than the ones after them; what is left are parts of `rebuild`."""
 
 
-_ALONE: Final = frozenset(part for repair in (REBUILD_TIMER, REBUILD_DELAYS) for part in repair.split()[1:])
+_ALONE: Final = frozenset(
+    part for repair in (REBUILD_TIMER, REBUILD_DELAYS, REBUILD_TOPICS) for part in repair.split()[1:]
+)
 """Parts of `rebuild` that are rebuilt alone, after the others."""
 
 

@@ -76,6 +76,7 @@ REBUILD_INDEX: Final = "rebuild --index"
 REBUILD_CHECKPOINT: Final = "rebuild --checkpoint"
 REBUILD_TIMER: Final = "rebuild --timer"
 REBUILD_DELAYS: Final = "rebuild --delay-offsets"
+REBUILD_TOPICS: Final = "rebuild --topics"
 SALVAGE: Final = "salvage"
 UNDO: Final = "undo"
 

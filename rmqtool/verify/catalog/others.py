@@ -131,7 +131,10 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "A configuration file cannot be read, and it has no readable backup; or a database in RocksDB that replaces it "
         "cannot be read.",
         "the broker does not start, or starts without this configuration",
-        "restore the file from another copy",
+        (
+            "restore the file from another copy; without one, `rebuild --topics` rebuilds topics.json, with guesses, "
+            "and `rebuild --delay-offsets` rebuilds delayOffset.json"
+        ),
         None,
         "apache/rocketmq#6096",
         "apache/rocketmq#3401",

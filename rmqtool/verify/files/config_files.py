@@ -20,7 +20,7 @@ from rmqtool.store.config_json import (
 )
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
-from rmqtool.verify.catalog.finding import REBUILD_DELAYS, Finding
+from rmqtool.verify.catalog.finding import REBUILD_DELAYS, REBUILD_TOPICS, Finding
 from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.survey.context import QueueKey, bytes_of
 from rmqtool.verify.survey.result import SplitResult
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from rmqtool.verify.survey.queue_map import QueueMap
 
 
+_REPAIRS: Final = {DELAY_OFFSETS: REBUILD_DELAYS, TOPICS: REBUILD_TOPICS}
 CREATED_TOPICS_ONLY: Final = "config/rdb"
 """A database without the topics that every broker creates for itself."""
 SYSTEM_TOPICS: Final = ("rmq_sys_", "schedule_topic_xxxx", "%retry%", "%dlq%")
@@ -99,7 +100,7 @@ def lost_configs(store: Store, configs: Mapping[str, ConfigFile]) -> Iterator[Fi
     yield from _lost_topics(store)
     for path, config in configs.items():
         if config.state not in (ConfigState.READ, ConfigState.ABSENT) and not config.is_backup:
-            repair = REBUILD_DELAYS if path == DELAY_OFFSETS else None
+            repair = None if config.is_database else _REPAIRS.get(path)
             text = "; ".join(config.problems) or config.state.value
             yield finding("config.unreadable", config.read_path or path, text, repair=repair)
 
@@ -112,4 +113,4 @@ def _lost_topics(store: Store) -> Iterator[Finding]:
     names = {topic for topic, _ in (*store.queues, *store.batch_queues) if not topic.startswith(LMQ_PREFIX)}
     if names:
         text = f"absent, and so is its copy: the settings and permissions of {len(names)} topics with queues are lost"
-        yield finding("config.unreadable", TOPICS, text)
+        yield finding("config.unreadable", TOPICS, text, repair=REBUILD_TOPICS)

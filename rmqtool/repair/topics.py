@@ -1,0 +1,158 @@
+"""Plans `config/topics.json` again: topics that have queues in the store and are missing in the file are added to it.
+
+What a store does not hold is a guess, and each guess is a note: the permission, and the number of queues, for a queue
+without a message has no file. Broker: `TopicConfigManager#load`; the type is that of `TopicMessageType`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final
+
+from rmqtool.engine.reading.reader import Reader, open_reader
+from rmqtool.engine.reading.record import Record
+from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX
+from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.errors import UnreadableError, UnsupportedError
+from rmqtool.formats.properties import REAL_TOPIC, SCHEDULE_TOPIC, SHARDING_KEY, TIMER_OUT_MS
+from rmqtool.formats.system_flag import TRANSACTION_COMMIT, TRANSACTION_MASK
+from rmqtool.repair.machine.steps import Step, create_file, replace_file
+from rmqtool.store.config_json import (
+    CONSUMER_OFFSETS,
+    TOPICS,
+    ConfigState,
+    consumer_offsets,
+    read_config,
+    topic_entry,
+    topics,
+)
+from rmqtool.store.directory import Store
+from rmqtool.store.file_kinds import FileKind
+from rmqtool.store.source import Literal
+
+QUEUE_ID_MAX: Final = 65_535
+"""A larger one is no topic's: its number of queues would keep every client busy."""
+QUEUES_READ, MESSAGES_READ = 16, 8
+"""Of each topic, and of each of these queues: the newest messages, which show the type."""
+_NO_QUEUES: Final = "the store has no consume queues, which show the topics"
+_WHY: Final = "adds the topics that have queues and are missing in it"
+_PROPERTY_OF_TYPE: Final = ((REAL_TOPIC, "DELAY"), (TIMER_OUT_MS, "DELAY"), (SHARDING_KEY, "FIFO"))
+_NORMAL: Final = "NORMAL"
+_OWN: Final = frozenset({SCHEDULE_TOPIC, "TBW102", "SELF_TEST_TOPIC", "BenchmarkTest", "OFFSET_MOVED_EVENT"})
+
+
+@dataclass(frozen=True)
+class TopicsRebuild:
+    """Steps, and what a person should know beside them."""
+
+    steps: tuple[Step, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def plan_topics(store: Store, rules: BrokerRules) -> TopicsRebuild:
+    """Find the topics that are missing; a step where there are some.
+
+    Raises:
+        UnsupportedError: the topics are in RocksDB, or there are no queues, or they are in RocksDB and the library
+            that reads it is missing.
+        UnreadableError: a file may not be read.
+    """
+    config = read_config(store.view, TOPICS)
+    if config.is_database:
+        text = "rmqtool does not change it: create the topics with mqadmin updateTopic once the broker runs"
+        raise UnsupportedError(f"{config.read_path}: the topics are in RocksDB, and {text}")
+    if config.state is ConfigState.UNREADABLE:
+        raise UnreadableError("; ".join(config.problems))
+    value = config.value or {}
+    table = value.get("topicConfigTable")
+    table = table if isinstance(table, dict) else {}
+    known = topics(config)
+    compacted = {entry.path.split("/")[2] for entry in store.files.get(FileKind.COMPACTION_LOG, ())}
+    entries, notes = {}, []
+    with open_reader(store, rules) as reader:
+        for topic, queue_ids in _queues_by_topic(reader, known):
+            count = max(queue_ids) + 1
+            attributes, note = _attributes(reader, topic, queue_ids, compacted) if rules.batch_queues else (None, "")
+            entries[topic] = topic_entry(topic, count, attributes)
+            queues = "1 queue" if count == 1 else f"{count} queues"
+            notes.append(f"topic {topic}: guessed {queues} (the highest queue id is {count - 1}), perm 6{note}")
+        if not reader.queues():
+            raise UnsupportedError(f"{_NO_QUEUES}: run rmqtool recover first, then rebuild the topics")
+    if not entries:
+        return TopicsRebuild(notes=(f"{config.read_path} has all topics that have queues",))
+    content = {
+        **value,
+        "dataVersion": _next_version(value.get("dataVersion")),
+        "topicConfigTable": {**table, **entries},
+    }
+    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+    make = create_file if config.state is ConfigState.ABSENT else replace_file
+    step = make(store.view, TOPICS, Literal(text.encode("utf-8", "surrogateescape")), _WHY)
+    notes.append("correct a guess with mqadmin updateTopic or updateTopicPerm once the broker runs")
+    return TopicsRebuild((step,), tuple(notes))
+
+
+def _next_version(version: object) -> dict[Any, Any]:
+    """A slave takes over the topics of a master only if the version is another than its own (`DataVersion`)."""
+    version = version if isinstance(version, dict) else {"counter": 0, "timestamp": 0}
+    counter = version.get("counter")
+    return {**version, "counter": counter + 1 if isinstance(counter, int) else 1}
+
+
+def _queues_by_topic(reader: Reader, known: Collection[str]) -> Iterator[tuple[str, list[int]]]:
+    """The missing topics with the ids of their queues, also of queues that only consumers know."""
+    queues: dict[str, set[int]] = {}
+    for topic, queue_id in reader.queues():
+        if topic not in known and not _is_own(topic) and 0 <= queue_id <= QUEUE_ID_MAX:
+            queues.setdefault(topic, set()).add(queue_id)
+    for (topic, _), offsets in consumer_offsets(read_config(reader.store.view, CONSUMER_OFFSETS)).items():
+        if topic in queues:
+            queues[topic].update(queue_id for queue_id in offsets if 0 <= queue_id <= QUEUE_ID_MAX)
+    for topic, queue_ids in sorted(queues.items()):
+        yield topic, sorted(queue_ids)
+
+
+def _is_own(topic: str) -> bool:
+    """Whether a broker makes the topic at each start, or has no entry for it (`TopicConfigManager`'s constructor)."""
+    return topic in _OWN or topic.lower().startswith("rmq_sys_") or topic.startswith(LMQ_PREFIX)
+
+
+def _attributes(
+    reader: Reader, topic: str, queue_ids: Iterable[int], compacted: Collection[str]
+) -> tuple[dict[str, str], str]:
+    """What the files and the newest messages show of a topic, and the note about it."""
+    attributes = {}
+    if any(name == topic for name, _ in reader.store.batch_queues):
+        attributes["queue.type"] = "BatchCQ"
+    if topic in compacted:
+        attributes["cleanup.policy"] = "COMPACTION"
+    note = "".join(f", {name} {value} (shown by its files)" for name, value in attributes.items())
+    if topic.startswith("%"):
+        return attributes, note  # of a group, for retries
+    types = sorted({_type_of(record) for record in _newest(reader, topic, queue_ids)})
+    if len(types) > 1:
+        return attributes, f"{note}, no message.type, for the newest messages are {' and '.join(types)}"
+    if types and types[0] != _NORMAL:
+        attributes["message.type"] = types[0]
+    return attributes, f"{note}, message.type {types[0] if types else _NORMAL}"
+
+
+def _newest(reader: Reader, topic: str, queue_ids: Iterable[int]) -> Iterator[Record]:
+    for queue_id in [number for number in queue_ids if (topic, number) in reader.queues()][:QUEUES_READ]:
+        queue = reader.queue(topic, queue_id)
+        first = max(queue.min_queue_offset, queue.max_queue_offset - MESSAGES_READ)
+        # Not `queue_units`: a batch queue does not tell where its next file begins, so that loop would not end.
+        for unit in islice(queue.units_from(first) or (), MESSAGES_READ):
+            message = reader.message_at(unit.physical_offset)
+            if message is not None and message.record is not None:
+                yield message.record
+
+
+def _type_of(record: Record) -> str:
+    """The type of a message as it lies in its own topic, where delays and transactions have ended."""
+    if record.sys_flag & TRANSACTION_MASK == TRANSACTION_COMMIT:
+        return "TRANSACTION"
+    return next((kind for name, kind in _PROPERTY_OF_TYPE if name in record.properties), _NORMAL)

@@ -1,0 +1,69 @@
+"""A whole broker without `topics.json`, and after `rebuild --topics`: each message reaches a client again."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests import golden_stores
+from tests.broker.broker import Judge
+from tests.broker.program import JudgeError
+from tests.broker.whole import WholeBroker
+from tests.commands.transcripts import rmqtool
+
+pytestmark = pytest.mark.slow
+
+STORES = ("broker-4.9.7-mixed-clean", "broker-5.5.0-mixed-clean", "broker-5.5.0-batchcq")
+NO_ROUTE = "No route info|Can not find Message Queue|CODE: 17"
+TOPICS = "config/topics.json"
+Served = dict[tuple[str, int, int], bytes]
+
+
+def unpacked(name: str, folder: Path) -> tuple[str, Path, dict[str, object]]:
+    """Version, a copy of the store, and its broker's settings."""
+    manifest = json.loads((golden_stores.FOLDER / f"{name}.json").read_text())
+    return manifest["broker_version"], golden_stores.unpack(name, folder), manifest["config"]
+
+
+def served(broker: WholeBroker, topics: list[str]) -> Served:
+    return {
+        (topic, queue["queueId"], message["queueOffset"]): message["body"]
+        for topic in topics
+        for queue in broker.consume(topic)
+        for message in queue["messages"]
+    }
+
+
+def with_messages(path: Path) -> list[str]:
+    """Topics of producers that have queues."""
+    names = {queue.parent.name for root in ("consumequeue", "batchconsumequeue") for queue in (path / root).glob("*/*")}
+    return sorted(name for name in names if not name.startswith(("%", "rmq_sys_", "RMQ_SYS_", "SCHEDULE_TOPIC_")))
+
+
+@pytest.mark.parametrize("name", STORES)
+def test_each_message_reaches_a_client_after_a_rebuild(
+    judge_of: Callable[[str], Judge], tmp_path: Path, name: str
+) -> None:
+    del judge_of  # only a whole broker reads the file
+    version, path, config = unpacked(name, tmp_path)
+    topics = with_messages(path)
+    whole = shutil.copytree(path, tmp_path / "whole")
+    with WholeBroker(version, whole, config) as broker:
+        expected = served(broker, topics)
+    assert len(expected) >= 90
+    for lost in (TOPICS, f"{TOPICS}.bak"):
+        (path / lost).unlink(missing_ok=True)
+    without = shutil.copytree(path, tmp_path / "without")
+    if name.endswith("batchcq"):
+        with pytest.raises(JudgeError, match="broker does not initialize"):
+            WholeBroker(version, without, config)
+    else:
+        with WholeBroker(version, without, config) as broker, pytest.raises(JudgeError, match=NO_ROUTE):
+            served(broker, topics[:1])
+    rebuilt = rmqtool("rebuild", path, "--topics", "--yes", "--broker-version", version)
+    assert (path / TOPICS).exists(), rebuilt.err
+    with WholeBroker(version, path, config) as broker:
+        assert served(broker, topics) == expected
+        assert broker.send(topics[0], 0, b"new")["status"] == "SEND_OK"
