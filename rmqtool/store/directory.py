@@ -190,7 +190,8 @@ class Store:
         inferred = infer_log_file_size(log, others_are_default=self.has_default_derived_sizes)
         if self.settings.defaults_hold and log and not inferred.is_proven:
             return LogFileSize(DEFAULT_LOG_FILE_SIZE, is_shown=True, is_proven=True)
-        if log and not inferred.is_proven and inferred.bytes != DEFAULT_LOG_FILE_SIZE:
+        is_lone = bool(log) and log[0].start == log[-1].start
+        if is_lone and not inferred.is_proven and inferred.bytes != DEFAULT_LOG_FILE_SIZE:
             last = log[-1]
             reach = record_end_across(self.view, self.files.get(FileKind.CONSUMEQUEUE, ()), last.entry, last.start)
             if reach is not None:

@@ -1,7 +1,7 @@
 """Infers the size of a full file of a stream: no file says it, but names and lengths together do.
 
-A lone file is evidence and no proof: a file that was cut, or never copied whole, has a length too. Where only one
-file of the log is left, a length that nobody would configure is not believed.
+A lone file is evidence and no proof: a file that was cut, or never copied whole, has a length too. A size that nobody
+would configure is not believed where only one file of the log is left, or only one name or length shows it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class LogFileSize:
 
     Attributes:
         bytes: 0 where the log has no file.
-        is_shown: whether the files show the size: several of them agree, or the only one has a plausible length.
+        is_shown: whether the files show the size: several of them agree, or the size is plausible.
         is_proven: whether several of them agree.
         is_cut: whether the only file is known to be shorter than a full one, whatever that has.
     """
@@ -52,9 +52,12 @@ def infer_log_file_size(segments: Sequence[Segment], *, others_are_default: bool
             Where a lone file's length is not plausible, this decides which size the file had: the default one, or, as
             a guess, the next power of two.
     """
-    size = infer_file_size(segments)
-    if len({segment.start for segment in segments}) > 1:
-        return LogFileSize(size, is_shown=True, is_proven=True)
+    starts = {segment.start for segment in segments}
+    if len(starts) > 1:
+        size, lengths = infer_file_size(segments), [segment.size for segment in segments]
+        agreeing = lengths.count(size) + sum(start > 0 and start % size == 0 for start in starts)
+        is_shown = is_plausible_log_size(size) or (agreeing > 1 and (size in lengths or size > max(lengths)))
+        return LogFileSize(size, is_shown, is_proven=is_shown)
     if not segments:
         return LogFileSize(0, is_shown=True, is_proven=False)
     start, longest = segments[0].start, max(segment.size for segment in segments)
@@ -83,10 +86,11 @@ def size_assumptions(store: Store) -> tuple[str, ...]:
         return ()
     size, assumptions = store.log_file_size, []
     if not size.is_shown:
+        is_lone = len({segment.start for segment in store.loadable_log}) == 1
         assumptions.append(
-            f"the only commit log file has {store.loadable_log[0].size} bytes, which is not a likely size: a full "
-            f"file is "
-            f"taken to have {size.bytes}; pass --log-file-size BYTES or --broker-conf FILE for another size"
+            f"the {'only' if is_lone else 'first'} commit log file has {store.loadable_log[0].size} bytes, and nothing "
+            f"shows whether that is the size of a full file, which is taken to have {size.bytes}; "
+            "pass --log-file-size BYTES or --broker-conf FILE for another size"
         )
     elif not size.is_proven and size.bytes != DEFAULT_LOG_FILE_SIZE:
         assumptions.append(

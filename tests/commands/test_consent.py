@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ import pytest
 from rmqtool.commands.consent import plan_with_sizes
 from rmqtool.commands.messages import Messages
 from rmqtool.errors import UnknownSizeError
+from rmqtool.fixtures.recipe import make_store
+from rmqtool.fixtures.recipes import RECIPES
 from rmqtool.store.directory import Store, survey
 from rmqtool.store.sizes import LogFileSize
 from rmqtool.store.view import open_directory
@@ -274,6 +277,26 @@ def test_no_forecast_is_made_where_nothing_shows_the_size_of_a_log_file(golden_c
     assert "--log-file-size" in ran.err
     assert rmqtool("forecast", path, "--log-file-size", 70_001).code == 0
     assert asked("forecast", path, "--log-file-size", 65536)[1]["forecasts"][0]["starts"] is False
+
+
+def test_a_size_that_only_one_name_shows_is_asked_for(tmp_path: Path) -> None:
+    """The size was believed though no file had that length; a broker with the real one did not start on the repair."""
+    path = tmp_path / "store"
+    make_store(replace(RECIPES["basic"], settings={"mappedFileSizeCommitLog": "50000"}), path, "5.4.0")
+    log = path / "commitlog"
+    for file in sorted(log.iterdir())[1:]:
+        file.unlink()
+    os.truncate(log / f"{0:020d}", 50_000)
+    (log / f"{50_001:020d}").write_bytes(bytes(54_096))
+    version = ("--broker-version", "5.4.0")
+    with assert_store_unchanged(path):
+        for command, options in (("forecast", ()), ("recover", ("--yes",)), ("salvage", ("--yes",))):
+            ran = rmqtool(command, path, *options, *version)
+            assert ran.code == 5
+            assert "--log-file-size" in ran.err
+    size = ("--log-file-size", 50_000)
+    assert rmqtool("recover", path, "--yes", "--accept-loss", *version, *size).code == 0
+    assert {file.stat().st_size for file in log.iterdir()} == {50_000}
 
 
 def test_a_name_that_is_a_multiple_of_the_length_shows_the_size_of_a_lone_log_file(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from rmqtool.store.directory import Segment, survey
 from rmqtool.store.file_kinds import segment_name
-from rmqtool.store.sizes import infer_file_size
+from rmqtool.store.sizes import infer_file_size, infer_log_file_size
 from rmqtool.store.view import Entry, EntryKind, open_directory
 from tests.conftest import Unpacked
 
@@ -49,6 +49,28 @@ def segments(*files: tuple[int, int]) -> list[Segment]:
 )
 def test_size_of_a_full_file(files: list[tuple[int, int]], size: int) -> None:
     assert infer_file_size(segments(*files)) == size
+
+
+@pytest.mark.parametrize(
+    ("files", "size"),
+    [
+        ([(0, 50000), (50000, 50000)], 50000),
+        ([(0, 54096), (50000, 50000)], 50000),
+        ([(0, 50000), (50000, 20000)], 50000),
+        ([(0, 50000), (50001, 50000)], 50000),
+        ([(0, 30000), (50000, 30000), (100000, 30000)], 50000),  # two names agree
+        ([(150000, 30000), (100000, 0)], 50000),
+        ([(0, 30000), (K, 0)], K),  # whole pages
+        ([(0, 50000), (50001, 54096)], None),
+        ([(0, 30000), (50001, 20000)], None),
+        ([(0, 0), (50000, 0)], None),
+        ([(50001, 54096), (100000, 49999)], None),
+    ],
+)
+def test_one_name_alone_shows_no_unlikely_size(files: list[tuple[int, int]], size: int | None) -> None:
+    log_file_size = infer_log_file_size(segments(*files), others_are_default=False)
+    assert (log_file_size.bytes if log_file_size.is_shown else None) == size
+    assert log_file_size.is_proven == log_file_size.is_shown
 
 
 def test_a_full_file_holds_whole_units() -> None:

@@ -71,7 +71,7 @@ def shape_steps(store: Store, staging: Path, *, keep_empty: bool = False) -> Ite
     Raises:
         UnreadableError, WriteError: a file cannot be read, or copied to the staging directory.
         RefusedError: a file holds data beyond the size that all are to have.
-        UnknownSizeError: the only file has an unlikely length, and nothing shows the right one.
+        UnknownSizeError: nothing shows the right length.
     """
     size = store.commitlog_file_size
     for segment in store.commitlog:
@@ -104,13 +104,13 @@ def demand_shown_size(store: Store) -> None:
     """Refuse to give files a length that nothing shows.
 
     Raises:
-        UnknownSizeError: the only file has an unlikely length.
+        UnknownSizeError: no length or name shows a likely size.
     """
     if store.commitlog and not store.log_file_size.is_shown:
         (segment, *_) = store.commitlog
         raise UnknownSizeError(
-            f"{segment.path}: {segment.size} bytes, so the file is not whole, and nothing shows the size of a full "
-            "file; check that the log's disk is mounted and the copy is complete, or give the size with "
+            f"{segment.path}: {segment.size} bytes, and nothing shows whether that is the size of a full file; "
+            "check that the log's disk is mounted and the copy is complete, or give the size with "
             "--log-file-size BYTES or --broker-conf FILE",
             "commitlog_file_size",
             store.commitlog_file_size,
