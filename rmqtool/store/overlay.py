@@ -10,7 +10,7 @@ from __future__ import annotations
 import tempfile
 import time
 from bisect import bisect_right, insort
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -41,8 +41,8 @@ class OverlaidFile:
     size: int
     contents: list[tuple[int, Content]] = field(default_factory=list)
     """With the file position of each."""
-    digest: str | None = None
-    """Of the content, where one content is all of the file."""
+    digest: Callable[[], str | None] | None = None
+    """Tells that of the content, where one content is all of the file."""
     pages: dict[int, int] = field(default_factory=dict)
     """Where in the temporary file a page lies."""
 
@@ -129,11 +129,17 @@ class Overlay(Closable):
         """What is laid over a file; None where it is as in the store."""
         return self._changes.get(path)
 
-    def add(self, path: str, content: Content, mtime_ns: int | None = None, digest: str | None = None) -> None:
+    def add(
+        self,
+        path: str,
+        content: Content,
+        mtime_ns: int | None = None,
+        digest: Callable[[], str | None] | None = None,
+    ) -> None:
         """Show a file that is not there, and the directories it lies in; it is as old as now unless a time is given.
 
         Args:
-            digest: of the content, by which it is known again.
+            digest: tells that of the content, by which it is known again, or None as long as nobody knows it.
         """
         self._new_file(path, time.time_ns() if mtime_ns is None else mtime_ns)
         change = self._changes[path]
@@ -153,7 +159,7 @@ class Overlay(Closable):
         insort(change.contents, (file_position, content), key=itemgetter(0))
         change.size = max(change.size, file_position + content.length)
 
-    def replace(self, path: str, content: Content, digest: str | None = None) -> None:
+    def replace(self, path: str, content: Content, digest: Callable[[], str | None] | None = None) -> None:
         """Show other content in a file; its modification time stays. See `add`.
 
         Raises:
@@ -266,7 +272,7 @@ class OverlaidSource:
         if change is None:
             return None if self._base is None else identity_of(self._base)
         is_whole = not change.pages and not change.base_size and [(0, change.size)] == change.places
-        return change.digest if is_whole else None
+        return change.digest() if is_whole and change.digest is not None else None
 
     def read_into(self, position: int, buffer: memoryview) -> int:
         change = self._overlay.change_of(self.name)

@@ -13,11 +13,10 @@ from rmqtool.engine.dispatch.index_writer import DIRECTORY as INDEX
 from rmqtool.engine.dispatch.index_writer import number_behind
 from rmqtool.errors import UnreadableError
 from rmqtool.repair.build.request import BuildRequest
-from rmqtool.repair.machine.digest import digest_of, digest_of_content
+from rmqtool.repair.machine.digest import BuiltFile, digest_of, digest_of_content
 from rmqtool.repair.machine.disk import within_range
 from rmqtool.repair.machine.steps import Create, Remove, Replace, Step, remove_file
 from rmqtool.store.directory import QueueFiles, Store
-from rmqtool.store.source import FilePart
 from rmqtool.store.view import StoreView
 
 _NS_PER_MS: Final = 1_000_000
@@ -157,16 +156,15 @@ def file_step(
     Raises:
         UnreadableError: something else has the path, or the file may not be read.
     """
-    content = FilePart.whole(place)
-    after = digest_of_content(content)
+    content = BuiltFile.whole(place)
     entry = view.stat(path)
     if entry is None:
-        yield Create(path, content, after, why, mtime_ns, rows)
+        yield Create(path, content, why, mtime_ns, rows)
         return
     if not entry.is_file:
         raise UnreadableError(f"{path}: not a file")
     with closing(view.open(path)) as source:
-        before = digest_of(source, 0, source.size)
+        before, after = digest_of(source, 0, source.size), digest_of_content(content)
     if before != after:
         yield Replace(path, content, before, after, why, rows)
 

@@ -151,6 +151,7 @@ def carry_out(plan: Plan, session: Session, interrupt: Interrupt) -> Applied:
     before = {journal.number for journal in journals(places)}
     read_back: dict[Hashable, str] = {}
     try:
+        plan.know_digests()
         prepared = _prepared(plan, session)
         interrupt.demand_none()
         _change_all(prepared, places, disk, interrupt)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -143,12 +144,21 @@ class Plan:
                 case WriteRange():
                     view.lay(step.path, step.file_position, step.content)
                 case Replace():
-                    view.replace(step.path, step.content, step.after)
+                    view.replace(step.path, step.content, partial(getattr, step, "after"))
                 case Create():
-                    view.add(step.path, step.content, step.mtime_ns, step.after)
+                    view.add(step.path, step.content, step.mtime_ns, partial(getattr, step, "known_digest"))
                 case Remove():
                     view.remove(step.path)
         return view
+
+    def know_digests(self) -> None:
+        """Read what no check has read, while all of it is as the planner left it.
+
+        Raises:
+            UnreadableError: it may not be read.
+        """
+        for step in self.steps:
+            step_json(step)
 
     def in_order(self) -> tuple[Step, ...]:
         """The steps as they are carried out: `abort` is removed behind all others, for it makes the broker recover."""

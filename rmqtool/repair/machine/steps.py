@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 from rmqtool.errors import UnreadableError
-from rmqtool.repair.machine.digest import digest_of, digest_of_content
+from rmqtool.repair.machine.digest import BuiltFile, digest_of, digest_of_content
 from rmqtool.store.source import Content
 from rmqtool.store.view import StoreView
 
@@ -66,7 +67,6 @@ class Create:
 
     path: str
     content: Content
-    after: str
     why: str
     mtime_ns: int | None = None
     """Modification time, for the broker reads those of log and queue files; None: when it is made."""
@@ -76,6 +76,20 @@ class Create:
     action: ClassVar[Literal["create"]] = "create"
     file_position = 0
     before = None
+
+    @property
+    def known_digest(self) -> str | None:
+        """The same as `after`; None where it would have to be read, and a reader may come to it."""
+        return self.content.known_digest if isinstance(self.content, BuiltFile) else self.after
+
+    @cached_property
+    def after(self) -> str:
+        """The digest of the content, which is read if nobody has read it yet.
+
+        Raises:
+            UnreadableError: it may not be read.
+        """
+        return digest_of_content(self.content)
 
     @property
     def length(self) -> int:
@@ -129,7 +143,7 @@ def create_file(view: StoreView, path: str, content: Content, why: str, mtime_ns
     """
     if view.stat(path) is not None:
         raise UnreadableError(f"{path}: already exists")
-    return Create(path, content, digest_of_content(content), why, mtime_ns)
+    return Create(path, content, why, mtime_ns)
 
 
 def remove_file(view: StoreView, path: str, why: str) -> Remove:

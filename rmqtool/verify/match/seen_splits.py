@@ -43,7 +43,7 @@ class SeenSplits:
         is_told_by_files = context.live_end is None and store.queue_database is None
         made_of = identities(files, store.view.open, self._digest) if is_told_by_files else UNKNOWN
         self._terms: tuple[object, ...] | None = None
-        if made_of is not UNKNOWN:
+        if made_of is not UNKNOWN and None not in made_of:
             self._terms = (
                 made_of,
                 *seen_files,

@@ -191,9 +191,12 @@ class IndexPass:
                 file_position=entry_position(count + 1, self.slot_count),
                 length=(counted - count) * ENTRY_SIZE,
             )
+        slots = (
+            bytearray() if is_cut else self._read(source, HEADER_SIZE, entry_position(1, self.slot_count) - HEADER_SIZE)
+        )
         latest, runs, sums = self._chains(source, count)
         if not is_cut:
-            self._slots(source, latest)
+            self._slots(np.frombuffer(slots, ">i4", self.slot_count), latest)
             self._header(source, header, count, int(np.count_nonzero(latest)))
         return IndexMap(
             self.entry.path,
@@ -266,18 +269,16 @@ class IndexPass:
         else:
             self._say("index.wrong-slot", f"entry {number} leads to entry {previous} and not to {expected}", **details)
 
-    def _slots(self, source: ByteSource, latest: Array) -> None:
+    def _slots(self, slots: Array, latest: Array) -> None:
         """Compare the slots with the newest entry of each."""
         wrong = 0
         step = 1 << 20
         for low in range(0, self.slot_count, step):
             high = min(low + step, self.slot_count)
-            raw = self._read(source, HEADER_SIZE + SLOT_SIZE * low, SLOT_SIZE * (high - low))
-            slots = np.frombuffer(raw, ">i4")
-            for index in np.flatnonzero(slots != latest[low:high]).tolist():
+            for index in np.flatnonzero(slots[low:high] != latest[low:high]).tolist():
                 wrong += 1
                 if wrong <= FINDINGS_MAX:
-                    expected, actual = int(latest[low + index]), int(slots[index])
+                    expected, actual = int(latest[low + index]), int(slots[low + index])
                     self._say(
                         "index.wrong-slot",
                         f"slot {low + index} begins with entry {actual} and not with {expected}",

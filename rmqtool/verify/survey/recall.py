@@ -57,14 +57,18 @@ def seen_by(
     seen: Seen[Result_co] | None = digest.recall(key, (made_of, terms))
     if seen is None:
         seen = _run(one, names, open_file)
-        digest.keep(key, (made_of, terms), seen)
+        if None in made_of:  # of a file that a planner has built, the run itself tells it
+            later = identities(names, open_file, digest) or made_of
+            made_of = tuple(new if old is None else old for old, new in zip(made_of, later, strict=True))
+        if None not in made_of:
+            digest.keep(key, (made_of, terms), seen)
     else:
         one.account.files.update({path: replace(account) for path, account in seen.accounts.items()})
     return seen
 
 
 def identities(paths: Iterable[str], open_file: Open, digest: LogDigest | None) -> tuple[Any, ...] | None:
-    """The identities of files; `UNKNOWN` where one has none, or nothing could be recalled."""
+    """The identities of files, None of one that has none; `UNKNOWN` where nothing could be recalled."""
     if digest is None:
         return UNKNOWN
     known = []
@@ -74,7 +78,7 @@ def identities(paths: Iterable[str], open_file: Open, digest: LogDigest | None) 
                 known.append(digest.identity(source))
         except UnreadableError:
             return UNKNOWN
-    return UNKNOWN if None in known else tuple(known)
+    return tuple(known)
 
 
 def _run(one: FilePass[Result_co], paths: tuple[str, ...], open_file: Open) -> Seen[Result_co]:

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,13 +16,14 @@ import pytest
 
 from rmqtool.errors import RefusedError, UnsupportedError, UsageError, WriteError
 from rmqtool.repair.machine.apply import apply_plan
+from rmqtool.repair.machine.digest import BuiltFile
 from rmqtool.repair.machine.disk import Disk
 from rmqtool.repair.machine.journal import JournalState, journals
 from rmqtool.repair.machine.steps import create_file, write_range
 from rmqtool.repair.machine.store_paths import StorePaths
 from rmqtool.repair.machine.undo import undo_latest
 from rmqtool.store.file_kinds import FENCE_NAME
-from rmqtool.store.source import Literal
+from rmqtool.store.source import Literal, read_range
 from rmqtool.store.view import DirectoryView
 from tests.repair.small_stores import (
     LOG,
@@ -195,6 +197,28 @@ def test_what_reads_back_wrong_is_taken_back(places: StorePaths, tmp_path: Path)
     wrong = replace(plan, steps=tuple(replace(step, after="sparse-sha256:0") for step in plan.steps[1:2]))
     with pytest.raises(WriteError, match="read-back"):
         apply_plan(wrong, places)
+    assert files_of(places.root) == before
+
+
+@pytest.mark.parametrize("is_known", [True, False], ids=["read by a check", "read by nobody"])
+def test_a_built_file_that_changes_before_it_is_read_back_is_refused(places: StorePaths, *, is_known: bool) -> None:
+    before = files_of(places.root)
+    places.staging.mkdir(parents=True)
+    path = places.staging / "queue"
+    path.write_bytes(b"\7" * 6000)
+    built = BuiltFile.whole(path)
+    plan = plan_of(places, [create_file(DirectoryView(places.root), NEW_QUEUE, built, "built")])
+    if is_known:
+        with closing(plan.view_over(DirectoryView(places.root)).open(NEW_QUEUE)) as source:
+            read_range(source, 0, 6000)
+    assert (built.known_digest is not None) is is_known
+
+    def change(*_: object) -> None:
+        if path.exists():
+            path.write_bytes(b"\6" * 6000)
+
+    with pytest.raises(WriteError, match="read-back"):
+        apply_plan(plan, places, disk=Disk(change))
     assert files_of(places.root) == before
 
 

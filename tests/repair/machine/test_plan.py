@@ -5,19 +5,22 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from contextlib import closing
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rmqtool.errors import RefusedError, UnreadableError
-from rmqtool.repair.machine.digest import BLOCK, digest_of, digest_of_content
+from rmqtool.repair.machine.digest import BLOCK, BuiltFile, digest_of, digest_of_content
 from rmqtool.repair.machine.plan import ForecastAfter, Loss, Plan, demand_same, read_saved
 from rmqtool.repair.machine.steps import create_file, remove_file, write_range
 from rmqtool.repair.machine.store_paths import StorePaths
-from rmqtool.store.source import BytesSource, FilePart, FileSource, Literal, Zeros
+from rmqtool.store.source import BytesSource, FilePart, FileSource, Literal, Zeros, read_range
 from rmqtool.store.view import DirectoryView
 from tests.repair.small_stores import LOG, QUEUE, recovery, small_store
 
@@ -123,6 +126,34 @@ def test_holes_and_written_zeros_have_one_digest(tmp_path: Path) -> None:
     assert digest_of_content(FilePart.whole(hole)) == digest_of_content(FilePart.whole(written))
     with FileSource.open(hole) as first, FileSource.open(written) as second:
         assert digest_of(first, 5, first.size) == digest_of(second, 5, second.size)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3 * BLOCK), st.sampled_from((b"", b"\0", b"x"))), max_size=4), st.data())
+def test_whoever_reads_a_built_file_in_order_knows_its_digest(
+    runs: list[tuple[int, bytes]], data: st.DataObject
+) -> None:
+    content = b"".join(byte * length for length, byte in runs)
+    ends = sorted(data.draw(st.lists(st.integers(0, len(content)), max_size=6)))
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "built"
+        path.write_bytes(content)
+        built = BuiltFile.whole(path)
+        assert built.known_digest is None
+        with closing(built.open()) as source:
+            for start, end in pairwise([0, *ends, len(content)]):
+                read_range(source, len(content) // 2, 1)  # a look elsewhere is no step on the way
+                assert read_range(source, start, end - start) == content[start:end]
+        assert built.known_digest == digest_of_content(Literal(content))
+
+
+def test_a_look_into_a_built_file_does_not_read_all_of_it(tmp_path: Path) -> None:
+    (tmp_path / "built").write_bytes(b"x" * 20 * BLOCK)
+    built = BuiltFile.whole(tmp_path / "built")
+    with closing(built.open()) as source:
+        read_range(source, 0, 5 * BLOCK)
+        read_range(source, 6 * BLOCK, 14 * BLOCK)
+    assert built.known_digest is None
+    assert digest_of_content(built) == digest_of_content(Literal(b"x" * 20 * BLOCK)) == built.known_digest
 
 
 def test_the_digest_is_what_its_description_says() -> None:
