@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,7 +25,7 @@ from rmqtool.commands.repair_request import RepairRequest
 from rmqtool.commands.screen import screen
 from rmqtool.engine.rules.versions import NEWEST
 from rmqtool.errors import RefusedError, UnreadableError, WriteError
-from rmqtool.formats.tags import parse_delay_levels
+from rmqtool.repair.build.delay_times import DelayTimes, delay_times
 from rmqtool.repair.build.request import BuildOptions
 from rmqtool.repair.machine.apply import apply_plan
 from rmqtool.repair.machine.fingerprint import unchanged
@@ -97,20 +98,23 @@ class RepairRun:
     digest: LogDigest | None = None
     """What planning sees of the log, so that checks and forecasts of the plan need not read it again."""
 
+    @cached_property
+    def delays(self) -> DelayTimes:
+        """The delays of the delay levels."""
+        return delay_times(self.opened.store, self.opened.rules, self.opened.conf)
+
     @property
     def build_options(self) -> BuildOptions:
         """What the broker's properties file says of dispatch; a thread for each core."""
-        conf, threads = self.opened.conf, os.cpu_count() or 1
-        if conf is None:
-            return BuildOptions(threads=threads, digest=self.digest)
-        return BuildOptions(
-            threads=threads,
-            delays_ms=tuple(parse_delay_levels(conf.delay_levels)) if conf.delay_levels else BuildOptions().delays_ms,
+        options = BuildOptions(threads=os.cpu_count() or 1, delays_ms=self.delays.delays_ms, digest=self.digest)
+        if (conf := self.opened.conf) is None:
+            return options
+        return replace(
+            options,
             multi_dispatch=conf.has_multi_dispatch is not False,
             lmq=conf.has_light_queues is not False,
             extension=conf.has_queue_extension,
             record_crc=bool(conf.has_record_crc),
-            digest=self.digest,
         )
 
 
@@ -331,7 +335,8 @@ def _plan(repair: RepairRun, planned_repair: PlannedRepair, before: str) -> tupl
         planned_repair = replace(planned_repair, looked_at=planned_repair.looked_at | checked.looked_at)
         if checked.begin is None:
             planned_repair = replace(planned_repair, begin=None, left_out=())
-    plan = replace(plan, not_looked_at=(*planned_repair.notes, *planned_repair.left_out))
+    of_delays = repair.delays.notes(plan.steps)
+    plan = replace(plan, not_looked_at=(*planned_repair.notes, *of_delays, *planned_repair.left_out))
     if plan.is_empty and not planned_repair.damage:
         return plan, planned_repair
     forecast = replace(forecast_options(opened.conf), digest=digest)

@@ -140,3 +140,31 @@ def test_each_message_comes_once_after_a_rebuild(
     assert Counter(counts.values()) == Counter({1: COUNT + 1})
     verified = rmqtool("verify", path, *options)
     assert (verified.code, verified.out.splitlines()[0]) == (0, "OK: no problems found")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_messages_come_too_soon_where_queues_are_written_with_other_delays(
+    judge_of: Callable[[str], Judge], tmp_path: Path, version: str
+) -> None:
+    del judge_of
+    config = CONFIG | {"messageDelayLevel": "1s 1h"}
+    path = tmp_path / "store"
+    broker = WholeBroker(version, path, config, TOPICS)
+    for number in range(HALF):
+        broker.send("alarms", number % 4, b"%d" % number, {"DELAY": "2"})
+    broker.kill()
+    options = ("--broker-version", version, "--yes")
+    for levels in (None, "1s 5s", "1s 2h"):
+        copy = copy_store(path, tmp_path / f"copy-{levels}")
+        conf = tmp_path / "broker.conf"
+        sizes = "".join(f"{key}={value}\n" for key, value in config.items() if key != "messageDelayLevel")
+        conf.write_text(f"{sizes}messageDelayLevel={levels}\n")
+        given = ("--broker-conf", conf) if levels else ()
+        rebuilt = rmqtool("rebuild", copy, "--queues", *options, *given)
+        assert ("shows a delay of 3600 s" in rebuilt.out) == (levels is not None), rebuilt.out
+        with WholeBroker(version, copy, config, TOPICS) as broker:
+            if levels is None:
+                broker.send("alarms", 0, b"new", {"DELAY": "1"})  # sent later, and the only one that is due
+                assert until(broker, 1) == {b"new": 1}
+            else:
+                assert until(broker, HALF) == {b"%d" % number: 1 for number in range(HALF)}

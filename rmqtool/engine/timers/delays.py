@@ -7,6 +7,7 @@ body, producer's time and number of attempts, and the properties that name its t
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from rmqtool.engine.queues.unit import Queue, QueueUnit
 from rmqtool.engine.reading.reader import Reader
 from rmqtool.engine.timers.waiting import demand_in_queue, intact_messages, queue_units
-from rmqtool.errors import UnreadableError
+from rmqtool.errors import UnreadableError, UnsupportedError
 from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.formats.properties import (
     REAL_QUEUE_ID,
@@ -34,6 +35,8 @@ from rmqtool.store.config_json import DELAY_OFFSETS, delay_offsets, read_config
 NOT_DELIVERED: Final = -1
 _MARK: Final = REAL_TOPIC.encode() + b"\x01"
 _QUEUE_ID_DIGITS_MAX: Final = 10
+_SHOWING: Final = 64
+"""Units of a level that are asked for its delay."""
 _COLUMNS: Final = ("topic_number", "reconsume_times", "born_timestamp_ms", "body_crc", "store_timestamp_ms")
 
 
@@ -118,6 +121,30 @@ def delay_levels(
         )
         for each, times in zip(rows, delivered, strict=True)
     ]  # fmt: skip
+
+
+def shown_delays(reader: Reader) -> dict[int, int]:
+    """Milliseconds from storing to delivery, by level, as the last units of the levels' queues show them.
+
+    A level is left out whose units do not agree, or show no whole seconds, as a damaged unit would.
+    """
+    shown: dict[int, int] = {}
+    for queue_id in [queue_id for topic, queue_id in reader.queues() if topic == SCHEDULE_TOPIC]:
+        delays: Counter[int] = Counter()
+        with suppress(UnreadableError, UnsupportedError):
+            queue = reader.queue(SCHEDULE_TOPIC, queue_id)
+            end = queue.max_queue_offset
+            for unit in queue_units(queue, max(queue.min_queue_offset, end - _SHOWING), end):
+                message = (
+                    reader.message_at(unit.physical_offset) if unit.physical_offset >= reader.log.minimum else None
+                )
+                record = message.record if message is not None else None
+                if record is not None and (record.topic, record.queue_offset) == (SCHEDULE_TOPIC, unit.queue_offset):
+                    delays[unit.stored_tags_code - record.store_timestamp_ms] += 1
+        for delay_ms, count in delays.most_common(1):
+            if delay_ms > 0 and delay_ms % 1000 == 0 and count * 2 > delays.total():
+                shown[queue_id + 1] = delay_ms
+    return shown
 
 
 def newest_store_ms(reader: Reader) -> int:
