@@ -8,8 +8,14 @@ from tests.judge.case import Case
 from tests.judge.faults_rocksdb import AREA as ROCKSDB
 from tests.judge.faults_rocksdb import content_of, rows_say_nothing
 from tests.judge.faults_small import may_be_of_lost
-from tests.judge.target import Fault
-from tests.judge.unjudged import directory_says_nothing, entries_say_nothing, says_nothing
+from tests.judge.target import UNIT, Fault
+from tests.judge.unjudged import (
+    INDEX_HEADER,
+    directory_says_nothing,
+    entries_say_nothing,
+    extension_says_nothing,
+    says_nothing,
+)
 
 LEFT_BY_A_KILL = ("store.abort-present", "consumequeue.behind-log", "consumequeue.missing-unit", "index.missing-key",
                   "consumequeue.missing-queue", "consumequeue.missing-file", "index.missing-file")  # fmt: skip
@@ -23,6 +29,8 @@ The two have one name and are one file: the second one overwrites the first, who
 """
 NAMES_UNITS = ("commitlog.stale-tail", "commitlog.missing-end-blank")
 """Findings about the bytes after the last record of a file that name the units which lead there."""
+UNREAD = ("consumequeue.extension missing", "consumequeue.extension zeroed")
+"""What changes nothing in a file of an extension to which no unit leads."""
 SEEN = ("error", "warning")
 DEFAULT_SLOTS = 5_000_000
 DEFAULT_ENTRIES = 20_000_000
@@ -39,7 +47,8 @@ def check_verify(case: Case) -> None:
         left = set() if clean else set(LEFT_BY_A_KILL)
         if case.base.plan.version.startswith("4.9."):
             left.add(LEFT_BY_RECOVERY)
-        overwritten = overwritten_index_files(case.store / "index", list(case.truth.sizes))
+        slots = int(case.base.plan.config.get("maxHashSlotNum", DEFAULT_SLOTS))
+        overwritten = overwritten_index_files(case.store / "index", list(case.truth.sizes), slots)
         keys_a_file = int(case.base.plan.config.get("maxIndexNum", DEFAULT_ENTRIES)) - 1
         was_killed = any(end != "clean" for _, end in case.base.plan.runs[:-1])
         begin = begin_of_index(case.store / "index") if was_killed else 0
@@ -83,6 +92,8 @@ def _says_nothing(case: Case, fault: Fault) -> bool:
     if fault.area == "index":
         slots = int(base.plan.config.get("maxHashSlotNum", DEFAULT_SLOTS))
         return entries_say_nothing(base.path / fault.file, case.store / fault.file, case.intact, sizes, slots)
+    if fault.name in UNREAD:
+        return extension_says_nothing(base.path, fault.file)
     if (base.path / fault.file).is_dir():
         return directory_says_nothing(base.path, case.store, fault.file, case.intact, sizes)
     return says_nothing(base.path, case.store, fault.file, case.intact, sizes)
@@ -113,13 +124,19 @@ def begin_of_index(index: Path) -> int:
     return int.from_bytes(first.read_bytes()[16:24], "big") if first is not None else 0
 
 
-def overwritten_index_files(index: Path, records: list[int]) -> dict[str, range]:
-    """The index files before which a whole file is missing, each with the offsets that are in neither."""
+def overwritten_index_files(index: Path, records: list[int], slots: int) -> dict[str, range]:
+    """The index files that hold two, each with the offsets that are in neither.
+
+    A whole file is missing before such a file; or its header is that of the first of the two, which a broker flushes
+    when it begins the second, and its first entry is the second's and leads after the header's last record.
+    """
     overwritten: dict[str, range] = {}
     end = -1
     for file in sorted(index.glob("[0-9]*")):
-        first, last = (int.from_bytes(file.read_bytes()[at : at + 8], "big") for at in (16, 24))
-        if any(end < record < first for record in records):
+        content = file.read_bytes()
+        entry = INDEX_HEADER + (slots * 4) + UNIT + 4  # the first one stays empty
+        first, last, known = (int.from_bytes(content[at : at + 8], "big") for at in (16, 24, entry))
+        if known > last or any(end < record < first for record in records):
             overwritten[f"index/{file.name}"] = range(max(0, end), first)
         end = last
     return overwritten

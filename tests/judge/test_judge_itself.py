@@ -107,9 +107,18 @@ def test_an_index_file_is_overwritten_where_records_before_it_are_in_no_other(tm
     for name, first, last in (("20260101000000000", 0, 500), ("20260101000000001", 500, 900)):
         (tmp_path / name).write_bytes(bytes(16) + first.to_bytes(8, "big") + last.to_bytes(8, "big") + bytes(8))
     records = list(range(0, 1000, 100))
-    assert overwritten_index_files(tmp_path, records) == {}
+    assert overwritten_index_files(tmp_path, records, 2) == {}
     (tmp_path / "20260101000000000").unlink()
-    assert overwritten_index_files(tmp_path, records) == {"index/20260101000000001": range(500)}
+    assert overwritten_index_files(tmp_path, records, 2) == {"index/20260101000000001": range(500)}
+
+
+@pytest.mark.parametrize("known", [0, 500, 501])
+def test_an_index_file_is_overwritten_where_its_first_entry_leads_after_its_last_record(
+    tmp_path: Path, known: int
+) -> None:
+    header = bytes(16) + (0).to_bytes(8, "big") + (500).to_bytes(8, "big") + bytes(8)
+    (tmp_path / "20260101000000000").write_bytes(header + bytes(8 + 20 + 4) + known.to_bytes(8, "big") + bytes(8))
+    assert bool(overwritten_index_files(tmp_path, [0, 500, 600], 2)) is (known > 500)
 
 
 @pytest.mark.parametrize(

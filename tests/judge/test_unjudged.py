@@ -16,6 +16,7 @@ from tests.judge.target import Fault, Target, record_fields
 from tests.judge.unjudged import (
     directory_says_nothing,
     entries_say_nothing,
+    extension_says_nothing,
     is_changed,
     is_early_end,
     log_before,
@@ -230,3 +231,15 @@ def test_the_end_time_of_a_lost_record_says_nothing(tmp_path: Path, intact: set[
         files.append(tmp_path / name)
         files[-1].write_bytes(head + bytes(4 * 5) + bytes(40))
     assert entries_say_nothing(*files, intact, dict.fromkeys(intact, 90), 5) is expected
+
+
+@pytest.mark.parametrize(("address", "expected"), [(399, True), (400, False), (799, False), (800, True), (None, True)])
+def test_a_file_of_an_extension_to_which_no_unit_leads_says_nothing(
+    tmp_path: Path, address: int | None, expected: bool
+) -> None:
+    code = bytes(8) if address is None else (address - (1 << 63)).to_bytes(8, "big", signed=True)
+    _written(tmp_path, [UNITS[0], UNITS[1][:12] + code])
+    file = tmp_path / f"consumequeue_ext/T/0/{400:020d}"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(bytes(400))
+    assert extension_says_nothing(tmp_path, str(file.relative_to(tmp_path))) is expected

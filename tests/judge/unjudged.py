@@ -177,6 +177,15 @@ def directory_says_nothing(base: Path, store: Path, path: str, intact: set[int],
     )
 
 
+def extension_says_nothing(base: Path, path: str) -> bool:
+    """Whether no unit of the queue has an address in this file of its extension: nobody reads it."""
+    file = base / path
+    begin = int(file.name)
+    queue = (base / path.replace("consumequeue_ext/", "consumequeue/", 1)).parent
+    codes = (int.from_bytes(unit[12:], "big", signed=True) for name in queue.iterdir() for unit in _units(name))
+    return not any(begin <= code + (1 << 63) < begin + file.stat().st_size for code in codes)
+
+
 def entries_say_nothing(base: Path, store: Path, intact: set[int], sizes: Mapping[int, int], slots: int) -> bool:
     """Whether only such entries of an index file changed that no intact record tells of any more.
 
