@@ -160,6 +160,7 @@ class QueueState:
         self._writer = None
         self.physical_end = log_end
         loaded = self.loaded
+        kept = {segment.path: loaded.length(segment) for segment in loaded.segments}
         while loaded.segments:
             last = loaded.segments[-1]
             loaded.odd_lengths.pop(last.path, None)
@@ -168,6 +169,9 @@ class QueueState:
                 count = self._accepted_units(last, log_end)
                 self.physical_end = physical_end(loaded, last, (count - 1) * loaded.kind.size, self.rules)
                 loaded.end = last.start + count * loaded.kind.size
+                for segment in loaded.segments[:-1]:  # only the last file is cut, whatever its name says
+                    if loaded.length(segment) != kept[segment.path]:
+                        loaded.odd_lengths[segment.path] = kept[segment.path]
                 self._cut_extension()
                 return
             self._drop(last)

@@ -123,6 +123,21 @@ def test_a_cut_queue_file_beside_a_copy_of_a_wrong_name(judge_of: JudgeOf, tmp_p
     assert queue.max_queue_offset >= 52
 
 
+@pytest.mark.parametrize("version", ["4.9.7", "4.9.8"])
+def test_a_cut_copy_of_a_queue_file_after_the_others(judge_of: JudgeOf, tmp_path: Path, version: str) -> None:
+    """Its end is the queue's, and the files before it stay as long as they were: the minimum lies after that end."""
+    judge, path = judge_of(version), tmp_path / "store"
+    path.mkdir()
+    with judge.open(path, CONFIG) as store:
+        store.put(*({"topic": "T", "queueId": number // 250, "body": bytes(400)} for number in range(251)))
+        store.wait_dispatched()
+    (path / "commitlog" / f"{0:020d}").unlink()
+    copy = (path / "consumequeue" / "T" / "0" / f"{2000:020d}").read_bytes()
+    (path / "consumequeue" / "T" / "0" / "1").write_bytes(copy[: 52 * 20].ljust(2000, b"\0"))
+    [queue] = [row for row in assert_same(judge, path, CONFIG).queues if row.queue_id == 0]
+    assert queue.min_queue_offset > queue.max_queue_offset == 52
+
+
 @pytest.mark.parametrize(("version", "has_property"), [("5.3.3", True), ("5.5.0", True), ("5.5.0", False)])
 def test_a_record_without_the_checksum_that_the_broker_asks_for(
     judge_of: JudgeOf, tmp_path: Path, version: str, has_property: bool
