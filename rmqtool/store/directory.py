@@ -35,17 +35,10 @@ if TYPE_CHECKING:
 
 EVIDENCE: Final = frozenset(
     {
-        FileKind.COMMITLOG,
-        FileKind.CONSUMEQUEUE,
-        FileKind.BATCH_CONSUMEQUEUE,
-        FileKind.CONSUMEQUEUE_ROCKSDB,
-        FileKind.INDEX,
-        FileKind.CHECKPOINT,
-        FileKind.ABORT,
-        FileKind.DLEDGER,
-        FileKind.TIMER_WHEEL,
+        FileKind.COMMITLOG, FileKind.CONSUMEQUEUE, FileKind.BATCH_CONSUMEQUEUE, FileKind.CONSUMEQUEUE_ROCKSDB,
+        FileKind.INDEX, FileKind.CHECKPOINT, FileKind.ABORT, FileKind.DLEDGER, FileKind.TIMER_WHEEL,
     }
-)
+)  # fmt: skip
 """Kinds of which one file makes a directory a store; `lock` and `config/` are too common to tell anything."""
 UNIT_SIZE: Final = 20
 BATCH_UNIT_SIZE: Final = 46
@@ -257,10 +250,17 @@ class Store:
     @cached_property
     def queue_database(self) -> QueueDatabase | None:
         """The consume queues in RocksDB, read when they are first asked for; None where there are (also) others."""
+        return self._read_queue_database() if self.queue_kind == "rocksdb" else None
+
+    @cached_property
+    def second_database(self) -> QueueDatabase | None:
+        """The consume queues in RocksDB of a store that has them in files too; None where there are only others."""
+        return self._read_queue_database() if self.queue_kind == "mixed" else None
+
+    def _read_queue_database(self) -> QueueDatabase:
         from rmqtool.store.queue_database import read_queue_database
 
-        entries = self.files.get(FileKind.CONSUMEQUEUE_ROCKSDB, ())
-        return read_queue_database(self.view, entries) if self.queue_kind == "rocksdb" else None
+        return read_queue_database(self.view, self.files.get(FileKind.CONSUMEQUEUE_ROCKSDB, ()))
 
     @cached_property
     def is_log_listed(self) -> bool:

@@ -79,6 +79,11 @@ class RowBatch(NamedTuple):
     values: bytes
 
 
+def is_installed() -> bool:
+    """Whether the library that reads databases is there."""
+    return find_spec(LIBRARY) is not None
+
+
 @dataclass
 class RocksReading:
     """One reading of a database; after `batches` has ended, what came of it.
@@ -97,7 +102,7 @@ class RocksReading:
 
     def batches(self, families: Sequence[RocksFamily]) -> Generator[RowBatch]:
         """All rows of some families, in order; no more come once `failure` is set."""
-        if find_spec(LIBRARY) is None:
+        if not is_installed():
             self._fail(RocksFailure.NO_LIBRARY, HOW_TO_INSTALL)
             return
         with tempfile.TemporaryDirectory(prefix="rmqtool-") as folder:

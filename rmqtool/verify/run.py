@@ -17,19 +17,19 @@ from typing import Final
 from rmqtool.engine.dispatch.queue_entries import DispatchSettings
 from rmqtool.engine.reading.unread_files import UnreadFiles
 from rmqtool.engine.rules.versions import BrokerRules
-from rmqtool.errors import UnreadableError
 from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, LogPlan, ScanOptions, carries_record_crc, plan_segments
 from rmqtool.scan.runner import OnProgress, Runner, ThreadRunner
 from rmqtool.store.config_json import TOPICS, ConfigFile, batch_topics, topics
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.file_kinds import FileKind
+from rmqtool.store.queue_database import QueueDatabase
 from rmqtool.store.side_database import DIRECTORY
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.files.config_files import config_findings, lost_configs, queue_ends, read_store_configs
 from rmqtool.verify.files.delays import delay_findings
 from rmqtool.verify.files.index_files import read_index
-from rmqtool.verify.files.log_files import log_file_findings, missing_begin, missing_end
+from rmqtool.verify.files.log_files import log_file_findings, missing_begin, missing_end, openable_segments
 from rmqtool.verify.files.reach import (
     entries_outside,
     index_findings,
@@ -44,6 +44,7 @@ from rmqtool.verify.files.side_stores import left_out_files, side_findings, side
 from rmqtool.verify.files.small_files import checkpoint_findings, extension_findings, read_checkpoint, state_findings
 from rmqtool.verify.files.transactions import transaction_findings
 from rmqtool.verify.match.missing_units import missing_findings, zero_queues
+from rmqtool.verify.match.second_side import missing_in_files, second_findings
 from rmqtool.verify.match.seen_splits import SeenSplits
 from rmqtool.verify.match.split_check import SplitCheck, SplitFile, check_in_parallel
 from rmqtool.verify.match.undispatched_headers import Doubts, undispatched_header_findings
@@ -190,26 +191,33 @@ class _Verifier:
 
     def _context(self, configs: dict[str, ConfigFile]) -> VerifyContext:
         known = topics(configs[TOPICS]) if TOPICS in configs else {}
-        in_database = self.store.queue_database is not None
+        database, second = self.store.queue_database, self._second_database
         batch = frozenset(map(bytes_of, batch_topics(known, (topic for topic, _ in self.store.batch_queues))))
         unchecked = {bytes_of(name) for name, config in known.items() if config.cleanup_policy == _COMPACTION}
         minimum = self.store.commitlog[0].start if self.store.commitlog else 0
-        queues, order = self._database_queues(minimum) if in_database else (self._queue_maps(False, minimum), None)
+        queues, order = (
+            self._database_queues(database, minimum) if database else (self._queue_maps(False, minimum), None)
+        )
         batch_queues = self._queue_maps(True, minimum)
         context = VerifyContext(
             self.store,
             self.rules,
             self.options,
-            DispatchSettings(self.rules, batch_topics=frozenset() if in_database else batch),
+            DispatchSettings(self.rules, batch_topics=frozenset() if database else batch),
             queues,
             batch_queues,
             order,
-            self._index_maps(),
+            index=self._index_maps(),
             unchecked_topics=frozenset(unchecked),
         )
         context = replace(context, is_index_known=self._is_index_known)
         newest, size = newest_record(context)
         context = replace(context, newest_unit=newest, dispatched_end=self._dispatched_end(context, newest))
+        if second is not None:
+            queues, order = self._database_queues(second, minimum)
+            end = second.dispatched or 0
+            of_second = replace(context, queues=queues, batch_queues={}, order=order, index=(), dispatched_end=end)
+            context = replace(context, second=of_second if second.failure is None else None)
         if self.options.broker_runs:
             context = replace(context, live_end=newest + size if newest >= 0 else minimum)
             self._leave_out(_LOG, FileKind.COMMITLOG.value, "a broker is writing to the end of the log")
@@ -243,9 +251,14 @@ class _Verifier:
             maps[bytes_of(queue.topic), queue.queue_id] = queue
         return maps
 
-    def _database_queues(self, minimum: int) -> tuple[Mapping[QueueKey, QueueMap], LogOrder | None]:
-        database = self.store.queue_database
-        assert database is not None, "it has files"
+    @property
+    def _second_database(self) -> QueueDatabase | None:
+        """The database of a store with queues in files too, where it is looked at."""
+        return self.store.second_database if FileKind.CONSUMEQUEUE_ROCKSDB in self._side_kinds else None
+
+    def _database_queues(
+        self, database: QueueDatabase, minimum: int
+    ) -> tuple[Mapping[QueueKey, QueueMap], LogOrder | None]:
         self._say(database_findings(database, minimum))
         self._summary.unit_count += sum(units.unit_count for units in database.units.values())
         end = self.store.commitlog[-1].end if self.store.commitlog else 0
@@ -269,7 +282,7 @@ class _Verifier:
     # The log
 
     def _check_log(self, context: VerifyContext, state: State) -> _Log:
-        segments, findings = self._openable()
+        segments, findings = openable_segments(self.store, self._account)
         self._say(findings)
         with closing(plan_segments(self.store.view.open, segments)) as plan:
             results = list(self._splits(context, state, plan, segments))
@@ -290,30 +303,6 @@ class _Verifier:
             text = f"{len(results)} of {len(self.store.commitlog)} files were checked"
             self._leave_out(_LOG, FileKind.COMMITLOG.value, text)
         return _Log(merge(results), complete, frozenset(result.path for result in results))
-
-    def _openable(self) -> tuple[list[Segment], list[Finding]]:
-        """The log's files that can be opened; one that cannot, or what one has lost since, is an unreadable range."""
-        segments, findings = [], []
-        for segment in self.store.commitlog:
-            try:
-                source = self.store.view.open(segment.path)
-                size = source.size
-                source.close()
-            except UnreadableError as error:
-                findings.append(self._unreadable(segment, 0, str(error)))
-                continue
-            segments.append(segment)
-            if size < segment.size:
-                text = f"the file had {segment.size} bytes when it was listed, and has {size}"
-                findings.append(self._unreadable(segment, size, text))
-        return segments, findings
-
-    def _unreadable(self, segment: Segment, position: int, text: str) -> Finding:
-        """The range from a file position to the end of a log file, which cannot be read."""
-        length = segment.size - position
-        self._account.file(segment.path, segment.size).reported += length
-        place = {"physical_offset": segment.start + position, "file_position": position, "length": length}
-        return finding("commitlog.unreadable-range", segment.path, text, **place)
 
     def _splits(
         self, context: VerifyContext, state: State, plan: LogPlan, segments: list[Segment]
@@ -375,7 +364,9 @@ class _Verifier:
         checkpoint = read_checkpoint(self.store)
         whole = log.merged if log is not None and log.complete else None
         if log is not None and context.crosses:
-            self._say(missing_findings(context, log.merged.missing))
+            self._say(missing_findings(context, missing_in_files(context, log.merged.missing)))
+            if context.second is not None:
+                self._say(second_findings(context.second, log.merged, whole))
         self._say(units_below(context))
         if whole is not None:
             self._summary.log_begin, self._summary.log_end = whole.begin, whole.end

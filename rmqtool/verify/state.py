@@ -20,6 +20,7 @@ from rmqtool.verify.catalog.finding import Finding, Severity
 from rmqtool.verify.survey.result import SplitResult
 
 _FORMAT: Final = "rmqtool-verify-state-1"
+_MISSING: Final = ("missing", "missing_in_second")
 
 
 @dataclass
@@ -92,7 +93,7 @@ def _encoded(result: SplitResult) -> dict[str, Any]:
     return {
         **asdict(result),
         "findings": [finding.as_json() for finding in result.findings],
-        "missing": [[run[0].decode("latin-1"), *run[1:]] for run in result.missing],
+        **{name: [[run[0].decode("latin-1"), *run[1:]] for run in getattr(result, name)] for name in _MISSING},
     }
 
 
@@ -106,7 +107,7 @@ def _decoded(encoded: dict[str, Any]) -> SplitResult:
         **{
             **encoded,
             "findings": findings,
-            "missing": [(run[0].encode("latin-1"), *run[1:]) for run in encoded["missing"]],
+            **{name: [(run[0].encode("latin-1"), *run[1:]) for run in encoded[name]] for name in _MISSING},
             "missing_keys": [tuple(run) for run in encoded["missing_keys"]],
             "last_record": None if last is None else tuple(last),
         }

@@ -11,6 +11,7 @@ from rmqtool.scan.blocks import last_data_end
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.queue_database import QueueDatabase
+from rmqtool.store.rocksdb import HOW_TO_INSTALL, is_installed
 from rmqtool.store.view import Entry
 
 _NOT_LOOKED_AT: Final = {
@@ -79,8 +80,18 @@ def unread_files(store: Store, looked_at: Collection[FileKind] = ()) -> Iterator
             if kind is FileKind.CONSUMEQUEUE_ROCKSDB and store.queue_database is not None:
                 yield from _unread_queues(store.queue_database, path)
             elif _is_used(store, kind, entries):
-                is_second = kind is FileKind.DLEDGER and bool(store.commitlog)
-                yield UnreadFiles(path, kind.value, "only verify looks into this second log" if is_second else reason)
+                yield UnreadFiles(path, kind.value, _reason_of_second(store, kind) or reason)
+
+
+def _reason_of_second(store: Store, kind: FileKind) -> str | None:
+    """Why a second log, or queues beside those that are read, are not looked at."""
+    if kind is FileKind.DLEDGER and store.commitlog:
+        return "only verify looks into this second log"
+    if kind is not FileKind.CONSUMEQUEUE_ROCKSDB or store.queue_kind != "mixed":
+        return None
+    if not is_installed():
+        return f"consume queues in RocksDB: {HOW_TO_INSTALL}"
+    return "only verify compares these consume queues in RocksDB with those in files"
 
 
 def _unread_queues(database: QueueDatabase, directory: str) -> Iterator[UnreadFiles]:

@@ -23,6 +23,19 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         ((_SINCE, "a start dispatches messages again that are in the queues already, which changes nothing"),),
         "none needed",
     ),
+    note(
+        "rocksdb.lacks-older-units",
+        "Queues are in files and in RocksDB, and the database lacks the first units of queues, or all of them.",
+        (
+            (_SINCE, "serves the files, unless its settings say that it reads RocksDB"),
+            (
+                "5.4.0 and later",
+                "with `combineCQPreferCQType=defaultRocksDB` serves none of these messages",
+            ),
+        ),
+        "none needed for a database that was made later, or that has topics of one type only "
+        "(`rocksdbCQSelectiveDoubleWriteEnable`)",
+    ),
     warning(
         "rocksdb.missing-end",
         "A queue has units in RocksDB, but the database does not say which one is the last.",

@@ -21,6 +21,7 @@ from rmqtool.store.source import read_range
 from rmqtool.store.view import Entry, StoreView
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding
+from rmqtool.verify.survey.account import Account
 
 _OWN_OFFSET_AT: Final = commitlog.MESSAGE_V1.position("physical_offset")
 _LOOKED_AT: Final = 64 << 10
@@ -266,3 +267,29 @@ def _stray_directory(path: str, length: int | None = None) -> Finding:
 def fences(store: Store) -> list[Entry]:
     """Files of an interrupted repair with which no broker starts, one in each directory of the log."""
     return [entry for entry in store.files.get(FileKind.RMQTOOL, ()) if entry.name == FENCE_NAME]
+
+
+def openable_segments(store: Store, account: Account) -> tuple[list[Segment], list[Finding]]:
+    """The log's files that can be opened; one that cannot, or what one has lost since, is an unreadable range."""
+    segments, findings = [], []
+    for segment in store.commitlog:
+        try:
+            source = store.view.open(segment.path)
+            size = source.size
+            source.close()
+        except UnreadableError as error:
+            findings.append(_unreadable(segment, 0, str(error), account))
+            continue
+        segments.append(segment)
+        if size < segment.size:
+            text = f"the file had {segment.size} bytes when it was listed, and has {size}"
+            findings.append(_unreadable(segment, size, text, account))
+    return segments, findings
+
+
+def _unreadable(segment: Segment, position: int, text: str, account: Account) -> Finding:
+    """The range from a file position to the end of a log file, which cannot be read."""
+    length = segment.size - position
+    account.file(segment.path, segment.size).reported += length
+    place = {"physical_offset": segment.start + position, "file_position": position, "length": length}
+    return finding("commitlog.unreadable-range", segment.path, text, **place)

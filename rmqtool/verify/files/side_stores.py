@@ -27,6 +27,8 @@ def side_kinds(store: Store, rules: BrokerRules, *, timer: bool = True) -> froze
     kinds = frozenset[FileKind]()
     if timer and is_timer_checked(store, rules):
         kinds |= KINDS
+    if store.second_database is not None and store.second_database.is_read:
+        kinds |= {FileKind.CONSUMEQUEUE_ROCKSDB}
     if rules.compaction:
         kinds |= COMPACTION_KINDS
     return kinds | DLEDGER_KINDS if rules.dledger else kinds

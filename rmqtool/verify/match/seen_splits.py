@@ -40,7 +40,7 @@ class SeenSplits:
         self._digest = context.options.digest
         extensions = [segment.path for queue in store.extensions.values() for segment in queue.segments]
         files = [*(split.source.name for split in splits), *extensions]
-        is_told_by_files = context.live_end is None and store.queue_database is None
+        is_told_by_files = context.live_end is None and store.queue_database is None and context.second is None
         made_of = identities(files, store.view.open, self._digest) if is_told_by_files else UNKNOWN
         self._terms: tuple[object, ...] | None = None
         if made_of is not UNKNOWN and None not in made_of:

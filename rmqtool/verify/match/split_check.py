@@ -14,6 +14,7 @@ from typing import Final
 
 import numpy as np
 
+from rmqtool.engine.dispatch.queue_entries import QueueEntries
 from rmqtool.engine.reading.resurrected_tail import resurrected_tail
 from rmqtool.errors import UnreadableError
 from rmqtool.formats import system_flag
@@ -30,7 +31,7 @@ from rmqtool.verify.match.index_match import IndexMatch
 from rmqtool.verify.match.log_chunk import LogChunk, RowsLookup
 from rmqtool.verify.match.queue_match import QueueMatch
 from rmqtool.verify.match.row_findings import batch_offset_findings, row_findings, time_findings
-from rmqtool.verify.survey.context import VerifyContext
+from rmqtool.verify.survey.context import QueueKey, VerifyContext
 from rmqtool.verify.survey.result import SplitResult, append_keys, merge
 
 SECTOR_BYTES: Final = 512
@@ -132,13 +133,15 @@ def _check_chunk(walk: Walk, context: VerifyContext, chunk: LogChunk, result: Sp
     result.findings += odd_times
     if context.crosses:
         queues = QueueMatch(context, lookup)
-        if not _agrees(context, chunk, lookup):
-            expected = chunk.queues()
+        expected = None if _agrees(context, chunk, lookup) else chunk.queues()
+        if expected is not None:
             result.findings += batch_offset_findings(context, lookup, expected.values())
             queues.run(expected)
             result.findings += queues.findings
             result.missing += queues.missing
             lost = queues.lost
+        if context.second is not None and expected is not None and not _agrees(context.second, chunk, lookup):
+            _check_second(context.second, lookup, expected, result)
         if context.index:
             index = IndexMatch(
                 context, lookup, [*queues.doubtful, *(time_finding.physical_offset or 0 for time_finding in odd_times)]
@@ -152,6 +155,21 @@ def _check_chunk(walk: Walk, context: VerifyContext, chunk: LogChunk, result: Sp
     result.findings += row_findings(context, walk, lookup, lost)
     _count(lookup, result)
     chunk.clear()
+
+
+def _check_second(
+    context: VerifyContext,
+    lookup: RowsLookup,
+    expected: dict[tuple[QueueKey, bool], QueueEntries],
+    result: SplitResult,
+) -> None:
+    """Compare the database of a store that has its queues in files too; what is wrong with records, these say."""
+    assert context.store.second_database is not None, "its queues are in the context"
+    queues = QueueMatch(context, lookup)
+    queues.run({key: entries for key, entries in expected.items() if not key[1]})
+    directory = context.store.second_database.directory
+    result.findings += [finding for finding in queues.findings if finding.file == directory]
+    result.missing_in_second += queues.missing
 
 
 def _agrees(context: VerifyContext, chunk: LogChunk, lookup: RowsLookup) -> bool:

@@ -72,6 +72,7 @@ class VerifyContext:
 
     Attributes:
         order: the units of `queues`, where these are in a database.
+        second: the same with the queues of the database, where a store has its queues in files too.
         newest_unit: physical offset of the newest record that any queue has a unit for; -1 without one.
         dispatched_end: behind the begin of the last record that was dispatched, as far as queues and index show it.
         live_end: behind the last record that is judged while a broker is running; None without one.
@@ -86,6 +87,7 @@ class VerifyContext:
     queues: Mapping[QueueKey, QueueMap] = field(default_factory=dict)
     batch_queues: Mapping[QueueKey, QueueMap] = field(default_factory=dict)
     order: LogOrder | None = None
+    second: VerifyContext | None = None
     index: tuple[IndexMap, ...] = ()
     newest_unit: int = -1
     dispatched_end: int = 0
@@ -126,7 +128,8 @@ class VerifyContext:
     @property
     def has_all_queues(self) -> bool:
         """Whether every message should be in one of the queues that were read."""
-        return self.store.queue_kind != "mixed" and self.store.are_queues_known
+        is_second_read = self.second is not None or self.order is not None
+        return self.store.are_queues_known and (self.store.queue_kind != "mixed" or is_second_read)
 
     @property
     def has_file_queues(self) -> bool:

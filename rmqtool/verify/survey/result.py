@@ -24,6 +24,7 @@ class SplitResult:
             log, which lie behind the end, are in front of `scanned_end`.
         last_record: physical offset and store time of the last good record; None without one.
         first_timestamp_ms: store time of the first good record; 0 without one.
+        missing_in_second: messages without a unit in the database of a store that has its queues in files too.
         last_unseen: physical offset of the last good record of which no unit tells; -1 without one.
     """
 
@@ -38,6 +39,7 @@ class SplitResult:
     scanned_end: int = 0
     findings: list[Finding] = field(default_factory=list)
     missing: list[Missing] = field(default_factory=list)
+    missing_in_second: list[Missing] = field(default_factory=list)
     missing_keys: list[MissingKeys] = field(default_factory=list)
     record_count: int = 0
     keyed_count: int = 0
@@ -53,10 +55,13 @@ def merge(results: Iterable[SplitResult]) -> SplitResult:
     merged = SplitResult()
     ordered = sorted(results, key=lambda result: result.physical_offset)
     last_runs: dict[tuple[bytes, int, bool], int] = {}
+    last_in_second: dict[tuple[bytes, int, bool], int] = {}
     for result in ordered:
         merged.findings += result.findings
         for run in result.missing:
             _append(merged.missing, run, last_runs)
+        for run in result.missing_in_second:
+            _append(merged.missing_in_second, run, last_in_second)
         for keys in result.missing_keys:
             append_keys(merged.missing_keys, keys)
         merged.record_count += result.record_count

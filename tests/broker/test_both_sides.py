@@ -1,0 +1,106 @@
+"""Queues in files and in RocksDB as real brokers write and read them (`rocksdbCQDoubleWriteEnable`)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from rmqtool.formats.rocksdb_queue import offset_key, unit_key
+from tests import golden_stores
+from tests.broker.broker import OpenStore
+from tests.broker.conftest import JudgeOf
+from tests.broker.files import copy_store
+from tests.commands.transcripts import rmqtool
+from tests.conftest import Unpacked
+from tests.rocksdb_cases import Rows, edit, numbers
+
+NAME: Final = "5.5.0-many-files"
+VERSIONS: Final = ("5.4.0", "5.5.0", "5.5.1")
+DOUBLE: Final = {"rocksdbCQDoubleWriteEnable": True}
+READS_DATABASE: Final = {"combineCQPreferCQType": "defaultRocksDB"}
+AUDIT: Final = ("Audit", 0)
+MESSAGES: Final = 190
+CONFIG: Final[Mapping[str, Any]] = golden_stores.manifest(NAME).config
+
+
+def findings_in(path: Path) -> tuple[set[str], bool]:
+    """Ids of the findings that are no notes, and whether everything was looked at."""
+    report = json.loads(rmqtool("verify", path, "--broker-version", "5.5.0", "--format", "json").out)
+    ids = {finding["id"] for finding in report["findings"] if finding["severity"] != "note"}
+    return ids, report["summary"]["complete"]
+
+
+def put_some(store: OpenStore, count: int) -> None:
+    messages = [{"topic": "Audit" if at % 2 else "New", "queueId": 0, "body": b"x" * 40} for at in range(count)]
+    assert {answer["status"] for answer in store.put(*messages)} == {"PUT_OK"}
+    store.wait_dispatched()
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["stopped", "killed"])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_database_that_a_broker_began_later_is_in_order(
+    golden_copy: Unpacked, judge_of: JudgeOf, tmp_path: Path, version: str, *, killed: bool
+) -> None:
+    path = golden_copy(NAME)
+    with judge_of(version).open(path, {**CONFIG, **DOUBLE}) as store:
+        put_some(store, 20)
+    assert findings_in(copy_store(path, tmp_path / "stopped")) == (set(), True)  # the process keeps the lock
+    with judge_of(version).open(path, {**CONFIG, **DOUBLE}) as store:
+        put_some(store, 20)
+        if killed:
+            store.halt()
+    expected = {"store.abort-present", "consumequeue.behind-log"} if killed else set()
+    ids, complete = findings_in(copy_store(path, tmp_path / "at last"))
+    assert (ids <= expected, complete) == (True, True), ids
+
+
+def shorten(path: Path) -> None:
+    """Take the last unit of a queue from the database, as if it had not been written."""
+    units = [record for record in golden_stores.manifest(NAME).records if (record.topic, record.queue_id) == AUDIT]
+    key = AUDIT[0].encode(), AUDIT[1]
+
+    def change(rows: Rows, ends: Rows) -> None:
+        rows.delete(unit_key(*key, units[-1].queue_offset))
+        ends.put(offset_key(*key, is_maximum=True), numbers(units[-2].physical_offset, units[-2].queue_offset))
+
+    edit(path, change)
+
+
+def both_sides(path: Path) -> Path:
+    sizes = ("--queue-file-size", CONFIG["mappedFileSizeConsumeQueue"])
+    ran = rmqtool("convert", path, "--queues", "both", "--broker-version", "5.5.0", *sizes, "--yes")
+    assert ran.code == 0, ran.out
+    return path
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_files_are_read_and_a_database_that_is_wrong_may_stop_the_start(
+    golden_copy: Unpacked, judge_of: JudgeOf, tmp_path: Path, version: str
+) -> None:
+    path = both_sides(golden_copy(NAME))
+    shorten(path)
+    assert findings_in(path) == ({"consumequeue.missing-unit"}, True)
+    judge = judge_of(version)
+    by_files = judge.examine(copy_store(path, tmp_path / "files"), {**CONFIG, **DOUBLE}, brief=True)
+    assert served(by_files) == MESSAGES
+    by_database = judge.examine(copy_store(path, tmp_path / "database"), {**CONFIG, **DOUBLE, **READS_DATABASE})
+    assert "served" not in by_database
+    next((path / "consumequeue").glob("CURRENT")).write_bytes(b"")
+    assert findings_in(path)[0] == {"rocksdb.not-loadable"}
+    assert not judge.examine(path, {**CONFIG, **DOUBLE})["load"]
+
+
+@pytest.mark.parametrize("version", ["5.5.0", "5.5.1"])
+def test_a_broker_that_reads_a_database_which_is_not_there_serves_almost_nothing(
+    golden_copy: Unpacked, judge_of: JudgeOf, version: str
+) -> None:
+    report = judge_of(version).examine(golden_copy(NAME), {**CONFIG, **DOUBLE, **READS_DATABASE}, brief=True)
+    assert served(report) == 2
+
+
+def served(report: Mapping[str, Any]) -> int:
+    return sum(row[1] == "FOUND" for queue in report["served"]["queues"] for row in queue["messages"])
