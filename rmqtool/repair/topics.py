@@ -144,7 +144,6 @@ def _newest(reader: Reader, topic: str, queue_ids: Iterable[int]) -> Iterator[Re
     for queue_id in [number for number in queue_ids if (topic, number) in reader.queues()][:QUEUES_READ]:
         queue = reader.queue(topic, queue_id)
         first = max(queue.min_queue_offset, queue.max_queue_offset - MESSAGES_READ)
-        # Not `queue_units`: a batch queue does not tell where its next file begins, so that loop would not end.
         for unit in islice(queue.units_from(first) or (), MESSAGES_READ):
             message = reader.message_at(unit.physical_offset)
             if message is not None and message.record is not None:
