@@ -20,9 +20,9 @@ from rmqtool.formats.tags import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from rmqtool.repair.machine.steps import Remove, Step
 from rmqtool.store.broker_conf import BrokerConf
 from rmqtool.store.directory import Store
+from rmqtool.store.file_kinds import FileKind, kind_of
 
 _QUEUES: Final = f"consumequeue/{SCHEDULE_TOPIC}/"
-_DATABASE: Final = "consumequeue_rocksdb/"
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class DelayTimes:
         paths = [step.path for step in steps if not isinstance(step, Remove)]
         numbers = {path.split("/")[2] for path in paths if path.startswith(_QUEUES)}
         levels = {int(number) + 1 for number in numbers if number.isascii() and number.isdigit()}
-        if any(path.startswith(_DATABASE) for path in paths):
+        if any(kind_of(path) is FileKind.CONSUMEQUEUE_ROCKSDB for path in paths):
             levels |= self.shown.keys()
         notes = []
         for level in sorted(levels):

@@ -38,7 +38,8 @@ def test_queues_keep_the_delays_that_they_show(golden_copy: Unpacked) -> None:
     path = golden_copy(GOLDEN)
     before = [file.read_bytes() for file in files(path)]
     assert rmqtool("rebuild", path, "--queues", *OPTIONS).code == 0  # nothing to do
-    assert rmqtool("convert", path, "--queues", "rocksdb", "--broker-version", "5.5.0", "--yes").code == 0
+    there = rmqtool("convert", path, "--queues", "rocksdb", "--broker-version", "5.5.0", "--yes")
+    assert (there.code, "3600 s, as its queue shows" in " ".join(there.out.split())) == (0, True), there.err
     back = rmqtool(
         "convert", path, "--queues", "file", "--queue-file-size", "600", "--broker-version", "5.5.0", "--yes"
     )
