@@ -150,8 +150,6 @@ def demand_queue_database(store: Store, rules: BrokerRules) -> None:
         raise LoadFailure(f"{database.directory}: RocksDB does not open: {database.reason}")
     if database is not None and database.has_unreadable_end and rules.rocksdb_loads_all_ends:
         raise LoadFailure(f"{database.directory}: a key of the offset family names a topic longer than the key")
-    if database is not None and database.is_dispatched_short:
-        raise LoadFailure(f"{database.directory}: the value of CHECKPOINT_TOPIC has less than 8 bytes")
 
 
 def _directories(overlay: Overlay, path: str) -> list[Entry]:

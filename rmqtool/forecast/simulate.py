@@ -202,6 +202,10 @@ class Simulation(Closable):
 
     def _recover(self) -> None:
         assert self.log is not None
+        if self.database is not None and self.database.database.is_dispatched_short:  # after the index was loaded
+            raise LoadFailure(
+                f"{self.database.database.directory}: the value of CHECKPOINT_TOPIC has less than 8 bytes"
+            )
         for queue in self.queues.values():
             queue.recover()
             if isinstance(queue, QueueState):

@@ -20,6 +20,7 @@ from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import RefusedError, UnsupportedError, UsageError
 from rmqtool.repair.build.build import build
+from rmqtool.repair.build.clean_state import checkpoint_steps
 from rmqtool.repair.build.database_build import build_database
 from rmqtool.repair.build.plain_log import PlainLog, write_plain_log
 from rmqtool.repair.build.request import BuildOptions, BuildRequest
@@ -109,6 +110,8 @@ def plan_convert(
         require_intact(built)
         steps += built.steps(why, why)
         notes += built.notes()
+        if kind == "rocksdb":  # which leaves the time of the queues in the checkpoint as it was
+            steps += checkpoint_steps(store, rules, built.last_record, built.log_end)
     else:
         built = build(store, rules, BuildRequest(None, False), staging, options, on_progress)
     if side is not QueueSide.FILE and (kind != "rocksdb" or side is QueueSide.ROCKSDB):

@@ -209,9 +209,15 @@ class OpenStore:
         return OpenStore(self._judge, f"{self._name} again", self.directory, self._settings, start=True)
 
     def abandon(self) -> None:
-        """Let the broker stop in the background: what it still writes into the directory is of no interest."""
+        """Let the broker stop in the background: what it still writes into the directory is of no interest.
+
+        A 5.5.1 with queues in RocksDB may end its process as it stops, under the next store: it is killed at once.
+        """
         self.over = True
-        self._ask("abandon")
+        if self._judge.version == "5.5.1" and "RocksDB" in self._settings["config"].get("storeType", ""):
+            self.halt()
+        else:
+            self._ask("abandon")
 
     def halt(self) -> None:
         """Kill the broker's process without any ending (Runtime.halt); the judge starts a new one when needed."""

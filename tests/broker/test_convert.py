@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from rmqtool.formats.checkpoint import CHECKPOINT
 from tests import golden_stores
 from tests.broker.conftest import JudgeOf
 from tests.broker.files import copy_store
@@ -133,6 +134,18 @@ def test_files_take_over_from_a_broker_s_database(golden_copy: Unpacked) -> None
     assert rmqtool("verify", path).code == 0
     assert rmqtool("undo", path, "--yes").code == 0
     assert {name: state for name, state in store_state(path).items() if not name.startswith(".rmqtool")} == before
+
+
+def test_files_get_the_time_of_the_queues_in_the_checkpoint(golden_copy: Unpacked) -> None:
+    """A 5.3.3 with queues in RocksDB left 0 there after a clean stop; with queues in files it writes the time."""
+    path = golden_copy("5.5.0-rocksdb-cq")
+    with (path / "checkpoint").open("r+b") as checkpoint:
+        checkpoint.seek(CHECKPOINT.position("consumequeue_timestamp_ms"))
+        checkpoint.write(bytes(8))
+    sizes = ("--queue-file-size", 600)
+    ran = rmqtool("convert", path, "--queues", "file", "--broker-version", "5.3.3", *sizes, "--yes")
+    assert ran.code == 0, ran.out
+    assert "checkpoint" not in rmqtool("verify", path, "--broker-version", "5.3.3").out
 
 
 def test_what_is_there_already_is_left_alone(golden_copy: Unpacked) -> None:

@@ -16,6 +16,7 @@ from rmqtool.repair.machine.store_paths import StorePaths
 from rmqtool.repair.recover.plan import plan_recover
 from rmqtool.store.directory import Settings, survey
 from rmqtool.store.view import open_directory
+from rmqtool.verify.files.log_files import misnamed_files
 from tests.broker.broker import Judge, OpenStore
 from tests.broker.files import copy_store
 from tests.broker.versions import ROUTINE, VERSIONS
@@ -67,6 +68,24 @@ def test_new_messages_are_lost_where_the_forecast_says_so(
     with judge.open(tmp_path, CONFIG) as store:
         is_there = _served(store, COUNT + 1) == list(range(COUNT + 1))
     assert is_there is not told.misplaces_new_messages
+
+
+@pytest.mark.parametrize("start", [1, 500])
+@pytest.mark.parametrize("version", ["5.3.1", "5.5.0", "5.5.1"])
+def test_new_messages_are_served_after_a_lone_file_of_zeros_gets_its_name(
+    judge_of: JudgeOf, tmp_path: Path, version: str, start: int
+) -> None:
+    judge, log = judge_of(version), tmp_path / "commitlog"
+    log.mkdir()
+    (log / f"{start:020d}").write_bytes(bytes(SIZE))
+    (wrong,) = misnamed_files(survey(open_directory(tmp_path), SETTINGS)).values()
+    path = copy_store(tmp_path, tmp_path.with_name("as it is"))
+    with judge.open(path, CONFIG) as store:
+        assert (_put(store, 0), _served(store, 1)) == (0, [])
+    assert wrong.expected is not None
+    (tmp_path / wrong.file).rename(tmp_path / wrong.expected)
+    with judge.open(tmp_path, CONFIG) as store:
+        assert (_put(store, 0), _served(store, 1)) == (0, [0])
 
 
 @pytest.mark.parametrize("is_crashed", [False, True], ids=["", "abort"])

@@ -14,6 +14,7 @@ from rmqtool.engine.reading.reader import Reader, open_reader
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.errors import UnreadableError
 from rmqtool.forecast.forecast import forecast_store
+from rmqtool.formats.checkpoint import CHECKPOINT
 from rmqtool.formats.rocksdb_queue import unit_key
 from rmqtool.store.directory import Settings, Store, survey
 from rmqtool.store.view import open_directory
@@ -97,6 +98,23 @@ def test_a_key_that_names_too_long_a_topic(golden_copy: Unpacked, judge_of: Judg
     forecast = forecast_store(store_at(path), rules_for(version))
     report = judge_of(version).examine(path, CONFIG)
     assert forecast.starts == report["load"] == (version == "5.3.1")
+
+
+@pytest.mark.parametrize("version", ["5.3.1", "5.5.0"])
+def test_index_files_are_dropped_before_a_cut_row_ends_the_start(
+    golden_copy: Unpacked, judge_of: JudgeOf, version: str
+) -> None:
+    path = golden_copy(NAME)
+    next(case for case in CASES if case.name == "dispatched cut").apply(path)
+    (path / "abort").write_text("1", "utf-8")
+    with (path / "checkpoint").open("r+b") as checkpoint:
+        checkpoint.seek(CHECKPOINT.position("index_timestamp_ms"))
+        checkpoint.write(numbers(1))
+    forecast = forecast_store(store_at(path), rules_for(version))
+    report = judge_of(version).examine(path, CONFIG)
+    dropped = {name for name in report["files"]["removed"] if name.startswith("index/")}
+    assert dropped
+    assert (forecast.starts, {*forecast.dropped_index_files}) == (report["load"], dropped)
 
 
 @pytest.mark.parametrize("version", ["5.3.1", "5.3.3", "5.5.0"])

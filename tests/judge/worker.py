@@ -20,7 +20,7 @@ from tests.judge.check_repair import check_repair
 from tests.judge.check_verify import check_verify
 from tests.judge.kept import keep
 
-SMALL_JAVA = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+SuppressFatalErrorMessage")
+SMALL_JAVA = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+SuppressFatalErrorMessage", "-XX:MaxDirectMemorySize=1g")
 """Many processes side by side, none of which lives long enough to earn what optimising costs."""
 CASES_A_BASE = 25
 CASES_A_PROCESS = 150

@@ -13,6 +13,7 @@ from rmqtool.engine.reading.log_end import LogTail, log_tail
 from rmqtool.errors import UnreadableError
 from rmqtool.formats import commitlog
 from rmqtool.quantities import OFFSETS_END
+from rmqtool.scan.blocks import last_data_end
 from rmqtool.scan.judge import judge_frame
 from rmqtool.scan.rules import Verdict
 from rmqtool.store.directory import Segment, Store
@@ -108,7 +109,19 @@ def misnamed_files(store: Store) -> dict[str, Finding]:
         elif segment.start >= 0 and not _has_its_name(segment):
             text = "its name does not have 20 digits, and brokers sort files by name: a start can delete other files"
             misnamed[segment.path] = _misnamed(store, segment, segment.start, text)
+        elif _is_lone_and_odd(store, segment):
+            text = f"{size} bytes do not divide its name: brokers serve none of the messages that they put into it"
+            misnamed[segment.path] = _misnamed(store, segment, segment.start - segment.start % size, text)
     return misnamed
+
+
+def _is_lone_and_odd(store: Store, segment: Segment) -> bool:
+    """Whether the log is one file of zeros whose name no broker gives."""
+    size = store.commitlog_file_size
+    if store.commitlog != (segment,) or not store.log_file_size.is_shown or segment.start % size == 0:
+        return False
+    with closing(store.view.open(segment.path)) as source:
+        return last_data_end(source, 0, segment.size) == 0
 
 
 def _misnamed(store: Store, segment: Segment, start: int, text: str) -> Finding:

@@ -114,6 +114,21 @@ def test_the_only_file_of_a_log_has_a_wrong_name(golden_copy: Unpacked) -> None:
         assert json.loads(rmqtool("salvage", path, "--yes", "--format", "json").out)["needs_decision"]
 
 
+def test_the_only_file_of_a_log_is_of_zeros_and_has_a_wrong_name(golden_copy: Unpacked) -> None:
+    """Real brokers put new messages into it and serve none of them: tests/broker/test_log_end.py."""
+    path = golden_copy("5.5.0-bodies")
+    [right] = (path / "commitlog").iterdir()
+    size = right.stat().st_size
+    wrong = right.rename(right.with_name(next_to_it(right.name)))
+    wrong.write_bytes(bytes(size))
+    with assert_store_unchanged(path):
+        ran = rmqtool("recover", path, "--yes", "--log-file-size", size, "--format", "json")
+    step = json.loads(ran.out)["next_step"]
+    assert (ran.code, shlex.split(step["command"])[-2:]) == (3, [str(wrong), str(right)])
+    subprocess.run(shlex.split(step["command"]), check=True)
+    assert "commitlog.stray-file" not in rmqtool("verify", path, "--log-file-size", size).out
+
+
 def test_a_backup_beside_its_file_is_no_misnamed_one(golden_copy: Unpacked) -> None:
     path = golden_copy(STORE)
     first = min((path / "commitlog").iterdir())
