@@ -265,15 +265,17 @@ def _next_step(
     store = opened.store
     configs = lost_configs(store, read_store_configs(store))
     lost = [finding for finding in configs if finding.repair != REBUILD_DELAYS]
+    is_inconsistent = assessment.verdict is StoreVerdict.INCONSISTENT
+    prevents_start = opened.rules.batch_queues and bool(store.batch_queues)
     if any(map(_meets_damage, forecasts)):
         repair = "salvage"
     elif repair_of_effects is not None and not assessment.lost:
         is_timer = repair_of_effects == REBUILD_TIMER
         unknown = unknown_to_repair(opened, queues=False, index=False, timer=is_timer)
         return step_after_forecast(line, assessment, repair_of_effects, tuple(unknown))
-    elif assessment.verdict is StoreVerdict.INCONSISTENT and lost and lost[0].repair is not None:
-        repair = lost[0].repair
-    elif assessment.verdict is StoreVerdict.INCONSISTENT and lost:
+    elif lost and lost[0].repair is not None and (is_inconsistent or prevents_start):
+        return step_after_forecast(line, assessment, lost[0].repair)
+    elif is_inconsistent and lost:
         return NextStep(None, f"{lost[0].file}: {BY_ID[lost[0].id].remedy}", needs_decision=True)
     elif store.queue_kind == "rocksdb" and store.queues and assessment.verdict is StoreVerdict.WOULD_LOSE:
         return repair_step(line, "convert --queues rocksdb", "convert the consume queues before the broker is started:")

@@ -106,7 +106,7 @@ def forecast_of(simulation: Simulation, shared: SharedStarts | None = None) -> F
         duplicate_index_entries=simulation.index.duplicate_entries,
         not_simulated=tuple(simulation.not_simulated),
         messages_without_log=_messages_without_log(simulation),
-        assumptions=size_assumptions(simulation.store),
+        assumptions=(*size_assumptions(simulation.store), *simulation.topic_assumptions()),
         misplaces_new_messages=_misplaces_new_messages(simulation),
     )
     if simulation.why_not is not None or simulation.log is None or scanned is None:

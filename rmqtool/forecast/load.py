@@ -16,7 +16,16 @@ from rmqtool.engine.rules.algorithms import SizeMismatch
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.formats.timer import WHEEL_SIZE
 from rmqtool.quantities import JAVA_LONG_MAX
-from rmqtool.store.config_json import DELAY_OFFSETS, TIMER_METRICS, ConfigState, read_config
+from rmqtool.store.config_json import (
+    DELAY_OFFSETS,
+    TIMER_METRICS,
+    ConfigFile,
+    ConfigState,
+    are_topics_lost,
+    batch_topics,
+    read_config,
+    topics,
+)
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.overlay import Overlay
@@ -110,6 +119,28 @@ def load_queues(
                     raise LoadFailure(f"{queue.path}: the queue is of another kind than the topic's queue.type")
                 segments = load_files(overlay, (queue.path,), size, rules)
                 yield LoadedQueue(topic.name, queue_id, queue.path, is_batch, segments)
+
+
+def configured_batch_topics(config: ConfigFile, store: Store) -> frozenset[str]:
+    """The topics of which a broker expects batch queues; it does not start on files that it does not expect.
+
+    The files decide if there is no configuration, and nothing shows that it was lost.
+    """
+    by_files = _is_unknown(config, store)
+    return batch_topics(topics(config), (topic for topic, _ in store.batch_queues) if by_files else ())
+
+
+def topic_assumptions(config: ConfigFile, store: Store, rules: BrokerRules) -> tuple[str, ...]:
+    """What is taken for configured, though no file shows it, as sentences."""
+    if not (rules.batch_queues and store.batch_queues and _is_unknown(config, store)):
+        return ()
+    text = "the topics of the batch queues are taken for configured: a broker that does not know them does not start"
+    return (f"there is no topics.json: {text}",)
+
+
+def _is_unknown(config: ConfigFile, store: Store) -> bool:
+    is_read = config.state in (ConfigState.ABSENT, ConfigState.READ)
+    return is_read and not topics(config) and not are_topics_lost(store.files)
 
 
 def demand_side_stores(store: Store, rules: BrokerRules) -> None:

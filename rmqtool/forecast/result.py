@@ -70,7 +70,7 @@ class Forecast:
         counted_from: losses, damage and missing keys are counted from this physical offset on.
         not_simulated: what the store has beside that no forecast is made of, as sentences.
         messages_without_log: messages that the queues point to, in files of the log that are missing or too short.
-        assumptions: file sizes that nothing in the store proves, as sentences.
+        assumptions: file sizes and topics that nothing in the store proves, as sentences.
     """
 
     broker_version: str

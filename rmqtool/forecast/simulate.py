@@ -35,7 +35,7 @@ from rmqtool.formats.checkpoint import FIELDS_SIZE, Checkpoint, parse_checkpoint
 from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, UNIT_SIZE
 from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.quantities import JAVA_LONG_MAX
-from rmqtool.store.config_json import batch_topics, read_config, topics
+from rmqtool.store.config_json import read_config, topics
 from rmqtool.store.directory import QueueFiles, Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.location import log_directories
@@ -91,7 +91,8 @@ class Simulation(Closable):
         self._plain = plain
         self._are_queues_shut = False
         self.not_simulated: list[str] = []
-        self._topics = topics(read_config(store.view, TOPICS_PATH))
+        self._topics_config = read_config(store.view, TOPICS_PATH)
+        self._topics = topics(self._topics_config)
         self.database = self._database_state()
         self._file_size = _whole_units(store.consumequeue_file_size or DEFAULT_QUEUE_UNITS * UNIT_SIZE, UNIT_SIZE)
         self._batch_file_size = store.batch_file_size or DEFAULT_QUEUE_UNITS * BATCH_UNIT_SIZE
@@ -370,12 +371,14 @@ class Simulation(Closable):
         truncates_all = self.rules.rocksdb_loads_all_ends
         return DatabaseState(database, self.rules, lambda name: truncates_all or 0 <= name[1] < counts.get(name[0], 0))
 
+    def topic_assumptions(self) -> tuple[str, ...]:
+        """See `load.topic_assumptions`."""
+        return load.topic_assumptions(self._topics_config, self.store, self.rules)
+
     def _batch_topics(self) -> frozenset[str]:
         if not self.rules.batch_queues or self.database is not None:
             return frozenset()
-        # Without any configuration the files decide; a broker that has one does not start on files it does not expect.
-        directories = (topic for topic, _ in self.store.batch_queues) if not self._topics else ()
-        return batch_topics(self._topics, directories)
+        return load.configured_batch_topics(self._topics_config, self.store)
 
 
 def _whole_units(size: int, unit_size: int) -> int:

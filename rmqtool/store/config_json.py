@@ -8,16 +8,17 @@ means to a later start is decided above; here it is only read. A relaxed grammar
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
 from rmqtool.errors import UnreadableError
+from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.relaxed_json import JsonError, parse_relaxed_json
 from rmqtool.store.source import read_range
-from rmqtool.store.view import StoreView
+from rmqtool.store.view import Entry, StoreView
 
 SIZE_MAX: Final = 64 << 20
 """Bytes of a configuration file that are read; a large fleet's consumer offsets have some tens of megabytes."""
@@ -32,6 +33,7 @@ DATABASES: Final = tuple(
 """Where these databases lie; the first one that has the content of a file counts."""
 DELAY_OFFSETS: Final = "config/delayOffset.json"
 TIMER_METRICS: Final = "config/timermetrics"
+_WITHOUT_BROKER: Final = {DELAY_OFFSETS, TIMER_METRICS}
 _BATCH_QUEUE: Final = "BatchCQ"
 
 
@@ -141,6 +143,18 @@ def topics(config: ConfigFile) -> dict[str, TopicConfig]:
             _text(attributes.get("cleanup.policy", "DELETE")),
         )
     return topics_by_name
+
+
+def are_topics_lost(files: Mapping[FileKind, Sequence[Entry]]) -> bool:
+    """Whether a broker wrote its configuration here, and its topics are gone, and so is their copy.
+
+    Args:
+        files: of the store, by kind. What the message store writes without a broker tells nothing.
+    """
+    paths = {entry.path for entry in files.get(FileKind.CONFIG, ())}
+    if {TOPICS, f"{TOPICS}.bak"} & paths or files.get(FileKind.CONFIG_ROCKSDB):
+        return False
+    return bool({path.removesuffix(".bak").removesuffix(".tmp") for path in paths} - _WITHOUT_BROKER)
 
 
 def topic_entry(name: str, queue_count: int, attributes: Mapping[str, str] | None) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from rmqtool.engine.rules.versions import EXAMINED, BrokerRules, rules_for
 from rmqtool.errors import RmqtoolError
 from rmqtool.forecast import load
 from rmqtool.forecast.load import LoadFailure
-from rmqtool.store.config_json import TOPICS, batch_topics, read_config, topics
+from rmqtool.store.config_json import TOPICS, read_config
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FENCE_NAME, FileKind
 from rmqtool.store.location import log_directories
@@ -51,8 +51,7 @@ def _load(store: Store, rules: BrokerRules) -> None:
         if store.commitlog_file_size:
             load.load_files(overlay, log_directories(store), store.commitlog_file_size, rules)
         load.demand_queue_database(store, rules)
-        known = topics(read_config(store.view, TOPICS))
-        batch = batch_topics(known, (topic for topic, _ in store.batch_queues) if not known else ())
+        batch = load.configured_batch_topics(read_config(store.view, TOPICS), store)
         if store.consumequeue_file_size or store.batch_file_size:
             sizes = (store.consumequeue_file_size, store.batch_file_size)
             for queue in load.load_queues(overlay, *sizes, rules, batch if rules.batch_queues else frozenset()):

@@ -57,8 +57,11 @@ def test_each_message_reaches_a_client_after_a_rebuild(
         (path / lost).unlink(missing_ok=True)
     without = shutil.copytree(path, tmp_path / "without")
     if name.endswith("batchcq"):
-        with pytest.raises(JudgeError, match="broker does not initialize"):
-            WholeBroker(version, without, config)
+        for text in (None, "", '{"topicConfigTable":{'):
+            if text is not None:
+                (without / TOPICS).write_text(text)
+            with pytest.raises(JudgeError, match="broker does not initialize"):
+                WholeBroker(version, without, config)
     else:
         with WholeBroker(version, without, config) as broker, pytest.raises(JudgeError, match=NO_ROUTE):
             served(broker, topics[:1])

@@ -8,6 +8,7 @@ from rmqtool.verify.catalog.finding import (
     ALL,
     REBUILD_CHECKPOINT,
     REBUILD_INDEX,
+    REBUILD_TOPICS,
     RECOVER,
     UNDO,
     FindingType,
@@ -125,6 +126,18 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "A queue belongs to a topic that is not in `topics.json`, or in the database that replaces it.",
         "keeps the queue; the topic cannot be used until it is created",
         "none needed, unless the topic was lost",
+    ),
+    warning(
+        "config.topics-missing",
+        "`topics.json` and its backup `.bak` are missing, and other files of the broker's configuration are there.",
+        (
+            (ALL, "starts, and clients get no message of the topics until they are created again"),
+            ("5.0.0 and later", "does not start if a topic has batch queues"),
+        ),
+        "restore the file from another copy; else it is rebuilt from queues and messages, with guesses",
+        REBUILD_TOPICS,
+        "apache/rocketmq#9826",
+        "apache/rocketmq#9984",
     ),
     warning(
         "config.unreadable",

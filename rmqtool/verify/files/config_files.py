@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
+from rmqtool.engine.queues.kinds import queue_names
 from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX
 from rmqtool.store.config_json import (
     CONSUMER_OFFSETS,
     DELAY_OFFSETS,
-    GROUPS,
     STORED,
     TOPICS,
     ConfigFile,
     ConfigState,
+    are_topics_lost,
     consumer_offsets,
     read_configs,
     topics,
@@ -106,11 +107,8 @@ def lost_configs(store: Store, configs: Mapping[str, ConfigFile]) -> Iterator[Fi
 
 
 def _lost_topics(store: Store) -> Iterator[Finding]:
-    """The finding of a broker's configuration that has lost its topics: a broker writes them beside its groups."""
-    paths = {entry.path for entry in store.files.get(FileKind.CONFIG, ())}
-    if GROUPS not in paths or {TOPICS, f"{TOPICS}.bak"} & paths or store.files.get(FileKind.CONFIG_ROCKSDB):
-        return
-    names = {topic for topic, _ in (*store.queues, *store.batch_queues) if not topic.startswith(LMQ_PREFIX)}
-    if names:
+    """The finding of a broker's configuration that has lost its topics."""
+    names = {topic for topic, _ in queue_names(store) if not topic.startswith(LMQ_PREFIX)}
+    if names and are_topics_lost(store.files):
         text = f"absent, and so is its copy: the settings and permissions of {len(names)} topics with queues are lost"
-        yield finding("config.unreadable", TOPICS, text, repair=REBUILD_TOPICS)
+        yield finding("config.topics-missing", TOPICS, text)
