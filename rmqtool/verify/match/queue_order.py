@@ -129,6 +129,16 @@ class QueueOrder:
             *self._before_lone_records({record.physical_offset for record in misled}, damaged_between),
         ]
 
+    def repeated(self) -> dict[QueueName, list[QueueRun]]:
+        """Once judged: the runs beside the chains, of each queue, that have queue offsets of one in the chain."""
+        runs_by_queue: dict[QueueName, list[QueueRun]] = {}
+        for queue, chain in self.chains.items():
+            in_chain, claimed = set(map(id, chain)), [(run.first, run.end) for run in chain]
+            beside = [run for run in self._queues[queue] if id(run) not in in_chain]
+            if again := [run for run in beside if _meets(claimed, run.first, run.end)]:
+                runs_by_queue[queue] = again
+        return runs_by_queue
+
     def _before_lone_records(self, misled: AbstractSet[int], damaged_between: DamagedBetween) -> Iterator[MissingRun]:
         """What a record that is alone in its queue lacks before it, where no other place in the log is right for it."""
         for queue, chain in self.chains.items():

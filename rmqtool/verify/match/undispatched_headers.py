@@ -90,6 +90,17 @@ def undispatched_header_findings(context: VerifyContext, runs: Sequence[Missing]
             record = record_off_by_one(log, misled)
             if record is not None:
                 yield misplaced_finding(context.store, misled, record)
+    misled_places = {record.physical_offset for record in misled_records}
+    for name, again in order.repeated().items():
+        queue = context.queues.get(name[:2])
+        end = queue.end if queue is not None else 0  # before that, its units tell
+        undispatched = [
+            run
+            for run in again
+            if run.place >= context.dispatched_end and run.first >= end and run.place not in misled_places
+        ]
+        if undispatched:
+            yield _repeated_finding(context, name, undispatched)
     for run in empty[:_RUNS_MAX]:
         # Of messages in front of a queue's first unit the queue's own files tell.
         if run.before > 0 and not run.queue[0].startswith(_FURTHER):
@@ -132,6 +143,21 @@ def _missing_finding(context: VerifyContext, run: MissingRun) -> Finding:
         queue_id=queue_id,
         queue_offset=run.first,
         count=run.length,
+    )
+
+
+def _repeated_finding(context: VerifyContext, name: QueueName, runs: Sequence[QueueRun]) -> Finding:
+    start = context.log_start(runs[0].place)
+    return finding(
+        "commitlog.queue-offset-repeated",
+        context.log_path(runs[0].place),
+        f"another record of {name_of(name[:2])} has the same queue offset",
+        file_position=runs[0].place - start,
+        physical_offset=runs[0].place,
+        topic=topic_text(name[0]),
+        queue_id=name[1],
+        queue_offset=runs[0].first,
+        count=sum(run.count for run in runs),
     )
 
 

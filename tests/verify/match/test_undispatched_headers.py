@@ -92,6 +92,24 @@ def test_a_wrong_head_is_told_before_anything_is_dispatched(golden_copy: Unpacke
 
 
 @pytest.mark.parametrize("name", STORES)
+def test_a_queue_offset_of_an_earlier_record(golden_copy: Unpacked, name: str) -> None:
+    """The last message of a queue without a unit: brokers append it, because its queue offset is 0."""
+    path, version = golden_copy(name), name[:5]
+    queue = middle(path, version)[1:3]
+    place = [each for each in all_places(path, version) if each[1:3] == queue][-1]
+    file = path / "commitlog" / f"{place.start - place.start % LOG_SIZE:020d}"
+    before = file.read_bytes()
+    position = place.start % LOG_SIZE + 20
+    file.write_bytes(before[:position] + bytes(8) + before[position + 8 :])
+    (row,) = [each for each in verified(path, version)[1] if each.id == "commitlog.queue-offset-repeated"]
+    assert (row.physical_offset, row.queue_offset, row.count) == (place.start, 0, 1)
+    rmqtool("recover", path, "--yes", *SIZES)
+    assert rmqtool("salvage", path, "--yes", *SIZES).code == 0
+    assert file.read_bytes() == before
+    assert not above_note(verified(path, version)[1])
+
+
+@pytest.mark.parametrize("name", STORES)
 def test_beside_damage_nothing_is_sure(golden_copy: Unpacked, name: str) -> None:
     path, version = golden_copy(name), name[:5]
     place = middle(path, version)
