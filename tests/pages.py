@@ -9,6 +9,7 @@ from typing import Final
 
 from rmqtool.formats.catalog import FORMATS
 from rmqtool.formats.layout import Format
+from rmqtool.formats.pop import FIELD_DOCS
 from rmqtool.formats.system_flag import BIT_DOCS
 from rmqtool.report.layouts import type_of
 from rmqtool.verify.catalog.finding import FindingType
@@ -32,6 +33,16 @@ Every structure in a broker's store, field by field. `rmqtool formats NAME` show
 
 All integers are signed and big-endian. Positions and sizes are bytes. A position after a field of variable length
 depends on the data and is left out.
+"""
+
+POP_HEAD: Final = """
+## Bodies of a revive topic
+
+A broker keeps what pop consumers hold in the topic `rmq_sys_REVIVE_LOG_` + name of its cluster. The tag of a record
+says what its body is, a JSON object: `ck` a check point, `ack` and `bAck` acknowledgements. Brokers read
+acknowledgements with the long names too. `rmqtool dump STORE --pop` shows the messages. Broker: `PopCheckPoint`,
+`AckMsg`, `BatchAckMsg`.
+
 """
 
 UNPROTECTED_HEAD: Final = """# Bytes without protection
@@ -74,6 +85,8 @@ def formats_page() -> str:
     parts.append(
         "## Bits of sys_flag\n\nBroker: `MessageSysFlag`.\n\n" + _table(("Bits", "Broker's name", "Meaning"), rows)
     )
+    fields = [(f"`{short}`", f"`{name}`", tags, doc) for short, name, tags, doc in FIELD_DOCS]
+    parts.append(POP_HEAD + _table(("Field", "Broker's name", "Tag", "Meaning"), fields))
     return "\n".join(parts)
 
 

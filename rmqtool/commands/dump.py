@@ -103,6 +103,9 @@ def dump(
     transactions: Annotated[
         bool, typer.Option("--transactions", help="List half messages and whether they ended.")
     ] = False,
+    pop: Annotated[
+        bool, typer.Option("--pop", help="List messages that pop consumers hold, and when they are delivered again.")
+    ] = False,
     commitlog: CommitlogOption = None,
     index_slots: IndexSlotsOption = None,
     broker_conf: BrokerConfOption = None,
@@ -125,10 +128,10 @@ def dump(
         body=BodyChoice(body, body_limit, raw), hex_width=screen().width if hex_view else None,
         broker_version=broker_version or NEWEST,
     )  # fmt: skip
-    listings = {DumpKind.PENDING: pending, DumpKind.TRANSACTIONS: transactions}
+    listings = {DumpKind.PENDING: pending, DumpKind.TRANSACTIONS: transactions, DumpKind.POP: pop}
     chosen = [listing for listing, is_chosen in listings.items() if is_chosen]
     if len([*chosen, *([kind] if kind is not None else [])]) > 1:
-        raise UsageError("--type, --pending and --transactions exclude each other")
+        raise UsageError("--type, --pending, --transactions and --pop exclude each other")
     kind = chosen[0] if chosen else kind
     target = find_target(path, TargetOptions(kind, commitlog, index_slots, broker_conf))
     run_dump(ask, target, output, fields, messages_of(context))

@@ -1,4 +1,4 @@
-"""Listings of a store for `dump`: what waits for its time, and which transactions are open."""
+"""Listings of a store for `dump`: what waits for its time, open transactions, and what pop consumers hold."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from rmqtool.engine.reading.record import Record
 from rmqtool.engine.reading.unread_files import is_rocksdb_used
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.engine.timers.loaded_timer import load_timer, timer_files, timer_queue
+from rmqtool.engine.timers.pop import popped_messages, read_pop_log
 from rmqtool.engine.timers.transactions import half_messages
 from rmqtool.engine.timers.waiting import queue_units, timer_due_ms
 from rmqtool.errors import UnreadableError, UnsupportedError
@@ -43,8 +44,8 @@ class ListingDump(RowSource):
         rules = rules_for(self.ask.broker_version)
         with open_reader(self.target.store, rules) as reader:
             try:
-                is_pending = self.target.kind is DumpKind.PENDING
-                for row in self._pending(reader) if is_pending else self._transactions(reader):
+                listing = {DumpKind.PENDING: self._pending, DumpKind.POP: self._popped}
+                for row in listing.get(self.target.kind, self._transactions)(reader):
                     topics = self.ask.topics
                     if not topics or any(fnmatch.fnmatchcase(row["topic"] or "", pattern) for pattern in topics):
                         yield row
@@ -113,6 +114,34 @@ class ListingDump(RowSource):
                 "operation_queue_offset": half.operation_queue_offset,
                 "born_timestamp_ms": record.born_timestamp_ms,
                 **_stored(record),
+            }
+
+    def _popped(self, reader: Reader) -> Iterator[DumpRow]:
+        """Messages of the check points that a broker has still to handle."""
+        if is_rocksdb_used(reader.store.files.get(FileKind.POP_ROCKSDB, ())):
+            self.problems.append("kvStore: what pop consumers hold is in RocksDB as well, which --pop does not read")
+        waiting = by_time(pending for pending in self._timers(reader) if not pending.deletes)
+        records = (self._record(reader, pending.physical_offset, pending.size) for pending in waiting)
+        log = read_pop_log(reader, (record for record in records if record is not None))
+        self.bad_ranges += len(log.bad_records)
+        for message in popped_messages(reader, log):
+            point, record = message.check_point, message.record
+            key = point.body.key
+            yield {
+                "type": "pop",
+                "state": message.state.value,
+                "topic": key.topic,
+                "queue_id": key.queue_id,
+                "queue_offset": message.queue_offset,
+                "unique_key": record.unique_key if record is not None else None,
+                "consumer_group": key.consumer_group,
+                "consumer_offset": message.consumer_offset,
+                "pop_timestamp_ms": key.pop_timestamp_ms,
+                "revive_timestamp_ms": point.body.revive_timestamp_ms,
+                "revive_queue_id": point.revive_queue_id,
+                "revive_queue_offset": point.queue_offset,
+                "physical_offset": record.place.physical_offset if record is not None else None,
+                "check_point_physical_offset": point.record.place.physical_offset,
             }
 
     def _record(self, reader: Reader, physical_offset: int, size: int = 0) -> Record | None:

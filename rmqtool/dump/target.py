@@ -39,6 +39,7 @@ class DumpKind(StrEnum):
     ROCKSDB = "rocksdbstore"
     PENDING = "pending"
     TRANSACTIONS = "transactions"
+    POP = "pop"
 
 
 KINDS: Final = {
@@ -61,7 +62,7 @@ KINDS: Final = {
     FileKind.TIMER_LOG: DumpKind.TIMER_LOG,
     FileKind.TIMER_CHECK: DumpKind.TIMER_CHECK,
 }
-LISTINGS: Final = frozenset({DumpKind.PENDING, DumpKind.TRANSACTIONS})
+LISTINGS: Final = frozenset({DumpKind.PENDING, DumpKind.TRANSACTIONS, DumpKind.POP})
 """What is made of several kinds of files of a store."""
 _STRAYS: Final = frozenset(
     {FileKind.UNKNOWN, FileKind.STRAY_COMMITLOG, FileKind.STRAY_QUEUE, FileKind.STRAY_INDEX, FileKind.RMQTOOL}

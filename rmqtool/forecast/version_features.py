@@ -19,6 +19,7 @@ from rmqtool.engine.timers.waiting import waiting_messages
 from rmqtool.errors import UnreadableError, UnsupportedError
 from rmqtool.formats import commitlog, system_flag
 from rmqtool.formats.checkpoint import FIELDS_SIZE, parse_checkpoint
+from rmqtool.formats.pop import REVIVE_TOPIC
 from rmqtool.formats.properties import TIMER_TOPIC
 from rmqtool.scan.columns import MULTI_DISPATCH
 from rmqtool.scan.log import ScanOptions, carries_record_crc, plan_segments, scan_log
@@ -31,7 +32,6 @@ from rmqtool.store.source import read_range
 from rmqtool.store.view import Entry
 
 TOPICS_PATH: Final = "config/topics.json"
-_REVIVE: Final = "rmq_sys_REVIVE_LOG_"
 _HOST_BITS: Final = system_flag.BORN_HOST_V6 | system_flag.STORE_HOST_V6
 Rows = NDArray[np.void]
 
@@ -180,7 +180,9 @@ def _compacted_topics(search: FeatureSearch) -> FeatureCount:
 
 def _revive_topics(search: FeatureSearch) -> FeatureCount:
     store = search.store
-    directories = {queue.topic: queue.directory for queue in store.queues.values() if queue.topic.startswith(_REVIVE)}
+    directories = {
+        queue.topic: queue.directory for queue in store.queues.values() if queue.topic.startswith(REVIVE_TOPIC)
+    }
     problem = "which popped messages were not acknowledged"
     return FeatureCount(len(directories), min(directories.values()), problem=problem) if directories else NOTHING
 

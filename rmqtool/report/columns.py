@@ -194,6 +194,17 @@ TRANSACTION_COLUMNS: Final = (
     Column("unique_key", 32, rank=3),
     Column("physical_offset", 15, right=True, rank=4),
 )
+POP_COLUMNS: Final = (
+    Column("state", 12),
+    Column("topic", 12, stretches=True),
+    Column("queue_id", 8, right=True),
+    Column("queue_offset", 12, right=True),
+    Column("revive_timestamp_ms"),
+    Column("consumer_group", 14, rank=1, stretches=True),
+    Column("consumer_offset", 15, right=True, rank=3),
+    Column("unique_key", 32, rank=2),
+    Column("physical_offset", 15, right=True, rank=4),
+)
 TIMER_SLOT_COLUMNS: Final = (
     Column("number", 7, right=True, rank=1),
     Column("due_tick", 13, right=True),
@@ -213,6 +224,7 @@ TIMER_UNIT_COLUMNS: Final = (
 TABLES: Final = {
     "pending": PENDING_COLUMNS,
     "transaction": TRANSACTION_COLUMNS,
+    "pop": POP_COLUMNS,
     "timer-slot": TIMER_SLOT_COLUMNS,
     "timer-unit": TIMER_UNIT_COLUMNS,
     "message": MESSAGE_COLUMNS,

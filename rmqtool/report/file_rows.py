@@ -58,6 +58,11 @@ FIELDS: Final = {
         *("type", "state", "topic", "queue_id", "unique_key", "producer_group", "check_count", "half_queue_offset"),
         *("operation_queue_offset", "born_timestamp_ms", "physical_offset", "size", "store_timestamp_ms"),
     ),
+    "pop": (
+        *("type", "state", "topic", "queue_id", "queue_offset", "unique_key", "consumer_group", "consumer_offset"),
+        *("pop_timestamp_ms", "revive_timestamp_ms", "revive_queue_id", "revive_queue_offset", "physical_offset"),
+        "check_point_physical_offset",
+    ),
     "dledger": (
         *("type", "file", *_names(dledger.ENTRY), "topic", "queue_id", "queue_offset", "physical_offset"),
         *("store_timestamp_ms", "unique_key", "body_crc_ok", "file_position", "finding"),

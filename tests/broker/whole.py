@@ -79,6 +79,12 @@ class WholeBroker:
         counts = self.program.ask("checks", topic=topic, outcomes=states)["checks"]
         return {base64.b64decode(body): count for body, count in counts.items()}
 
+    def remote(self, code: int, fields: Mapping[str, object], body: bytes = b"") -> Answer:
+        """Any request to the broker: `{"code", "remark", "fields", "messages"}`."""
+        texts = {name: str(value) for name, value in fields.items()}
+        answer = self.program.ask("remote", 120, code=code, fields=texts, body=base64.b64encode(body).decode())
+        return answer | {"messages": [_decoded(message) for message in answer["messages"]]}
+
     def commit(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
         """Note how far a group of consumers is."""
         self.program.ask("commit", group=group, topic=topic, queueId=queue_id, offset=queue_offset)

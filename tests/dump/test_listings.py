@@ -1,4 +1,4 @@
-"""`dump --pending` and `dump --transactions`: what waits and what is open in stores of real brokers."""
+"""`dump` with `--pending`, `--transactions` and `--pop`: what waits and what is open in stores of real brokers."""
 
 from __future__ import annotations
 
@@ -90,10 +90,36 @@ def test_a_transaction_is_open_until_its_producer_ends_it(golden: Unpacked, name
             assert outcome[row["unique_key"]] not in ("committed", "rolled back")
 
 
+def test_what_pop_consumers_hold_is_listed_until_the_broker_has_handled_it(golden_copy: Unpacked) -> None:
+    path = golden_copy("broker-5.5.0-pop")
+    code, rows = listed(path, "--pop")
+    # All 60 messages came once, and 22 of them again, as the time of the consumer was over.
+    assert (code, Counter((row["state"], row["topic"]) for row in rows)) == (
+        0,
+        Counter({("acknowledged", "tickets"): 60, ("acknowledged", "%RETRY%ticket-poppers_tickets"): 22}),
+    )
+    assert {row["unique_key"] for row in rows} == {message["msg_id"] for message in sent("broker-5.5.0-pop")}
+    assert [row["revive_timestamp_ms"] for row in rows] == sorted(row["revive_timestamp_ms"] for row in rows)
+    offsets = path / "config/consumerOffset.json"
+    offsets.write_text(offsets.read_text().replace("CID_RMQ_SYS_REVIVE_GROUP", "ANOTHER"))
+    _, again = listed(path, "--pop", "--topic", "tickets")
+    assert Counter(row["state"] for row in again) == Counter({"acknowledged": 60, "in-flight": 22})
+    assert all((row["state"] == "in-flight") == (row["revive_queue_offset"] is not None) for row in again)
+
+
+def test_messages_that_pop_consumers_hold_in_rocksdb_are_named_as_not_read(golden_copy: Unpacked) -> None:
+    path = golden_copy("broker-5.5.0-pop")
+    (path / "kvStore").mkdir()
+    (path / "kvStore/000009.sst").write_bytes(bytes(100))
+    ran = rmqtool("dump", path, "--pop", "--format", "jsonl")
+    assert (ran.code, "kvStore" in ran.err) == (4, True)
+
+
 def test_a_store_without_either_has_no_rows(golden: Unpacked) -> None:
     path = golden("5.5.0-clean-basic")
     assert listed(path, "--pending") == (0, [])
     assert listed(path, "--transactions") == (0, [])
+    assert listed(path, "--pop") == (0, [])
 
 
 def test_options_that_say_nothing_about_a_listing_are_refused(golden: Unpacked) -> None:

@@ -7,8 +7,10 @@ import java.net.BindException;
 import java.net.InetSocketAddress;
 import java.net.ServerSocket;
 import java.net.SocketAddress;
+import java.nio.ByteBuffer;
 import java.util.Base64;
 import java.util.Comparator;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
@@ -32,6 +34,7 @@ import org.apache.rocketmq.common.message.*;
 import org.apache.rocketmq.common.namesrv.NamesrvConfig;
 import org.apache.rocketmq.namesrv.NamesrvController;
 import org.apache.rocketmq.remoting.netty.NettyClientConfig;
+import org.apache.rocketmq.remoting.netty.NettyRemotingClient;
 import org.apache.rocketmq.remoting.netty.NettyServerConfig;
 import org.apache.rocketmq.remoting.protocol.RemotingCommand;
 
@@ -48,6 +51,7 @@ public final class WholeBroker {
     private DefaultMQPullConsumer consumer;
     private DefaultMQProducer producer;
     private TransactionMQProducer transactions;
+    private NettyRemotingClient remoting;
     /** What the transaction producer answers when it is asked about a message, by body; unknown where there is none. */
     private final Map<String, LocalTransactionState> outcomes = new ConcurrentHashMap<>();
     private final Map<String, Integer> checks = new ConcurrentHashMap<>();
@@ -76,6 +80,8 @@ public final class WholeBroker {
                 return transact(request);
             case "checks":
                 return checks(request);
+            case "remote":
+                return remote(request);
             case "commit":
                 return commit(request);
             case "stop":
@@ -258,6 +264,33 @@ public final class WholeBroker {
         MQClientInstance client = (MQClientInstance) Reflect.call(inner, getter);
         client.updateTopicRouteInfoFromNameServer(topic);
         client.sendHeartbeatToAllBrokerWithLock();
+    }
+
+    /** A request that no client has in all versions: code, fields and body as they go over the wire. */
+    private JsonObject remote(JsonObject request) throws Exception {
+        if (remoting == null) {
+            remoting = new NettyRemotingClient(new NettyClientConfig());
+            remoting.start();
+        }
+        RemotingCommand command = RemotingCommand.createRequestCommand((int) Json.number(request, "code", 0), null);
+        command.setExtFields(new HashMap<>(Json.texts(Json.object(request, "fields"))));
+        command.setBody(Base64.getDecoder().decode(Json.text(request, "body", "")));
+        RemotingCommand response = remoting.invokeSync(address, command, PATIENCE_MS);
+        JsonObject fields = new JsonObject();
+        if (response.getExtFields() != null) {
+            response.getExtFields().forEach(fields::addProperty);
+        }
+        JsonArray messages = new JsonArray();
+        if (response.getBody() != null) {
+            MessageDecoder.decodes(ByteBuffer.wrap(response.getBody()))
+                .forEach(message -> messages.add(described(message)));
+        }
+        JsonObject answer = new JsonObject();
+        answer.addProperty("code", response.getCode());
+        answer.addProperty("remark", response.getRemark());
+        answer.add("fields", fields);
+        answer.add("messages", messages);
+        return answer;
     }
 
     /** A consumer offset, as the broker takes it from a client. */
