@@ -13,7 +13,13 @@ from rmqtool.engine.dispatch.queue_writer import BatchQueueWriter, QueueEnd, Que
 from rmqtool.engine.queues.batch_queue import BatchQueue
 from rmqtool.engine.queues.extension import QueueExtension
 from rmqtool.engine.queues.file_queue import FileQueue
-from rmqtool.engine.queues.loaded_files import BLOCK_UNITS, FILES_EXAMINED, LoadedFiles, minimum_position
+from rmqtool.engine.queues.loaded_files import (
+    BLOCK_UNITS,
+    FILES_EXAMINED,
+    LoadedFiles,
+    minimum_position,
+    valid_units_question,
+)
 from rmqtool.engine.queues.unit import BATCH_UNITS, PLAIN, PLAIN_UNITS, Queue, whole_units
 from rmqtool.engine.rules.algorithms import MinOffsetSearch
 from rmqtool.engine.rules.versions import BrokerRules
@@ -255,7 +261,7 @@ class QueueState:
 
     def _valid_units(self, segment: Segment) -> tuple[int, int]:
         """Bytes of the valid units that a file begins with, and the highest physical offset in them (-1 without)."""
-        question = "valid units", self.loaded.file_size, self.loaded.kind
+        question = valid_units_question(self.loaded.file_size, self.loaded.kind)
         return self._files.known(segment.path, question, lambda: self._read_units(segment))
 
     def _read_units(self, segment: Segment) -> tuple[int, int]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from rmqtool.engine.rules.versions import EXAMINED, BrokerRules, rules_for
+from rmqtool.engine.segments.open_files import ReadCache
 from rmqtool.errors import RmqtoolError
 from rmqtool.forecast.forecast import SharedStarts, forecast_store, scan_begin
 from rmqtool.forecast.options import COUNT_WHOLE_LOG_UP_TO, ForecastOptions
@@ -42,7 +43,7 @@ def with_forecasts(
     versions = dict.fromkeys((*EXAMINED, rules.version))
     whole = sum(segment.entry.allocated_bytes for segment in after.commitlog) <= COUNTED_WHOLE_MAX
     forecaster = _Forecaster(rules, options, begin, on_note)
-    shared = SharedStarts()
+    shared = SharedStarts(ReadCache(notes=None if options.digest is None else options.digest.notes))
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         now = pool.submit(forecaster.forecast, store, rules, shared=SharedStarts(shared.reads))
         forecasts = pool.map(

@@ -116,6 +116,8 @@ class LogDigest(Closable):
         self._is_full = False
         self._kept: dict[Hashable, tuple[object, Any]] = {}
         self._digests: dict[Hashable, str] = {}
+        self.notes: dict[Hashable, Any] = {}
+        """What whole files came to, by their identity and what was asked."""
 
     def batches(self, walk: Walk, *, answers: bool) -> Iterator[Batch]:
         """The batches of a walk; nothing is read where its bytes were seen before.
@@ -158,6 +160,7 @@ class LogDigest(Closable):
         """Forget everything."""
         self._runs.clear()
         self._kept.clear()
+        self.notes.clear()
         if self._spill is not None:
             self._spill.close()
 
@@ -281,7 +284,7 @@ class LogDigest(Closable):
                 if block.physical_offset < begin:
                     rows = rows[rows["physical_offset"] >= begin]
                 if rows.size:
-                    keys = self._keys(block) if rows.size == block.count else None
+                    keys = self._keys(block) if walk.keys_of is not None and rows.size == block.count else None
                     yield _batch(split, rows, topics, walk, keys)
             if run.blank is not None:
                 yield _batch(split, _blank_row(*run.blank), topics, walk, _no_keys(walk))

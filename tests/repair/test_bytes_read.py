@@ -75,7 +75,7 @@ def _read_so_far() -> int:
         (("verify",), True, 1.1),
         (("recover", "--full", "--dry-run"), True, 1.5),
         (("rebuild", "--dry-run"), False, 1.3),
-        (("rebuild", "--yes"), False, 1.4),
+        (("rebuild", "--yes"), False, 1.35),
         (("salvage", "--dry-run"), True, 2.0),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",

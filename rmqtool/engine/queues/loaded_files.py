@@ -7,7 +7,7 @@ Broker: `MappedFileQueue#load`, `#truncateDirtyFiles`, `ConsumeQueue#recover`, `
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from operator import attrgetter
 from typing import Final
 
@@ -26,6 +26,11 @@ READ_UNITS: Final = 4096
 """Units that are read ahead while iterating."""
 READ_WHOLE_BYTES: Final = 1 << 18
 """Of a file that takes up to this much on the disk all units are read to find its end quickly."""
+
+
+def valid_units_question(file_size: int, kind: UnitKind) -> Hashable:
+    """Asks a file for the bytes of the valid units that it begins with, and the highest physical offset in them."""
+    return "valid units", file_size, kind
 
 
 class LoadedFiles:

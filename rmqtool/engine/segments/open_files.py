@@ -23,11 +23,11 @@ class ReadCache:
     A block is known by its file's identity, so that one which changes, or has changes laid over it, is read again.
     """
 
-    def __init__(self, memory_max: int = CACHED_MAX) -> None:
+    def __init__(self, memory_max: int = CACHED_MAX, notes: dict[Hashable, Any] | None = None) -> None:
         self._blocks: OrderedDict[tuple[Hashable, int, int], bytes] = OrderedDict()
         self._memory_left = memory_max
         self._lock = Lock()
-        self.notes: dict[Hashable, Any] = {}
+        self.notes: dict[Hashable, Any] = {} if notes is None else notes
         """What whole files came to, by their identity and what was asked."""
 
     def read(self, source: ByteSource, position: int, length: int) -> bytes:

@@ -7,7 +7,7 @@ Broker: `IndexFile#putKey`, `IndexHeader`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -123,6 +123,7 @@ class IndexPass:
     """Physical offset of the oldest record that the log still has."""
     account: Account
     findings: list[Finding] = field(default_factory=list)
+    answers: dict[str, tuple[Hashable, object]] = field(default_factory=dict)
 
     def run(self, open_file: Open) -> IndexMap | None:
         """Check the file; None where nothing of it can be used."""

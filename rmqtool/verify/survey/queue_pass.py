@@ -5,12 +5,15 @@ A file is read whole, 6 MB as a rule; the rest of the memory is that of `queue_m
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rmqtool.engine.queues.loaded_files import valid_units_question
+from rmqtool.engine.queues.unit import BATCH_UNITS, PLAIN_UNITS
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.consumequeue import FILLER_UNIT, unit_format
 from rmqtool.formats.tombstone import are_dead
@@ -48,11 +51,13 @@ class QueuePass:
     log_minimum: int
     account: Account
     findings: list[Finding] = field(default_factory=list)
+    answers: dict[str, tuple[Hashable, object]] = field(default_factory=dict)
     unit_count: int = 0
 
     def __post_init__(self) -> None:
         self._dtype = unit_format(is_batch=self.is_batch).dtype
         self._unit_size = self._dtype.itemsize
+        self._kind = BATCH_UNITS if self.is_batch else PLAIN_UNITS
         self._per_file = max(1, self.file_size // self._unit_size)
         self._files: list[UnitFile] = []
         self._runs = RunsBuilder()
@@ -113,7 +118,7 @@ class QueuePass:
             self._say("consumequeue.unreadable-range", path, str(error), file_position=0, length=segment.size)
             return
         try:
-            any_data = False
+            any_data, is_read, valid, highest = False, True, 0, -1
             step = READ_BYTES // self._unit_size
             # Most files are the last one of their queue, and a file's rest is zeros that need no look at each unit.
             used = -(-last_data_end(source, 0, usable * self._unit_size) // self._unit_size)
@@ -124,8 +129,15 @@ class QueuePass:
                 units = np.frombuffer(buffer, self._dtype)
                 any_data = bool(bad) or any_data or any(buffer)
                 self._take(first + begin, units, bad, path, begin * self._unit_size)
+                is_read = is_read and not bad
+                if valid == begin:
+                    valid += self._kind.valid_count(bytes(buffer))
+                    highest = max(highest, int(units["physical_offset"][: valid - begin].max(initial=-1)))
             if used < usable:
                 self._take_invalid(_ZERO, first + used, first + usable)
+            if is_read:
+                question = valid_units_question(self.file_size, self._kind)
+                self.answers[path] = question, (valid * self._unit_size, highest)
         finally:
             source.close()
         if not any_data:

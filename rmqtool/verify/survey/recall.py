@@ -27,6 +27,8 @@ class FilePass(Protocol[Result_co]):
 
     account: Account
     findings: list[Finding]
+    answers: dict[str, tuple[Hashable, object]]
+    """A question to each file that others may ask, with its answer, by path."""
 
     def run(self, open_file: Open) -> Result_co: ...
 
@@ -62,6 +64,9 @@ def seen_by(
             made_of = tuple(new if old is None else old for old, new in zip(made_of, later, strict=True))
         if None not in made_of:
             digest.keep(key, (made_of, terms), seen)
+            identity_of = dict(zip(names, made_of, strict=True))
+            answers = one.answers.items()
+            digest.notes.update({(identity_of[path], question): answer for path, (question, answer) in answers})
     else:
         one.account.files.update({path: replace(account) for path, account in seen.accounts.items()})
     return seen

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,13 @@ from typing import Any
 import pytest
 
 from benchmarks.stores import write_store
+from rmqtool.engine.queues.loaded_files import LoadedFiles, valid_units_question
+from rmqtool.engine.queues.unit import PLAIN, PLAIN_UNITS
 from rmqtool.engine.rules.versions import rules_for
+from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.scan.log_digest import LogDigest
 from rmqtool.store.directory import survey
-from rmqtool.store.source import FileSource
+from rmqtool.store.source import FileSource, identity_of
 from rmqtool.store.view import open_directory
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.run import verify_store
@@ -106,3 +110,44 @@ def test_what_changed_is_looked_at_again(store: Path, change: Callable[[Path], N
         findings = checked(store, digest)
     assert findings == checked(store)
     assert findings != clean
+
+
+@pytest.mark.parametrize(
+    ("position", "written", "size"),
+    [
+        (0, b"", None),
+        (0, bytes(20), None),
+        (50 * 20, bytes(20), None),
+        (50 * 20, b"\xff" * 8, None),
+        (50 * 20 + 8, b"\x80", None),
+        (50 * 20, bytes(8), None),
+        (0, b"", 50 * 20 + 7),
+        (0, b"", 0),
+    ],
+)
+def test_a_check_notes_of_a_queue_file_what_a_start_reads_of_it(
+    store: Path, position: int, written: bytes, size: int | None
+) -> None:
+    path = min((store / "consumequeue").rglob("0" * 20))
+    with path.open("r+b") as file:
+        file.seek(position)
+        file.write(written)
+        file.truncate(size if size is not None else path.stat().st_size)
+    digest, view = LogDigest(), open_directory(store)
+    checked(store, digest)
+    surveyed, count = survey(view), 0
+    with OpenFiles(view) as files:
+        for queue in surveyed.queues.values():
+            loaded = LoadedFiles(queue.segments, surveyed.consumequeue_file_size, PLAIN_UNITS, files)
+            question = valid_units_question(loaded.file_size, loaded.kind)
+            for segment in queue.segments:
+                begins = [-1]
+                length = loaded.valid_length(
+                    segment,
+                    on_units=lambda units, begins=begins: begins.extend(unit[0] for unit in PLAIN.iter_unpack(units)),
+                )
+                with closing(view.open(segment.path)) as source:
+                    note = digest.notes.get((identity_of(source), question))
+                assert note == ((length, max(begins)) if segment.size else None)
+                count += 1
+    assert count > 1
