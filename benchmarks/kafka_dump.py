@@ -15,11 +15,13 @@ from benchmarks.scan import Ran, run_process, run_program
 HERE = Path(__file__).with_name("kafka")
 BATCH_BYTES = 16 << 10
 """What a producer sends at once if nothing else is set."""
+FIELDS = "queue_offset,born_timestamp_ms,body_length,keys,properties"
 FORMS = {
     "JSON lines": (("--format", "jsonl"), ("--deep-iteration",)),
     "JSON lines, `--body text`": (("--format", "jsonl", "--body", "text"), ("--print-data-log",)),
+    "JSON lines of five fields": (("--format", "jsonl", "--fields", FIELDS), ("--deep-iteration",)),
 }
-"""Options of our dump, and those of theirs that print the same: without and with bodies."""
+"""Options of our dump, and those of theirs: without and with bodies, and with no more fields than theirs prints."""
 
 
 class Beside(NamedTuple):
