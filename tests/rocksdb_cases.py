@@ -19,10 +19,12 @@ MAXIMUM, MINIMUM = offset_key(*QUEUE, is_maximum=True), offset_key(*QUEUE, is_ma
 Rows = Any
 
 
-def edit(store: Path, change: Callable[[Rows, Rows], None], folder: str = "consumequeue") -> None:
-    """Change rows of a database: tables of the format that brokers read, nothing left in the write-ahead log."""
+def edit(
+    store: Path, change: Callable[[Rows, Rows], None], folder: str = "consumequeue", table_format: int = 5
+) -> None:
+    """Change rows of a database: tables of a format that brokers read, nothing left in the write-ahead log."""
     table = BlockBasedOptions()
-    table.set_format_version(5)
+    table.set_format_version(table_format)
     options = {name: Options(raw_mode=True) for name in ("default", "offset")}
     for each in options.values():
         each.set_block_based_table_factory(table)
@@ -123,6 +125,25 @@ def dispatch_less(units: Rows, ends: Rows) -> None:
     ends.put(MAXIMUM, numbers(113_788, 40))
 
 
+def same_rows(units: Rows, _ends: Rows) -> None:
+    """Write all units again into other tables."""
+    for key, value in list(units.items()):
+        units.put(key, value)
+    units.flush()
+    units.compact_range(None, None)
+
+
+def copy_while_it_runs(store: Path) -> None:
+    """What names the tables was copied first, and a compaction replaced them before they were."""
+    folder = store / "consumequeue"
+    early = {file.name: file.read_bytes() for file in folder.iterdir() if file.name.startswith(("CURRENT", "MANIFEST"))}
+    edit(store, same_rows)
+    for file in folder.glob("MANIFEST*"):
+        file.unlink()
+    for name, content in early.items():
+        (folder / name).write_bytes(content)
+
+
 _UNLOADABLE = {"findings": ("rocksdb.not-loadable",), "loads": False, "opens": False}
 _BEHIND = ("rocksdb.dispatched-behind",)
 CASES = (
@@ -130,6 +151,8 @@ CASES = (
     Case("tables overwritten", files("*.sst", overwrite), **_UNLOADABLE),
     Case("tables gone", files("*.sst", Path.unlink), **_UNLOADABLE),
     Case("tables cut", files("*.sst", half), **_UNLOADABLE),
+    Case("tables of format version 6", lambda store: edit(store, same_rows, table_format=6), **_UNLOADABLE),
+    Case("copied while it ran", copy_while_it_runs, **_UNLOADABLE),
     Case("one table gone", files("000010.sst", Path.unlink), **_UNLOADABLE),
     Case("CURRENT empty", files("CURRENT", lambda file: file.write_bytes(b"")), **_UNLOADABLE),
     Case("CURRENT gone", files("CURRENT", Path.unlink), **_UNLOADABLE),

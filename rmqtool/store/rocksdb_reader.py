@@ -12,6 +12,7 @@ import struct
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import groupby, islice
+from pathlib import Path
 from typing import IO, Any
 
 FRAME = struct.Struct(">cII")
@@ -19,6 +20,9 @@ FRAME = struct.Struct(">cII")
 BATCH_ROWS = 8192
 KEY_MAX = 4096
 """Bytes of a key; longer ones are cut."""
+TABLE_FORMAT_MAX = 5
+FORMAT_FROM_END = 12
+"""Where a table has the version of its format: before the eight bytes of its magic number, which are its last."""
 VALUE_MAX = 1 << 20
 """Bytes of a value; longer ones are cut."""
 
@@ -72,7 +76,26 @@ def open_database(rocksdict: Any, directory: str, out: IO[bytes]) -> dict[str, A
         column_families={name: rocksdict.Options(raw_mode=True) for name in names},
         access_type=rocksdict.AccessType.read_only(),
     )
+    demand_known_tables(database)
     return {name: database if name == "default" else database.get_column_family(name) for name in names}
+
+
+def demand_known_tables(database: Any) -> None:
+    """Refuse tables that this library reads, and the older one of brokers does not.
+
+    Raises:
+        ValueError: a table is newer.
+    """
+    for table in database.live_files():
+        name = table["name"].lstrip("/")
+        with Path(name).open("rb") as file:
+            file.seek(-FORMAT_FROM_END, os.SEEK_END)
+            version = int.from_bytes(file.read(4), "little")
+        if version > TABLE_FORMAT_MAX:
+            raise ValueError(
+                f"Corruption: {name} has table format version {version}, and the RocksDB 8.4.4 of brokers reads "
+                f"versions up to {TABLE_FORMAT_MAX}"
+            )
 
 
 def write_family(out: IO[bytes], family: Any, suffix_size: int, value_size: int) -> None:
