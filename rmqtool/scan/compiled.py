@@ -14,6 +14,7 @@ import os
 import stat
 import tempfile
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from rmqtool.formats.properties import SCHEDULE_TOPIC
 from rmqtool.scan.columns import Row, row_dtype
 from rmqtool.scan.compile_notice import ON_COMPILE
+from rmqtool.scan.judge import TopicTable
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.walk import Walk
 
@@ -120,12 +122,13 @@ class CompiledReader:
             return position, []
         self._topics.follow(walk.topics.names)
         buffer = numpy.frombuffer(window.storage, numpy.uint8)
-        at, count, self._last_topic = self._kernel.walk_block(
+        at, count, self._last_topic, known = self._kernel.walk_block(
             buffer, buffer.ctypes.data, position - window.start, end - window.start, limit - window.start,
             walk.split.physical_offset + window.start, walk.record_crc, numpy.array(walk.delays_ms, numpy.int64),
             self._topics.schedule_number, self._topics.arena, self._topics.starts, self._topics.slots,
-            self._last_topic, self._rows,
+            len(walk.topics.names), self._last_topic, self._rows,
         )  # fmt: skip
+        self._topics.tell(walk.topics, int(known))
         return window.start + int(at), cast(Sequence[Row], self._rows[:count])
 
     def mark_stale(self, rows: Sequence[Row]) -> Sequence[Row]:
@@ -146,6 +149,13 @@ class _KernelTopics:
         self.starts = numpy.zeros(1 << 8, numpy.int64)
         self.slots = numpy.full(1 << 9, -1, numpy.int32)
 
+    def tell(self, topics: TopicTable, known: int) -> None:
+        """Number the topics that the kernel has entered."""
+        edges = self.starts[self._known : known + 1].tolist()
+        for start, end in pairwise(edges):
+            topics.number(self.arena[start:end].tobytes())
+        self._known = known
+
     def follow(self, names: Sequence[bytes]) -> None:
         """Enter the topics that the plain judge has met since."""
         import numpy
@@ -162,8 +172,7 @@ class _KernelTopics:
             self._known += 1
             if self._known * 2 > self.slots.size:
                 self.slots = numpy.full(self.slots.size * 2, -1, numpy.int32)
-                for earlier in range(self._known):
-                    self._kernel.insert_topic(earlier, self.arena, self.starts, self.slots)
+                self._kernel.insert_topics(0, self._known, self.arena, self.starts, self.slots)
             else:
                 self._kernel.insert_topic(number, self.arena, self.starts, self.slots)
             if name == _SCHEDULE_TOPIC:

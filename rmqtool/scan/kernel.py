@@ -18,7 +18,7 @@ from numba import types
 from numpy import int16, int32, int64, uint8, uint16, uint32, uint64
 
 from rmqtool.formats import commitlog, system_flag
-from rmqtool.formats.properties import DELAY_LEVEL, RECORD_CRC
+from rmqtool.formats.properties import DELAY_LEVEL, RECORD_CRC, SCHEDULE_TOPIC
 from rmqtool.formats.record_crc import CRC_MASK, DIGITS, PROPERTY_SIZE
 from rmqtool.scan.crc_symbol import SYMBOL
 
@@ -42,6 +42,7 @@ AT_PREPARED, AT_BODY_LENGTH = _at("prepared_transaction_offset"), _at("body_leng
 NAME_END, VALUE_END = uint8(1), uint8(2)
 TAGS_NAME, KEYS_NAME = (numpy.frombuffer(name, uint8) for name in (b"TAGS", b"KEYS"))
 UNIQUE_NAME, INNER_PREFIX = (numpy.frombuffer(name, uint8) for name in (b"UNIQ_KEY", b"INNER_"))
+SCHEDULE_NAME = numpy.frombuffer(SCHEDULE_TOPIC.encode(), uint8)
 CRC_NAME, DELAY_NAME = (numpy.frombuffer(name.encode() + b"\x01", uint8) for name in (RECORD_CRC, DELAY_LEVEL))
 LEVEL_DIGITS_MAX = 9
 """More may be no int to the broker."""
@@ -128,13 +129,37 @@ def insert_topic(number, arena, starts, slots):
 
 
 @compiled
+def insert_topics(first, end, arena, starts, slots):
+    """Enter topics whose bytes stand in the arena already."""
+    for number in range(first, end):
+        insert_topic(number, arena, starts, slots)
+
+
+@compiled
+def has_room(length, known, arena, starts, slots):
+    """Whether one more topic can be entered."""
+    return starts[known] + length <= arena.size and known + 2 <= starts.size and (known + int64(1)) * 2 <= slots.size
+
+
+@compiled
+def add_topic(buffer, at, length, known, arena, starts, slots):
+    """Enter the topic at a place as the next one; there is room for it."""
+    start = starts[known]
+    for k in range(length):
+        arena[start + k] = buffer[at + uint64(k)]
+    starts[known + 1] = start + length
+    insert_topic(known, arena, starts, slots)
+
+
+@compiled
 def walk_block(
-    buffer, address, begin, end, limit, base, record_crc, delays_ms, schedule_number, arena, starts, slots, last_topic,
-    rows,
+    buffer, address, begin, end, limit, base, record_crc, delays_ms, schedule_number, arena, starts, slots, known,
+    last_topic, rows,
 ):  # fmt: skip
     """Fill rows with good records of `buffer[begin:end]`; (position behind the last, number of rows, its topic).
 
     A record must begin before `limit`. `base` is the physical offset of `buffer[0]`, `address` where the buffer lies.
+    Of the topics, the first `known` are entered; new ones are entered after them, and their number is given last.
     """
     at = begin
     count = 0
@@ -159,10 +184,20 @@ def walk_block(
             number = last_topic
         else:
             number = find_topic(buffer, q, length, arena, starts, slots)
-        if number < 0 or not put_texts(buffer, p, properties, size, row):
+        is_new = number < 0
+        if is_new and (
+            not has_room(length, known, arena, starts, slots)
+            or (length == SCHEDULE_NAME.size and is_at(buffer, q, SCHEDULE_NAME))
+        ):
+            break
+        if not put_texts(buffer, p, properties, size, row):
             break
         if record_crc and row.properties_length >= PROPERTY_SIZE and not record_crc_right(buffer, address, at, size):
             break
+        if is_new:
+            number = known
+            add_topic(buffer, q, length, known, arena, starts, slots)
+            known += 1
         last_topic = number
         row.topic_number = number
         row.physical_offset = row.own_offset = base + at
@@ -171,7 +206,7 @@ def walk_block(
             break
         count += 1
         at += size
-    return at, count, last_topic
+    return at, count, last_topic, known
 
 
 @compiled

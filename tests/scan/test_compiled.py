@@ -160,6 +160,20 @@ def test_topics_by_the_hundred_keep_their_numbers() -> None:
     assert [found.topics[row.topic_number] for row in found.good()] == [message.topic for message in messages]
 
 
+def test_new_topics_interrupt_the_kernel_only_where_its_tables_grow(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs: list[int] = []
+    run = CompiledReader.run
+
+    def counted(reader: CompiledReader, walk: Walk, position: int, limit: int) -> object:
+        runs.append(position)
+        return run(reader, walk, position, limit)
+
+    monkeypatch.setattr(CompiledReader, "run", counted)
+    log = log_bytes([Message(topic=b"Topic-%d" % number) for number in range(3000)])
+    assert scan(log, CompiledReader).topics == [b"Topic-%d" % number for number in range(3000)]
+    assert len(runs) < 100
+
+
 def test_a_checksum_is_the_same_from_every_function() -> None:
     log = log_bytes([Message(body=bytes(range(256)) * 40)])
     (row,) = _both(log).good()

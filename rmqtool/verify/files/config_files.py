@@ -23,7 +23,7 @@ from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.verify.catalog.finding import REBUILD_DELAYS, REBUILD_TOPICS, Finding
 from rmqtool.verify.catalog.registry import finding
-from rmqtool.verify.survey.context import QueueKey, bytes_of
+from rmqtool.verify.survey.context import QueueEnd, QueueKey, bytes_of, topic_text
 from rmqtool.verify.survey.result import SplitResult
 
 if TYPE_CHECKING:
@@ -63,26 +63,31 @@ def config_findings(
     if known is not None and known.value is not None:
         names = topics(known)
         place = known.read_path or TOPICS
-        for topic in sorted({queue.topic for queue in queues.values()} - set(names)):
+        for topic in sorted({topic_text(name) for name, _ in queues} - set(names)):
             is_own = place == CREATED_TOPICS_ONLY and topic.lower().startswith(SYSTEM_TOPICS)
             if not (topic.startswith(LMQ_PREFIX) or is_own):
                 text = f"{place} does not contain it"
                 yield finding("config.queue-without-topic", f"consumequeue/{topic}", text, topic=topic)
 
 
-def queue_ends(queues: Mapping[QueueKey, QueueMap], log: SplitResult | None) -> dict[QueueKey, int]:
-    """The end of each plain queue, once what the log has for it is dispatched."""
-    ends = {name: queue.end for name, queue in queues.items()}
+def queue_ends(queues: Mapping[QueueKey, QueueMap], log: SplitResult | None) -> QueueEnd:
+    """What tells the end of a plain queue, once what the log has for it is dispatched; None where there is no queue."""
+    missing_ends: dict[QueueKey, int] = {}
     for topic, queue_id, is_batch, first, count, *_ in log.missing if log is not None else ():
         if not is_batch:
-            ends[topic, queue_id] = max(ends.get((topic, queue_id), 0), first + count)
-    return ends
+            missing_ends[topic, queue_id] = max(missing_ends.get((topic, queue_id), 0), first + count)
+
+    def end_of(name: QueueKey) -> int | None:
+        queue, missing_end = queues.get(name), missing_ends.get(name)
+        return missing_end if queue is None else max(queue.end, missing_end or 0)
+
+    return end_of
 
 
-def _consumers(config: ConfigFile, ends: Mapping[QueueKey, int]) -> Iterator[Finding]:
+def _consumers(config: ConfigFile, end_of: QueueEnd) -> Iterator[Finding]:
     for (topic, group), offsets in sorted(consumer_offsets(config).items()):
         for queue_id, queue_offset in sorted(offsets.items()):
-            end = ends.get((bytes_of(topic), queue_id))
+            end = end_of((bytes_of(topic), queue_id))
             if end is not None and queue_offset > end:
                 yield finding(
                     "config.consumer-offset-beyond-queue",

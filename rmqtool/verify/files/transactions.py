@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Final
 
 from rmqtool.engine.reading.reader import open_reader
@@ -13,16 +13,16 @@ from rmqtool.formats.properties import HALF_TOPIC, OPERATION_TOPIC
 from rmqtool.store.directory import Store
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding
-from rmqtool.verify.survey.context import QueueKey
+from rmqtool.verify.survey.context import QueueEnd
 
 _FINDINGS_MAX: Final = 100
 
 
-def transaction_findings(store: Store, rules: BrokerRules, ends: Mapping[QueueKey, int]) -> Iterator[Finding]:
+def transaction_findings(store: Store, rules: BrokerRules, end_of: QueueEnd) -> Iterator[Finding]:
     """Findings about half messages and operation records from where a broker continues; none without half messages.
 
     Args:
-        ends: of each queue, once what the log has for it is dispatched.
+        end_of: tells a queue's end, once what the log has for it is dispatched.
     """
     try:
         with open_reader(store, rules) as reader:
@@ -31,7 +31,7 @@ def transaction_findings(store: Store, rules: BrokerRules, ends: Mapping[QueueKe
             next_half, next_operation = next_offsets(reader)
             operations = read_operations(reader, next_operation)
             queue = reader.queue(HALF_TOPIC, 0)
-            begin, end = queue.min_queue_offset, max(queue.max_queue_offset, ends.get((HALF_TOPIC.encode(), 0), 0))
+            begin, end = queue.min_queue_offset, max(queue.max_queue_offset, end_of((HALF_TOPIC.encode(), 0)) or 0)
             for queue_offset in operations.odd[:_FINDINGS_MAX]:
                 yield _at("transaction.bad-operation", "names no half message", OPERATION_TOPIC, queue_offset)
             ahead = {half: at for half, at in operations.ended.items() if half >= end}

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX
 from rmqtool.quantities import OFFSETS_END
 from rmqtool.store.queue_database import QueueDatabase, QueueName, StoredEnds
 from rmqtool.verify.catalog.finding import Finding
@@ -21,9 +22,6 @@ from rmqtool.verify.match.missing_units import missing_findings
 from rmqtool.verify.survey.context import VerifyContext, topic_text
 from rmqtool.verify.survey.database_pass import log_end_findings
 from rmqtool.verify.survey.result import Missing, SplitResult
-
-LIGHT_QUEUES = b"%LMQ%"
-"""How the topic of every queue of multi-dispatch begins."""
 
 
 def second_findings(context: VerifyContext, checked: SplitResult, whole: SplitResult | None) -> Iterator[Finding]:
@@ -52,7 +50,9 @@ def missing_in_files(context: VerifyContext, runs: Sequence[Missing]) -> list[Mi
     return [
         run
         for run in runs
-        if not run[0].startswith(LIGHT_QUEUES) or run[:2] in context.queues or _name(run) not in database.names
+        if not topic_text(run[0]).startswith(LMQ_PREFIX)
+        or run[:2] in context.queues
+        or _name(run) not in database.names
     ]
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rmqtool.verify.survey.queue_map import QueueMap
 
 QueueKey = tuple[bytes, int]
+QueueEnd = Callable[[QueueKey], int | None]
 
 REGRESS_MARGIN_MS: Final = 1000
 """A record older than the one before it by more than this is worth a word; clocks are set back by less every day."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from typing import IO, Any, Final
@@ -25,7 +26,28 @@ BUCKETS_MAX: Final = 1 << 13
 BLOCK_ROWS: Final = 1 << 20
 _STORED: Final = row_type()
 _ROW: Final = np.dtype([("queue", "i4"), *((name, _STORED[name].newbyteorder("=")) for name in _STORED.names or ())])
+_NOT_LOOKED_UP: Final = -2
 _NO_ROWS: Final = QueueRows(-1, 0, 0, -1)
+
+
+class _KnownTopics(threading.local):
+    """The numbers of queues by the topic numbers of the split that a thread is reading."""
+
+    def __init__(self) -> None:
+        self._topics: Sequence[bytes] = ()
+        self._numbers: dict[int, Array] = {}
+
+    def numbers(self, order: LogOrder, topics: Sequence[bytes], queue_id: int, topic_numbers: Array) -> Array:
+        """Numbers of queues with one id; each topic is looked up once."""
+        if topics is not self._topics:
+            self._topics, self._numbers = topics, {}
+        known = self._numbers.get(queue_id, np.empty(0, np.int32))
+        if len(known) < len(topics):
+            known = np.concatenate([known, np.full(len(topics) - len(known), _NOT_LOOKED_UP, np.int32)])
+            self._numbers[queue_id] = known
+        for number in np.unique(topic_numbers[known[topic_numbers] == _NOT_LOOKED_UP]).tolist():
+            known[number] = order.number(topics[number], queue_id)
+        return known[topic_numbers]
 
 
 class LogOrder:
@@ -51,6 +73,7 @@ class LogOrder:
         row_count = sum(queue.unit_count for queue in queues)
         bucket_count = min(BUCKETS_MAX, row_count // BUCKET_ROWS + 1)
         self._edges = np.linspace(log_begin, max(log_begin, log_end), bucket_count + 1).astype(np.int64)
+        self._known_topics = _KnownTopics()
         self._rows: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with this object
         weakref.finalize(self, self._rows.close)
         counts = np.zeros(bucket_count + 2, np.int64)
@@ -97,18 +120,22 @@ class LogOrder:
 
     def _numbers(self, messages: RowColumns, topics: Sequence[bytes]) -> Array:
         """Numbers of the messages' queues; -1 where the database has no unit of it, or nobody knows its name."""
-        keys = messages["topic_number"].astype(np.int64) << 32 | messages["queue_id"].astype(np.uint32)
-        queues, inverse = np.unique(keys, return_inverse=True)
-        first_rows = np.empty(len(queues), np.int64)
-        for at, (number, queue_id) in enumerate(zip(queues >> 32, queues.astype(np.int32), strict=True)):
-            try:
-                name = topics[number].decode("utf-8"), int(queue_id)
-            except UnicodeDecodeError:  # which string it is to a broker, is looked at queue by queue
-                return np.full(messages.size, -1)
-            first_rows[at] = self._database.units.get(name, _NO_ROWS).first_row
-        numbers = np.searchsorted(self._first_rows, first_rows)
-        numbers[first_rows < 0] = -1
-        return np.asarray(numbers[inverse])
+        ids = messages["queue_id"]
+        numbers = np.empty(messages.size, np.int64)
+        for queue_id in np.unique(ids).tolist():
+            of_queue = np.flatnonzero(ids == queue_id)
+            topic_numbers = messages["topic_number"][of_queue]
+            numbers[of_queue] = self._known_topics.numbers(self, topics, queue_id, topic_numbers)
+        return numbers
+
+    def number(self, topic: bytes, queue_id: int) -> int:
+        """Number of a queue; see `_numbers`."""
+        try:
+            name = topic.decode("utf-8"), queue_id
+        except UnicodeDecodeError:  # which string it is to a broker, is looked at queue by queue
+            return -1
+        first_row = self._database.units.get(name, _NO_ROWS).first_row
+        return int(np.searchsorted(self._first_rows, first_row)) if first_row >= 0 else -1
 
     def _blocks(self, row_count: int) -> Iterator[Array]:
         """All units that count, with the numbers of their queues."""
