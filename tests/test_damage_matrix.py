@@ -39,6 +39,7 @@ _LEADS_THERE: Final = "what is gone is known only by the units that lead there, 
 _BEHIND_BLANK: Final = "the blank itself is sound; what leads behind it tells that it is in the wrong place"
 _QUEUE_OF_RECORD: Final = "said of the queue"
 ELSEWHERE: Final = {
+    ("compaction-lost", "compaction.missing-message"): "said of the directory that is gone",
     ("log-blank-inside", "consumequeue.dangling-unit"): _BEHIND_BLANK,
     ("log-blank-inside", "index.dangling-entry"): _BEHIND_BLANK,
     ("log-properties-zeroed", "index.bad-entry"): "said of the entries that were made from the properties",

@@ -21,6 +21,7 @@ from rmqtool.verify.catalog.finding import Finding
 Planned = TypeVar("Planned")
 _QUESTIONS: Final = {
     "timer_log_file_size": "Bytes of a timer log file (mappedFileSizeTimerLog)",
+    "compaction_log_file_size": "Bytes of a log file of compacted topics (compactionMappedFileSize)",
     "commitlog_file_size": "Bytes of a commit log file (mappedFileSizeCommitLog)",
     "consumequeue_file_size": "Bytes of a consume queue file (mappedFileSizeConsumeQueue)",
     "batch_file_size": "Bytes of a batch consume queue file (mapperFileSizeBatchConsumeQueue)",

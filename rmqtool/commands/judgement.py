@@ -40,11 +40,13 @@ def assessment_of(
     )
 
 
-def unknown_to_repair(opened: OpenedStore, *, queues: bool, index: bool, timer: bool = False) -> Iterator[str]:
+def unknown_to_repair(
+    opened: OpenedStore, *, queues: bool, index: bool, timer: bool = False, compaction: bool = False
+) -> Iterator[str]:
     """What a repair has to know and nothing in the store shows, as sentences.
 
     Args:
-        queues, index, timer: whether the repair writes them.
+        queues, index, timer, compaction: whether the repair writes them.
     """
     store = opened.store
     if not opened.is_version_known:
@@ -56,6 +58,10 @@ def unknown_to_repair(opened: OpenedStore, *, queues: bool, index: bool, timer: 
             from rmqtool.repair.timer import log_file_size
 
             log_file_size(store, timer_files(store).log_file_size)
+        if compaction:
+            from rmqtool.repair.compaction import compaction_sizes
+
+            compaction_sizes(store)
         if not (queues or index):
             return
         from rmqtool.repair.build.builder import dispatch_settings, index_shape_of, sizes_of

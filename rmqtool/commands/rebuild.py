@@ -16,6 +16,7 @@ from rmqtool.commands.spark import ConfOption, MasterOption, runner
 from rmqtool.commands.topic_names import absent_topics
 from rmqtool.engine.dispatch.derived_writer import BATCH_QUEUES, QUEUES
 from rmqtool.errors import UsageError
+from rmqtool.repair.compaction import CompactionRebuild, plan_compaction
 from rmqtool.repair.delays import DelayRebuild, plan_delays
 from rmqtool.repair.rebuild import ONLY_A_PART, RebuildChoice, plan_rebuild, require_log
 from rmqtool.repair.timer import TimerRebuild, plan_timer
@@ -41,6 +42,9 @@ def rebuild(
     topics_json: Annotated[
         bool, typer.Option("--topics", help="config/topics.json: topics with queues that are missing in it.")
     ] = False,
+    compaction: Annotated[
+        bool, typer.Option("--compaction", help="Log and queues of compacted topics that do not match the commit log.")
+    ] = False,
     topic: Annotated[
         list[str] | None,
         typer.Option("--topic", metavar="T", help="Only the queues of this topic; repeatable.", autocompletion=topics),
@@ -50,13 +54,14 @@ def rebuild(
 ) -> Planner:
     """Rebuild consume queues, index and checkpoint from the commit log: all of them, or what is named.
 
-    Timer, delay offsets and topics.json are rebuilt only with their options, and alone. Only files that do not match
-    the commit log are changed. The plan comes first. The exit code of --dry-run is 3 if there is something to do.
+    Timer, delay offsets, topics.json and compacted topics are rebuilt only with their options, and alone. Only files
+    that do not match the commit log are changed. The plan comes first. The exit code of --dry-run is 3 if there is
+    something to do.
 
     Example: rmqtool rebuild /home/rocketmq/store --queues --topic Orders --dry-run
     """
     choice = RebuildChoice(queues, index, checkpoint, frozenset(topic) if topic else None)
-    alone = {"timer": timer, "delay offsets": delay_offsets, "topics": topics_json}
+    alone = {"timer": timer, "delay offsets": delay_offsets, "topics": topics_json, "compaction": compaction}
     chosen = [name for name, is_chosen in alone.items() if is_chosen]
     if chosen:
         if queues or index or checkpoint or topic or master or len(chosen) > 1:
@@ -85,11 +90,13 @@ def rebuild(
 def _plan_alone(repair: RepairRun, name: str, store: Store, staging: Path, on_progress: OnProgress) -> PlannedRepair:
     require_log(store)
     rules = repair.opened.rules
-    planned: TimerRebuild | DelayRebuild | TopicsRebuild
+    planned: TimerRebuild | DelayRebuild | TopicsRebuild | CompactionRebuild
     if name == "timer":
         planned = plan_timer(store, rules, staging, on_progress=on_progress)
     elif name == "topics":
         planned = plan_topics(store, rules)
+    elif name == "compaction":
+        planned = plan_compaction(store, rules, staging)
     else:
         planned = plan_delays(store, rules, on_progress)
     return PlannedRepair(

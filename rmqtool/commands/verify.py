@@ -196,6 +196,7 @@ class _Output:
             queues=self._tally.is_about("consumequeue"),
             index=self._tally.is_about("index"),
             timer=self._tally.is_about("timer"),
+            compaction=self._tally.is_about("compaction"),
         )
         step = step_after_verify(self._line, assessment, self._repair(), self._tally, tuple(unknown), left_out=left_out)
         summary_json = {**summary.as_json(), **assessment.as_json(), **step.as_json()}

@@ -38,6 +38,8 @@ _INTEGERS: Final = {
     "maxHashSlotNum": "index_slot_count",
     "maxIndexNum": "index_entry_count",
     "mappedFileSizeTimerLog": "timer_log_file_size",
+    "compactionMappedFileSize": "compaction_log_file_size",
+    "compactionCqMappedFileSize": "compaction_queue_file_size",
 }
 _FLAGS: Final = {
     "enableConsumeQueueExt": "has_queue_extension",
@@ -228,6 +230,8 @@ def _sizes(numbers: Mapping[str, int]) -> Settings:
         index_slot_count=numbers.get("index_slot_count"),
         index_entry_count=numbers.get("index_entry_count"),
         timer_log_file_size=numbers.get("timer_log_file_size"),
+        compaction_log_file_size=numbers.get("compaction_log_file_size"),
+        compaction_queue_file_size=numbers.get("compaction_queue_file_size"),
     )
 
 

@@ -87,6 +87,8 @@ class Settings:
     index_slot_count: int | None = None
     index_entry_count: int | None = None
     timer_log_file_size: int | None = None
+    compaction_log_file_size: int | None = None
+    compaction_queue_file_size: int | None = None
     runs_timer: bool = True
     queue_kind: str | None = None
     defaults_hold: bool = False
@@ -279,9 +281,7 @@ class Store:
     @cached_property
     def owner_ids(self) -> frozenset[int]:
         """User ids that own the commitlog files (or whatever there is)."""
-        entries = self.files.get(FileKind.COMMITLOG) or tuple(
-            entry for kind_entries in self.files.values() for entry in kind_entries
-        )
+        entries = self.files.get(FileKind.COMMITLOG) or [entry for entries in self.files.values() for entry in entries]
         return frozenset(entry.owner_id for entry in entries)
 
     def first(self, kind: FileKind) -> Entry | None:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from rmqtool.verify.catalog.finding import REBUILD_DELAYS, REBUILD_TIMER, REBUILD_TOPICS, Finding, Severity
+from rmqtool.verify.catalog.finding import (
+    REBUILD_COMPACTION,
+    REBUILD_DELAYS,
+    REBUILD_TIMER,
+    REBUILD_TOPICS,
+    Finding,
+    Severity,
+)
 
 ABORT: Final = "store.abort-present"
 TAIL: Final = "commitlog.resurrected-tail"
@@ -22,7 +29,9 @@ _URGENT: Final = ("undo", "salvage", "recover")
 
 
 _ALONE: Final = frozenset(
-    part for repair in (REBUILD_TIMER, REBUILD_DELAYS, REBUILD_TOPICS) for part in repair.split()[1:]
+    part
+    for repair in (REBUILD_TIMER, REBUILD_DELAYS, REBUILD_TOPICS, REBUILD_COMPACTION)
+    for part in repair.split()[1:]
 )
 """Parts of `rebuild` that are rebuilt alone, after the others."""
 

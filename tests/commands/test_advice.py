@@ -66,11 +66,6 @@ DECISIONS: Final = {
     "transaction-operation-odd": "a message that consumers get twice",
     "transaction-operation-ahead": "where the broker goes on",
     "transaction-half-expired": "a message that has expired",
-    "compaction-log-missing": "not repaired",
-    "compaction-record-garbage": "not repaired",
-    "compaction-unit-lost": "not repaired",
-    "compaction-unit-elsewhere": "not repaired",
-    "compaction-file-short": "not repaired",
     "dledger-entry-garbage": "not repaired",
     "dledger-message-overwritten": "not repaired",
     "dledger-end-lost": "not repaired",
@@ -101,7 +96,7 @@ def check(store: Callable[[], Path], name: str, settings: golden_stores.Settings
             f"mappedFileSizeCommitLog={settings.commitlog_file_size}\n"
             f"mappedFileSizeConsumeQueue={settings.consumequeue_file_size}\n"
             f"maxHashSlotNum={settings.index_slot_count}\nmaxIndexNum={settings.index_entry_count}\n"
-            "mappedFileSizeTimerLog=1048576\n",
+            "mappedFileSizeTimerLog=1048576\ncompactionMappedFileSize=20000\ncompactionCqMappedFileSize=4600\n",
             "utf-8",
         )
         walk = follow(store(), f"--broker-conf={conf}")

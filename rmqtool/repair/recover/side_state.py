@@ -1,4 +1,4 @@
-"""The steps of `recover` that concern timers and delay levels: what a broker would deliver twice, or never.
+"""The steps of `recover` that concern timers, delay levels and compacted topics: what comes twice, or never.
 
 They are planned for the store as the other steps leave it: only complete queues show what waits.
 """
@@ -11,6 +11,7 @@ from pathlib import Path
 
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.errors import UnknownSizeError, UnsupportedError
+from rmqtool.repair.compaction import plan_compaction
 from rmqtool.repair.delays import plan_delays
 from rmqtool.repair.machine.plan import ABORT_NAME, Plan
 from rmqtool.repair.machine.steps import Step
@@ -20,7 +21,8 @@ from rmqtool.repair.timer import plan_timer
 from rmqtool.scan.runner import OnProgress
 from rmqtool.store.config_json import DELAY_OFFSETS
 from rmqtool.store.directory import Store, survey
-from rmqtool.verify.catalog.finding import REBUILD_DELAYS, REBUILD_TIMER
+from rmqtool.verify.catalog.finding import REBUILD_COMPACTION, REBUILD_DELAYS, REBUILD_TIMER
+from rmqtool.verify.files.compaction import compaction_findings
 from rmqtool.verify.files.config_files import lost_configs, read_store_configs
 from rmqtool.verify.files.delays import delay_findings
 from rmqtool.verify.files.timers import timer_findings
@@ -30,7 +32,7 @@ from rmqtool.verify.survey.account import Account
 def with_side_state(
     store: Store, rules: BrokerRules, recovery: Recovery, staging: Path, on_progress: OnProgress | None = None
 ) -> Recovery:
-    """A recovery with the steps for timer and delay levels, where a check of them has findings.
+    """A recovery with the steps for timer, delay levels and compacted topics, where a check of them has findings.
 
     Args:
         staging: a directory that must stay until the plan is applied.
@@ -44,19 +46,20 @@ def with_side_state(
     view = Plan("recover", "", rules.version, earlier).view_over(store.view)
     after = survey(view, store.settings) if earlier else store
     steps, notes = list[Step](), list[str]()
-    try:
-        if any(finding.repair == REBUILD_TIMER for finding in timer_findings(after, rules, Account())):
-            folder = staging / "timer"
-            folder.mkdir()
-            timer = plan_timer(after, rules, folder, on_progress=on_progress)
-            steps += timer.steps
-            notes += timer.notes
-        if _are_delays_wrong(after, rules):
-            delays = plan_delays(after, rules, on_progress)
-            steps += delays.steps
-            notes += delays.notes
-    except (UnknownSizeError, UnsupportedError) as error:
-        notes.append(f"not repaired: {error}")
+    for is_wrong, plan in (
+        (_is_timer_wrong, lambda folder: plan_timer(after, rules, folder, on_progress=on_progress)),
+        (_are_delays_wrong, lambda _: plan_delays(after, rules, on_progress)),
+        (_are_compacted_topics_wrong, lambda folder: plan_compaction(after, rules, folder)),
+    ):
+        try:
+            if is_wrong(after, rules):
+                folder = staging / is_wrong.__name__
+                folder.mkdir()
+                planned = plan(folder)
+                steps += planned.steps
+                notes += planned.notes
+        except (UnknownSizeError, UnsupportedError) as error:
+            notes.append(f"not repaired: {error}")
     changed = {step.path for step in steps}
     kept = [step for step in recovery.steps if step.path not in changed]
     last = [step for step in kept if step.path == ABORT_NAME]
@@ -64,6 +67,14 @@ def with_side_state(
     return replace(recovery, steps=tuple(steps), notes=(*recovery.notes, *notes))
 
 
+def _is_timer_wrong(store: Store, rules: BrokerRules) -> bool:
+    return any(finding.repair == REBUILD_TIMER for finding in timer_findings(store, rules, Account()))
+
+
 def _are_delays_wrong(store: Store, rules: BrokerRules) -> bool:
     findings = chain(lost_configs(store, read_store_configs(store)), delay_findings(store, rules))
     return any(finding.repair == REBUILD_DELAYS for finding in findings)
+
+
+def _are_compacted_topics_wrong(store: Store, rules: BrokerRules) -> bool:
+    return any(finding.repair == REBUILD_COMPACTION for finding in compaction_findings(store, rules, Account()))

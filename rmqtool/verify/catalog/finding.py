@@ -77,6 +77,7 @@ REBUILD_CHECKPOINT: Final = "rebuild --checkpoint"
 REBUILD_TIMER: Final = "rebuild --timer"
 REBUILD_DELAYS: Final = "rebuild --delay-offsets"
 REBUILD_TOPICS: Final = "rebuild --topics"
+REBUILD_COMPACTION: Final = "rebuild --compaction"
 SALVAGE: Final = "salvage"
 UNDO: Final = "undo"
 

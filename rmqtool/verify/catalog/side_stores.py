@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from rmqtool.verify.catalog.finding import (
+    REBUILD_COMPACTION,
     REBUILD_DELAYS,
     REBUILD_TIMER,
     FindingType,
@@ -24,38 +25,50 @@ _FROM_5_1: Final = "5.1.0 and later"
 _FROM_5_4: Final = "5.4.0 and later, where the table is used"
 _INDEX_NOT_REPAIRED: Final = "rmqtool does not repair it; `search` finds messages without an index"
 _NOT_REPAIRED_SIDE: Final = "rmqtool does not repair it; restore the directory from another copy of the store"
-_NOT_REPAIRED: Final = "rmqtool does not repair it; `dump STORE --topic T` shows what the commit log still has"
+_REBUILT_COMPACTION: Final = "log and queue are written again, from the commit log and what can be read of them"
 
 ENTRIES: Final[tuple[FindingType, ...]] = (
     error(
         "compaction.bad-record",
         "A range in the log of a compacted topic is not a good record.",
         ((_FROM_5_1, "not noticed; a pull returns the damaged bytes"),),
-        _NOT_REPAIRED,
+        _REBUILT_COMPACTION,
+        REBUILD_COMPACTION,
+    ),
+    warning(
+        "compaction.missing-message",
+        "Messages of the commit log are not in the log of their compacted topic.",
+        ((_FROM_5_1, "does not serve them; only a start after a crash adds them, as far as it reads the commit log"),),
+        _REBUILT_COMPACTION,
+        REBUILD_COMPACTION,
     ),
     warning(
         "compaction.missing-unit",
         "A record of a compacted topic is in no queue.",
         ((_FROM_5_1, "does not serve it; a start cuts the log after the last record that is in the queue"),),
-        _NOT_REPAIRED,
+        _REBUILT_COMPACTION,
+        REBUILD_COMPACTION,
     ),
     error(
         "compaction.unpaired-file",
         "A queue file of a compacted topic has no file of the same name in the topic's log.",
         ((_FROM_5_1, "the store does not load"),),
-        _NOT_REPAIRED,
+        _REBUILT_COMPACTION,
+        REBUILD_COMPACTION,
     ),
     error(
         "compaction.wrong-file-size",
         "A file of a compacted topic has another length than the others.",
         ((_FROM_5_1, "pulls of the topic find no new message, forever"),),
-        _NOT_REPAIRED,
+        _REBUILT_COMPACTION,
+        REBUILD_COMPACTION,
     ),
     warning(
         "compaction.wrong-unit",
         "A unit of the queue of a compacted topic leads to no record of its size and queue offset.",
         ((_FROM_5_1, "serves a wrong message, or none"),),
-        _NOT_REPAIRED,
+        _REBUILT_COMPACTION,
+        REBUILD_COMPACTION,
     ),
     warning(
         "config.delay-offset-ahead",

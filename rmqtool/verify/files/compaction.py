@@ -6,7 +6,7 @@ like. Broker: `CompactionStore#load`, `CompactionLog`.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import closing
 from struct import Struct
@@ -15,9 +15,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from rmqtool.engine.dispatch.compaction import compacted_topics, configured_sizes, keyed_messages
 from rmqtool.engine.dispatch.queue_entries import message_rows
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.errors import UnreadableError
+from rmqtool.formats.commitlog import BLANK_SIZE_MIN
 from rmqtool.formats.consumequeue import BATCH_UNIT, BATCH_UNIT_SIZE
 from rmqtool.scan.blocks import last_data_end
 from rmqtool.scan.log import ScanOptions, plan_segments, scan_log
@@ -48,16 +50,22 @@ def compaction_findings(store: Store, rules: BrokerRules, account: Account) -> I
     all_queues = [segment for segments in queues.values() for segment in segments.values()]
     for segment in (*all_logs, *all_queues):
         account.file(segment.path, segment.size).checked += segment.size
-    yield from _lengths(all_logs)
-    yield from _lengths(all_queues)
+    sizes = configured_sizes(store.settings)
+    yield from _lengths(all_logs, sizes and sizes.log)
+    yield from _lengths(all_queues, sizes and sizes.queue)
+    served: defaultdict[_QueueName, set[int]] = defaultdict(set)
     for name in sorted({*logs, *queues}):
         yield from _names(name, logs.get(name, {}), queues.get(name, {}))
         for start, segment in logs.get(name, {}).items():
             unit_segment = queues.get(name, {}).get(start)
             try:
-                yield from _file(store, segment, unit_segment)
+                yield from _file(store, segment, unit_segment, served[name])
             except UnreadableError as error:
                 yield finding("store.unreadable", segment.path, str(error))
+    try:
+        yield from _missing(store, served, infer_file_size(all_logs) if sizes is None else sizes.log)
+    except UnreadableError as error:
+        yield finding("store.unreadable", _LOG, str(error))
 
 
 def _by_queue(store: Store, kind: FileKind) -> dict[_QueueName, dict[int, Segment]]:
@@ -72,11 +80,11 @@ def _queue_name(entry: Entry) -> _QueueName:
     return topic, queue_id
 
 
-def _lengths(segments: list[Segment]) -> Iterator[Finding]:
-    size = infer_file_size(segments)
+def _lengths(segments: list[Segment], configured: int | None) -> Iterator[Finding]:
+    size = configured or infer_file_size(segments)
     for segment in segments:
         if segment.size != size:
-            text = f"{segment.size} bytes long, the others {size}"
+            text = f"{segment.size} bytes long, {'a broker reads' if configured else 'the others'} {size}"
             yield finding(
                 "compaction.wrong-file-size", segment.path, text, length=segment.size,
                 expected=str(size), found=str(segment.size),
@@ -90,8 +98,34 @@ def _names(name: _QueueName, logs: dict[int, Segment], queues: dict[int, Segment
         yield finding("compaction.unpaired-file", queues[start].path, text)
 
 
-def _file(store: Store, segment: Segment, unit_segment: Segment | None) -> Iterator[Finding]:
-    """The records of a file, and the units that lead to them."""
+def _missing(store: Store, served: dict[_QueueName, set[int]], log_file_size: int) -> Iterator[Finding]:
+    """Messages of the commit log that are newer than all of their compacted queue, or the last one of their key."""
+    newer: Counter[_QueueName] = Counter()
+    last_of_key: defaultdict[_QueueName, dict[int, bool]] = defaultdict(dict)
+    names = compacted_topics(store)
+    for (topic, queue_id), message in keyed_messages(store, names, with_raw=False) if names else ():
+        name, offset = (topic, str(queue_id)), message.queue_offset
+        if log_file_size and message.size + BLANK_SIZE_MIN > log_file_size:
+            continue
+        is_newer = offset > max(served[name], default=-1)
+        newer[name] += is_newer
+        last_of_key[name][hash(message.key)] = message.has_body and not is_newer and offset not in served[name]
+    for name, of_keys in last_of_key.items():
+        count = newer[name] + sum(of_keys.values())
+        if count:
+            text = f"{count} messages of the commit log, {newer[name]} of them newer than all that is here, are missing"
+            yield finding(
+                "compaction.missing-message", f"{_LOG}/{'/'.join(name)}", text, topic=name[0], queue_id=int(name[1]),
+                count=count,
+            )  # fmt: skip
+
+
+def _file(store: Store, segment: Segment, unit_segment: Segment | None, served: set[int]) -> Iterator[Finding]:
+    """The records of a file, and the units that lead to them.
+
+    Args:
+        served: gets the queue offsets of the messages that a broker finds.
+    """
     rows: list[NDArray[Any]] = []
     with closing(plan_segments(store.view.open, [segment])) as plan:
         for batch in scan_log(plan, ScanOptions()):
@@ -110,7 +144,9 @@ def _file(store: Store, segment: Segment, unit_segment: Segment | None) -> Itera
         place = unit["physical_offset"]
         expected = (unit["record_size"], unit["base_queue_offset"])
         reached.add(place)
-        if records.get(place) != expected:
+        if records.get(place) == expected:
+            served.add(unit["base_queue_offset"])
+        elif place >= 0:  # else the unit that ends a file
             text = f"leads to {place}, where no record of {expected[0]} bytes with queue offset {expected[1]} is"
             yield finding(
                 "compaction.wrong-unit", unit_segment.path, text, file_position=position, length=BATCH_UNIT_SIZE,

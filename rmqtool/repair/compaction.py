@@ -1,0 +1,191 @@
+"""Plans log and queues of compacted topics again: what their files still have, and all that the commit log has.
+
+A broker compacts them again: without its checkpoint it begins with the first message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import islice
+from operator import itemgetter
+from pathlib import Path
+from typing import Final
+
+from rmqtool.engine.dispatch.compaction import (
+    FILES_MIN,
+    LOG_DIRECTORY,
+    QUEUE_DIRECTORY,
+    CompactedMessage,
+    CompactionWriter,
+    FileSizes,
+    QueueName,
+    broker_sizes,
+    compacted_topics,
+    configured_sizes,
+    keyed_messages,
+)
+from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.errors import UnknownSizeError, UnsupportedError
+from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE
+from rmqtool.repair.machine.steps import Step, create_file, remove_file, replace_file
+from rmqtool.store.directory import Segment, Store
+from rmqtool.store.file_kinds import FileKind
+from rmqtool.store.sizes import infer_file_size
+from rmqtool.store.source import FilePart
+from rmqtool.store.view import Entry
+from rmqtool.verify.catalog.finding import REBUILD_COMPACTION, Finding
+from rmqtool.verify.files.compaction import compaction_findings
+from rmqtool.verify.survey.account import Account
+
+_WHY: Final = "rebuilt from the commit log and what the compacted topic still has"
+_REPLACED: Final = "replaced by the rebuilt files of the compacted topic"
+_AGAIN: Final = "a broker compacts again from the first message"
+_KINDS: Final = (FileKind.COMPACTION_LOG, FileKind.COMPACTION_QUEUE, FileKind.COMPACTION_LEFTOVER)
+
+
+@dataclass(frozen=True)
+class CompactionRebuild:
+    """Steps, what the check found, and what a person should know beside them."""
+
+    steps: tuple[Step, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def plan_compaction(store: Store, rules: BrokerRules, staging: Path) -> CompactionRebuild:
+    """Check compacted topics, write the queues that are wrong into the staging directory, and find the steps.
+
+    Raises:
+        UnsupportedError: the version has no compacted topics.
+        UnknownSizeError: nothing shows how large the files are.
+        UnreadableError: a file may not be read.
+    """
+    if not rules.compaction:
+        raise UnsupportedError(f"{store.view.label}: brokers of version {rules.version} have no compacted topics")
+    findings = tuple(compaction_findings(store, rules, Account()))
+    wrong = sorted({_queue_of(finding.file) for finding in findings if finding.repair == REBUILD_COMPACTION})
+    if not wrong:
+        return CompactionRebuild(findings=findings, notes=("compacted topics match the commit log",))
+    notes = [f"{topic}/{queue_id}: {text}" for (topic, queue_id), text in _write(store, wrong, staging)]
+    return CompactionRebuild(tuple(_steps(store, wrong, staging)), findings, tuple(notes))
+
+
+def _queue_of(path: str) -> QueueName:
+    _, _, topic, queue_id, *_ = path.split("/")
+    return topic, int(queue_id)
+
+
+def compaction_sizes(store: Store) -> FileSizes:
+    """Bytes of the files of compacted topics.
+
+    Raises:
+        UnknownSizeError: nothing shows them.
+    """
+    configured = configured_sizes(store.settings)
+    if configured is not None:
+        return configured
+    log, queue = (
+        infer_file_size([Segment(entry, int(entry.name)) for entry in store.files.get(kind, ())]) for kind in _KINDS[:2]
+    )
+    if queue and queue % BATCH_UNIT_SIZE == 0 and log % queue == 0 and log >= FILES_MIN * queue:
+        return FileSizes(log, queue)
+    if store.uses_default_sizes:
+        return broker_sizes()
+    raise UnknownSizeError(
+        f"{store.view.label}: nothing in the store shows the sizes of the files of compacted topics "
+        "(compactionMappedFileSize, compactionCqMappedFileSize); give them with --broker-conf FILE",
+        "compaction_log_file_size",
+        100 << 20,
+    )
+
+
+def _write(store: Store, names: list[QueueName], folder: Path) -> Iterator[tuple[QueueName, str]]:
+    """Write the queues; what each has got, as sentences."""
+    topics = compacted_topics(store) & {topic for topic, _ in names}
+    with ExitStack() as stack:
+        queues = {name: _MergedQueue(store, name, folder) for name in names}
+        for queue in queues.values():
+            stack.callback(queue.close)
+        for name, message in keyed_messages(store, topics, with_raw=True) if topics else ():
+            if name in queues:
+                queues[name].append(message)
+        for name, queue in queues.items():
+            queue.append_old(None)
+            yield name, f"{queue.count} messages are written, {queue.from_log} of them from the commit log"
+
+
+class _MergedQueue:
+    """Merges what a compacted queue has with the messages of the commit log, which go before."""
+
+    def __init__(self, store: Store, name: QueueName, folder: Path) -> None:
+        self.count = self.from_log = self._end = 0
+        self._old = _old_messages(store, name)
+        self._next = next(self._old, None)
+        self._store, self._name, self._folder = store, name, folder
+        self._writer: CompactionWriter | None = None
+
+    def append(self, message: CompactedMessage) -> None:
+        """Append a message of the commit log, after what is older."""
+        self.append_old(message.queue_offset)
+        self.from_log += self._append(message)
+
+    def append_old(self, end: int | None) -> None:
+        """Append what the queue has before a queue offset."""
+        while self._next is not None and (end is None or self._next.queue_offset < end):
+            self._append(self._next)
+            self._next = next(self._old, None)
+
+    def _append(self, message: CompactedMessage) -> bool:
+        if message.queue_offset < self._end:
+            return False
+        if self._writer is None:  # where nothing is written the sizes need not be known
+            self._writer = CompactionWriter(self._folder, self._name, compaction_sizes(self._store))
+        if not self._writer.append(message):
+            return False
+        self._end = message.queue_offset + 1
+        self.count += 1
+        return True
+
+    def close(self) -> None:
+        """Give the last files their full lengths."""
+        if self._writer is not None:
+            self._writer.close()
+
+
+def _old_messages(store: Store, name: QueueName) -> Iterator[CompactedMessage]:
+    """What can be read of the log of a compacted queue, by queue offset: each file has a range of its own."""
+
+    def messages(segment: Segment, *, with_raw: bool) -> Iterator[CompactedMessage]:
+        of_topic = keyed_messages(store, {name[0]}, with_raw=with_raw, compacted=segment)
+        return (message for owner, message in of_topic if owner == name)
+
+    firsts = []
+    for entry in _entries(store, name):
+        if entry.path.startswith(LOG_DIRECTORY) and entry in store.files.get(FileKind.COMPACTION_LOG, ()):
+            segment = Segment(entry, int(entry.name))
+            firsts += [(first.queue_offset, segment) for first in islice(messages(segment, with_raw=False), 1)]
+    for _, segment in sorted(firsts, key=itemgetter(0)):
+        yield from messages(segment, with_raw=True)
+
+
+def _entries(store: Store, name: QueueName) -> Iterator[Entry]:
+    """All files of a compacted queue, those that a compaction left too."""
+    folders = tuple(f"{root}/{name[0]}/{name[1]}/" for root in (LOG_DIRECTORY, QUEUE_DIRECTORY))
+    for kind in _KINDS:
+        yield from (entry for entry in store.files.get(kind, ()) if entry.path.startswith(folders))
+
+
+def _steps(store: Store, names: list[QueueName], folder: Path) -> Iterator[Step]:
+    view = store.view
+    paths = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+    for path in paths:
+        make = create_file if view.stat(path) is None else replace_file
+        yield make(view, path, FilePart.whole(folder / path), _WHY)
+    for name in names:
+        for entry in _entries(store, name):
+            if entry.path not in paths and entry.is_file:
+                yield remove_file(view, entry.path, _REPLACED)
+    for entry in store.files.get(FileKind.COMPACTION_CHECKPOINT, ()):
+        yield remove_file(view, entry.path, _AGAIN)
