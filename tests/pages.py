@@ -33,6 +33,10 @@ Every structure in a broker's store, field by field. `rmqtool formats NAME` show
 
 All integers are signed and big-endian. Positions and sizes are bytes. A position after a field of variable length
 depends on the data and is left out.
+
+Two files of controller mode are text. `epochFileCheckpoint`: a line with the number of entries, a line with the CRC-32
+of the lines after it without its top bit (0: not checked), and for each epoch of a master a line `EPOCH-OFFSET`, the
+physical offset where it starts. `brokerIdentity`: `CLUSTER#BROKER#ID`.
 """
 
 POP_HEAD: Final = """

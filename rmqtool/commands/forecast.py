@@ -249,7 +249,7 @@ def forecast_assessment(
         damaged=max((each.unnoticed_damage_count for each in forecasts), default=0),
         inconsistent="; ".join(inconsistent) or None,
         not_looked_at=(
-            *unread_files(store, KINDS if is_timer_checked(store, opened.rules) else ()),
+            *unread_files(store, {FileKind.CONTROLLER, *(KINDS if is_timer_checked(store, opened.rules) else ())}),
             *((UnreadFiles("commitlog", FileKind.COMMITLOG.value, below),) if counted_from > begin else ()),
         ),
     )

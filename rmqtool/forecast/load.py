@@ -27,6 +27,7 @@ from rmqtool.store.config_json import (
     topics,
 )
 from rmqtool.store.directory import Segment, Store
+from rmqtool.store.epochs import read_epochs
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.overlay import Overlay
 from rmqtool.store.rocksdb import RocksFailure
@@ -164,6 +165,9 @@ def demand_side_stores(store: Store, rules: BrokerRules) -> None:
             raise LoadFailure(f"{path}: neither it nor its .bak can be read")
     for entry in store.files.get(FileKind.COMPACTION_LEFTOVER, ()) if rules.compaction else ():
         raise LoadFailure(f"{entry.path}: the name is not a number")
+    why_not = read_epochs(store.view).why_not if rules.timer and store.files.get(FileKind.CONTROLLER) else None
+    if why_not is not None:
+        raise LoadFailure(why_not)
     logs = {entry.path for entry in store.files.get(FileKind.COMPACTION_LOG, ())}
     for entry in store.files.get(FileKind.COMPACTION_QUEUE, ()) if rules.compaction else ():
         if entry.path.replace("compactionCq", "compactionLog", 1) not in logs:

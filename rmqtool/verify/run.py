@@ -27,6 +27,7 @@ from rmqtool.store.side_database import DIRECTORY
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.files.config_files import config_findings, lost_configs, queue_ends, read_store_configs
+from rmqtool.verify.files.controller import epochs_ahead
 from rmqtool.verify.files.delays import delay_findings
 from rmqtool.verify.files.index_files import read_index
 from rmqtool.verify.files.log_files import log_file_findings, missing_begin, missing_end, openable_segments
@@ -374,6 +375,7 @@ class _Verifier:
                 end = max(whole.scanned_end, whole.end)
                 self._say(units_ahead(context, end))
                 self._say(new_finding for file in context.index for new_finding in entries_outside(context, file, end))
+                self._say(epochs_ahead(self.store, whole.end))
                 self._say(log_end_findings(self.store.queue_database, whole.end))
                 into = partial(units_into, context)
                 self._say(missing_begin(self.store, whole.end, newest_record(context), into))

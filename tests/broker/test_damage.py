@@ -27,8 +27,8 @@ from tests.broker.versions import ROUTINE
 JudgeOf = Callable[[str], Judge]
 OFTEN = "5.5.0"
 OFTEN_IN_OLD = "4.9.7"
-TIMER_LENGTHS = ("timer-wheel-short", "timer-log-file-short")
-"""Only a whole broker has a timer: see test_timer.py."""
+OF_WHOLE_BROKERS = ("timer-wheel-short", "timer-log-file-short", "epochs-empty")
+"""Only a whole broker has a timer, or is in controller mode: see test_timer.py and test_controller.py."""
 
 
 def cases() -> list[ParameterSet]:
@@ -36,7 +36,7 @@ def cases() -> list[ParameterSet]:
     found = []
     for version in ROUTINE:
         for number, (name, damage) in enumerate(DAMAGES.items()):
-            if name not in TIMER_LENGTHS and RECIPES[damage.recipes[0]].fits(rules_for(version)):
+            if name not in OF_WHOLE_BROKERS and RECIPES[damage.recipes[0]].fits(rules_for(version)):
                 varies = not isinstance(damage.harm, Harm)
                 often = version == OFTEN or (version == OFTEN_IN_OLD and (varies or number % 3 == 0))
                 found.append(pytest.param(name, version, marks=() if often else pytest.mark.slow))

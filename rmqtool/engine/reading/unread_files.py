@@ -24,6 +24,7 @@ _NOT_LOOKED_AT: Final = {
     FileKind.COMPACTION_LOG: "only verify looks into the log of compacted topics",
     FileKind.COMPACTION_QUEUE: "only verify looks into the queues of compacted topics",
     FileKind.DLEDGER: "only verify looks into the log of DLedger",
+    FileKind.CONTROLLER: "only verify and forecast look into the files of controller mode",
     FileKind.TIERED: "the tiered store is not decoded",
     FileKind.TRANSACTION: "the transaction table is not decoded",
 }

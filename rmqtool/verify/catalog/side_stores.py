@@ -21,6 +21,8 @@ _FROM_4_5: Final = "4.5.0 and later"
 _FROM_MEMBER: Final = "copy the directory from another member of the group"
 _REBUILT_DELAYS: Final = "each level continues at the first message that the commit log does not show as delivered"
 
+_CONTROLLER: Final = "5.0.0 and later, in controller mode"
+_EPOCHS_COPIED: Final = "restore the file from another copy of the store, or from its backup"
 _FROM_5_1: Final = "5.1.0 and later"
 _FROM_5_4: Final = "5.4.0 and later, where the table is used"
 _INDEX_NOT_REPAIRED: Final = "rmqtool does not repair it; `search` finds messages without an index"
@@ -95,6 +97,42 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         REBUILD_DELAYS,
         "apache/rocketmq#6096",
         "apache/rocketmq#3401",
+    ),
+    warning(
+        "controller.epochs-ahead-of-log",
+        "An epoch of a master in `epochFileCheckpoint` starts past the end of the commit log.",
+        ((_CONTROLLER, "adds no epoch of its own to the file when it becomes master, until the log is longer"),),
+        "the log lost its end: compare the store with the other brokers of the group before one becomes master",
+    ),
+    note(
+        "controller.epochs-from-backup",
+        "`epochFileCheckpoint` is missing, or its CRC or its number of entries is wrong; its backup `.bak` is good.",
+        ((_CONTROLLER, "uses the backup"),),
+        "none needed",
+    ),
+    warning(
+        "controller.epochs-lost",
+        "The CRC or the number of entries of `epochFileCheckpoint` is wrong, and there is no good backup `.bak`.",
+        ((_CONTROLLER, "starts without epochs, so that it shares none with the other brokers of its group"),),
+        _EPOCHS_COPIED,
+    ),
+    error(
+        "controller.epochs-not-parsed",
+        "`epochFileCheckpoint` is empty, or has something that is not a number where one has to be.",
+        ((_CONTROLLER, "does not start, even if the backup `.bak` is good"),),
+        _EPOCHS_COPIED,
+    ),
+    warning(
+        "controller.epochs-wrong-order",
+        "An epoch in `epochFileCheckpoint` is not higher, or starts earlier, than the one in the line before.",
+        ((_CONTROLLER, "sorts the epochs by their numbers"),),
+        _EPOCHS_COPIED,
+    ),
+    warning(
+        "controller.identity-broken",
+        "`brokerIdentity` does not have the form `cluster#broker#id`.",
+        ((_CONTROLLER, "cannot read its own id in the group"),),
+        "write the three values as the controller knows them",
     ),
     error(
         "dledger.bad-entry",

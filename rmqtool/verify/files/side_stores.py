@@ -11,6 +11,7 @@ from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.files.compaction import COMPACTION_KINDS, compaction_findings
+from rmqtool.verify.files.controller import CONTROLLER_KINDS, controller_findings
 from rmqtool.verify.files.dledger import DLEDGER_KINDS, dledger_findings, not_compared
 from rmqtool.verify.files.timers import KINDS, is_timer_checked, timer_findings
 from rmqtool.verify.survey.account import Account
@@ -19,12 +20,13 @@ _CHECKS: Final = (
     (KINDS, timer_findings),
     (COMPACTION_KINDS, compaction_findings),
     (DLEDGER_KINDS, dledger_findings),
+    (CONTROLLER_KINDS, controller_findings),
 )
 
 
 def side_kinds(store: Store, rules: BrokerRules, *, timer: bool = True) -> frozenset[FileKind]:
     """Kinds of files that a full check looks at; a running broker changes them."""
-    kinds = frozenset[FileKind]()
+    kinds = CONTROLLER_KINDS
     if timer and is_timer_checked(store, rules):
         kinds |= KINDS
     if store.second_database is not None and store.second_database.is_read:
