@@ -15,7 +15,7 @@ from rmqtool.engine.reading.record import Record
 from rmqtool.engine.reading.unread_files import is_rocksdb_used
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.engine.timers.loaded_timer import load_timer, timer_files, timer_queue
-from rmqtool.engine.timers.pop import popped_messages, read_pop_log
+from rmqtool.engine.timers.pop import PopState, popped_messages, read_pop_log
 from rmqtool.engine.timers.transactions import half_messages
 from rmqtool.engine.timers.waiting import queue_units, timer_due_ms
 from rmqtool.errors import UnreadableError, UnsupportedError
@@ -127,6 +127,7 @@ class ListingDump(RowSource):
         for message in popped_messages(reader, log):
             point, record = message.check_point, message.record
             key = point.body.key
+            self.bad_ranges += message.state is PopState.UNREADABLE
             yield {
                 "type": "pop",
                 "state": message.state.value,

@@ -31,6 +31,7 @@ from rmqtool.verify.files.controller import epochs_ahead
 from rmqtool.verify.files.delays import delay_findings
 from rmqtool.verify.files.index_files import read_index
 from rmqtool.verify.files.log_files import log_file_findings, missing_begin, missing_end, openable_segments
+from rmqtool.verify.files.pop import pop_findings
 from rmqtool.verify.files.reach import (
     entries_outside,
     index_findings,
@@ -390,3 +391,4 @@ class _Verifier:
         self._say(config_findings(configs, context.queues, whole))
         if self._looks_beside and whole is not None:
             self._say(transaction_findings(self.store, self.rules, queue_ends(context.queues, whole)))
+            self._say(pop_findings(self.store, self.rules))

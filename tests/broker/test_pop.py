@@ -32,6 +32,7 @@ BROKER = {
 }
 NEVER_MS = 600_000
 TOPIC, GROUP = "tickets", "poppers"
+REVIVE_TOPIC = "rmq_sys_REVIVE_LOG_DefaultCluster"
 TOPICS = {TOPIC: {"readQueueNums": 4, "writeQueueNums": 4}}
 QUEUES, EACH = 4, 8
 INVISIBLE_MS = 30_000
@@ -81,6 +82,43 @@ def consumed(path: Path) -> dict[str, int]:
 @pytest.mark.parametrize("version", ["5.1.4", "5.5.0"])
 def test_a_broker_delivers_again_what_is_listed(judge_of: Callable[[str], Judge], tmp_path: Path, version: str) -> None:
     del judge_of  # only a whole broker has pop consumers
+    path, held = killed(tmp_path, version)
+    rows = listed(path)
+    assert Counter(row["state"] for row in rows) == Counter({"in-flight": len(held), "acknowledged": 32 - len(held)})
+    in_flight = [(row["queue_id"], row["queue_offset"]) for row in rows if row["state"] == "in-flight"]
+    assert sorted(in_flight) == sorted(held)
+    assert {row["consumer_offset"] for row in rows} == {EACH}
+    expected = [b"%d-%d" % place for place in held]
+    assert delivered_again(version, path, expected) == Counter([*expected, b"last"])
+    assert {row["topic"] for row in listed(path)} == {TOPIC, f"%RETRY%{GROUP}_{TOPIC}"}
+
+
+@pytest.mark.parametrize("version", ["5.1.4", "5.5.0"])
+def test_a_record_that_is_no_check_point_stops_its_queue(
+    judge_of: Callable[[str], Judge], tmp_path: Path, version: str
+) -> None:
+    del judge_of
+    path, held = killed(tmp_path, version)
+    place = {(row["queue_id"], row["queue_offset"]): row["revive_queue_id"] for row in listed(path)}
+    message = ("--topic", REVIVE_TOPIC, "--queue-id", "0", "--tags", "ck", "--body", "no check point")
+    appended = rmqtool("append", path, *message, "--broker-conf", tmp_path / "broker.conf")
+    assert appended.code == 0, appended.err
+    verified = rmqtool("verify", path, "--broker-conf", tmp_path / "broker.conf", "--broker-version", version)
+    assert "pop.bad-record" in verified.out
+    expected = [b"%d-%d" % name for name in held if place[name] == 1]
+    assert 0 < len(expected) < len(held)
+    assert delivered_again(version, path, expected) == Counter([*expected, b"last"])
+    offsets = path / "config/consumerOffset.json"
+    content = json.loads(rmqtool("dump", offsets, "--format", "jsonl").out)["content"]
+    content["offsetTable"][f"{REVIVE_TOPIC}@CID_RMQ_SYS_REVIVE_GROUP"]["0"] = 0
+    offsets.write_text(json.dumps(content))
+    expected = [b"%d-%d" % name for name in held if place[name] == 0]
+    again = delivered_again(version, path, expected)
+    assert {body: count for body, count in again.items() if body in expected} == dict.fromkeys(expected, 1)
+
+
+def killed(tmp_path: Path, version: str) -> tuple[Path, set[tuple[int, int]]]:
+    """A store whose broker was killed, and queue id and offset of what was received and not acknowledged."""
     path = tmp_path / "store"
     never = CONFIG | BROKER | {"broker.reviveInterval": NEVER_MS}
     broker = WholeBroker(version, path, never, TOPICS)
@@ -102,19 +140,18 @@ def test_a_broker_delivers_again_what_is_listed(judge_of: Callable[[str], Judge]
     conf.write_text("".join(f"{key}={value}\n" for key, value in CONFIG.items()))
     recovered = rmqtool("recover", path, "--yes", "--broker-conf", conf, "--broker-version", version)
     assert recovered.code == 0, recovered.out + recovered.err
-    rows = listed(path)
-    assert Counter(row["state"] for row in rows) == Counter({"in-flight": len(held), "acknowledged": 32 - len(held)})
-    in_flight = [(row["queue_id"], row["queue_offset"]) for row in rows if row["state"] == "in-flight"]
-    assert sorted(in_flight) == sorted(held)
-    assert {row["consumer_offset"] for row in rows} == {EACH}
+    return path, held
+
+
+def delivered_again(version: str, path: Path, expected: list[bytes]) -> Counter[bytes]:
+    """Bodies that a started broker gives a pop consumer, until all are there, and with what is sent then."""
     again: Counter[bytes] = Counter()
     with WholeBroker(version, path, CONFIG | BROKER | {"broker.popFromRetryProbability": 100}, TOPICS) as started:
         deadline = time.monotonic() + WAIT_SECONDS
-        while sum(again.values()) < len(held) and time.monotonic() < deadline:
+        while set(expected) - set(again) and time.monotonic() < deadline:
             again.update(message["body"] for message in pop(started, -1)["messages"])
         # What is sent now comes after all that the broker had to deliver again.
         started.send(TOPIC, 0, b"last")
         while b"last" not in again and time.monotonic() < deadline:
             again.update(message["body"] for message in pop(started, -1)["messages"])
-    assert again == Counter([b"%d-%d" % place for place in held] + [b"last"])
-    assert {row["topic"] for row in listed(path)} == {TOPIC, f"%RETRY%{GROUP}_{TOPIC}"}
+    return again

@@ -20,6 +20,9 @@ from rmqtool.formats.pop import CHECK_POINT, REVIVE_GROUP, REVIVE_TOPIC, TAGS
 from rmqtool.formats.properties import REAL_QUEUE_ID, REAL_TOPIC
 from rmqtool.store.config_json import CONSUMER_OFFSETS, consumer_offsets, read_config
 
+_DELIVER_MS: Final = "TIMER_DELIVER_MS"
+_DIGITS_MAX: Final = 18
+_WAIT_MS: Final = 2000
 BODY_MAX: Final = 1 << 20
 """Bytes of a body that are read; a broker writes some hundreds."""
 
@@ -29,7 +32,8 @@ class PopState(StrEnum):
 
     IN_FLIGHT = "in-flight"
     ACKNOWLEDGED = "acknowledged"
-    GONE = "gone"
+    EXPIRED = "expired"
+    UNREADABLE = "unreadable"
 
 
 @dataclass
@@ -43,6 +47,7 @@ class CheckPoint:
 
     body: PopBody
     record: Record
+    revive_topic: str
     revive_queue_id: int
     queue_offset: int | None
     acknowledged: set[int]
@@ -59,12 +64,16 @@ class PopLog:
     check_points: dict[tuple[str, int, PopKey], CheckPoint] = field(default_factory=dict)
     bad_records: list[Record] = field(default_factory=list)
     _broker_name: str = ""
+    _ends_ms: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def add(self, topic: str, queue_id: int, queue_offset: int | None, record: Record) -> None:
         """The next record of a revive queue; an acknowledgement that comes before its check point counts nothing."""
         tag = record.tags
         if tag not in TAGS:
             return
+        time = record.properties.get(_DELIVER_MS, "")
+        if queue_offset is not None and time.isascii() and time.isdigit() and len(time) <= _DIGITS_MAX:
+            self._ends_ms[topic, queue_id] = max(int(time), self._ends_ms.get((topic, queue_id), 0))
         try:
             if not record.body_crc_ok:
                 return  # no broker delivers it
@@ -75,12 +84,17 @@ class PopLog:
         name = (topic, queue_id, body.key)
         if tag == CHECK_POINT:
             self._broker_name = body.key.broker_name
-            self.check_points[name] = CheckPoint(body, record, queue_id, queue_offset, set(body.acknowledged))
+            self.check_points[name] = CheckPoint(body, record, topic, queue_id, queue_offset, set(body.acknowledged))
             return
         if not body.key.broker_name:
             name = (topic, queue_id, body.key._replace(broker_name=self._broker_name))
         if name in self.check_points:
             self.check_points[name].acknowledged.update(body.offsets)
+
+    def is_due(self, point: CheckPoint) -> bool:
+        """Whether a broker waits for acknowledgements no longer: later records of its queue show that they are in."""
+        end_ms = self._ends_ms.get((point.revive_topic, point.revive_queue_id), 0)
+        return end_ms - point.body.revive_timestamp_ms > _WAIT_MS
 
 
 class PoppedMessage(NamedTuple):
@@ -136,8 +150,12 @@ def popped_messages(reader: Reader, log: PopLog) -> Iterator[PoppedMessage]:
         key = point.body.key
         consumed = stored.get((key.topic, key.consumer_group), {}).get(key.queue_id)
         for queue_offset in point.body.offsets:
-            record = _message(reader, key, queue_offset) if (key.topic, key.queue_id) in known else None
-            state = PopState.IN_FLIGHT if record is not None else PopState.GONE
+            record, state = None, PopState.UNREADABLE
+            if (key.topic, key.queue_id) in known:
+                record = _message(reader, key, queue_offset)
+                is_expired = queue_offset < reader.queue(key.topic, key.queue_id).min_queue_offset
+                state = PopState.EXPIRED if is_expired else state
+            state = PopState.IN_FLIGHT if record is not None else state
             state = PopState.ACKNOWLEDGED if queue_offset in point.acknowledged else state
             yield PoppedMessage(point, queue_offset, state, record, consumed)
 

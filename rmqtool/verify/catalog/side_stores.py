@@ -161,6 +161,22 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         _FROM_MEMBER,
     ),
     warning(
+        "pop.bad-record",
+        "A record of a revive topic (`rmq_sys_REVIVE_LOG_*`) has the tag of a check point or an acknowledgement, but "
+        "no such body.",
+        ((_FROM_5, "delivers none of the messages again whose check points are in the same revive queue"),),
+        "set the offset of group `CID_RMQ_SYS_REVIVE_GROUP` in this queue to the offset of the record in "
+        "`config/consumerOffset.json` while the broker is stopped; messages of check points before it are then not "
+        "delivered again",
+    ),
+    warning(
+        "pop.expired-message",
+        "Messages that a pop consumer received and did not acknowledge were deleted with the oldest files of the "
+        "commit log.",
+        ((_FROM_5, "does not deliver them again: they are lost to the consumer"),),
+        "the messages are lost; keep the commit log longer than consumers may take (`fileReservedTime`)",
+    ),
+    warning(
         "rocksdbstore.ahead-of-log",
         "The index in RocksDB reaches past the end of the commit log, as when the log was truncated.",
         ((_FROM_5_4, "does not index new messages until the commit log reaches that offset again"),),
