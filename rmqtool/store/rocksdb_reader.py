@@ -90,10 +90,10 @@ def demand_known_tables(database: Any) -> None:
         name = table["name"].lstrip("/")
         with Path(name).open("rb") as file:
             file.seek(-FORMAT_FROM_END, os.SEEK_END)
-            version = int.from_bytes(file.read(4), "little")
-        if version > TABLE_FORMAT_MAX:
+            table_format = int.from_bytes(file.read(4), "little")
+        if table_format > TABLE_FORMAT_MAX:
             raise ValueError(
-                f"Corruption: {name} has table format version {version}, and the RocksDB 8.4.4 of brokers reads "
+                f"Corruption: {name} has table format version {table_format}, and the RocksDB 8.4.4 of brokers reads "
                 f"versions up to {TABLE_FORMAT_MAX}"
             )
 
