@@ -6,6 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+from rmqtool.fixtures.damage import damage_store
+from rmqtool.fixtures.damage_catalog import DAMAGES
+from rmqtool.fixtures.recipe import make_store
+from rmqtool.fixtures.recipes import RECIPES
 from tests.commands.transcripts import rmqtool
 from tests.conftest import Unpacked
 
@@ -57,6 +61,22 @@ def test_messages_that_the_log_does_not_have_are_kept(golden_copy: Unpacked) -> 
     assert findings(path) >= {"compaction.missing-unit"}
     assert rmqtool("rebuild", path, "--compaction", "--yes").code == 0
     assert compacted(path) == before
+
+
+def test_a_topic_that_leads_outside_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    make_store(RECIPES["basic"], path, "5.5.0")
+    damage_store(DAMAGES["log-topic-outside"], path, 0, RECIPES["basic"].conf.settings())
+    rows = [json.loads(line) for line in rmqtool("verify", path, "--format", "jsonl").out.splitlines()]
+    (topic,) = {row["topic"] for row in rows if row.get("id") == "consumequeue.unsafe-name"}
+    topics = path / "config/topics.json"
+    config = json.loads(topics.read_text())
+    config["topicConfigTable"][topic] = {"attributes": {"cleanup.policy": "COMPACTION"}}
+    topics.write_text(json.dumps(config))
+    assert "compaction.missing-message" not in findings(path)
+    plan = rmqtool("rebuild", path, "--compaction", "--dry-run")
+    assert "compacted topics match the commit log" in plan.out, plan.err
+    assert "internal error" not in rmqtool("recover", path, "--dry-run").err
 
 
 def test_nothing_is_changed_where_nothing_is_wrong(golden_copy: Unpacked) -> None:

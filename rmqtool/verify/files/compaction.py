@@ -32,6 +32,7 @@ from rmqtool.store.view import Entry
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.survey.account import Account
+from rmqtool.verify.survey.context import unsafe_name
 
 COMPACTION_KINDS: Final = frozenset({FileKind.COMPACTION_LOG, FileKind.COMPACTION_QUEUE})
 """Kinds of files that are looked at here."""
@@ -102,10 +103,10 @@ def _missing(store: Store, served: dict[_QueueName, set[int]], log_file_size: in
     """Messages of the commit log that are newer than all of their compacted queue, or the last one of their key."""
     newer: Counter[_QueueName] = Counter()
     last_of_key: defaultdict[_QueueName, dict[int, bool]] = defaultdict(dict)
-    names = compacted_topics(store)
+    names = {topic for topic in compacted_topics(store) if not unsafe_name(topic)}  # these have findings of their own
     for (topic, queue_id), message in keyed_messages(store, names, with_raw=False) if names else ():
         name, offset = (topic, str(queue_id)), message.queue_offset
-        if log_file_size and message.size + BLANK_SIZE_MIN > log_file_size:
+        if queue_id < 0 or (log_file_size and message.size + BLANK_SIZE_MIN > log_file_size):
             continue
         is_newer = offset > max(served[name], default=-1)
         newer[name] += is_newer
