@@ -39,7 +39,7 @@ from rmqtool.commands.preflight import (
 )
 from rmqtool.commands.screen import screen
 from rmqtool.engine.reading.unread_files import UnreadFiles, unread_files
-from rmqtool.engine.rules.versions import EXAMINED, rules_for
+from rmqtool.engine.rules.versions import EXAMINED, BrokerRules, rules_for
 from rmqtool.errors import UnreadableError, UnsupportedError
 from rmqtool.forecast.forecast import SharedStarts, forecast_store
 from rmqtool.forecast.options import ForecastOptions
@@ -49,6 +49,7 @@ from rmqtool.formats.tags import parse_delay_levels
 from rmqtool.report.forecast_screen import comparison_lines, forecast_lines
 from rmqtool.report.writers import ObjectFormat, OutputFormat, json_text
 from rmqtool.store.broker_conf import BrokerConf
+from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.verdict.command_line import CommandLine
 from rmqtool.verdict.next_step import NextStep, repair_step, step_after_forecast
@@ -249,10 +250,18 @@ def forecast_assessment(
         damaged=max((each.unnoticed_damage_count for each in forecasts), default=0),
         inconsistent="; ".join(inconsistent) or None,
         not_looked_at=(
-            *unread_files(store, {FileKind.CONTROLLER, *(KINDS if is_timer_checked(store, opened.rules) else ())}),
+            *unread_files(store, _looked_at(store, opened.rules)),
             *((UnreadFiles("commitlog", FileKind.COMMITLOG.value, below),) if counted_from > begin else ()),
         ),
     )
+
+
+def _looked_at(store: Store, rules: BrokerRules) -> frozenset[FileKind]:
+    """Kinds of files beside log, queues and index that a forecast looks at."""
+    kinds = frozenset({FileKind.CONTROLLER, *(KINDS if is_timer_checked(store, rules) else ())})
+    if store.settings.reads_queue_files and store.second_database is not None and store.second_database.is_read:
+        kinds |= {FileKind.CONSUMEQUEUE_ROCKSDB}
+    return kinds
 
 
 def _next_step(

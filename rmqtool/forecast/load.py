@@ -180,7 +180,8 @@ def demand_queue_database(store: Store, rules: BrokerRules) -> None:
     Raises:
         LoadFailure: it does not open.
     """
-    database = store.queue_database if rules.rocksdb_queues else None
+    second = store.second_database if store.settings.reads_queue_files else None
+    database = (store.queue_database or second) if rules.rocksdb_queues else None
     if database is not None and database.failure is RocksFailure.DOES_NOT_OPEN:
         raise LoadFailure(f"{database.directory}: RocksDB does not open: {database.reason}")
     if database is not None and database.has_unreadable_end and rules.rocksdb_loads_all_ends:

@@ -94,6 +94,7 @@ class Simulation(Closable):
         self._topics_config = read_config(store.view, TOPICS_PATH)
         self._topics = topics(self._topics_config)
         self.database = self._database_state()
+        self._second = store.second_database if store.settings.reads_queue_files and rules.rocksdb_queues else None
         self._file_size = _whole_units(store.consumequeue_file_size or DEFAULT_QUEUE_UNITS * UNIT_SIZE, UNIT_SIZE)
         self._batch_file_size = store.batch_file_size or DEFAULT_QUEUE_UNITS * BATCH_UNIT_SIZE
         self.settings = DispatchSettings(
@@ -153,7 +154,7 @@ class Simulation(Closable):
     def _refuse_other_kinds(self) -> None:
         store, rules = self.store, self.rules
         demand_simulated(store, rules)
-        if store.queue_kind == "mixed" and rules.rocksdb_queues:
+        if store.queue_kind == "mixed" and rules.rocksdb_queues and (self._second is None or not self._second.is_read):
             self.not_simulated.append("queues in RocksDB, beside those in files")
         if rules.compaction and any(topic.cleanup_policy == "COMPACTION" for topic in self._topics.values()):
             self.not_simulated.append("compacted topics, which have their own log")
@@ -226,8 +227,15 @@ class Simulation(Closable):
         end = self._queues_end()
         return StartChoice(
             self.rules, self.options, self.checkpoint, log.first_record, end, self._dispatched_end(end),
-            in_database=self.database is not None,
+            in_database=self.database is not None, second_end=self._second_end or 0,
         )  # fmt: skip
+
+    @property
+    def _second_end(self) -> int | None:
+        """Up to where the log was dispatched to a database beside files that are read; None if it has no say."""
+        if self._second is None or not self.rules.rocksdb_side_restarts:
+            return None
+        return self._second.dispatched or 0
 
     def _first_file(self, log: LogState, choice: StartChoice) -> int:
         return choice.abnormal(log.segments) if self.crashed else choice.normal(log.segments)
@@ -263,9 +271,10 @@ class Simulation(Closable):
             case NormalDispatch.NONE:
                 return JAVA_LONG_MAX
             case NormalDispatch.ABOVE_QUEUES:
-                return choice.queues_end
+                known = choice.queues_end
             case _:
-                return choice.dispatched_end
+                known = choice.dispatched_end
+        return known if self._second_end is None else min(known, self._second_end)
 
     def _start(self) -> None:
         if self.index.why_not is not None:  # the broker has recovered all the same, and ends

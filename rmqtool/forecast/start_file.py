@@ -18,6 +18,8 @@ from rmqtool.scan.columns import Row
 from rmqtool.store.directory import Segment
 
 MARGIN_MS: Final = 3000
+EXTRA_FILES: Final = 3
+"""Files before the right one that a start reads for the second side (`combineCQMaxExtraSearchCommitLogFiles`)."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class StartChoice:
         dispatched_end: the physical offset up to which the log counts as dispatched.
         in_database: whether the queues are in RocksDB, whose own end is compared instead of times.
         queues_end: the highest maxPhysicOffset of all queues.
+        second_end: the same of a database that is written beside the files; 0 where it has nothing or is not asked.
     """
 
     rules: BrokerRules
@@ -53,6 +56,7 @@ class StartChoice:
     queues_end: int
     dispatched_end: int
     in_database: bool = False
+    second_end: int = 0
 
     def normal(self, segments: Sequence[Segment]) -> int:
         """Number of the file after a clean stop."""
@@ -78,9 +82,13 @@ class StartChoice:
         if self.rules.recover_files_max is None:
             limit = None
         first = max(0, len(segments) - limit) if limit is not None else 0
+        extra_files = EXTRA_FILES
         for number in range(len(segments) - 1, first, -1):
-            if matches(segments[number]):
+            if not matches(segments[number]):
+                continue
+            if self.second_end <= 0 or segments[number].start <= self.second_end or not extra_files:
                 return number
+            extra_files -= 1
         return first
 
     def _may_start_normally(self, segment: Segment) -> bool:

@@ -30,6 +30,8 @@ _ESCAPE: Final = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.))", re.DOTALL)
 _ESCAPED: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _JAVA_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}\Z")
 
+_IN_ROCKSDB: Final = "defaultrocksdb"
+_SIDE_ROLES: Final = ("combineCQPreferCQType", "combineAssignOffsetCQType")
 _INTEGERS: Final = {
     "mappedFileSizeCommitLog": "commitlog_file_size",
     "mappedFileSizeConsumeQueue": "consumequeue_file_size",
@@ -53,6 +55,7 @@ _FLAGS: Final = {
     "enableLmq": "has_light_queues",
     "enableMultiDispatch": "has_multi_dispatch",
     "rocksdbCQDoubleWriteEnable": "writes_both_queue_kinds",
+    "combineCQUseRocksdbForLmq": "keeps_light_queues_in_rocksdb",
     "timerWheelEnable": "has_timer",
 }
 
@@ -84,6 +87,7 @@ class BrokerConf:
     has_light_queues: bool | None = None
     has_multi_dispatch: bool | None = None
     writes_both_queue_kinds: bool | None = None
+    keeps_light_queues_in_rocksdb: bool | None = None
     has_timer: bool | None = None
     problems: tuple[str, ...] = ()
     is_whole: bool = True
@@ -103,16 +107,24 @@ class BrokerConf:
             runs_timer=self.has_timer is not False,
             defaults_hold=self.is_whole,
             queue_kind=self._queue_kind,
+            reads_queue_files=self._reads_queue_files,
         )
 
     @property
     def _queue_kind(self) -> str | None:
         """Where the broker keeps its consume queues; None where the store's files have to tell."""
+        if self.store_type is not None and self.store_type.lower() == _IN_ROCKSDB:
+            return "rocksdb"
         if self.writes_both_queue_kinds:
             return "mixed"
-        if self.store_type is None:
-            return None
-        return "rocksdb" if self.store_type.lower() == "defaultrocksdb" else "file"
+        return None if self.store_type is None else "file"
+
+    @property
+    def _reads_queue_files(self) -> bool:
+        """Whether queues are written to both, and files tell what is in them and which offset comes next."""
+        roles = (self.properties.get(name, "default").lower() for name in _SIDE_ROLES)
+        is_all_in_files = all(role == "default" for role in roles) and not self.keeps_light_queues_in_rocksdb
+        return self._queue_kind == "mixed" and is_all_in_files
 
 
 def read_broker_conf(path: Path) -> BrokerConf:

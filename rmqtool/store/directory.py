@@ -91,6 +91,7 @@ class Settings:
     compaction_queue_file_size: int | None = None
     runs_timer: bool = True
     queue_kind: str | None = None
+    reads_queue_files: bool = False
     defaults_hold: bool = False
     """Whether the broker's own properties file was read, so that its default holds for a size that it does not name."""
 
@@ -395,6 +396,5 @@ def _queues(entries: tuple[Entry, ...]) -> dict[tuple[str, int], QueueFiles]:
 
 def _queue_file_size(queues: dict[tuple[str, int], QueueFiles], unit_size: int = 1, *, rounds_up: bool = True) -> int:
     """One size holds for all queues, and their names are multiples of it too: they are judged together."""
-    return infer_file_size(
-        [segment for queue in queues.values() for segment in queue.segments], unit_size, rounds_up=rounds_up
-    )
+    segments = [segment for queue in queues.values() for segment in queue.segments]
+    return infer_file_size(segments, unit_size, rounds_up=rounds_up)

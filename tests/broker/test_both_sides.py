@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from rmqtool.formats.rocksdb_queue import offset_key, unit_key
+from rmqtool.formats.rocksdb_queue import DISPATCHED_KEY, offset_key, unit_key
+from rmqtool.store.broker_conf import broker_conf
 from tests import golden_stores
 from tests.broker.broker import OpenStore
 from tests.broker.conftest import JudgeOf
@@ -104,3 +105,89 @@ def test_a_broker_that_reads_a_database_which_is_not_there_serves_almost_nothing
 
 def served(report: Mapping[str, Any]) -> int:
     return sum(row[1] == "FOUND" for queue in report["served"]["queues"] for row in queue["messages"])
+
+
+def stop_earlier(path: Path) -> None:
+    """Leave the database as it was when it had half of the messages."""
+    records = golden_stores.manifest(NAME).records
+    half = len(records) // 2
+
+    def change(rows: Rows, ends: Rows) -> None:
+        for record in records[half:]:
+            rows.delete(unit_key(record.topic.encode(), record.queue_id, record.queue_offset))
+        for (topic, queue_id), record in {(record.topic, record.queue_id): record for record in records[:half]}.items():
+            key = offset_key(topic.encode(), queue_id, is_maximum=True)
+            ends.put(key, numbers(record.physical_offset, record.queue_offset))
+        ends.put(DISPATCHED_KEY, numbers(records[half].physical_offset))
+
+    edit(path, change)
+
+
+def shorten_files(path: Path) -> None:
+    for file in sorted((path / "consumequeue" / AUDIT[0] / str(AUDIT[1])).iterdir())[1:]:
+        file.unlink()
+
+
+def drop_database(path: Path) -> None:
+    for file in (path / "consumequeue").iterdir():
+        if file.is_file():
+            file.unlink()
+
+
+def break_database(path: Path) -> None:
+    (path / "consumequeue" / "CURRENT").write_bytes(b"")
+
+
+STATES: Final[Mapping[str, Sequence[Callable[[Path], object]]]] = {
+    "healthy": (),
+    "database short": (shorten,),
+    "database behind": (stop_earlier,),
+    "database gone": (drop_database,),
+    "database broken": (break_database,),
+    "files behind": (shorten_files,),
+    "both behind": (shorten_files, stop_earlier),
+}
+
+
+@pytest.mark.parametrize("crashed", [False, True], ids=["stopped", "killed"])
+@pytest.mark.parametrize("version", ["5.5.0", *(pytest.param(v, marks=pytest.mark.slow) for v in ("5.4.0", "5.5.1"))])
+@pytest.mark.parametrize("state", STATES)
+def test_a_start_is_what_is_forecast(
+    golden_copy: Unpacked, judge_of: JudgeOf, state: str, version: str, *, crashed: bool
+) -> None:
+    path = both_sides(golden_copy(NAME))
+    for change in STATES[state]:
+        change(path)
+    if crashed:
+        (path / "abort").write_text("1", "utf-8")
+    settings = [part for name, value in {**CONFIG, **DOUBLE}.items() for part in ("--set", f"{name}={_text(value)}")]
+    ran = rmqtool("forecast", path, "--broker-version", version, *settings, "--format", "json")
+    report = json.loads(ran.out)
+    assert report["not_looked_at"] == []
+    (forecast,) = report["forecasts"]
+    with judge_of(version).open(path, {**CONFIG, **DOUBLE}) as store:
+        assert forecast["starts"] == store.opened["load"]
+        if not forecast["starts"]:
+            return
+        queues = store.read(brief=True)["queues"]
+    assert MESSAGES - forecast["lost"]["messages"] == served({"served": {"queues": queues}})
+    expected = {(queue["topic"], queue["queueId"]): (queue["min"], queue["max"]) for queue in queues if queue["max"]}
+    bounds = {
+        (queue["topic"], queue["queue_id"]): (queue["min_queue_offset"], queue["max_queue_offset"])
+        for queue in forecast["queues"]
+        if queue["max_queue_offset"]
+    }
+    assert bounds == expected
+
+
+def test_a_store_type_of_rocksdb_goes_before_writing_twice(judge_of: JudgeOf, tmp_path: Path) -> None:
+    config = {**CONFIG, **DOUBLE, "storeType": "defaultRocksDB"}
+    with judge_of("5.5.0").open(tmp_path / "store", config) as store:
+        put_some(store, 4)
+    assert not [folder for folder in (tmp_path / "store" / "consumequeue").iterdir() if folder.is_dir()]
+    conf = broker_conf({name: _text(value) for name, value in config.items()})
+    assert conf.settings().queue_kind == "rocksdb"
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -113,7 +113,7 @@ def _has_other_directories(before: BrokerRules, after: BrokerRules) -> bool:
 _START: Final = (
     "normal_start", "normal_dispatch", "abnormal_start", "dispatched_end", "reput_start", "queue_end_is_record_start",
     "queues_maximum_read_again", "empty_log_destroys_queues_after_clean_stop", "schedule_loaded_after_recovery",
-    "index_safe_on_normal_start",
+    "index_safe_on_normal_start", "rocksdb_side_restarts",
 )  # fmt: skip
 _LOADED_FILES: Final = ("size_mismatch", "skips_directories", "deletes_empty_last_file", "index_failure_stops_load")
 _RECORD_CHECK: Final = (

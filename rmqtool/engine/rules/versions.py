@@ -120,6 +120,8 @@ class BrokerRules:
     """A pull from a queue in RocksDB throws where it comes to a missing unit; else it ends before it."""
     rocksdb_config: bool = False
     """Topics, groups and consumer offsets may be kept in RocksDB instead of `config/*.json`."""
+    rocksdb_side_restarts: bool = False
+    """A start that writes queues to files and to RocksDB goes back up to three more files for the database."""
     rocksdb_time_beyond_ends: bool = False
     """A time after the last unit in RocksDB, or before the first one, leads next to it; else to none."""
     rocksdb_side_store: bool = False
@@ -257,7 +259,7 @@ _CHANGES: Final = (
         index_safe_on_normal_start=True,
         queues_maximum_read_again=True,
     ),
-    _since("5.4.0", index_tags=True, rocksdb_side_store=True, recover_files_max=10),
+    _since("5.4.0", index_tags=True, rocksdb_side_store=True, rocksdb_side_restarts=True, recover_files_max=10),
     _since(
         "5.5.0",
         put_keeps_out=("%RETRY%*", "%DLQ%*", "rmq_sys_*", "SCHEDULE_TOPIC_XXXX"),
