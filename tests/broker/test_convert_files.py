@@ -90,7 +90,7 @@ def test_every_message_is_served_after_each_of_two_conversions(
     begin = wear(path, files) if state == "worn" else 0
     expected = {name: place for name, place in messages.items() if place >= begin}
     before = served(judge, path, side, tmp_path / "before")
-    # For a unit that leads to 0, 5.3.1 and 5.3.3 may give the first record that is left, though it is of another queue.
+    # For a unit that leads to 0, brokers may give the first record that is left, though it is of another queue.
     expired = messages.keys() - expected.keys()
     deleted = {name for name in expected if name[0] == "Gone" and state == "worn" and side == "file"}
     assert before.keys() - expired == expected.keys() - deleted

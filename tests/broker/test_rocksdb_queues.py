@@ -12,7 +12,7 @@ import pytest
 from rmqtool.engine.queues.unit import Boundary
 from rmqtool.engine.reading.reader import Reader, open_reader
 from rmqtool.engine.rules.versions import rules_for
-from rmqtool.errors import UnreadableError
+from rmqtool.errors import UnreadableError, UnsupportedError
 from rmqtool.forecast.forecast import forecast_store
 from rmqtool.formats.checkpoint import CHECKPOINT
 from rmqtool.formats.rocksdb_queue import unit_key
@@ -115,6 +115,21 @@ def test_index_files_are_dropped_before_a_cut_row_ends_the_start(
     dropped = {name for name in report["files"]["removed"] if name.startswith("index/")}
     assert dropped
     assert (forecast.starts, {*forecast.dropped_index_files}) == (report["load"], dropped)
+
+
+@pytest.mark.parametrize("table", ["000010.sst", "000011.sst"], ids=["ends", "units"])
+@pytest.mark.parametrize("version", ["5.3.1", "5.3.3", "5.4.0", "5.5.0", "5.5.1"])
+def test_no_start_is_forecast_over_a_damaged_block(
+    golden_copy: Unpacked, judge_of: JudgeOf, version: str, table: str
+) -> None:
+    """Over one of units a broker starts, without those; not over one of ends that has `CHECKPOINT_TOPIC`."""
+    path = golden_copy(NAME)
+    content = bytearray((path / "consumequeue" / table).read_bytes())
+    content[20] ^= 1
+    (path / "consumequeue" / table).write_bytes(content)
+    with pytest.raises(UnsupportedError, match="Corruption"):
+        forecast_store(store_at(path), rules_for(version))
+    assert judge_of(version).examine(path, CONFIG)["load"] == (table == "000011.sst")
 
 
 @pytest.mark.parametrize("version", ["5.3.1", "5.3.3", "5.5.0"])

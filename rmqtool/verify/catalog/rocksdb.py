@@ -70,7 +70,10 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     error(
         "rocksdb.unreadable",
         "A part of the RocksDB database of the consume queues cannot be read.",
-        ((_SINCE, "starts, and fails to serve the messages whose units are in that part"),),
+        (
+            (_SINCE, "starts, and fails to serve the messages whose units are in that part"),
+            (_SINCE, "does not start if CHECKPOINT_TOPIC is in that part"),
+        ),
         _REBUILT,
         REBUILD_QUEUES,
     ),
