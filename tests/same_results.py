@@ -21,11 +21,13 @@ from typing import NamedTuple
 from unittest.mock import patch
 
 from rmqtool.engine.rules.versions import rules_for
+from rmqtool.engine.segments.open_files import ReadCache
 from rmqtool.errors import UsageError
 from rmqtool.fixtures.damage import damage_store
 from rmqtool.fixtures.damage_catalog import DAMAGES
 from rmqtool.fixtures.recipe import make_store
 from rmqtool.fixtures.recipes import RECIPES
+from rmqtool.repair import plan_forecasts
 from rmqtool.scan import compiled, log
 from rmqtool.scan.log_digest import LogDigest
 from rmqtool.store import probe_lock
@@ -80,6 +82,7 @@ def plain() -> Iterator[None]:
         stack.enter_context(patch.object(LogDigest, "batches", lambda _self, walk, **_: walk.scanned()))
         stack.enter_context(patch.object(LogDigest, "answers", lambda _self, _walk: False))
         stack.enter_context(patch.object(LogDigest, "recall", lambda _self, _name, _made_of: None))
+        stack.enter_context(patch.object(plan_forecasts, "ReadCache", lambda notes: ReadCache()))  # noqa: ARG005
         stack.enter_context(patch.object(os, "cpu_count", lambda: 1))
         yield
 
