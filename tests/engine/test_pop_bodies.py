@@ -16,6 +16,12 @@ def test_a_check_point_names_messages_by_differences_or_one_after_the_other() ->
     assert decode_pop_body("ck", HEAD + b'"n":40,"bm":-1}').acknowledged == set(range(100, 132))
 
 
+def test_sums_overflow_as_in_java() -> None:
+    raw = b'{"t":"orders","c":"shop","so":9223372036854775807,"pt":9223372036854775807,"it":1,"n":2,"bm":0}'
+    body = decode_pop_body("ck", raw)
+    assert (body.offsets[1], body.revive_timestamp_ms) == (-(1 << 63), -(1 << 63))
+
+
 def test_acknowledgements_name_one_message_or_several_also_with_long_names() -> None:
     assert decode_pop_body("ack", HEAD + b'"ao":102}') == (KEY, (102,), frozenset(), 0)
     assert decode_pop_body("bAck", HEAD + b'"ao":-1,"aol":[101,102]}').offsets == (101, 102)

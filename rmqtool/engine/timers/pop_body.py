@@ -63,9 +63,14 @@ def decode_pop_body(tag: str, raw: bytes) -> PopBody:
     differences = differences or list(range(min(count, _COUNT_MAX)))
     if not 0 <= count <= min(_COUNT_MAX, len(differences)):
         raise ValueError(f"{count} messages with {len(differences)} queue offsets")
-    offsets = tuple(start + difference for difference in differences[:count])
+    offsets = tuple(_java_long(start + difference) for difference in differences[:count])
     acknowledged = frozenset(offset for bit, offset in enumerate(offsets) if bit < _BITS and bits >> bit & 1)
-    return PopBody(key, offsets, acknowledged, popped + _number(fields, "it"))
+    return PopBody(key, offsets, acknowledged, _java_long(popped + _number(fields, "it")))
+
+
+def _java_long(value: int) -> int:
+    """A sum as Java has it."""
+    return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 def _number(fields: dict[Any, Any], name: str) -> int:
