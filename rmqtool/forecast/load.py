@@ -18,12 +18,13 @@ from rmqtool.formats.timer import WHEEL_SIZE
 from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.store.config_json import (
     DELAY_OFFSETS,
+    STORED,
     TIMER_METRICS,
     ConfigFile,
     ConfigState,
     are_topics_lost,
     batch_topics,
-    read_config,
+    read_configs,
     topics,
 )
 from rmqtool.store.directory import Segment, Store
@@ -36,6 +37,8 @@ from rmqtool.store.view import Entry
 
 CONSUMEQUEUE: Final = "consumequeue"
 BATCH_CONSUMEQUEUE: Final = "batchconsumequeue"
+_READABLE: Final = (ConfigState.READ, ConfigState.UNREADABLE)
+"""States of a file in which a broker does not ask for its copy, or nobody knows what the copy does."""
 EXTENSIONS: Final = "consumequeue_ext"
 _INT_MAX: Final = (1 << 31) - 1
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)
@@ -159,10 +162,11 @@ def demand_side_stores(store: Store, rules: BrokerRules) -> None:
     for entry in timer_log:
         if entry.size != size:
             raise LoadFailure(_mismatch(entry, size))
-    for path in (DELAY_OFFSETS, TIMER_METRICS) if rules.timer and store.settings.runs_timer else (DELAY_OFFSETS,):
-        config = read_config(store.view, path)
-        if config.state is ConfigState.BROKEN and config.is_backup_broken:
-            raise LoadFailure(f"{path}: neither it nor its .bak can be read")
+    of_timer = (TIMER_METRICS,) if rules.timer and store.settings.runs_timer else ()
+    for path, config in read_configs(store.view, (*STORED, DELAY_OFFSETS, *of_timer)).items():
+        if config.state not in _READABLE and config.is_backup_broken and not config.is_database:
+            why = "neither it nor its .bak can be read" if config.state is ConfigState.BROKEN else "its .bak is no JSON"
+            raise LoadFailure(f"{path}: {why}")
     for entry in store.files.get(FileKind.COMPACTION_LEFTOVER, ()) if rules.compaction else ():
         raise LoadFailure(f"{entry.path}: the name is not a number")
     why_not = read_epochs(store.view).why_not if rules.timer and store.files.get(FileKind.CONTROLLER) else None

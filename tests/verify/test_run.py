@@ -150,7 +150,11 @@ EDITS: dict[str, tuple[str, Edit, dict[str, int]]] = {
         broken_topics,
         {"config.backup-better": 1, "config.unreadable": 1, "config.queue-without-topic": 3},
     ),
-    "far consumer": (BASE, far_consumer, {"config.consumer-offset-beyond-queue": 1}),
+    "far consumer": (
+        BASE,
+        far_consumer,
+        {"config.consumer-offset-beyond-queue": 1, "config.topics-missing": 1},
+    ),
     "checkpoint behind the log": (BASE, checkpoint_offset(1 << 40), {"checkpoint.ahead-of-log": 1}),
     "old record after the end": (BASE, old_record_after_the_end, {"commitlog.stale-tail": 1}),
     "another record after the end": (
