@@ -11,6 +11,10 @@ import pytest
 
 from rmqtool.formats.rocksdb_queue import DISPATCHED_KEY, offset_key, unit_key
 from rmqtool.store.broker_conf import broker_conf
+from rmqtool.store.directory import survey
+from rmqtool.store.file_kinds import FileKind
+from rmqtool.store.queue_database import read_queue_database
+from rmqtool.store.view import Entry, open_directory
 from tests import golden_stores
 from tests.broker.broker import OpenStore
 from tests.broker.conftest import JudgeOf
@@ -191,3 +195,35 @@ def test_a_store_type_of_rocksdb_goes_before_writing_twice(judge_of: JudgeOf, tm
 
 def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def test_topics_of_another_type_are_in_files_alone(judge_of: JudgeOf, tmp_path: Path) -> None:
+    config = {**CONFIG, **DOUBLE, "rocksdbCQSelectiveDoubleWriteEnable": True}
+    topics = {"Lite": {"attributes": {"message.type": "LITE"}}, "New": {}}
+    path = tmp_path / "store"
+    with judge_of("5.5.1").open(path, config, topics) as store:
+        assert store.opened["configIgnored"] == []
+        store.put(*({"topic": topic, "queueId": 0, "body": b"x"} for topic in ("Lite", "New", "Lite", "New")))
+        store.wait_dispatched()
+    database = read_queue_database(open_directory(path), database_files(path))
+    assert {topic for topic, _ in database.names} == {"Lite"}
+    assert findings_in(copy_store(path, tmp_path / "copy")) == (set(), True)
+
+
+@pytest.mark.parametrize("version", ["5.5.0", "5.5.1"])
+def test_light_queues_are_in_the_database_alone(judge_of: JudgeOf, tmp_path: Path, version: str) -> None:
+    light = {"enableLmq": True, "enableMultiDispatch": True, "combineCQUseRocksdbForLmq": True}
+    path, properties = tmp_path / "store", {"INNER_MULTI_DISPATCH": "%LMQ%a,%LMQ%b"}
+    with judge_of(version).open(path, {**CONFIG, **DOUBLE, **light}) as store:
+        messages = [{"topic": "New", "queueId": 0, "body": b"x", "properties": properties} for _ in range(5)]
+        assert {answer["status"] for answer in store.put(*messages)} == {"PUT_OK"}
+        store.wait_dispatched()
+        assert store.get("%LMQ%a", 0, [0])["rows"][0][3] == 5
+    database = read_queue_database(open_directory(path), database_files(path))
+    assert {"%LMQ%a", "%LMQ%b", "New"} == {topic for topic, _ in database.names}
+    assert [folder.name for folder in (path / "consumequeue").iterdir() if folder.is_dir()] == ["New"]
+    assert findings_in(copy_store(path, tmp_path / "copy")) == (set(), True)
+
+
+def database_files(path: Path) -> tuple[Entry, ...]:
+    return survey(open_directory(path)).files[FileKind.CONSUMEQUEUE_ROCKSDB]
