@@ -193,7 +193,8 @@ def _last(fault: Fault, store: Path, base: Path, faults: list[Fault]) -> Fault:
     is_gone = not (store / fault.file).exists()
     is_extra = any(other.file == fault.file and other.name.endswith(MAKES_A_FILE) for other in faults)
     if is_gone and (
-        fault.name.startswith((*EDITS_OF_BYTES, "log.file zeroed")) or (is_extra and not (base / fault.file).exists())
+        fault.name.startswith((*EDITS_OF_BYTES, "log.file zeroed", "log.cut", "log.longer"))
+        or (is_extra and not (base / fault.file).exists())
     ):
         return replace(fault, silent=True)
     return fault

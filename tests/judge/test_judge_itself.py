@@ -169,6 +169,20 @@ def test_a_fault_whose_file_is_as_before_is_silent(tmp_path: Path) -> None:
     assert not _last(fault, tmp_path / "store", tmp_path / "base", [fault]).silent
 
 
+@pytest.mark.parametrize(
+    ("name", "is_silent"),
+    [("log.cut", True), ("log.longer", True), ("log.record noise", True), ("log.file last missing", False)],
+)
+def test_a_change_of_a_log_file_that_a_later_fault_took_away_is_silent(
+    tmp_path: Path, name: str, is_silent: bool
+) -> None:
+    (tmp_path / "base/commitlog").mkdir(parents=True)
+    (tmp_path / "base/commitlog/0").write_bytes(b"12345")
+    fault = Fault(name, "commitlog", "commitlog/0", "")
+    gone = Fault("log.file last missing", "commitlog", "commitlog/0", "")
+    assert _last(fault, tmp_path / "store", tmp_path / "base", [fault, gone]).silent is is_silent
+
+
 def test_what_a_blank_holds_is_cleared_also_in_a_file_with_another_s_name(tmp_path: Path) -> None:
     size, end = 1000, 900
     blank = (size - end).to_bytes(4, "big") + BLANK_MAGIC.to_bytes(4, "big")
