@@ -134,7 +134,7 @@ def test_a_file_of_a_database_alone_is_refused(golden: Unpacked) -> None:
 def test_of_both_sides_the_database_comes_first(golden_copy: Unpacked) -> None:
     path = golden_copy("5.5.0-clean-basic")
     _, in_files = dumped(path, *QUEUES)
-    assert rmqtool("convert", path, "--queues", "both", "--yes").code == 3  # two sides are not fully checked
+    assert rmqtool("convert", path, "--queues", "both", "--yes").code == 0
     ran, rows = dumped(path, *QUEUES)
     units = of_type(rows, "unit")
     half = len(units) // 2
