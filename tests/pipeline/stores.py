@@ -13,6 +13,8 @@ import pyarrow
 from rmqtool.pipeline.log_splits import LogSplit, read_split
 from rmqtool.pipeline.message_schema import HEADERS, PROPERTIES
 from rmqtool.scan.row_filter import RowFilter
+from rmqtool.store.queue_database import read_queue_database
+from rmqtool.store.view import open_directory
 from tests.commands.transcripts import rmqtool
 
 Rows = list[dict[str, Any]]
@@ -47,9 +49,21 @@ def as_dumped(rows: Rows) -> Rows:
 
 
 def contents(folder: Path) -> dict[str, str]:
-    """The hash of each file of a store, of tool's own notes none."""
-    return {
+    """The hash of each file of a store, of tool's own notes none; of queues in RocksDB that of their rows.
+
+    The library gives each database another identity, so that the bytes of its files differ.
+    """
+    hashes = {
         str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in folder.rglob("*")
         if path.is_file() and ".rmqtool" not in path.parts
     }
+    if "consumequeue/CURRENT" in hashes:
+        view = open_directory(folder)
+        database = read_queue_database(view, view.list("consumequeue"))
+        assert database.failure is None, database.reason
+        rows = [(name, database.rows(name, 0, queue.unit_count).tobytes()) for name, queue in database.units.items()]
+        content = repr((rows, database.ends, database.dispatched, database.odd_rows))
+        hashes = {path: value for path, value in hashes.items() if path.rpartition("/")[0] != "consumequeue"}
+        hashes["consumequeue/"] = hashlib.sha256(content.encode("utf-8", "surrogateescape")).hexdigest()
+    return hashes
