@@ -1,4 +1,4 @@
-"""A whole broker does not start if it needs the copy `.bak` of a configuration file and the copy is no JSON."""
+"""A whole broker does not start if it needs the copy `.bak` of a configuration file and the copy is not JSON."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -143,7 +143,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "config.unreadable",
         "A configuration file cannot be read, and it has no readable backup; or a database in RocksDB that replaces it "
         "cannot be read.",
-        "starts without this configuration; does not start if there is a backup `.bak` that is no JSON",
+        "starts without this configuration; does not start if there is a backup `.bak` that is not JSON",
         (
             "restore the file from another copy; without one, `rebuild --topics` rebuilds topics.json, with guesses, "
             "and `rebuild --delay-offsets` rebuilds delayOffset.json"
