@@ -165,7 +165,7 @@ def demand_side_stores(store: Store, rules: BrokerRules) -> None:
     of_timer = (TIMER_METRICS,) if rules.timer and store.settings.runs_timer else ()
     for path, config in read_configs(store.view, (*STORED, DELAY_OFFSETS, *of_timer)).items():
         if config.state not in _READABLE and config.is_backup_broken and not config.is_database:
-            why = "neither it nor its .bak can be read" if config.state is ConfigState.BROKEN else "its .bak is not JSON"
+            why = "neither it nor its .bak can be read" if config.state is ConfigState.BROKEN else ".bak is not JSON"
             raise LoadFailure(f"{path}: {why}")
     for entry in store.files.get(FileKind.COMPACTION_LEFTOVER, ()) if rules.compaction else ():
         raise LoadFailure(f"{entry.path}: the name is not a number")
