@@ -17,6 +17,7 @@ from rmqtool.engine.dispatch.index_entries import COMPILED_FROM_ROWS, KERNEL, In
 from rmqtool.engine.dispatch.queue_entries import Int32s, Int64s
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.errors import UnreadableError
+from rmqtool.formats.checkpoint import LATEST_MS
 from rmqtool.formats.index import ENTRY, HEADER_SIZE, SLOT_SIZE, IndexHeader, entry_position, file_size, slot_position
 from rmqtool.scan.blocks import last_data_end
 from rmqtool.scan.compiled import is_worth, load_kernel
@@ -90,6 +91,11 @@ def number_behind(last: str) -> str:
     return f"{DIRECTORY}/{int(name) + 1:0{len(name)}d}"
 
 
+def possible_times(timestamps_ms: Int64s) -> Int64s:
+    """Those of store times that a broker can have written; nothing protects the time in a record."""
+    return timestamps_ms[(timestamps_ms > 0) & (timestamps_ms <= LATEST_MS)]
+
+
 def carried_header(full: IndexHeader) -> IndexHeader:
     """The header with which a file takes over from a full one (`IndexFile#<init>`)."""
     offset, time_ms = max(0, full.end_physical_offset), max(0, full.end_timestamp_ms)
@@ -107,6 +113,8 @@ class IndexWriter:
         rules: BrokerRules,
         clock_ms: Callable[[], int],
         current: OpenIndexFile | None = None,
+        *,
+        passes_over_times: bool = False,
     ) -> None:
         """Go on with the current file, or begin; no file is made before the first record.
 
@@ -114,6 +122,8 @@ class IndexWriter:
             slot_count: the broker's `maxHashSlotNum`.
             entry_count: its `maxIndexNum`; a file holds one entry fewer.
             clock_ms: tells the time, of which the name of a new file is made.
+            passes_over_times: take a file's times from records with possible ones. A broker takes them as they are, and
+                finds no key of a file that begins before 1970.
         """
         assert slot_count > 0, slot_count
         assert entry_count > 1, entry_count
@@ -123,6 +133,9 @@ class IndexWriter:
         self._rules = rules
         self._clock_ms = clock_ms
         self._current = current
+        self._passes_over_times = passes_over_times
+        self._begins_open = False
+        """Whether no record has told the current file's begin yet."""
         self._full_timestamp_ms: int | None = None
         self.full_paths: list[str] = []
         """Files that became full since this writer began."""
@@ -208,12 +221,15 @@ class IndexWriter:
         header, count = file.header, hashes.size
         previous, newly_used = chain(file, hashes, header.next_entry_number)
         begins = np.full(count, header.begin_timestamp_ms, np.int64)
+        times_ms = possible_times(timestamps_ms) if self._passes_over_times else timestamps_ms
         if header.next_entry_number <= 1:
+            header = replace(header, begin_physical_offset=int(physical_offsets[0]))
+            self._begins_open = True
+        if self._begins_open and times_ms.size:
             # The first entry is still measured from what the file before left, all others from the first one.
-            begins[1:] = int(timestamps_ms[0])
-            header = replace(
-                header, begin_timestamp_ms=int(timestamps_ms[0]), begin_physical_offset=int(physical_offsets[0])
-            )
+            begins[1 if header.next_entry_number <= 1 else 0 :] = int(times_ms[0])
+            header = replace(header, begin_timestamp_ms=int(times_ms[0]))
+            self._begins_open = False
         deltas = np.where(begins <= 0, 0, (timestamps_ms - begins).clip(min=0) // 1000).clip(max=_INT_MAX)
         entries = np.empty(count, _ENTRY)
         entries["key_hash"] = hashes
@@ -224,7 +240,7 @@ class IndexWriter:
         self._sink.write_at(file.path, position, entries.tobytes())
         file.header = replace(
             header,
-            end_timestamp_ms=int(timestamps_ms[-1]),
+            end_timestamp_ms=int(times_ms[-1]) if times_ms.size else header.end_timestamp_ms,
             end_physical_offset=int(physical_offsets[-1]),
             used_slot_count=header.used_slot_count + (newly_used if self._rules.index_counts_used_slots else count),
             next_entry_number=header.next_entry_number + count,

@@ -199,7 +199,12 @@ class _Build:
             self._index_head = copied_prefix(sink, setup.store, setup.minimum, setup.rules)
         # Named by the log's time, not by the clock: the same log gives the same files.
         writer = IndexWriter(
-            sink, *setup.index_shape, setup.rules, lambda: self._name_ms(writer), self._index_head.file
+            sink,
+            *setup.index_shape,
+            setup.rules,
+            lambda: self._name_ms(writer),
+            self._index_head.file,
+            passes_over_times=True,
         )
         return writer
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from rmqtool.engine.dispatch.derived_writer import DerivedEntries, EntrySelector
 from rmqtool.engine.dispatch.index_entries import batch_entries
+from rmqtool.engine.dispatch.index_writer import possible_times
 from rmqtool.engine.dispatch.queue_entries import Rows, batch_bytes, message_rows
 from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.scan.log import LogPlan, ScanOptions, is_known, map_splits, reader_for, walk_split
@@ -40,7 +41,7 @@ class ReadRows:
         last_begin, log_end: physical offset of the last one, and behind it.
         size: their bytes.
         last_record: physical offset and store time of the last message; None without one.
-        first_ms: store time of the first message, one without a topic too; None without any.
+        first_ms: store time of the first message with a possible one, one without a topic too; None without any.
         newest_ms: the latest store time.
         tombstones: physical offsets of the records that stand in the place of lost ones.
         entries: what they put into queues and index; None where nobody asked.
@@ -183,7 +184,8 @@ class LogReading:
             read_rows.entries = self.dispatching(rows, batch.topics, batch_bytes(batch), index)
         dispatched = message_rows(rows)
         if dispatched.size:
-            read_rows.first_ms = int(dispatched["store_timestamp_ms"][0])
+            times_ms = possible_times(dispatched["store_timestamp_ms"])
+            read_rows.first_ms = int(times_ms[0]) if times_ms.size else None
         messages = kept_rows(rows, rows["topic_length"] > 0)
         if messages.size:
             times_ms = messages["store_timestamp_ms"]

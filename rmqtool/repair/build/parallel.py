@@ -21,6 +21,7 @@ from rmqtool.engine.dispatch.index_writer import (
     OpenIndexFile,
     carried_header,
     path_behind,
+    possible_times,
 )
 from rmqtool.formats.index import IndexHeader, file_size
 from rmqtool.repair.build.builder import BuildContext, QueueIndexBuilder
@@ -131,14 +132,18 @@ class BuildTask:
     def _index_file(self, share: IndexTask, folder: Path) -> int:
         slots, entries = self.setup.index_shape
         header = IndexHeader()
-        for before in self.index.between(max(0, share.first - 1), share.first):
-            columns = before.store_timestamps_ms, before.physical_offsets
-            last_ms, last_offset = (int(column[-1]) for column in columns)
-            header = carried_header(replace(header, end_timestamp_ms=last_ms, end_physical_offset=last_offset))
+        for count in (1, share.first):  # nearly always the last one tells the time
+            for before in self.index.between(max(0, share.first - count), share.first):
+                times_ms = possible_times(before.store_timestamps_ms)
+                last_ms = int(times_ms[-1]) if times_ms.size else header.end_timestamp_ms
+                last_offset = int(before.physical_offsets[-1])
+                header = carried_header(replace(header, end_timestamp_ms=last_ms, end_physical_offset=last_offset))
+            if header.end_timestamp_ms:
+                break
         with DirectorySink(folder) as sink:
             file = OpenIndexFile(f"{DIRECTORY}/{share.number}", header, np.zeros(slots, np.int32))
             sink.create(file.path, file_size(slots, entries))
-            writer = IndexWriter(sink, slots, entries, self.setup.rules, lambda: 0, file)
+            writer = IndexWriter(sink, slots, entries, self.setup.rules, lambda: 0, file, passes_over_times=True)
             for some in self.index.between(share.first, share.stop):
                 writer.put(some)
             writer.finish(clean=True)

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from rmqtool.engine.dispatch.index_entries import KERNEL
+from rmqtool.formats.checkpoint import LATEST_MS
 from rmqtool.formats.index import ENTRY_SIZE, HEADER
 from rmqtool.scan.compiled import is_worth, load_kernel
 from rmqtool.scan.rules import Verdict
@@ -82,7 +83,8 @@ class IndexMatch:
                 at = int(np.searchsorted(expected.physical_offsets, physical_offset))
                 is_there = at < len(expected.physical_offsets) and expected.physical_offsets[at] == physical_offset
                 stored_ms = int(expected.store_timestamps_ms[at]) if is_there else time_ms
-                if stored_ms != time_ms and physical_offset not in self.doubtful:
+                is_told = stored_ms != time_ms and 0 < stored_ms <= LATEST_MS  # no broker writes any other time
+                if is_told and physical_offset not in self.doubtful:
                     self.findings.append(
                         finding(
                             "index.bad-header",
