@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -177,7 +177,9 @@ class QueueOrder:
         self, queue: QueueName, chain: Sequence[QueueRun], queue_runs: Sequence[QueueRun]
     ) -> Iterator[MissingRun]:
         is_further = queue in self._further
-        offset_ranges = sorted((each.first, each.end) for each in queue_runs) if len(chain) < len(queue_runs) else []
+        in_order = sorted((each.first, each.end) for each in queue_runs) if len(chain) < len(queue_runs) else []
+        reached = accumulate((end for _, end in in_order), max)
+        offset_ranges = [(first, end) for (first, _), end in zip(in_order, reached, strict=True)]
         end, place = (0, -1) if self._begins_at_zero else (chain[0].first, -1)
         for run in chain:
             if run.first > end and not _meets(offset_ranges, end, run.first):
@@ -219,7 +221,11 @@ def _is_alone(queue_runs: Sequence[QueueRun]) -> bool:
 
 
 def _meets(offset_ranges: Sequence[tuple[int, int]], first: int, end: int) -> bool:
-    """Whether any of the runs, sorted by their begin, has a queue offset in [first, end)."""
+    """Whether any run has a queue offset in [first, end).
+
+    Args:
+        offset_ranges: the runs, sorted by their begin; each ends where the furthest of those up to it does.
+    """
     at = bisect_right(offset_ranges, (first, first))
     return (at < len(offset_ranges) and offset_ranges[at][0] < end) or (at > 0 and offset_ranges[at - 1][1] > first)
 

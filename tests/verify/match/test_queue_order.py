@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as some
 
 from rmqtool.engine.dispatch.queue_entries import QueueEntries
@@ -177,6 +177,7 @@ def test_whatever_is_lost_is_found_missing(kept: list[bool], batch: int) -> None
 
 
 @given(some.lists(some.integers(0, 30), min_size=1, max_size=40))
+@example([0, 1, 1, 3, 4, 0, 1, 2])
 def test_any_order_is_judged(queue_offsets: list[int]) -> None:
     runs, _ = order(entries(straight(*queue_offsets))).judged(everywhere)
     for run in runs:
