@@ -27,8 +27,11 @@ from tests.broker.versions import ROUTINE
 JudgeOf = Callable[[str], Judge]
 OFTEN = "5.5.0"
 OFTEN_IN_OLD = "4.9.7"
-OF_WHOLE_BROKERS = ("timer-wheel-short", "timer-log-file-short", "epochs-empty")
-"""Only a whole broker has a timer, or is in controller mode: see test_timer.py and test_controller.py."""
+OF_WHOLE_BROKERS = ("timer-wheel-short", "timer-log-file-short", "epochs-empty", "compaction-lost")
+"""Only a whole broker has a timer, is in controller mode, or reads `topics.json`.
+
+See test_timer.py, test_controller.py and test_compaction.py.
+"""
 
 
 def cases() -> list[ParameterSet]:
