@@ -197,13 +197,13 @@ TRANSACTION_COLUMNS: Final = (
 POP_COLUMNS: Final = (
     Column("state", 12),
     Column("topic", 12, stretches=True),
-    Column("queue_id", 8, right=True),
-    Column("queue_offset", 12, right=True),
+    Column("queue_id", 8, right=True, rank=1),
+    Column("queue_offset", 12, right=True, rank=1),
     Column("revive_timestamp_ms"),
-    Column("consumer_group", 14, rank=1, stretches=True),
-    Column("consumer_offset", 15, right=True, rank=3),
-    Column("unique_key", 32, rank=2),
-    Column("physical_offset", 15, right=True, rank=4),
+    Column("consumer_group", 14, rank=2, stretches=True),
+    Column("consumer_offset", 15, right=True, rank=4),
+    Column("unique_key", 32, rank=3),
+    Column("physical_offset", 15, right=True, rank=5),
 )
 TIMER_SLOT_COLUMNS: Final = (
     Column("number", 7, right=True, rank=1),
