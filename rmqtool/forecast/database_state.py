@@ -205,7 +205,7 @@ class DatabaseServedUnits:
     def __init__(self, state: DatabaseQueueState, log_minimum: int) -> None:
         queue = state.queue(log_minimum)
         self._first, self._end = queue.min_queue_offset, queue.max_queue_offset
-        self._between = state.between
+        self._state, self._log_minimum = state, log_minimum
         self._reads_on = state.rules.rocksdb_pull_reads_on
 
     def has_at(self, queue_offsets: NDArray[np.int64], records: RecordArrays) -> NDArray[np.bool_]:
@@ -234,6 +234,12 @@ class DatabaseServedUnits:
                 hits = np.flatnonzero((in_order[at] == units["physical_offset"]) & records.fit(order[at], units))
                 is_served[order[at[hits]]] = True
         return is_served
+
+    def _between(self, begin: int, end: int) -> Rows:
+        """Units without those that lead before the log, which any compaction removes."""
+        units = self._state.between(begin, end)
+        kept: Rows = units[units["physical_offset"] >= self._log_minimum]
+        return kept
 
     def _given(self, begin: int, end: int) -> Rows:
         """The units that a pull gives; where it reads on, it fails at a missing unit, and gives none before it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -146,6 +147,37 @@ def test_times_are_found_as_brokers_find_them(golden_copy: Unpacked, judge_of: J
         for asked in answers:
             for boundary in Boundary:
                 assert queue.offset_by_time(reader.log, asked["time"], boundary) == asked[boundary.value], asked
+
+
+@pytest.mark.parametrize("version", ["5.3.1", "5.5.0", pytest.param("5.5.1", marks=pytest.mark.slow)])
+def test_a_unit_that_leads_before_the_log_vanishes_in_a_compaction(
+    golden_copy: Unpacked, judge_of: JudgeOf, version: str
+) -> None:
+    """A start over two tables of units begins a compaction, which removes such units; 5.5.0 fails next to the gap."""
+    path = golden_copy(NAME)
+
+    def change(units: Any, _ends: Any) -> None:
+        for queue_offset, place in ((5, numbers(-1)), (6, b"")):
+            key = unit_key(*QUEUE, queue_offset)
+            units.put(key, place + units[key][len(place) :])
+            units.flush()
+
+    edit(path, change)
+    forecast = forecast_store(store_at(path), rules_for(version))
+    deadline = time.monotonic() + 60
+    with judge_of(version).open(path, CONFIG) as broker:
+        while (rows := _rows_of(broker))[5][3] is not None and time.monotonic() < deadline:
+            time.sleep(0.1)
+        served = sum(row[1] == "FOUND" for queue in broker.read(brief=True)["queues"] for row in queue["messages"])
+    assert rows[5][3] is None
+    assert (forecast.starts, MESSAGES - forecast.lost.messages) == (True, served)
+    assert {at for at, row in rows.items() if row[1] != "FOUND"} == ({5} if version == "5.3.1" else {4, 5})
+
+
+def _rows_of(broker: OpenStore) -> dict[int, list[Any]]:
+    """What is served of `QUEUE`, by queue offset."""
+    queues = {(queue["topic"], queue["queueId"]): queue for queue in broker.read(brief=True)["queues"]}
+    return {row[0]: row for row in queues[QUEUE[0].decode(), QUEUE[1]]["messages"]}
 
 
 LOG_ENDS = {

@@ -4,14 +4,17 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from rmqtool.formats.rocksdb_queue import unit_key
 from tests.broker.broker import JudgeError, OpenStore
-from tests.judge.bases import bounds_of, served_of, whole_served
+from tests.judge.bases import bounds_of, numbers_of, served_of, whole_served
 from tests.judge.case import Case
+from tests.judge.faults_rocksdb import content_of
 from tests.judge.intact import log_content
 
 LIGHT = "%LMQ%"
 INNER_COUNT = re.compile(rb"INNER_NUM\x01(\d+)")
 BAD_BLOCK = re.compile(r"in RocksDB: (default|offset): Corruption")
+THROWS_AT_A_GAP_SINCE = (5, 5, 0)
 OF_THE_STORE = ("consumequeue/", "batchconsumequeue/", "index/")
 
 
@@ -111,8 +114,24 @@ def _compare_lost(case: Case, forecast: dict[str, Any], read: dict[str, Any]) ->
     lost = {at for at in counts.keys() & case.intact if (*own[at], at) not in places}
     changed = counts.keys() - case.intact
     least = sum(counts[at] for at in lost)
-    if not least <= forecast["lost"]["messages"] <= least + sum(counts[at] for at in changed):
+    may_be = changed | before_vanishing_units(case, read["offsets"]["min"])
+    if not least <= forecast["lost"]["messages"] <= least + sum(counts[at] for at in (counts.keys() & may_be) - lost):
         case.differs("A lost", f"forecast {forecast['lost']}, the broker {least}: {sorted(lost)[:20]}")
+
+
+def before_vanishing_units(case: Case, log_minimum: int) -> set[int]:
+    """Records that stand before a unit in RocksDB that leads before the log: where that one is gone, 5.5.0 throws.
+
+    Any compaction removes such a unit, also one in the background of a start.
+    """
+    if not case.base.plan.has_database or numbers_of(case.version) < THROWS_AT_A_GAP_SINCE:
+        return set()
+    content = content_of(case.store / "consumequeue", case.folder / "rows")
+    units = content.units if content is not None else {}
+    keys = {at: unit_key(topic.encode(), queue_id, n + 1) for (topic, queue_id, n), at in case.truth.served.items()}
+    return {
+        at for at, key in keys.items() if key in units and int.from_bytes(units[key][:8], signed=True) < log_minimum
+    }
 
 
 def own_queues(case: Case) -> dict[int, tuple[str, int]]:

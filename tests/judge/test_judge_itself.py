@@ -11,14 +11,17 @@ import pytest
 
 from rmqtool.fixtures.recipe import make_store
 from rmqtool.fixtures.recipes import RECIPES
+from rmqtool.formats.rocksdb_queue import unit_key
 from tests.commands.transcripts import rmqtool
 from tests.judge.case import _last
 from tests.judge.check_append import _clear_blanks, _start_unlinks
+from tests.judge.check_forecast import before_vanishing_units
 from tests.judge.check_repair import _check_undo, _set_aside, repair_count
 from tests.judge.check_verify import _names, is_clash, is_dropped, overwritten_index_files
 from tests.judge.faults_derived import old_file
 from tests.judge.target import BLANK_MAGIC, Fault, Target
 from tests.judge.tool import rmqtool as limited_rmqtool
+from tests.rocksdb_cases import numbers, write_rows
 from tests.store_state import store_state
 
 LARGE = (1 << 22) + 20
@@ -193,3 +196,19 @@ def test_what_a_blank_holds_is_cleared_also_in_a_file_with_another_s_name(tmp_pa
     case: Any = SimpleNamespace(truth=SimpleNamespace(sizes={0: end}), base=SimpleNamespace(plan=plan))
     _clear_blanks(case, tmp_path, [])
     assert log.read_bytes() == b"\1" * end + blank + bytes(size - end - len(blank))
+
+
+def test_a_record_before_a_unit_that_leads_before_the_log_may_be_lost(tmp_path: Path) -> None:
+    places = {0: 100, 1: 200, 2: -1, 3: 400, 4: 500}
+    rows = {unit_key(b"T", 0, at): numbers(place) + bytes(20) for at, place in places.items()}
+    write_rows(tmp_path / "store" / "consumequeue", {"default": rows, "offset": {}})
+    served = {("T", 0, at): place if place >= 0 else 300 for at, place in places.items()}
+
+    def records(version: str, log_minimum: int) -> set[int]:
+        base, truth = SimpleNamespace(plan=SimpleNamespace(has_database=True)), SimpleNamespace(served=served)
+        case: Any = SimpleNamespace(base=base, truth=truth, version=version, store=tmp_path / "store", folder=tmp_path)
+        return before_vanishing_units(case, log_minimum)
+
+    assert records("5.5.0", 0) == {200}
+    assert records("5.5.1", 201) == {100, 200}
+    assert records("5.4.0", 0) == set()
