@@ -162,7 +162,14 @@ class OpenStore:
         """What is put from now on reaches no queue and no index."""
         self._ask("stopDispatch")
 
-    def read(self, keys: Iterable[Sequence[str]] = (), times: int = 3, *, brief: bool = False) -> Answer:
+    def read(
+        self,
+        keys: Iterable[Sequence[str]] = (),
+        times: int = 3,
+        *,
+        brief: bool = False,
+        queues: Iterable[tuple[str, int]] = (),
+    ) -> Answer:
         """Everything the store serves.
 
         `offsets`; `commitLog` = [place, size] or [place, length, verdict]; `records` = [place, topic, queue id, queue
@@ -170,8 +177,10 @@ class OpenStore:
         key, [physical offsets], further], for all keys in the log and those given as (topic, key) or (topic, key,
         type). `times`: at how many store timestamps of each queue the offset by time is asked for.
         A queue that a question threw on has an `error` alone. `brief`: without edges, pulls, times and keys.
+        `queues`: (topic, queue id) of more queues than the store lists and the walk over the log leads to.
         """
-        return self._noted(self._ask("read", 300, keys=[list(key) for key in keys], times=times, brief=brief))
+        named = {"keys": [list(key) for key in keys], "queues": [list(name) for name in queues]}
+        return self._noted(self._ask("read", 300, times=times, brief=brief, **named))
 
     def get(
         self, topic: str, queue_id: int, queue_offsets: Iterable[int], *, count: int = 32, tags: str | None = None

@@ -54,15 +54,12 @@ def check_forecast(case: Case) -> None:
 
 
 def _read(case: Case, store: OpenStore) -> dict[str, Any]:
-    """What the broker serves; of queues in RocksDB it lists those that records lead to, the others are asked for.
+    """What the broker serves; of queues in RocksDB it lists those that records lead to, the others are named.
 
     There the first question about a queue may change its minimum, so the ends are asked for once more.
     """
-    read = store.read(brief=True)
+    read = store.read(brief=True, queues=sorted(case.truth.queues) if case.base.plan.has_database else ())
     if case.base.plan.has_database:
-        listed = {(queue["topic"], queue["queueId"]) for queue in read["queues"]}
-        names = sorted(case.truth.queues.keys() - listed)
-        read["queues"] += [{"topic": topic, "queueId": queue_id, "known": True} for topic, queue_id in names]
         for queue in (queue for queue in read["queues"] if "error" not in queue):
             queue.update(store.get(queue["topic"], queue["queueId"], []))
     return read

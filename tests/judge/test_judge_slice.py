@@ -8,12 +8,16 @@ import pytest
 from tests.broker.toolchain import require_tools
 from tests.judge.bases import FILE, ROCKSDB, VERSIONS
 from tests.judge.case import make_case
+from tests.judge.check_forecast import check_forecast
 from tests.judge.check_preflight import check_preflight, other_version
+from tests.judge.intact import intact_records
 from tests.judge.worker import Worker
 
 pytestmark = pytest.mark.broker
 SEED = 20
 CASES = 6
+QUEUES = (("T", 1), ("SCHEDULE_TOPIC_XXXX", 15))
+"""Queues of the base of 5.5.0 in RocksDB that end before its last log file."""
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +41,20 @@ def test_a_preflight_of_a_base_agrees_with_the_other_broker(worker: Worker, tmp_
     base = worker.base(SEED, version, 0)
     case = make_case(base, worker.judge_of(version), 0, tmp_path)
     check_preflight(case, worker.judge_of(other_version(base)))
+    assert case.disagreements == []
+
+
+def test_queues_in_rocksdb_are_read_though_no_record_leads_to_them(worker: Worker, tmp_path: Path) -> None:
+    base = worker.base(SEED, "5.5.0", 0, ROCKSDB)
+    case = make_case(base, worker.judge_of("5.5.0"), 0, tmp_path)
+    *first, last = sorted((case.store / "commitlog").iterdir())
+    for file in first:  # the walk over the log leaves out all of the file
+        with file.open("r+b") as log:
+            log.write(bytes(8))
+    case.intact = intact_records(base, case.truth, case.store)
+    begin = int(last.name)
+    assert any(max(at for name, at in case.truth.served.items() if name[:2] == queue) < begin for queue in QUEUES)
+    check_forecast(case)
     assert case.disagreements == []
 
 

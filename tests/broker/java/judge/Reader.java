@@ -46,6 +46,11 @@ final class Reader {
             wanted.putIfAbsent(record.getTopic() + "/" + record.getQueueId(),
                 new Queue(store, record.getTopic(), record.getQueueId()));
         }
+        for (JsonElement element : Json.array(request, "queues")) {
+            JsonArray name = element.getAsJsonArray();
+            Queue queue = new Queue(store, name.get(0).getAsString(), name.get(1).getAsInt());
+            wanted.putIfAbsent(queue.topic + "/" + queue.queueId, queue);
+        }
         long times = Json.number(request, "times", 3);
         boolean brief = Json.flag(request, "brief", false);
         for (Map.Entry<String, Queue> entry : wanted.entrySet()) {
