@@ -27,6 +27,7 @@ JudgeOf = Callable[[str], Judge]
 LOG_FILE_SIZE = 32768
 CONFIG = {"mappedFileSizeCommitLog": LOG_FILE_SIZE, "mappedFileSizeConsumeQueue": 2000}
 SYS_FLAG_AT = commitlog.MESSAGE_V1.position("sys_flag")
+BORN_AT = commitlog.MESSAGE_V1.position("born_timestamp_ms")
 ROLLBACK = 0xC
 
 
@@ -154,6 +155,23 @@ def test_a_record_without_the_checksum_that_the_broker_asks_for(
     forecast = assert_same(judge, path, strict, replace(ForecastOptions(), record_crc=True))
     expected = answers[-1]["physicalOffset"] if has_property else 0
     assert forecast.log_end_offset == max(expected, forecast.scan_start_offset or 0)
+
+
+@pytest.mark.parametrize("version", ["5.3.3", "5.5.0"])
+def test_a_record_whose_checksum_has_another_name_is_served(judge_of: JudgeOf, tmp_path: Path, version: str) -> None:
+    """It is one without a checksum for a broker that does not ask for it, though another of its bytes changed too."""
+    judge, path = judge_of(version), tmp_path / "store"
+    config = {**CONFIG, "enabledAppendPropCRC": True}
+    *_, last = killed_store(judge, path, config)
+    file, position = log_file(path, last["physicalOffset"])
+    with file.open("r+b") as opened:
+        for at, byte in ((last["size"] - 16, b"/"), (BORN_AT, b"\1")):
+            opened.seek(position + at)
+            opened.write(byte)
+    forecast = assert_same(judge, path, config)
+    [queue] = judge.examine(path, config)["served"]["queues"]
+    assert forecast.lost.messages == 0
+    assert queue["messages"][-1][:3] == [last["queueOffset"], "FOUND", last["physicalOffset"]]
 
 
 @pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])

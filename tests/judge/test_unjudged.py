@@ -134,6 +134,17 @@ def test_a_log_that_was_cut_inside_a_record_is_compared(target: Target) -> None:
     assert is_changed(target, cut, log_now(target))
 
 
+@pytest.mark.parametrize(("from_end", "expected"), [(21, True), (20, False), (12, False), (11, True), (1, True)])
+def test_a_record_checksum_may_lose_its_name_unseen(target: Target, from_end: int, expected: bool) -> None:
+    target.base.plan.features = ("crc",)
+    (at, *_), sizes = target.truth.sizes, target.truth.sizes
+    for file in (target.base.path / "commitlog" / f"{0:020d}", *target.log_files()):
+        target.write(file, at + sizes[at] - 20, b"__CRC32#\x011234567890\x02")
+    (file,), before = target.log_files(), log_now(target)
+    target.write(file, at + sizes[at] - from_end, b"/")
+    assert is_changed(target, before, log_now(target)) is expected
+
+
 @pytest.mark.parametrize("is_end", [True, False])
 def test_faults_that_together_leave_an_early_end_are_silent(target: Target, is_end: bool) -> None:
     """A record is overwritten, and then the file is as it was before that record: nothing else knows of it."""

@@ -15,6 +15,9 @@ IN_NO_QUEUE = ("topic", "queue-id", "queue-offset")
 """Of a half message or rollback, which is in no queue."""
 BLANK_HEADER = 8
 INDEX_HEADER = 40
+RECORD_CRC = b"__CRC32#\x01"
+RECORD_CRC_SIZE = 20
+"""Name, ten digits and an end: the last bytes of a record."""
 EXTENSION_END = 1 << 47
 """No address in an extension is as large."""
 
@@ -275,7 +278,9 @@ def _without_negative_lengths(target: Target, start: int, undamaged: bytes, log:
 
 def _judged(record: bytes, *, has_crc: bool) -> list[tuple[int, int]]:
     if has_crc:
-        return [(0, len(record))]
+        name = len(record) - RECORD_CRC_SIZE
+        digits = name + len(RECORD_CRC)
+        return [(0, name), (digits, len(record))] if record[name:digits] == RECORD_CRC else [(0, len(record))]
     unjudged = set(UNJUDGED)
     fields = record_fields(record)
     (flags,) = struct.unpack_from(">i", record, 36)
