@@ -40,6 +40,34 @@ class RefusedError(RmqtoolError):
     exit_code = 5
 
 
+class ConnectionLostError(RmqtoolError):
+    """A broker or name server cannot be reached, or does not answer.
+
+    Attributes:
+        was_sent: whether the request may have reached it.
+    """
+
+    def __init__(self, text: str, *, was_sent: bool) -> None:
+        super().__init__(text)
+        self.was_sent = was_sent
+
+
+class FrameError(RmqtoolError):
+    """Bytes are no frame of the remoting protocol, or one that is too long to be sent."""
+
+
+class AnswerError(RmqtoolError):
+    """A broker or name server says no, or what it says cannot be understood.
+
+    Attributes:
+        code: of the answer; None where it cannot be understood.
+    """
+
+    def __init__(self, text: str, code: int | None = None) -> None:
+        super().__init__(text)
+        self.code = code
+
+
 class UnknownSizeError(RefusedError):
     """A repair needs a file size that nothing in the store shows: a guess could keep the broker from starting.
 

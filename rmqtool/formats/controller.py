@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from rmqtool.quantities import JAVA_LONG_MAX
@@ -76,12 +77,36 @@ def crc_of(lines: list[str]) -> int:
     return zlib.crc32("".join(f"{line}\n" for line in lines).encode()) & _CRC_MASK
 
 
+def agreed_end(epochs: Mapping[int, int], log_end: int, others: Mapping[int, int], other_end: int) -> int | None:
+    """Physical offset up to which two logs of a group are one by their epochs; a slave truncates its log there.
+
+    Broker: `AutoSwitchHAClient#doTruncate`, `EpochFileCache#findConsistentPoint`.
+
+    Args:
+        epochs, others: where each epoch starts in both logs; at least one.
+        log_end, other_end: physical offsets where the logs end.
+
+    Returns:
+        None where no epoch starts at the same offset in both: a slave then gets nothing from its master.
+    """
+    ends, other_ends = _epoch_ends(epochs, log_end), _epoch_ends(others, other_end)
+    shared = [epoch for epoch, start in epochs.items() if others.get(epoch) == start]
+    return min(ends[max(shared)], other_ends[max(shared)]) if shared else None
+
+
 def identity_problem(raw: bytes) -> str | None:
     """Why a broker cannot read who it is (`cluster#broker#id`), as a part of a sentence; None where it can."""
     parts = raw.decode("utf-8", "replace").rstrip("#").split("#")
     if len(parts) <= _PARTS:
         return "it has no cluster, broker and id with a # between them"
     return None if _number(parts[_PARTS], JAVA_LONG_MAX) is not None else "its id is not a number"
+
+
+def _epoch_ends(epochs: Mapping[int, int], log_end: int) -> dict[int, int]:
+    """Where each epoch ends: where the next one starts, the last one with the log if it starts there or before."""
+    numbers = sorted(epochs)
+    ends = {epoch: epochs[following] for epoch, following in pairwise(numbers)}
+    return ends | {numbers[-1]: log_end if epochs[numbers[-1]] <= log_end else JAVA_LONG_MAX}
 
 
 def _number(text: str, maximum: int) -> int | None:

@@ -10,6 +10,7 @@ import ipaddress
 import re
 import string
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 from construct import Bytes, Int16sb, Int32sb, Int64sb, Struct
@@ -96,6 +97,17 @@ def parse_offset_message_id(text: str) -> OffsetMessageId:
     """
     raw = _hex(text)
     return OffsetMessageId(host_text(raw[:-8]), int.from_bytes(raw[-8:], "big", signed=True))
+
+
+def create_unique_key(address: bytes, now: datetime, counter: int) -> str:
+    """A unique key as a client, or a broker from 5.0.0 on, makes one; process and class loader are 0.
+
+    Args:
+        address: 4 or 16 bytes.
+    """
+    month = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    milliseconds = int((now - month).total_seconds() * 1000)
+    return (address + bytes(6) + milliseconds.to_bytes(4, "big") + (counter & 0xFFFF).to_bytes(2, "big")).hex().upper()
 
 
 def message_ids(text: str) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from rmqtool.errors import UnreadableError
 from rmqtool.formats.record_crc import is_record_crc_lost, record_crc_matches
 from rmqtool.formats.tags import parse_delay_levels
 from rmqtool.scan.blocks import BLOCK_SIZE, Window, last_data_end
+from rmqtool.scan.entry_walk import EntryWalk
 from rmqtool.scan.judge import MESSAGE_MAGICS, PlainReader, judge_frame
 from rmqtool.scan.lazy_source import LazySource
 from rmqtool.scan.resync import find_next
@@ -40,6 +41,8 @@ class LogFile:
 
     open: Callable[[], ByteSource]
     physical_offset: int
+    has_entries: bool = False
+    """Whether it is a file of DLedger."""
 
 
 class StoredSegment(Protocol):
@@ -49,6 +52,8 @@ class StoredSegment(Protocol):
     def path(self) -> str: ...
     @property
     def start(self) -> int: ...
+    @property
+    def has_entries(self) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -96,12 +101,12 @@ def plan_log(files: Sequence[LogFile]) -> LogPlan:
     for at, file in enumerate(files):
         source = LazySource.look(file.open)
         data_bytes += sum(end - start for start, end in source.extents(0, source.size))
-        if _has_data(source):
+        if holds_data(source):
             last = at
         source.close()
         sources.append(source)
     splits = tuple(
-        whole_file(source, file.physical_offset, more_follows=at < last)
+        whole_file(source, file.physical_offset, more_follows=at < last, has_entries=file.has_entries)
         for at, (file, source) in enumerate(zip(files, sources, strict=True))
         if at <= max(last, 0)
     )
@@ -110,7 +115,9 @@ def plan_log(files: Sequence[LogFile]) -> LogPlan:
 
 def plan_segments(open_file: Callable[[str], ByteSource], segments: Iterable[StoredSegment]) -> LogPlan:
     """The plan of files of a store's log; see `plan_log`."""
-    return plan_log([LogFile(partial(open_file, segment.path), segment.start) for segment in segments])
+    return plan_log(
+        [LogFile(partial(open_file, segment.path), segment.start, segment.has_entries) for segment in segments]
+    )
 
 
 def scan_log(plan: LogPlan, options: ScanOptions | None = None) -> Iterator[Batch]:
@@ -140,7 +147,7 @@ def map_splits(
 
 def walk_split(split: Split, reader: RecordReader, options: ScanOptions) -> Walk:
     """The walk of one split with these options."""
-    return Walk(
+    return (EntryWalk if split.has_entries else Walk)(
         split,
         reader,
         options.delays_ms,
@@ -154,7 +161,11 @@ def walk_split(split: Split, reader: RecordReader, options: ScanOptions) -> Walk
 
 def is_known(split: Split, options: ScanOptions) -> bool:
     """Whether a walk over a split would read nothing, since the digest knows all of it."""
-    return options.digest is not None and options.digest.answers(walk_split(split, PlainReader(), options))
+    return (
+        not split.has_entries
+        and options.digest is not None
+        and options.digest.answers(walk_split(split, PlainReader(), options))
+    )
 
 
 def reader_for(data_bytes: int, compiled: bool | None = None) -> Callable[[], RecordReader]:
@@ -166,6 +177,25 @@ def reader_for(data_bytes: int, compiled: bool | None = None) -> Callable[[], Re
     if compiled is None and not compiled_module.is_available():
         return PlainReader
     return compiled_module.CompiledReader
+
+
+def starts_with_data(source: ByteSource) -> bool:
+    """Whether the first bytes of a file are not all zero.
+
+    Raises:
+        UnreadableError: they cannot be read.
+    """
+    return any(read_range(source, 0, PROBE_BYTES))
+
+
+def holds_data(source: ByteSource) -> bool:
+    """Whether any byte of a file is not zero; a file whose start cannot be read may hold anything."""
+    try:
+        if starts_with_data(source):
+            return True
+    except UnreadableError:
+        return True
+    return last_data_end(source, 0, source.size) > 0
 
 
 def carries_record_crc(splits: Sequence[Split]) -> bool:
@@ -207,12 +237,3 @@ def _has_right_crc(source: ByteSource, position: int) -> bool | None:
         return False
     record = read_range(source, position, size)
     return False if is_record_crc_lost(record) else record_crc_matches(record)
-
-
-def _has_data(source: ByteSource) -> bool:
-    try:
-        if any(read_range(source, 0, PROBE_BYTES)):
-            return True
-    except UnreadableError:
-        return True
-    return last_data_end(source, 0, source.size) > 0

@@ -17,6 +17,7 @@ class Split:
         physical_offset: of the file's first byte.
         more_follows: whether the log goes on in a later file, so that zeros at the end are damage and not the
             untouched rest of the last file.
+        has_entries: whether it is a file of DLedger, whose records are in entries; it is never cut.
     """
 
     source: ByteSource
@@ -25,6 +26,7 @@ class Split:
     physical_offset: int
     more_follows: bool = False
     anchor: bool = False
+    has_entries: bool = False
 
 
 @dataclass
@@ -45,9 +47,9 @@ class SplitOutcome:
     ended: bool = False
 
 
-def whole_file(source: ByteSource, physical_offset: int, *, more_follows: bool) -> Split:
+def whole_file(source: ByteSource, physical_offset: int, *, more_follows: bool, has_entries: bool = False) -> Split:
     """The split that is a whole file."""
-    return Split(source, 0, source.size, physical_offset, more_follows)
+    return Split(source, 0, source.size, physical_offset, more_follows, has_entries=has_entries)
 
 
 def sub_splits(split: Split, cuts: Iterable[int]) -> list[Split]:

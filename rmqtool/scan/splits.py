@@ -29,6 +29,8 @@ def splits_of(split: Split, part_bytes: int = PART_BYTES, count: int | None = No
     Args:
         count: how many; None makes parts of about `part_bytes`.
     """
+    if split.has_entries:
+        return [split]
     data_end = split.end if split.more_follows else last_data_end(split.source, split.start, split.end)
     extents = list(split.source.extents(split.start, data_end))
     data_bytes = sum(end - start for start, end in extents)

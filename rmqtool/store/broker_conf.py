@@ -17,6 +17,7 @@ from typing import Final
 
 from rmqtool.errors import UnreadableError, UsageError
 from rmqtool.store.directory import UNIT_SIZE, Settings
+from rmqtool.store.queue_roles import QueueRoles
 from rmqtool.store.relaxed_json import join_surrogates
 from rmqtool.store.source import FileSource, read_range
 
@@ -31,6 +32,7 @@ _ESCAPED: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _JAVA_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}\Z")
 
 _IN_ROCKSDB: Final = "defaultrocksdb"
+_SIDES: Final = {"default": "file", _IN_ROCKSDB: "rocksdb"}
 _SIDE_ROLES: Final = ("combineCQPreferCQType", "combineAssignOffsetCQType")
 _INTEGERS: Final = {
     "mappedFileSizeCommitLog": "commitlog_file_size",
@@ -57,6 +59,7 @@ _FLAGS: Final = {
     "rocksdbCQDoubleWriteEnable": "writes_both_queue_kinds",
     "combineCQUseRocksdbForLmq": "keeps_light_queues_in_rocksdb",
     "timerWheelEnable": "has_timer",
+    "transientStorePoolEnable": "has_transient_pool",
 }
 
 
@@ -89,6 +92,7 @@ class BrokerConf:
     writes_both_queue_kinds: bool | None = None
     keeps_light_queues_in_rocksdb: bool | None = None
     has_timer: bool | None = None
+    has_transient_pool: bool | None = None
     problems: tuple[str, ...] = ()
     is_whole: bool = True
     """Whether the broker's defaults hold for what it does not say."""
@@ -107,7 +111,7 @@ class BrokerConf:
             runs_timer=self.has_timer is not False,
             defaults_hold=self.is_whole,
             queue_kind=self._queue_kind,
-            reads_queue_files=self._reads_queue_files,
+            queue_roles=self._queue_roles,
         )
 
     @property
@@ -120,11 +124,14 @@ class BrokerConf:
         return None if self.store_type is None else "file"
 
     @property
-    def _reads_queue_files(self) -> bool:
-        """Whether queues are written to both, and files tell what is in them and which offset comes next."""
-        roles = (self.properties.get(name, "default").lower() for name in _SIDE_ROLES)
-        is_all_in_files = all(role == "default" for role in roles) and not self.keeps_light_queues_in_rocksdb
-        return self._queue_kind == "mixed" and is_all_in_files
+    def _queue_roles(self) -> QueueRoles | None:
+        """What each side is for where queues are written to both."""
+        if self._queue_kind != "mixed":
+            return None
+        reads, assigns = (
+            _SIDES.get(kind := self.properties.get(name, "default").lower(), kind) for name in _SIDE_ROLES
+        )
+        return QueueRoles(reads, assigns, bool(self.keeps_light_queues_in_rocksdb))
 
 
 def read_broker_conf(path: Path) -> BrokerConf:

@@ -8,13 +8,16 @@ means to a later start is decided above; here it is only read. A relaxed grammar
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from enum import Enum
+from threading import Lock
 from typing import Any, Final
 
 from rmqtool.errors import UnreadableError
+from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.relaxed_json import JsonError, parse_relaxed_json
 from rmqtool.store.source import read_range
@@ -24,7 +27,13 @@ SIZE_MAX: Final = 64 << 20
 """Bytes of a configuration file that are read; a large fleet's consumer offsets have some tens of megabytes."""
 TOPICS: Final = "config/topics.json"
 CONSUMER_OFFSETS: Final = "config/consumerOffset.json"
+LMQ_CONSUMER_OFFSETS: Final = "config/lmqConsumerOffset.json"
+"""Read instead of the file of consumer offsets by a broker with `enableLmq=true`; has offsets of all queues."""
+ORDERED_CONSUMPTION: Final = "config/consumerOrderInfo.json"
+"""Messages that pop consumers who receive in order hold, which block their queues."""
 GROUPS: Final = "config/subscriptionGroup.json"
+CONSUMER_FILTERS: Final = "config/consumerFilter.json"
+QUEUE_MAPPING: Final = "config/topicQueueMapping.json"
 STORED: Final = (TOPICS, CONSUMER_OFFSETS, GROUPS)
 """Files whose content a broker can keep in RocksDB instead."""
 DATABASES: Final = tuple(
@@ -35,6 +44,9 @@ DELAY_OFFSETS: Final = "config/delayOffset.json"
 TIMER_METRICS: Final = "config/timermetrics"
 _WITHOUT_BROKER: Final = {DELAY_OFFSETS, TIMER_METRICS}
 _BATCH_QUEUE: Final = "BatchCQ"
+_OF_CONSUMERS: Final = (CONSUMER_OFFSETS, LMQ_CONSUMER_OFFSETS)
+_INT_MAX: Final = (1 << 31) - 1
+_INTEGER: Final = re.compile(r"-?[0-9]{1,20}", re.ASCII)
 
 
 class ConfigState(Enum):
@@ -107,6 +119,21 @@ def read_configs(view: StoreView, paths: Iterable[str]) -> dict[str, ConfigFile]
     return configs
 
 
+class StoreConfigs:
+    """The configuration files of a store; each is read when it is asked for, and once."""
+
+    def __init__(self, view: StoreView) -> None:
+        self._view = view
+        self._configs: dict[str, ConfigFile] = {}
+        self._lock = Lock()
+
+    def of(self, *paths: str) -> dict[str, ConfigFile]:
+        """Files by their paths; see `read_configs`."""
+        with self._lock:
+            self._configs |= read_configs(self._view, [path for path in paths if path not in self._configs])
+            return {path: self._configs[path] for path in paths}
+
+
 def has_config_database(view: StoreView, directory: str) -> bool:
     """Whether a directory of `DATABASES` has files, or cannot be listed."""
     try:
@@ -129,7 +156,7 @@ def _read_file(view: StoreView, path: str) -> ConfigFile:
 def topics(config: ConfigFile) -> dict[str, TopicConfig]:
     """Topics by name (`TopicConfigSerializeWrapper`); entries of another shape are left out."""
     topics_by_name: dict[str, TopicConfig] = {}
-    for key, entry in _table(config, "topicConfigTable").items():
+    for key, entry in table_of(config, "topicConfigTable").items():
         if not isinstance(entry, dict):
             continue
         attributes = entry.get("attributes")
@@ -171,6 +198,19 @@ def topic_entry(name: str, queue_count: int, attributes: Mapping[str, str] | Non
     }
 
 
+def next_version(version: object) -> dict[Any, Any]:
+    """A slave takes over the topics of a master only if the version is another than its own (`DataVersion`)."""
+    version = version if isinstance(version, dict) else {"counter": 0, "timestamp": 0}
+    counter = version.get("counter")
+    return {**version, "counter": counter + 1 if isinstance(counter, int) else 1}
+
+
+def table_of(config: ConfigFile, name: str) -> dict[Any, Any]:
+    """One table of a configuration file; empty where there is none."""
+    table = config.value.get(name) if config.value else None
+    return table if isinstance(table, dict) else {}
+
+
 def batch_topics(known: Mapping[str, TopicConfig], directories: Iterable[str]) -> frozenset[str]:
     """The topics with batch queues: the configuration decides, and the files where it does not know a topic.
 
@@ -184,17 +224,39 @@ def batch_topics(known: Mapping[str, TopicConfig], directories: Iterable[str]) -
 
 def consumer_offsets(config: ConfigFile) -> dict[tuple[str, str], dict[int, int]]:
     """Consumed queue offsets by (topic, group) and queue id (`ConsumerOffsetManager`, key `topic@group`)."""
-    offsets: dict[tuple[str, str], dict[int, int]] = {}
-    for key, queues in _table(config, "offsetTable").items():
+    offsets = _by_group(config, "offsetTable")
+    for key, queue_offset in table_of(config, "lmqOffsetTable").items():
         topic, separator, group = _text(key).partition("@")
-        if separator and isinstance(queues, dict):
-            offsets[topic, group] = _integers(queues)
-    return offsets
+        if separator:
+            offsets.setdefault((topic, group), {})[0] = queue_offset
+    return {name: _integers(queues) for name, queues in offsets.items()}
+
+
+def blocked_offsets(config: ConfigFile) -> dict[tuple[str, str], dict[int, tuple[int, ...]]]:
+    """Queue offsets of the messages that members of a group hold in order, by (topic, group) and queue id.
+
+    Broker: `OrderInfo`, whose list `o` has the first offset, and of the others the distance from it.
+    """
+    blocked: dict[tuple[str, str], dict[int, tuple[int, ...]]] = {}
+    for name, queues in _by_group(config, "table").items():
+        for key, order in queues.items():
+            queue_id, held = _integer(key), order.get("o") if isinstance(order, dict) else None
+            numbers = [_integer(value) for value in held] if isinstance(held, list) else []
+            whole = [number for number in numbers if number is not None]
+            if queue_id is not None and whole and len(whole) == len(numbers):
+                offsets = (whole[0], *(whole[0] + difference for difference in whole[1:]))
+                blocked.setdefault(name, {})[queue_id] = offsets
+    return blocked
+
+
+def group_names(config: ConfigFile) -> frozenset[str]:
+    """The consumer groups that are configured (`SubscriptionGroupManager`)."""
+    return frozenset(map(_text, table_of(config, "subscriptionGroupTable")))
 
 
 def delay_offsets(config: ConfigFile) -> dict[int, int]:
     """Delivered queue offsets by delay level (`DelayOffsetSerializeWrapper`); the queue is the level less one."""
-    return _integers(_table(config, "offsetTable"))
+    return _integers(table_of(config, "offsetTable"))
 
 
 def _text(value: Any) -> str:
@@ -212,6 +274,7 @@ def _read(view: StoreView, path: str) -> tuple[ConfigState, dict[Any, Any] | Non
             content = read_range(source, 0, source.size)
     except UnreadableError as error:
         return ConfigState.UNREADABLE, None, str(error)
+    content = content.rstrip(b"\0") or content  # as a power failure leaves it; a broker reads what is before them
     if not content.strip():
         return ConfigState.EMPTY, None, f"{path}: empty"
     try:
@@ -219,14 +282,36 @@ def _read(view: StoreView, path: str) -> tuple[ConfigState, dict[Any, Any] | Non
         value = parse_relaxed_json(content.decode("utf-8-sig", "surrogateescape"))
     except JsonError as error:
         return ConfigState.BROKEN, None, f"{path}: {error}"
+    value = {} if value is None else value
     if not isinstance(value, dict):
         return ConfigState.BROKEN, None, f"{path}: not a JSON object"
+    if path.removesuffix(".bak") in _OF_CONSUMERS and not _are_offsets(value.get("offsetTable")):
+        return ConfigState.BROKEN, None, f"{path}: offsetTable has something else than offsets"
     return ConfigState.READ, value, None
 
 
-def _table(config: ConfigFile, name: str) -> dict[Any, Any]:
-    table = config.value.get(name) if config.value else None
-    return table if isinstance(table, dict) else {}
+def _are_offsets(table: object) -> bool:
+    """Whether a broker takes a table of consumer offsets; it refuses the file because of a single other value."""
+    if table is None:
+        return True
+    if not isinstance(table, dict) or not all(isinstance(queues, dict) for queues in table.values()):
+        return False
+    queues: list[dict[Any, Any]] = list(table.values())
+    ids = (_integer(queue_id) for each in queues for queue_id in each)
+    offsets = (_integer(queue_offset) for each in queues for queue_offset in each.values())
+    return all(number is not None and -_INT_MAX - 1 <= number <= _INT_MAX for number in ids) and all(
+        number is not None and -JAVA_LONG_MAX - 1 <= number <= JAVA_LONG_MAX for number in offsets
+    )
+
+
+def _by_group(config: ConfigFile, table: str) -> dict[tuple[str, str], dict[Any, Any]]:
+    """The objects of a table whose keys are `topic@group`."""
+    names = ((_text(key).partition("@"), queues) for key, queues in table_of(config, table).items())
+    return {
+        (topic, group): dict(queues)
+        for (topic, separator, group), queues in names
+        if separator and isinstance(queues, dict)
+    }
 
 
 def _integers(table: dict[Any, Any]) -> dict[int, int]:
@@ -238,6 +323,9 @@ def _integers(table: dict[Any, Any]) -> dict[int, int]:
 def _integer(value: object) -> int | None:
     if isinstance(value, bool):
         return None
-    if isinstance(value, str) and len(value) <= 20 and value.isascii() and value.lstrip("-").isdigit():
-        return int(value)
+    if isinstance(value, str):
+        digits = value.replace(",", "")
+        return int(digits) if _INTEGER.fullmatch(digits) else None
+    if isinstance(value, float):
+        return int(value) if abs(value) < JAVA_LONG_MAX else None
     return value if isinstance(value, int) else None

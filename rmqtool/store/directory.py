@@ -14,12 +14,13 @@ from rmqtool.store.file_kinds import (
     FileKind,
     is_broker_directory,
     is_java_long,
-    is_segment_name,
     kind_of,
     stray_kind_of,
 )
 from rmqtool.store.list_files import list_files
+from rmqtool.store.log_entries import move_log, set_twins_aside
 from rmqtool.store.log_reach import record_end_across
+from rmqtool.store.queue_roles import QueueRoles
 from rmqtool.store.sizes import (
     DEFAULT_LOG_FILE_SIZE,
     LogFileSize,
@@ -61,6 +62,11 @@ class Segment:
         object.__setattr__(self, "size", self.entry.size)
         object.__setattr__(self, "end", self.start + self.entry.size)
 
+    @property
+    def has_entries(self) -> bool:
+        """Whether it is a file of DLedger, whose records are in entries."""
+        return kind_of(self.path) is FileKind.DLEDGER
+
 
 @dataclass(frozen=True)
 class QueueFiles:
@@ -91,7 +97,7 @@ class Settings:
     compaction_queue_file_size: int | None = None
     runs_timer: bool = True
     queue_kind: str | None = None
-    reads_queue_files: bool = False
+    queue_roles: QueueRoles | None = None
     defaults_hold: bool = False
     """Whether the broker's own properties file was read, so that its default holds for a size that it does not name."""
 
@@ -115,6 +121,11 @@ class Store:
     def commitlog(self) -> tuple[Segment, ...]:
         """Commitlog segments of all paths, by their start."""
         return _segments(self.files.get(FileKind.COMMITLOG, ()))
+
+    @property
+    def has_dledger_log(self) -> bool:
+        """Whether the files of the commit log are those of DLedger; see `with_dledger_log`."""
+        return bool(self.commitlog) and self.commitlog[0].has_entries
 
     @cached_property
     def loadable_log(self) -> tuple[Segment, ...]:
@@ -224,8 +235,7 @@ class Store:
         """Hash slots of the index files; None where no file tells."""
         if self.settings.index_slot_count:
             return self.settings.index_slot_count
-        # Late, for it brings construct with it, which a store without an index does not need.
-        from rmqtool.store.index_slots import infer_slot_count
+        from rmqtool.store.index_slots import infer_slot_count  # late: a store without an index needs no construct
 
         return infer_slot_count(self.view, self.index_files) if self.index_files else None
 
@@ -304,9 +314,9 @@ def survey(view: StoreView, settings: Settings | None = None) -> Store:
         entries_by_kind[_kind(entry)].append(entry)
     problems = walked.problems
     if settings.commitlog_directories:
-        directories = _move_log(view, settings.log_directories, entries_by_kind, problems)
+        directories = move_log(view, settings.log_directories, entries_by_kind, problems)
         walked.directories = sorted({*walked.directories, *directories})
-    _set_twins_aside(entries_by_kind)
+    set_twins_aside(entries_by_kind)
     files = {kind: tuple(entries) for kind, entries in entries_by_kind.items() if entries}
     if not (EVIDENCE & files.keys() or STORE_DIRECTORIES & set(walked.directories)):
         raise NotAStoreError(
@@ -323,58 +333,6 @@ def with_settings(settings: Settings, **changes: object) -> Settings:
 
 def _kind(entry: Entry) -> FileKind:
     return kind_of(entry.path) if entry.is_file else stray_kind_of(entry.path)
-
-
-def _move_log(
-    view: StoreView, log_directories: frozenset[str], entries_by_kind: dict[FileKind, list[Entry]], problems: list[str]
-) -> list[str]:
-    """Take the commitlog from the directories that were named; files of another `commitlog` become unknown ones.
-
-    The directories that lie among its files.
-    """
-    directories: list[str] = []
-    log_kinds = (FileKind.COMMITLOG, FileKind.STRAY_COMMITLOG)
-    for kind in log_kinds:
-        entries_by_kind[FileKind.UNKNOWN] += entries_by_kind.pop(kind, [])
-    for directory in sorted(log_directories):
-        try:
-            if view.stat(directory) is None:
-                problems.append(f"{directory}: no such directory")
-            listed = view.list(directory)
-        except UnreadableError as error:
-            problems.append(str(error))
-            continue
-        directories += [entry.path for entry in listed if entry.is_directory]
-        for entry in listed:
-            if entry.is_directory:
-                continue
-            is_segment = entry.is_file and is_segment_name(entry.name)
-            is_own = kind_of(f"commitlog/{entry.name}") is FileKind.RMQTOOL
-            entries_by_kind[FileKind.RMQTOOL if is_own else log_kinds[0 if is_segment else 1]].append(entry)
-    for kind, entries in entries_by_kind.items():
-        if kind not in log_kinds:
-            entries_by_kind[kind] = [
-                entry
-                for entry in dict.fromkeys(entries)
-                if kind is FileKind.RMQTOOL or entry.path.rpartition("/")[0] not in log_directories
-            ]
-    return directories
-
-
-def _set_twins_aside(entries_by_kind: dict[FileKind, list[Entry]]) -> None:
-    """Of several files of one queue whose names mean one offset, keep the one that has the name a broker gives.
-
-    The others (`Long#parseLong` passes over zeros in front) count as files that are none of the queue.
-    """
-    for kind in (FileKind.CONSUMEQUEUE, FileKind.CONSUMEQUEUE_EXT, FileKind.BATCH_CONSUMEQUEUE):
-        best: dict[tuple[str, int], Entry] = {}
-        for entry in sorted(entries_by_kind.get(kind, ()), key=lambda entry: (len(entry.name), entry.path)):
-            known = best.setdefault((entry.path.rpartition("/")[0], int(entry.name)), entry)
-            if known is not entry:
-                entries_by_kind[FileKind.STRAY_QUEUE].append(entry)
-        if len(best) < len(entries_by_kind.get(kind, ())):
-            kept = {entry.path for entry in best.values()}
-            entries_by_kind[kind] = [entry for entry in entries_by_kind[kind] if entry.path in kept]
 
 
 def _is_numbered(entry: Entry) -> bool:

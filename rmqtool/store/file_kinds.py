@@ -6,6 +6,7 @@ Broker: `StorePathConfigHelper`, `BrokerPathConfigHelper`, `UtilAll#offset2FileN
 
 from __future__ import annotations
 
+import hashlib
 import re
 from enum import Enum
 from typing import Final
@@ -48,6 +49,7 @@ class FileKind(Enum):
     UNKNOWN = "unknown"
 
 
+_TIERED: Final = re.compile(r"([0-9a-f]{8})_(.+)", re.ASCII | re.DOTALL)
 _SEGMENT: Final = r"\d{20,}"
 _QUEUE: Final = r"(0|-?[1-9]\d{0,9})"  # a broker takes any int, and serves a negative one like others
 _ROCKS: Final = (
@@ -59,7 +61,7 @@ FENCE_NAME: Final = "rmqtool-repair-in-progress"
 _PATTERNS: Final = tuple(
     (re.compile(pattern + r"\Z", re.ASCII | re.DOTALL), kind)
     for pattern, kind in (
-        (rf"commitlog[^/]*/{FENCE_NAME}", FileKind.RMQTOOL),
+        (rf"(commitlog[^/]*|dledger-[^/]+/data)/{FENCE_NAME}", FileKind.RMQTOOL),
         (r"\.rmqtool/.*", FileKind.RMQTOOL),
         (rf"commitlog[^/]*/{_SEGMENT}", FileKind.COMMITLOG),
         (r"commitlog[^/]*/.*", FileKind.STRAY_COMMITLOG),
@@ -135,6 +137,17 @@ def stray_kind_of(path: str) -> FileKind:
 def is_broker_directory(path: str) -> bool:
     """Whether a broker has a directory at this path: only there is a link followed, so that a circle of links ends."""
     return _PLACES.match(path) is not None
+
+
+def is_tiered_directory(name: str) -> bool:
+    """Whether a broker gives this name to the directory of a tiered store: a cluster's, after the start of its MD5."""
+    match = _TIERED.fullmatch(name)
+    return match is not None and name_hash(match[2]) == match[1]
+
+
+def name_hash(text: str) -> str:
+    """The first bytes of a text's MD5, which a tiered store puts before names (`MessageStoreUtil#getHash`)."""
+    return hashlib.md5(text.encode("utf-8", "surrogateescape"), usedforsecurity=False).hexdigest()[:8]
 
 
 def is_segment_name(name: str, kind: FileKind = FileKind.COMMITLOG) -> bool:

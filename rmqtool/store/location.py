@@ -105,7 +105,7 @@ def survey_store(
         commitlog_directories=tuple(relative_to_store(named, path) for named in commitlog) if commitlog else None,
         index_slot_count=index_slots,
     )
-    view = open_directory(path)
+    view = open_directory(path) if isinstance(place, Path) else place.view()
     for named in commitlog or ():
         open_directory(named)  # a mistyped path is an error, not a store without a log
     try:

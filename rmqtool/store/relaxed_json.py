@@ -19,11 +19,13 @@ _TOKEN: Final = re.compile(
     |"(?P<double>(?:[^"\\]|\\.)*+)"
     |'(?P<single>(?:[^'\\]|\\.)*+)'
     |(?P<float>[+-]?(?:\d+\.\d*|\.\d+|\d+(?=[eE]))(?:[eE][+-]?\d{1,5})?(?![\w.$]))
-    |(?P<integer>[+-]?\d{1,40}(?![\w.$]))
-    |(?P<word>[^\W\d][\w$.@%\-]*+|[$%@][\w$.@%\-]*+)""",
+    |(?P<integer>[+-]?\d{1,40}(?=L?(?![\w.$])))L?
+    |(?P<word>(?:[^\W\d]|\$)[\w$]*+)""",
     re.VERBOSE | re.DOTALL | re.ASCII,
 )
 _ESCAPE: Final = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|x([0-9A-Fa-f]{2})|(.))", re.DOTALL)
+_ITSELF: Final = frozenset("\"'/\\")
+"""Characters that stand for themselves after a backslash; others are no escape."""
 _ESCAPED: Final = {"b": "\b", "t": "\t", "n": "\n", "v": "\v", "f": "\f", "r": "\r", "0": "\0"}
 _PAIR: Final = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 _WORDS: Final = {"true": True, "false": False, "null": None, "undefined": None, "NaN": None}
@@ -57,11 +59,14 @@ class _Reader:
 
     def read(self) -> Any:
         self._begin_value(next(self.tokens))
+        token: _Token = ("mark", "", 0)
         while self.open:
             inner = self.open[-1]
-            token = next(self.tokens)
-            if token[1] == "," and token[0] == "mark":
-                continue  # fastjson passes over any number of them
+            before, token = token, next(self.tokens)
+            if token[:2] == ("mark", ","):
+                if before[:2] == ("mark", ",") and isinstance(inner, dict):
+                    raise _unexpected(token)  # fastjson passes over one, also before the end
+                continue
             if token[1] == ("}" if isinstance(inner, dict) else "]") and token[0] == "mark":
                 self.open.pop()
             elif isinstance(inner, dict):
@@ -147,4 +152,6 @@ def _unescape(text: str) -> str:
 def _character(match: re.Match[str]) -> str:
     if match[1] or match[2]:
         return chr(int(match[1] or match[2], 16))
+    if match[3] not in _ESCAPED and match[3] not in _ITSELF:
+        raise JsonError(f"unknown escape {match[0]!r}")
     return _ESCAPED.get(match[3], match[3])

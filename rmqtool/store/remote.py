@@ -6,14 +6,17 @@ machine's disks, so both are imported here only.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Any, Final
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit, urlunsplit
 
 from rmqtool.errors import NotAStoreError, UnreadableError, UnsupportedError, UsageError
 from rmqtool.store.file_kinds import is_broker_directory
 from rmqtool.store.ranged_source import Health, RangedSource, one_line
-from rmqtool.store.view import Entry, EntryKind
+from rmqtool.store.view import Entry, EntryKind, StoreView
 
 CONNECT_TIMEOUT_S: Final = 5.0
 REQUEST_TIMEOUT_S: Final = 10.0
@@ -22,6 +25,7 @@ ATTEMPTS: Final = 3
 RETRY_LIMIT_S: Final = 30
 ARROW_SCHEMES: Final = frozenset({"hdfs", "viewfs", "gs", "gcs"})
 """Schemes besides s3 that Arrow opens by itself."""
+_PATTERN: Final = re.compile(r"[*\[]")
 S3_OPTIONS: Final = frozenset({"region", "scheme", "endpoint_override", "anonymous"})
 
 
@@ -45,6 +49,18 @@ class RemotePlace:
             UnreadableError: it cannot be asked for.
         """
         return _kind(_asked(self.label, lambda: self.filesystem.get_file_info([self.path])[0]))
+
+    def names(self) -> list[str]:
+        """What is in a directory, by name; none if it is not there.
+
+        Raises:
+            UnreadableError: it cannot be listed.
+        """
+        from pyarrow import fs
+
+        selector = fs.FileSelector(self.path, allow_not_found=True)
+        listed = _asked(self.label, lambda: self.filesystem.get_file_info(selector))
+        return sorted(info.path.rstrip("/").rpartition("/")[2] for info in listed)
 
     def split(self, count: int) -> tuple[RemotePlace, str]:
         """The place that many names further up, and the path from there to here."""
@@ -87,6 +103,28 @@ def connect(url: str) -> RemotePlace:
     return RemotePlace(fs.PyFileSystem(fs.FSSpecHandler(inner)), path.rstrip("/"), shown(url))
 
 
+def matching_urls(pattern: str) -> list[str]:
+    """The URLs of what is there that a pattern names, in order; a `?` begins a URL's options and is no pattern.
+
+    Raises:
+        UnsupportedError, UsageError: see `connect`.
+        UnreadableError: a directory cannot be listed.
+    """
+    split = urlsplit(pattern)
+    names = split.path.split("/")
+    number = next((at for at, name in enumerate(names) if _PATTERN.search(name)), None)
+    if number is None:
+        return [pattern]
+    above = connect(urlunsplit(split._replace(path="/".join(names[:number]))))
+    urls = []
+    for name in above.names():
+        if fnmatchcase(name, unquote(names[number])):
+            url = urlunsplit(split._replace(path="/".join([*names[:number], quote(name), *names[number + 1 :]])))
+            urls += matching_urls(url)
+    is_last = not any(_PATTERN.search(name) for name in names[number + 1 :])
+    return [url for url in urls if connect(url).kind() is not None] if is_last else urls
+
+
 def open_remote(place: RemotePlace) -> RemoteView:
     """The view of a store elsewhere.
 
@@ -99,6 +137,19 @@ def open_remote(place: RemotePlace) -> RemoteView:
         what = "no such directory" if kind is None else "not a directory"
         raise NotAStoreError(f"{place.label}: {what}")
     return RemoteView(place)
+
+
+def view_of_files(view: StoreView, entries: Sequence[Entry]) -> StoreView:
+    """The view of a store with some of its files alone, for a task that reads no others.
+
+    A store elsewhere keeps its listing, which otherwise goes to every task; a directory of this machine has none.
+    """
+    if not isinstance(view, RemoteView):
+        return view
+    by_directory: dict[str, list[Entry]] = {}
+    for entry in entries:
+        by_directory.setdefault(entry.path.rpartition("/")[0], []).append(entry)
+    return RemoteView(view.place, by_directory)
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,8 @@ LIBRARY: Final = "rocksdict"
 HOW_TO_INSTALL: Final = "install rmqtool[rocksdb] to read it"
 MEMORY_BYTES: Final = 4 << 30
 """What the reading process may take."""
+TABLE_FORMAT: Final = rocksdb_reader.TABLE_FORMAT_MAX
+"""Version of the format of tables that brokers read."""
 SILENCE_S: Final = 120.0
 """A reading process that writes nothing for so long is ended."""
 _COPY_BYTES: Final = 1 << 20
@@ -173,8 +175,13 @@ def require_library() -> None:
         raise UnsupportedError("the consume queues are in RocksDB: install rmqtool[rocksdb] to write them")
 
 
-def write_database(folder: Path, families: Mapping[RocksFamily, Iterable[RowBatch]]) -> str:
+def write_database(
+    folder: Path, families: Mapping[RocksFamily, Iterable[RowBatch]], table_format: int = TABLE_FORMAT
+) -> str:
     """Write a database into an empty directory; the rows of each family come in the order of their keys.
+
+    Args:
+        table_format: version of the format of its tables; brokers read `TABLE_FORMAT` and older ones.
 
     Returns: a digest of the rows, as `sha256:<hex>`; the bytes of the files are others each time.
 
@@ -184,7 +191,7 @@ def write_database(folder: Path, families: Mapping[RocksFamily, Iterable[RowBatc
     """
     require_library()
     sizes = next(((family.suffix_size, family.value_size) for family in families if family.suffix_size), (0, 0))
-    command = [sys.executable, "-P", rocksdb_writer.__file__, str(folder.absolute()), *map(str, sizes)]
+    command = [sys.executable, "-P", rocksdb_writer.__file__, str(folder.absolute()), *map(str, (*sizes, table_format))]
     digest = hashlib.sha256()
     with tempfile.TemporaryFile() as diary, tempfile.TemporaryFile() as answer:
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=answer, stderr=diary, cwd=folder) as process:

@@ -1,8 +1,8 @@
 """Writes a RocksDB database in a process of its own, from rows on standard input: `rocksdb` starts it.
 
-Rows come family by family, in the order of their keys. The tables are of the format that brokers read (version 5) and
+Rows come family by family, in the order of their keys. The tables are of the format version that is asked for and
 are moved into the database whole, so no write-ahead log is needed. Started as a file: it imports nothing of rmqtool.
-Usage: rocksdb_writer.py DIRECTORY SUFFIX_SIZE VALUE_SIZE
+Usage: rocksdb_writer.py DIRECTORY SUFFIX_SIZE VALUE_SIZE TABLE_FORMAT
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import IO, Any
 
 FRAME = struct.Struct(">cII")
 """As in `rocksdb_reader`."""
-TABLE_FORMAT = 5
 TABLE_BYTES = 256 << 20
 CHECKED_ROWS = 1 << 16
 """Rows after which the size of a table is looked at."""
@@ -24,26 +23,26 @@ OWN_FILES = ("LOG", "rocksdict-config.json")
 
 def main(arguments: Sequence[str]) -> None:
     """Write the database, and say so."""
-    directory, suffix_size, value_size = arguments
+    directory, suffix_size, value_size, table_format = arguments
     import rocksdict
 
     os.chdir(directory)
     tables: dict[str, list[str]] = {}
     with open(0, "rb", buffering=1 << 20, closefd=False) as source:
         for family, rows in families(source, int(suffix_size), int(value_size)):
-            tables[family] = write_tables(rocksdict, family, rows)
-    ingest(rocksdict, tables)
+            tables[family] = write_tables(rocksdict, family, rows, int(table_format))
+    ingest(rocksdict, tables, int(table_format))
     for name in OWN_FILES:
         if os.path.exists(name):  # noqa: PTH110 - relative to the database
             os.unlink(name)  # noqa: PTH108 - see above
     os.write(1, b"D")
 
 
-def options(rocksdict: Any) -> Any:
-    """Options of a database or table that brokers read."""
+def options(rocksdict: Any, table_format: int) -> Any:
+    """Options of a database or table as brokers have them."""
     chosen = rocksdict.Options(raw_mode=True)
     table = rocksdict.BlockBasedOptions()
-    table.set_format_version(TABLE_FORMAT)
+    table.set_format_version(table_format)
     chosen.set_block_based_table_factory(table)
     chosen.set_compression_type(rocksdict.DBCompressionType.lz4())
     return chosen
@@ -88,13 +87,13 @@ def families(
         yield following[0], rows()
 
 
-def write_tables(rocksdict: Any, family: str, rows: Iterator[tuple[bytes, bytes]]) -> list[str]:
+def write_tables(rocksdict: Any, family: str, rows: Iterator[tuple[bytes, bytes]], table_format: int) -> list[str]:
     """Write rows into tables that follow each other; their paths."""
     paths: list[str] = []
     writer = None
     for count, (key, value) in enumerate(rows, 1):
         if writer is None:
-            writer = rocksdict.SstFileWriter(options(rocksdict))
+            writer = rocksdict.SstFileWriter(options(rocksdict, table_format))
             paths.append(f"{family}-{len(paths)}.table")
             writer.open(paths[-1])
         writer[key] = value
@@ -106,12 +105,12 @@ def write_tables(rocksdict: Any, family: str, rows: Iterator[tuple[bytes, bytes]
     return paths
 
 
-def ingest(rocksdict: Any, tables: dict[str, list[str]]) -> None:
+def ingest(rocksdict: Any, tables: dict[str, list[str]], table_format: int) -> None:
     """Make a database of the tables."""
-    chosen = options(rocksdict)
+    chosen = options(rocksdict, table_format)
     chosen.create_if_missing(True)
     chosen.create_missing_column_families(True)
-    others = {name: options(rocksdict) for name in tables if name != "default"}
+    others = {name: options(rocksdict, table_format) for name in tables if name != "default"}
     database = rocksdict.Rdict(".", options=chosen, column_families={"default": chosen, **others})
     moving = rocksdict.IngestExternalFileOptions()
     moving.set_move_files(True)

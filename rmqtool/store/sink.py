@@ -100,6 +100,15 @@ class DirectorySink(Closable):
                 position += count
                 rest = rest[count:]
 
+    def resize(self, path: str, size: int) -> None:
+        """Give a file another length.
+
+        Raises:
+            WriteError: the system refuses it.
+        """
+        with reported(path):
+            os.ftruncate(self._descriptor(path), size)
+
     def sync(self, path: str) -> None:
         with reported(path):
             os.fsync(self._descriptor(path))
@@ -121,6 +130,27 @@ class DirectorySink(Closable):
             directory = self._directory(names[:-1], make=False)
             try:
                 os.unlink(names[-1], dir_fd=directory)
+            finally:
+                os.close(directory)
+
+    def replace(self, path: str, content: bytes) -> None:
+        """Put a file in the place of the earlier one, on the disk when this returns; all of it or nothing.
+
+        Raises:
+            WriteError: it cannot be written.
+        """
+        names = check_path(path)
+        temporary = f"{names[-1]}.tmp"
+        with reported(path):
+            directory = self._directory(names[:-1], make=True)
+            try:
+                descriptor = os.open(temporary, _WRITE_FLAGS | os.O_CREAT | os.O_TRUNC, 0o666, dir_fd=directory)
+                with os.fdopen(descriptor, "wb") as file:
+                    file.write(content)
+                    file.flush()
+                    os.fsync(descriptor)
+                os.replace(temporary, names[-1], src_dir_fd=directory, dst_dir_fd=directory)
+                os.fsync(directory)
             finally:
                 os.close(directory)
 

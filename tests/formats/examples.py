@@ -177,6 +177,17 @@ EXAMPLES = (
     Example("rocksdb-transaction-key", "0000000000001599 405440545831", {"physical_offset": 5529, "text": b"@T@TX1"}),
     Example("rocksdb-transaction", "00000000 000000ca", {"check_count": 0, "record_size": 202}),
     Example(
+        "rocksdb-pop-key",
+        "000001a2073bc7c0 4740 5440 00000003 40 0000000000000007",
+        {
+            "revive_timestamp_ms": 1795417688000,
+            "names": b"G@T@",
+            "queue_id": 3,
+            "after_queue_id": b"@",
+            "queue_offset": 7,
+        },
+    ),
+    Example(
         "rocksdb-config-key",
         "01 0003 02 0006 4f7264657273",
         {"prefix": 1, "table": 3, "record": 2, "name_length": 6, "name": b"Orders"},
@@ -301,6 +312,8 @@ EXAMPLES = (
         "00000001 00000000000002b2 000001d2 0000000000000001 0000000000000000",
         {"magic": 1, "position": 690, "size": 466, "index": 1, "term": 0},
     ),
+    Example("replication-report", "0000000040000000", {"physical_offset": 1 << 30}),
+    Example("replication-transfer", "0000000040000000 00008000", {"physical_offset": 1 << 30, "body_length": 32768}),
     Example(
         "offset-message-id",
         "7F000001 00002A9F 00000000000003E8",

@@ -19,7 +19,7 @@ def plain(found: Any) -> Any:
     return found
 
 
-WITHOUT_LENGTH = ("rocksdb-index-key", "rocksdb-timer-key", "rocksdb-transaction-key")
+WITHOUT_LENGTH = ("rocksdb-index-key", "rocksdb-timer-key", "rocksdb-transaction-key", "rocksdb-pop-key")
 
 
 def flat(fields: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -54,6 +54,7 @@ def test_formats_of_both_kinds_are_declared() -> None:
         "rocksdb-transaction-key",
         "rocksdb-config-key",
         "rocksdb-config-offset-key",
+        "rocksdb-pop-key",
     }
     assert len(FIXED) + len(VARIABLE) == len(catalog.FORMATS)
 

@@ -20,6 +20,8 @@ from rmqtool.store.config_json import (
     topics,
 )
 from rmqtool.store.view import DirectoryView
+from tests.store.relaxed_cases import BACKUP as BACKED_UP
+from tests.store.relaxed_cases import CASES, by_version
 
 BACKUP = f"{CONSUMER_OFFSETS}.bak"
 GOOD = b'{"offsetTable":{"T@G":{0:12}}}'
@@ -47,7 +49,6 @@ def test_the_file_itself_is_read_where_it_is_good(tmp_path: Path) -> None:
         (GOOD[:-3], ConfigState.BROKEN),
         (bytes(100), ConfigState.BROKEN),
         (b"[1]", ConfigState.BROKEN),
-        (b"null", ConfigState.BROKEN),
         (b"[" * 100_000, ConfigState.BROKEN),
     ],
 )
@@ -56,6 +57,12 @@ def test_the_copy_is_read_where_the_file_is_no_good(tmp_path: Path, own: bytes, 
     assert (found.state, found.read_path, found.is_backup) == (state, BACKUP, True)
     assert found.problems[0].startswith(f"{CONSUMER_OFFSETS}: ")
     assert consumer_offsets(found) == {("T", "G"): {0: 11}}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_brokers_read_is_read(tmp_path: Path, name: str) -> None:
+    found = consumer_offsets(read(tmp_path, own=CASES[name][0].encode(), backup=BACKED_UP.encode()))
+    assert {f"{topic}@{group}": queues for (topic, group), queues in found.items()} in by_version(name)
 
 
 def test_the_copy_alone_is_read_too(tmp_path: Path) -> None:
@@ -95,7 +102,7 @@ def test_entries_of_another_shape_are_left_out() -> None:
         return ConfigFile("x", "x", ConfigState.READ, value)
 
     table = {"T@G": {0: 1, "1": 2, "x": 3, 2: "4", 3: None, 4: True, 5: 1.5}, "no group": {0: 1}, "T@H": [1], 7: {}}
-    assert consumer_offsets(given({"offsetTable": table})) == {("T", "G"): {0: 1, 1: 2, 2: 4}}
+    assert consumer_offsets(given({"offsetTable": table})) == {("T", "G"): {0: 1, 1: 2, 2: 4, 5: 1}}
     found = topics(given({"topicConfigTable": {"a": {"attributes": None}, "b": 1, "c": {"readQueueNums": "8"}}}))
     assert [(topic.name, topic.read_queue_count, topic.queue_type) for topic in found.values()] == [
         ("a", None, "SimpleCQ"),
