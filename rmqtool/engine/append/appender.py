@@ -46,6 +46,8 @@ from rmqtool.formats.record_crc import PROPERTY_SIZE
 INNER_BATCH_FLAGS: Final = system_flag.INNER_BATCH | system_flag.NEED_UNWRAP
 ENCODED_AT_ONCE: Final = 2048
 ROLLS_IN_STEP: Final = 4
+ROOMS: Final = 2
+"""Files that are tried for a message: the current one and a new one."""
 PLAIN_FROM: Final = 16
 """Messages from which columns are worth making."""
 _Queue = tuple[str, int]
@@ -236,8 +238,8 @@ class MessageAppender:
             sizes.append(self._size(shared, shared.topic, len(part.body), part_text))
             if refused := self._too_large(part_text, sizes[-1], len(part.body)):
                 return refused
-        if not self._make_room(sum(sizes)):
-            return PutResult(PutStatus.PUT_OK, AppendStatus.END_OF_FILE, self._end)
+        if (refused := self._without_room(sum(sizes))) is not None:
+            return refused
         queue = shared.topic, shared.queue_id
         first_offset = self._queue_offset(queue)
         start = self._end
@@ -264,8 +266,8 @@ class MessageAppender:
         size = self._size(message, prepared.topic, len(body), text)
         if refused := self._too_large(text, size, len(body)):
             return refused
-        if not self._make_room(size):
-            return PutResult(PutStatus.PUT_OK, AppendStatus.END_OF_FILE, self._end)
+        if (refused := self._without_room(size)) is not None:
+            return refused
         now = self._time(message)
         start = self._end
         self._add(message, prepared, flag, body, queue_offset, size, now, message.prepared_transaction_offset)
@@ -323,14 +325,18 @@ class MessageAppender:
         """Physical offset of the next record."""
         return self._log.end + self._waiting_size
 
-    def _make_room(self, size: int) -> bool:
-        """Roll to the next file where so much does not fit; False where it fits into none."""
-        for _ in range(2):
+    def _without_room(self, size: int) -> PutResult | None:
+        """Roll to the next file where so much does not fit; None where it fits now, else why it does not."""
+        for number in range(ROOMS):
+            if not self._waiting_size and not self._log.open_file():
+                rolled = AppendStatus.END_OF_FILE if number else None
+                reason = "the next file of the commit log cannot be made"
+                return PutResult(PutStatus.CREATE_MAPPED_FILE_FAILED, rolled, self._end, reason=reason)
             if self._waiting_size + size + BLANK_SIZE_MIN <= self._log.room():
-                return True
+                return None
             self._encode()
             self._log.roll()
-        return False
+        return PutResult(PutStatus.PUT_OK, AppendStatus.END_OF_FILE, self._end)
 
     def _too_large(self, text: bytes, size: int, body_length: int) -> PutResult | None:
         if len(text) + (PROPERTY_SIZE if self._config.record_crc else 0) > PROPERTIES_LENGTH_MAX:

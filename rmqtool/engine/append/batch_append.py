@@ -146,7 +146,7 @@ def place_columns(
         physical_offsets: physical offsets at which they have to come to lie; None for any.
 
     Returns:
-        None, and nothing is written, where one would lie elsewhere, or fits into no file.
+        None, and nothing is written, where one would lie elsewhere, or fits into no file, or a file cannot be made.
     """
     records = _records(columns, topic_part, queue_offsets, now_ms)
     sizes = records.sizes()
@@ -154,6 +154,8 @@ def place_columns(
         return None
     places, runs = _places(sizes, log)
     if physical_offsets is not None and places.tolist() != list(physical_offsets):
+        return None
+    if sizes.size and not log.make_files(len(runs)):
         return None
     for number, (start, stop) in enumerate(runs):
         if number:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 
 from rmqtool.engine.append.writer_config import WriterConfig
 from rmqtool.engine.dispatch.derived_writer import QUEUES, DerivedSizes, DerivedWriter, QueueEnds, queue_directory
@@ -73,8 +74,11 @@ class LogDispatcher:
         """Last store time in the latest index file that became full; None before."""
         return self._derived.index.full_timestamp_ms if self._derived.index is not None else None
 
-    def dispatch(self, physical_offset: int, block: bytearray) -> None:
+    def dispatch(self, physical_offset: int, block: bytearray, *, with_index: bool = True) -> None:
         """Dispatch a run of whole records that lies at a physical offset.
+
+        Args:
+            with_index: False where the broker ends before it comes to the index.
 
         Raises:
             WriteError: the sink does not take it.
@@ -97,7 +101,8 @@ class LogDispatcher:
             rows = message_rows(batch.as_array())
             if rows.size:
                 covered += int(rows["size"].sum())
-                self._derived.put(rows, batch.topics, batch_bytes(batch))
+                entries = self._derived.dispatching(rows, batch.topics, batch_bytes(batch))
+                self._derived.put_entries(entries if with_index else replace(entries, index=None))
                 self._note_last(rows)
         if covered != len(block):
             raise RmqtoolError(f"a block at {physical_offset} holds damaged records: only a part of it was dispatched")

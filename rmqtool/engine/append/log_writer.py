@@ -7,9 +7,11 @@ Broker: `CommitLog#asyncPutMessage`, `MappedFileQueue#getLastMappedFile`, `Alloc
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from rmqtool.engine.append.encoder import encode_blank
+from rmqtool.errors import WriteError
 from rmqtool.formats.commitlog import BLANK_SIZE_MIN
 from rmqtool.store.directory import Segment
 from rmqtool.store.file_kinds import segment_name
@@ -26,6 +28,8 @@ class LogWriter:
         file_size: bytes of a file.
         end: behind the last record that was given.
         written_end: behind the last byte that was handed to the operating system.
+        holds_back: bytes for a file that this writer began are kept until the file is full, or a whole block of them is
+            there (`transientStorePoolEnable`; a file that was loaded has no buffer of its own).
     """
 
     def __init__(
@@ -50,6 +54,8 @@ class LogWriter:
         self._pending: list[bytearray] = []
         self._pending_size = 0
         self._preallocated: str | None = None
+        self._is_own_file = False
+        self.holds_back = False
         self.end = end or 0
         self.written_end = self.end
 
@@ -61,6 +67,26 @@ class LogWriter:
         """Whether so many bytes and the smallest blank behind them go into the current file."""
         return length + BLANK_SIZE_MIN <= self.room()
 
+    def open_file(self) -> bool:
+        """Open the file for the next record; False where it cannot be made."""
+        if self._file is None:
+            try:
+                self._open_file()
+            except WriteError:
+                return False
+        return True
+
+    def make_files(self, count: int) -> bool:
+        """Make the current file and those after it, so many in all; False where one cannot be made."""
+        if not self.open_file():
+            return False
+        try:
+            for number in range(1, count):
+                self._sink.create(self._path(self._file_start + number * self.file_size), self.file_size)
+        except WriteError:
+            return False
+        return True
+
     def append(self, records: bytearray) -> None:
         """Take records, which fit and were encoded for `end`."""
         if self._file is None:
@@ -69,14 +95,14 @@ class LogWriter:
         self._pending_size += len(records)
         self.end += len(records)
         if self._pending_size >= BLOCK_SIZE:
-            self.write_out()
+            self._write_pending()
 
     def roll(self) -> None:
         """End the current file with a blank; the next record begins a new one."""
         if self._file is None:
             self._open_file()
         self._pending.append(bytearray(encode_blank(self.room())))
-        self.write_out()
+        self._write_pending()
         self._close_file()
 
     def write_out(self) -> None:
@@ -85,6 +111,11 @@ class LogWriter:
         Raises:
             WriteError: it does not take it.
         """
+        is_full = self._file is not None and self.room() == 0
+        if not self.holds_back or not self._is_own_file or is_full:
+            self._write_pending()
+
+    def _write_pending(self) -> None:
         if not self._pending or self._file is None:
             return
         block = self._pending[0] if len(self._pending) == 1 else bytearray().join(self._pending)
@@ -97,6 +128,12 @@ class LogWriter:
             self._on_written(start, block if len(block) == self.end - start else block[: self.end - start])
         if self.end == self._file_start + self.file_size:
             self._close_file()
+
+    def discard(self) -> None:
+        """Forget what was gathered: the end of a broker takes what was in its own memory."""
+        self._pending.clear()
+        self._pending_size = 0
+        self.end = self.written_end
 
     def sync(self) -> None:
         """Write out and wait until the disk has it."""
@@ -111,13 +148,16 @@ class LogWriter:
             self._preallocated = None
 
     def _open_file(self) -> None:
-        self._file_start = self.end
-        self._file = self._path(self._file_start)
-        if self._file != self._preallocated:
-            self._sink.create(self._file, self.file_size)
+        path = self._path(self.end)
+        if path != self._preallocated:
+            self._sink.create(path, self.file_size)
+        self._file, self._file_start, self._is_own_file = path, self.end, True
         following = self._path(self._file_start + self.file_size)
-        self._sink.create(following, self.file_size)
-        self._preallocated = following
+        self._preallocated = None
+        # Made in advance, and not needed yet: a put that needs it reports the failure.
+        with suppress(WriteError):
+            self._sink.create(following, self.file_size)
+            self._preallocated = following
 
     def _close_file(self) -> None:
         if self._file is not None:

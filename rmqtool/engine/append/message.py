@@ -24,6 +24,8 @@ class Message:
         born_host: 8 or 20 bytes, as in the record.
         store_timestamp_ms: None for the writer's clock.
         dumped_at: (physical offset, queue offset) at which a dump found it; None for a new message.
+        is_internal: put by the broker itself: `WAIT` stays in the text, and the broker's map is `properties`, whatever
+            the text says.
         is_final: stored as it is, neither delayed nor dispatched further (a record that was dumped from a log).
     """
 
@@ -41,6 +43,7 @@ class Message:
     reconsume_times: int = 0
     prepared_transaction_offset: int = 0
     dumped_at: tuple[int, int] | None = None
+    is_internal: bool = False
     is_final: bool = False
 
 

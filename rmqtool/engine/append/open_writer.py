@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from shutil import disk_usage
 from typing import Any, Final
 
 from rmqtool.engine.append.appender import clock_ms
@@ -64,9 +65,7 @@ def new_store(
         raise WriteError(f"{root}: {reason(error)}") from error
     with StoreLock(root), DirectorySink(root) as sink:
         make_abort(sink, rules, process_id)
-        dispatcher = LogDispatcher(
-            sink, _dispatch_settings(rules, config), config, _index(sink, rules, config, clock), None
-        )
+        dispatcher = new_dispatcher(sink, rules, config, clock)
         with StoreWriter(
             sink,
             rules,
@@ -76,6 +75,7 @@ def new_store(
             clock=clock,
             from_dump=dumped_from is not None,
         ) as writer:
+            writer.is_writable = _has_space(root, config)
             yield writer
 
 
@@ -116,8 +116,7 @@ def existing_store(
         _remove_files_after_end(store, reader, sink, end)
         if config.extension:
             _remove_unused_extensions(store, reader, sink)
-        index = _index(sink, rules, config, clock, _last_index_file(store, config, sink))
-        dispatcher = LogDispatcher(sink, _dispatch_settings(rules, config), config, index, reader)
+        dispatcher = existing_dispatcher(store, reader, sink, rules, config, clock)
         if after_crash and end is not None:
             dispatch_from(store, dispatcher, dispatched, end)
         if after_crash:
@@ -136,7 +135,39 @@ def existing_store(
             log_file=_file_with(store, config, end),
             clock=clock,
         )
+        writer.is_writable = _has_space(root, config)
         yield stack.enter_context(writer)
+
+
+def _has_space(root: Path, config: WriterConfig) -> bool:
+    """Whether one of the log's disks is not too full for a broker (`DefaultMessageStore#isSpaceFull`)."""
+    if config.disk_ratio_max is None:
+        return True
+    try:
+        disks = [disk_usage(root / directory) for directory in config.commitlog_directories]
+    except OSError as error:
+        raise WriteError(f"{root}: {reason(error)}") from error
+    return min(disk.used / disk.total for disk in disks) <= config.disk_ratio_max
+
+
+def new_dispatcher(
+    sink: DirectorySink, rules: BrokerRules, config: WriterConfig, clock: Callable[[], int] = clock_ms
+) -> LogDispatcher:
+    """Queues and index of a store that has none."""
+    return LogDispatcher(sink, _dispatch_settings(rules, config), config, _index(sink, rules, config, clock), None)
+
+
+def existing_dispatcher(
+    store: Store,
+    reader: Reader,
+    sink: DirectorySink,
+    rules: BrokerRules,
+    config: WriterConfig,
+    clock: Callable[[], int] = clock_ms,
+) -> LogDispatcher:
+    """Queues and index of a store, at their ends."""
+    index = _index(sink, rules, config, clock, _last_index_file(store, config, sink))
+    return LogDispatcher(sink, _dispatch_settings(rules, config), config, index, reader)
 
 
 def config_of(store: Store, config: WriterConfig) -> WriterConfig:
@@ -210,12 +241,7 @@ def _log_ends(store: Store, reader: Reader, files: OpenFiles, *, after_crash: bo
     """Up to where the queues know the log, and where it ends; None as the end of a log without any file."""
     if not store.commitlog:
         return 0, None
-    known = [
-        (unit.physical_offset, unit.record_size)
-        for name in reader.queues()
-        if (queue := reader.queue(*name)).max_queue_offset > queue.min_queue_offset
-        and (unit := queue.unit_at(queue.max_queue_offset - 1)) is not None
-    ]
+    known = last_units(reader)
     end = find_log_end(store.commitlog, files, known)
     where = f"{store.view.label}: the log's end"
     if not end.is_exact:
@@ -239,6 +265,16 @@ def _log_ends(store: Store, reader: Reader, files: OpenFiles, *, after_crash: bo
             f"{where} is at {end.physical_offset}, but the queues end at {dispatched}; run rmqtool recover first"
         )
     return dispatched, end.physical_offset
+
+
+def last_units(reader: Reader) -> list[tuple[int, int]]:
+    """Physical offset and size of the last record of each queue."""
+    return [
+        (unit.physical_offset, unit.record_size)
+        for name in reader.queues()
+        if (queue := reader.queue(*name)).max_queue_offset > queue.min_queue_offset
+        and (unit := queue.unit_at(queue.max_queue_offset - 1)) is not None
+    ]
 
 
 def _file_with(store: Store, config: WriterConfig, end: int | None) -> Segment | None:

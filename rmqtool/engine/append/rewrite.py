@@ -81,14 +81,16 @@ def prepare(message: Message, rules: BrokerRules, config: WriterConfig) -> Rewri
         return RewrittenMessage(message.topic, message.queue_id, text, inner)
     if not _SPECIAL.search(text):
         return RewrittenMessage(message.topic, message.queue_id, text, None)
-    properties = decode_properties(text)
+    properties = dict(message.properties) if message.is_internal else decode_properties(text)
     prepared = RewrittenMessage(message.topic, message.queue_id, text, properties)
     if config.record_crc and names.RECORD_CRC in properties:
         del properties[names.RECORD_CRC]
         prepared.text = without_record_crc(text)
-    if SENT_ANEW in properties and rules.strips_wait:
-        # Taken out of the text only: it stays in the map and comes back when the properties are written again.
-        prepared.text = encode_map(properties, rules, without=SENT_ANEW)
+    if names.WAIT in properties and rules.strips_wait and not message.is_internal:
+        # Taken out of the text only: it is put back into the map, behind all others, and comes back when the properties
+        # are written again.
+        prepared.text = encode_map(properties, rules, without=names.WAIT)
+        properties[names.WAIT] = properties.pop(names.WAIT)
     _delay(prepared, message, rules, config)
     return prepared
 
@@ -122,7 +124,7 @@ def with_further_offsets(prepared: RewrittenMessage, queue_offsets: Iterable[int
     """The text with the queue offsets in those queues."""
     properties = prepared.properties or {}
     properties[names.MULTI_QUEUE_OFFSET] = ",".join("" if offset is None else str(offset) for offset in queue_offsets)
-    return encode_map(properties, rules, without=SENT_ANEW if rules.strips_wait else None)
+    return encode_map(properties, rules, without=names.WAIT if rules.strips_wait else None)
 
 
 def _dispatches_further(topic: str, rules: BrokerRules, config: WriterConfig) -> bool:
@@ -138,8 +140,6 @@ def _further_queue(name: str, queue_id: int, rules: BrokerRules, config: WriterC
 
 
 LOAD_FACTOR: Final = 0.75
-SENT_ANEW: Final = "WAIT"
-"""Tells the broker whether the sender waits for the disk; never stored."""
 
 
 def encode_map(properties: Mapping[str, str], rules: BrokerRules, without: str | None = None) -> bytes:
@@ -148,6 +148,11 @@ def encode_map(properties: Mapping[str, str], rules: BrokerRules, without: str |
     return encode_properties(
         {name: properties[name] for name in names if name != without}, trailing_separator=rules.trailing_separator
     )
+
+
+def ordered(properties: Mapping[str, str], rules: BrokerRules) -> dict[str, str]:
+    """Properties as a map that a broker read from text; what is put into it later does not change their order."""
+    return {name: properties[name] for name in hash_map_order(properties, rules.property_map_capacity)}
 
 
 def hash_map_order(names: Iterable[str], capacity: int) -> list[str]:

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from enum import StrEnum
+from threading import Lock
+from time import monotonic
 from types import TracebackType
 from typing import Final, Self
 
@@ -15,7 +18,14 @@ from rmqtool.engine.append.batch_append import ColumnAppender, MessageColumns
 from rmqtool.engine.append.log_dispatcher import LogDispatcher
 from rmqtool.engine.append.log_writer import LogWriter
 from rmqtool.engine.append.message import Message, MessageBatch
-from rmqtool.engine.append.status import PutResult
+from rmqtool.engine.append.status import PutResult, PutStatus
+from rmqtool.engine.append.store_state import (
+    SYNCHRONOUS,
+    replica_refusal,
+    replica_status,
+    state_refusal,
+    waits_for_store,
+)
 from rmqtool.engine.append.writer_config import WriterConfig
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.formats.abort import build_abort
@@ -26,6 +36,26 @@ from rmqtool.store.sink import FileSink
 ABORT: Final = "abort"
 ABORT_BACKUP: Final = "abort.bak"
 CHECKPOINT: Final = "checkpoint"
+
+
+class CrashStep(StrEnum):
+    """How far a broker came with a message when it was killed."""
+
+    WRITTEN = "written"
+    """In memory: the operating system's, or with `transientStorePoolEnable` the broker's own, which ends with it."""
+    COMMITTED = "committed"
+    """In the file of the log."""
+    FLUSHED = "flushed"
+    """On the disk, so that the end of the machine does not take it either."""
+    DISPATCHED = "dispatched"
+    """In its consume queue; the last message not in the index."""
+    INDEX = "index"
+    """In the index too."""
+    CHECKPOINT = "checkpoint"
+    """And the checkpoint tells its time."""
+
+
+_UNDISPATCHED: Final = (CrashStep.WRITTEN, CrashStep.COMMITTED, CrashStep.FLUSHED)
 SYNC_INTERVAL_MS: Final = 500
 """Without synchronous flush the log goes to the disk this often (flushIntervalCommitLog)."""
 
@@ -50,6 +80,9 @@ def make_abort(sink: FileSink, rules: BrokerRules, process_id: int | None = None
 
 class StoreWriter:
     """A store under the broker's lock, which the caller holds. Puts are reported as safe by `sync` only.
+
+    Attributes:
+        is_writable: False makes it read-only, as a full disk does.
 
     `abort` is there already (`make_abort`), and goes with a clean stop.
 
@@ -81,7 +114,9 @@ class StoreWriter:
         self._dispatcher = dispatcher
         self._checkpoint = checkpoint or Checkpoint()
         self._keeps_abort = was_abnormal
-        self._dispatches = True
+        self.is_writable = True
+        self._crash_step: CrashStep | None = None
+        self._held: tuple[int, bytearray] | None = None
         self._clock = clock
         self._last_store_timestamp_ms = 0
         self._synced_at_ms = clock()
@@ -92,6 +127,8 @@ class StoreWriter:
             self._log, rules, config, dispatcher.next_queue_offset, clock, from_dump=from_dump
         )
         self._is_open = True
+        self._put_lock = Lock()
+        self._busy_since: float | None = None
         sink.create(CHECKPOINT, FILE_SIZE)
         sink.sync_directory("")
 
@@ -114,15 +151,52 @@ class StoreWriter:
         Raises:
             WriteError: the disk does not take it; the store is left as a crashed one.
         """
-        step = 1 if self._config.synchronous_flush else max(1, len(messages))
-        results: list[PutResult] = []
-        for at in range(0, len(messages), step):
-            results += self._putter.put_all(messages[at : at + step])
-            if self._config.synchronous_flush:
-                self._log.sync()
+        if (refused := self._refusal()) is not None:
+            return [refused] * len(messages)
+        with self._put_lock:
+            self._busy_since = monotonic()
+            try:
+                results = self._put_all(messages)
+            finally:
+                self._busy_since = None
         written = (result.store_timestamp_ms for result in reversed(results) if result.is_written)
         self._last_store_timestamp_ms = next(written, self._last_store_timestamp_ms)
         return results
+
+    def _put_all(self, messages: Sequence[Message | MessageBatch]) -> list[PutResult]:
+        config = self._config
+        if not config.synchronous_flush and config.replication.role != SYNCHRONOUS:
+            return self._putter.put_all(messages)
+        return [self._put_and_wait(message) for message in messages]
+
+    def _put_and_wait(self, message: Message | MessageBatch) -> PutResult:
+        """Put a message, and wait for disk and replicas; of two bad answers that of the replicas counts."""
+        config, rules = self._config, self.rules
+        if (refused := replica_refusal(message, config.replication, rules)) is not None:
+            return refused
+        [result] = self._putter.put_all([message])
+        if not result.is_written:
+            return result
+        status = PutStatus.PUT_OK
+        if config.synchronous_flush:
+            began = monotonic()
+            self._log.sync()
+            is_late = (monotonic() - began) * 1000 > config.flush_timeout_ms
+            if is_late and waits_for_store(message, rules):
+                status = PutStatus.FLUSH_DISK_TIMEOUT
+        replicas = replica_status(message, config.replication, rules)
+        status = status if replicas is PutStatus.PUT_OK else replicas
+        return result if status is PutStatus.PUT_OK else result._replace(status=status)
+
+    def _refusal(self) -> PutResult | None:
+        """Why nothing is put; None if it is."""
+        replication = self._config.replication
+        refused = state_refusal(replication, self.rules, is_open=self._is_open, is_writable=self.is_writable)
+        since = self._busy_since
+        if refused is None and since is not None and (monotonic() - since) * 1000 > self._config.busy_limit_ms:
+            reason = "another put has taken too long for more than osPageCacheBusyTimeOutMills"
+            return PutResult(PutStatus.OS_PAGE_CACHE_BUSY, reason=reason)
+        return refused
 
     def put_columns(self, columns: MessageColumns) -> ColumnAppender | None:
         """Put plain messages as columns; None, and nothing written, where one of them is not plain.
@@ -130,7 +204,10 @@ class StoreWriter:
         Raises:
             WriteError: the disk does not take it; the store is left as a crashed one.
         """
-        put = self._putter.put_columns(columns)
+        if self._config.replication.role != SYNCHRONOUS and self._refusal() is None:
+            put = self._putter.put_columns(columns)
+        else:
+            put = None
         if put is not None and put.store_timestamps_ms.size:
             self._last_store_timestamp_ms = int(put.store_timestamps_ms[-1])
             if self._config.synchronous_flush:
@@ -141,10 +218,11 @@ class StoreWriter:
         """Get ready for messages with so many bytes of bodies in all, which are to come."""
         self._dispatcher.expect(body_bytes)
 
-    def stop_dispatch(self) -> None:
-        """From now on records reach no queue and no index, as if the broker were killed before it dispatched them."""
+    def crash_after(self, step: CrashStep) -> None:
+        """Let what is put from now on come no further than to this step, after which the broker is killed."""
         self._log.write_out()
-        self._dispatches = False
+        self._crash_step = step
+        self._log.holds_back = self._config.transient_pool and step is CrashStep.WRITTEN
 
     def write_out(self) -> None:
         """Hand everything that was put to the operating system: it survives the end of this process."""
@@ -153,9 +231,10 @@ class StoreWriter:
     def sync(self) -> None:
         """Return once everything that was put is on the disk: it survives the end of the machine."""
         self._log.sync()
-        self._dispatcher.sync()
-        self._note_times()
-        self._write_checkpoint()
+        if self._crash_step is None or self._crash_step is CrashStep.CHECKPOINT:
+            self._dispatcher.sync()
+            self._note_times()
+            self._write_checkpoint()
         self._synced_at_ms = self._clock()
 
     def sync_if_due(self) -> None:
@@ -173,7 +252,13 @@ class StoreWriter:
             return
         self._is_open = False
         self._log.write_out()
+        self._log.discard()
+        if self._crash_step is CrashStep.FLUSHED:
+            self._log.sync()
+        self._dispatch_held()
         self._dispatcher.finish(clean=not crash)
+        if crash and self._crash_step is CrashStep.CHECKPOINT:
+            self.sync()
         if not crash:
             self.sync()
             self._log.drop_preallocated()
@@ -183,8 +268,26 @@ class StoreWriter:
         self._sink.close()
 
     def _written(self, physical_offset: int, block: bytearray) -> None:
-        if self._dispatches:
+        if self._crash_step in _UNDISPATCHED and not self._log.holds_back:
+            return
+        if self._crash_step is not CrashStep.DISPATCHED:
             self._dispatcher.dispatch(physical_offset, block)
+            return
+        if self._held is not None:
+            self._dispatcher.dispatch(*self._held)
+        self._held = (physical_offset, block)
+
+    def _dispatch_held(self) -> None:
+        """Dispatch what was held back; the very last record of it comes into its queue, but not into the index."""
+        if self._held is None:
+            return
+        (begin, block), self._held = self._held, None
+        last = at = 0
+        while at < len(block):
+            last, at = at, at + int.from_bytes(block[at : at + 4], "big")
+        if last:
+            self._dispatcher.dispatch(begin, block[:last])
+        self._dispatcher.dispatch(begin + last, block[last:], with_index=False)
 
     def _note_times(self) -> None:
         previous = self._checkpoint

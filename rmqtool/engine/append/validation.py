@@ -23,19 +23,18 @@ TOPIC_LENGTH_MAX: Final = 127
 RETRY_TOPIC_LENGTH_MAX: Final = 255
 DIRECTORY_NAME_MAX: Final = 255
 """Bytes of a name that file systems take."""
-_TOPIC: Final = re.compile(r"[%|a-zA-Z0-9_-]+\Z", re.ASCII)
-_NOT_FOR_CLIENTS: Final = frozenset(
+_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+\Z", re.ASCII)
+_SYSTEM_TOPICS: Final = frozenset(
     {
         names.SCHEDULE_TOPIC,
-        "RMQ_SYS_TRANS_HALF_TOPIC",
-        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-        "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC",
-        "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC",
+        names.HALF_TOPIC,
+        names.OPERATION_TOPIC,
         "TRANS_CHECK_MAX_TIME_TOPIC",
         "SELF_TEST_TOPIC",
         "OFFSET_MOVED_EVENT",
     }
 )
+_ROCKSDB_TOPICS: Final = frozenset({"RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC", "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC"})
 
 
 def refusal(message: Message, text: bytes, rules: BrokerRules, config: WriterConfig) -> str | None:
@@ -44,8 +43,6 @@ def refusal(message: Message, text: bytes, rules: BrokerRules, config: WriterCon
     Args:
         text: the encoded properties.
     """
-    if config.validates_topics and (reason := topic_refusal(message.topic, rules)):
-        return reason
     if reason := queue_refusal(message, config) or _no_directory(message.topic) or _too_long(message.topic, rules):
         return reason
     if rules.properties_limit_in_characters and java_length(text.decode("utf-8", "replace")) > 32767:
@@ -97,18 +94,27 @@ def further_refusal(queues: Iterable[tuple[str, int] | None]) -> str | None:
 
 
 def topic_refusal(topic: str, rules: BrokerRules) -> str | None:
-    """Why a broker's request processor does not take a topic from a client; the store has no such rules."""
+    """Why a broker's request processor takes a topic's name from no client; the store has no such rules."""
+    if not rules.validates_sent_topics:
+        return "the topic that new topics are made after" if topic == "TBW102" else None
     longer = rules.long_retry_topics and topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX))
     limit = RETRY_TOPIC_LENGTH_MAX if longer else TOPIC_LENGTH_MAX
     if not topic.strip():
         return "a blank topic"
-    if not _TOPIC.match(topic):
+    if not is_legal_name(topic):
         return "a topic with characters other than %|-_a-zA-Z0-9"
-    if len(topic) > limit:
-        return f"a topic of more than {limit} characters"
-    if topic in _NOT_FOR_CLIENTS:
-        return "a system topic that clients may not send to"
-    return None
+    return f"a topic of more than {limit} characters" if len(topic) > limit else None
+
+
+def is_legal_name(name: str) -> bool:
+    """Whether the name of a topic or a group has only characters that it may have."""
+    return _NAME.match(name) is not None
+
+
+def is_kept_from_clients(topic: str, rules: BrokerRules) -> bool:
+    """Whether a topic is the broker's own, which no client may send to (`TopicValidator#isNotAllowedSendTopic`)."""
+    own = _SYSTEM_TOPICS | (_ROCKSDB_TOPICS if rules.rocksdb_side_store else frozenset())
+    return rules.refuses_system_topics and topic in own
 
 
 def size_refusal(record_size: int, body_length: int, config: WriterConfig) -> str | None:

@@ -4,12 +4,49 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from rmqtool.errors import UnsupportedError
 from rmqtool.formats.index import DEFAULT_ENTRY_COUNT, DEFAULT_SLOT_COUNT
 from rmqtool.formats.tags import parse_delay_levels
 from rmqtool.store.broker_conf import BrokerConf
+
+
+class Slave(StrEnum):
+    """The slave of a master, where there is one."""
+
+    NONE = "none"
+    ACKNOWLEDGES = "acknowledges"
+    SILENT = "silent"
+    """Connected, but it has nothing in time (slaveTimeout)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replication:
+    """How a master waits for replicas.
+
+    Attributes:
+        role: ASYNC_MASTER, SYNC_MASTER or SLAVE (brokerRole).
+        in_sync_replicas: the master included (inSyncReplicas, from 5.0.0 on).
+        in_sync_replicas_min: however few are alive (minInSyncReplicas).
+        adapts: as many as are alive are enough (enableAutoInSyncReplicas).
+        acts_for_master: a master without the replicas that it needs writes nothing (enableSlaveActingMaster).
+        duplicates: replicas are made in another way (duplicationEnable).
+    """
+
+    role: str = "ASYNC_MASTER"
+    in_sync_replicas: int = 1
+    in_sync_replicas_min: int = 1
+    adapts: bool = False
+    acts_for_master: bool = False
+    duplicates: bool = False
+    slave: Slave = Slave.NONE
+
+    @property
+    def replica_count(self) -> int:
+        """Replicas that are alive, the master included."""
+        return 1 if self.slave is Slave.NONE else 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +57,11 @@ class WriterConfig:
         commitlog_directories: where files of the log go, in turn (storePathCommitLog); relative to the store.
         batch_topics: topics with the attribute `queue.type=BatchCQ`.
         queue_counts: how many queues a topic has to write to, where `topics.json` says it (`writeQueueNums`).
-        validates_topics: whether the broker's topic rules apply; the store itself takes any topic.
+        transient_pool: messages are gathered in the broker's own memory first (transientStorePoolEnable).
+        disk_ratio_max: share of the disk above which nothing is written; None for any (diskSpaceWarningLevelRatio).
+        busy_limit_ms: a put that comes while another one takes longer than this is refused
+            (osPageCacheBusyTimeOutMills).
+        flush_timeout_ms: (syncFlushTimeout).
         synchronous_flush: every put is on the disk before it is reported (flushDiskType).
     """
 
@@ -40,7 +81,11 @@ class WriterConfig:
     index: bool = True
     batch_topics: frozenset[str] = frozenset()
     queue_counts: Mapping[str, int] = field(default_factory=dict)
-    validates_topics: bool = False
+    replication: Replication = field(default_factory=Replication)
+    disk_ratio_max: float | None = None
+    busy_limit_ms: int = 1000
+    flush_timeout_ms: int = 5000
+    transient_pool: bool = False
     synchronous_flush: bool = False
 
 
@@ -68,6 +113,11 @@ def config_from(conf: BrokerConf) -> WriterConfig:
         "lmq": conf.has_light_queues,
         "extension": conf.has_queue_extension,
         "index": conf.has_index,
+        "replication": _replication(conf),
+        "disk_ratio_max": _disk_ratio(conf),
+        "busy_limit_ms": _number(conf, "osPageCacheBusyTimeOutMills"),
+        "flush_timeout_ms": _number(conf, "syncFlushTimeout"),
+        "transient_pool": conf.has_transient_pool and conf.flush_disk_type != "SYNC_FLUSH",
         "synchronous_flush": conf.flush_disk_type == "SYNC_FLUSH" if conf.flush_disk_type else None,
     }
     known_settings: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
@@ -75,9 +125,35 @@ def config_from(conf: BrokerConf) -> WriterConfig:
 
 
 def _unsupported(conf: BrokerConf) -> Iterator[tuple[str, str]]:
-    if conf.broker_role not in (None, "ASYNC_MASTER"):
-        yield f"brokerRole={conf.broker_role}", "the result of a put in such a broker depends on its replicas"
+    if conf.properties.get("enableControllerMode", "").lower() == "true":
+        yield "enableControllerMode=true", "the result of a put in such a broker depends on its controller"
     if conf.store_type not in (None, "default"):
         yield f"storeType={conf.store_type}", "rmqtool does not write consume queues in RocksDB"
     if conf.is_dledger:
         yield "enableDLegerCommitLog=true", "rmqtool does not write DLedger logs"
+
+
+def _replication(conf: BrokerConf) -> Replication:
+    def flag(name: str) -> bool:
+        return conf.properties.get(name, "").lower() == "true"
+
+    return Replication(
+        role=conf.broker_role or "ASYNC_MASTER",
+        in_sync_replicas=_number(conf, "inSyncReplicas") or 1,
+        in_sync_replicas_min=_number(conf, "minInSyncReplicas") or 1,
+        adapts=flag("enableAutoInSyncReplicas"),
+        acts_for_master=flag("enableSlaveActingMaster"),
+        duplicates=bool(conf.is_duplication_on),
+    )
+
+
+def _disk_ratio(conf: BrokerConf) -> float | None:
+    """Between 0.35 and 0.9, as `CleanCommitLogService` has it."""
+    percent = _number(conf, "diskSpaceWarningLevelRatio")
+    return None if percent is None else min(max(percent / 100, 0.35), 0.9)
+
+
+def _number(conf: BrokerConf, name: str) -> int | None:
+    """A number of ten digits at most; None for what is not there, or no number."""
+    text = conf.properties.get(name, "").strip()
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 10 else None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from struct import Struct
 from typing import Final, NamedTuple
@@ -86,6 +86,17 @@ def dledger_logs(store: Store) -> tuple[DLedgerLog, ...]:
     """The logs of DLedger in a store; a broker uses one."""
     directories = {entry.path.partition("/")[0] for entry in store.files.get(FileKind.DLEDGER, ())}
     return tuple(DLedgerLog(store, directory) for directory in sorted(directories))
+
+
+def with_dledger_log(store: Store) -> Store:
+    """A store whose commit log is that of DLedger, for whoever finds records through splits or consume queues.
+
+    The store itself where it has a plain log, or not one log of DLedger.
+    """
+    logs = [log for log in dledger_logs(store) if log.data]
+    if store.commitlog or len(logs) != 1:
+        return store
+    return replace(store, files={**store.files, FileKind.COMMITLOG: tuple(file.entry for file in logs[0].data)})
 
 
 def read_entries(source: ByteSource, start: int, rules: BrokerRules) -> Iterator[LogEntry | BadRange]:

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple, TypeVar
 
 from rmqtool.engine.queues.kinds import QueueSource, open_queue, queue_names
+from rmqtool.engine.queues.unit import Queue
 from rmqtool.engine.reading.log_end import LogEnd, find_log_end
 from rmqtool.engine.reading.record import Record, read_record
 from rmqtool.engine.reading.unread_files import is_rocksdb_used, unread_configs
@@ -93,14 +94,18 @@ class StoreSummary:
     problems: tuple[str, ...] = field(default=())
 
 
-def summarize(store: Store, rules: BrokerRules) -> StoreSummary:
-    """Look at a store as the brokers of these rules have it; seconds on a terabyte, whatever is broken."""
+def summarize(store: Store, rules: BrokerRules, on_queue: Callable[[Queue], None] | None = None) -> StoreSummary:
+    """Look at a store as the brokers of these rules have it; seconds on a terabyte, whatever is broken.
+
+    Args:
+        on_queue: is given each queue that can be read, while its files are open.
+    """
     problems = list(store.problems)
     if store.queue_database is not None and not store.are_queues_known:
         problems.append(f"{store.queue_database.directory}: the queues in RocksDB: {store.queue_database.reason}")
     with OpenFiles(store.view) as files:
         log = Log(store, rules, files)
-        queues, last_records = _queues(store, rules, files, log.minimum, problems)
+        queues, last_records = _queues(store, rules, files, log.minimum, problems, on_queue)
         end, last = _end(log, find_log_end(store.commitlog, files, last_records), problems)
         return StoreSummary(
             shutdown=_shutdown(store),
@@ -163,7 +168,12 @@ def _abort_process_id(store: Store, files: OpenFiles, problems: list[str]) -> in
 
 
 def _queues(
-    store: Store, rules: BrokerRules, files: OpenFiles, log_minimum: int, problems: list[str]
+    store: Store,
+    rules: BrokerRules,
+    files: OpenFiles,
+    log_minimum: int,
+    problems: list[str],
+    on_queue: Callable[[Queue], None] | None,
 ) -> tuple[tuple[QueueSummary, ...], list[tuple[int, int]]]:
     """All queues, and the log ranges of their last units."""
     summaries: list[QueueSummary] = []
@@ -174,6 +184,8 @@ def _queues(
             queue = open_queue(source, name, quickly=True)
             summaries.append(QueueSummary(*name, queue.min_queue_offset, queue.max_queue_offset))
             last_record = queue.last_record()
+            if on_queue is not None:
+                on_queue(queue)
         except UnreadableError as error:
             problems.append(str(error))
             summaries.append(QueueSummary(*name, None, None))

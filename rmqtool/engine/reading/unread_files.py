@@ -17,15 +17,15 @@ from rmqtool.store.view import Entry
 _NOT_LOOKED_AT: Final = {
     FileKind.CONSUMEQUEUE_ROCKSDB: "these consume queues in RocksDB are not read",
     FileKind.ROCKSDB: "only verify looks into index, timers and transactions in RocksDB",
-    FileKind.POP_ROCKSDB: "what pop consumers have in RocksDB is not decoded",
+    FileKind.POP_ROCKSDB: "only verify and dump --pop look into what pop consumers have in RocksDB",
     FileKind.CONFIG_ROCKSDB: "this configuration in RocksDB is not read",
     FileKind.TIMER_WHEEL: "only verify and forecast look into the timer wheel",
     FileKind.TIMER_LOG: "only verify and forecast look into the timer log",
-    FileKind.COMPACTION_LOG: "only verify looks into the log of compacted topics",
-    FileKind.COMPACTION_QUEUE: "only verify looks into the queues of compacted topics",
+    FileKind.COMPACTION_LOG: "only verify and forecast look into the log of compacted topics",
+    FileKind.COMPACTION_QUEUE: "only verify and forecast look into the queues of compacted topics",
     FileKind.DLEDGER: "only verify looks into the log of DLedger",
     FileKind.CONTROLLER: "only verify and forecast look into the files of controller mode",
-    FileKind.TIERED: "the tiered store is not decoded",
+    FileKind.TIERED: "only verify looks into the tiered store",
     FileKind.TRANSACTION: "the transaction table is not decoded",
 }
 HOLDS_MESSAGES: Final = frozenset(

@@ -113,7 +113,7 @@ def _has_other_directories(before: BrokerRules, after: BrokerRules) -> bool:
 _START: Final = (
     "normal_start", "normal_dispatch", "abnormal_start", "dispatched_end", "reput_start", "queue_end_is_record_start",
     "queues_maximum_read_again", "empty_log_destroys_queues_after_clean_stop", "schedule_loaded_after_recovery",
-    "index_safe_on_normal_start", "rocksdb_side_restarts",
+    "index_safe_on_normal_start", "combines_queue_sides", "new_side_is_skipped", "light_queues_in_rocksdb",
 )  # fmt: skip
 _LOADED_FILES: Final = ("size_mismatch", "skips_directories", "deletes_empty_last_file", "index_failure_stops_load")
 _RECORD_CHECK: Final = (
@@ -348,6 +348,13 @@ VERSION_CHANGES: Final = (
     ),
 )  # fmt: skip
 
+_REQUESTS: Final = (
+    "validates_sent_topics", "refuses_system_topics", "invalid_parameter_code", "adds_cluster", "adds_region",
+    "adds_unique_key", "drops_pop_checkpoint", "priority", "lite_topics", "dead_letter_above_limit",
+    "batch_to_retry_topic", "group_length_max", "send_back_keeps_store_host", "half_transaction_id",
+    "delayed_retry_is_no_half", "operation_batches", "commit_drops_real_topic", "immunity_refuses_end",
+    "counts_replicas",
+)  # fmt: skip
 _NEW_MESSAGES: Final = "decides how new messages are stored"
 _ANSWERS: Final = "decides how a question is answered, not which messages there are"
 _OWN_FILES: Final = "decides what a broker writes for itself"
@@ -361,6 +368,7 @@ WITHOUT_REASON: Final = MappingProxyType(
         "properties_limit_in_characters": _NEW_MESSAGES,
         "strips_wait": _NEW_MESSAGES,
         "property_map_capacity": _NEW_MESSAGES,
+        **dict.fromkeys(_REQUESTS, _NEW_MESSAGES),
         "time_lookup": _ANSWERS,
         "rocksdb_time_beyond_ends": _ANSWERS,
         "extra_files_per_pull": _ANSWERS,

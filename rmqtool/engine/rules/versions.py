@@ -79,10 +79,31 @@ class BrokerRules:
     """The limit of 127 counts bytes, and spares retry topics; before, it counts characters of any topic."""
     properties_limit_in_characters: bool = True
     long_retry_topics: bool = False
-    strips_wait: bool = True
-    """The property `WAIT` is taken out of the text before it is stored."""
+    strips_wait: bool = False
+    """The property `WAIT` is taken out of the text that a client sent before it is stored."""
     property_map_capacity: int = 16
     """Table size of the map that properties are read into; it decides the order in which they are written again."""
+
+    # Requests of clients (`SendMessageProcessor`, `EndTransactionProcessor`); docs/put-path.md has them in order
+    validates_sent_topics: bool = False  # characters and length of a topic; before, only `TBW102` is refused
+    refuses_system_topics: bool = False
+    invalid_parameter_code: bool = False  # for an invalid topic or queue id; else SYSTEM_ERROR
+    adds_cluster: bool = False
+    adds_region: bool = False  # `MSG_REGION` and `TRACE_ON`; before, only where a hook is set
+    adds_unique_key: bool = False
+    drops_pop_checkpoint: bool = False
+    priority: bool = False
+    lite_topics: bool = False
+    dead_letter_above_limit: bool = False  # a message sent to a retry topic; before, at the limit
+    batch_to_retry_topic: bool = False
+    group_length_max: int | None = None  # characters of a group that is made; None: its name is not checked
+    send_back_keeps_store_host: bool = False
+    half_transaction_id: bool = False
+    delayed_retry_is_no_half: bool = False  # a retry with `TRAN_MSG` and a delay level
+    commit_drops_real_topic: bool = False  # and `REAL_QID`
+    operation_batches: bool = False  # one operation record ends several half messages
+    immunity_refuses_end: bool = False  # an end after `CHECK_IMMUNITY_TIME_IN_SECONDS`
+    counts_replicas: bool = False  # `inSyncReplicas`; before, a master waits for one slave
 
     # The check of a record (`CommitLog#checkMessageAndReturnSize`)
     checks_remaining_bytes: bool = False
@@ -120,8 +141,14 @@ class BrokerRules:
     """A pull from a queue in RocksDB throws where it comes to a missing unit; else it ends before it."""
     rocksdb_config: bool = False
     """Topics, groups and consumer offsets may be kept in RocksDB instead of `config/*.json`."""
-    rocksdb_side_restarts: bool = False
-    """A start that writes queues to files and to RocksDB goes back up to three more files for the database."""
+    combines_queue_sides: bool = False
+    """Of queues in files and in RocksDB, settings say which are read, and which assign queue offsets.
+
+    A start goes back up to three more files for the side that does not assign them."""
+    new_side_is_skipped: bool = False
+    """It does not go back for a side that has no unit yet."""
+    light_queues_in_rocksdb: bool = False
+    """Of queues in files and in RocksDB, a setting keeps light queues in RocksDB alone."""
     rocksdb_time_beyond_ends: bool = False
     """A time after the last unit in RocksDB, or before the first one, leads next to it; else to none."""
     rocksdb_side_store: bool = False
@@ -180,10 +207,12 @@ _CHANGES: Final = (
         empty_log_destroys_queues_after_clean_stop=True,
         reput_start=ReputStart.QUEUES,
     ),
-    _since("4.6.0", ipv6_hosts=True),
-    _since("4.7.1", index_counts_used_slots=True),
+    _since("4.6.0", ipv6_hosts=True, adds_cluster=True),
+    _since("4.6.1", validates_sent_topics=True, delayed_retry_is_no_half=True),
+    _since("4.7.0", send_back_keeps_store_host=True, batch_to_retry_topic=True, delayed_retry_is_no_half=False),
+    _since("4.7.1", index_counts_used_slots=True, refuses_system_topics=True),
     _since("4.8.0", batch_properties=BatchProperties.GLUED),
-    _since("4.9.1", property_decoder=PropertyDecoder.FIRST_SEPARATOR, trailing_separator=False),
+    _since("4.9.1", property_decoder=PropertyDecoder.FIRST_SEPARATOR, trailing_separator=False, strips_wait=True),
     _since(
         "4.9.2", size_mismatch=SizeMismatch.IGNORE_REST, multiple_log_paths=True, schedule_loaded_after_recovery=True
     ),
@@ -216,6 +245,13 @@ _CHANGES: Final = (
         index_flushed_at_stop=True,
         checkpoint_field_count=4,
         abort_holds_process_id=True,
+        adds_region=True,
+        adds_unique_key=True,
+        dead_letter_above_limit=True,
+        batch_to_retry_topic=False,
+        send_back_keeps_store_host=False,
+        delayed_retry_is_no_half=True,
+        counts_replicas=True,
         reput_start=ReputStart.CONFIRMED,
         pop=True,
         timer=True,
@@ -227,14 +263,17 @@ _CHANGES: Final = (
         reads_v2=True,
         topic_length_max=255,
         compaction=True,
+        half_transaction_id=True,
+        operation_batches=True,
     ),
-    _since("5.1.1", checkpoint_field_count=5, time_lookup=TimeLookup.BOUNDARY),
-    _since("5.1.3", deletes_empty_last_file=True),
+    _since("5.1.1", checkpoint_field_count=5, time_lookup=TimeLookup.BOUNDARY, group_length_max=255),
+    _since("5.1.3", deletes_empty_last_file=True, immunity_refuses_end=True),
     _since("5.1.4", rocksdb_config=True),
     _since(
         "5.2.0",
         trailing_separator=True,
         record_crc=True,
+        drops_pop_checkpoint=True,
         put_keeps_out=("%RETRY%*", "rmq_sys_*", "SCHEDULE_TOPIC_XXXX"),
         dispatch_keeps_out=("%RETRY%*", "rmq_sys_*", "SCHEDULE_TOPIC_XXXX"),
         rocksdb_queues=True,
@@ -249,6 +288,7 @@ _CHANGES: Final = (
         normal_dispatch=NormalDispatch.ABOVE_QUEUES,
         rocksdb_loads_all_ends=True,
         rocksdb_time_beyond_ends=True,
+        invalid_parameter_code=True,
     ),
     _since(
         "5.3.4",
@@ -259,7 +299,16 @@ _CHANGES: Final = (
         index_safe_on_normal_start=True,
         queues_maximum_read_again=True,
     ),
-    _since("5.4.0", index_tags=True, rocksdb_side_store=True, rocksdb_side_restarts=True, recover_files_max=10),
+    _since(
+        "5.4.0",
+        index_tags=True,
+        rocksdb_side_store=True,
+        combines_queue_sides=True,
+        recover_files_max=10,
+        priority=True,
+        commit_drops_real_topic=True,
+        group_length_max=120,
+    ),
     _since(
         "5.5.0",
         put_keeps_out=("%RETRY%*", "%DLQ%*", "rmq_sys_*", "SCHEDULE_TOPIC_XXXX"),
@@ -271,6 +320,9 @@ _CHANGES: Final = (
         dispatched_end=DispatchedEnd.QUEUES_OR_CHECKPOINT,
         rocksdb_queue_directories=("consumequeue", "consumequeue_rocksdb"),
         rocksdb_pull_reads_on=True,
+        new_side_is_skipped=True,
+        light_queues_in_rocksdb=True,
+        lite_topics=True,
     ),
     _since("5.5.1", refuses_negative_size=True, empty_queue_examined_again=True),
 )

@@ -1,11 +1,11 @@
 """What pop consumers hold: messages that they received, and that a broker delivers again unless they acknowledge them.
 
-Broker: `PopReviveService#consumeReviveMessage`, `#mergeAndRevive`, `#reviveMsgFromCk`.
+Broker: `PopReviveService#consumeReviveMessage`, `#mergeAndRevive`, `#reviveMsgFromCk`, `PopConsumerService#revive`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -17,10 +17,10 @@ from rmqtool.engine.timers.pop_body import PopBody, PopKey, decode_pop_body
 from rmqtool.engine.timers.waiting import queue_units
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.pop import CHECK_POINT, REVIVE_GROUP, REVIVE_TOPIC, TAGS
-from rmqtool.formats.properties import REAL_QUEUE_ID, REAL_TOPIC
+from rmqtool.formats.properties import REAL_QUEUE_ID, REAL_TOPIC, TIMER_DELIVER_MS
 from rmqtool.store.config_json import CONSUMER_OFFSETS, consumer_offsets, read_config
+from rmqtool.store.pop_database import PopRow
 
-_DELIVER_MS: Final = "TIMER_DELIVER_MS"
 _DIGITS_MAX: Final = 18
 _WAIT_MS: Final = 2000
 BODY_MAX: Final = 1 << 20
@@ -31,6 +31,7 @@ class PopState(StrEnum):
     """What a broker does with a message that a consumer received."""
 
     IN_FLIGHT = "in-flight"
+    BLOCKED = "blocked"
     ACKNOWLEDGED = "acknowledged"
     EXPIRED = "expired"
     UNREADABLE = "unreadable"
@@ -59,10 +60,12 @@ class PopLog:
 
     Attributes:
         bad_records: those that it cannot read.
+        blocked_queues: revive topics and queue ids in which it stops at such a record.
     """
 
     check_points: dict[tuple[str, int, PopKey], CheckPoint] = field(default_factory=dict)
     bad_records: list[Record] = field(default_factory=list)
+    blocked_queues: set[tuple[str, int]] = field(default_factory=set)
     _broker_name: str = ""
     _ends_ms: dict[tuple[str, int], int] = field(default_factory=dict)
 
@@ -71,7 +74,7 @@ class PopLog:
         tag = record.tags
         if tag not in TAGS:
             return
-        time = record.properties.get(_DELIVER_MS, "")
+        time = record.properties.get(TIMER_DELIVER_MS, "")
         if queue_offset is not None and time.isascii() and time.isdigit() and len(time) <= _DIGITS_MAX:
             self._ends_ms[topic, queue_id] = max(int(time), self._ends_ms.get((topic, queue_id), 0))
         try:
@@ -80,6 +83,8 @@ class PopLog:
             body = decode_pop_body(tag, record.body(BODY_MAX))
         except ValueError:
             self.bad_records.append(record)
+            if queue_offset is not None:
+                self.blocked_queues.add((topic, queue_id))
             return
         name = (topic, queue_id, body.key)
         if tag == CHECK_POINT:
@@ -98,14 +103,18 @@ class PopLog:
 
 
 class PoppedMessage(NamedTuple):
-    """A message of a check point.
+    """A message that a consumer received.
 
     Attributes:
+        revive_timestamp_ms: from when on a broker delivers it again.
+        check_point: None where RocksDB has it.
         record: None where the message is gone or cannot be read.
         consumer_offset: from which queue offset on the group receives messages; None where it is not known.
     """
 
-    check_point: CheckPoint
+    key: PopKey
+    revive_timestamp_ms: int
+    check_point: CheckPoint | None
     queue_offset: int
     state: PopState
     record: Record | None
@@ -150,14 +159,37 @@ def popped_messages(reader: Reader, log: PopLog) -> Iterator[PoppedMessage]:
         key = point.body.key
         consumed = stored.get((key.topic, key.consumer_group), {}).get(key.queue_id)
         for queue_offset in point.body.offsets:
-            record, state = None, PopState.UNREADABLE
-            if (key.topic, key.queue_id) in known:
-                record = _message(reader, key, queue_offset)
-                is_expired = queue_offset < reader.queue(key.topic, key.queue_id).min_queue_offset
-                state = PopState.EXPIRED if is_expired else state
-            state = PopState.IN_FLIGHT if record is not None else state
+            record, state = _held(reader, known, key, queue_offset)
+            if state is PopState.IN_FLIGHT and (point.revive_topic, point.revive_queue_id) in log.blocked_queues:
+                state = PopState.BLOCKED
             state = PopState.ACKNOWLEDGED if queue_offset in point.acknowledged else state
-            yield PoppedMessage(point, queue_offset, state, record, consumed)
+            yield PoppedMessage(key, point.body.revive_timestamp_ms, point, queue_offset, state, record, consumed)
+
+
+def database_messages(reader: Reader, rows: Iterable[PopRow]) -> Iterator[PoppedMessage]:
+    """The messages that a broker has in RocksDB until they are acknowledged, by the time of the next delivery.
+
+    Raises:
+        UnreadableError: a file cannot be read.
+    """
+    known, stored = set(reader.queues()), consumer_offsets(read_config(reader.store.view, CONSUMER_OFFSETS))
+    for row in rows:
+        key = PopKey(row.topic, row.consumer_group, row.queue_id, row.queue_offset, row.pop_timestamp_ms, "")
+        record, state = _held(reader, known, key, row.queue_offset)
+        consumed = stored.get((key.topic, key.consumer_group), {}).get(key.queue_id)
+        yield PoppedMessage(key, row.revive_timestamp_ms, None, row.queue_offset, state, record, consumed)
+
+
+def _held(
+    reader: Reader, known: Collection[tuple[str, int]], key: PopKey, queue_offset: int
+) -> tuple[Record | None, PopState]:
+    """A message that was not acknowledged, and what a broker does with it."""
+    record, state = None, PopState.UNREADABLE
+    if (key.topic, key.queue_id) in known:
+        record = _message(reader, key, queue_offset)
+        is_expired = queue_offset < reader.queue(key.topic, key.queue_id).min_queue_offset
+        state = PopState.EXPIRED if is_expired else state
+    return record, PopState.IN_FLIGHT if record is not None else state
 
 
 def _message(reader: Reader, key: PopKey, queue_offset: int) -> Record | None:
