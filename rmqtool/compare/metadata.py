@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from rmqtool.compare.other_files import other_files
+from rmqtool.compare.other_files import READ, other_files
 from rmqtool.engine.reading.summary import QueueSummary, summarize
 from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.errors import UnreadableError
+from rmqtool.formats.controller import EPOCHS, agreed_end
 from rmqtool.store.config_json import CONSUMER_OFFSETS, DELAY_OFFSETS, TOPICS, ConfigState, read_config
 from rmqtool.store.directory import Store
+from rmqtool.store.epochs import BACKUP, read_epochs
 
 SUBSCRIPTION_GROUPS: Final = "config/subscriptionGroup.json"
+_EPOCHS: Final = "epochs"
+_NUMBERS: Final = re.compile(r"-?[0-9]{1,19} -?[0-9]{1,19}", re.ASCII)
 CONFIG_FILES: Final = (TOPICS, SUBSCRIPTION_GROUPS, CONSUMER_OFFSETS, DELAY_OFFSETS)
 VALUE_MAX: Final = 2000
 """Characters of a configuration entry up to which it is kept as it is; a longer one is kept as its digest."""
@@ -75,8 +81,16 @@ def read_metadata(store: Store, rules: BrokerRules) -> StoreMetadata:
         if config_file.state is ConfigState.UNREADABLE:
             problems += config_file.problems
         config.update(_entries(path, config_file.value or {}))
+    try:
+        epochs = dict(read_epochs(store.view).used.entries)
+    except UnreadableError as error:
+        epochs = {}
+        problems.append(str(error))
+    config.update({(EPOCHS, _EPOCHS, str(epoch)): str(start) for epoch, start in epochs.items()})
     queues = _bounds(summary.queues) if store.are_queues_known else None
     files, unreadable = other_files(store, config_files)
+    if epochs:
+        files |= {path: READ for path in (EPOCHS, BACKUP) if path in files}
     return StoreMetadata(queues, config, files, tuple(dict.fromkeys((*problems, *unreadable))))
 
 
@@ -100,6 +114,23 @@ def config_differences(a: StoreMetadata, b: StoreMetadata) -> list[ConfigDiffere
         for key in keys
         if a.config.get(key) != b.config.get(key)
     ]
+
+
+def epochs_agree(a: StoreMetadata, b: StoreMetadata, a_end: int, b_end: int) -> dict[str, int | None] | None:
+    """Up to where the epochs of controller mode say that both logs are one, as JSON; None where a side has none.
+
+    Args:
+        a_end, b_end: physical offsets where the logs end.
+    """
+    epochs = [
+        {
+            int(epoch): int(text)
+            for (file, _, epoch), text in side.config.items()
+            if file == EPOCHS and _NUMBERS.fullmatch(f"{epoch} {text}")
+        }
+        for side in (a, b)
+    ]
+    return {"physical_offset": agreed_end(epochs[0], a_end, epochs[1], b_end)} if all(epochs) else None
 
 
 def _bounds(queues: Iterable[QueueSummary]) -> dict[tuple[str, int], tuple[int | None, int | None]]:

@@ -83,6 +83,7 @@ class Comparison:
         queues: keys by the queue numbers in the rows.
         topics_differ: topics whose messages differ, where no more is known than a digest of all; None elsewhere.
         not_compared: what was left out, as sentences.
+        epochs: see `epochs_agree`.
         unequal_files: what differs of files that are not decoded.
     """
 
@@ -98,6 +99,7 @@ class Comparison:
     topics_differ: frozenset[bytes] | None
     queue_differences: list[QueueDifference]
     config_differences: list[ConfigDifference]
+    epochs: dict[str, int | None] | None = None
     not_compared: tuple[str, ...] = ()
     unequal_files: tuple[UnreadFiles, ...] = ()
     problems: tuple[str, ...] = ()
@@ -142,6 +144,7 @@ class Comparison:
             "queues": [_queue(each) for each in self.queue_differences[: self.limit]],
             "config_difference_count": len(self.config_differences),
             "config": [_config(each) for each in self.config_differences[: self.limit]],
+            "epochs_agree_until": self.epochs,
             "not_compared": [*self.not_compared, *(files.text for files in self.unequal_files)],
             "problems": list(self.problems),
         }

@@ -12,7 +12,7 @@ import numpy as np
 from rmqtool.compare.join import Differences, Kind, find_reordered, join, partition_by_identity
 from rmqtool.compare.log_merge import RangeList, Sink
 from rmqtool.compare.log_side import LogSide, StoreLog, Terms
-from rmqtool.compare.metadata import StoreMetadata, config_differences, queue_differences
+from rmqtool.compare.metadata import StoreMetadata, config_differences, epochs_agree, queue_differences
 from rmqtool.compare.other_files import unequal_files
 from rmqtool.compare.result import Comparison, Divergence, Relation, Side
 from rmqtool.compare.rows import Array, LogTotals, QueueNumbers
@@ -166,6 +166,7 @@ def _comparison(
         topics_differ=_differing_topics(*totals) if messages is None else None,
         queue_differences=queue_differences(a.facts, b.facts),
         config_differences=config_differences(a.facts, b.facts),
+        epochs=epochs_agree(a.facts, b.facts, totals[0].end or 0, totals[1].end or 0),
         not_compared=tuple(_not_compared(a, b, by_messages=options.by_messages)),
         unequal_files=() if options.by_messages else tuple(unequal_files(a.facts.files or {}, b.facts.files or {})),
         problems=(*_problems(a, totals[0]), *_problems(b, totals[1])),

@@ -145,6 +145,10 @@ class DatabaseQueueState:
         elif maximum.queue_offset != lowest:
             self._ends.maximum = minimum
 
+    def set_end(self, queue_offset: int) -> None:
+        """Let the queue begin and end before a queue offset (`RocksDBConsumeQueue#initializeWithOffset`)."""
+        self._ends = StoredEnds(StoredEnd(0, queue_offset), StoredEnd(0, queue_offset - 1))
+
     def destroy(self) -> None:
         """The database is deleted, as a broker does that finds no log; it goes on to use the ends that it has read."""
         self._is_destroyed, self._put, self._is_put_in_order = True, [], False

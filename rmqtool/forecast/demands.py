@@ -22,3 +22,9 @@ def demand_simulated(store: Store, rules: BrokerRules) -> None:
     database = store.queue_database if rules.rocksdb_queues else None
     if database is not None and not database.is_read and store.queue_kind == "rocksdb":
         raise UnsupportedError(f"the consume queues are in RocksDB: {database.reason}")
+    roles = store.settings.queue_roles if rules.combines_queue_sides else None
+    if roles is None or ({roles.reads, roles.assigns} == {"file"} and not roles.light_in_rocksdb):
+        return
+    second = store.second_database
+    if second is not None and not second.is_read:
+        raise UnsupportedError(f"consume queues that the broker uses are in RocksDB: {second.reason}")

@@ -19,6 +19,7 @@ from rmqtool.forecast.queue_state import QueueState
 from rmqtool.forecast.result import Forecast, QueueForecast, StopsAt
 from rmqtool.forecast.simulate import Simulation
 from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, ScanOptions
+from rmqtool.store.config_json import StoreConfigs
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.sizes import size_assumptions
 
@@ -34,8 +35,15 @@ class SharedStarts:
     def __init__(self, reads: ReadCache | None = None) -> None:
         self.plain = PlainRecords()
         self.reads = ReadCache() if reads is None else reads
+        self._configs: StoreConfigs | None = None
         self._losses_by_key: dict[Hashable, LossReport] = {}
         self._lock = Lock()
+
+    def configs(self, store: Store) -> StoreConfigs:
+        """The configuration files of the store."""
+        with self._lock:
+            self._configs = self._configs or StoreConfigs(store.view)
+            return self._configs
 
     def losses(self, key: Hashable, count: Callable[[], LossReport]) -> LossReport:
         """What a start costs that leaves behind what the key says, counted if it is the first of its kind."""
@@ -62,7 +70,8 @@ def forecast_store(
     """
     options = options or ForecastOptions()
     shared = SharedStarts() if shared is None else shared
-    with Simulation(store, rules, options, plain=shared.plain, reads=shared.reads) as simulation:
+    configs = shared.configs(store)
+    with Simulation(store, rules, options, plain=shared.plain, reads=shared.reads, configs=configs) as simulation:
         simulation.run()
         return forecast_of(simulation, shared)
 
@@ -172,7 +181,7 @@ def _counted_segments(simulation: Simulation) -> tuple[Segment, ...]:
 
 def _what_is_left(simulation: Simulation, segments: tuple[Segment, ...]) -> Hashable:
     """All that losses depend on, for one store; None where the start wrote into a queue, whose content counts too."""
-    if simulation.database is not None:
+    if simulation.sides.database is not None:
         return None
     log, options, overlay = simulation.log, simulation.options, simulation.overlay
     assert log is not None

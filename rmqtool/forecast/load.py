@@ -17,14 +17,17 @@ from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.formats.timer import WHEEL_SIZE
 from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.store.config_json import (
+    CONSUMER_FILTERS,
     DELAY_OFFSETS,
+    ORDERED_CONSUMPTION,
+    QUEUE_MAPPING,
     STORED,
     TIMER_METRICS,
     ConfigFile,
     ConfigState,
+    StoreConfigs,
     are_topics_lost,
     batch_topics,
-    read_configs,
     topics,
 )
 from rmqtool.store.directory import Segment, Store
@@ -147,8 +150,11 @@ def _is_unknown(config: ConfigFile, store: Store) -> bool:
     return is_read and not topics(config) and not are_topics_lost(store.files)
 
 
-def demand_side_stores(store: Store, rules: BrokerRules) -> None:
+def demand_side_stores(store: Store, rules: BrokerRules, configs: StoreConfigs) -> None:
     """What a broker demands of its side stores before it starts (`TimerWheel`, `CompactionStore#load`).
+
+    Args:
+        configs: of the store.
 
     Raises:
         LoadFailure: the broker does not start.
@@ -163,7 +169,8 @@ def demand_side_stores(store: Store, rules: BrokerRules) -> None:
         if entry.size != size:
             raise LoadFailure(_mismatch(entry, size))
     of_timer = (TIMER_METRICS,) if rules.timer and store.settings.runs_timer else ()
-    for path, config in read_configs(store.view, (*STORED, DELAY_OFFSETS, *of_timer)).items():
+    own = (ORDERED_CONSUMPTION, QUEUE_MAPPING) if rules.pop else ()
+    for path, config in configs.of(*STORED, DELAY_OFFSETS, CONSUMER_FILTERS, *own, *of_timer).items():
         if config.state not in _READABLE and config.is_backup_broken and not config.is_database:
             why = "neither it nor its .bak can be read" if config.state is ConfigState.BROKEN else ".bak is not JSON"
             raise LoadFailure(f"{path}: {why}")
@@ -184,12 +191,19 @@ def demand_queue_database(store: Store, rules: BrokerRules) -> None:
     Raises:
         LoadFailure: it does not open.
     """
-    second = store.second_database if store.settings.reads_queue_files else None
+    roles = store.settings.queue_roles
+    second = store.second_database if roles is not None else None
     database = (store.queue_database or second) if rules.rocksdb_queues else None
     if database is not None and database.failure is RocksFailure.DOES_NOT_OPEN:
         raise LoadFailure(f"{database.directory}: RocksDB does not open: {database.reason}")
     if database is not None and database.has_unreadable_end and rules.rocksdb_loads_all_ends:
         raise LoadFailure(f"{database.directory}: a key of the offset family names a topic longer than the key")
+    if roles is None or not rules.combines_queue_sides:
+        return
+    if not {roles.reads, roles.assigns} <= {"file", "rocksdb"}:
+        raise LoadFailure("combineCQPreferCQType and combineAssignOffsetCQType are neither default nor defaultRocksDB")
+    if rules.light_queues_in_rocksdb and roles.light_in_rocksdb and roles.assigns == "rocksdb":
+        raise LoadFailure("combineCQUseRocksdbForLmq demands combineAssignOffsetCQType=default")
 
 
 def _directories(overlay: Overlay, path: str) -> list[Entry]:

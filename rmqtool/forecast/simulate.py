@@ -5,8 +5,9 @@ Broker: `DefaultMessageStore#load`, `#recover`, `#start`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -29,21 +30,20 @@ from rmqtool.forecast.options import (
     DEFAULT_QUEUE_UNITS,
     ForecastOptions,
 )
+from rmqtool.forecast.queue_sides import ONLY_FILES, ONLY_ROCKSDB, AnyQueueState, LoadedSide, QueueSides
 from rmqtool.forecast.queue_state import NOTHING_ENTERED, QueueState
 from rmqtool.forecast.start_file import StartChoice
 from rmqtool.formats.checkpoint import FIELDS_SIZE, Checkpoint, parse_checkpoint
 from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, UNIT_SIZE
-from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.quantities import JAVA_LONG_MAX
-from rmqtool.store.config_json import read_config, topics
+from rmqtool.store.config_json import TOPICS, StoreConfigs, topics
 from rmqtool.store.directory import QueueFiles, Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.location import log_directories
 from rmqtool.store.overlay import Overlay
+from rmqtool.store.queue_database import QueueDatabase
 from rmqtool.store.source import Closable, read_range
 
-TOPICS_PATH: Final = "config/topics.json"
-AnyQueueState = QueueState | DatabaseQueueState
 CHECKPOINT_FIELDS: Final = tuple(Checkpoint.__dataclass_fields__)
 
 
@@ -67,12 +67,14 @@ class Simulation(Closable):
         keeps_index: bool = False,
         plain: PlainRecords | None = None,
         reads: ReadCache | None = None,
+        configs: StoreConfigs | None = None,
     ) -> None:
         """`keeps_index` keeps new entries of the index, for asking the started broker by key.
 
         Args:
             plain: what starts of other versions on the same store have seen of the log.
             reads: what starts of other versions have read of the other files.
+            configs: the configuration files of the store.
         """
         self.store = store
         self.rules = rules
@@ -84,17 +86,15 @@ class Simulation(Closable):
         self.fails_at: int | None = None
         self.scanned: ScanResult | None = None
         self.queues_reach = NOTHING_ENTERED
-        self.queues: dict[tuple[str, int], AnyQueueState] = {}
         self.next_queue_offsets: dict[tuple[str, int], int] = {}
         self.index = IndexState(store, self.overlay, rules, options, keeps_content=keeps_index)
         self.log: LogState | None = None
         self._plain = plain
-        self._are_queues_shut = False
         self.not_simulated: list[str] = []
-        self._topics_config = read_config(store.view, TOPICS_PATH)
+        self._configs = StoreConfigs(store.view) if configs is None else configs
+        self._topics_config = self._configs.of(TOPICS)[TOPICS]
         self._topics = topics(self._topics_config)
-        self.database = self._database_state()
-        self._second = store.second_database if store.settings.reads_queue_files and rules.rocksdb_queues else None
+        self.sides = self._queue_sides()
         self._file_size = _whole_units(store.consumequeue_file_size or DEFAULT_QUEUE_UNITS * UNIT_SIZE, UNIT_SIZE)
         self._batch_file_size = store.batch_file_size or DEFAULT_QUEUE_UNITS * BATCH_UNIT_SIZE
         self.settings = DispatchSettings(
@@ -115,6 +115,7 @@ class Simulation(Closable):
             self._load()
             self._recover()
             self._start()
+            self.sides.initialize_second()
         except LoadFailure as failure:
             self.why_not, self.fails_at = str(failure), failure.record_at
         self.index.flush()
@@ -133,19 +134,22 @@ class Simulation(Closable):
             self._load()
         if self.log is None or not self.log.segments:
             return None
-        for queue in self.queues.values():
-            queue.recover()
+        for side in self.sides.sides:
+            for queue in side.queues.values():
+                queue.recover()
         try:
             return self.log.segments[self._first_file(self.log, self._start_choice(self.log))].start
         except LoadFailure:
             return None
 
-    def empty_queue(self, topic: str, queue_id: int, *, is_batch: bool = False) -> AnyQueueState:
+    @property
+    def queues(self) -> Mapping[tuple[str, int], AnyQueueState]:
+        """The queues that pulls are answered from."""
+        return self.sides.served()
+
+    def empty_queue(self, topic: str, queue_id: int) -> AnyQueueState:
         """A queue without a unit."""
-        if self.database is not None:
-            return DatabaseQueueState((topic, queue_id), self.database)
-        root = load.BATCH_CONSUMEQUEUE if is_batch else load.CONSUMEQUEUE
-        return self._state(LoadedQueue(topic, queue_id, f"{root}/{topic}/{queue_id}", is_batch, ()))
+        return self.sides.reading.make((topic, queue_id), False)
 
     def close(self) -> None:
         self.files.close()
@@ -154,10 +158,9 @@ class Simulation(Closable):
     def _refuse_other_kinds(self) -> None:
         store, rules = self.store, self.rules
         demand_simulated(store, rules)
-        if store.queue_kind == "mixed" and rules.rocksdb_queues and (self._second is None or not self._second.is_read):
+        second = store.second_database if store.settings.queue_roles is not None else None
+        if store.queue_kind == "mixed" and rules.rocksdb_queues and (second is None or not second.is_read):
             self.not_simulated.append("queues in RocksDB, beside those in files")
-        if rules.compaction and any(topic.cleanup_policy == "COMPACTION" for topic in self._topics.values()):
-            self.not_simulated.append("compacted topics, which have their own log")
         if store.extensions:
             self.not_simulated.append("extensions of the consume queues")
         if rules.rocksdb_side_store and store.files.get(FileKind.ROCKSDB):
@@ -174,79 +177,77 @@ class Simulation(Closable):
         self.checkpoint = self._read_checkpoint()
         self.log = LogState(segments, self.overlay, rules, self.options, data_bytes=data_bytes, plain=self._plain)
         load.demand_queue_database(store, rules)
-        if self.database is not None:
-            self.database.log_minimum = self.log.minimum
-            names = self.database.database.names
-            self.queues.update({name: DatabaseQueueState(name, self.database) for name in names})
-        else:
-            self._load_queue_files()
-        load.demand_side_stores(store, rules)
+        for side in self.sides.sides:
+            if side.database is None:
+                self._load_queue_files(side.queues)
+            else:
+                side.database.log_minimum = self.log.minimum
+                side.queues.update({name: side.make(name, False) for name in side.database.database.names})
+        load.demand_side_stores(store, rules, self._configs)
         self.index.load(self.files, crashed=self.crashed, index_timestamp_ms=self.checkpoint.index_timestamp_ms)
 
-    def _load_queue_files(self) -> None:
+    def _load_queue_files(self, queues: dict[tuple[str, int], AnyQueueState]) -> None:
         loaded_queues = load.load_queues(
             self.overlay, self._file_size, self._batch_file_size, self.rules, self._batch_topics()
         )
         for queue in loaded_queues:
-            self.queues[queue.topic, queue.queue_id] = self._state(queue)
-            self._load_extension(queue)
+            queues[queue.topic, queue.queue_id] = state = self._state(queue)
+            self._load_extension(queue, state)
 
-    def _load_extension(self, queue: LoadedQueue) -> None:
+    def _load_extension(self, queue: LoadedQueue, state: QueueState) -> None:
         """Check the sizes of a queue's extension files (`ConsumeQueueExt#load`)."""
         directory = f"{load.EXTENSIONS}/{queue.topic}/{queue.queue_id}"
         if not queue.is_batch and self.options.extensions and self.overlay.stat(directory) is not None:
             segments = load.load_files(self.overlay, (directory,), self.store.extension_file_size, self.rules)
             if queue.segments:
-                state = self.queues[queue.topic, queue.queue_id]
-                assert isinstance(state, QueueState), "its queues are files"
                 files = QueueFiles(queue.topic, queue.queue_id, tuple(segments))
                 state.extension = QueueExtension(files, self.store.extension_file_size, self.files)
 
     def _recover(self) -> None:
         assert self.log is not None
-        if self.database is not None and self.database.database.is_dispatched_short:  # after the index was loaded
-            raise LoadFailure(
-                f"{self.database.database.directory}: the value of CHECKPOINT_TOPIC has less than 8 bytes"
-            )
-        for queue in self.queues.values():
-            queue.recover()
-            if isinstance(queue, QueueState):
-                queue.recover_extension()
-        self.queues_reach = self._queues_end()
+        for side in self.sides.sides:  # after the index was loaded
+            side.recover()
+        self.queues_reach = max(side.end for side in self.sides.sides)
         if not self.log.segments:
             self.log.end = 0
             self.scanned = ScanResult(0, 0, None)
             if self.crashed or self.rules.empty_log_destroys_queues_after_clean_stop:
-                for queue in self.queues.values():
-                    queue.destroy()
+                for side in self.sides.sides:
+                    side.destroy()
         else:
             self._recover_log(self.log)
         self._fill_queue_table()
 
     def _start_choice(self, log: LogState) -> StartChoice:
-        end = self._queues_end()
-        return StartChoice(
-            self.rules, self.options, self.checkpoint, log.first_record, end, self._dispatched_end(end),
-            in_database=self.database is not None, second_end=self._second_end or 0,
+        choice, second = self._choice_of(log, self.sides.assigning), self.sides.second
+        if second is None:
+            return choice
+        is_known = second.end > 0 or not self.rules.new_side_is_skipped
+        is_needed = self.sides.roles.light_in_rocksdb and second.database is not None
+        return replace(
+            choice, second=self._choice_of(log, second) if is_known else None, demands_second=is_needed,
+            reads_second=self.sides.reading is second,
         )  # fmt: skip
 
-    @property
-    def _second_end(self) -> int | None:
-        """Up to where the log was dispatched to a database beside files that are read; None if it has no say."""
-        if self._second is None or not self.rules.rocksdb_side_restarts:
-            return None
-        return self._second.dispatched or 0
+    def _choice_of(self, log: LogState, side: LoadedSide) -> StartChoice:
+        """By what one side says."""
+        in_database, dispatched_end = side.database is not None, side.end
+        by_checkpoint = self.rules.dispatched_end is DispatchedEnd.QUEUES_OR_CHECKPOINT
+        if self.crashed and not in_database and by_checkpoint:
+            dispatched_end = self.checkpoint.consumequeue_physical_offset
+        return StartChoice(
+            self.rules, self.options, self.checkpoint, log.first_record, side.end, dispatched_end, in_database
+        )
 
     def _first_file(self, log: LogState, choice: StartChoice) -> int:
         return choice.abnormal(log.segments) if self.crashed else choice.normal(log.segments)
 
     def _recover_log(self, log: LogState) -> None:
         choice = self._start_choice(log)
+        ends = [side.end for side in self.sides.sides]
         self.scanned = self._dispatch_scanned(log, self._first_file(log, choice), choice)
-        known = self._queues_end() if self.rules.queues_maximum_read_again else choice.queues_end
-        if known >= self.scanned.end:
-            for queue in self.queues.values():
-                queue.truncate(self.scanned.end)
+        for side, end in zip(self.sides.sides, ends, strict=True):
+            side.truncate(side.end if self.rules.queues_maximum_read_again else end, self.scanned.end)
         log.truncate(self.scanned.end)
 
     def _dispatch_scanned(self, log: LogState, first: int, choice: StartChoice) -> ScanResult:
@@ -274,7 +275,7 @@ class Simulation(Closable):
                 known = choice.queues_end
             case _:
                 known = choice.dispatched_end
-        return known if self._second_end is None else min(known, self._second_end)
+        return known if self.sides.second is None else min(known, self.sides.second.end)
 
     def _start(self) -> None:
         if self.index.why_not is not None:  # the broker has recovered all the same, and ends
@@ -285,7 +286,7 @@ class Simulation(Closable):
             kind is ReputStart.QUEUES or (kind is ReputStart.CONFIRMED and self.options.recheck_queues)
         ):
             return
-        reput = log.dispatched_after_start(self._queues_end())
+        reput = log.dispatched_after_start(self.sides.reading.end)
         try:
             while True:
                 self._dispatch(next(reput))
@@ -308,37 +309,18 @@ class Simulation(Closable):
             if self._chunk.is_full:
                 self._dispatch_gathered()
             return
-        self._put(
+        self._put([
             entries._replace(physical_offsets=np.full_like(entries.physical_offsets, own_offset))
             for entries in queue_entries(records.rows, records.topics, records.texts, self.settings)
-        )
+        ])  # fmt: skip
 
     def _dispatch_gathered(self) -> None:
         self._put(self._chunk.entries())
         self._chunk.clear()
 
-    def _put(self, queues: Iterable[QueueEntries]) -> None:
-        """Enter records up to the first whose topic holds a zero: no file can be made for it, and the queues are shut.
-
-        The queues of later records are made all the same, and stay as they are (`RunningFlags#makeLogicsQueueError`).
-        """
-        queues = list(queues)
-        limit = NOTHING_ENTERED if self._are_queues_shut else JAVA_LONG_MAX
-        for entries in queues:
-            if b"\0" in entries.topic and entries.own.any() and self.database is None:
-                self._are_queues_shut = True
-                limit = min(limit, int(entries.physical_offsets[entries.own].min()))
-        for entries in queues:
-            queue = self._queue(decode_java_utf8(entries.topic), entries.queue_id, is_batch=entries.is_batch)
-            entered = entries.some(entries.physical_offsets < limit) if self._are_queues_shut else entries
-            if entered.physical_offsets.size and b"\0" not in entries.topic:
-                queue.put(entered)
-
-    def _queue(self, topic: str, queue_id: int, *, is_batch: bool) -> AnyQueueState:
-        state = self.queues.get((topic, queue_id))
-        if state is None:
-            state = self.queues[topic, queue_id] = self.empty_queue(topic, queue_id, is_batch=is_batch)
-        return state
+    def _put(self, all_entries: Sequence[QueueEntries]) -> None:
+        for side in self.sides.sides:
+            side.put(all_entries)
 
     def _state(self, queue: LoadedQueue) -> QueueState:
         size = self._batch_file_size if queue.is_batch else self._file_size
@@ -347,19 +329,9 @@ class Simulation(Closable):
     def _fill_queue_table(self) -> None:
         """Next queue offsets and minima (`DefaultMessageStore#recoverTopicQueueTable`)."""
         assert self.log is not None
-        for name, queue in self.queues.items():
-            self.next_queue_offsets[name] = queue.maximum()
-            queue.correct_minimum(self.log.minimum)
-
-    def _queues_end(self) -> int:
-        if self.database is not None:
-            return self.database.dispatched
-        return max((queue.physical_end for queue in self.queues.values()), default=NOTHING_ENTERED)
-
-    def _dispatched_end(self, queues_end: int) -> int:
-        if self.crashed and self.database is None and self.rules.dispatched_end is DispatchedEnd.QUEUES_OR_CHECKPOINT:
-            return self.checkpoint.consumequeue_physical_offset
-        return queues_end
+        self.next_queue_offsets = self.sides.next_offsets()
+        for side in self.sides.sides:
+            side.correct_minimum(self.log.minimum)
 
     def _read_checkpoint(self) -> Checkpoint:
         """The fields that the version knows."""
@@ -371,21 +343,34 @@ class Simulation(Closable):
         count = self.rules.checkpoint_field_count
         return Checkpoint(*(getattr(checkpoint, name) for name in CHECKPOINT_FIELDS[:count]))
 
-    def _database_state(self) -> DatabaseState | None:
-        """Where the version knows queues in RocksDB, and the store has them."""
-        database = self.store.queue_database if self.rules.rocksdb_queues else None
-        if database is None:
-            return None
+    def _queue_sides(self) -> QueueSides:
+        """The sides that the version loads, as far as the store has them."""
+        store, rules, roles = self.store, self.rules, self.store.settings.queue_roles
+        if rules.rocksdb_queues and store.queue_database is not None:
+            return QueueSides((self._database_side(store.queue_database),), ONLY_ROCKSDB)
+        files = LoadedSide(self._empty_file_queue)
+        if roles is None or not rules.combines_queue_sides or store.second_database is None:
+            return QueueSides((files,), ONLY_FILES)
+        roles = roles if rules.light_queues_in_rocksdb else roles._replace(light_in_rocksdb=False)
+        files.takes_light_queues = not roles.light_in_rocksdb
+        return QueueSides((files, self._database_side(store.second_database)), roles)
+
+    def _database_side(self, database: QueueDatabase) -> LoadedSide:
         counts = {name: topic.write_queue_count or 0 for name, topic in self._topics.items()}
         truncates_all = self.rules.rocksdb_loads_all_ends
-        return DatabaseState(database, self.rules, lambda name: truncates_all or 0 <= name[1] < counts.get(name[0], 0))
+        state = DatabaseState(database, self.rules, lambda name: truncates_all or 0 <= name[1] < counts.get(name[0], 0))
+        return LoadedSide(lambda name, _is_batch: DatabaseQueueState(name, state), state)
+
+    def _empty_file_queue(self, name: tuple[str, int], is_batch: bool) -> QueueState:
+        root = load.BATCH_CONSUMEQUEUE if is_batch else load.CONSUMEQUEUE
+        return self._state(LoadedQueue(*name, f"{root}/{name[0]}/{name[1]}", is_batch, ()))
 
     def topic_assumptions(self) -> tuple[str, ...]:
         """See `load.topic_assumptions`."""
         return load.topic_assumptions(self._topics_config, self.store, self.rules)
 
     def _batch_topics(self) -> frozenset[str]:
-        if not self.rules.batch_queues or self.database is not None:
+        if not self.rules.batch_queues or self.sides.assigning.database is not None:
             return frozenset()
         return load.configured_batch_topics(self._topics_config, self.store)
 

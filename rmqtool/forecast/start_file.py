@@ -12,6 +12,7 @@ from typing import Final
 from rmqtool.engine.reading.log_end import FILES_FROM_END
 from rmqtool.engine.rules.algorithms import AbnormalStart, NormalStart
 from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.forecast.load import LoadFailure
 from rmqtool.forecast.options import ForecastOptions
 from rmqtool.formats.checkpoint import Checkpoint
 from rmqtool.scan.columns import Row
@@ -46,7 +47,9 @@ class StartChoice:
         dispatched_end: the physical offset up to which the log counts as dispatched.
         in_database: whether the queues are in RocksDB, whose own end is compared instead of times.
         queues_end: the highest maxPhysicOffset of all queues.
-        second_end: the same of a database that is written beside the files; 0 where it has nothing or is not asked.
+        second: what the side says that does not assign queue offsets; None where there is none, or it is not asked.
+        demands_second: whether no file does of which the second side says that it is too late.
+        reads_second: whether that side answers pulls, and so has to be whole.
     """
 
     rules: BrokerRules
@@ -56,40 +59,60 @@ class StartChoice:
     queues_end: int
     dispatched_end: int
     in_database: bool = False
-    second_end: int = 0
+    second: StartChoice | None = None
+    demands_second: bool = False
+    reads_second: bool = False
 
     def normal(self, segments: Sequence[Segment]) -> int:
-        """Number of the file after a clean stop."""
-        kind = self.rules.normal_start
-        if kind is NormalStart.THIRD_FROM_END:
+        """Number of the file after a clean stop.
+
+        Raises:
+            LoadFailure: the broker gives up.
+        """
+        if self.rules.normal_start is NormalStart.THIRD_FROM_END:
             return max(0, len(segments) - FILES_FROM_END)
-        if kind is NormalStart.START_BELOW_QUEUES:
-            return self._search(segments, lambda segment: segment.start <= self.queues_end)
-        return self._search(segments, self._may_start_normally)
+        return self._search(segments, crashed=False)
 
     def abnormal(self, segments: Sequence[Segment]) -> int:
-        """Number of the file after a crash."""
-        kind = self.rules.abnormal_start
-        matches = {
-            AbnormalStart.MAGIC_AND_TIME: self._has_magic_and_time,
-            AbnormalStart.CHECKED_AND_TIME: self._is_checked_and_in_time,
-            AbnormalStart.CHECKED_AND_OFFSET: self._is_checked_and_below,
-        }[kind]
-        return self._search(segments, matches)
+        """Number of the file after a crash.
 
-    def _search(self, segments: Sequence[Segment], matches: Callable[[Segment], bool]) -> int:
+        Raises:
+            LoadFailure: the broker gives up.
+        """
+        return self._search(segments, crashed=True)
+
+    def _search(self, segments: Sequence[Segment], *, crashed: bool) -> int:
         limit = self.options.recover_files_max or self.rules.recover_files_max
         if self.rules.recover_files_max is None:
             limit = None
         first = max(0, len(segments) - limit) if limit is not None else 0
         extra_files = EXTRA_FILES
-        for number in range(len(segments) - 1, first, -1):
-            if not matches(segments[number]):
+        for number in range(len(segments) - 1, first - 1 if first or crashed else first, -1):
+            if not self.matches(segments[number], crashed=crashed):
                 continue
-            if self.second_end <= 0 or segments[number].start <= self.second_end or not extra_files:
+            if self.second is None or self.second.matches(segments[number], crashed=crashed):
+                return number
+            if self.demands_second:
+                continue
+            if not extra_files:
+                if self.reads_second:
+                    raise LoadFailure("the queues that are read have less than those that assign queue offsets")
                 return number
             extra_files -= 1
         return first
+
+    def matches(self, segment: Segment, *, crashed: bool) -> bool:
+        """Whether this side lets recovery begin with a file."""
+        if not crashed and self.rules.normal_start is NormalStart.START_BELOW_QUEUES:
+            return segment.start <= self.queues_end
+        if not crashed:
+            return self._may_start_normally(segment)
+        matches = {
+            AbnormalStart.MAGIC_AND_TIME: self._has_magic_and_time,
+            AbnormalStart.CHECKED_AND_TIME: self._is_checked_and_in_time,
+            AbnormalStart.CHECKED_AND_OFFSET: self._is_checked_and_below,
+        }[self.rules.abnormal_start]
+        return matches(segment)
 
     def _may_start_normally(self, segment: Segment) -> bool:
         row = self.first_record(segment).checked

@@ -24,14 +24,13 @@ from rmqtool.formats.properties import TIMER_TOPIC
 from rmqtool.scan.columns import MULTI_DISPATCH
 from rmqtool.scan.log import ScanOptions, carries_record_crc, plan_segments, scan_log
 from rmqtool.scan.rules import Verdict
-from rmqtool.store.config_json import read_config, topics
+from rmqtool.store.config_json import TOPICS, read_config, topics
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.location import log_directories
 from rmqtool.store.source import read_range
 from rmqtool.store.view import Entry
 
-TOPICS_PATH: Final = "config/topics.json"
 _HOST_BITS: Final = system_flag.BORN_HOST_V6 | system_flag.STORE_HOST_V6
 Rows = NDArray[np.void]
 
@@ -171,9 +170,9 @@ def _compacted_topics(search: FeatureSearch) -> FeatureCount:
     store = search.store
     files = store.files.get(FileKind.COMPACTION_LOG, ())
     names = {entry.path.split("/")[2] for entry in files}
-    configured = topics(read_config(store.view, TOPICS_PATH))
+    configured = topics(read_config(store.view, TOPICS))
     names |= {name for name, topic in configured.items() if topic.cleanup_policy == "COMPACTION"}
-    first = min((entry.path for entry in files), default=TOPICS_PATH)
+    first = min((entry.path for entry in files), default=TOPICS)
     problem = "whether compaction/ has messages that the commit log no longer has" if files else None
     return FeatureCount(len(names), first, problem=problem) if names else NOTHING
 

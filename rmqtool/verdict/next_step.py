@@ -50,11 +50,6 @@ def undecoded_step(assessment: Assessment, line: CommandLine) -> NextStep:
     return NextStep(None, "only the broker itself can check and recover what was not looked at", True)
 
 
-def _is_about_dledger(assessment: Assessment) -> bool:
-    """Whether verify has read a log of DLedger, which no other command checks or repairs."""
-    return any("log of DLedger" in files.reason for files in assessment.not_looked_at)
-
-
 def repair_step(line: CommandLine, command: str, reason: str, unknown: Sequence[str] = ()) -> NextStep:
     """A command that changes the store; one elsewhere has to be copied first.
 
@@ -92,9 +87,6 @@ def step_after_verify(
         return cut_step(line, tally.cut)
     if tally.remedy is not None:
         return NextStep(None, tally.remedy, True)
-    if _is_about_dledger(assessment):
-        reason = "only its own broker can recover a log of DLedger; this writes a store with a plain commit log of it:"
-        return NextStep(line("convert --from-dledger --output NEW_STORE"), reason, True)
     if left_out:
         return NextStep(line("verify"), "check what was left out:")
     if assessment.verdict is StoreVerdict.WILL_NOT_START:

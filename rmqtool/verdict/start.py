@@ -8,7 +8,7 @@ from rmqtool.engine.rules.versions import EXAMINED, BrokerRules, rules_for
 from rmqtool.errors import RmqtoolError
 from rmqtool.forecast import load
 from rmqtool.forecast.load import LoadFailure
-from rmqtool.store.config_json import TOPICS, read_config
+from rmqtool.store.config_json import TOPICS, StoreConfigs
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FENCE_NAME, FileKind
 from rmqtool.store.location import log_directories
@@ -17,21 +17,22 @@ from rmqtool.store.overlay import Overlay
 
 def start_failures(store: Store, rules: BrokerRules) -> Mapping[str, str]:
     """Why brokers do not load a store, by version; none where the version that it is judged for does."""
-    own = _failure(store, rules)
+    configs = StoreConfigs(store.view)
+    own = _failure(store, rules, configs)
     if own is None:
         return {}
     failures = {rules.version: own}
     for version in EXAMINED:
-        if version not in failures and (why := _failure(store, rules_for(version))) is not None:
+        if version not in failures and (why := _failure(store, rules_for(version), configs)) is not None:
             failures[version] = why
     return dict(sorted(failures.items()))
 
 
-def _failure(store: Store, rules: BrokerRules) -> str | None:
+def _failure(store: Store, rules: BrokerRules, configs: StoreConfigs) -> str | None:
     if any(entry.name == FENCE_NAME for entry in store.files.get(FileKind.RMQTOOL, ())):
         return "a repair is unfinished"
     try:
-        _load(store, rules)
+        _load(store, rules, configs)
     except LoadFailure as failure:
         return str(failure)
     except RmqtoolError:
@@ -39,7 +40,7 @@ def _failure(store: Store, rules: BrokerRules) -> str | None:
     return None
 
 
-def _load(store: Store, rules: BrokerRules) -> None:
+def _load(store: Store, rules: BrokerRules, configs: StoreConfigs) -> None:
     """Load the files of log, queues and extensions as a broker does.
 
     Raises:
@@ -51,13 +52,13 @@ def _load(store: Store, rules: BrokerRules) -> None:
         if store.commitlog_file_size:
             load.load_files(overlay, log_directories(store), store.commitlog_file_size, rules)
         load.demand_queue_database(store, rules)
-        batch = load.configured_batch_topics(read_config(store.view, TOPICS), store)
+        batch = load.configured_batch_topics(configs.of(TOPICS)[TOPICS], store)
         if store.consumequeue_file_size or store.batch_file_size:
             sizes = (store.consumequeue_file_size, store.batch_file_size)
             for queue in load.load_queues(overlay, *sizes, rules, batch if rules.batch_queues else frozenset()):
                 extension = f"{load.EXTENSIONS}/{queue.topic}/{queue.queue_id}"
                 if not queue.is_batch and overlay.stat(extension) is not None:
                     load.load_files(overlay, (extension,), store.extension_file_size, rules)
-        load.demand_side_stores(store, rules)
+        load.demand_side_stores(store, rules, configs)
     finally:
         overlay.close()

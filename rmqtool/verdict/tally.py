@@ -24,7 +24,7 @@ _LOGS: Final = ("commitlog.", "dledger.")
 _NOT_DERIVED: Final = ("commitlog", "config", "store")
 """Kinds of findings that do not say that something differs from the log."""
 _MISSING: Final = "commitlog.missing-file"
-_URGENT: Final = ("undo", "salvage", "recover")
+_URGENT: Final = ("undo", "salvage", "recover", "rebuild")
 """Commands that repair more than the ones after them; what is left are parts of `rebuild`."""
 
 

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Final
 
 from rmqtool.engine.dispatch.queue_entries import DispatchSettings
+from rmqtool.engine.reading.dledger_log import with_dledger_log
 from rmqtool.engine.reading.unread_files import UnreadFiles
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, LogPlan, ScanOptions, carries_record_crc, plan_segments
@@ -23,15 +24,15 @@ from rmqtool.store.config_json import TOPICS, ConfigFile, batch_topics, topics
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.queue_database import QueueDatabase
-from rmqtool.store.side_database import DIRECTORY
-from rmqtool.verify.catalog.finding import Finding
+from rmqtool.verify.catalog.finding import REBUILD, RECOVER, Finding
 from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.files.config_files import config_findings, lost_configs, queue_ends, read_store_configs
 from rmqtool.verify.files.controller import epochs_ahead
 from rmqtool.verify.files.delays import delay_findings
+from rmqtool.verify.files.dledger import OF_ENTRIES
 from rmqtool.verify.files.index_files import read_index
 from rmqtool.verify.files.log_files import log_file_findings, missing_begin, missing_end, openable_segments
-from rmqtool.verify.files.pop import pop_findings
+from rmqtool.verify.files.pop import PopCheck
 from rmqtool.verify.files.reach import (
     entries_outside,
     index_findings,
@@ -113,7 +114,8 @@ class _Verifier:
         threads: ThreadRunner,
         runner: Runner,
     ) -> None:
-        self.store, self.rules, self.options = store, rules, options
+        self.rules, self.options = rules, options
+        self.store = with_dledger_log(store) if self._looks_beside and rules.dledger else store
         self._threads, self._runner = threads, runner
         self._on_finding, self._on_progress = on_finding, on_progress
         self._account, self._summary, self._doubts = Account(), Summary(), Doubts()
@@ -132,7 +134,8 @@ class _Verifier:
         configs = read_store_configs(self.store)
         context = self._context(configs)
         newest = [newest_record(context)]
-        self._say(log_file_findings(self.store, lambda begin, end: units_into(context, begin, end), newest))
+        if not self.store.has_dledger_log:  # whose files have findings of their own
+            self._say(log_file_findings(self.store, lambda begin, end: units_into(context, begin, end), newest))
         if self._log_is_elsewhere:
             context = replace(context, options=replace(self.options, depth=Depth.STRUCTURE))
             if not self.store.is_log_listed:
@@ -143,11 +146,13 @@ class _Verifier:
         self._say(delay_findings(self.store, self.rules) if self._looks_beside and self.options.timer else ())
         log = self._check_log(context, state) if context.options.depth is not Depth.STRUCTURE else None
         self._finish(context, configs, log)
-        side_database = SideDatabaseCheck(self.store, self.rules)
-        if FileKind.ROCKSDB in self._side_kinds and side_database.is_used:
-            self._say(side_database.findings(log.merged if log is not None and log.complete else None))
-            if side_database.failure:
-                self._leave_out(DIRECTORY, FileKind.ROCKSDB.value, side_database.failure)
+        side_database, pop = SideDatabaseCheck(self.store, self.rules), PopCheck(self.store, self.rules)
+        whole = log.merged if log is not None and log.complete else None
+        is_compared = FileKind.ROCKSDB in self._side_kinds and side_database.is_used
+        self._say(side_database.findings(whole) if is_compared else ())
+        self._say(pop.findings(is_whole=whole is not None) if self._looks_beside else ())
+        for files in (*side_database.left_out, *pop.left_out):
+            self._leave_out(files.path, files.kind, files.reason)
         unscanned = self._unscanned(log)
         for segment in self.store.commitlog:
             account = self._account.file(segment.path, segment.size)
@@ -169,11 +174,11 @@ class _Verifier:
         if not self._looks_beside:
             return frozenset()
         kinds = side_kinds(self.store, self.rules, timer=self.options.timer)
-        return kinds | {FileKind.ROCKSDB} if self.rules.rocksdb_side_store else kinds
+        return kinds | {FileKind.POP_ROCKSDB} | ({FileKind.ROCKSDB} if self.rules.rocksdb_side_store else set())
 
     @property
     def _log_is_elsewhere(self) -> bool:
-        """Whether the log is one of DLedger, whose files hold more than the records, or may not be looked at."""
+        """Whether the log is one of DLedger that is not read, or may not be looked at."""
         is_hidden = bool(self.store.files.get(FileKind.DLEDGER)) or not self.store.is_log_listed
         return is_hidden and not self.store.commitlog
 
@@ -184,10 +189,11 @@ class _Verifier:
 
     def _say(self, new_findings: Iterable[Finding]) -> None:
         for each in sorted(new_findings, key=lambda one: one.place):
-            self._summary.add(each)
-            self._doubts.add(each)
+            known = replace(each, repair=REBUILD) if each.repair == RECOVER and self.store.has_dledger_log else each
+            self._summary.add(known)
+            self._doubts.add(known)
             if self._on_finding is not None:
-                self._on_finding(each)
+                self._on_finding(known)
 
     # Queues and index alone
 
@@ -256,7 +262,7 @@ class _Verifier:
     @property
     def _second_database(self) -> QueueDatabase | None:
         """The database of a store with queues in files too, where it is looked at."""
-        return self.store.second_database if FileKind.CONSUMEQUEUE_ROCKSDB in self._side_kinds else None
+        return self.store.second_database if self._looks_beside else None
 
     def _database_queues(
         self, database: QueueDatabase, minimum: int
@@ -335,7 +341,7 @@ class _Verifier:
                 continue
             state.add(segments[number], result)
             seen_before.keep(plan.splits[number], result)
-            self._say(result.findings)
+            self._say(one for one in result.findings if not (self.store.has_dledger_log and one.id in OF_ENTRIES))
             result.findings = []
             done_bytes += result.file_size if known_result is None else 0
             if self._on_progress is not None:
@@ -378,9 +384,10 @@ class _Verifier:
                 self._say(new_finding for file in context.index for new_finding in entries_outside(context, file, end))
                 self._say(epochs_ahead(self.store, whole.end))
                 self._say(log_end_findings(self.store.queue_database, whole.end))
-                into = partial(units_into, context)
-                self._say(missing_begin(self.store, whole.end, newest_record(context), into))
-                self._say(missing_end(self.store, whole.end, into))
+                if not self.store.has_dledger_log:
+                    into = partial(units_into, context)
+                    self._say(missing_begin(self.store, whole.end, newest_record(context), into))
+                    self._say(missing_end(self.store, whole.end, into))
                 if context.crosses:
                     self._say(undispatched_header_findings(context, whole.missing, self._doubts))
                     self._say(zero_queues(context, whole.missing))
@@ -388,7 +395,6 @@ class _Verifier:
                 self._say(index_findings(context, whole, checkpoint))
         self._say(checkpoint_findings(context, self._account, whole))
         self._say(lost_configs(self.store, configs))
-        self._say(config_findings(configs, context.queues, whole))
+        self._say(config_findings(context, configs, whole))
         if self._looks_beside and whole is not None:
             self._say(transaction_findings(self.store, self.rules, queue_ends(context.queues, whole)))
-            self._say(pop_findings(self.store, self.rules))

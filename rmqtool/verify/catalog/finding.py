@@ -71,6 +71,7 @@ class Finding:
 
 
 RECOVER: Final = "recover"
+REBUILD: Final = "rebuild"
 REBUILD_QUEUES: Final = "rebuild --queues"
 REBUILD_INDEX: Final = "rebuild --index"
 REBUILD_CHECKPOINT: Final = "rebuild --checkpoint"

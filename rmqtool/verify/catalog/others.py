@@ -112,20 +112,18 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "apache/rocketmq#7729",
         "apache/rocketmq#9705",
     ),
-    warning(
-        "config.consumer-offset-beyond-queue",
-        "A consumer group's offset is past the end of its queue.",
-        "consumers start at another offset, by default at 0 or at the end: messages are repeated or skipped",
-        "the queue is rebuilt if it is too short; else set the offset by hand or with recover --clamp-offsets",
-        None,
-        "apache/rocketmq#4215",
-        "alibaba/rocketmq#351",
-    ),
     note(
         "config.queue-without-topic",
         "A queue belongs to a topic that is not in `topics.json`, or in the database that replaces it.",
         "keeps the queue; the topic cannot be used until it is created",
         "none needed, unless the topic was lost",
+    ),
+    error(
+        "config.batch-queue-without-topic",
+        "A batch queue belongs to a topic that is not in `topics.json`, or in the database that replaces it.",
+        (("5.0.0 and later", "does not start: it expects no batch queues of a topic that it does not know"),),
+        "the topic is added, with guesses",
+        REBUILD_TOPICS,
     ),
     warning(
         "config.topics-missing",

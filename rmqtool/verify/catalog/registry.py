@@ -5,12 +5,20 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Any, Final
 
-from rmqtool.verify.catalog import commitlog, others, queues, rocksdb, side_stores
+from rmqtool.verify.catalog import commitlog, consumers, others, queues, rocksdb, side_stores, tiered
 from rmqtool.verify.catalog.finding import Finding, FindingType
 
 CATALOG: Final[tuple[FindingType, ...]] = tuple(
     sorted(
-        (*commitlog.ENTRIES, *queues.ENTRIES, *others.ENTRIES, *rocksdb.ENTRIES, *side_stores.ENTRIES),
+        (
+            *commitlog.ENTRIES,
+            *queues.ENTRIES,
+            *others.ENTRIES,
+            *consumers.ENTRIES,
+            *rocksdb.ENTRIES,
+            *side_stores.ENTRIES,
+            *tiered.ENTRIES,
+        ),
         key=lambda entry: (entry.id.partition(".")[0], entry.id),
     )
 )

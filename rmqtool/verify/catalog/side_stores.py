@@ -138,7 +138,13 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "dledger.bad-entry",
         "An entry of the log of DLedger has an impossible length, or is at another position than it says, or its "
         "message is not a good record.",
-        ((_FROM_4_5, "a start checks lengths and order in the last three files only; else not noticed"),),
+        (
+            (
+                "4.5.0 to 4.9.8",
+                "a start that meets it in the last three files serves nothing after it, a bad message apart",
+            ),
+            (_FROM_5, "a start that meets it in the last three files serves nothing after it"),
+        ),
         _FROM_MEMBER,
     ),
     error(
@@ -157,24 +163,13 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     warning(
         "dledger.wrong-unit",
         "The index of DLedger has no unit of an entry, or one that does not lead to it.",
-        ((_FROM_4_5, "a start writes the units of the last three files again; else the entry is not found"),),
+        (
+            (
+                _FROM_4_5,
+                "a start writes the units of the last three files again; 5.3.3 does not serve all messages there",
+            ),
+        ),
         _FROM_MEMBER,
-    ),
-    warning(
-        "pop.bad-record",
-        "A record of a revive topic (`rmq_sys_REVIVE_LOG_*`) has the tag of a check point or an acknowledgement, but "
-        "no such body.",
-        ((_FROM_5, "delivers none of the messages again whose check points are in the same revive queue"),),
-        "set the offset of group `CID_RMQ_SYS_REVIVE_GROUP` in this queue to the offset of the record in "
-        "`config/consumerOffset.json` while the broker is stopped; messages of check points before it are then not "
-        "delivered again",
-    ),
-    warning(
-        "pop.expired-message",
-        "Messages that a pop consumer received and did not acknowledge were deleted with the oldest files of the "
-        "commit log.",
-        ((_FROM_5, "does not deliver them again: they are lost to the consumer"),),
-        "the messages are lost; keep the commit log longer than consumers may take (`fileReservedTime`)",
     ),
     warning(
         "rocksdbstore.ahead-of-log",

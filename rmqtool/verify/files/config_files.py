@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Final
 from rmqtool.engine.queues.kinds import queue_names
 from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX
 from rmqtool.store.config_json import (
-    CONSUMER_OFFSETS,
     DELAY_OFFSETS,
     STORED,
     TOPICS,
     ConfigFile,
     ConfigState,
     are_topics_lost,
-    consumer_offsets,
     read_configs,
     topics,
 )
@@ -23,7 +21,8 @@ from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.verify.catalog.finding import REBUILD_DELAYS, REBUILD_TOPICS, Finding
 from rmqtool.verify.catalog.registry import finding
-from rmqtool.verify.survey.context import QueueEnd, QueueKey, bytes_of, topic_text
+from rmqtool.verify.files.consumers import consumer_findings
+from rmqtool.verify.survey.context import QueueEnd, QueueKey, VerifyContext, topic_text
 from rmqtool.verify.survey.result import SplitResult
 
 if TYPE_CHECKING:
@@ -44,21 +43,19 @@ def read_store_configs(store: Store) -> dict[str, ConfigFile]:
 
 
 def config_findings(
-    configs: Mapping[str, ConfigFile], queues: Mapping[QueueKey, QueueMap], log: SplitResult | None
+    context: VerifyContext, configs: Mapping[str, ConfigFile], log: SplitResult | None
 ) -> Iterator[Finding]:
     """What only a backup has, and what contradicts the queues.
 
     Args:
-        queues: by (topic, queue id); plain ones.
         log: the merged result of all splits, which knows of messages that are in no queue yet; None where not all of
             the log was scanned.
     """
+    queues = context.queues
     for path, config in configs.items():
         if config.state is not ConfigState.READ and config.is_backup:
             yield finding("config.backup-better", path, f"{config.state.value}, its backup can be read")
-    offsets = configs.get(CONSUMER_OFFSETS)
-    if offsets is not None:
-        yield from _consumers(offsets, queue_ends(queues, log))
+    yield from consumer_findings(context, configs, queue_ends(queues, log), is_whole=log is not None)
     known = configs.get(TOPICS)
     if known is not None and known.value is not None:
         names = topics(known)
@@ -68,6 +65,9 @@ def config_findings(
             if not (topic.startswith(LMQ_PREFIX) or is_own):
                 text = f"{place} does not contain it"
                 yield finding("config.queue-without-topic", f"consumequeue/{topic}", text, topic=topic)
+        for topic in sorted({topic_text(name) for name, _ in context.batch_queues} - set(names)):
+            text = f"{place} does not contain it, so that a broker expects no batch queues"
+            yield finding("config.batch-queue-without-topic", f"batchconsumequeue/{topic}", text, topic=topic)
 
 
 def queue_ends(queues: Mapping[QueueKey, QueueMap], log: SplitResult | None) -> QueueEnd:
@@ -82,23 +82,6 @@ def queue_ends(queues: Mapping[QueueKey, QueueMap], log: SplitResult | None) -> 
         return missing_end if queue is None else max(queue.end, missing_end or 0)
 
     return end_of
-
-
-def _consumers(config: ConfigFile, end_of: QueueEnd) -> Iterator[Finding]:
-    for (topic, group), offsets in sorted(consumer_offsets(config).items()):
-        for queue_id, queue_offset in sorted(offsets.items()):
-            end = end_of((bytes_of(topic), queue_id))
-            if end is not None and queue_offset > end:
-                yield finding(
-                    "config.consumer-offset-beyond-queue",
-                    config.read_path or config.path,
-                    f"group {group} is at {queue_offset}, past the end of the queue at {end}",
-                    topic=topic,
-                    queue_id=queue_id,
-                    queue_offset=queue_offset,
-                    expected=f"at most {end}",
-                    found=str(queue_offset),
-                )
 
 
 def lost_configs(store: Store, configs: Mapping[str, ConfigFile]) -> Iterator[Finding]:

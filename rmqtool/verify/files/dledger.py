@@ -11,10 +11,10 @@ from struct import Struct
 from typing import Final
 
 from rmqtool.engine.reading.dledger_log import BadRange, DLedgerLog, LogEntry, dledger_logs, read_entries, read_units
-from rmqtool.engine.reading.unread_files import UnreadFiles
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.errors import UnreadableError
 from rmqtool.formats import dledger
+from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.source import ByteSource, read_range
@@ -24,6 +24,12 @@ from rmqtool.verify.survey.account import Account
 
 DLEDGER_KINDS: Final = frozenset({FileKind.DLEDGER})
 """Kinds of files that are looked at here."""
+OF_ENTRIES: Final = frozenset(
+    FINDING_IDS[verdict]
+    for verdict in Verdict
+    if verdict not in (Verdict.GOOD, Verdict.BAD_PROPERTY, Verdict.RECORD_CRC_MISMATCH, Verdict.TORN_RECORD)
+)
+"""What is wrong with records of DLedger is a finding about their entries (`dledger.*`), but for the others."""
 _UNIT: Final = Struct(dledger.INDEX_UNIT.struct_code)
 _SHARED: Final = ("magic", "position", "size", "index", "term")
 
@@ -31,18 +37,10 @@ _SHARED: Final = ("magic", "position", "size", "index", "term")
 def dledger_findings(store: Store, rules: BrokerRules, account: Account) -> Iterator[Finding]:
     """All findings about logs of DLedger, in no order."""
     for log in dledger_logs(store):
-        for segment in (*log.data, *log.index):
+        for segment in log.index if store.has_dledger_log else (*log.data, *log.index):
             account.file(segment.path, segment.size).checked += segment.size
         with ExitStack() as stack:
             yield from _Check(log, rules, stack).findings()
-
-
-def not_compared(store: Store) -> Iterator[UnreadFiles]:
-    """What leads to a log of DLedger, which nothing compares with it."""
-    if store.files.get(FileKind.DLEDGER) and not store.commitlog:
-        for path, kind in (("consumequeue", FileKind.CONSUMEQUEUE), ("index", FileKind.INDEX)):
-            if store.files.get(kind):
-                yield UnreadFiles(path, kind.value, "not compared with the log of DLedger")
 
 
 class _Check:

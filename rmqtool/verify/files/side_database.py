@@ -20,7 +20,7 @@ import numpy as np
 from rmqtool.engine.reading.message_places import search_log
 from rmqtool.engine.reading.reader import Reader, open_reader
 from rmqtool.engine.reading.record import Record
-from rmqtool.engine.reading.unread_files import is_rocksdb_used
+from rmqtool.engine.reading.unread_files import UnreadFiles, is_rocksdb_used
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.properties import TRANSACTION_ID
@@ -83,6 +83,11 @@ class SideDatabaseCheck:
     def is_used(self) -> bool:
         """Whether there is a row to check."""
         return is_rocksdb_used(self.store.files.get(FileKind.ROCKSDB, ()))
+
+    @property
+    def left_out(self) -> tuple[UnreadFiles, ...]:
+        """The database where it was not read to its end."""
+        return (UnreadFiles(DIRECTORY, FileKind.ROCKSDB.value, self.failure),) if self.failure else ()
 
     def findings(self, log: SplitResult | None) -> Iterator[Finding]:
         """All findings.

@@ -12,7 +12,8 @@ from rmqtool.store.file_kinds import FileKind
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.files.compaction import COMPACTION_KINDS, compaction_findings
 from rmqtool.verify.files.controller import CONTROLLER_KINDS, controller_findings
-from rmqtool.verify.files.dledger import DLEDGER_KINDS, dledger_findings, not_compared
+from rmqtool.verify.files.dledger import DLEDGER_KINDS, dledger_findings
+from rmqtool.verify.files.tiered import TIERED_KINDS, tiered_findings, undecoded_tiered
 from rmqtool.verify.files.timers import KINDS, is_timer_checked, timer_findings
 from rmqtool.verify.survey.account import Account
 
@@ -21,12 +22,13 @@ _CHECKS: Final = (
     (COMPACTION_KINDS, compaction_findings),
     (DLEDGER_KINDS, dledger_findings),
     (CONTROLLER_KINDS, controller_findings),
+    (TIERED_KINDS, tiered_findings),
 )
 
 
 def side_kinds(store: Store, rules: BrokerRules, *, timer: bool = True) -> frozenset[FileKind]:
     """Kinds of files that a full check looks at; a running broker changes them."""
-    kinds = CONTROLLER_KINDS
+    kinds = CONTROLLER_KINDS | TIERED_KINDS
     if timer and is_timer_checked(store, rules):
         kinds |= KINDS
     if store.second_database is not None and store.second_database.is_read:
@@ -46,5 +48,5 @@ def side_findings(store: Store, rules: BrokerRules, account: Account, kinds: fro
 def left_out_files(store: Store, kinds: frozenset[FileKind]) -> Iterator[UnreadFiles]:
     """What is not looked at where files of these kinds are."""
     yield from unread_files(store, kinds)
-    if kinds >= DLEDGER_KINDS:
-        yield from not_compared(store)
+    if kinds >= TIERED_KINDS:
+        yield from undecoded_tiered(store)

@@ -30,7 +30,8 @@ class RowsLookup:
         messages: numbers of the rows that are good messages.
     """
 
-    def __init__(self, rows: RowColumns, topics: Sequence[bytes]) -> None:
+    def __init__(self, rows: RowColumns, topics: Sequence[bytes], *, has_entries: bool = False) -> None:
+        self._has_entries = has_entries
         self.rows = rows
         self.topics = topics
         self.begin = int(rows[0]["physical_offset"])
@@ -58,7 +59,7 @@ class RowsLookup:
         if row["verdict"] != Verdict.GOOD:
             return "a damaged range of the log"
         if row["magic"] == commitlog.MAGIC_BLANK:
-            return "the blank at a file's end"
+            return "a header of DLedger" if self._has_entries else "the blank at a file's end"
         kind = system_flag.transaction(int(row["sys_flag"]))
         label = "" if kind == "none" else f" of type {kind}"
         return f"a record{label} of {self.topic(row)}/{int(row['queue_id'])} at queue offset {int(row['queue_offset'])}"
@@ -120,7 +121,7 @@ class LogChunk:
 
     def lookup(self) -> RowsLookup:
         """All rows of the chunk, which lie one after the other; valid until the next batch is taken."""
-        return RowsLookup(self._stretch.rows(), self._stretch.topics)
+        return RowsLookup(self._stretch.rows(), self._stretch.topics, has_entries=self._context.store.has_dledger_log)
 
     def plain_messages(self) -> RowColumns | None:
         """The messages that belong into queues, if each belongs into one; see `EntryExtractor`."""

@@ -14,6 +14,7 @@ from rmqtool.engine.segments.log import Log
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.consumequeue import FILLER_UNIT, UNIT_SIZE
+from rmqtool.report.text import counted
 from rmqtool.store.file_kinds import segment_name
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding
@@ -96,7 +97,7 @@ def _whole_queue(context: VerifyContext, key: tuple[bytes, int, bool], runs: lis
     else:
         lacking = "file" if database is None else "unit"
         kind = "consumequeue.missing-queue"
-        text = f"the commit log has {count} messages of this queue, the store has no {lacking} of it"
+        text = f"the commit log has {counted(count, 'message')} of this queue, the store has no {lacking} of it"
     yield finding(
         kind, directory, text, physical_offset=first[5], topic=name, queue_id=queue_id, count=count,
         queue_offset=first[3], found=f"queue offsets {first[3]} to {last[3] + last[4] - 1}",
