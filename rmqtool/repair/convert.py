@@ -26,7 +26,7 @@ from rmqtool.repair.build.plain_log import PlainLog, write_plain_log
 from rmqtool.repair.build.request import BuildOptions, BuildRequest
 from rmqtool.repair.machine.plan import Plan
 from rmqtool.repair.machine.steps import Create, Step, create_file, remove_file, replace_file
-from rmqtool.repair.rebuild import RebuildChoice, plan_rebuild, require_intact, require_log
+from rmqtool.repair.rebuild import RebuildChoice, plan_rebuild, require_intact, require_log, require_sound_entries
 from rmqtool.repair.timer import plan_timer
 from rmqtool.scan.runner import OnProgress
 from rmqtool.store.directory import Settings, Store, survey, with_settings
@@ -34,10 +34,7 @@ from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.overlay import Overlay
 from rmqtool.store.queue_database import StoredEnd
 from rmqtool.store.source import FilePart
-from rmqtool.verify.catalog.finding import Severity
-from rmqtool.verify.files.dledger import dledger_findings
 from rmqtool.verify.files.timers import is_timer_checked
-from rmqtool.verify.survey.account import Account
 
 
 class QueueSide(StrEnum):
@@ -231,14 +228,7 @@ def _dledger_log(store: Store, rules: BrokerRules) -> DLedgerLog:
         kinds = [what for kind, what in _WITH_OFFSETS.items() if kind.value == files.kind]
         if kinds:
             raise UnsupportedError(f"{label}: {kinds[0]} in {files.path} may hold offsets of the log; not converted")
-    findings = list(dledger_findings(store, rules, Account()))
-    for finding in findings:
-        is_at_end = finding.id == "dledger.bad-entry" and finding.file == logs[0].data[-1].path and len(findings) == 1
-        if not is_at_end and finding.severity is Severity.ERROR:
-            raise UnsupportedError(
-                f"{label}: {finding.id} in {finding.file}: {finding.message}; nothing is converted: copy the directory "
-                "from another member of the group first"
-            )
+    require_sound_entries(store, rules, logs[0].data[-1].path)
     return logs[0]
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from rmqtool.engine.reading.dledger_log import with_dledger_log
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.errors import DLEDGER_LOG, UnsupportedError
 from rmqtool.repair.build.build import TAIL_FINDINGS, build
@@ -18,6 +19,9 @@ from rmqtool.repair.machine.steps import Step
 from rmqtool.scan.runner import OnProgress, Runner
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
+from rmqtool.verify.catalog.finding import Severity
+from rmqtool.verify.files.dledger import dledger_findings
+from rmqtool.verify.survey.account import Account
 
 WHY = "rebuilt from the commit log"
 ONLY_A_PART: Final = "only a part was rebuilt: rmqtool recover repairs the rest"
@@ -84,7 +88,10 @@ def plan_rebuild(
         UnreadableError, WriteError: a file of the store, or the staging directory, fails.
     """
     options = options or BuildOptions()
+    store = with_dledger_log(store) if rules.dledger else store
     require_log(store)
+    if store.has_dledger_log:
+        require_sound_entries(store, rules, store.commitlog[-1].path)
     with_queues, notes = choice.includes("queues"), list[str]()
     if with_queues and store.queue_kind == "mixed":
         with_queues = False
@@ -125,6 +132,25 @@ def require_log(store: Store) -> None:
             raise UnsupportedError(f"{store.view.label}: {DLEDGER_LOG}")
         text = "the log is missing: check that its disk is mounted; nothing can be rebuilt from it"
         raise UnsupportedError(f"{store.view.label}: {text}")
+
+
+def require_sound_entries(store: Store, rules: BrokerRules, last_path: str) -> None:
+    """Refuse a log of DLedger that is damaged, but for bytes after its last entry, which DLedger removes.
+
+    Args:
+        last_path: of the last file with entries.
+
+    Raises:
+        UnsupportedError: it is.
+    """
+    findings = list(dledger_findings(store, rules, Account()))
+    for finding in findings:
+        is_at_end = finding.id == "dledger.bad-entry" and finding.file == last_path and len(findings) == 1
+        if not is_at_end and finding.severity is Severity.ERROR:
+            raise UnsupportedError(
+                f"{store.view.label}: {finding.id} in {finding.file}: {finding.message}; nothing is written: copy the "
+                "directory from another member of the group first"
+            )
 
 
 def require_intact(built: BuildResult) -> None:

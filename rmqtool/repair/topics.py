@@ -10,7 +10,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 from rmqtool.engine.reading.reader import Reader, open_reader
 from rmqtool.engine.reading.record import Record
@@ -25,6 +25,7 @@ from rmqtool.store.config_json import (
     TOPICS,
     ConfigState,
     consumer_offsets,
+    next_version,
     read_config,
     topic_entry,
     topics,
@@ -85,7 +86,7 @@ def plan_topics(store: Store, rules: BrokerRules) -> TopicsRebuild:
         return TopicsRebuild(notes=(f"{config.read_path} has all topics that have queues",))
     content = {
         **value,
-        "dataVersion": _next_version(value.get("dataVersion")),
+        "dataVersion": next_version(value.get("dataVersion")),
         "topicConfigTable": {**table, **entries},
     }
     text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
@@ -95,18 +96,11 @@ def plan_topics(store: Store, rules: BrokerRules) -> TopicsRebuild:
     return TopicsRebuild((step,), tuple(notes))
 
 
-def _next_version(version: object) -> dict[Any, Any]:
-    """A slave takes over the topics of a master only if the version is another than its own (`DataVersion`)."""
-    version = version if isinstance(version, dict) else {"counter": 0, "timestamp": 0}
-    counter = version.get("counter")
-    return {**version, "counter": counter + 1 if isinstance(counter, int) else 1}
-
-
 def _queues_by_topic(reader: Reader, known: Collection[str]) -> Iterator[tuple[str, list[int]]]:
     """The missing topics with the ids of their queues, also of queues that only consumers know."""
     queues: dict[str, set[int]] = {}
     for topic, queue_id in reader.queues():
-        if topic not in known and not _is_own(topic) and 0 <= queue_id <= QUEUE_ID_MAX:
+        if topic not in known and not is_broker_topic(topic) and 0 <= queue_id <= QUEUE_ID_MAX:
             queues.setdefault(topic, set()).add(queue_id)
     for (topic, _), offsets in consumer_offsets(read_config(reader.store.view, CONSUMER_OFFSETS)).items():
         if topic in queues:
@@ -115,7 +109,7 @@ def _queues_by_topic(reader: Reader, known: Collection[str]) -> Iterator[tuple[s
         yield topic, sorted(queue_ids)
 
 
-def _is_own(topic: str) -> bool:
+def is_broker_topic(topic: str) -> bool:
     """Whether a broker makes the topic at each start, or has no entry for it (`TopicConfigManager`'s constructor)."""
     return topic in _OWN or topic.lower().startswith("rmq_sys_") or topic.startswith(LMQ_PREFIX)
 

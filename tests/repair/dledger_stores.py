@@ -20,7 +20,7 @@ def as_dledger(path: Path) -> Path:
     index.mkdir()
     file_size, start = segments[0].stat().st_size, int(segments[0].name)
     content, units, moved = bytearray(), bytearray(), dict[int, int]()
-    for number, record in enumerate(record for segment in segments for record in _records(segment.read_bytes())):
+    for number, record in enumerate(record for segment in segments for record in records_of(segment.read_bytes())):
         size = dledger.ENTRY_SIZE + len(record)
         if len(content) + size + dledger.END_SIZE_MIN > file_size:
             content += pack(">ii", dledger.END_OF_FILE, file_size - len(content))
@@ -50,7 +50,7 @@ def _timer_log(content: bytearray, moved: dict[int, int]) -> bytearray:
     return content
 
 
-def _records(content: bytes) -> list[bytearray]:
+def records_of(content: bytes) -> list[bytearray]:
     records, at = [], 0
     while at + 8 <= len(content):
         size, magic = unpack_from(">ii", content, at)

@@ -89,7 +89,7 @@ class LogReading:
 
     def rows(self) -> Iterator[ReadRows]:
         """What was read, in the order of the log, up to the first thing that is no record, or to the wanted end."""
-        if self.threads == 1:
+        if self.threads == 1 or any(split.has_entries for split in self.plan.splits):
             for split in self.plan.splits:
                 if (yield from self._in_one(split, split.start, split.start)):
                     return

@@ -57,7 +57,7 @@ def apply_to_copy(
         KeyboardInterrupt: asked for during the copy.
     """
     plan.check(places.log_directories)
-    _check_output(places, output)
+    check_output(places, output)
     copy = StorePaths(output, _log_directories(places))
     demand_free(places.root, places.outer_logs)
     demand_settled(places)
@@ -85,10 +85,15 @@ def _demand_still_unchanged(plan: Plan, places: StorePaths) -> None:
         raise RefusedError(f"{places.root}: changed while it was copied")
 
 
-def _check_output(places: StorePaths, output: Path) -> None:
+def check_output(places: StorePaths, output: Path) -> None:
+    """Refuse a directory that is in use, or is in the store.
+
+    Raises:
+        UsageError, WriteError: it is, or may not be looked at.
+    """
     try:
         if output.exists() and (not output.is_dir() or any(output.iterdir())):
-            raise UsageError(f"{output}: already exists; use a new directory for the repaired copy")
+            raise UsageError(f"{output}: already exists; use a new directory")
     except OSError as error:
         raise WriteError(f"{output}: {reason(error)}") from error
     if not output.absolute().parent.is_dir():

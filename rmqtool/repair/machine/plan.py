@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from rmqtool.errors import RefusedError, UnreadableError, UsageError, WriteError
 from rmqtool.repair.machine.steps import Create, Remove, Replace, Step, WriteRange, step_json
+from rmqtool.report.text import counted
 from rmqtool.store.file_kinds import FENCE_NAME
 from rmqtool.store.overlay import Overlay
 from rmqtool.store.probe_lock import LOCK_NAME
@@ -132,8 +133,8 @@ class Plan:
             )
         if after.lost > now.lost:
             raise RefusedError(
-                f"a broker {self.broker_version} would lose {after.lost} messages after the repair, and {now.lost} "
-                "without it; nothing was changed"
+                f"a broker {self.broker_version} would lose {counted(after.lost, 'message')} after the repair, "
+                f"and {now.lost} without it; nothing was changed"
             )
 
     def view_over(self, base: StoreView) -> Overlay:

@@ -1,0 +1,170 @@
+"""Writes the new store: log, configuration, and what is built from the log."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from rmqtool.engine.append.log_writer import LogWriter
+from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.errors import RmqtoolError, UnsupportedError
+from rmqtool.extract.chosen import Choice, ChosenRecord, ChosenRecords, QueueRange
+from rmqtool.extract.config_files import config_files
+from rmqtool.formats import commitlog
+from rmqtool.formats.record_crc import stored_record_crc
+from rmqtool.formats.tombstone import TOMBSTONE
+from rmqtool.repair.build.request import BuildOptions
+from rmqtool.repair.machine.apply import carry_out
+from rmqtool.repair.machine.disk import Disk, Metadata
+from rmqtool.repair.machine.fingerprint import fingerprint
+from rmqtool.repair.machine.interrupt import held_interrupts
+from rmqtool.repair.machine.output import check_output
+from rmqtool.repair.machine.plan import Plan
+from rmqtool.repair.machine.restore import discard
+from rmqtool.repair.machine.root import Root
+from rmqtool.repair.machine.session import Session
+from rmqtool.repair.machine.store_paths import StorePaths
+from rmqtool.repair.rebuild import RebuildChoice, plan_rebuild
+from rmqtool.repair.salvage.record_repair import with_record_crc
+from rmqtool.scan.runner import OnProgress
+from rmqtool.store.directory import Settings, Store, survey
+from rmqtool.store.sink import DirectorySink
+from rmqtool.store.view import open_directory
+
+_QUEUE_OFFSET_AT: Final = commitlog.MESSAGE_V1.position("queue_offset")
+_OWN_OFFSET_AT: Final = commitlog.MESSAGE_V1.position("physical_offset")
+_PREPARED_BEFORE_BODY: Final = 12
+"""Bytes from the offset of the half message to the body; hosts, whose length varies, are before them."""
+_LOG: Final = "commitlog"
+
+
+@dataclass(frozen=True)
+class SourceLog:
+    """A store that messages are taken from; `log_directories` are those of its log outside of it."""
+
+    store: Store
+    rules: BrokerRules
+    root: Path
+    log_directories: tuple[str, ...] = (_LOG,)
+
+
+@dataclass(frozen=True)
+class NewStore:
+    """What was written, or would be."""
+
+    queues: dict[tuple[str, int], QueueRange]
+    left_out: Counter[str]
+    problems: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+def count_chosen(sources: Sequence[SourceLog], choice: Choice) -> NewStore:
+    """Choose, and write nothing.
+
+    Raises:
+        RefusedError, UnsupportedError, UnreadableError: as `ChosenRecords.of`.
+    """
+    chosen = ChosenRecords(choice)
+    for source in sources:
+        for _ in chosen.of(source.store, source.rules):
+            pass
+    return NewStore(chosen.queues, chosen.left_out, tuple(chosen.problems))
+
+
+def write_new_store(
+    sources: Sequence[SourceLog],
+    choice: Choice,
+    output: Path,
+    sizes: Settings,
+    options: BuildOptions,
+    on_progress: OnProgress | None = None,
+) -> NewStore:
+    """Write chosen messages of stores, one after the other, into a new store; removed again where it fails.
+
+    Where offsets are kept, the log begins with its second file: units before a queue's first message then point before
+    the log, as those of expired messages do.
+
+    Args:
+        output: a directory that is not there yet, or is empty.
+        sizes: of the new files; what is None is as in the first store, or not needed.
+
+    Raises:
+        UsageError: the directory is not free, or is in one of the stores.
+        RefusedError, UnsupportedError: see `ChosenRecords.of`; or no message is chosen.
+        UnreadableError, WriteError: a file fails.
+    """
+    for source in sources:
+        check_output(StorePaths(source.root, source.log_directories), output)
+    disk, is_new = Disk(), not output.exists()
+    itself = Root.open(output.absolute().parent) / output.name
+    disk.make_directory(itself, Metadata.of(StorePaths(sources[0].root).top))
+    try:
+        chosen = _write_log(sources, choice, output, sizes)
+        notes = _build(sources[0].rules, output, sizes, options, on_progress)
+    except BaseException:
+        with suppress(RmqtoolError):
+            if is_new:
+                disk.remove_tree(itself)
+            else:
+                for name in itself.names():
+                    disk.remove_tree(itself / name)
+        raise
+    return NewStore(chosen.queues, chosen.left_out, tuple(chosen.problems), notes)
+
+
+def _write_log(sources: Sequence[SourceLog], choice: Choice, output: Path, sizes: Settings) -> ChosenRecords:
+    file_size = sizes.commitlog_file_size
+    assert file_size is not None, "every store with a log has one"
+    chosen = ChosenRecords(choice)
+    with DirectorySink(output) as sink:
+        log = LogWriter(sink, (_LOG,), file_size, _ignore, file_size if choice.keeps_offsets else None)
+        for source in sources:
+            for record in chosen.of(source.store, source.rules):
+                if not log.fits(len(record.raw)):
+                    log.roll()
+                log.append(moved(record, log.end))
+        log.sync()
+        log.drop_preallocated()
+        if not chosen.queues:
+            raise UnsupportedError("no message of these topics and times: nothing to write")
+        names = {topic for topic, _ in chosen.queues}
+        stores = [source.store for source in sources]
+        for path, content in config_files(stores, names, with_offsets=choice.keeps_offsets).items():
+            sink.create(path, 0)
+            sink.write_at(path, 0, content)
+            sink.sync(path)
+        sink.sync_directory("")
+    return chosen
+
+
+def moved(record: ChosenRecord, physical_offset: int) -> bytearray:
+    """A record as it is at another place: nothing else of it changes but where a committed one's half message was."""
+    raw = bytearray(record.raw)
+    raw[_QUEUE_OFFSET_AT : _QUEUE_OFFSET_AT + 8] = record.queue_offset.to_bytes(8, "big")
+    raw[_OWN_OFFSET_AT : _OWN_OFFSET_AT + 8] = physical_offset.to_bytes(8, "big")
+    if record.prepared_transaction_offset != TOMBSTONE:
+        at = commitlog.head_size(record.sys_flag) - _PREPARED_BEFORE_BODY
+        raw[at : at + 8] = bytes(8)
+    return bytearray(with_record_crc(bytes(raw))) if stored_record_crc(record.raw) is not None else raw
+
+
+def _build(
+    rules: BrokerRules, output: Path, sizes: Settings, options: BuildOptions, on_progress: OnProgress | None
+) -> tuple[str, ...]:
+    """Build queues, index and checkpoint; what a person should know of them."""
+    places, settings = StorePaths(output), replace(sizes, commitlog_directories=())
+    with held_interrupts() as interrupt, Session(places) as session, session.staging() as staging:
+        store = survey(open_directory(output), settings)
+        built = plan_rebuild(store, rules, RebuildChoice(), staging, options, on_progress)
+        plan = Plan("extract", fingerprint(places), rules.version, built.steps)
+        discard(carry_out(plan, session, interrupt).journal, places, session.disk, lower=True)
+    return built.notes
+
+
+def _ignore(physical_offset: int, block: bytearray) -> None:
+    """What is written is read again when the queues are built."""
+    del physical_offset, block
