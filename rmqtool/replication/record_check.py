@@ -1,0 +1,163 @@
+"""Judges the records of a log that arrives in pieces: only whole ones that pass all checks are let through.
+
+What counts as good is decided by `scan`, as for any log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from rmqtool.formats.commitlog import BLANK_SIZE_MIN, MAGIC_BLANK
+from rmqtool.scan.blocks import Window
+from rmqtool.scan.columns import Row
+from rmqtool.scan.judge import MESSAGE_MAGICS, PlainReader, TopicTable, judge_frame
+from rmqtool.scan.log import COMPILED_FROM_BYTES, reader_for
+from rmqtool.scan.rules import FINDING_IDS, Verdict
+from rmqtool.scan.split import Split
+from rmqtool.scan.walk import FRAME_SIZE, RecordReader, Walk
+from rmqtool.store.source import BytesSource
+
+RECORD_SIZE_MAX: Final = 128 << 20
+"""Bytes of a record that are held until it is whole; the broker's default limit of a message is 4 MiB."""
+LOG_FILE_SIZE_MAX: Final = (1 << 31) - 1
+TOPICS_MAX: Final = 100_000
+"""Topics that are remembered; beyond that the table starts again."""
+_TIMESTAMP: Final = Row._fields.index("store_timestamp_ms")
+
+
+@dataclass(frozen=True)
+class BadRecord:
+    """A record that is not let through."""
+
+    physical_offset: int
+    finding: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.finding} at {self.physical_offset}: {self.text}"
+
+
+@dataclass(frozen=True)
+class CheckedRecords:
+    """What the start of some bytes of the log holds.
+
+    Attributes:
+        length: bytes of whole good records, a blank not counted.
+        blank_length: bytes of the blank after them, which ends the file; 0 where none stands there.
+        bad: what follows them where that is neither a good record nor the start of one.
+        needed_length: bytes until the next record is whole; 0 where even its size has not arrived.
+        times_ms: store times of the first and the last of them; None where there is none.
+        is_until: whether the next record has the store time before which checking was to stop.
+    """
+
+    length: int = 0
+    count: int = 0
+    blank_length: int = 0
+    bad: BadRecord | None = None
+    needed_length: int = 0
+    times_ms: tuple[int, int] | None = None
+    is_until: bool = False
+
+
+@dataclass(frozen=True)
+class Until:
+    """Where a copy ends: before the first record at an offset or after it, or with a store time or a later one."""
+
+    physical_offset: int | None = None
+    time_ms: int | None = None
+
+    def count_before(self, rows: Sequence[Row]) -> int:
+        """How many of the first rows the copy is to have."""
+        if self.physical_offset is None and self.time_ms is None:
+            return len(rows)
+        for index, row in enumerate(rows):
+            if self.physical_offset is not None and int(row[0]) >= self.physical_offset:
+                return index
+            if self.time_ms is not None and int(row[_TIMESTAMP]) >= self.time_ms:
+                return index
+        return len(rows)
+
+
+class RecordChecker:
+    """Judges the records of one log, in order."""
+
+    def __init__(self, *, record_crc: bool = False) -> None:
+        """`record_crc`: whether the store writes whole-record CRCs (enabledAppendPropCRC)."""
+        self._record_crc = record_crc
+        self._topics = TopicTable()
+        self._reader: RecordReader = PlainReader()
+        self._seen_bytes = 0
+
+    def check(
+        self, block: bytearray, physical_offset: int, room: int | None, until: Until | None = None
+    ) -> CheckedRecords:
+        """Judge bytes that start with a record.
+
+        Args:
+            room: bytes from there to the end of the log file; None where its size is not known.
+        """
+        until = until or Until()
+        self._choose_reader(len(block))
+        source = BytesSource("received", block)
+        walk = Walk(
+            Split(source, 0, len(block), physical_offset),
+            self._reader,
+            record_crc=self._record_crc,
+            block_size=max(1, len(block)),
+            topics=self._topics,
+            at_hand=Window.over(source, block),
+        )
+        checked, position = CheckedRecords(), 0
+        while position + FRAME_SIZE <= len(block):
+            following, rows = self._reader.run(walk, position, len(block))
+            if not len(rows):
+                frame = bytes(block[position : position + FRAME_SIZE])
+                left = None if room is None else room - position
+                stop = _judge_frame(frame, len(block) - position, physical_offset + position, left)
+                if stop is not None:
+                    return replace(stop, length=position, count=checked.count, times_ms=checked.times_ms)
+                row = walk.judge(position)
+                if row.verdict != Verdict.GOOD:
+                    return replace(checked, length=position, bad=_bad(row.physical_offset, row.verdict, row.size))
+                following, rows = position + row.size, [row]
+            kept = until.count_before(rows)
+            if kept:
+                first, last = int(rows[0][_TIMESTAMP]), int(rows[kept - 1][_TIMESTAMP])
+                times = (checked.times_ms[0] if checked.times_ms else first, last)
+                position = int(rows[kept - 1][0]) + int(rows[kept - 1][1]) - physical_offset
+                checked = replace(checked, length=position, count=checked.count + kept, times_ms=times)
+            if kept < len(rows):
+                return replace(checked, is_until=True)
+            position = following
+        return checked
+
+    def _choose_reader(self, length: int) -> None:
+        before, self._seen_bytes = self._seen_bytes, self._seen_bytes + length
+        is_full = len(self._topics.names) > TOPICS_MAX
+        if is_full:
+            self._topics = TopicTable()
+        if is_full or before < COMPILED_FROM_BYTES <= self._seen_bytes:
+            self._reader = reader_for(self._seen_bytes)()
+
+
+def _judge_frame(frame: bytes, at_hand: int, physical_offset: int, room: int | None) -> CheckedRecords | None:
+    """What size and magic of the next record say; None where it is a message that lies whole in the block."""
+    remaining = LOG_FILE_SIZE_MAX if room is None else room
+    verdict, size, magic = judge_frame(frame, remaining)
+    if magic == MAGIC_BLANK and room is None and BLANK_SIZE_MIN <= size <= remaining:
+        verdict = Verdict.GOOD
+    if verdict != Verdict.GOOD:
+        return CheckedRecords(bad=_bad(physical_offset, verdict, size))
+    if size > RECORD_SIZE_MAX:
+        text = f"{size} bytes in one record; more than {RECORD_SIZE_MAX} are not received"
+        return CheckedRecords(bad=BadRecord(physical_offset, FINDING_IDS[Verdict.BAD_SIZE], text))
+    if magic not in MESSAGE_MAGICS:
+        return CheckedRecords(blank_length=size)
+    return CheckedRecords(needed_length=size) if size > at_hand else None
+
+
+def _bad(physical_offset: int, verdict: int, size: int) -> BadRecord:
+    text = f"the record, of {size} bytes by its size field, fails this check"
+    return BadRecord(physical_offset, FINDING_IDS[Verdict(verdict)], text)

@@ -1,0 +1,214 @@
+"""Runs a mirror on a store directory: lock, `abort`, log, queues, configuration, and what is noted for the next run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from rmqtool.engine.append.store_writer import ABORT, make_abort
+from rmqtool.engine.append.writer_config import WriterConfig
+from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.errors import NotAStoreError, RefusedError, WriteError
+from rmqtool.replication.build_behind import BuilderBehind
+from rmqtool.replication.config_copy import copy_config
+from rmqtool.replication.connection import MasterAddress
+from rmqtool.replication.log_copy import LogCopy
+from rmqtool.replication.mirror import Mirror, MirrorOptions, MirrorStatus
+from rmqtool.replication.mirror_state import MirrorState, read_state, write_state
+from rmqtool.store.acquire_lock import StoreLock
+from rmqtool.store.directory import Store
+from rmqtool.store.file_kinds import FileKind
+from rmqtool.store.sink import DirectorySink, reported
+from rmqtool.store.view import open_directory
+
+BUILD_SYNC_SECONDS: Final = 5.0
+CONFIG_SECONDS: Final = 30.0
+_OWN_NAMES: Final = frozenset({"lock", "config", ".rmqtool", "commitlog", "abort", "abort.bak", "checkpoint"})
+"""What a run leaves that was killed before it wrote a record."""
+
+
+@dataclass(frozen=True)
+class MirrorRequest:
+    """What is mirrored where.
+
+    Attributes:
+        look: surveys the store directory.
+        file_size: bytes of a commit log file, where a person says so.
+        builds: whether queues, index and checkpoint are built.
+        accepts_master: whether the log may come from another address than in the last run.
+        config_from: directory with the master's configuration; None where it is not reachable.
+    """
+
+    root: Path
+    address: MasterAddress
+    options: MirrorOptions
+    look: Callable[[], Store]
+    rules: BrokerRules
+    config: WriterConfig
+    file_size: int | None = None
+    builds: bool = False
+    accepts_master: bool = False
+    config_from: Path | None = None
+
+
+@dataclass
+class MirrorResult:
+    """How a mirror ended.
+
+    Attributes:
+        stopped_by: see `Mirror.run`.
+        config_files: those that were copied.
+        problems: configuration that was not copied, as sentences.
+    """
+
+    stopped_by: str
+    config_files: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+def run_mirror(
+    request: MirrorRequest,
+    status: MirrorStatus,
+    should_stop: Callable[[], bool] = lambda: False,
+    on_turn: Callable[[], None] = lambda: None,
+) -> MirrorResult:
+    """Mirror a master's log until there is a reason to stop.
+
+    Raises:
+        RefusedError: a broker or another rmqtool uses the store, or it is none that can be continued.
+        DivergedError: the master's log does not continue the copy; what was copied before is kept.
+        MasterLostError: the master did not answer the first time.
+        WriteError: the disk does not take it; a later run continues the copy.
+    """
+    with reported(request.root):
+        request.root.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        stack.enter_context(StoreLock(request.root))
+        sink = stack.enter_context(DirectorySink(request.root))
+        run = _MirrorRun(request, status, sink, stack)
+        return run.run(should_stop, on_turn)
+
+
+class _MirrorRun:
+    """One run, under the store's lock."""
+
+    def __init__(self, request: MirrorRequest, status: MirrorStatus, sink: DirectorySink, stack: ExitStack) -> None:
+        self._request, self._status, self._sink = request, status, sink
+        self._view = open_directory(request.root)
+        store = self._look()
+        self._state = read_state(self._view)
+        self._demand_same_master()
+        self._had_abort = self._view.stat(ABORT) is not None
+        if not self._had_abort:
+            make_abort(sink, request.rules)
+        self._copy = LogCopy(store, self._view, sink, request.file_size)
+        self._state = replace(self._state, master=str(request.address))
+        self._result = MirrorResult("")
+        self._config_at = 0.0
+        self._copy_config()
+        self._builder = self._open_builder(stack)
+        self._built_at = time.monotonic()
+        self._note_state()
+
+    def run(self, should_stop: Callable[[], bool], on_turn: Callable[[], None]) -> MirrorResult:
+        def turn() -> None:
+            self._copy_config_if_due()
+            on_turn()
+
+        builder = self._builder
+        mirror = Mirror(
+            self._request.address,
+            self._copy,
+            self._request.options,
+            self._status,
+            on_written=builder.dispatch if builder is not None else lambda _offset, _block: None,
+            on_synced=self._sync_builder_if_due,
+            should_stop=should_stop,
+            on_turn=turn,
+        )
+        try:
+            self._result.stopped_by = mirror.run()
+        except WriteError:
+            raise  # what is on the disk is not known: `abort` stays
+        except BaseException:
+            self._finish()
+            raise
+        self._finish()
+        return self._result
+
+    def _look(self) -> Store | None:
+        """The copy; None where the directory is new, or has nothing but what a killed run left."""
+        try:
+            store = self._request.look()
+        except NotAStoreError:
+            store = None
+        if store is not None and store.commitlog:
+            if store.files.get(FileKind.DLEDGER):
+                raise RefusedError(f"{self._request.root}: a store of DLedger; a mirror needs a directory of its own")
+            return store
+        strange = sorted({path.name for path in self._request.root.iterdir()} - _OWN_NAMES)
+        if strange or (store is not None and store.loadable_log):
+            named = strange[0] if strange else "commitlog"
+            raise RefusedError(
+                f"{self._request.root}: {named} is there, but no commit log; a new mirror needs an empty directory"
+            )
+        return None
+
+    def _demand_same_master(self) -> None:
+        before, now = self._state.master, str(self._request.address)
+        if before not in (None, now) and not self._request.accepts_master:
+            raise RefusedError(
+                f"{self._request.root}: mirrors {before}, not {now}; pass --new-master if {now} continues the same log"
+            )
+
+    def _open_builder(self, stack: ExitStack) -> BuilderBehind | None:
+        request, copy = self._request, self._copy
+        if not request.builds:
+            self._state = replace(self._state, built_offset=None)
+            return None
+        built = self._state.built_offset
+        is_inside = built is not None and copy.start is not None and copy.start <= built <= copy.end
+        builder = BuilderBehind(
+            self._look,
+            self._sink,
+            request.rules,
+            request.config,
+            built_offset=built if is_inside else None,
+            log_end=copy.end,
+        )
+        return stack.enter_context(builder)
+
+    def _sync_builder_if_due(self) -> None:
+        if self._builder is not None and time.monotonic() - self._built_at >= BUILD_SYNC_SECONDS:
+            self._builder.sync()
+            self._note_state()
+            self._built_at = time.monotonic()
+
+    def _copy_config_if_due(self) -> None:
+        if time.monotonic() - self._config_at >= CONFIG_SECONDS:
+            self._copy_config()
+
+    def _copy_config(self) -> None:
+        self._config_at = time.monotonic()
+        if self._request.config_from is not None:
+            self._result.config_files, self._result.problems = copy_config(self._request.config_from, self._sink)
+
+    def _note_state(self) -> None:
+        built = self._builder.built_offset if self._builder is not None else None
+        self._state = MirrorState(self._state.master, built)
+        write_state(self._sink, self._state)
+
+    def _finish(self) -> None:
+        """Leave the store as a broker does that stops cleanly, unless an earlier crash left queues behind."""
+        self._copy.sync()
+        if self._builder is not None:
+            self._builder.finish()
+        self._note_state()
+        has_queues = self._view.stat("consumequeue") is not None
+        if self._builder is not None or not self._had_abort or not has_queues:
+            self._sink.remove(ABORT)
+        self._sink.sync_directory("")

@@ -1,0 +1,316 @@
+"""A mirror copies a master's log byte for byte, whatever happens on the way, and writes nothing that does not fit."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rmqtool.engine.append.writer_config import WriterConfig
+from rmqtool.engine.rules.versions import NEWEST, rules_for
+from rmqtool.errors import RefusedError, WriteError
+from rmqtool.replication.connection import MasterLostError, ProtocolError
+from rmqtool.replication.mirror import DivergedError, MirrorOptions, MirrorStatus
+from rmqtool.replication.record_check import Until
+from rmqtool.replication.run import MirrorRequest, MirrorResult, run_mirror
+from rmqtool.store.directory import Settings
+from rmqtool.store.location import survey_store
+from tests.replication.fake_master import QUICK, FakeMaster, frame
+
+Unpacked = Callable[[str], Path]
+FILE_SIZE = 65536
+
+
+@pytest.fixture(scope="session")
+def log(golden: Unpacked) -> bytes:
+    """Three files of a real broker's log and a part of a fourth, without the zeros after it."""
+    files = sorted((golden("5.5.0-clean-basic") / "commitlog").iterdir())
+    assert len(files) >= 4
+    assert {path.stat().st_size for path in files} == {FILE_SIZE}
+    content = b"".join(path.read_bytes() for path in files)
+    end = 0
+    while size := int.from_bytes(content[end : end + 4], "big"):
+        end += size
+    return content[:end]
+
+
+def request(root: Path, master: FakeMaster, **options: Any) -> MirrorRequest:
+    until = options.pop("until", Until(physical_offset=master.end))
+    more = {
+        name: options.pop(name) for name in ("builds", "accepts_master", "file_size", "config_from") if name in options
+    }
+    return MirrorRequest(
+        root=root,
+        address=master.address,
+        options=MirrorOptions(timing=QUICK, until=until, **options),
+        look=lambda: survey_store(root, sizes=Settings(commitlog_file_size=more.get("file_size"))),
+        rules=rules_for(NEWEST),
+        config=WriterConfig(consumequeue_file_size=6000, index_slot_count=100, index_entry_count=400),
+        **more,
+    )
+
+
+def mirrored(root: Path, master: FakeMaster, **options: Any) -> tuple[MirrorResult, MirrorStatus]:
+    status = MirrorStatus()
+    return run_mirror(request(root, master, **options), status), status
+
+
+def copied(root: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted((root / "commitlog").iterdir()))
+
+
+def demand_copy(root: Path, master: FakeMaster) -> None:
+    content = copied(root)
+    assert content[: len(master.log)] == master.log
+    assert not content[len(master.log) :].strip(b"\0")
+    assert {path.stat().st_size for path in (root / "commitlog").iterdir()} == {FILE_SIZE}
+
+
+def test_a_log_is_copied_byte_for_byte_and_nothing_is_acknowledged(tmp_path: Path, log: bytes) -> None:
+    with FakeMaster(log, FILE_SIZE) as master:
+        result, status = mirrored(tmp_path / "copy", master)
+        demand_copy(tmp_path / "copy", master)
+    assert result.stopped_by == "until"
+    assert (status.start_offset, status.end_offset, status.synced_offset) == (0, len(log), len(log))
+    assert all(set(reports) == {reports[0]} and reports[0] in (0, 1) for reports in master.reports)
+    assert not (tmp_path / "copy" / "abort").exists()
+
+
+def test_a_slave_acknowledges_what_it_has(tmp_path: Path, log: bytes) -> None:
+    def enough() -> bool:
+        return any(len(log) in reports for reports in master.reports)
+
+    status = MirrorStatus()
+    with FakeMaster(log, FILE_SIZE) as master:
+        run_mirror(request(tmp_path, master, until=Until(), acknowledges=True), status, enough)
+    assert status.synced_offset == len(log)
+
+
+@pytest.mark.parametrize("batch_size", [1, 7, 1000], ids=str)
+def test_bodies_may_end_anywhere(tmp_path: Path, log: bytes, batch_size: int) -> None:
+    with FakeMaster(log[: 2 * FILE_SIZE][:80_000], FILE_SIZE, batch_size=batch_size) as master:
+        _, status = mirrored(tmp_path, master, until=Until(physical_offset=70_000))
+    assert status.end_offset >= 70_000
+    assert copied(tmp_path)[: status.end_offset] == log[: status.end_offset]
+
+
+@pytest.mark.parametrize("removed", [1, 2, 3])
+def test_a_log_that_no_longer_begins_at_zero_is_copied_from_its_first_byte(
+    tmp_path: Path, log: bytes, removed: int
+) -> None:
+    start = removed * FILE_SIZE
+    with FakeMaster(log[start:], FILE_SIZE, start) as master:
+        _, status = mirrored(tmp_path, master, file_size=FILE_SIZE)
+        demand_copy(tmp_path, master)
+    assert status.start_offset == start
+    assert min(path.name for path in (tmp_path / "commitlog").iterdir()) == f"{start:020}"
+
+
+def test_the_first_byte_is_found_without_the_file_size(tmp_path: Path, log: bytes) -> None:
+    with FakeMaster(log[FILE_SIZE:], FILE_SIZE, FILE_SIZE) as master:
+        _, status = mirrored(tmp_path, master)
+        demand_copy(tmp_path, master)
+    assert status.start_offset == FILE_SIZE
+
+
+def test_an_empty_log_is_followed_from_its_first_message(tmp_path: Path, log: bytes) -> None:
+    with FakeMaster(b"", FILE_SIZE) as master:
+        threading.Timer(0.4, lambda: setattr(master, "log", log[:20_000])).start()
+        _, status = mirrored(tmp_path, master, until=Until(physical_offset=10_000), file_size=FILE_SIZE)
+    assert copied(tmp_path)[: status.end_offset] == log[: status.end_offset]
+
+
+@pytest.mark.parametrize("cut_after", [3, 15, 40_000, 65_600, 100_001])
+def test_a_lost_connection_is_made_again(tmp_path: Path, log: bytes, cut_after: int) -> None:
+    with FakeMaster(log, FILE_SIZE) as master:
+        master.log, whole = log[:30_000], log
+        mirrored(tmp_path, master, until=Until(physical_offset=1), file_size=FILE_SIZE)
+        master.log, master.cut_after = whole, cut_after
+        mirrored(tmp_path, master, until=Until(physical_offset=len(log)))
+        demand_copy(tmp_path, master)
+
+
+@pytest.mark.parametrize("kept", [100, 30_000, 65_500, 65_536, 70_001, 131_072])
+def test_a_copy_that_was_killed_anywhere_goes_on(tmp_path: Path, log: bytes, kept: int) -> None:
+    commitlog = tmp_path / "commitlog"
+    commitlog.mkdir()
+    (tmp_path / "abort").touch()
+    for start in range(0, kept, FILE_SIZE):
+        (commitlog / f"{start:020}").write_bytes(log[start : min(kept, start + FILE_SIZE)].ljust(FILE_SIZE, b"\0"))
+    with FakeMaster(log, FILE_SIZE) as master:
+        mirrored(tmp_path, master, file_size=FILE_SIZE)
+        demand_copy(tmp_path, master)
+    assert not (tmp_path / "abort").exists()
+
+
+def test_a_copy_ends_before_an_offset_or_a_time(tmp_path: Path, log: bytes) -> None:
+    with FakeMaster(log, FILE_SIZE) as master:
+        _, early = mirrored(tmp_path / "offset", master, until=Until(physical_offset=70_000))
+        _, whole = mirrored(tmp_path / "whole", master)
+        last = whole.last_store_timestamp_ms
+        assert last is not None
+        result, timed = mirrored(tmp_path / "time", master, until=Until(time_ms=last))
+        assert result.stopped_by == "until"
+        _, now = mirrored(tmp_path / "now", master, until=Until(time_ms=last + 1))
+    assert 70_000 <= early.end_offset < 72_000
+    assert timed.end_offset < len(log)
+    assert (timed.last_store_timestamp_ms or last) < last
+    assert now.end_offset == len(log)
+
+
+def hostile(frames: Callable[[int], Iterator[bytes]], log: bytes) -> FakeMaster:
+    master = FakeMaster(log, FILE_SIZE)
+    master.frames = frames
+    return master
+
+
+def after_first(log: bytes, *parts: bytes) -> Callable[[int], Iterator[bytes]]:
+    """What begins as a master does, and then sends something else."""
+
+    def frames(request: int) -> Iterator[bytes]:
+        yield frame(request, log[request:32768])
+        yield from parts
+
+    return frames
+
+
+def test_an_offset_that_does_not_continue_is_named(tmp_path: Path, log: bytes) -> None:
+    with (
+        hostile(after_first(log, frame(40_000, log[40_000:50_000])), log) as master,
+        pytest.raises(DivergedError, match="offset 40000 where 32768 follows") as caught,
+    ):
+        mirrored(tmp_path, master)
+    assert caught.value.finding == "mirror.wrong-offset"
+
+
+@pytest.mark.parametrize("header", [b"\xff" * 12, frame(32768)[:8] + b"\x7f\xff\xff\xff", b"HTTP/1.1 400 Bad"])
+def test_what_is_no_header_ends_the_mirror(tmp_path: Path, log: bytes, header: bytes) -> None:
+    with (
+        hostile(after_first(log, header), log) as master,
+        pytest.raises(ProtocolError, match="which no master sends"),
+    ):
+        mirrored(tmp_path, master)
+
+
+def test_a_damaged_record_is_named_and_not_written(tmp_path: Path, log: bytes) -> None:
+    damaged, at = bytearray(log), 0
+    while at < 20_000:
+        at += int.from_bytes(log[at : at + 4], "big")
+    damaged[at + 90] ^= 0x40  # in its body
+    with FakeMaster(bytes(damaged), FILE_SIZE) as master, pytest.raises(DivergedError, match="damaged") as caught:
+        mirrored(tmp_path, master, file_size=FILE_SIZE)
+    assert (caught.value.finding, caught.value.physical_offset) == ("commitlog.body-crc-mismatch", at)
+    assert copied(tmp_path).rstrip(b"\0") == log[:at].rstrip(b"\0")
+
+
+def test_a_huge_record_is_refused_before_it_is_held(tmp_path: Path, log: bytes) -> None:
+    huge = (2_000_000_000).to_bytes(4, "big") + log[4:8]
+
+    def frames(_request: int) -> Iterator[bytes]:
+        yield frame(0, huge + bytes(1000))
+
+    with hostile(frames, log) as master, pytest.raises(DivergedError, match=r"commitlog\.bad-size at 0"):
+        mirrored(tmp_path, master)
+    assert not (tmp_path / "commitlog").exists()
+
+
+def test_another_log_is_never_written_over_the_copy(tmp_path: Path, log: bytes) -> None:
+    other = bytearray(log)
+    other[1000] ^= 1
+    with FakeMaster(log[:30_000], FILE_SIZE) as master:
+        mirrored(tmp_path, master, until=Until(physical_offset=20_000), file_size=FILE_SIZE)
+        before = copied(tmp_path)
+        master.log = bytes(other)
+        with pytest.raises(DivergedError, match="differs from the master at 1000"):
+            mirrored(tmp_path, master)
+    assert copied(tmp_path) == before
+
+
+def test_bytes_after_the_copys_end_are_not_overwritten(tmp_path: Path, log: bytes) -> None:
+    commitlog = tmp_path / "commitlog"
+    commitlog.mkdir()
+    end = log.index(log[4:8], 1000) - 4  # where some record starts
+    content = log[:end] + b"\xff" * 100
+    (commitlog / f"{0:020}").write_bytes(content.ljust(FILE_SIZE, b"\0"))
+    with FakeMaster(log, FILE_SIZE) as master, pytest.raises(DivergedError, match="bytes after the copy's last whole"):
+        mirrored(tmp_path, master, file_size=FILE_SIZE)
+    assert copied(tmp_path).rstrip(b"\0") == content
+
+
+def test_a_master_that_lost_the_end_of_its_log_is_named(tmp_path: Path, log: bytes) -> None:
+    with FakeMaster(log, FILE_SIZE) as master:
+        mirrored(tmp_path, master)
+        master.log = b""
+        with pytest.raises(DivergedError, match="log ends before offset") as caught:
+            mirrored(tmp_path, master, until=Until())
+    assert caught.value.finding == "mirror.copy-ahead-of-master"
+
+
+def test_a_master_that_deleted_what_is_missing_is_named(tmp_path: Path, log: bytes) -> None:
+    with FakeMaster(log[:FILE_SIZE], FILE_SIZE) as master:
+        mirrored(tmp_path, master, until=Until(physical_offset=30_000), file_size=FILE_SIZE)
+        master.log, master.start = log[2 * FILE_SIZE :], 2 * FILE_SIZE
+        with pytest.raises(DivergedError, match="no longer has what follows") as caught:
+            mirrored(tmp_path, master)
+    assert caught.value.finding == "mirror.deleted-on-master"
+
+
+def test_another_master_is_followed_only_when_told(tmp_path: Path, log: bytes) -> None:
+    with FakeMaster(log[:30_000], FILE_SIZE) as first, FakeMaster(log, FILE_SIZE) as second:
+        mirrored(tmp_path, first, until=Until(physical_offset=20_000), file_size=FILE_SIZE)
+        with pytest.raises(RefusedError, match="--new-master"):
+            mirrored(tmp_path, second)
+        mirrored(tmp_path, second, accepts_master=True)
+        demand_copy(tmp_path, second)
+
+
+def test_a_silent_master_is_lost(tmp_path: Path, log: bytes) -> None:
+    def frames(_request: int) -> Iterator[bytes]:
+        yield b""
+
+    with hostile(frames, log) as master:
+        silent = request(tmp_path, master)
+        silent = replace(silent, options=replace(silent.options, timing=replace(QUICK, silence=0.5)))
+        with pytest.raises(MasterLostError, match="nothing"):
+            run_mirror(silent, MirrorStatus())
+
+
+def test_nobody_there_is_an_error(tmp_path: Path, log: bytes) -> None:
+    with FakeMaster(log, FILE_SIZE) as master:
+        gone = request(tmp_path, master)
+    with pytest.raises(MasterLostError, match=str(master.address)):
+        run_mirror(gone, MirrorStatus())
+
+
+def test_a_full_disk_ends_the_mirror_and_a_later_run_goes_on(
+    tmp_path: Path, log: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, written = os.pwrite, 0
+
+    def pwrite(descriptor: int, data: bytes, position: int) -> int:
+        nonlocal written
+        written += len(data)
+        if written > 90_000:
+            raise OSError(28, "No space left on device")
+        return write(descriptor, data[: max(1, len(data) // 2)], position)
+
+    with FakeMaster(log, FILE_SIZE) as master:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "pwrite", pwrite)
+            with pytest.raises(WriteError, match="no space left"):
+                mirrored(tmp_path, master, file_size=FILE_SIZE)
+        assert (tmp_path / "abort").exists()
+        mirrored(tmp_path, master)
+        demand_copy(tmp_path, master)
+
+
+def test_a_directory_with_something_else_is_refused(tmp_path: Path, log: bytes) -> None:
+    (tmp_path / "photos").mkdir()
+    with FakeMaster(log, FILE_SIZE) as master, pytest.raises(RefusedError, match="photos is there"):
+        mirrored(tmp_path, master)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["lock", "photos"]
