@@ -1,5 +1,30 @@
-"""Lets Spark find the data source `rocketmq-store` by itself: it looks for `DefaultSource` in modules `pyspark_*`."""
+"""The data source `rocketmq-store` for programs that use Spark.
 
-from rmqtool.pipeline.source import RocketmqStoreSource as DefaultSource
+Spark looks for `DefaultSource` in modules `pyspark_*` of the `python3` on the PATH; `register` works with any Python.
+"""
 
-__all__ = ["DefaultSource"]
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+with suppress(ImportError, SyntaxError):  # a Python without the dependencies, which must not stop other programs' jobs
+    from rmqtool.pipeline.source import RocketmqStoreSource as DefaultSource  # noqa: F401 - Spark takes it by this name
+
+
+def register(session: SparkSession) -> SparkSession:
+    """Make the format `rocketmq-store` known to a session, and let tasks on this machine run with this Python."""
+    from rmqtool.pipeline import frames
+
+    return frames.register(session)
+
+
+def findings(session: SparkSession, *paths: str, **options: str) -> DataFrame:
+    """The table `findings` of stores in one job, for which large logs are cut; options are those of the data source."""
+    from rmqtool.pipeline import frames
+
+    return frames.table_frame(session, {**options, "paths": json.dumps(paths), "table": "findings"})

@@ -18,6 +18,7 @@ from rmqtool.scan.row_filter import RowFilter
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.queue_database import QueueDatabase, QueueName, StoredEnds, read_queue_database
+from rmqtool.store.remote import view_of_files
 from rmqtool.store.rocksdb import RocksFailure
 from rmqtool.store.view import Entry, StoreView
 
@@ -59,7 +60,8 @@ class DatabaseSplit:
 def database_splits(store: Store) -> list[DatabaseSplit]:
     """The databases of a store: one, but for a store that both layouts of a broker wrote."""
     entries = sorted(store.files.get(FileKind.CONSUMEQUEUE_ROCKSDB, ()), key=_directory)
-    return [DatabaseSplit(store.view, store.view.label, tuple(files)) for _, files in groupby(entries, _directory)]
+    groups = (tuple(files) for _, files in groupby(entries, _directory))
+    return [DatabaseSplit(view_of_files(store.view, files), store.view.label, files) for files in groups]
 
 
 def _directory(entry: Entry) -> str:

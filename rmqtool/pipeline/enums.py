@@ -29,11 +29,14 @@ class Form(StrEnum):
     JSON = "json"
     CSV = "csv"
     AVRO = "avro"
+    ICEBERG = "iceberg"
+    DELTA = "delta"
 
 
 class By(StrEnum):
     """What messages are counted by."""
 
+    STORE = "store"
     TOPIC = "topic"
     QUEUE = "queue"
     TAG = "tag"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -46,10 +46,25 @@ BATCH_ROWS: Final = 4096
 
 @dataclass(frozen=True)
 class StoreCheck:
-    """One store, and by whose rules it is judged."""
+    """One store, and by whose rules it is judged; None: by those of the broker that its files show."""
 
     store: Store
-    rules: BrokerRules
+    rules: BrokerRules | None
+
+    def chosen_rules(self) -> BrokerRules:
+        """The given rules, or those that the store's files show."""
+        if self.rules is not None:
+            return self.rules
+        releases = infer_version(self.store)
+        return rules_for(releases.rules if releases is not None else NEWEST)
+
+    def is_in_use(self) -> bool:
+        """Whether a broker on this machine uses the store now."""
+        view = self.store.view
+        if not isinstance(view, DirectoryView):
+            return False
+        directories = [Path(view.label) / named for named in self.store.settings.commitlog_directories]
+        return lock_report(Path(view.label), directories).is_in_use
 
 
 def store_check(store: Store, broker_version: str | None) -> StoreCheck:
@@ -58,19 +73,21 @@ def store_check(store: Store, broker_version: str | None) -> StoreCheck:
     Raises:
         UsageError: the version is none.
     """
-    releases = infer_version(store) if broker_version is None else None
-    version = broker_version or (releases.rules if releases is not None else NEWEST)
-    return StoreCheck(store, rules_for(version))
+    return StoreCheck(store, None if broker_version is None else rules_for(broker_version))
 
 
 def read_findings(check: StoreCheck) -> Iterator[pa.RecordBatch]:
     """The record batches of all findings of a store, in the order of `verify`."""
     findings: list[Finding] = []
-    view, running = check.store.view, False
-    if isinstance(view, DirectoryView):
-        directories = [Path(view.label) / named for named in check.store.settings.commitlog_directories]
-        running = lock_report(Path(view.label), directories).is_in_use
-    verify_store(check.store, check.rules, VerifyOptions(threads=1, broker_runs=running), findings.append)
+    verify_store(
+        check.store, check.chosen_rules(), VerifyOptions(threads=1, broker_runs=check.is_in_use()), findings.append
+    )
     for first in range(0, len(findings), BATCH_ROWS):
-        rows = [{"store": view.label, **one.as_json()} for one in findings[first : first + BATCH_ROWS]]
-        yield pa.RecordBatch.from_pylist([{name: row[name] for name in SCHEMA.names} for row in rows], SCHEMA)
+        rows = [finding_row(check.store, one) for one in findings[first : first + BATCH_ROWS]]
+        yield pa.RecordBatch.from_pylist(rows, SCHEMA)
+
+
+def finding_row(store: Store, one: Finding) -> dict[str, Any]:
+    """The row of a finding, by column."""
+    row = {"store": store.view.label, **one.as_json()}
+    return {name: row[name] for name in SCHEMA.names}

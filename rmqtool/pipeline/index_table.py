@@ -13,6 +13,7 @@ from rmqtool.errors import UnreadableError
 from rmqtool.formats.index import ENTRY, ENTRY_SIZE, HEADER_SIZE, IndexHeader, entry_position
 from rmqtool.pipeline.rows import PART_BYTES, batch_of, grouped_by_size
 from rmqtool.store.directory import Store
+from rmqtool.store.remote import view_of_files
 from rmqtool.store.source import ByteSource, read_range, read_salvaging
 from rmqtool.store.view import Entry, StoreView
 
@@ -53,7 +54,10 @@ class IndexSplit:
 
 def index_splits(store: Store) -> list[tuple[IndexSplit, ...]]:
     """The index files, small ones together."""
-    files = [IndexSplit(store.view, store.view.label, entry, store.index_slot_count) for entry in store.index_files]
+    files = [
+        IndexSplit(view_of_files(store.view, [entry]), store.view.label, entry, store.index_slot_count)
+        for entry in store.index_files
+    ]
     return grouped_by_size(files, PART_BYTES)
 
 

@@ -4,31 +4,54 @@ from __future__ import annotations
 
 import glob
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from rmqtool.errors import NotAStoreError, UsageError
+from rmqtool.errors import NotAStoreError, RmqtoolError, UnreadableError, UsageError
 from rmqtool.pipeline.enums import TableName
 from rmqtool.pipeline.log_splits import PART_BYTES, Splitting
 from rmqtool.pipeline.search import Search, parse_search
 from rmqtool.scan.row_filter import RowFilter
+from rmqtool.scan.runner import ThreadRunner
 from rmqtool.scan.split_start import PROOF_BYTES
 from rmqtool.store.directory import Settings, Store, survey
 from rmqtool.store.location import is_url
-from rmqtool.store.remote import connect, open_remote
+from rmqtool.store.remote import connect, matching_urls, open_remote, shown
 from rmqtool.store.view import open_directory
 
 TABLES: Final = tuple(name.value for name in TableName)
 MODES: Final = ("permissive", "dropmalformed", "failfast")
+PLANNING_THREADS: Final = 16
+"""Stores that are listed at a time; a file system elsewhere lets each of them wait."""
+_BRACES: Final = re.compile(r"\{([^{}]*,[^{}]*)\}")
+NOT_A_STORE: Final = "store.not-a-store"
+UNREADABLE: Final = "store.unreadable"
 KNOWN: Final = frozenset(
     {
         *("path", "paths", "table", "profile", "columns", "topics", "queue_ids", "from_offset", "to_offset"),
         *("from_time_ms", "to_time_ms", "mode", "stale", "splits", "split_bytes", "proof_bytes", "pushdown"),
         *("commitlog", "index_slots", "broker_version", "bytes_per_trigger", "pattern", "pattern_in"),
+        *("failondataloss", "ranges"),
     }
 )
+
+
+@dataclass(frozen=True)
+class UnreadStore:
+    """A path of which no store, or not all of one, can be read: one row with a finding.
+
+    Attributes:
+        store: the path, as rows show it.
+        path: what in the store cannot be read; empty for all of it.
+    """
+
+    store: str
+    path: str
+    finding: str
+    message: str
 
 
 @dataclass(frozen=True)
@@ -36,11 +59,13 @@ class SourceOptions:
     """What a person asks of the data source; names of options are those of the attributes or of `RowFilter`.
 
     Attributes:
-        paths: of stores, absolute, a pattern names several; or URLs.
+        paths: of stores, absolute, or URLs; a pattern (`*`, `[...]`, `{a,b}`, and in paths `?`) names several.
         columns: of the table; empty: all that the profile has.
-        mode: what becomes of what is no sound row: a row, nothing, or the end of the job.
+        mode: how a row that is not sound is handled: a row, nothing, or the end of the job.
         pushdown: whether a query's filters are asked for, which needs `spark.sql.python.filterPushdown.enabled`.
         bytes_per_trigger: of the log in one batch of a stream; None: all there are.
+        fails_on_data_loss: whether a stream ends with an error where records are gone that it has not read.
+        ranges: of physical offsets by store: only these are read, other paths are passed over. None: all.
         search: `pattern`, looked for in `pattern_in`: only what is found is a row.
     """
 
@@ -55,7 +80,9 @@ class SourceOptions:
     settings: Settings = field(default_factory=Settings)
     broker_version: str | None = None
     bytes_per_trigger: int | None = None
+    fails_on_data_loss: bool = True
     search: Search | None = None
+    ranges: Mapping[str, tuple[int, int]] | None = None
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> SourceOptions:
@@ -97,9 +124,11 @@ class SourceOptions:
             ),
             broker_version=options.get("broker_version"),
             bytes_per_trigger=_number_of(options, "bytes_per_trigger", least=1),
+            fails_on_data_loss=_flag(options, "failondataloss", default=True),
             search=parse_search(options["pattern"], options.get("pattern_in", "body"))
             if "pattern" in options
             else None,
+            ranges=_ranges(options["ranges"]) if "ranges" in options else None,
         )
 
     def check_table(self) -> None:
@@ -125,25 +154,39 @@ class SourceOptions:
             raise UsageError(f"{', '.join(given)}: says nothing about the table {self.table}")
 
     def stores(self) -> list[Store]:
-        """The stores at the paths, each once; of a pattern what is no store is passed over.
+        """The stores at the paths; see `fleet`."""
+        return [store for store in self.fleet() if isinstance(store, Store)]
+
+    def fleet(self) -> list[Store | UnreadStore]:
+        """What is at the paths, each once; of a pattern, or of several paths, also what cannot be read as a store.
 
         Raises:
-            NotAStoreError: a path is none, or no path of all is one.
-            UnreadableError: one may not be read.
+            NotAStoreError, UnreadableError: the only path is none or may not be read, or no path of all is a store.
         """
-        stores_by_path: dict[str, Store] = {}
-        for path in self.paths:
-            is_pattern = glob.has_magic(path) and not is_url(path)
-            for each in sorted(glob.glob(path)) if is_pattern else [path]:  # noqa: PTH207 - absolute patterns
-                try:
-                    view = open_remote(connect(each)) if is_url(each) else open_directory(Path(each))
-                    stores_by_path.setdefault(each, survey(view, self.settings))
-                except NotAStoreError:
-                    if not is_pattern:
-                        raise
-        if not stores_by_path:
-            raise NotAStoreError(f"no RocketMQ store at {', '.join(self.paths) or 'no path'}")
-        return list(stores_by_path.values())
+        places = self._places()
+        surveyed = list(ThreadRunner(PLANNING_THREADS).map(self._survey, places))
+        if not any(isinstance(store, Store) for store in surveyed):
+            if len(self.paths) == 1 and places == [self.paths[0]] and isinstance(surveyed[0], RmqtoolError):
+                raise surveyed[0]
+            raise NotAStoreError(f"no RocketMQ store at {', '.join(map(_shown, self.paths)) or 'no path'}")
+        return [
+            UnreadStore(_shown(place), "", NOT_A_STORE if isinstance(store, NotAStoreError) else UNREADABLE, str(store))
+            if isinstance(store, RmqtoolError)
+            else store
+            for place, store in zip(places, surveyed, strict=True)
+        ]
+
+    def _places(self) -> list[str]:
+        """The paths, with those that match a pattern in its place."""
+        matching = [_matching(pattern) for path in self.paths for pattern in alternatives(path)]
+        return list(dict.fromkeys(place for places in matching for place in places))
+
+    def _survey(self, place: str) -> Store | NotAStoreError | UnreadableError:
+        try:
+            view = open_remote(connect(place)) if is_url(place) else open_directory(Path(place))
+            return survey(view, self.settings)
+        except (NotAStoreError, UnreadableError) as error:
+            return error
 
 
 def _paths(options: Mapping[str, str]) -> tuple[str, ...]:
@@ -154,6 +197,35 @@ def _paths(options: Mapping[str, str]) -> tuple[str, ...]:
         raise UsageError("no path: load(path) names a store")
     local = (path.removeprefix("file://") for path in named)
     return tuple(path if is_url(path) else str(Path(path).absolute()) for path in local)
+
+
+def alternatives(path: str) -> list[str]:
+    """The paths that `{a,b}` in a path means, in order; a directory whose name has braces means itself."""
+    braces = _BRACES.search(path)
+    if braces is None:
+        return [path]
+    named = path[: braces.end()] + path[braces.end() :].partition("/")[0]
+    if not is_url(path) and Path(named).exists():
+        return [path]
+    texts = [f"{path[: braces.start()]}{choice}{path[braces.end() :]}" for choice in braces[1].split(",")]
+    return [alternative for text in texts for alternative in alternatives(text)]
+
+
+def _matching(pattern: str) -> list[str]:
+    if is_url(pattern):
+        return matching_urls(pattern)
+    return sorted(glob.glob(pattern)) if glob.has_magic(pattern) else [pattern]  # noqa: PTH207 - absolute patterns
+
+
+def _shown(place: str) -> str:
+    return shown(place) if is_url(place) else place
+
+
+def _ranges(text: str) -> dict[str, tuple[int, int]]:
+    try:
+        return {str(store): (int(low), int(high)) for store, (low, high) in json.loads(text).items()}
+    except (ValueError, TypeError, AttributeError) as error:
+        raise UsageError(f"option ranges: {text[:80]!r} is not JSON such as {{STORE: [FROM, TO]}}") from error
 
 
 def _words(options: Mapping[str, str], name: str) -> tuple[str, ...]:
@@ -167,8 +239,8 @@ def _one_of(options: Mapping[str, str], name: str, known: tuple[str, ...]) -> st
     return value
 
 
-def _flag(options: Mapping[str, str], name: str) -> bool:
-    return _one_of(options, name, ("false", "true")) == "true"
+def _flag(options: Mapping[str, str], name: str, *, default: bool = False) -> bool:
+    return _one_of(options, name, ("true", "false") if default else ("false", "true")) == "true"
 
 
 def _number_of(options: Mapping[str, str], name: str, least: int | None = None) -> int | None:

@@ -25,6 +25,7 @@ from rmqtool.pipeline.rows import PART_BYTES, batch_of, grouped_by_size, native
 from rmqtool.scan.blocks import last_data_end
 from rmqtool.scan.row_filter import RowFilter
 from rmqtool.store.directory import QueueFiles, Segment, Store
+from rmqtool.store.remote import view_of_files
 from rmqtool.store.source import ByteSource, read_salvaging
 from rmqtool.store.view import StoreView
 
@@ -56,7 +57,12 @@ BLOCK_UNITS: Final = 1 << 16
 
 @dataclass(frozen=True)
 class QueueSplit:
-    """One file of a queue; `is_last` for the last one that holds data, behind which all is preallocated."""
+    """One file of a queue.
+
+    Attributes:
+        view: of the queue's files.
+        later: paths of the queue's later files; what follows the last one that holds data is preallocated.
+    """
 
     view: StoreView
     store: str
@@ -64,7 +70,7 @@ class QueueSplit:
     queue_id: int
     segment: Segment
     is_batch: bool
-    is_last: bool
+    later: tuple[str, ...]
 
     @property
     def size(self) -> int:
@@ -90,15 +96,16 @@ def read_queue_files(files: Sequence[QueueSplit]) -> Iterator[pa.RecordBatch]:
 
 
 def _files(view: StoreView, queue: QueueFiles, *, is_batch: bool) -> list[QueueSplit]:
-    last = next((at for at in range(len(queue.segments) - 1, -1, -1) if _has_data(view, queue.segments[at])), -1)
+    own_view = view_of_files(view, [segment.entry for segment in queue.segments])
+    paths = tuple(segment.path for segment in queue.segments)
     return [
-        QueueSplit(view, view.label, queue.topic, queue.queue_id, segment, is_batch, at == last)
-        for at, segment in enumerate(queue.segments[: last + 1])
+        QueueSplit(own_view, view.label, queue.topic, queue.queue_id, segment, is_batch, paths[at + 1 :])
+        for at, segment in enumerate(queue.segments)
     ]
 
 
-def _has_data(view: StoreView, segment: Segment) -> bool:
-    with suppress(UnreadableError), closing(view.open(segment.path)) as source:
+def _has_data(view: StoreView, path: str) -> bool:
+    with suppress(UnreadableError), closing(view.open(path)) as source:
         return last_data_end(source, 0, source.size) > 0
     return True  # to be told when its turn comes
 
@@ -128,7 +135,9 @@ class _Units:
         size = self._unit_size
         data_end = last_data_end(source, 0, source.size)
         whole_end = source.size // size * size
-        end = min(whole_end, -(-data_end // size) * size) if self._file.is_last else whole_end
+        end = min(whole_end, -(-data_end // size) * size)
+        if end < whole_end and any(_has_data(self._file.view, path) for path in reversed(self._file.later)):
+            end = whole_end  # zeros in front of data are a gap
         for begin in range(0, end, BLOCK_UNITS * size):
             buffer = bytearray(min(BLOCK_UNITS * size, end - begin))
             self._unreadable += read_salvaging(source, begin, memoryview(buffer))

@@ -38,6 +38,8 @@ _DEFAULTS: Final = {
 _LOCAL: Final = {"spark.driver.host": "localhost", "spark.driver.bindAddress": "127.0.0.1"}
 """A driver without executors elsewhere needs no name that others can look up."""
 _OUR_ERROR: Final = re.compile(r"rmqtool\.[\w.]+Error: (.+)")
+_LATE_PYTHON: Final = "Python worker failed to connect back"
+"""`PythonWorkerFactory.createSimpleWorker` waits 10 s for a process that it starts; no setting changes that."""
 _MISSING_MODULE: Final = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 
 
@@ -152,6 +154,8 @@ def told(text: str) -> str:
     """The one line of a failure of Spark that a person can act on."""
     if ours := _OUR_ERROR.findall(text):
         return str(ours[-1]).strip()
+    if _LATE_PYTHON in text:
+        return "Spark waits 10 s for a Python process, and one took longer to start: run this again with less load"
     if missing := _MISSING_MODULE.findall(text):
         return (
             f"the Python of Spark's executors has no module {missing[-1]}: install rmqtool there, or ship an archive "

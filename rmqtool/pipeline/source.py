@@ -15,7 +15,7 @@ from rmqtool.pipeline.filters import pushed
 from rmqtool.pipeline.message_schema import chosen
 from rmqtool.pipeline.options import SourceOptions
 from rmqtool.pipeline.python_worker import keep_what_is_loaded
-from rmqtool.pipeline.table import Table, in_mode, table_of
+from rmqtool.pipeline.table import Table, in_mode, parts, read_part, table_of
 from rmqtool.scan.row_filter import RowFilter
 
 NAME = "rocketmq-store"
@@ -72,13 +72,13 @@ class TableReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """One for each part; Spark makes one without a value where there is none."""
-        return [InputPartition(part) for part in self._table.parts(self._filters)]
+        return [InputPartition(part) for part in parts(self._table, self._filters)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The record batches of one part."""
         part: Any = partition.value
         if part is not None:
-            yield from in_mode(self._table.read(part, self._filters), self._schema, self._mode)
+            yield from in_mode(read_part(self._table, part, self._filters), self._schema, self._mode)
             keep_what_is_loaded()
 
 
@@ -92,12 +92,12 @@ class FilteringReader(TableReader):
 
 
 def asked_schema(table: Table, schema: StructType) -> pa.Schema:
-    """The columns that a schema names, as Arrow has them.
+    """The columns that a schema names, as Arrow has them; a schema out of a text says that all may be null.
 
     Raises:
         UsageError: the table has others.
     """
     asked = to_arrow_schema(schema)
-    if not chosen(table.schema, tuple(asked.names)).equals(asked):
+    if chosen(table.schema, tuple(asked.names)).types != asked.types:
         raise UsageError(f"the schema has other types than the table: {table.schema}")
     return asked

@@ -1,34 +1,43 @@
-"""Follows the logs of stores as a stream: an offset is the physical offset up to which each was read."""
+"""Follows the logs of stores as a stream: an offset is the position up to which each was read."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 
-from rmqtool.errors import UnreadableError
-from rmqtool.formats.checkpoint import FIELDS_SIZE, parse_checkpoint
-from rmqtool.pipeline.log_splits import BLOCK_SIZE, LogSplit, log_splits
-from rmqtool.pipeline.options import SourceOptions
-from rmqtool.pipeline.table import MessagesTable, in_mode
-from rmqtool.quantities import JAVA_LONG_MAX
-from rmqtool.scan.log import ScanOptions, carries_record_crc, plan_segments, reader_for
+from rmqtool.errors import RmqtoolError, UnreadableError
+from rmqtool.pipeline.log_splits import MISSING_FILE, UNREADABLE, LogTask, log_tasks
+from rmqtool.pipeline.message_columns import MessageBatches, SourceFile
+from rmqtool.pipeline.options import PLANNING_THREADS, SourceOptions
+from rmqtool.pipeline.stream_position import Position, flushed_end, log_begin, mark_of, what_is_lost
+from rmqtool.pipeline.table import MessagesTable, in_mode, with_judgement
 from rmqtool.scan.row_filter import RowFilter
-from rmqtool.scan.rules import Verdict
-from rmqtool.scan.split import Split
-from rmqtool.scan.walk import Walk
+from rmqtool.scan.runner import ThreadRunner
 from rmqtool.store.directory import Store
-from rmqtool.store.file_kinds import FileKind
-from rmqtool.store.source import read_range
 
-Offsets = dict[str, int]
-"""Physical offset by store."""
+REPLACED: Final = "commitlog.replaced"
+"""The log is another one than the stream has read, or was cut; it is read from its begin."""
+Offsets = dict[str, Any]
+"""What a checkpoint keeps of the position in each store."""
+
+
+class DataLossError(RmqtoolError):
+    """Records are gone that a stream has not read, and the options say that it ends there."""
+
+
+@dataclass(frozen=True)
+class LostRange:
+    """A range of a log that is gone before it was read."""
+
+    store: str
+    physical_offset: int
+    size: int
+    finding: str
 
 
 class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -36,12 +45,12 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
         self._options, self._schema = options, schema
-        self._target: Offsets | None = None
+        self._target: dict[str, Position] | None = None
+        self._ends: dict[str, Position] = {}
 
     def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's name
         """The begin of each log, or where the options begin."""
-        low = self._options.row_filter.from_physical_offset or 0
-        return {store.view.label: max(low, log_begin(store)) for store in self._options.stores()}
+        return {label: self._first(store).as_json() for label, store in self._stores().items()}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """As the options say."""
@@ -50,108 +59,138 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Read no further than what is flushed now."""
-        self._target = self._flushed()
+        self._target = self._flushed(self._stores(), {})
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802 - Spark's name
-        """Where the next batch ends: at what is flushed, or earlier, at the end of a file."""
-        target = self._flushed() if self._target is None else self._target
+        """Where the next batch ends: at what is flushed, or earlier, at the end of a file.
+
+        Raises:
+            DataLossError: records behind `start` are gone.
+        """
+        stores = self._stores()
+        for label in start.keys() - stores.keys():
+            self._tell(label, "there is no store any more, or it cannot be read")
+        target = self._flushed(stores, start) if self._target is None else self._target
         most = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
         offsets = dict(start)
-        for store in self._options.stores():
-            begin = start.get(store.view.label, log_begin(store))
-            end = max(begin, target.get(store.view.label, begin))
-            offsets[store.view.label] = end if most is None else _cut_short(store, begin, end, most)
+        for label, store in stores.items():
+            begin, lost = self._begin(store, start)
+            end = target.get(label, begin)
+            if most is not None:
+                end = _cut_short(store, begin.physical_offset, end, most)
+            if end.physical_offset > begin.physical_offset:
+                offsets[label] = replace(end, mark=mark_of(store, end.physical_offset)).as_json()
+            elif lost is not None or label not in start:
+                offsets[label] = begin.as_json()
         return offsets
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
-        """The parts of the logs in between."""
-        parts: list[LogSplit] = []
-        for store in self._options.stores():
-            low, high = start.get(store.view.label, log_begin(store)), end.get(store.view.label, 0)
-            if low < high:
-                between = self._between(low, high)
-                parts += log_splits(store, [between], self._options.splitting)
-        return [InputPartition((part, start, end)) for part in parts]
+        """The parts of the logs in between, each with the range that is asked for of its store.
+
+        Raises:
+            DataLossError: records in between are gone.
+        """
+        stores = self._stores()
+        for label in end.keys() - stores.keys():
+            if end[label] != start.get(label):
+                self._tell(label, "there is no store any more, or it cannot be read")
+        values: list[Any] = []
+        for label, store in stores.items():
+            if label not in end or end[label] == start.get(label):
+                continue
+            begin, lost = self._begin(store, start)
+            high = Position.parse(end[label])
+            if lost is not None:
+                values.append(lost)
+            if (message := what_is_lost(store, high)) is not None:
+                self._tell(label, message)
+                continue  # planned before the log was replaced: the next batch begins at the new one's begin
+            low = begin.physical_offset
+            if low < high.physical_offset:
+                between = self._between(low, high.physical_offset)
+                tasks = log_tasks(store, [between], self._options.splitting)
+                values += [(task, low, high.physical_offset) for task in tasks]
+        return [InputPartition(value) for value in values]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The record batches of one part."""
-        part, start, end = partition.value
-        between = self._between(start.get(part.store, 0), end[part.store])
-        table = MessagesTable(replace(self._options, row_filter=between))
-        return in_mode(table.read(part, []), self._schema, self._options.mode)
+        """The record batches of one part.
+
+        Raises:
+            DataLossError: its file was removed after the batch was planned.
+        """
+        if isinstance(partition.value, LostRange):
+            lost = partition.value
+            columns = MessageBatches(with_judgement(self._schema), SourceFile(lost.store, ""))
+            row = columns.range_row(lost.physical_offset, lost.size, lost.finding, file_position=None)
+            return in_mode(iter([row]), self._schema, self._options.mode)
+        task, low, high = partition.value
+        table = MessagesTable(replace(self._options, row_filter=self._between(low, high)))
+        return in_mode(self._watched(task, table.read(task, [])), self._schema, self._options.mode)
+
+    def _watched(self, task: LogTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if batch.num_rows == 1 and batch["finding"][0].as_py() == UNREADABLE:
+                for split in task:
+                    if split.view.stat(split.path) is None:
+                        self._tell(split.store, f"{split.path} was removed before it was read")
+            yield batch
 
     def _between(self, low: int, high: int) -> RowFilter:
         return replace(self._options.row_filter, from_physical_offset=low, to_physical_offset=high)
 
-    def _flushed(self) -> Offsets:
+    def _stores(self) -> dict[str, Store]:
+        return {store.view.label: store for store in self._options.stores()}
+
+    def _first(self, store: Store) -> Position:
+        return Position(max(self._options.row_filter.from_physical_offset or 0, log_begin(store)))
+
+    def _begin(self, store: Store, start: Offsets) -> tuple[Position, LostRange | None]:
+        """Where reading a log goes on, and what was lost before."""
+        label = store.view.label
+        if label not in start:
+            return self._first(store), None
+        position = Position.parse(start[label])
+        message = what_is_lost(store, position)
+        if message is None:
+            return position, None
+        self._tell(label, message)
+        begin, at = log_begin(store), position.physical_offset
+        is_removed = begin > at
+        lost = LostRange(label, at, max(0, begin - at), MISSING_FILE if is_removed else REPLACED)
+        return Position(begin), lost
+
+    def _tell(self, label: str, message: str) -> None:
+        if self._options.fails_on_data_loss:
+            raise DataLossError(f"{label}: {message}; option failOnDataLoss=false reads what is left")
+
+    def _flushed(self, stores: dict[str, Store], start: Offsets) -> dict[str, Position]:
+        """The flushed ends of logs; what lies before the last ones, or before the start, is not read again."""
         high = self._options.row_filter.to_physical_offset
-        ends: dict[str, Any] = {store.view.label: flushed_end(store) for store in self._options.stores()}
-        return {store: end if high is None else min(end, high) for store, end in ends.items()}
+
+        def flushed(label: str) -> Position | None:
+            known = self._ends.get(label, Position.parse(start[label]) if label in start else None)
+            store = stores[label]
+            try:
+                if known is not None and what_is_lost(store, known) is not None:
+                    known = None
+                end = flushed_end(store, known)
+                return replace(end, mark=mark_of(store, end.physical_offset))
+            except UnreadableError as error:
+                self._tell(label, str(error))
+                return None
+
+        ends = zip(stores, ThreadRunner(PLANNING_THREADS).map(flushed, list(stores)), strict=True)
+        self._ends = {label: end for label, end in ends if end is not None}
+        return {
+            label: Position(high) if high is not None and high < end.physical_offset else end
+            for label, end in self._ends.items()
+        }
 
 
-def _cut_short(store: Store, begin: int, end: int, most: int) -> int:
+def _cut_short(store: Store, begin: int, end: Position, most: int) -> Position:
     """The last begin of a file that is no more than so many bytes away, or else the next one."""
-    starts = [segment.start for segment in store.commitlog if begin < segment.start < end]
-    near = [start for start in starts if start <= begin + most]
-    if end <= begin + most or not starts:
+    starts = [segment.start for segment in store.commitlog if begin < segment.start < end.physical_offset]
+    if end.physical_offset <= begin + most or not starts:
         return end
-    return near[-1] if near else starts[0]
-
-
-def log_begin(store: Store) -> int:
-    """Physical offset of the log's first byte; 0 without a log."""
-    return store.commitlog[0].start if store.commitlog else 0
-
-
-def flushed_end(store: Store) -> int:
-    """Physical offset behind the last record that is flushed for certain; it is where a record ends or a file begins.
-
-    Raises:
-        UnreadableError: a file of the log may not be read.
-    """
-    if not store.commitlog:
-        return 0
-    plan = plan_segments(store.view.open, store.commitlog)
-    limit_ms = _flushed_ms(store) if store.has_abort else None
-    scan = ScanOptions(record_crc=carries_record_crc(plan.splits))
-    try:
-        if store.has_abort and not limit_ms:
-            return plan.splits[-1].physical_offset
-        for split in reversed(plan.splits):
-            end = _end_in(split, limit_ms, scan, plan.data_bytes)
-            if end is not None:
-                return end
-    finally:
-        plan.close()
-    return log_begin(store)
-
-
-def _end_in(split: Split, limit_ms: int | None, scan: ScanOptions, data_bytes: int) -> int | None:
-    """Behind the last good row in front of the first message that is too new; None where there is none."""
-    walk = Walk(split, reader_for(data_bytes)(), scan.delays_ms, scan.record_crc, BLOCK_SIZE)
-    end: int | None = None
-    for batch in walk.batches():
-        rows = batch.as_array()
-        is_newer = (rows["topic_length"] > 0) & (
-            rows["store_timestamp_ms"] > (JAVA_LONG_MAX if limit_ms is None else limit_ms)
-        )
-        newer = np.flatnonzero(is_newer)
-        good = np.flatnonzero(rows["verdict"][: int(newer[0]) if newer.size else None] == Verdict.GOOD)
-        if good.size:
-            row = rows[good[-1]]
-            end = int(row["physical_offset"]) + int(row["size"])
-        if newer.size:
-            return end
-    return end
-
-
-def _flushed_ms(store: Store) -> int | None:
-    """Store time of the last flushed record; None where nothing says it."""
-    entry = store.first(FileKind.CHECKPOINT)
-    if entry is None:
-        return None
-    try:
-        with closing(store.view.open(entry.path)) as source:
-            return max(0, parse_checkpoint(read_range(source, 0, FIELDS_SIZE)).commitlog_timestamp_ms)
-    except UnreadableError:
-        return None
+    near = [start for start in starts if start <= begin + most]
+    return Position(near[-1] if near else starts[0])

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rmqtool.commands.messages import Messages
-from rmqtool.commands.spark import require_java
-from rmqtool.commands.spark import spark as spark_session
+from rmqtool.commands.options.spark import require_java
+from rmqtool.commands.options.spark import spark as spark_session
 from rmqtool.errors import UnsupportedError
 from rmqtool.pipeline import session as session_module
 from tests.commands.transcripts import Ran, rmqtool

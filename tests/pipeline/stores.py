@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow
 
-from rmqtool.pipeline.log_splits import LogSplit, read_split
+from rmqtool.pipeline.log_splits import LogTask, read_task
 from rmqtool.pipeline.message_schema import HEADERS, PROPERTIES
 from rmqtool.scan.row_filter import RowFilter
 from rmqtool.store.queue_database import read_queue_database
@@ -32,9 +32,9 @@ def dump_rows(store: Path, *options: str) -> Rows:
     return [{name: row.get(name) for name in COLUMNS} for row in rows]
 
 
-def part_rows(parts: Sequence[LogSplit], schema: pyarrow.Schema, wanted: Sequence[RowFilter]) -> Rows:
+def part_rows(parts: Sequence[LogTask], schema: pyarrow.Schema, wanted: Sequence[RowFilter]) -> Rows:
     """All rows of some parts of a log, read in this process."""
-    return [row for part in parts for batch in read_split(part, schema, wanted) for row in batch.to_pylist()]
+    return [row for part in parts for batch in read_task(part, schema, wanted) for row in batch.to_pylist()]
 
 
 def as_dumped(rows: Rows) -> Rows:

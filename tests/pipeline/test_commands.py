@@ -39,12 +39,13 @@ def messages_of(store: Path) -> list[dict[str, Any]]:
     return [row for row in dump_rows(store) if row["type"] == "message"]
 
 
-@pytest.mark.parametrize("by", ["topic", "queue", "tag", "hour", "producer", "size"])
+@pytest.mark.parametrize("by", ["store", "topic", "queue", "tag", "hour", "producer", "size"])
 def test_figures_are_those_of_the_dump(run: Any, golden: Unpacked, by: str) -> None:
     def key(row: dict[str, Any]) -> tuple[Any, ...]:
         return {
+            "store": (str(path),),
             "topic": (row["topic"],),
-            "queue": (row["topic"], row["queue_id"]),
+            "queue": (str(path), row["topic"], row["queue_id"]),
             "tag": (row["topic"], row["tags"]),
             "hour": (row["store_timestamp_ms"] // 3_600_000 * 3_600_000,),
             "producer": ((row["born_host"] or "").rpartition(":")[0],),
@@ -58,6 +59,7 @@ def test_figures_are_those_of_the_dump(run: Any, golden: Unpacked, by: str) -> N
         sizes[key(row)] += row["size"]
     with assert_store_unchanged(path):
         ran = run("stats", path, "--by", by, "--format", "jsonl")
+        assert rmqtool("stats", path, "--by", by, "--format", "jsonl") == ran  # without Spark
     assert ran.code == 3
     assert "bad ranges, not counted: 1" in ran.err
     found = [json.loads(line) for line in ran.out.splitlines()]
@@ -76,10 +78,22 @@ def test_hours_are_those_of_the_zone_that_is_shown(run: Any, golden: Unpacked, z
     counts = Counter(
         (row["store_timestamp_ms"] + offset_ms) // hour_ms * hour_ms - offset_ms for row in messages_of(path)
     )
-    rows = [json.loads(line) for line in run("stats", path, "--by", "hour", "--format", "jsonl", zone).out.splitlines()]
+    ran = run("stats", path, "--by", "hour", "--format", "jsonl", zone)
+    assert rmqtool("stats", path, "--by", "hour", "--format", "jsonl", zone) == ran  # without Spark
+    rows = [json.loads(line) for line in ran.out.splitlines()]
     assert {row["hour_timestamp_ms"]: row["messages"] for row in rows} == counts
-    screen = run("stats", path, "--by", "hour", zone).out.splitlines()[1:]
+    screen = rmqtool("stats", path, "--by", "hour", zone).out.splitlines()[1:]
     assert all(":00:00.000" in line for line in screen)
+
+
+def test_queues_of_different_stores_are_counted_apart(run: Any, golden: Unpacked) -> None:
+    paths = [golden("5.5.0-clean-basic"), golden("5.5.0-clean-single")]
+    together = run("stats", *paths, "--by", "queue", "--format", "jsonl").out.splitlines()
+    apart = [
+        line for path in paths for line in run("stats", path, "--by", "queue", "--format", "jsonl").out.splitlines()
+    ]
+    assert sorted(together) == sorted(apart)
+    assert {json.loads(line)["store"] for line in together} == set(map(str, paths))
 
 
 def test_figures_as_a_table(run: Any, golden: Unpacked) -> None:
@@ -97,6 +111,7 @@ def test_a_body_is_found_compressed_or_not(run: Any, golden: Unpacked) -> None:
     expected = [row["physical_offset"] for row in rows if row["body"] and word in row["body"]]
     ran = run("search", path, word, "--format", "jsonl")
     assert ran.code == 0
+    assert rmqtool("search", path, word, "--format", "jsonl") == ran  # without Spark
     assert compressed["physical_offset"] in expected
     assert sorted(json.loads(line)["physical_offset"] for line in ran.out.splitlines()) == expected
 
@@ -107,6 +122,7 @@ def test_a_key_is_found(run: Any, golden: Unpacked, where: str) -> None:
     key = next(row["keys"][0] for row in messages_of(path) if row["keys"])
     pattern = f"^{key}$" if where == "keys" else f"^KEYS=(.* )?{key}( .*)?$"
     ran = run("search", path, pattern, "--in", where, "--format", "jsonl")
+    assert rmqtool("search", path, pattern, "--in", where, "--format", "jsonl") == ran  # without Spark
     assert ran.code == 3  # the damaged record may have it too
     assert "bad ranges, not searched: 1" in ran.err
     expected = [row["physical_offset"] for row in messages_of(path) if key in row["keys"]]
@@ -151,6 +167,7 @@ def test_an_export_has_every_row_and_a_manifest(run: Any, golden: Unpacked, tmp_
     assert manifest["rows"] == len(expected)
     assert sorted(offsets_in(target, form)) == expected
     assert any(name.startswith("topic=Audit/day=2026-11-21/") for name in files)
+    assert len({name.rpartition("/")[0] for name in files}) == len(files)  # one file for each partition
     assert [entry.name for entry in tmp_path.iterdir()] == ["out"]
 
 
@@ -193,6 +210,20 @@ def test_an_export_replaces_nothing_that_it_did_not_write(run: Any, golden: Unpa
     inside = golden("5.5.0-clean-basic") / "export"
     assert run("export", golden("5.5.0-clean-basic"), "--to", inside).code == 5
     assert not inside.exists()
+
+
+@pytest.mark.parametrize("url", ["nosuch://place/out", "http://127.0.0.1/out", "s3://bucket/out"])
+def test_a_url_that_spark_cannot_write_is_told(run: Any, golden: Unpacked, url: str) -> None:
+    """Once this was a directory of that name in the working directory."""
+    ran = run("export", golden("5.5.0-clean-single"), "--to", url)
+    assert (ran.code, f"--to {url}: Spark cannot write there" in ran.err, ran.err.count("\n")) == (2, True, 1)
+    assert ("hadoop-aws" in ran.err) == url.startswith("s3")
+    assert not Path(url.partition("://")[0] + ":").exists()
+
+
+def test_a_url_with_options_is_told(golden: Unpacked) -> None:
+    ran = rmqtool("export", golden("5.5.0-clean-single"), "--to", "s3://bucket/a?region=b")
+    assert (ran.code, "spark.hadoop" in ran.err, ran.err.count("\n")) == (2, True, 1)
 
 
 def test_a_form_that_spark_lacks_is_told(run: Any, golden: Unpacked, tmp_path: Path) -> None:

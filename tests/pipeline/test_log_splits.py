@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqtool.pipeline.log_splits import SEAM, Splitting, log_splits
+from rmqtool.pipeline.log_splits import SEAM, Splitting, log_tasks
 from rmqtool.pipeline.message_schema import message_schema
 from rmqtool.scan.row_filter import RowFilter
 from rmqtool.store.directory import Settings, Store, survey
@@ -26,7 +26,7 @@ def surveyed(path: Path) -> Store:
 
 
 def rows_of(store: Store, splitting: Splitting, wanted: RowFilter) -> Rows:
-    return as_dumped(part_rows(log_splits(store, [wanted], splitting), message_schema("properties"), [wanted]))
+    return as_dumped(part_rows(log_tasks(store, [wanted], splitting), message_schema("properties"), [wanted]))
 
 
 @pytest.mark.parametrize("name", [*names(), *broker_names()])
@@ -41,8 +41,8 @@ def test_parts_have_the_rows_of_dump(golden: Unpacked, name: str) -> None:
 @pytest.mark.parametrize("name", ["5.5.0-properties", "5.5.0-ipv6", "5.5.0-bodies", "4.9.7-damage-zero-hole"])
 def test_the_compiled_reader_makes_the_same_rows(golden: Unpacked, name: str) -> None:
     store, schema = surveyed(golden(name)), message_schema("full")
-    plain = log_splits(store, [RowFilter()], Splitting(2, proof_bytes=4096))
-    fast = [replace(part, scan=replace(part.scan, compiled=True)) for part in plain]
+    plain = log_tasks(store, [RowFilter()], Splitting(2, proof_bytes=4096))
+    fast = [tuple(replace(split, compiled=True) for split in task) for task in plain]
     assert part_rows(fast, schema, [RowFilter()]) == part_rows(plain, schema, [RowFilter()])
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from rmqtool.pipeline.session import told
 from tests.conftest import Unpacked
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,7 +49,9 @@ def assert_one_line(found: subprocess.CompletedProcess[str], said: str) -> None:
     assert said in found.stderr
 
 
-@pytest.mark.parametrize("command", [["stats"], ["verify", "--master", "local[1]"], ["search", "."]])
+@pytest.mark.parametrize(
+    "command", [["export", "--to", "out"], *([name, "--master", "local[1]"] for name in ("verify", "stats"))]
+)
 def test_without_pyspark(without_pyspark: Path, golden: Unpacked, command: list[str]) -> None:
     store = golden("5.5.0-clean-basic")
     assert_one_line(ran(without_pyspark, command[0], store, *command[1:]), "pyspark is not installed")
@@ -66,7 +69,7 @@ def test_with_pyspark_3(without_pyspark: Path, golden: Unpacked, tmp_path: Path)
 
 def test_without_java(golden: Unpacked, tmp_path: Path) -> None:
     packages = Path(sysconfig.get_path("purelib"))
-    found = ran(packages, "stats", golden("5.5.0-clean-basic"), PATH=str(tmp_path))
+    found = ran(packages, "stats", golden("5.5.0-clean-basic"), "--master", "local[1]", PATH=str(tmp_path))
     assert_one_line(found, "no java on the PATH and no JAVA_HOME: Spark needs Java 17 or newer")
 
 
@@ -76,8 +79,13 @@ def test_with_java_11(golden: Unpacked, tmp_path: Path) -> None:
     java.write_text(JAVA_11)
     java.chmod(0o755)
     packages = Path(sysconfig.get_path("purelib"))
-    found = ran(packages, "stats", golden("5.5.0-clean-basic"), JAVA_HOME=str(tmp_path))
+    found = ran(packages, "stats", golden("5.5.0-clean-basic"), "--master", "local[1]", JAVA_HOME=str(tmp_path))
     assert_one_line(found, "is Java 11: Spark needs Java 17 or newer")
+
+
+def test_a_python_that_starts_late_is_told() -> None:
+    text = "[STREAM_FAILED] Query terminated with exception: Python worker failed to connect back. SQLSTATE: XXKST"
+    assert told(text).startswith("Spark waits 10 s for a Python process")
 
 
 @pytest.mark.spark

@@ -136,13 +136,15 @@ def test_the_other_tables_are_what_their_parts_are(spark: SparkSession, golden: 
     assert len(found) > 2
 
 
-def test_a_pattern_names_several_stores_and_passes_over_the_rest(spark: SparkSession, golden: Unpacked) -> None:
+def test_a_pattern_names_several_stores_and_what_is_none(spark: SparkSession, golden: Unpacked) -> None:
     folder = golden("5.5.0-clean-basic").parent
     golden("5.5.0-clean-single")
     (folder / "5.5.0-clean-no-store").mkdir(exist_ok=True)
-    found = loaded(spark, [folder / "5.5.0-clean-*"], columns="store").distinct().collect()
+    found = loaded(spark, [folder / "5.5.0-clean-*"], columns="store,finding").distinct().collect()
     (folder / "5.5.0-clean-no-store").rmdir()
-    assert {Path(row["store"]).name for row in found} >= {"5.5.0-clean-basic", "5.5.0-clean-single"}
+    found_by_name = {Path(row["store"]).name: row["finding"] for row in found}
+    assert found_by_name.keys() >= {"5.5.0-clean-basic", "5.5.0-clean-single"}
+    assert found_by_name["5.5.0-clean-no-store"] == "store.not-a-store"
 
 
 def test_a_store_at_a_url_is_read(spark: SparkSession, golden: Unpacked) -> None:
@@ -167,3 +169,11 @@ def test_a_wrong_option_is_told(spark: SparkSession, golden: Unpacked, options: 
 
     with pytest.raises(PySparkException, match=said):
         loaded(spark, [golden("5.5.0-clean-basic")], **options)
+
+
+def test_a_schema_names_the_columns_to_read(spark: SparkSession, golden: Unpacked) -> None:
+    path = golden("5.5.0-clean-basic")
+    few = spark.read.format("rocketmq-store").schema("size long, topic string").load(str(path))
+    assert few.columns == ["size", "topic"]
+    expected = [(row["size"], row["topic"]) for row in loaded(spark, [path]).collect()]
+    assert sorted(map(str, map(tuple, few.collect()))) == sorted(map(str, expected))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rmqtool.pipeline.options import SourceOptions
-from rmqtool.pipeline.table import table_of
+from rmqtool.pipeline.table import parts, read_part, table_of
 from tests.commands.transcripts import rmqtool
 from tests.conftest import Unpacked
 from tests.golden_stores import broker_names, names
@@ -24,7 +24,7 @@ ENTRY_COLUMNS = ("number", "slot", "key_hash", "physical_offset", "time_delta_se
 def table_rows(store: Path, **options: str) -> list[JsonRow]:
     """All rows of a table, read in this process."""
     table = table_of(SourceOptions.parse({"path": str(store), **options}))
-    return [row for part in table.parts([]) for batch in table.read(part, []) for row in batch.to_pylist()]
+    return [row for part in parts(table, []) for batch in read_part(table, part, []) for row in batch.to_pylist()]
 
 
 def dumped(store: Path, kind: str) -> list[JsonRow]:

@@ -1,0 +1,182 @@
+"""How far a stream has read the log of a store, what tells that this log is still the same, and where it ends now.
+
+A position is known by the start of the file that it lies in and by the bytes before it: both are never written again,
+so another log, one that was put back from a copy, or one that was cut has others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from rmqtool.errors import UnreadableError
+from rmqtool.formats.checkpoint import FIELDS_SIZE, parse_checkpoint
+from rmqtool.formats.commitlog import HEAD_SIZE
+from rmqtool.pipeline.log_splits import BLOCK_SIZE, newest_with_data
+from rmqtool.quantities import JAVA_LONG_MAX
+from rmqtool.scan.log import ScanOptions, reader_for, walk_split
+from rmqtool.scan.rules import Verdict
+from rmqtool.scan.split import Split
+from rmqtool.scan.walk import FRAME_SIZE
+from rmqtool.store.directory import Segment, Store
+from rmqtool.store.file_kinds import FileKind
+from rmqtool.store.source import ByteSource, read_range
+
+BEFORE_SIZE: Final = 64
+"""Bytes before a position that tell it; of a record these are its properties, which hold its unique key."""
+MARK_LENGTH: Final = 16
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where a stream goes on.
+
+    Attributes:
+        last_record: physical offset of the last record before it; None where it is the begin of a file.
+        mark: see `mark_of`; None where there is nothing before it.
+    """
+
+    physical_offset: int
+    last_record: int | None = None
+    mark: str | None = None
+
+    @classmethod
+    def parse(cls, value: int | Mapping[str, Any]) -> Position:
+        """A position of a checkpoint; those of rmqtool 0.2 are numbers."""
+        if isinstance(value, int):
+            return cls(value)
+        return cls(int(value["physical_offset"]), value.get("last_record"), value.get("mark"))
+
+    def as_json(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        return {"physical_offset": self.physical_offset, "last_record": self.last_record, "mark": self.mark}
+
+
+def log_begin(store: Store) -> int:
+    """Physical offset of the log's first byte; 0 without a log."""
+    return store.commitlog[0].start if store.commitlog else 0
+
+
+def mark_of(store: Store, physical_offset: int) -> str | None:
+    """Tells the bytes before a physical offset: a digest of the first record's fixed fields in their file, and of the
+    last bytes; None where no file has them, or the file holds none yet.
+
+    Raises:
+        UnreadableError: they cannot be read.
+    """
+    segment = _segment_with(store, physical_offset - 1)
+    if segment is None:
+        return None
+    position = physical_offset - segment.start
+    with closing(store.view.open(segment.path)) as source:
+        first = read_range(source, 0, min(HEAD_SIZE, position))
+        begin = max(0, position - BEFORE_SIZE)
+        before = read_range(source, begin, position - begin)
+    return hashlib.sha256(first + before).hexdigest()[:MARK_LENGTH] if any(first) else None
+
+
+def what_is_lost(store: Store, position: Position) -> str | None:
+    """Why a stream cannot go on at a position without losing records; None where it can.
+
+    Raises:
+        UnreadableError: the log cannot be read there.
+    """
+    begin, end = log_begin(store), max((segment.end for segment in store.commitlog), default=0)
+    at = position.physical_offset
+    if end < at:
+        return f"its commit log ends at {end}, but was read up to {at}: it was replaced or cut"
+    if begin > at:
+        return f"its commit log begins at {begin}, but was read up to {at} only: {begin - at} bytes were removed"
+    if position.mark is None or _segment_with(store, at - 1) is None:
+        return None
+    if mark_of(store, at) != position.mark:
+        return f"its commit log is not the one that was read up to {at}: it was replaced or cut"
+    return None
+
+
+def flushed_end(store: Store, known: Position | None = None) -> Position:
+    """Behind the last record that is flushed for certain; it is where a record ends or a file begins.
+
+    Args:
+        known: a position of this log that is flushed; what lies before it is not read again.
+
+    Raises:
+        UnreadableError: a file of the log may not be read.
+    """
+    segments = store.commitlog
+    if not segments:
+        return Position(0)
+    newest, record_crc = newest_with_data(store.view, segments)
+    limit_ms = _flushed_ms(store) if store.has_abort else None
+    if store.has_abort and not limit_ms:
+        return Position(segments[newest].start)
+    last = None if known is None else known.last_record
+    for segment in reversed(segments[: newest + 1]):
+        end = None
+        if last is not None and segment.start < last < segment.end:
+            end = _end_in(store, segment, last - segment.start, limit_ms, record_crc)
+        end = end or _end_in(store, segment, 0, limit_ms, record_crc)
+        if end is not None:
+            return end
+    return Position(segments[0].start)
+
+
+def _end_in(store: Store, segment: Segment, start: int, limit_ms: int | None, record_crc: bool) -> Position | None:
+    """Behind the last good row in front of the first message that is too new.
+
+    Args:
+        start: file position of a record, which tells how old those are that lie behind the log's end.
+
+    Returns:
+        None where there is no such row, or no record begins at `start`.
+    """
+    with closing(store.view.open(segment.path)) as source:
+        data_bytes = sum(end - begin for begin, end in source.extents(start, source.size))
+        options = ScanOptions(record_crc=record_crc, block_size=BLOCK_SIZE)
+        split = Split(source, start, source.size, segment.start)
+        end: Position | None = None
+        for batch in walk_split(split, reader_for(data_bytes)(), options).batches():
+            rows = batch.as_array()
+            good = rows["verdict"] == Verdict.GOOD
+            if end is None and start and not good[0]:
+                return None
+            limit = JAVA_LONG_MAX if limit_ms is None else limit_ms
+            newer = np.flatnonzero((rows["topic_length"] > 0) & (rows["store_timestamp_ms"] > limit))
+            places = np.flatnonzero(good[: int(newer[0]) if newer.size else None])
+            if places.size:
+                row = rows[places[-1]]
+                begin = int(row["physical_offset"])
+                end = Position(begin + int(row["size"]), begin)
+            is_written = end is not None and store.has_abort
+            if newer.size or (is_written and end is not None and _ends_at(source, end.physical_offset - segment.start)):
+                break
+    return end
+
+
+def _ends_at(source: ByteSource, position: int) -> bool:
+    """Whether nothing is written from a file position on; a broker that runs writes there next.
+
+    So the rest of its file, which may be a gigabyte of zeros, is not searched for records after damage.
+    """
+    return not any(read_range(source, position, FRAME_SIZE))
+
+
+def _segment_with(store: Store, physical_offset: int) -> Segment | None:
+    return next((segment for segment in store.commitlog if segment.start <= physical_offset < segment.end), None)
+
+
+def _flushed_ms(store: Store) -> int | None:
+    """Store time of the last flushed record; None where nothing says it."""
+    entry = store.first(FileKind.CHECKPOINT)
+    if entry is None:
+        return None
+    try:
+        with closing(store.view.open(entry.path)) as source:
+            return max(0, parse_checkpoint(read_range(source, 0, FIELDS_SIZE)).commitlog_timestamp_ms)
+    except UnreadableError:
+        return None

@@ -1,0 +1,68 @@
+"""What docs/spark.md shows first works as written in a script, a notebook and cron, with no environment activated."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Unpacked
+
+pytestmark = pytest.mark.spark
+
+ROOT = Path(__file__).resolve().parents[2]
+PATH = "/usr/bin:/bin"
+
+
+def ran_by_cron(folder: Path, script: str) -> str:
+    """What a script prints that runs with the PATH of cron, on which there is another Python, or none."""
+    (folder / "script.py").write_text(script)
+    java = shutil.which("java")
+    assert java is not None
+    ran = subprocess.run(
+        [sys.executable, folder / "script.py"],
+        env={
+            "PATH": PATH,
+            "PYTHONPATH": str(ROOT),
+            "HOME": str(folder),
+            "JAVA_HOME": str(Path(java).resolve().parents[1]),
+        },
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+def first_python_of(page: str) -> str:
+    block = re.search(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text("utf-8"), re.DOTALL)
+    assert block is not None
+    return block[1]
+
+
+def test_the_first_lines_of_the_page_work(golden: Unpacked, tmp_path: Path) -> None:
+    store = golden("5.5.0-damage-flip-body-middle-file")
+    (tmp_path / "archive" / "a").mkdir(parents=True)
+    (tmp_path / "archive" / "a" / "store").symlink_to(store)
+    script = first_python_of("spark.md").replace("/home/rocketmq/store", str(store)).replace("'Orders'", "'Audit'")
+    out = ran_by_cron(tmp_path, script.replace("/archive/", f"{tmp_path}/archive/"))
+    assert "|queue_id|count|" in out
+    assert re.search(r"\|commitlog.body-cr[a-z.-]* *\| *error\| *1\|", out)
+
+
+@pytest.mark.slow
+def test_the_notebook_runs(tmp_path: Path) -> None:
+    notebook = json.loads((ROOT / "docs" / "spark.ipynb").read_text("utf-8"))
+    cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert all(not cell["outputs"] for cell in notebook["cells"] if cell["cell_type"] == "code")
+    out = ran_by_cron(tmp_path, "\n".join(cells))
+    assert "topic|queue_id|queue_offset|" in out
+    assert "|messages|" in out
