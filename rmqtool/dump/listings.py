@@ -5,7 +5,9 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Iterator
 from contextlib import suppress
+from heapq import merge
 from itertools import chain
+from operator import attrgetter
 
 from rmqtool.dump.request import RowSource
 from rmqtool.dump.target import DumpKind
@@ -15,7 +17,7 @@ from rmqtool.engine.reading.record import Record
 from rmqtool.engine.reading.unread_files import is_rocksdb_used
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.engine.timers.loaded_timer import load_timer, timer_files, timer_queue
-from rmqtool.engine.timers.pop import PopState, popped_messages, read_pop_log
+from rmqtool.engine.timers.pop import PopState, database_messages, popped_messages, read_pop_log
 from rmqtool.engine.timers.transactions import half_messages
 from rmqtool.engine.timers.waiting import queue_units, timer_due_ms
 from rmqtool.errors import UnreadableError, UnsupportedError
@@ -32,6 +34,8 @@ from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.report.rows import DumpRow
 from rmqtool.store.config_json import DELAY_OFFSETS, delay_offsets, read_config
 from rmqtool.store.file_kinds import FileKind
+from rmqtool.store.pop_database import DIRECTORY as POP_DIRECTORY
+from rmqtool.store.pop_database import PopDatabase
 from rmqtool.store.side_database import DIRECTORY, SideDatabase
 
 
@@ -118,15 +122,15 @@ class ListingDump(RowSource):
 
     def _popped(self, reader: Reader) -> Iterator[DumpRow]:
         """Messages of the check points that a broker has still to handle."""
-        if is_rocksdb_used(reader.store.files.get(FileKind.POP_ROCKSDB, ())):
-            self.problems.append("kvStore: what pop consumers hold is in RocksDB as well, which --pop does not read")
         waiting = by_time(pending for pending in self._timers(reader) if not pending.deletes)
         records = (self._record(reader, pending.physical_offset, pending.size) for pending in waiting)
         log = read_pop_log(reader, (record for record in records if record is not None))
         self.bad_ranges += len(log.bad_records)
-        for message in popped_messages(reader, log):
-            point, record = message.check_point, message.record
-            key = point.body.key
+        entries = reader.store.files.get(FileKind.POP_ROCKSDB, ())
+        database = PopDatabase(reader.store.view, entries if is_rocksdb_used(entries) else ())
+        in_database = database_messages(reader, database.rows() if database.entries else ())
+        for message in merge(popped_messages(reader, log), in_database, key=attrgetter("revive_timestamp_ms")):
+            point, record, key = message.check_point, message.record, message.key
             self.bad_ranges += message.state is PopState.UNREADABLE
             yield {
                 "type": "pop",
@@ -138,12 +142,17 @@ class ListingDump(RowSource):
                 "consumer_group": key.consumer_group,
                 "consumer_offset": message.consumer_offset,
                 "pop_timestamp_ms": key.pop_timestamp_ms,
-                "revive_timestamp_ms": point.body.revive_timestamp_ms,
-                "revive_queue_id": point.revive_queue_id,
-                "revive_queue_offset": point.queue_offset,
+                "revive_timestamp_ms": message.revive_timestamp_ms,
+                "revive_queue_id": point.revive_queue_id if point is not None else None,
+                "revive_queue_offset": point.queue_offset if point is not None else None,
                 "physical_offset": record.place.physical_offset if record is not None else None,
-                "check_point_physical_offset": point.record.place.physical_offset,
+                "check_point_physical_offset": point.record.place.physical_offset if point is not None else None,
             }
+        self.bad_ranges += database.odd_row_count
+        if database.odd_row_count:
+            self.problems.append(f"{POP_DIRECTORY}: {database.odd_row_count} odd rows, the first: {database.odd_row}")
+        if database.failure is not None:
+            self.problems.append(f"{POP_DIRECTORY}: what pop consumers hold is in RocksDB: {database.reason}")
 
     def _record(self, reader: Reader, physical_offset: int, size: int = 0) -> Record | None:
         """The record at a physical offset; None, which is counted, where a broker gets none, or none of this size."""

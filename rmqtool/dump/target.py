@@ -144,7 +144,7 @@ def find_target(place: StoreLocation, options: TargetOptions) -> Target:
     if not is_directory:
         return _file(path, options)
     if not options.commitlog:
-        part = _place(path, directory=True)
+        part = place_in_store(path, directory=True)
         if part is not None:
             root, prefix = part
             view = open_directory(root)
@@ -226,6 +226,8 @@ def _explain_absence(label: str, kind: DumpKind, file_kinds: set[FileKind]) -> N
 def _unsupported(label: str, kind: FileKind) -> UnsupportedError:
     if kind is FileKind.DLEDGER:
         return UnsupportedError(f"{label}: the log belongs to DLedger; --type dledger shows its entries")
+    if kind is FileKind.POP_ROCKSDB:
+        return UnsupportedError(f"{label}: what pop consumers hold; `rmqtool dump STORE --pop` shows it")
     if kind in _DATABASES:
         return UnsupportedError(f"{label}: a part of a RocksDB database; pass its directory to dump {_DATABASES[kind]}")
     if kind is FileKind.LOCK:
@@ -268,7 +270,7 @@ def _loose_files(view: StoreView, options: TargetOptions) -> Target | None:
 
 
 def _file(path: Path, options: TargetOptions) -> Target:
-    root_and_name = _place(path, directory=False)
+    root_and_name = place_in_store(path, directory=False)
     root, name = root_and_name if root_and_name is not None else (path.parent, path.name)
     FileSource.open(path).close()  # no FIFO, nothing that may not be read
     return _entry(DirectoryView(root), name, str(path), options)
@@ -309,7 +311,7 @@ def _target(
     return Target(kind, view, tuple(ordered), size, slots, problems, problems)
 
 
-def _place(path: Path, *, directory: bool) -> tuple[Path, str] | None:
+def place_in_store(path: Path, *, directory: bool) -> tuple[Path, str] | None:
     """The store root that a path would belong to, and the path in it; None if nothing in it is a broker's name."""
     whole = Path(os.path.abspath(path))  # noqa: PTH100 - links stay: their names are what is looked at
     counts = range(1, min(_DEPTH, len(whole.parts) - 1) + 1)

@@ -205,6 +205,16 @@ POP_COLUMNS: Final = (
     Column("unique_key", 32, rank=3),
     Column("physical_offset", 15, right=True, rank=5),
 )
+CONFIG_COLUMNS: Final = (
+    Column("table", 22, rank=3),
+    Column("topic", 12, stretches=True),
+    Column("group", 12, stretches=True),
+    Column("delay_level", 11, right=True, rank=1),
+    Column("queue_id", 8, right=True),
+    Column("queue_offset", 12, right=True),
+    Column("settings", 20, stretches=True, rank=2),
+    Column("file", 24, rank=4, stretches=True),
+)
 TIMER_SLOT_COLUMNS: Final = (
     Column("number", 7, right=True, rank=1),
     Column("due_tick", 13, right=True),
@@ -225,6 +235,9 @@ TABLES: Final = {
     "pending": PENDING_COLUMNS,
     "transaction": TRANSACTION_COLUMNS,
     "pop": POP_COLUMNS,
+    **dict.fromkeys(
+        ("config-topic", "config-group", "config-offset", "config-level", "config-ordered"), CONFIG_COLUMNS
+    ),
     "timer-slot": TIMER_SLOT_COLUMNS,
     "timer-unit": TIMER_UNIT_COLUMNS,
     "message": MESSAGE_COLUMNS,

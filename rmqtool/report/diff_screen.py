@@ -63,6 +63,7 @@ def diff_lines(
         yield from labelled(name.upper(), _side(comparison[name]), width)
     yield from labelled("Log", _relation(comparison), width)
     yield from labelled("Starts", _heads(comparison), width)
+    yield from labelled("Epochs", _epochs(comparison), width)
     ranges = comparison["differing_ranges"]
     listed = ranges["listed"] if all_rows else ranges["listed"][:RANGES_MAX]
     shown = ", ".join(f"{begin}-{end}" for begin, end in listed)
@@ -142,6 +143,18 @@ def _heads(comparison: Found) -> str:
     return (
         f"{later.upper()} starts later, at {begins[later]}: {size_text(abs(begins['a'] - begins['b']))} expired there"
     )
+
+
+def _epochs(comparison: Found) -> str:
+    """What a slave in controller mode would do with its log, whichever of both it is."""
+    if comparison["epochs_agree_until"] is None:
+        return ""
+    at = comparison["epochs_agree_until"]["physical_offset"]
+    if at is None:
+        return "no epoch starts at the same offset in both: neither can be a slave of the other"
+    ends = {name.upper(): comparison[name]["max_offset"] or 0 for name in "ab"}
+    losses = [f"{name} would lose {size_text(end - at)}" for name, end in ends.items() if end > at]
+    return f"a slave truncates its log at {at}" + "".join(f"; as a slave {loss}" for loss in losses)
 
 
 def _topics(topics: Sequence[Found], width: int, *, all_rows: bool) -> Iterator[str]:

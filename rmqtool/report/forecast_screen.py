@@ -48,9 +48,10 @@ def forecast_lines(
         yield from labelled("Filler units", f"{forecast['filler_units']}, before the first message of a queue", width)
     repeats = [queue for queue in forecast["queues"] if queue["offsets_repeat"]]
     yield from labelled("Reused offsets", _listed([_queue(queue) for queue in repeats], rows_max), width)
-    for effect in ending.get("timer", ()):
-        text = f"{effect['brokers']} ({effect['id']}: {effect['message']})"
-        yield from labelled("Timer", escaped(text), width)
+    for label, key in (("Timer", "timer"), ("Compacted", "compaction")):
+        for effect in ending.get(key, ()):
+            text = f"{effect['brokers']} ({effect['id']}: {effect['message']})"
+            yield from labelled(label, escaped(text), width)
     for effect in ending.get("delays", ()):
         yield from labelled("Delays", escaped(f"{effect['message']}: {effect['brokers']}"), width)
     if forecast["counted_from"]:

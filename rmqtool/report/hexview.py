@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -45,6 +45,7 @@ class HexField:
     length: int
     value: str
     tail: bytes = b""
+    is_integer: bool = False
 
     @property
     def left_out(self) -> int:
@@ -83,7 +84,7 @@ def parts_of(read: Read, length: int, fields: Sequence[Field], limit: int = BYTE
         if is_properties and size:
             parts += _properties(content, at)
         elif size:
-            parts.append(HexField(field.name, at, content, size, _value(field, content), tail))
+            parts.append(HexField(field.name, at, content, size, _value(field, content), tail, field.is_integer))
         at += size
     if at < length:
         content, tail = _ends(read, at, length - at, limit)
@@ -102,6 +103,12 @@ def bare_parts(read: Read, length: int, limit: int = BYTES_SHOWN_MAX) -> list[He
     """One part for a range that has no fields."""
     content, tail = _ends(read, 0, length, limit)
     return [HexField("bytes", 0, content, length, "", tail)]
+
+
+def hex_field(name: str, position: int, row: Mapping[str, Any]) -> HexField:
+    """A field of what `HexField.as_json` gave out."""
+    content, tail = bytes.fromhex(row["hex"]), bytes.fromhex(row["hex_end"] or "")
+    return HexField(name, position, content, row["length"], row["value"] or "", tail)
 
 
 def hex_fields(parts: Sequence[HexField], width: int, start: int = 0) -> dict[str, Any]:

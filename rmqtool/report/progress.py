@@ -21,6 +21,7 @@ DELAY_S: Final = 1.0
 """A run of less than this shows nothing."""
 _PERIODS_S: Final = {"terminal": 0.25, "json": 1.0}
 _WINDOW_S: Final = 10.0
+Facts = Callable[[], dict[str, Any]]
 _CLEAR: Final = "\r\x1b[K"
 _WIDTH_MAX: Final = 100
 
@@ -43,6 +44,7 @@ class Progress:
         bytes_read: how many bytes this process has read so far.
         unit: what `show` counts: bytes, or another noun in the singular.
         total: how much there is in all; asked for when it is first shown.
+        facts: what a program gets beside it, as `mirror`.
         width: columns of the terminal.
         clock: seconds; another one in a test.
     """
@@ -55,6 +57,7 @@ class Progress:
         *,
         unit: str = "byte",
         total: Callable[[], int] | None = None,
+        facts: Facts | None = None,
         width: int = 80,
         stream: TextIO | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -65,6 +68,7 @@ class Progress:
         self._what, self._form, self._unit = what, form, unit
         self._bytes_read, self._clock, self._width = bytes_read, clock, width
         self._find_total, self._total = total, 0
+        self._facts = facts
         self._done, self._shown = 0, 0
         self._began, self._hidden_at = clock(), clock()
         self._read_before = self._read_at_report = bytes_read()
@@ -163,6 +167,7 @@ class Progress:
             "elapsed_seconds": round(now - self._began, 1),
             "remaining_seconds": 0 if finished else self._remaining(speed),
             "finished": finished,
+            **({} if self._facts is None else {"mirror": self._facts()}),
         }
 
     def _remaining(self, speed: float | None) -> int | None:

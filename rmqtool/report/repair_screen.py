@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from rmqtool.report.hexview import hex_field, hex_lines
 from rmqtool.report.text import counted, escaped, headline, labelled, size_text
 
 Said = Mapping[str, Any]
@@ -38,7 +39,7 @@ def plan_lines(
         all_rows: every file, queue and topic, however many there are.
     """
     width = max(width, 60)
-    style, text = _verdict(plan)
+    style, text = plan_verdict(plan)
     yield from headline(text, style, width, colour=colour)
     yield ""
     yield from labelled("Store", store, width)
@@ -52,6 +53,7 @@ def plan_lines(
         if plan["next_step"]["command"] is not None:
             yield escaped(plan["next_step"]["command"])  # never broken by us: it is there to be copied
     yield from _steps(plan, width)
+    yield from _patched(plan, width)
     yield from labelled("Discards", _loss(plan["loss"], all_rows=all_rows), width)
     yield from _salvaged(plan, width, all_rows=all_rows)
     if plan["kept_beyond_broker"]["messages"]:
@@ -69,7 +71,7 @@ def plan_lines(
     if plan["abort_stays"] is not None:
         yield from labelled("abort stays", plan["abort_stays"], width)
     yield from _remaining(plan["remaining"], width, all_rows=all_rows)
-    yield from labelled("After repair" if plan["steps"] else "Start now", _afterwards(plan), width)
+    yield from labelled("After repair" if plan["steps"] else "Start now", plan_afterwards(plan), width)
     if plan["steps"]:
         yield from labelled("Disk needed", f"at most {size_text(plan['disk_needed_bytes'])}", width)
 
@@ -93,7 +95,8 @@ def _left(left: Said) -> str:
     return f"{left['id']}: {left['message']} ({where}): {left['why']}{command}"
 
 
-def _verdict(plan: Said) -> tuple[str, str]:
+def plan_verdict(plan: Said) -> tuple[str, str]:
+    """Style and sentence: how many changes there are, or why there is none."""
     if plan["damage"] and all(finding["id"] == "commitlog.missing-file" for finding in plan["damage"]):
         return "bad", "The commit log has no files, so nothing can be rebuilt. Nothing is changed."
     if plan["damage"] and plan["needs_decision"]:
@@ -138,6 +141,18 @@ def _steps(plan: Said, width: int) -> Iterator[str]:
     yield ""
 
 
+def _patched(plan: Said, width: int) -> Iterator[str]:
+    """What only `patch` tells: the bytes of each field before and after."""
+    if "patch" not in plan or not plan["steps"]:
+        return
+    patch = plan["patch"]
+    for name in ("before", "after"):
+        yield f"{name.capitalize()} ({patch['structure']} at {patch['file_position']}):"
+        fields = [hex_field(row["name"], row["position"], row[name]) for row in patch["fields"]]
+        yield from hex_lines(fields, width, patch["file_position"])
+    yield ""
+
+
 def _salvaged(plan: Said, width: int, *, all_rows: bool) -> Iterator[str]:
     """What only `salvage` tells: each run of lost messages, and what became of the other damage."""
     lost = plan.get("lost_for_good")
@@ -177,7 +192,7 @@ def _topics(by_topic: Mapping[str, int], *, all_rows: bool) -> str:
     return f"{named}{rest}"
 
 
-def _afterwards(plan: Said) -> str:
+def plan_afterwards(plan: Said) -> str:
     """Versions that end alike together."""
     endings: dict[str, list[str]] = {}
     for version, after in plan["forecast_after"].items():

@@ -11,6 +11,7 @@ from typing import Final, TextIO
 
 from rmqtool.report.bodies import BODY_FIELDS
 from rmqtool.report.columns import TABLES, Column, cell_text, chosen_columns, fitted, line_of
+from rmqtool.report.config_rows import config_entries
 from rmqtool.report.rows import DumpRow, RowBlock
 from rmqtool.report.text import escaped, field_lines, padded
 
@@ -45,6 +46,13 @@ class TableWriter:
         self._begun = False
 
     def write(self, row: DumpRow) -> None:
+        if row["type"] == "config" and self._fields is None:
+            entries, rest = config_entries(row)
+            if rest is not None:
+                self._list(rest)
+            for entry in entries:
+                self.write(entry)
+            return
         columns = self._columns_of(row)
         if columns is not None:
             self._head(columns)

@@ -12,9 +12,12 @@ import jsonschema
 import pytest
 
 from rmqtool.dump import listings, time_order
+from rmqtool.formats.rocksdb_pop import POP_FAMILY, PopKeyRow, pop_key
+from rmqtool.store import rocksdb
 from tests import golden_stores
 from tests.commands.transcripts import rmqtool
 from tests.conftest import Unpacked
+from tests.rocksdb_cases import write_rows
 from tests.store_state import assert_store_unchanged
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "schema" / "dump.json").read_text("utf-8"))
@@ -107,12 +110,50 @@ def test_what_pop_consumers_hold_is_listed_until_the_broker_has_handled_it(golde
     assert all((row["state"] == "in-flight") == (row["revive_queue_offset"] is not None) for row in again)
 
 
-def test_messages_that_pop_consumers_hold_in_rocksdb_are_named_as_not_read(golden_copy: Unpacked) -> None:
+def held_in_rocksdb(path: Path, *queue_offsets: int) -> None:
+    """Rows of messages that a consumer received from one queue."""
+    rows = {}
+    for queue_offset in queue_offsets:
+        value = {"popTime": 7, "groupId": "G", "topicId": "tickets", "queueId": 0, "invisibleTime": 3}
+        key = PopKeyRow(10, b"G", b"tickets", 0, queue_offset)
+        rows[pop_key(key)] = json.dumps(value | {"offset": queue_offset}).encode()
+    write_rows(path / "kvStore", {POP_FAMILY: rows})
+
+
+def test_messages_that_pop_consumers_hold_in_rocksdb_are_listed(golden_copy: Unpacked) -> None:
     path = golden_copy("broker-5.5.0-pop")
-    (path / "kvStore").mkdir()
-    (path / "kvStore/000009.sst").write_bytes(bytes(100))
+    held_in_rocksdb(path, 1, 3, 1000)
+    code, rows = listed(path, "--pop")
+    first, second, *others = rows
+    assert (code, len(others)) == (3, 83)  # there is no message 1000
+    assert (first["state"], first["queue_offset"], first["revive_timestamp_ms"]) == ("in-flight", 1, 10)
+    assert (second["queue_offset"], second["revive_queue_id"], second["physical_offset"] is None) == (3, None, False)
+    assert (others[0]["state"], others[0]["queue_offset"]) == ("unreadable", 1000)
+
+
+def test_pop_consumption_in_rocksdb_without_the_library_is_named(
+    golden_copy: Unpacked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = golden_copy("broker-5.5.0-pop")
+    held_in_rocksdb(path, 1)
+    monkeypatch.setattr(rocksdb, "LIBRARY", "no_such_library")
     ran = rmqtool("dump", path, "--pop", "--format", "jsonl")
-    assert (ran.code, "kvStore" in ran.err) == (4, True)
+    assert (ran.code, "kvStore: what pop consumers hold is in RocksDB: install" in ran.err) == (4, True)
+    verified = json.loads(rmqtool("verify", path, "--format", "json").out)
+    assert [each["path"] for each in verified["summary"]["not_looked_at"]] == ["kvStore"]
+
+
+def test_a_damaged_database_of_pop_consumption_is_named(golden_copy: Unpacked) -> None:
+    path = golden_copy("broker-5.5.0-pop")
+    held_in_rocksdb(path, 1)
+    assert json.loads(rmqtool("verify", path, "--format", "json").out)["summary"]["not_looked_at"] == []
+    write_rows(path / "kvStore", {POP_FAMILY: {b"odd": b"row"}})
+    ran = rmqtool("dump", path, "--pop", "--format", "jsonl")
+    assert (ran.code, "odd rows" in ran.err) == (4, True)
+    (path / "kvStore/CURRENT").write_text("no database")
+    answer = json.loads(rmqtool("verify", path, "--format", "json").out)
+    assert "pop.not-loadable" in {each["id"] for each in answer["findings"]}
+    assert rmqtool("dump", path, "--pop", "--format", "jsonl").code == 4
 
 
 def test_a_store_without_either_has_no_rows(golden: Unpacked) -> None:

@@ -13,14 +13,13 @@ from rmqtool.formats.rocksdb_queue import unit_key
 from rmqtool.store import rocksdb
 from tests.commands.transcripts import Ran, rmqtool
 from tests.conftest import Unpacked
-from tests.rocksdb_cases import CASES, MINIMUM, NAME, edit, put_end
+from tests.rocksdb_cases import BY_NAME, NAME, edit
 from tests.store_state import assert_store_unchanged
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "schema" / "dump.json").read_text("utf-8"))
 QUEUES = ("--type", "consumequeue")
 NO_QUEUE = (None, None)
 JsonRow = dict[str, Any]
-DAMAGES = {case.name: case for case in CASES}
 
 
 def dumped(path: Path, *options: str) -> tuple[Ran, list[JsonRow]]:
@@ -110,14 +109,14 @@ def test_without_the_library_one_line_says_so(golden: Unpacked, monkeypatch: pyt
 
 def test_damage_is_shown(golden_copy: Unpacked) -> None:
     path = golden_copy(NAME)
-    put_end(MINIMUM, 60_000, 20)(path)
-    DAMAGES["rows that mean nothing"].apply(path)
+    BY_NAME["rocksdb-minimum-high"].apply(path)
+    BY_NAME["rocksdb-odd-rows"].apply(path)
     ran, rows = dumped(path, *QUEUES)
     assert (ran.code, len(of_type(rows, "unit"))) == (3, 150)
     assert [row["queue_offset"] for row in of_type(rows, "queue-end") if row["topic"] == "Audit"] == [20, 43]
     assert {row["finding"] for row in of_type(rows, "odd-row")} == {"rocksdb.odd-row"}
     assert "bad ranges: 3" in ran.err
-    DAMAGES["one table gone"].apply(path)
+    BY_NAME["rocksdb-one-table-missing"].apply(path)
     (path / "consumequeue" / "CURRENT").write_bytes(b"")
     ran, rows = dumped(path, *QUEUES)
     assert (ran.code, rows) == (4, [])

@@ -12,11 +12,12 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from rmqtool.commands.append import FIELDS as PUT
+from rmqtool.commands.writing.append import FIELDS as PUT
 from rmqtool.pipeline.search import SHOWN
 from rmqtool.pipeline.stats import FIGURES as COUNTED
 from rmqtool.pipeline.stats import KEYS, QUEUE_FIGURES
 from rmqtool.report.columns import TABLES, fitted
+from rmqtool.report.config_rows import ENTRY_FIELDS
 from rmqtool.report.file_rows import FIELDS
 from rmqtool.report.hexview import HexField, hex_lines
 from rmqtool.report.rows import MESSAGE_FIELDS, RowBlock, bad_row, blank_row
@@ -74,9 +75,12 @@ def test_a_pipe_gets_all_columns_and_no_text_is_cropped() -> None:
     assert "…" not in text
 
 
+BESIDE_FILES = (FIGURES, PUT, SHOWN, ENTRY_FIELDS)
+
+
 def test_headings_are_the_names_of_fields() -> None:
     for columns in TABLES.values():
-        known = {name for fields in (*FIELDS.values(), MESSAGE_FIELDS, FIGURES, PUT, SHOWN) for name in fields}
+        known = {name for fields in (*FIELDS.values(), MESSAGE_FIELDS, *BESIDE_FILES) for name in fields}
         assert {column.field for column in columns} <= known
     heading = written([message()]).splitlines()[0].split()
     assert heading == [name for name in heading if name in MESSAGE_FIELDS]

@@ -1,0 +1,106 @@
+"""Replaces texts that a customer wrote by others of the same length; equal texts stay equal within one bundle.
+
+Consume queues and index hold Java's hash of tags and keys. A tag or key is therefore replaced by a text with the same
+hash and number of characters, so that both files can stay as they are. The new texts come from a secret that is thrown
+away: nothing but length, equality and that hash can be learnt from them. A single character stays, since no other one
+has its hash, which shows it anyway.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from functools import lru_cache
+from typing import Final
+
+from rmqtool.formats.java_text import java_hash
+
+_RANGES: Final = {
+    1: ((33, 126),),
+    2: ((0x0100, 0x07FF),),
+    3: ((0x4E00, 0x9FFF),),
+    4: ((0xD83C, 0xD83E), (0xDC00, 0xDFFF)),
+}
+"""First and last UTF-16 unit of a character by the bytes that it has in UTF-8."""
+_SOLVED: Final = 7
+"""Last characters that are chosen to give the hash: 31 to the power of 7 is beyond 32 bits."""
+_TRIALS: Final = 16
+_LETTERS: Final = bytes(b"abcdefghijklmnopqrstuvwxyz234567"[byte & 31] for byte in range(256))
+_CACHED: Final = 1 << 14
+
+
+class Pseudonyms:
+    """The replacements of one bundle.
+
+    Attributes:
+        unsolved_count: tags and keys that are no UTF-8, whose hash no other text has: they get another one.
+    """
+
+    def __init__(self, secret: bytes | None = None) -> None:
+        self._secret = secret or secrets.token_bytes(32)
+        self.unsolved_count = 0
+        self.same_hash = lru_cache(_CACHED)(self._same_hash)
+
+    def letters(self, text: bytes) -> bytes:
+        """Letters and digits in place of a text, as many as it has bytes."""
+        return self._stream(text, len(text), b"letters").translate(_LETTERS)
+
+    def filler(self, content: bytes | memoryview) -> bytes:
+        """Bytes in place of a body: eight letters over and over, which compress to nothing."""
+        unit = self._stream(content, 8, b"body").translate(_LETTERS)
+        return (unit * (len(content) // 8 + 1))[: len(content)]
+
+    def _same_hash(self, text: bytes) -> bytes:
+        """A text with the same number of bytes and characters and the same Java hash."""
+        try:
+            characters = text.decode()
+        except UnicodeDecodeError:
+            characters = ""
+        widths = [len(character.encode()) for character in characters]
+        if len(widths) == 1 and widths[0] < 4:
+            return text
+        if widths:
+            for trial in range(_TRIALS):
+                choices = self._stream(text, 8 * len(widths) + 4, b"hash%d" % trial)
+                other = _solve(java_hash(characters) & 0xFFFFFFFF, widths, choices)
+                if other is not None and other != characters:
+                    return other.encode()
+        self.unsolved_count += 1
+        replaced = self.letters(text)
+        return replaced if replaced != text else bytes(_LETTERS[byte + 1 & 31] for byte in replaced)
+
+    def _stream(self, text: bytes | memoryview, length: int, purpose: bytes) -> bytes:
+        key = hashlib.blake2b(text, key=self._secret, person=purpose).digest()
+        return key[:length] if length <= len(key) else hashlib.shake_128(key).digest(length)
+
+
+def _solve(hash_value: int, widths: list[int], choices: bytes) -> str | None:
+    """A text of characters with these widths and this hash; None where the choices lead to none."""
+    numbers = [int.from_bytes(choices[at : at + 4], "big") for at in range(0, len(choices), 4)]
+    ranges = [part for width in widths for part in _RANGES[width]]
+    cut = max(0, len(ranges) - _SOLVED)
+    chosen = [low + number % (high - low + 1) for (low, high), number in zip(ranges[:cut], numbers, strict=False)]
+    state = 0
+    for character in chosen:
+        state = (31 * state + character) & 0xFFFFFFFF
+    rest = ranges[cut:]
+    weights = [31 ** (len(rest) - 1 - at) for at in range(len(rest))]
+    low = sum(weight * first for weight, (first, _) in zip(weights, rest, strict=True))
+    high = sum(weight * last for weight, (_, last) in zip(weights, rest, strict=True))
+    value = (hash_value - state * 31 ** len(rest)) & 0xFFFFFFFF
+    fewest, most = -((value - low) >> 32), (high - value) >> 32
+    if fewest > most:
+        return None
+    value += (fewest + numbers[-1] % (most - fewest + 1)) << 32
+    for at, (weight, (first, last)) in enumerate(zip(weights, rest, strict=True)):
+        low, high = low - weight * first, high - weight * last
+        least = max(first, -((high - value) // weight))
+        largest = min(last, (value - low) // weight)
+        if least > largest:
+            return None
+        character = least + numbers[cut + at] % (largest - least + 1)
+        chosen.append(character)
+        value -= weight * character
+    if value:
+        return None
+    return b"".join(unit.to_bytes(2, "big") for unit in chosen).decode("utf-16-be")

@@ -1,0 +1,184 @@
+"""Makes the redacted copy of a store: every file with its size and time, and of its bytes what may leave.
+
+A file that holds nothing but names and numbers of the broker is copied, the commit log and the configuration are
+redacted, and of every other file only the size is kept, which is recorded.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from rmqtool.errors import RefusedError, UnreadableError, UnsupportedError, WriteError
+from rmqtool.evidence.pseudonyms import Pseudonyms
+from rmqtool.evidence.redact_config import redact_config
+from rmqtool.evidence.redact_log import CHUNK, redact_log, redact_records
+from rmqtool.store.config_json import SIZE_MAX
+from rmqtool.store.directory import Store
+from rmqtool.store.file_kinds import FileKind
+from rmqtool.store.source import ByteSource, read_range, read_salvaging, reason
+from rmqtool.store.view import Entry
+
+COPIED: Final = frozenset(
+    {
+        FileKind.CONSUMEQUEUE, FileKind.CONSUMEQUEUE_EXT, FileKind.BATCH_CONSUMEQUEUE, FileKind.CONSUMEQUEUE_ROCKSDB,
+        FileKind.INDEX, FileKind.CHECKPOINT, FileKind.ABORT, FileKind.ABORT_BACKUP, FileKind.TIMER_WHEEL,
+        FileKind.TIMER_LOG, FileKind.TIMER_CHECK, FileKind.COMPACTION_QUEUE, FileKind.COMPACTION_CHECKPOINT,
+        FileKind.CONTROLLER,
+    }
+)  # fmt: skip
+"""Kinds of files in which a broker writes offsets, hashes, times and names only."""
+_ROCKSDB_LOG: Final = ("LOG", "OPTIONS-")
+"""The notes of RocksDB: paths and settings of the machine, which no verdict needs."""
+
+
+class Included(StrEnum):
+    """What of a file is in the bundle."""
+
+    WHOLE = "whole"
+    REDACTED = "redacted"
+    SIZE = "size-only"
+    NOT_A_FILE = "not-a-file"
+
+
+@dataclass(frozen=True)
+class CopiedFile:
+    """One file of the store, as the bundle lists it."""
+
+    path: str
+    size: int
+    mtime_ns: int
+    kind: str
+    included: Included
+
+
+def data_bytes(store: Store, *, with_log: bool) -> int:
+    """Bytes of the store that a copy would hold, holes left out."""
+    total = 0
+    for kind, entry in _files(store):
+        is_left_out = kind is FileKind.COMMITLOG and not with_log
+        if entry.is_file and not is_left_out and _included(kind, entry) is not Included.SIZE:
+            with closing(store.view.open(entry.path)) as source:
+                total += sum(end - start for start, end in source.extents(0, source.size))
+    return total
+
+
+def demand_fit(store: Store, max_bytes: int, *, with_log: bool) -> None:
+    """Refuse a store whose copy would be too large.
+
+    Raises:
+        RefusedError: it would.
+    """
+    size = data_bytes(store, with_log=with_log)
+    if size > max_bytes:
+        raise RefusedError(
+            f"{store.view.label}: the bundle would hold {size} bytes before compression, more than --max-size "
+            f"{max_bytes}; pass a larger --max-size, or --without-log for everything but the commit log"
+        )
+
+
+def copy_redacted(
+    store: Store, target: Path, pseudonyms: Pseudonyms | None, progress: Callable[[int, int], None], *, with_log: bool
+) -> list[CopiedFile]:
+    """Write the copy into an empty directory; what it holds of each file, by path.
+
+    Args:
+        pseudonyms: None copies bodies, keys, tags and property values too.
+
+    Raises:
+        UnsupportedError: a part of the store lies outside of its directory.
+        WriteError: the copy cannot be written.
+    """
+    copied = []
+    files = list(_files(store))
+    for directory in store.directories:
+        _inside(target, directory).mkdir(parents=True, exist_ok=True)
+    for number, (kind, entry) in enumerate(files):
+        progress(number, len(files))
+        included = _included(kind, entry)
+        if kind is FileKind.COMMITLOG and not with_log:
+            included = Included.SIZE
+        copied.append(CopiedFile(entry.path, entry.size, entry.mtime_ns, kind.value, included))
+        if entry.is_file:
+            _write(_inside(target, entry.path), entry.size, _chunks(store, kind, entry, included, pseudonyms))
+    if with_log and pseudonyms is not None:
+        for path, chunks in redact_log(store.view.open, store.commitlog, pseudonyms):
+            _write(_inside(target, path), None, chunks)
+    for file in copied:
+        if file.included is not Included.NOT_A_FILE:
+            os.utime(_inside(target, file.path), ns=(file.mtime_ns, file.mtime_ns))
+    return sorted(copied, key=lambda file: file.path)
+
+
+def _files(store: Store) -> Iterator[tuple[FileKind, Entry]]:
+    for kind, entries in store.files.items():
+        for entry in entries:
+            yield kind, entry
+
+
+def _included(kind: FileKind, entry: Entry) -> Included:
+    if not entry.is_file:
+        return Included.NOT_A_FILE
+    if kind in (FileKind.COMMITLOG, FileKind.COMPACTION_LOG):
+        return Included.REDACTED
+    if kind is FileKind.CONFIG:
+        return Included.REDACTED if entry.size <= SIZE_MAX else Included.SIZE
+    if kind in COPIED and not entry.name.startswith(_ROCKSDB_LOG):
+        return Included.WHOLE
+    return Included.SIZE
+
+
+def _chunks(
+    store: Store, kind: FileKind, entry: Entry, included: Included, pseudonyms: Pseudonyms | None
+) -> Iterator[tuple[int, bytes]]:
+    if included is Included.SIZE or (kind is FileKind.COMMITLOG and pseudonyms is not None):
+        return
+    try:
+        source = store.view.open(entry.path)
+    except UnreadableError:
+        return
+    with closing(source):
+        if kind is FileKind.CONFIG and pseudonyms is not None:
+            yield 0, redact_config(read_range(source, 0, entry.size), pseudonyms)
+        elif kind is FileKind.COMPACTION_LOG and pseudonyms is not None:
+            yield from redact_records(source, pseudonyms)
+        else:
+            yield from _data(source)
+
+
+def _data(source: ByteSource) -> Iterator[tuple[int, bytes]]:
+    for start, end in source.extents(0, source.size):
+        for at in range(start, end, CHUNK):
+            buffer = bytearray(min(CHUNK, end - at))
+            read_salvaging(source, at, memoryview(buffer))
+            yield at, bytes(buffer)
+
+
+def _inside(target: Path, path: str) -> Path:
+    if path.startswith("/") or ".." in path.split("/"):
+        raise UnsupportedError(f"{path}: is outside the store directory; a bundle holds one directory only")
+    return target / path
+
+
+def _write(path: Path, size: int | None, chunks: Iterator[tuple[int, bytes]]) -> None:
+    """Write chunks into a file, with holes between them.
+
+    Args:
+        size: to which the file is cut or lengthened; None leaves it.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(descriptor, "wb", buffering=0) as file:
+            if size is not None:
+                file.truncate(size)
+            for at, data in chunks:
+                file.seek(at)
+                file.write(data)
+    except OSError as error:
+        raise WriteError(f"{path}: {reason(error)}") from error

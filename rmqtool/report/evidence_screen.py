@@ -1,0 +1,51 @@
+"""What `evidence` shows a person: what is in the bundle, and whether it gives the store's own answers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from rmqtool.report.text import counted, escaped, headline, labelled, size_text
+
+README: Final = """\
+A support bundle of rmqtool. `rmqtool verify FILE` and `rmqtool forecast FILE` read it.
+
+manifest.json   the files of the store with sizes and times, and what of each is in the bundle
+files/N         the bytes of file N of the manifest (counted from 0) up to its last byte that is not zero
+findings.jsonl  what verify said about the store, without texts, at most 10,000 findings
+forecast.json   what forecast said about the store
+
+Where `is_redacted` is true, bodies, keys, tags and property values are replaced by others of the same length.
+"""
+
+
+def evidence_lines(
+    path: str, size: int, manifest: Mapping[str, Any], width: int, *, colour: bool = False
+) -> Iterator[str]:
+    """The lines of the screen.
+
+    Args:
+        manifest: of the bundle.
+    """
+    is_same = manifest["is_whole"] and not manifest["differences"]
+    text = f"Wrote {escaped(path)} ({size_text(size)})."
+    yield from headline(text, "good" if is_same else "bad", width, colour=colour)
+    yield ""
+    yield from labelled("Store", escaped(manifest["store"]), width)
+    yield from labelled("Verdict", manifest["verdict"].upper().replace("-", " "), width)
+    if not manifest["is_whole"]:
+        yield from labelled("Answers", "none can be computed from it: the commit log was left out", width)
+    elif is_same:
+        yield from labelled("Answers", "verify and forecast give the same from the bundle", width)
+    for difference in manifest["differences"]:
+        yield from labelled("Differs", escaped(difference), width)
+    for included, count in sorted(Counter(file["included"] for file in manifest["files"]).items()):
+        yield from labelled("Files", f"{counted(count, 'file')}: {included}", width)
+    if manifest["is_redacted"]:
+        yield from labelled("Left out", "bodies, keys, tags and property values", width)
+        yield from labelled(
+            "Still in it", "names of topics and groups, hosts, times, sizes, hashes of keys and tags", width
+        )
+    else:
+        yield from labelled("Contains", "bodies, keys, tags and property values, as --with-bodies asked", width)

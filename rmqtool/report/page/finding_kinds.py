@@ -1,0 +1,67 @@
+"""Findings by kind: counts of all, the first few of each, and what each broker version does about them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+EXAMPLES_MAX: Final = 5
+"""Findings of a kind that are listed."""
+FEW: Final = 2
+"""The same where there are very many kinds."""
+_ORDER: Final = ("error", "warning", "note")
+
+
+@dataclass
+class FindingKind:
+    """One kind of finding; `count` findings, which stand for `things` (records, units, entries)."""
+
+    id: str
+    severity: str
+    meaning: str
+    brokers: Sequence[tuple[str, str]]
+    remedy: str
+    count: int = 0
+    things: int = 0
+    examples: list[Mapping[str, Any]] = field(default_factory=list)
+
+    @property
+    def rest(self) -> int:
+        """How many findings are not listed."""
+        return self.count - len(self.examples)
+
+
+class FindingKinds:
+    """Collects findings; what it keeps is bounded by the number of kinds."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[str, FindingKind] = {}
+
+    def add(self, finding: Mapping[str, Any], kind: FindingKind) -> None:
+        """Count a finding.
+
+        Args:
+            finding: an object as `verify --format json` writes it.
+            kind: what the catalogue knows of it, used for the first of its kind.
+        """
+        own = self._kinds.setdefault(kind.id, kind)
+        own.count += 1
+        own.things += finding["count"]
+        if len(own.examples) < EXAMPLES_MAX:
+            own.examples.append(finding)
+
+    def ordered(self, kinds_max: int) -> list[FindingKind]:
+        """Errors first, then what there is most of.
+
+        Args:
+            kinds_max: if there are more kinds, each has fewer examples.
+        """
+        if len(self._kinds) > kinds_max:
+            for kind in self._kinds.values():
+                del kind.examples[FEW:]
+        return sorted(self._kinds.values(), key=lambda kind: (_ORDER.index(kind.severity), -kind.count, kind.id))
+
+    def counts(self) -> dict[str, int]:
+        """Findings by severity."""
+        return {name: sum(kind.count for kind in self._kinds.values() if kind.severity == name) for name in _ORDER}

@@ -1,0 +1,218 @@
+"""Writes a report on a store as one HTML page, which loads nothing and runs nothing.
+
+Everything that comes out of a store is escaped twice over: what is not printable by us, what HTML would take for markup
+by the template engine; a content security policy forbids the page to load or run what were to slip through.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, Final
+
+from rmqtool.report.page.finding_kinds import FindingKinds
+from rmqtool.report.page.log_picture import LogPicture
+from rmqtool.report.page.offset_lanes import checkpoint_lanes, index_lane, log_lane, queue_lanes, start_lanes
+from rmqtool.report.page.plan_section import plan_section, topics_text
+from rmqtool.report.page.queue_bars import QueueBars
+from rmqtool.report.page.timeline import Times, time_axis, time_lanes
+from rmqtool.report.text import ELLIPSIS, counted, escaped, size_text
+from rmqtool.report.verify_screen import checked
+from rmqtool.times import time_text
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+Json = Mapping[str, Any]
+TEXT_MAX: Final = 800
+"""Bytes of one text on the page; a damaged name or a list of files may be as long as a file."""
+NAME_MAX: Final = 260
+"""The same of one name; longer than a file's or a topic's name is in any alphabet that needs no escapes."""
+KINDS_MAX: Final = 40
+"""Kinds of findings up to which all examples are listed, else two of each."""
+_MARKUP: Final = {"&": 5, "<": 4, ">": 4, "'": 5, '"': 5}
+"""Bytes of characters that the template engine replaces."""
+ROWS_MAX: Final = 40
+_STYLES: Final = {"ok": "good", "inconsistent": "open", "not-fully-checked": "open"}
+
+
+@dataclass(frozen=True)
+class PageFacts:
+    """What the engines found, and when.
+
+    Attributes:
+        judgements: command and what it said of the store in one sentence; the first one counts.
+        verdict: of the first one.
+        next_step: command and reason.
+        info: as `info --format json` writes it.
+        verify: the summary of `verify --format json`; or why there is none.
+        forecasts: as `forecast --format json` writes them; lists of queues are not used.
+        forecast_error: why there are none.
+        plans: each as `--dry-run --format json` writes it, with the `flags` of the command; or why there is none.
+    """
+
+    version: str
+    made_ms: int
+    judgements: Sequence[tuple[str, str]]
+    verdict: str
+    next_step: Json
+    info: Json
+    log: LogPicture
+    queues: QueueBars
+    times: Times
+    kinds: FindingKinds
+    verify: Json | str
+    forecasts: Sequence[Json]
+    forecast_error: str | None
+    plans: Sequence[Json | str]
+    not_looked_at: Sequence[Json]
+
+
+def page_text(facts: PageFacts) -> str:
+    """The page."""
+    style = _resource("page.css")
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode("ascii")
+    environment = _environment()
+    return environment.get_template("page.html.j2").render(
+        facts=facts,
+        info=facts.info,
+        style=style,
+        policy=f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'",
+        banner=_STYLES.get(facts.verdict, "bad"),
+        made=time_text(facts.made_ms),
+        first=_time(facts.info["commitlog"]["first_store_timestamp_ms"]),
+        last=_time(facts.info["commitlog"]["last_store_timestamp_ms"]),
+        log_size=size_text(sum(file.size for file in facts.log.files)),
+        checked=checked(facts.verify) if not isinstance(facts.verify, str) else facts.verify,
+        severities=_severities(facts.kinds),
+        kinds=facts.kinds.ordered(KINDS_MAX),
+        forecasts=_forecast_rows(facts.forecasts),
+        plans=[plan if isinstance(plan, str) else plan_section(plan) for plan in facts.plans],
+        left_out=facts.not_looked_at[:ROWS_MAX],
+        left_out_rest=max(0, len(facts.not_looked_at) - ROWS_MAX),
+        **_pictures(facts),
+        **_figures(facts),
+    )
+
+
+def _pictures(facts: PageFacts) -> dict[str, Any]:
+    """The lanes of all pictures, and the rows of the log's files."""
+    log, times = facts.log, facts.times
+    rows, hidden_after = log.rows()
+    index_count = facts.info["index"]["file_count"] or 0
+    lanes = [log_lane(log), *start_lanes(log, facts.forecasts)] if log.files else []
+    if log.files and (index := index_lane(log, times.index, index_count)) is not None:
+        lanes.append(index)
+    axis = time_axis(times)
+    return {
+        "log_lanes": [*lanes, *(checkpoint_lanes(log, times.checkpoint) if log.files else ())],
+        "queue_lanes": list(queue_lanes(log, facts.queues)) if log.files else [],
+        "queues_left": facts.queues.rows()[1],
+        "file_rows": rows,
+        "files_hidden_after": hidden_after,
+        "file_times": {path: time_text(moment) for path, moment in times.of_files.items()},
+        "time_axis": None if axis is None else (time_text(axis.start), time_text(axis.end - 1)),
+        "time_lanes": [] if axis is None else list(time_lanes(times, axis)),
+    }
+
+
+def _figures(facts: PageFacts) -> dict[str, Any]:
+    """The rows of the topics."""
+    losses: Counter[str] = Counter()
+    for forecast in facts.forecasts:
+        losses |= Counter(forecast["lost"]["by_topic"])  # the most that any version loses
+    topics, rest = facts.queues.figures(losses)
+    return {"topics": topics, "topics_rest": rest, "losses": losses, "kept": _kept_by_topic(facts.plans)}
+
+
+def _kept_by_topic(plans: Sequence[Json | str]) -> Mapping[str, int] | None:
+    """Messages that a start would lose and the last plan keeps; None without a plan."""
+    for plan in reversed(plans):
+        if not isinstance(plan, str):
+            kept: Mapping[str, int] = plan["kept_beyond_broker"]["by_topic"]
+            return kept
+    return None
+
+
+def _forecast_rows(forecasts: Sequence[Json]) -> list[dict[str, Any]]:
+    """Versions in words and numbers; those that do the same have one row."""
+    rows: list[dict[str, Any]] = []
+    for forecast in forecasts:
+        row = _forecast_row(forecast)
+        same = next((other for other in rows if {**other, "versions": None} == {**row, "versions": None}), None)
+        if same is None:
+            rows.append(row)
+        else:
+            same["versions"] += f", {row['versions']}"
+    return rows
+
+
+def _forecast_row(forecast: Json) -> dict[str, Any]:
+    lost = forecast["lost"]
+    deleted = [*forecast["deleted_files"], *forecast["dropped_index_files"]]
+    return {
+        "versions": forecast["broker_version"],
+        "starts": forecast["starts"],
+        "why_not": forecast["why_not"],
+        "lost": lost["messages"] + forecast["messages_without_log"],
+        "lost_size": size_text(lost["bytes"]),
+        "topics": topics_text(lost["by_topic"]),
+        "repeats": forecast["repeat_count"],
+        "damage": forecast["unnoticed_damage_count"],
+        "unindexed": forecast["unindexed_messages"],
+        "deletes": len(deleted),
+        "deleted": ", ".join(deleted[:3]) + (f" and {len(deleted) - 3} more" if len(deleted) > 3 else ""),
+        "stop": forecast["stops_at"],
+        "end": forecast["log_end_offset"],
+    }
+
+
+def _severities(kinds: FindingKinds) -> str:
+    """How many findings there are, as a sentence."""
+    texts = [counted(count, name) for name, count in kinds.counts().items() if count]
+    return ", ".join(texts) or "none"
+
+
+def _time(timestamp_ms: int | None) -> str:
+    return "unknown" if timestamp_ms is None else time_text(timestamp_ms)
+
+
+def _shown(value: Any, size_max: int = TEXT_MAX) -> Any:
+    """What a template prints of a value: text without control characters, and not endless."""
+    if not isinstance(value, str) or hasattr(value, "__html__"):
+        return value
+    size = 0
+    text = escaped(value[:size_max])
+    for number, character in enumerate(text):
+        size += _MARKUP.get(character) or len(character.encode())
+        if size > size_max:
+            return text[:number] + ELLIPSIS
+    return text if len(value) <= size_max else text + ELLIPSIS
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import DictLoader, Environment, StrictUndefined
+
+    environment = Environment(
+        loader=DictLoader({"page.html.j2": _resource("page.html.j2")}),
+        autoescape=True,
+        finalize=_shown,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["size"] = size_text
+    environment.filters["counted"] = counted
+    environment.filters["name"] = lambda name: _shown(name, NAME_MAX)
+    return environment
+
+
+@cache
+def _resource(name: str) -> str:
+    return files("rmqtool.report.page").joinpath(name).read_text("utf-8")

@@ -1,0 +1,86 @@
+"""Strips: ranges of bytes or of time as bars of fixed width, however many there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import groupby
+from typing import Final, NamedTuple
+
+WIDTH: Final = 1000
+"""Units of a strip's width; the page stretches them to its own."""
+BINS: Final = 500
+"""Cells of a strip: each shows the worst of what lies in it."""
+
+
+class Paint(IntEnum):
+    """What a cell shows; where several lie in it, the last one of this list."""
+
+    NOTHING = 0
+    UNWRITTEN = 1
+    INTACT = 2
+    UNCHECKED = 3
+    STALE = 4
+    MISSING = 5
+    DAMAGED = 6
+
+
+class Bar(NamedTuple):
+    """A rectangle of a strip, from `x` on; `kind` says how it looks."""
+
+    x: float
+    width: float
+    kind: str
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The range that a strip shows, in bytes or ms."""
+
+    start: int
+    end: int
+
+    def cells(self, begin: int, end: int) -> range:
+        """Cells that a range touches, at least one; none where it lies outside."""
+        begin, end = max(begin, self.start), min(max(end, begin + 1), self.end)
+        if begin >= end:
+            return range(0)
+        length = self.end - self.start
+        return range((begin - self.start) * BINS // length, -((self.start - end) * BINS // length))
+
+    def bar(self, begin: int, end: int, kind: str) -> Bar | None:
+        """A range as a bar that can be seen; None where it lies outside."""
+        cells = self.cells(begin, end)
+        return _bar(cells.start, len(cells), kind) if cells else None
+
+    def bars(self, ranges: Iterable[tuple[int, int, str]]) -> list[Bar]:
+        """Ranges as bars, without those that lie outside."""
+        return [bar for begin, end, kind in ranges if begin < end and (bar := self.bar(begin, end, kind)) is not None]
+
+
+class Strip:
+    """Ranges painted over each other."""
+
+    def __init__(self, axis: Axis) -> None:
+        self.axis = axis
+        self._cells = bytearray(BINS)
+
+    def paint(self, begin: int, end: int, paint: Paint) -> None:
+        """Paint the cells that a range touches and that show nothing worse."""
+        for cell in self.axis.cells(begin, end):
+            self._cells[cell] = max(self._cells[cell], paint)
+
+    def bars(self) -> list[Bar]:
+        """What was painted; cells that look alike are one bar."""
+        bars, at = [], 0
+        for paint, cells in groupby(self._cells):
+            count = len(list(cells))
+            if paint != Paint.NOTHING:
+                bars.append(_bar(at, count, Paint(paint).name.lower()))
+            at += count
+        return bars
+
+
+def _bar(cell: int, count: int, kind: str) -> Bar:
+    return Bar(cell * WIDTH / BINS, count * WIDTH / BINS, kind)
