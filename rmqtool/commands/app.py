@@ -1,4 +1,4 @@
-"""The command line: its commands, listed by hand, and how every run of it ends.
+"""The command line, and how every run of it ends.
 
 A command's module is imported when the command runs or its own help is asked for, so that `rmqtool --help` and the
 completion of a command's name stay fast.
@@ -19,10 +19,11 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 import rmqtool
+from rmqtool.commands.command_list import COMMANDS
 from rmqtool.commands.exit_codes import ExitCode
-from rmqtool.commands.help_groups import GroupedCommand
 from rmqtool.commands.messages import Messages
-from rmqtool.commands.run_options import (
+from rmqtool.commands.options.help_groups import GroupedCommand
+from rmqtool.commands.options.run import (
     ProgressOption,
     Quiet,
     Timezone,
@@ -35,65 +36,6 @@ from rmqtool.errors import RmqtoolError
 from rmqtool.report.progress import ProgressForm
 from rmqtool.scan.compile_notice import ON_COMPILE
 from rmqtool.scan.freed_memory import keep_freed_memory
-
-COMMANDS: Final[dict[str, tuple[str, str]]] = {
-    "info": ("rmqtool.commands.info:info", "Show what a store holds, how its broker stopped, and what to do next."),
-    "dump": ("rmqtool.commands.dump:dump", "Print the records of a store, a directory or a single file of any kind."),
-    "get": ("rmqtool.commands.get:get", "Find messages as a broker would: by queue offset, message id, key or time."),
-    "verify": (
-        "rmqtool.commands.verify:verify",
-        "Check a store: commit log, consume queues and index against each other, and the small files.",
-    ),
-    "forecast": (
-        "rmqtool.commands.forecast:forecast",
-        "Show what a broker would do at its next start, and which messages it would lose.",
-    ),
-    "diff": (
-        "rmqtool.commands.diff:diff",
-        "Compare two stores or replicas: where their logs diverge, and which messages differ.",
-    ),
-    "recover": (
-        "rmqtool.commands.recover:recover",
-        "Repair a store after a crash, before a broker starts on it.",
-    ),
-    "rebuild": (
-        "rmqtool.commands.rebuild:rebuild",
-        "Rebuild consume queues, index and checkpoint from the commit log: all of them, or what is named.",
-    ),
-    "salvage": (
-        "rmqtool.commands.salvage:salvage",
-        "Repair damage inside the commit log, and keep the messages after it.",
-    ),
-    "undo": (
-        "rmqtool.commands.undo:undo",
-        "Roll the latest repair back, byte for byte.",
-    ),
-    "append": (
-        "rmqtool.commands.append:append",
-        "Append test messages to a store that no broker is using.",
-    ),
-    "convert": (
-        "rmqtool.commands.convert:convert",
-        "Convert consume queues between files and RocksDB, or a store of DLedger to one with a plain commit log.",
-    ),
-    "export": (
-        "rmqtool.commands.export:export",
-        "Export a table of one or more stores to files, with a manifest of row counts and hashes.",
-    ),
-    "stats": (
-        "rmqtool.commands.stats:stats",
-        "Show message counts, sizes and first store time by topic, queue, tag, hour, producer or size.",
-    ),
-    "search": (
-        "rmqtool.commands.search:search",
-        "Find messages that match a pattern, in one or more stores; compressed bodies are decompressed.",
-    ),
-    "fixture": ("rmqtool.commands.fixture:ACTIONS", "Make test stores, healthy or damaged."),
-    "formats": ("rmqtool.commands.formats:formats", "Show the layout of every kind of file, field by field."),
-}
-"""Command: (module and function, first line of the function's docstring), in the order of the help.
-
-In the place of a function may stand a mapping of subcommands to functions."""
 
 _SETTINGS: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import typer
 
-from rmqtool.report.progress import Progress, ProgressForm
+from rmqtool.report.progress import Facts, Progress, ProgressForm
 
 
 @dataclass
@@ -30,13 +30,20 @@ class Messages:
     _progress: list[Progress] = field(default_factory=list)
     """What may have drawn on the line that is written next."""
 
-    def progress(self, what: str, *, unit: str = "byte", total: Callable[[], int] | None = None) -> Progress:
+    def progress(
+        self,
+        what: str,
+        *,
+        unit: str = "byte",
+        total: Callable[[], int] | None = None,
+        facts: Facts | None = None,
+    ) -> Progress:
         """How far the next phase of the command is, as the options say; see `Progress`."""
         from rmqtool.store.source import READS
 
         form = ProgressForm.NONE if self.quiet and self.progress_form is ProgressForm.AUTO else self.progress_form
         width = shutil.get_terminal_size().columns
-        progress = Progress(what, form, lambda: READS.byte_count, unit=unit, total=total, width=width)
+        progress = Progress(what, form, lambda: READS.byte_count, unit=unit, total=total, facts=facts, width=width)
         self._progress[:] = [progress]
         return progress
 

@@ -1,12 +1,15 @@
-"""What a command knows of the terminal it writes to: its width and whether it shows colours."""
+"""The terminal that a command writes to: its width, whether it shows colours, and one result shown there."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, Protocol
+
+from rmqtool.report.writers import ObjectFormat, json_text
 
 _TEXT_WIDTH: Final = 80
 """Columns of text where no terminal has a width."""
@@ -39,3 +42,19 @@ def screen() -> Screen:
     width = shutil.get_terminal_size((_TEXT_WIDTH, 24)).columns
     colour = is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     return Screen(width, width, colour)
+
+
+class ObjectLines(Protocol):
+    """Makes the lines of a result for a screen."""
+
+    def __call__(self, result: dict[str, Any], width: int, *, colour: bool) -> Iterable[str]: ...
+
+
+def show_object(result: dict[str, Any], lines_of: ObjectLines, form: ObjectFormat) -> None:
+    """Print one result to standard output, as lines for a person or as JSON."""
+    if form is ObjectFormat.TABLE:
+        here = screen()
+        text = "".join(f"{line}\n" for line in lines_of(result, here.width, colour=here.colour))
+    else:
+        text = json_text(result, indent=2 if form is ObjectFormat.JSON else None) + "\n"
+    sys.stdout.write(text)

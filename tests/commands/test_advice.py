@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -61,6 +62,8 @@ DECISIONS: Final = {
     "topics-cut": "configuration that is lost",
     "topics-empty-with-backup": "which of two configurations is right",
     "consumer-beyond-queue": "where a consumer goes on",
+    "consumer-without-queue": "where a consumer goes on",
+    "consumer-holds-lost-message": "where a consumer goes on",
     "repair-unfinished": "a journal that is lost",
     "timer-record-expired": "a message that has expired",
     "transaction-operation-odd": "a message that consumers get twice",
@@ -76,6 +79,11 @@ DECISIONS: Final = {
     "dledger-end-lost": "not repaired",
     "dledger-entry-renumbered": "not repaired",
     "dledger-unit-zeroed": "not repaired",
+    "tiered-metadata-cut": "not repaired",
+    "tiered-segment-missing": "not repaired",
+    "tiered-queue-cut": "not repaired",
+    "tiered-record-garbage": "not repaired",
+    "tiered-unit-zeroed": "not repaired",
     "broker-5.5.0-compaction": "not decoded",
     "broker-5.5.0-compaction-leftover": "not decoded",
 }
@@ -188,3 +196,24 @@ def test_a_forecast_names_the_record_that_keeps_a_broker_from_starting(golden: U
 
 def test_every_decision_is_about_something() -> None:
     assert {*GOLDEN, *DAMAGES} >= DECISIONS.keys()
+
+
+@pytest.mark.parametrize("crashed", [False, True])
+def test_a_damaged_block_of_queues_in_rocksdb_is_repaired_as_forecast_says(
+    golden_copy: Unpacked, *, crashed: bool
+) -> None:
+    path = golden_copy(rocksdb_cases.NAME)
+    table = path / "consumequeue" / "000011.sst"
+    content = bytearray(table.read_bytes())
+    content[20] ^= 1
+    table.write_bytes(content)
+    if crashed:
+        (path / "abort").touch()
+    ran = rmqtool("forecast", path, "--format", "json")
+    answer = json.loads(ran.out)
+    command = f"rmqtool recover {path}" if crashed else f"rmqtool rebuild {path} --queues"
+    assert (ran.code, answer["verdict"], answer["next_step"]["command"]) == (4, "inconsistent", command)
+    assert rmqtool(*shlex.split(command)[1:], "--yes").code == 0
+    after = rmqtool("forecast", path, "--format", "json")
+    assert json.loads(after.out)["forecasts"][0]["lost"]["messages"] == 0
+    assert rmqtool("verify", path).code == 0

@@ -14,7 +14,7 @@ import typer
 
 import rmqtool
 from rmqtool.commands import app
-from rmqtool.commands.run_options import with_run_options
+from rmqtool.commands.options.run import with_run_options
 from rmqtool.errors import NotAStoreError, RefusedError, RmqtoolError, UsageError
 from tests.commands.transcripts import rmqtool as run_command
 from tests.conftest import Unpacked

@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
-from rmqtool.commands import app, diff, repair_plan, spark, verify
+from rmqtool.commands import app
+from rmqtool.commands.options import spark
+from rmqtool.commands.reading import diff, verify
+from rmqtool.commands.repairs import repair_plan
 from tests.commands.transcripts import rmqtool
 from tests.conftest import Unpacked
 from tests.store_state import store_state

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from rmqtool.commands import app, fixture
+from rmqtool.commands import app
+from rmqtool.commands.writing import fixture
 from rmqtool.report.json_schemas import SCHEMAS, schema_text
 from tests.commands.schema_check import schema_errors
 from tests.commands.transcripts import rmqtool
@@ -18,6 +19,10 @@ from tests.conftest import Unpacked
 ROOT = Path(__file__).resolve().parents[2]
 ON_SPARK = {"export", "stats", "search"}
 """tests/pipeline/test_commands.py holds their output against the schemas."""
+ON_CLUSTER = {"mirror", "replay"}
+"""tests/commands/cluster/test_replay.py likewise."""
+DOCUMENTS = {"report", "evidence"}
+"""They write a file for people, or for `verify` and `forecast` to read, and have no JSON of their own."""
 STORE, DAMAGED = "5.5.0-crashed", "5.5.0-damage-zero-hole-abort"
 RUNS: list[tuple[str, list[str]]] = [
     ("info", ["info", "STORE"]),
@@ -39,10 +44,13 @@ RUNS: list[tuple[str, list[str]]] = [
     ("recover", ["recover", "STORE"]),
     ("rebuild", ["rebuild", "STORE", "--dry-run"]),
     ("convert", ["convert", "CLEAN", "--queues", "rocksdb", "--dry-run"]),
+    ("patch", ["patch", "CLEAN/commitlog/00000000000000000000", "--at", "0", "--set", "queue_id=3", "--dry-run"]),
     ("salvage", ["salvage", "DAMAGED", "--yes", "--output", "TMP/copy"]),
     ("salvage", ["salvage", "OWN", "--yes"]),
     ("undo", ["undo", "OWN", "--list"]),
     ("undo", ["undo", "OWN", "--yes"]),
+    ("extract", ["extract", "STORE", "--topic", "TopicTest", "--output", "TMP/part"]),
+    ("merge", ["merge", "STORE", "--output", "TMP/merged", "--dry-run"]),
     ("salvage --export", ["salvage", "DAMAGED", "--export", "TMP/export"]),
     ("append", ["append", "TMP/new", "--create", "--topic", "T", "--queue-id", "0", "--body", "x", "--count", "2"]),
     ("fixture list", ["fixture", "list"]),
@@ -63,9 +71,10 @@ def checked(output: str, form: str, schema: dict[str, Any], *, is_object: bool) 
 
 
 def test_every_command_has_a_schema() -> None:
-    commands = {*app.COMMANDS} - {"fixture"} | {f"fixture {action}" for action in fixture.ACTIONS} - {"fixture make"}
+    commands = {*app.COMMANDS} - {"fixture"} - DOCUMENTS
+    commands |= {f"fixture {action}" for action in fixture.ACTIONS} - {"fixture make"}
     assert {name for name in SCHEMAS if " --" not in name and not name.startswith("-")} == commands
-    assert {name for name, _ in RUNS} | ON_SPARK | {"--progress json"} == set(SCHEMAS)
+    assert {name for name, _ in RUNS} | ON_SPARK | ON_CLUSTER | {"--progress json"} == set(SCHEMAS)
 
 
 def test_the_output_of_every_command_is_what_its_schema_says(

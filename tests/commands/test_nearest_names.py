@@ -25,6 +25,7 @@ def test_near_names_are_found_whatever_their_case() -> None:
     [
         (("formats", "chekpoint"), "did you mean checkpoint"),
         (("fixture", "make", "many-file", "STORE"), "did you mean many-files"),
+        (("fixture", "make", "basic", "STORE", "--set", "version=5.5.9"), "did you mean 5.5"),
         (("fixture", "damage", "log-bit-flip-lat", "STORE"), "did you mean log-bit-flip-late"),
         (("dump", "GOLDEN", "--fields", "topik"), "did you mean topic"),
         (("rebuild", "GOLDEN", "--queues", "--topic", "OrderEvent", "--dry-run"), "did you mean OrderEvents"),

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from rmqtool.commands import dump, forecast, salvage_export, verify
+from rmqtool.commands.reading import dump, forecast, verify
+from rmqtool.commands.repairs import salvage_export
 from rmqtool.repair.machine import apply, output
 from tests.commands.transcripts import rmqtool
 from tests.conftest import Unpacked

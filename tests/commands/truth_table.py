@@ -24,7 +24,7 @@ def spoil(path: Path, row: str) -> None:
             for file in [*path.glob("consumequeue/*.sst"), *path.glob("consumequeue/*.log")]:
                 file.unlink()
         case "three units removed":
-            rocksdb_cases.remove(10, 11, 12)(path)
+            rocksdb_cases.BY_NAME["rocksdb-units-missing"].apply(path)
         case "wheel cut":
             os.truncate(path / "timerwheel", 1000)
         case "timer log half zeroed":

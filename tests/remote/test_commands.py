@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rmqtool.commands.app import COMMANDS
+from rmqtool.commands.command_list import COMMANDS
 from tests.commands.transcripts import Ran, rmqtool
 from tests.conftest import Unpacked
 from tests.remote.memory_file_system import put_store

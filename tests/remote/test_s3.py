@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from benchmarks.logs import write_log
+from rmqtool.pipeline.options import SourceOptions
+from rmqtool.pipeline.table import parts, read_part, table_of
 from rmqtool.store import remote
 from rmqtool.store.ranged_source import FETCH_MAX
 from tests.commands.transcripts import rmqtool
@@ -97,6 +99,22 @@ def test_a_scan_asks_for_large_ranges(proxy: Proxy) -> None:
     assert len(reads) <= (64 << 20) // FETCH_MAX + 2 * ramp_up
     listings = [path for method, path, _ in proxy.asked if "list-type" in path]
     assert len(listings) <= 6
+
+
+@pytest.mark.parametrize(("options", "asked"), [({}, 2), ({"from_offset": "140000"}, 2), ({"table": "findings"}, 0)])
+def test_a_plan_for_spark_asks_for_little(proxy: Proxy, options: dict[str, str], asked: int) -> None:
+    """The listing, and the begin of the last file."""
+    table = table_of(SourceOptions.parse({"path": proxy.url("5.5.0-damage-base"), **options}))
+    planned = parts(table, [])
+    names = [path for _, path, _ in proxy.asked if "list-type" not in path and "/commitlog/0" in path]
+    assert len(names) == asked
+    proxy.asked.clear()
+    rows = sum(batch.num_rows for part in planned for batch in read_part(table, part, []))
+    assert rows > (0 if options else 200) or options.get("table") == "findings"
+    if not options.get("table"):
+        files = [path for method, path, _ in proxy.asked if method == "GET"]
+        assert max(map(files.count, files)) <= 2
+        assert not any("list-type" in path for path in files)
 
 
 def test_one_look_asks_for_little(proxy: Proxy) -> None:

@@ -1,0 +1,1 @@
+"""Commands that speak to running brokers and name servers."""

@@ -1,0 +1,253 @@
+"""`rmqtool report`: all that is known of a store as one page for people who do not have it at hand."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import rmqtool
+from rmqtool.commands.exit_codes import ExitCode
+from rmqtool.commands.messages import Messages, messages_of
+from rmqtool.commands.options.output_files import demand_new, write_new
+from rmqtool.commands.options.store import (
+    OpenedStore,
+    ReadStore,
+    StoreOptions,
+    command_line,
+    lock_of,
+    open_store,
+    refuse_inside_store,
+)
+from rmqtool.commands.options.store_parameters import with_store_options
+from rmqtool.commands.reading.forecast import BesideLog, forecast_assessment, forecasts_of, step_after
+from rmqtool.commands.reading.info import info_object
+from rmqtool.commands.reading.verify import UNREADABLE, judged
+from rmqtool.commands.repairs.recover import recover_planner
+from rmqtool.commands.repairs.repair_plan import preview
+from rmqtool.commands.repairs.repair_request import RepairRequest
+from rmqtool.commands.repairs.repair_run import Planner, RepairRun
+from rmqtool.commands.repairs.salvage import salvage_planner
+from rmqtool.engine.queues.unit import Queue
+from rmqtool.engine.reading.log_marks import file_times, index_headers
+from rmqtool.engine.reading.summary import StoreSummary, summarize
+from rmqtool.engine.rules.versions import EXAMINED
+from rmqtool.errors import RmqtoolError, UnreadableError
+from rmqtool.forecast.result import Forecast
+from rmqtool.repair.recover.plan import RecoverOptions
+from rmqtool.repair.remaining import READ_AGAIN_MAX
+from rmqtool.repair.salvage.plan import SalvageOptions
+from rmqtool.report.page.finding_kinds import FindingKind, FindingKinds
+from rmqtool.report.page.log_picture import DrawnFile, LogPicture
+from rmqtool.report.page.page import PageFacts, page_text
+from rmqtool.report.page.queue_bars import QueueBars
+from rmqtool.report.page.timeline import IndexRange, Times
+from rmqtool.report.text import size_text
+from rmqtool.report.writers import OutputFormat
+from rmqtool.scan.log_digest import LogDigest
+from rmqtool.store.location import StoreLocation
+from rmqtool.verdict.command_line import CommandLine
+from rmqtool.verdict.next_step import NextStep
+from rmqtool.verdict.tally import FindingTally
+from rmqtool.verdict.verdict import Assessment, StoreVerdict
+from rmqtool.verify.catalog.finding import Finding
+from rmqtool.verify.catalog.registry import BY_ID
+from rmqtool.verify.run import verify_store
+from rmqtool.verify.summary import Summary
+from rmqtool.verify.survey.context import VerifyOptions
+
+Judgement = tuple[str, Assessment, NextStep]
+"""Command, and what it says of the store."""
+
+
+@with_store_options()
+def report(
+    context: typer.Context,
+    store: ReadStore,
+    html: Annotated[Path, typer.Option("--html", metavar="FILE", help="Write the page to this new file.")],
+    *,
+    store_options: StoreOptions,
+) -> None:
+    """Write a report on a store as one HTML page, to read, print or send.
+
+    The page has the verdict, pictures of the commit log and the queues, all kinds of findings, what each broker version
+    would do, and the repair plan with its loss. It loads nothing and holds no bodies, keys, tags or properties. The
+    store is not changed. The exit code is that of the worst verdict: 3 if there is a problem, 4 if something cannot be
+    read.
+
+    Example: rmqtool report /home/rocketmq/store --html report.html
+    """
+    messages = messages_of(context)
+    opened = open_store(store, store_options)
+    opened.tell(messages)
+    refuse_inside_store(html, "a report", store, opened.store.settings.commitlog_directories)
+    demand_new("--html", html)
+    with LogDigest() as digest:
+        survey = _Survey(store, opened, command_line(store, store_options), messages, digest)
+        facts = survey.facts()
+    text = page_text(facts)
+    write_new("--html", html, text)
+    sys.stdout.write(f"{facts.judgements[0][1]}\n{html}: {size_text(len(text.encode()))}\n")
+    for problem in opened.store.problems:
+        messages.error(problem)
+    if survey.has_unreadable or facts.verdict == StoreVerdict.NOT_READABLE:
+        raise typer.Exit(ExitCode.FAILED)
+    if facts.verdict != StoreVerdict.OK:
+        raise typer.Exit(ExitCode.FINDINGS)
+
+
+class _Survey:
+    """Runs each engine once over a store; what one has seen of the log, the next one does not read again."""
+
+    def __init__(
+        self, place: StoreLocation, opened: OpenedStore, line: CommandLine, messages: Messages, digest: LogDigest
+    ) -> None:
+        self._place, self._opened, self._line = place, opened, line
+        self._messages, self._digest = messages, digest
+        self._lock = lock_of(place, opened.store)
+        self._queues, self._kinds, self._tally = QueueBars(), FindingKinds(), FindingTally()
+        self._log = LogPicture([DrawnFile(one.path, one.start, one.size) for one in opened.store.commitlog])
+        self.has_unreadable = bool(opened.store.problems)
+
+    def facts(self) -> PageFacts:
+        """What the page says."""
+        store = self._opened.store
+        with self._messages.progress("info"):
+            summary = summarize(store, self._opened.rules, self._add_queue)
+        info = info_object(self._place, self._opened, summary, self._lock, self._line)
+        checked = self._verify()
+        self.has_unreadable |= any(checked.findings[kind] for kind in UNREADABLE)
+        self._log.finish(checked.log_end)
+        forecasts, forecast_error, starts = self._forecast()
+        plans = self._plans()
+        of_verify = ("verify", *judged(self._opened, self._line, self._tally, checked))
+        judgements = sorted([of_verify, *starts], key=lambda one: list(StoreVerdict).index(one[1].verdict))
+        _, worst, step = judgements[0]
+        return PageFacts(
+            version=rmqtool.__version__,
+            made_ms=time.time_ns() // 1_000_000,
+            judgements=[(command, assessment.headline) for command, assessment, _ in judgements],
+            verdict=worst.verdict.value,
+            next_step=step.as_json()["next_step"],
+            info=info,
+            log=self._log,
+            queues=self._queues,
+            times=self._times(summary),
+            kinds=self._kinds,
+            verify=checked.as_json(),
+            forecasts=forecasts,
+            forecast_error=forecast_error,
+            plans=plans,
+            not_looked_at=[files.as_json() for files in checked.not_looked_at],
+        )
+
+    def _add_queue(self, queue: Queue) -> None:
+        """Note a queue and the part of the log that it points into."""
+        first, end = None, None
+        minimum, maximum = queue.min_queue_offset, queue.max_queue_offset
+        try:
+            unit, last = queue.unit_at(minimum), queue.last_record()
+        except UnreadableError:
+            unit, last = None, None
+        if unit is not None and last is not None:
+            first, end = unit.physical_offset, last[0] + last[1]
+        self._queues.add(queue.topic, queue.queue_id, max(0, maximum - minimum), first, end)
+
+    def _verify(self) -> Summary:
+        options = VerifyOptions(threads=os.cpu_count() or 1, broker_runs=self._lock.is_in_use, digest=self._digest)
+        with self._messages.progress("verify") as progress:
+            return verify_store(self._opened.store, self._opened.rules, options, self._add_finding, progress.show)
+
+    def _add_finding(self, finding: Finding) -> None:
+        about = BY_ID[finding.id]
+        self._tally.add(finding, about.remedy)
+        row = finding.as_json()
+        self._log.add(row)
+        kind = FindingKind(finding.id, row["severity"], about.meaning, about.brokers, about.remedy)
+        self._kinds.add(row, kind)
+
+    def _forecast(self) -> tuple[list[dict[str, Any]], str | None, list[Judgement]]:
+        """What each version would do; why that is not known; and the judgement of `forecast`."""
+        opened = self._opened
+        is_small = sum(segment.entry.allocated_bytes for segment in opened.store.commitlog) <= READ_AGAIN_MAX
+        versions = tuple(dict.fromkeys((*EXAMINED, opened.rules.version)))
+        try:
+            forecasts = forecasts_of(opened, versions, self._messages, self._digest, count_index=is_small)
+            own = [each for each in forecasts if each.broker_version == opened.rules.version]
+            counted = own if opened.is_version_known else forecasts
+            effects = BesideLog.of(opened)
+            assessment = forecast_assessment(opened, self._line, counted, effects)
+            step = step_after(self._line, opened, assessment, counted, effects.repair(opened))
+        except RmqtoolError as error:
+            self._messages.warn(str(error))
+            return [], str(error), []
+        error_text = None if forecasts else "the start cannot be simulated on this store"
+        return [_forecast_json(each, is_small) for each in forecasts], error_text, [("forecast", assessment, step)]
+
+    def _plans(self) -> list[dict[str, Any] | str]:
+        """The plan of `recover --full --dry-run`, and that of `salvage` where damage inside the log needs it."""
+        recovery = self._plan("recover", "--full", lambda run: recover_planner(run, RecoverOptions(full=True)))
+        if isinstance(recovery, str) or not recovery["damage"]:
+            return [recovery]
+        return [recovery, self._plan("salvage", "", _salvage_planner)]
+
+    def _plan(self, command: str, flags: str, planner_of: Callable[[RepairRun], Planner]) -> dict[str, Any] | str:
+        """A plan as `--dry-run` shows it; or why there is none."""
+        if self._place.path is None:
+            return "the store is not on a disk of this machine; a copy can be repaired"
+        request = RepairRequest(
+            command,
+            self._place.path,
+            dry_run=True,
+            save=None,
+            apply=None,
+            is_agreed=False,
+            accept_loss=False,
+            undo_dir=None,
+            output=OutputFormat.JSON,
+        )
+        run = RepairRun(request, self._opened, self._messages, self._line, flags, None, self._digest)
+        try:
+            plan = preview(run, planner_of(run))
+        except (RmqtoolError, OSError) as error:
+            return str(error)
+        return {**plan, "flags": flags}
+
+    def _times(self, summary: StoreSummary) -> Times:
+        store = self._opened.store
+        index = [
+            IndexRange(
+                path,
+                header.begin_timestamp_ms,
+                header.end_timestamp_ms,
+                header.begin_physical_offset,
+                header.end_physical_offset,
+            )
+            for path, header in index_headers(store)
+        ]
+        shown = [row.file.path for row in self._log.rows()[0]]
+        checkpoint = vars(summary.checkpoint) if summary.checkpoint is not None else None
+        first, last = summary.first_store_timestamp_ms, summary.last_store_timestamp_ms
+        return Times(first, last, file_times(store, shown), index, checkpoint)
+
+
+def _forecast_json(forecast: Forecast, has_index: bool) -> dict[str, Any]:
+    """A forecast as its JSON, its queues as a number: there may be a million of them for each version.
+
+    Args:
+        has_index: whether it was counted what the index would lack.
+    """
+    row = replace(forecast, queues=()).as_json()
+    if not has_index:
+        row["unindexed_messages"] = None
+    return {**row, "repeat_count": sum(queue.offsets_repeat for queue in forecast.queues)}
+
+
+def _salvage_planner(run: RepairRun) -> Planner:
+    return salvage_planner(run, SalvageOptions(run.build_options, threads=os.cpu_count() or 1))

@@ -1,0 +1,1 @@
+"""Options that several commands share, what they mean, and how a shell completes them."""

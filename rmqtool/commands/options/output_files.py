@@ -1,0 +1,89 @@
+"""Files that a command is to write at its end, tried before it begins: hours of work must not end in a full stop."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+from rmqtool.errors import RefusedError, WriteError
+from rmqtool.store.source import reason
+
+
+def demand_writable(files: Mapping[str, Path | None]) -> None:
+    """Refuse files that cannot be written; what there is stays as it is.
+
+    Args:
+        files: by the option that names them; None where it was not given.
+
+    Raises:
+        WriteError: one cannot be written.
+    """
+    for option, path in files.items():
+        if path is not None:
+            try:
+                _try(path)
+            except (OSError, ValueError) as error:
+                why = reason(error) if isinstance(error, OSError) else "not a file name"
+                raise WriteError(f"{option}: {path}: {why}") from error
+
+
+def demand_new(option: str, path: Path) -> None:
+    """Refuse a file that is there already, or cannot be made.
+
+    Raises:
+        RefusedError: it is there.
+        WriteError: it cannot be made.
+    """
+    if os.path.lexists(path):
+        raise RefusedError(f"{option}: {path}: already exists; nothing was written")
+    demand_writable({option: path})
+
+
+def write_new(option: str, path: Path, text: str) -> None:
+    """Write a file that was not there before, whole or not at all.
+
+    Raises:
+        RefusedError: it is there.
+        WriteError: it cannot be written.
+    """
+    try:
+        with path.open("x", encoding="utf-8", errors="backslashreplace") as file:
+            try:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            except BaseException:
+                path.unlink(missing_ok=True)
+                raise
+    except FileExistsError:
+        raise RefusedError(f"{option}: {path}: already exists; nothing was written") from None
+    except OSError as error:
+        raise WriteError(f"{option}: {path}: {reason(error)}") from error
+
+
+def demand_directory(option: str, path: Path) -> None:
+    """Refuse a directory that cannot be made or written into; it is not made.
+
+    Raises:
+        WriteError: it cannot.
+    """
+    nearest = path.absolute()
+    while not nearest.exists() and nearest != nearest.parent:
+        nearest = nearest.parent
+    if not nearest.is_dir():
+        raise WriteError(f"{option}: {nearest}: not a directory")
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise WriteError(f"{option}: {nearest}: Permission denied")
+
+
+def _try(path: Path) -> None:
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
+        path.unlink()
+        return
+    if stat.S_ISREG(mode) or stat.S_ISDIR(mode):  # a pipe or device would be waited for
+        os.close(os.open(path, os.O_WRONLY | os.O_CLOEXEC))

@@ -1,0 +1,146 @@
+"""Options of the commands that run on Spark, and the session that they mean."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from rmqtool.commands.messages import Messages
+from rmqtool.commands.options.help_groups import SPARK
+from rmqtool.errors import UnsupportedError, UsageError
+from rmqtool.scan.runner import Runner
+
+JAVA_LEAST: Final = 17
+DEFAULT_MASTER: Final = "local[*]"
+
+MasterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--master",
+        metavar="URL",
+        help="Run on Spark: local[*], spark://host:port, yarn, k8s://...",
+        rich_help_panel=SPARK,
+    ),
+]
+AlwaysMasterOption = Annotated[
+    str,
+    typer.Option(
+        "--master",
+        metavar="URL",
+        help="Where Spark runs: local[*], spark://host:port, yarn, k8s://...",
+        rich_help_panel=SPARK,
+    ),
+]
+LargeMasterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--master",
+        metavar="URL",
+        help="Run on Spark: local[*] (default above 4 GiB of logs), spark://host:port, yarn, k8s://...",
+        rich_help_panel=SPARK,
+    ),
+]
+ConfOption = Annotated[
+    list[str] | None, typer.Option("--conf", metavar="K=V", help="Spark setting; repeatable.", rich_help_panel=SPARK)
+]
+
+
+@contextmanager
+def spark(master: str, conf: list[str] | None, messages: Messages, what: str | None = None) -> Iterator[Any]:
+    """A Spark session for a command, stopped at its end.
+
+    Args:
+        what: stands beside the bar over tasks; None where the command has a bar of its own.
+
+    Raises:
+        UsageError: a setting is not K=V.
+        UnsupportedError: Java or pyspark is missing or too old.
+        SparkError: Spark failed.
+    """
+    from rmqtool.pipeline.session import SparkSettings, require_pyspark, spark_session
+
+    settings = SparkSettings(master, settings_of(conf))
+    require_pyspark()
+    require_java()
+    _choose_python(settings.conf.get("spark.pyspark.python"), is_local=settings.is_local)
+    messages.note(f"Spark runs at {master}")
+    if what is None:
+        with spark_session(settings) as session:
+            yield session
+        return
+    with messages.progress(what, unit="task") as progress, spark_session(settings, progress.show) as session:
+        yield session
+
+
+@contextmanager
+def runner(master: str | None, conf: list[str] | None, messages: Messages) -> Iterator[Runner | None]:
+    """What runs a command's splits: Spark, or None for the command's own threads.
+
+    Raises:
+        UsageError: settings of Spark without a master.
+    """
+    if master is None:
+        if conf:
+            raise UsageError("--conf is a Spark setting; it needs --master")
+        yield None
+        return
+    from rmqtool.pipeline.runner import SparkRunner
+
+    with spark(master, conf, messages) as session:
+        yield SparkRunner(session)
+
+
+def require_java() -> None:
+    """Say in one line what is missing.
+
+    Raises:
+        UnsupportedError: there is no Java, or one that is too old for Spark 4.
+    """
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    requirement = f"Spark needs Java {JAVA_LEAST} or newer"
+    if java is None:
+        raise UnsupportedError(f"no java on the PATH and no JAVA_HOME: {requirement}")
+    try:
+        ran = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=60)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UnsupportedError(f"{java} does not run: {requirement}") from error
+    match = re.search(r'version "(?:1\.)?(\d+)', ran.stderr + ran.stdout)
+    if ran.returncode or match is None:
+        raise UnsupportedError(f"{java} does not print its version: {requirement}")
+    major = int(match[1])
+    if major < JAVA_LEAST:
+        raise UnsupportedError(f"{java} is Java {major}: {requirement}")
+
+
+def _choose_python(executors: str | None, *, is_local: bool) -> None:
+    """Tell Spark which Python runs tasks: this one, unless they run elsewhere or somebody has said it."""
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    if executors is not None:
+        os.environ["PYSPARK_PYTHON"] = executors
+    elif is_local:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+
+
+def settings_of(conf: list[str] | None) -> dict[str, str]:
+    """Settings of Spark by name; the last one of a name counts.
+
+    Raises:
+        UsageError: one is not K=V.
+    """
+    settings = {}
+    for text in conf or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise UsageError(f"--conf: {text!r} is not K=V")
+        settings[name] = value
+    return settings

@@ -1,0 +1,88 @@
+"""What `export`, `stats` and `search` share: several stores, and the options of the data source that they mean."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rmqtool.commands.messages import Messages
+from rmqtool.commands.options.completion import topics
+from rmqtool.commands.options.store import TIME_FORMS, StoreOptions, open_store, timestamp_ms
+from rmqtool.commands.options.topic_names import absent_topics
+from rmqtool.errors import RmqtoolError, UsageError
+from rmqtool.store.location import relative_to_store, store_location
+
+StorePaths = Annotated[
+    list[str], typer.Argument(metavar="STORE...", help="Store roots, quoted patterns of store roots, or URLs.")
+]
+TopicOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--topic", metavar="T", help="Only messages of this topic (a pattern); repeatable.", autocompletion=topics
+    ),
+]
+FromTimeOption = Annotated[
+    str | None,
+    typer.Option("--from-time", metavar="TIME", help=f"Messages stored at or after this time: {TIME_FORMS}."),
+]
+ToTimeOption = Annotated[
+    str | None, typer.Option("--to-time", metavar="TIME", help="Messages stored before this time.")
+]
+
+
+def warn_of_absent_topics(
+    stores: list[str], commitlog: list[Path] | None, patterns: list[str] | None, messages: Messages
+) -> None:
+    """Name the topics that none of the stores has, where nothing was found; patterns of stores are left out."""
+    options = StoreOptions(commitlog)
+    with suppress(RmqtoolError):
+        opened = [open_store(store_location(store), options).store for store in stores] if patterns else []
+        for text in absent_topics(opened, patterns or ()):
+            messages.warn(text)
+
+
+def reads_here(options: Mapping[str, str], master: str | None, conf: list[str] | None) -> bool:
+    """Whether the logs are so small that this process has read them before Spark has started; a master asks for Spark.
+
+    Raises:
+        UsageError: an option is wrong.
+        NotAStoreError, UnreadableError: a path is no store, or may not be read.
+        UnsupportedError: pyarrow is missing, or for Spark pyspark.
+    """
+    from rmqtool.pipeline.stores import LOG_BYTES_MAX, checked_stores, log_bytes
+
+    bytes_in_all = log_bytes(checked_stores(options))  # before Spark starts for stores that are none
+    return master is None and not conf and bytes_in_all <= LOG_BYTES_MAX
+
+
+def source_options(
+    stores: list[str],
+    commitlog: list[Path] | None,
+    topic: list[str] | None = None,
+    from_time: str | None = None,
+    to_time: str | None = None,
+) -> dict[str, str]:
+    """Options of the data source.
+
+    Raises:
+        UsageError: a time does not parse, a topic has a comma, or a log is named for several stores.
+    """
+    options = {"paths": json.dumps(stores)}
+    if topic:
+        if any("," in name for name in topic):
+            raise UsageError("--topic: a topic's name has no comma; repeat the option for several topics")
+        options["topics"] = ",".join(topic)
+    if (from_ms := timestamp_ms(from_time, "--from-time")) is not None:
+        options["from_time_ms"] = str(from_ms)
+    if (to_ms := timestamp_ms(to_time, "--to-time")) is not None:
+        options["to_time_ms"] = str(to_ms)
+    if commitlog:
+        if len(stores) > 1:
+            raise UsageError("--commitlog works with one store only")
+        options["commitlog"] = ",".join(relative_to_store(named, Path(stores[0])) for named in commitlog)
+    return options

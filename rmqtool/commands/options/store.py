@@ -1,0 +1,281 @@
+"""Options that several commands share, and the store that a person means by them."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from rmqtool.commands.messages import Messages
+from rmqtool.commands.options.completion import versions, versions_or_all
+from rmqtool.commands.options.help_groups import OUTPUT, STORE
+from rmqtool.engine.rules.versions import NEWEST, BrokerRules, rules_for
+from rmqtool.errors import RefusedError
+from rmqtool.evidence.location import BundleLocation, without_paths
+from rmqtool.report.bodies import BodyForm
+from rmqtool.report.writers import ObjectFormat, OutputFormat
+from rmqtool.store.broker_conf import BrokerConf, broker_conf, read_broker_conf, with_properties
+from rmqtool.store.directory import UNIT_SIZE, Settings, Store, with_settings
+from rmqtool.store.location import StoreLocation, local_path, store_location, survey_store
+from rmqtool.store.probe_lock import LOCK_NAME, Lock, LockReport, LockStatus, lock_report
+from rmqtool.store.view import DirectoryView
+from rmqtool.times import parse_time
+from rmqtool.verdict.command_line import CommandLine
+
+TIME_FORMS: Final = "ISO 8601, ms, 2h (ago), 'yesterday 14:00' or now"
+_STORE_HELP: Final = "Store root of the broker: the directory that holds commitlog/"
+StorePath = Annotated[Path, typer.Argument(metavar="STORE", help=f"{_STORE_HELP}.", parser=local_path)]
+ReadStore = Annotated[
+    StoreLocation,
+    typer.Argument(metavar="STORE", help=f"{_STORE_HELP}; or a URL: s3://, hdfs://, ...", parser=store_location),
+]
+CommitlogOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--commitlog",
+        metavar="DIR",
+        help="Commit log directory, if not STORE/commitlog; repeatable.",
+        rich_help_panel=STORE,
+    ),
+]
+
+
+def _number(name: str, metavar: str, least: int, text: str) -> Any:
+    """An option of a Java int that the store's files do not always tell."""
+    return typer.Option(name, metavar=metavar, min=least, max=(1 << 31) - 1, help=text, rich_help_panel=STORE)
+
+
+IndexSlotsOption = Annotated[
+    int | None, _number("--index-slots", "N", 1, "Hash slots of an index file (maxHashSlotNum).")
+]
+IndexEntriesOption = Annotated[
+    int | None, _number("--index-entries", "N", 2, "Entries of an index file (maxIndexNum).")
+]
+LogFileSizeOption = Annotated[
+    int | None,
+    _number("--log-file-size", "BYTES", 1, "Size of a commit log file (mappedFileSizeCommitLog)."),
+]
+QueueFileSizeOption = Annotated[
+    int | None,
+    _number("--queue-file-size", "BYTES", 1, "Size of a consume queue file (mappedFileSizeConsumeQueue)."),
+]
+BrokerConfOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--broker-conf",
+        metavar="FILE",
+        help="The broker's properties file, for paths and file sizes.",
+        rich_help_panel=STORE,
+    ),
+]
+
+
+def version_option(name: str, text: str, offered: Any = versions, panel: str | None = STORE) -> Any:
+    """An option that takes a broker version."""
+    return typer.Option(name, metavar="X.Y.Z", help=text, rich_help_panel=panel, autocompletion=offered)
+
+
+BrokerVersionOption = Annotated[
+    str | None,
+    version_option("--broker-version", "Use the rules of this broker version (default: inferred from the store)."),
+]
+VersionsOption = Annotated[
+    str | None,
+    version_option(
+        "--broker-version",
+        "Use the rules of this broker version, or of each: all (default: inferred from the store).",
+        versions_or_all,
+    ),
+]
+FromVersionOption = Annotated[
+    str | None,
+    version_option(
+        "--from",
+        "With --to: the version that the store comes from (default: inferred from the store).",
+        panel=None,
+    ),
+]
+ToVersionOption = Annotated[
+    str | None,
+    version_option(
+        "--to",
+        f"What changes, and why, when a broker of this version starts on it (default with --from: {NEWEST}).",
+        panel=None,
+    ),
+]
+FormatOption = Annotated[OutputFormat, typer.Option("--format", help="Output format.", rich_help_panel=OUTPUT)]
+ObjectFormatOption = Annotated[ObjectFormat, typer.Option("--format", help="Output format.", rich_help_panel=OUTPUT)]
+"""Of a command that has no rows."""
+BodyOption = Annotated[
+    BodyForm, typer.Option("--body", help="How to show bodies; they are decompressed.", rich_help_panel=OUTPUT)
+]
+BodyLimitOption = Annotated[
+    int,
+    typer.Option(
+        "--body-limit",
+        metavar="BYTES",
+        min=0,
+        max=1 << 30,
+        help="Maximum number of bytes of a body to show.",
+        rich_help_panel=OUTPUT,
+    ),
+]
+RawOption = Annotated[
+    bool, typer.Option("--raw", help="Show bodies as stored, and the property block as text.", rich_help_panel=OUTPUT)
+]
+
+
+@dataclass(frozen=True)
+class OpenedStore:
+    """A surveyed store, and the broker whose rules apply to it."""
+
+    store: Store
+    rules: BrokerRules
+    inferred: str | None
+    """The releases that fit the store's files, as "5.5.0 to 5.5.1"; None where nothing shows a version."""
+    evidence: tuple[str, ...]
+    """What they show, as sentences."""
+    chosen: str
+    """Why these rules, as a sentence."""
+    conf: BrokerConf | None
+    is_version_known: bool = True
+    """Whether a person or the files tell the version: a repair does not guess it."""
+
+    def tell(self, messages: Messages) -> None:
+        """Say what a person should know about how the store was opened."""
+        if self.rules.note is not None:
+            messages.warn(self.rules.note)
+        for problem in self.conf.problems if self.conf is not None else ():
+            messages.warn(problem)
+        for sentence in (*self.evidence, f"broker rules: {self.rules.version}, {self.chosen}"):
+            messages.note(sentence)
+
+
+@dataclass(frozen=True)
+class StoreOptions:
+    """What a person says about a store beside its path; `sizes` are file sizes."""
+
+    commitlog: list[Path] | None = None
+    index_slots: int | None = None
+    broker_conf: Path | None = None
+    broker_version: str | None = None
+    sizes: Settings | None = None
+    properties: tuple[str, ...] = ()
+    """Settings that go before those of the broker's properties file, each as KEY=VALUE."""
+
+
+def open_store(place: Path | StoreLocation, options: StoreOptions) -> OpenedStore:
+    """The store at a path, looked at as the options say.
+
+    Raises:
+        NotAStoreError: there is none.
+        UnreadableError: it, or the broker's properties file, may not be read.
+        UsageError: the version is none.
+    """
+    options = _with_bundle(place, options) if isinstance(place, BundleLocation) else options
+    rules = rules_for(options.broker_version) if options.broker_version is not None else None
+    if isinstance(place, BundleLocation) and options.broker_conf is None and place.properties is not None:
+        conf: BrokerConf | None = broker_conf(without_paths(place.properties))
+    else:
+        conf = read_broker_conf(options.broker_conf) if options.broker_conf is not None else None
+    conf = with_properties(conf, options.properties) if options.properties else conf
+    store = survey_store(place, options.commitlog, options.index_slots, conf, options.sizes)
+    if rules is not None:
+        return OpenedStore(store, rules, None, (), "chosen with --broker-version", conf)
+    from rmqtool.engine.reading.version_evidence import infer_version
+
+    releases = infer_version(store)
+    if releases is not None:
+        chosen = f"as the store fits {releases}"
+        return OpenedStore(store, rules_for(releases.rules), str(releases), releases.evidence, chosen, conf)
+    chosen = f"nothing in the store shows its broker version; using the rules of {NEWEST}, the newest one known"
+    return OpenedStore(store, rules_for(NEWEST), None, (), chosen, conf, is_version_known=False)
+
+
+def _with_bundle(bundle: BundleLocation, options: StoreOptions) -> StoreOptions:
+    """What a person says about a bundle goes before what it says of itself."""
+    sizes = Settings(**bundle.sizes)  # type: ignore[arg-type]
+    return replace(
+        options,
+        broker_version=options.broker_version or bundle.broker_version,
+        commitlog=options.commitlog or [bundle.path / named for named in bundle.commitlog if bundle.path] or None,
+        sizes=with_settings(sizes, **vars(options.sizes)) if options.sizes is not None else sizes,
+    )
+
+
+def command_line(place: Path | StoreLocation, options: StoreOptions) -> CommandLine:
+    """Makes further commands about the store that these options open."""
+    sizes = options.sizes or Settings()
+    named = [
+        *(("--commitlog", directory) for directory in options.commitlog or ()),
+        ("--log-file-size", sizes.commitlog_file_size),
+        ("--queue-file-size", sizes.consumequeue_file_size),
+        ("--index-slots", options.index_slots),
+        ("--index-entries", sizes.index_entry_count),
+        ("--broker-conf", options.broker_conf),
+        ("--broker-version", options.broker_version),
+    ]
+    words = [f"{name} {shlex.quote(str(value))}" for name, value in named if value is not None]
+    is_local = isinstance(place, Path) or place.path is not None
+    return CommandLine(shlex.quote(str(place)), " ".join(words), is_local)
+
+
+def file_sizes(log_file: int | None, queue_file: int | None, index_entries: int | None) -> Settings:
+    """What the options say of file sizes; a queue file holds whole units, as in the broker."""
+    queue_file = -(-queue_file // UNIT_SIZE) * UNIT_SIZE if queue_file else None
+    return Settings(commitlog_file_size=log_file, consumequeue_file_size=queue_file, index_entry_count=index_entries)
+
+
+def lock_of(place: StoreLocation, store: Store) -> LockReport:
+    """Whether a broker uses a store; of one elsewhere that cannot be known."""
+    if place.path is None or isinstance(place, BundleLocation):
+        return LockReport(Lock(LOCK_NAME, LockStatus.UNKNOWN), (), ())
+    return lock_report(place.path, [place.path / named for named in store.settings.commitlog_directories])
+
+
+def timestamp_ms(text: str | None, option: str) -> int | None:
+    """What was typed for an option that takes a time, in ms; None where nothing was.
+
+    Raises:
+        UsageError: it is no time.
+    """
+    return parse_time(text, option) if text is not None else None
+
+
+def refuse_inside_store(target: Path, what: str, place: StoreLocation, log_directories: Iterable[str] = ()) -> None:
+    """Refuse to write a file into a store that is only read: it would stop a broker's start.
+
+    Raises:
+        RefusedError: it would lie in the store, or in a directory of its log.
+    """
+    if place.path is None:
+        return
+    roots = (place.path, *(place.path / named for named in log_directories))
+    if any(Path(os.path.realpath(target)).is_relative_to(os.path.realpath(root)) for root in roots):
+        raise RefusedError(f"{target}: {what} must be outside the store, because this command never writes to it")
+
+
+def foreign_owner(store: Store) -> str | None:
+    """A warning where the store belongs to another user, whose broker could not read what this one writes."""
+    if not isinstance(store.view, DirectoryView):
+        return None
+    own = os.geteuid()
+    others = sorted(owner for owner in store.owner_ids if owner != own)
+    if not others:
+        return None
+    return f"the store's files belong to {', '.join(map(user_name, others))}, not to {user_name(own)} who runs this"
+
+
+def user_name(user_id: int) -> str:
+    """A user's name, the number where it has none."""
+    import pwd
+
+    try:
+        return pwd.getpwuid(user_id).pw_name
+    except KeyError:
+        return str(user_id)

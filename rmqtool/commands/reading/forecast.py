@@ -1,0 +1,382 @@
+"""`rmqtool forecast`: what a broker would do at its next start. What that is is decided in `forecast`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Final, Self
+
+import typer
+
+from rmqtool.commands.exit_codes import ExitCode
+from rmqtool.commands.messages import Messages, messages_of
+from rmqtool.commands.options.bundle import store_of_bundle
+from rmqtool.commands.options.store import (
+    FromVersionOption,
+    ObjectFormatOption,
+    OpenedStore,
+    ReadStore,
+    StoreOptions,
+    ToVersionOption,
+    VersionsOption,
+    command_line,
+    open_store,
+)
+from rmqtool.commands.options.store_parameters import with_store_options
+from rmqtool.commands.reading.judgement import unknown_to_repair
+from rmqtool.commands.reading.preflight import (
+    AskedVersions,
+    PreflightLines,
+    preflight_json,
+    step_after_preflight,
+    with_preflight,
+)
+from rmqtool.commands.screen import screen
+from rmqtool.engine.reading.unread_files import UnreadFiles, unread_files
+from rmqtool.engine.rules.versions import EXAMINED, BrokerRules, rules_for
+from rmqtool.errors import UnreadableError, UnsupportedError
+from rmqtool.forecast.forecast import SharedStarts, forecast_store
+from rmqtool.forecast.options import ForecastOptions
+from rmqtool.forecast.preflight import preflight
+from rmqtool.forecast.result import Forecast
+from rmqtool.formats.tags import parse_delay_levels
+from rmqtool.report.forecast_screen import comparison_lines, forecast_lines
+from rmqtool.report.writers import ObjectFormat, OutputFormat, json_text
+from rmqtool.scan.log_digest import LogDigest
+from rmqtool.store.broker_conf import BrokerConf
+from rmqtool.store.directory import Store
+from rmqtool.store.file_kinds import FileKind
+from rmqtool.store.queue_database import QueueDatabase
+from rmqtool.store.rocksdb import RocksFailure
+from rmqtool.verdict.command_line import CommandLine
+from rmqtool.verdict.next_step import NextStep, repair_step, step_after_forecast
+from rmqtool.verdict.presence import denied_files, missing_log, reader_command, unreadable_files
+from rmqtool.verdict.verdict import Assessment, StoreVerdict
+from rmqtool.verify.catalog.finding import (
+    REBUILD_COMPACTION,
+    REBUILD_DELAYS,
+    REBUILD_QUEUES,
+    REBUILD_TIMER,
+    Finding,
+    Severity,
+)
+from rmqtool.verify.catalog.registry import BY_ID
+from rmqtool.verify.files.compaction import COMPACTION_KINDS, compaction_findings
+from rmqtool.verify.files.config_files import lost_configs, read_store_configs
+from rmqtool.verify.files.delays import delay_findings
+from rmqtool.verify.files.timers import KINDS, is_timer_checked, timer_findings
+from rmqtool.verify.survey.account import Account
+
+ALL: Final = "all"
+
+
+@with_store_options("broker_version")
+def forecast(
+    context: typer.Context,
+    store: ReadStore,
+    *,
+    store_options: StoreOptions,
+    broker_version: VersionsOption = None,
+    changed: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Forecast as if the broker had this setting (storeType, ...); repeatable.",
+        ),
+    ] = None,
+    before: FromVersionOption = None,
+    after: ToVersionOption = None,
+    form: ObjectFormatOption = ObjectFormat.TABLE,
+) -> None:
+    """Show what a broker would do at its next start, and which messages it would lose.
+
+    Nothing is changed. With --broker-version all, or if the store does not show its version, several versions are
+    shown side by side. With --from or --to, the command says what changes, and why, between two versions. The exit
+    code is 0 only if the broker (of --to) starts, loses nothing and serves no damage; else 3.
+
+    Example: rmqtool forecast /home/rocketmq/store --broker-version 5.3.3
+    """
+    output = OutputFormat(form)
+    messages = messages_of(context)
+    asked = AskedVersions(before, after)
+    asked.demand_usable(broker_version)
+    wants_all = broker_version == ALL
+    store = store_of_bundle(store, context)
+    chosen_version = before if asked.are_there else None if wants_all else broker_version
+    store_options = replace(store_options, broker_version=chosen_version, properties=tuple(changed or ()))
+    opened = open_store(store, store_options)
+    if not wants_all:
+        opened.tell(messages)
+    line = command_line(store, store_options)
+    if asked.are_there:
+        lines = PreflightLines(line, command_line(store, replace(store_options, broker_version=None)))
+        verdict = _show_preflight(opened, lines, asked, output, messages)
+    else:
+        is_one = not wants_all and opened.is_version_known
+        forecasts = forecasts_of(opened, (opened.rules.version,) if is_one else EXAMINED, messages)
+        effects = BesideLog.of(opened)
+        assessment = forecast_assessment(opened, line, forecasts, effects)
+        step = step_after(line, opened, assessment, forecasts, effects.repair(opened))
+        ending = {**assessment.as_json(), **step.as_json(), **vars(effects)}
+        _write(forecasts, ending, output, all_rows=messages.verbose, is_one=is_one)
+        verdict = assessment.verdict if forecasts else StoreVerdict.NOT_READABLE
+    if verdict is StoreVerdict.NOT_READABLE:
+        raise typer.Exit(ExitCode.FAILED)
+    if verdict is not StoreVerdict.OK:
+        raise typer.Exit(ExitCode.FINDINGS)
+
+
+def _show_preflight(
+    opened: OpenedStore, lines: PreflightLines, asked: AskedVersions, output: OutputFormat, messages: Messages
+) -> StoreVerdict:
+    """Forecast both versions, tell the reasons, and judge the start of the later one."""
+    earlier, later = asked.pair(opened)
+    forecasts = forecasts_of(opened, (earlier.version, later.version), messages)
+    by_version = {forecast.broker_version: forecast for forecast in forecasts}
+    checked = preflight(opened.store, earlier, later, forecast_options(opened.conf), by_version)
+    target = replace(opened, rules=later)
+    effects = BesideLog.of(target)
+    judged = [by_version[later.version]] if later.version in by_version else []
+    assessment = with_preflight(forecast_assessment(target, lines.own, judged, effects), checked)
+    step = step_after_preflight(lines, assessment, checked) or step_after(
+        lines.plain, target, assessment, judged, effects.repair(target)
+    )
+    shown = preflight_json(lines, checked, opened.inferred)
+    ending = {**assessment.as_json(), **step.as_json(), **vars(effects), **shown}
+    _write(forecasts, ending, output, all_rows=messages.verbose, is_one=False)
+    return assessment.verdict if judged else StoreVerdict.NOT_READABLE
+
+
+def forecasts_of(
+    opened: OpenedStore,
+    versions: Sequence[str],
+    messages: Messages,
+    digest: LogDigest | None = None,
+    *,
+    count_index: bool = True,
+) -> list[Forecast]:
+    """What brokers of each version would do, as far as their start can be forecast.
+
+    Args:
+        digest: what is known of the log already.
+        count_index: whether to tell what the index would lack, which reads the log for each way to enter keys.
+    """
+    options = replace(forecast_options(opened.conf), digest=digest, count_index=count_index)
+    forecasts: list[Forecast] = []
+    shared = None if len(versions) == 1 else SharedStarts()
+    with messages.progress("forecast", unit="version") as progress:
+        for number, version in enumerate(versions):
+            progress.show(number, len(versions))
+            progress.next(f"forecast of {version}")
+            try:
+                forecasts.append(forecast_store(opened.store, rules_for(version), options, shared))
+            except UnsupportedError as error:
+                messages.warn(f"{version}: {error}")
+            except UnreadableError:
+                if not denied_files(opened.store):
+                    raise
+                break  # for every version: the verdict names what this user may not read
+    return forecasts
+
+
+def forecast_options(conf: BrokerConf | None) -> ForecastOptions:
+    """What the broker's properties file says of a start."""
+    options = ForecastOptions()
+    if conf is None:
+        return options
+    if conf.delay_levels:
+        options = replace(options, delays_ms=parse_delay_levels(conf.delay_levels))
+    return replace(
+        options,
+        message_index_safe=bool(conf.is_index_safe),
+        index_enabled=conf.has_index is not False,
+        record_crc=bool(conf.needs_record_crc),
+        multi_dispatch=conf.has_multi_dispatch is not False,
+        lmq=conf.has_light_queues is not False,
+        extensions=conf.has_queue_extension is not False,
+        is_slave=conf.broker_role == "SLAVE",
+    )
+
+
+def timer_effects(opened: OpenedStore) -> Iterator[dict[str, Any]]:
+    """What is wrong with the timer, and what a broker makes of it, kind by kind."""
+    return _effects(timer_findings(opened.store, opened.rules, Account()))
+
+
+def compaction_effects(opened: OpenedStore) -> Iterator[dict[str, Any]]:
+    """The same of compacted topics."""
+    return _effects(compaction_findings(opened.store, opened.rules, Account()))
+
+
+def _effects(findings: Iterable[Finding]) -> Iterator[dict[str, Any]]:
+    of_kinds: dict[str, list[Finding]] = {}
+    for finding in sorted(findings, key=lambda finding: finding.place):
+        if finding.severity is not Severity.NOTE:
+            of_kinds.setdefault(finding.id, []).append(finding)
+    for kind, of_kind in of_kinds.items():
+        count = sum(finding.count for finding in of_kind)
+        yield {"id": kind, "count": count, "message": of_kind[0].message, "brokers": _brokers(kind)}
+
+
+def delay_effects(opened: OpenedStore) -> Iterator[dict[str, Any]]:
+    """Levels of which a broker would deliver messages a second time, or never."""
+    for finding in sorted(delay_findings(opened.store, opened.rules), key=lambda finding: finding.place):
+        yield {
+            "id": finding.id,
+            "severity": finding.severity.value,
+            "level": (finding.queue_id or 0) + 1,
+            "count": finding.count,
+            "message": finding.message,
+            "brokers": _brokers(finding.id),
+        }
+
+
+def _brokers(kind: str) -> str:
+    return "; ".join(text for _, text in BY_ID[kind].brokers)
+
+
+@dataclass(frozen=True)
+class BesideLog:
+    """What a broker would do to messages that it does not serve from the commit log at once, kind by kind."""
+
+    timer: tuple[dict[str, Any], ...] = ()
+    delays: tuple[dict[str, Any], ...] = ()
+    compaction: tuple[dict[str, Any], ...] = ()
+
+    @classmethod
+    def of(cls, opened: OpenedStore) -> Self:
+        """Look at a store."""
+        return cls(tuple(timer_effects(opened)), tuple(delay_effects(opened)), tuple(compaction_effects(opened)))
+
+    @property
+    def wrong_delays(self) -> list[dict[str, Any]]:
+        """Those of delay levels that are more than a note."""
+        return [effect for effect in self.delays if effect["severity"] != Severity.NOTE.value]
+
+    def repair(self, opened: OpenedStore) -> str | None:
+        """The command that repairs it, once nothing else is wrong."""
+        if opened.store.has_abort:
+            return None  # recover does all of it
+        if self.timer:
+            return REBUILD_TIMER
+        return REBUILD_DELAYS if self.wrong_delays else REBUILD_COMPACTION if self.compaction else None
+
+
+def forecast_assessment(
+    opened: OpenedStore,
+    line: CommandLine,
+    forecasts: Sequence[Forecast],
+    effects: BesideLog = BesideLog(),
+) -> Assessment:
+    """What forecasts come to; the worst of several counts."""
+    store = opened.store
+    begin = store.commitlog[0].start if store.commitlog else 0
+    counted_from = max((each.counted_from or 0 for each in forecasts), default=0)
+    below = f"what lies below physical offset {counted_from} was not counted"
+    inconsistent = [f"{finding.file}: {finding.message}" for finding in lost_configs(store, read_store_configs(store))]
+    broken = _broken_database(store, opened.rules)
+    if broken is not None:
+        text = f"{broken.directory}: blocks of the queues in RocksDB are damaged: {broken.reason}"
+        inconsistent.append(f"{text}; a broker fails at them, some at the start")
+    inconsistent += [f"timer: {effect['brokers']}" for effect in effects.timer[:1]]
+    inconsistent += [f"delay {effect['message']}: {effect['brokers']}" for effect in effects.wrong_delays[:1]]
+    inconsistent += [f"compacted topics: {effect['brokers']}" for effect in effects.compaction[:1]]
+    if any(each.misplaces_new_messages for each in forecasts):
+        inconsistent.append("new messages are stored where the start after that loses them")
+    return Assessment(
+        log_missing=missing_log(store),
+        unreadable=unreadable_files(store),
+        reader=reader_command(store, line("forecast")),
+        start_failures={each.broker_version: each.why_not or "" for each in forecasts if not each.starts},
+        lost=max((each.lost.messages + each.messages_without_log for each in forecasts), default=0),
+        damaged=max((each.unnoticed_damage_count for each in forecasts), default=0),
+        inconsistent="; ".join(inconsistent) or None,
+        not_looked_at=(
+            *unread_files(store, _looked_at(store, opened.rules)),
+            *((UnreadFiles("commitlog", FileKind.COMMITLOG.value, below),) if counted_from > begin else ()),
+        ),
+    )
+
+
+def _broken_database(store: Store, rules: BrokerRules) -> QueueDatabase | None:
+    """The database that has all queues, if a broker opens it and cannot read all of it."""
+    database = store.queue_database if rules.rocksdb_queues else None
+    return database if database is not None and database.failure is RocksFailure.UNREADABLE else None
+
+
+def _looked_at(store: Store, rules: BrokerRules) -> frozenset[FileKind]:
+    """Kinds of files beside log, queues and index that a forecast looks at."""
+    kinds = frozenset({FileKind.CONTROLLER, *(KINDS if is_timer_checked(store, rules) else ())})
+    if rules.compaction:
+        kinds |= COMPACTION_KINDS
+    second = store.second_database if store.settings.queue_roles is not None else None
+    if second is not None and second.is_read:
+        kinds |= {FileKind.CONSUMEQUEUE_ROCKSDB}
+    return kinds
+
+
+def step_after(
+    line: CommandLine,
+    opened: OpenedStore,
+    assessment: Assessment,
+    forecasts: Sequence[Forecast],
+    repair_of_effects: str | None,
+) -> NextStep:
+    """What to do about what forecasts came to."""
+    store = opened.store
+    configs = lost_configs(store, read_store_configs(store))
+    lost = [finding for finding in configs if finding.repair != REBUILD_DELAYS]
+    is_inconsistent = assessment.verdict is StoreVerdict.INCONSISTENT
+    prevents_start = opened.rules.batch_queues and bool(store.batch_queues)
+    if _broken_database(store, opened.rules) is not None:
+        repair = "recover" if store.has_abort else REBUILD_QUEUES
+    elif any(map(_meets_damage, forecasts)):
+        repair = "salvage"
+    elif repair_of_effects is not None and not assessment.lost:
+        unknown = unknown_to_repair(
+            opened,
+            queues=False,
+            index=False,
+            timer=repair_of_effects == REBUILD_TIMER,
+            compaction=repair_of_effects == REBUILD_COMPACTION,
+        )
+        return step_after_forecast(line, assessment, repair_of_effects, tuple(unknown))
+    elif lost and lost[0].repair is not None and (is_inconsistent or prevents_start):
+        return step_after_forecast(line, assessment, lost[0].repair)
+    elif is_inconsistent and lost:
+        return NextStep(None, f"{lost[0].file}: {BY_ID[lost[0].id].remedy}", needs_decision=True)
+    elif store.queue_kind == "rocksdb" and store.queues and assessment.verdict is StoreVerdict.WOULD_LOSE:
+        return repair_step(line, "convert --queues rocksdb", "convert the consume queues before the broker is started:")
+    else:
+        repair = "recover"
+    lacks_queues = not store.queues and store.queue_kind == "file"
+    unknown = unknown_to_repair(opened, queues=lacks_queues, index=not store.index_files)
+    return step_after_forecast(line, assessment, repair, tuple(unknown))
+
+
+def _meets_damage(forecast: Forecast) -> bool:
+    """Whether damage lies inside the log, where the start meets it or passes over it."""
+    stop = forecast.stops_at
+    cuts = stop is not None and stop.finding is not None and (forecast.lost.messages > 0 or not forecast.starts)
+    return cuts or forecast.unnoticed_damage_count > 0 or forecast.messages_without_log > 0
+
+
+def _write(
+    forecasts: Sequence[Forecast], ending: dict[str, Any], output: OutputFormat, *, all_rows: bool, is_one: bool
+) -> None:
+    rows = [each.as_json() for each in forecasts]
+    if output is OutputFormat.JSONL:
+        for row in (*rows, {"type": "summary", **ending}):
+            sys.stdout.write(json_text(row) + "\n")
+    elif output is OutputFormat.JSON:
+        sys.stdout.write(json_text({"forecasts": rows, **ending}, indent=2) + "\n")
+    else:
+        here = screen()
+        lines = (
+            forecast_lines(rows[0], ending, here.width, colour=here.colour, all_rows=all_rows or here.shows_all)
+            if is_one and rows
+            else comparison_lines(rows, ending, here.width, crops=not here.shows_all)
+        )
+        sys.stdout.writelines(f"{text}\n" for text in lines)

@@ -1,0 +1,88 @@
+"""The command `formats`: which structures a store is made of, and what each of their bytes means."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+
+from rmqtool.commands.options.completion import format_names, schema_names
+from rmqtool.commands.options.store import FormatOption
+from rmqtool.commands.screen import screen
+from rmqtool.errors import UsageError
+from rmqtool.formats.catalog import BY_NAME
+from rmqtool.formats.layout import Format
+from rmqtool.report.json_schemas import SCHEMAS, schema_text
+from rmqtool.report.layouts import (
+    LAYOUT_FIELDS,
+    LIST_FIELDS,
+    layout_lines,
+    layout_object,
+    layout_rows,
+    list_lines,
+    list_rows,
+)
+from rmqtool.report.names import unknown_name
+from rmqtool.report.writers import OutputFormat, json_text, row_writer
+
+
+def formats(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[NAME]", help="Name of a format (default: list all).", autocompletion=format_names),
+    ] = None,
+    json_schema: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COMMAND",
+            help="Print the JSON schema of a command's output instead: verify, 'fixture list', ...",
+            autocompletion=schema_names,
+        ),
+    ] = None,
+    output: FormatOption = OutputFormat.TABLE,
+) -> None:
+    """Show the layout of every kind of file, field by field.
+
+    Without a name: the list of all formats.
+
+    Example: rmqtool formats message-v1
+    """
+    if json_schema is not None:
+        sys.stdout.write(_schema(json_schema, name))
+        return
+    declared = _named(name) if name is not None else None
+    if output is OutputFormat.TABLE:
+        for line in _lines(declared):
+            sys.stdout.write(line + "\n")
+        return
+    if declared is not None and output is OutputFormat.JSON:
+        sys.stdout.write(json_text(layout_object(declared), indent=2) + "\n")
+        return
+    rows = list_rows() if declared is None else layout_rows(declared)
+    writer = row_writer(output, sys.stdout, LIST_FIELDS if declared is None else LAYOUT_FIELDS)
+    for row in rows:
+        writer.write(row)
+    writer.close()
+
+
+def _lines(declared: Format | None) -> Iterator[str]:
+    here = screen()
+    return list_lines(here.table_width) if declared is None else layout_lines(declared, max(here.width, 40))
+
+
+def _schema(command: str, name: str | None) -> str:
+    if name is not None:
+        raise UsageError("--json-schema prints the schema of a command's output; do not combine it with NAME")
+    text = schema_text(command)
+    if text is None:
+        raise UsageError(f"--json-schema: {unknown_name('schema for', command, SCHEMAS)}")
+    return text
+
+
+def _named(name: str) -> Format:
+    named_format = BY_NAME.get(name)
+    if named_format is None:
+        raise UsageError(unknown_name("format", name, BY_NAME))
+    return named_format

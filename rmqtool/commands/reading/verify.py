@@ -1,0 +1,285 @@
+"""`rmqtool verify`: every check, every finding. What is wrong is decided in `verify`."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+import rmqtool
+from rmqtool.commands.command_list import COMMANDS
+from rmqtool.commands.exit_codes import ExitCode
+from rmqtool.commands.messages import Messages, messages_of
+from rmqtool.commands.options.bundle import store_of_bundle
+from rmqtool.commands.options.output_files import demand_writable
+from rmqtool.commands.options.spark import ConfOption, MasterOption, runner
+from rmqtool.commands.options.store import (
+    FormatOption,
+    OpenedStore,
+    ReadStore,
+    StoreOptions,
+    command_line,
+    lock_of,
+    open_store,
+    refuse_inside_store,
+)
+from rmqtool.commands.options.store_parameters import with_store_options
+from rmqtool.commands.reading.judgement import assessment_of, unknown_to_repair
+from rmqtool.commands.screen import screen
+from rmqtool.engine.reading.unread_files import unread_files
+from rmqtool.errors import UsageError, WriteError
+from rmqtool.repair.build.clean_state import abort_reason
+from rmqtool.report.junit import junit_text
+from rmqtool.report.progress import Progress
+from rmqtool.report.sarif import sarif_text
+from rmqtool.report.verify_screen import findings_lines
+from rmqtool.report.writers import OutputFormat, json_text, row_writer
+from rmqtool.scan.runner import Runner
+from rmqtool.store.location import StoreLocation
+from rmqtool.store.source import reason
+from rmqtool.verdict.command_line import CommandLine
+from rmqtool.verdict.next_step import NextStep, step_after_verify
+from rmqtool.verdict.tally import FindingTally
+from rmqtool.verdict.verdict import Assessment, StoreVerdict
+from rmqtool.verify.catalog.finding import Finding
+from rmqtool.verify.catalog.registry import BY_ID, CATALOG
+from rmqtool.verify.run import verify_store
+from rmqtool.verify.summary import Summary
+from rmqtool.verify.survey.context import Depth, VerifyOptions
+
+UNREADABLE: Final = ("commitlog.unreadable-range", "consumequeue.unreadable-range", "store.unreadable")
+FIELDS: Final = (
+    "type", "id", "severity", "file", "file_position", "physical_offset", "length", "topic", "queue_id",
+    "queue_offset", "count", "message", "expected", "found", "candidate", "repair", "upstream",
+)  # fmt: skip
+_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+@with_store_options()
+def verify(
+    context: typer.Context,
+    store: ReadStore,
+    depth: Annotated[Depth, typer.Option("--depth", help="How much to check.")] = Depth.FULL,
+    max_duration: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Start no further commit log file after this time: 90s, 20m, 2h.")
+    ] = None,
+    state: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="File that remembers what was checked, for the next run; outside the store."),
+    ] = None,
+    part: Annotated[
+        str | None, typer.Option("--slice", metavar="N/T", help="Check slice N of T of the commit log.")
+    ] = None,
+    sample: Annotated[
+        float,
+        typer.Option(
+            metavar="PART",
+            min=0.0,
+            max=1.0,
+            help="Check this fraction of the commit log, evenly spaced (0.1: a tenth).",
+        ),
+    ] = 1.0,
+    threads: Annotated[
+        int | None, typer.Option(metavar="N", min=1, max=256, help="Number of threads (default: one per core).")
+    ] = None,
+    junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a JUnit report.")] = None,
+    sarif: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a SARIF log.")] = None,
+    *,
+    store_options: StoreOptions,
+    output: FormatOption = OutputFormat.TABLE,
+    master: MasterOption = None,
+    conf: ConfOption = None,
+) -> None:
+    """Check a store: commit log, consume queues and index against each other, and the small files.
+
+    The store is not changed. The exit code is 3 if there is a problem or something was not checked,
+    4 if something cannot be read.
+
+    Example: rmqtool verify /home/rocketmq/store --max-duration 20m --state /tmp/verify.state
+    """
+    messages = messages_of(context)
+    store = store_of_bundle(store, context)
+    opened = open_store(store, store_options)
+    opened.tell(messages)
+    number, count = _slice(part)
+    options = VerifyOptions(
+        depth=depth,
+        threads=threads or os.cpu_count() or 1,
+        slice_number=number,
+        slice_count=count,
+        sample=sample,
+        duration_max_s=_duration(max_duration),
+        state_file=state,
+        broker_runs=lock_of(store, opened.store).is_in_use,
+    )
+    for report in (junit, sarif):
+        if report is not None:
+            refuse_inside_store(report, "a report", store, opened.store.settings.commitlog_directories)
+    demand_writable({"--junit": junit, "--sarif": sarif})
+    line = command_line(store, store_options)
+    run = _Output(opened, store, line, output, messages, keeps_rows=junit is not None or sarif is not None)
+    with runner(master, conf, messages) as split_runner:
+        summary = run.verify(options, split_runner)
+    assessment = run.report(summary, junit, sarif)
+    if summary.findings["index.unknown-slot-count"]:
+        messages.warn("the index was not checked: nothing in it shows its slot count; pass --index-slots N")
+    for unread in summary.not_looked_at:
+        messages.warn(f"{unread.path}: not checked, {unread.reason}")
+    for problem in opened.store.problems:
+        messages.error(problem)
+    if opened.store.problems or any(summary.findings[kind] for kind in UNREADABLE):
+        raise typer.Exit(ExitCode.FAILED)
+    if assessment.verdict is not StoreVerdict.OK:
+        raise typer.Exit(ExitCode.FINDINGS)
+
+
+class _Output:
+    """One run: findings go out as they come where lines are asked for, else at the end."""
+
+    def __init__(
+        self,
+        opened: OpenedStore,
+        place: StoreLocation,
+        line: CommandLine,
+        output: OutputFormat,
+        messages: Messages,
+        *,
+        keeps_rows: bool,
+    ) -> None:
+        self._line = line
+        self._tally = FindingTally()
+        self._opened = opened
+        self._place = place
+        self._output = output
+        self._messages = messages
+        self._rows: list[dict[str, Any]] = []
+        self._progress: Progress | None = None
+        self._screen = screen()
+        self._writer = (
+            row_writer(output.value, sys.stdout, FIELDS) if output in (OutputFormat.JSONL, OutputFormat.CSV) else None
+        )
+        # A badly damaged store has more findings than memory should hold where they have gone out already.
+        self._keeps_rows = keeps_rows or self._writer is None
+
+    def verify(self, options: VerifyOptions, runner: Runner | None) -> Summary:
+        if options.state_file is not None:
+            self._messages.interrupted += (
+                f"; {options.state_file} has what was checked: run the same command again to continue"
+            )
+        with self._messages.progress("verify") as progress:
+            self._progress = progress
+            return verify_store(self._opened.store, self._opened.rules, options, self._take, progress.show, runner)
+
+    def report(self, summary: Summary, junit: Path | None, sarif: Path | None) -> Assessment:
+        """Write what was found, and say what it comes to."""
+        rows = sorted(self._rows, key=_place)
+        assessment, step = judged(self._opened, self._line, self._tally, summary)
+        summary_json = {**summary.as_json(), **assessment.as_json(), **step.as_json()}
+        if self._output is OutputFormat.JSONL:
+            sys.stdout.write(json_text({"type": "summary", **summary_json}) + "\n")
+        elif self._output is OutputFormat.JSON:
+            text = json_text({"findings": rows, "summary": summary_json}, indent=2, unicode=_carries_unicode())
+            sys.stdout.write(text + "\n")
+        elif self._output is OutputFormat.TABLE:
+            lines = findings_lines(
+                rows,
+                summary_json,
+                self._screen.width,
+                colour=self._screen.colour,
+                all_rows=self._messages.verbose or self._screen.shows_all,
+            )
+            sys.stdout.writelines(f"{line}\n" for line in lines)
+        if self._writer is not None:
+            self._writer.close()
+        # Last, so that a report that cannot be written costs nobody what was found.
+        if junit is not None:
+            files = [entry.path for entries in self._opened.store.files.values() for entry in entries]
+            _write(junit, junit_text(str(self._place), rows, files))
+        if sarif is not None:
+            rules = ((entry.id, entry.severity.value, entry.meaning) for entry in CATALOG)
+            _write(sarif, sarif_text(rmqtool.__version__, rules, rows))
+        return assessment
+
+    def _take(self, finding: Finding) -> None:
+        self._tally.add(finding, BY_ID[finding.id].remedy)
+        row = {"type": "finding", **finding.as_json()}
+        row["repair"] = repair_command(finding.repair, self._place)
+        if self._writer is not None:
+            if self._progress is not None and sys.stdout.isatty():
+                self._progress.hide()
+            self._writer.write(row)
+            sys.stdout.flush()
+        if self._keeps_rows:
+            self._rows.append(row)
+
+
+def judged(
+    opened: OpenedStore, line: CommandLine, tally: FindingTally, summary: Summary
+) -> tuple[Assessment, NextStep]:
+    """What findings and coverage come to, and what to do about it."""
+    assessment = assessment_of(opened, line, "verify", tally, summary.not_looked_at)
+    decoded = {files.path for files in unread_files(opened.store)}
+    left_out = any(files.path not in decoded for files in summary.not_looked_at)
+    unknown = unknown_to_repair(
+        opened,
+        queues=tally.is_about("consumequeue"),
+        index=tally.is_about("index"),
+        timer=tally.is_about("timer"),
+        compaction=tally.is_about("compaction"),
+    )
+    repair = _repair(opened, tally)
+    return assessment, step_after_verify(line, assessment, repair, tally, tuple(unknown), left_out=left_out)
+
+
+def _repair(opened: OpenedStore, tally: FindingTally) -> str | None:
+    """The command that repairs most of what was found; None where none has anything to do."""
+    store = opened.store
+    repair = tally.repair(abort_stays=store.has_abort and abort_reason(store, opened.rules) is not None)
+    if not store.commitlog and (repair == "recover" or tally.damaged):
+        return None  # nothing is rebuilt from a damaged log of DLedger
+    return repair
+
+
+def repair_command(repair: str | None, place: StoreLocation) -> str | None:
+    """The command line that mends a finding; None where there is none."""
+    if repair is None or place.path is None or repair.split()[0] not in COMMANDS:
+        return None
+    return f"rmqtool {repair} {shlex.quote(str(place))}"
+
+
+def _slice(text: str | None) -> tuple[int, int]:
+    if text is None:
+        return 1, 1
+    number, _, count = text.partition("/")
+    if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+        raise UsageError(f"--slice: {text!r} is not N/T with N from 1 to T, like 2/7")
+    return int(number), int(count)
+
+
+def _duration(text: str | None) -> float | None:
+    if text is None:
+        return None
+    amount, unit = (text[:-1], text[-1]) if text[-1:] in _SECONDS else (text, "s")
+    if not amount.isdecimal():
+        raise UsageError(f"--max-duration: {text!r} is not a duration such as 90s, 20m or 2h")
+    return float(int(amount) * _SECONDS[unit])
+
+
+def _place(row: dict[str, Any]) -> tuple[str, int]:
+    return row["file"], -1 if row["file_position"] is None else row["file_position"]
+
+
+def _carries_unicode() -> bool:
+    """Whether standard output carries every character; else JSON has to escape what is not ASCII."""
+    return (sys.stdout.encoding or "utf-8").lower().startswith("utf")
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, "utf-8", errors="backslashreplace")
+    except OSError as error:
+        raise WriteError(f"{path}: {reason(error)}") from error

@@ -1,0 +1,94 @@
+"""`rmqtool patch`: one field or one range of a file, as a person says. What lies there is decided in `repair`."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from rmqtool.commands.repairs.repair_command import repair_command
+from rmqtool.commands.repairs.repair_run import PlannedRepair, Planner, RepairRun
+from rmqtool.dump.target import place_in_store
+from rmqtool.errors import NotAStoreError, UsageError
+from rmqtool.repair.patch import PatchRequest, RangeCopy, plan_patch
+from rmqtool.store.directory import Store
+
+_ABORT_STAYS: Final = "a patch changes only what was named"
+
+
+def _placed(file: Path) -> tuple[Path, str]:
+    """The store of a file, and the file's path in it.
+
+    Raises:
+        NotAStoreError: it does not lie where a broker keeps a file.
+    """
+    placed = place_in_store(file, directory=False)
+    if placed is None:
+        raise NotAStoreError(f"{file}: not in a store, or not a file that a broker reads")
+    return placed
+
+
+def _store_of(file: Path) -> Path:
+    return _placed(file)[0]
+
+
+@partial(repair_command, store_of=_store_of)
+def patch(
+    _repair: RepairRun,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of the store, such as STORE/commitlog/000...0.")],
+    position: Annotated[
+        int, typer.Option("--at", metavar="POSITION", min=0, help="Where the record or unit begins in the file.")
+    ],
+    values: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="FIELD=VALUE", help="New value of a field; repeatable. 0x1F is hexadecimal."),
+    ] = None,
+    fix_crc: Annotated[
+        bool, typer.Option("--fix-crc", help="Compute the checksums of the record again, after --set.")
+    ] = False,
+    source: Annotated[
+        Path | None, typer.Option("--from", metavar="FILE", help="Copy bytes of this file over the range at --at.")
+    ] = None,
+    source_position: Annotated[
+        int | None,
+        typer.Option("--from-at", metavar="POSITION", min=0, help="Where the copied bytes begin (default: as --at)."),
+    ] = None,
+    length: Annotated[int | None, typer.Option("--length", metavar="BYTES", help="How many bytes to copy.")] = None,
+) -> Planner:
+    """Set fields of one record, unit, slot, header or checkpoint, or copy a range of bytes from another file.
+
+    The plan shows the bytes before and after, and what a broker would do then. `rmqtool formats` lists the fields.
+    Nothing is ever moved: a value is as long as the one it replaces. rmqtool undo restores the file.
+
+    Example: rmqtool patch /home/rocketmq/store/commitlog/00000000000000000000 --at 4711 --set queue_id=3 --dry-run
+    """
+    if source is None and (source_position is not None or length is not None):
+        raise UsageError("--from-at, --length: they need --from FILE")
+    if (source is None) == (not values and not fix_crc):
+        raise UsageError("pass --set FIELD=VALUE or --fix-crc, or --from FILE with --length")
+    copy = None
+    if source is not None:
+        if length is None:
+            raise UsageError("--from: needs --length BYTES")
+        copy = RangeCopy(source, position if source_position is None else source_position, length)
+    pairs = []
+    for text in values or ():
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise UsageError(f"--set {text}: not of the form FIELD=VALUE")
+        pairs.append((name, value))
+    request = PatchRequest(_placed(file)[1], position, tuple(pairs), fix_crc, copy)
+    return partial(_plan, request)
+
+
+def _plan(request: PatchRequest, store: Store, *_: object) -> PlannedRepair:
+    planned = plan_patch(store, request)
+    return PlannedRepair(
+        planned.steps,
+        planned.loss,
+        abort_stays=_ABORT_STAYS if store.has_abort else None,
+        details=planned.as_json(request),
+        is_chosen=True,
+    )

@@ -1,0 +1,106 @@
+"""`rmqtool rebuild`: queues, index and checkpoint again from the log. How they are built is decided in `repair`."""
+
+from __future__ import annotations
+
+import glob
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from rmqtool.commands.options.completion import topics
+from rmqtool.commands.options.spark import ConfOption, MasterOption, runner
+from rmqtool.commands.options.topic_names import absent_topics
+from rmqtool.commands.repairs.repair_command import repair_command
+from rmqtool.commands.repairs.repair_run import PlannedRepair, Planner, RepairRun
+from rmqtool.engine.dispatch.derived_writer import BATCH_QUEUES, QUEUES
+from rmqtool.errors import UsageError
+from rmqtool.repair.compaction import CompactionRebuild, plan_compaction
+from rmqtool.repair.delays import DelayRebuild, plan_delays
+from rmqtool.repair.rebuild import ONLY_A_PART, RebuildChoice, plan_rebuild, require_log
+from rmqtool.repair.timer import TimerRebuild, plan_timer
+from rmqtool.repair.topics import TopicsRebuild, plan_topics
+from rmqtool.scan.runner import OnProgress
+from rmqtool.store.directory import Store
+
+_ROOTS: Final = (QUEUES, BATCH_QUEUES)
+
+
+@repair_command
+def rebuild(
+    repair: RepairRun,
+    queues: Annotated[bool, typer.Option("--queues", help="The consume queues.")] = False,
+    index: Annotated[bool, typer.Option("--index", help="The index.")] = False,
+    checkpoint: Annotated[bool, typer.Option("--checkpoint", help="The checkpoint.")] = False,
+    timer: Annotated[
+        bool, typer.Option("--timer", help="Timer wheel, timer log and timercheck, with the messages that wait.")
+    ] = False,
+    delay_offsets: Annotated[
+        bool, typer.Option("--delay-offsets", help="config/delayOffset.json, from what was delivered.")
+    ] = False,
+    topics_json: Annotated[
+        bool, typer.Option("--topics", help="config/topics.json: topics with queues that are missing in it.")
+    ] = False,
+    compaction: Annotated[
+        bool, typer.Option("--compaction", help="Log and queues of compacted topics that do not match the commit log.")
+    ] = False,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", metavar="T", help="Only the queues of this topic; repeatable.", autocompletion=topics),
+    ] = None,
+    master: MasterOption = None,
+    conf: ConfOption = None,
+) -> Planner:
+    """Rebuild consume queues, index and checkpoint from the commit log: all of them, or what is named.
+
+    Timer, delay offsets, topics.json and compacted topics are rebuilt only with their options, and alone. Only files
+    that do not match the commit log are changed. The plan comes first. The exit code of --dry-run is 3 if there is
+    something to do.
+
+    Example: rmqtool rebuild /home/rocketmq/store --queues --topic Orders --dry-run
+    """
+    choice = RebuildChoice(queues, index, checkpoint, frozenset(topic) if topic else None)
+    alone = {"timer": timer, "delay offsets": delay_offsets, "topics": topics_json, "compaction": compaction}
+    chosen = [name for name, is_chosen in alone.items() if is_chosen]
+    if chosen:
+        if queues or index or checkpoint or topic or master or len(chosen) > 1:
+            option = f"--{chosen[0].replace(' ', '-')}"
+            raise UsageError(f"{option}: rebuild the {chosen[0]} alone, after the consume queues")
+        return partial(_plan_alone, repair, chosen[0])
+
+    def plan(store: Store, staging: Path, on_progress: OnProgress) -> PlannedRepair:
+        options = repair.build_options
+        staging = staging if master is None else staging.resolve()  # other processes write into it too
+        with runner(master, conf, repair.messages) as splits:
+            planned_rebuild = plan_rebuild(store, repair.opened.rules, choice, staging, options, on_progress, splits)
+        for name in topic or ():
+            if not any((staging / root / name).is_dir() for root in _ROOTS):  # the log has no message of it
+                for text in absent_topics([store], [glob.escape(name)]):
+                    raise UsageError(f"--topic: {text}")
+        return PlannedRepair(
+            planned_rebuild.steps,
+            notes=planned_rebuild.notes,
+            abort_stays=planned_rebuild.abort_stays,
+        )
+
+    return plan
+
+
+def _plan_alone(repair: RepairRun, name: str, store: Store, staging: Path, on_progress: OnProgress) -> PlannedRepair:
+    require_log(store)
+    rules = repair.opened.rules
+    planned: TimerRebuild | DelayRebuild | TopicsRebuild | CompactionRebuild
+    if name == "timer":
+        planned = plan_timer(store, rules, staging, on_progress=on_progress)
+    elif name == "topics":
+        planned = plan_topics(store, rules)
+    elif name == "compaction":
+        planned = plan_compaction(store, rules, staging)
+    else:
+        planned = plan_delays(store, rules, on_progress)
+    return PlannedRepair(
+        planned.steps,
+        notes=planned.notes,
+        abort_stays=ONLY_A_PART if store.has_abort else None,
+    )

@@ -1,0 +1,134 @@
+"""The frame of every command that repairs: the options they share, and the store opened as they say.
+
+A command adds options of its own and returns its planner; the plan is shown, agreed to and applied in `repair_plan`.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from rmqtool.commands.messages import messages_of
+from rmqtool.commands.options.help_groups import REPAIR
+from rmqtool.commands.options.store import (
+    ObjectFormatOption,
+    StoreOptions,
+    StorePath,
+    command_line,
+)
+from rmqtool.commands.options.store_parameters import with_store_options
+from rmqtool.commands.repairs.repair_plan import carry_out, opened_for_repair
+from rmqtool.commands.repairs.repair_request import RepairRequest
+from rmqtool.commands.repairs.repair_run import Planner, RepairRun
+from rmqtool.report.writers import ObjectFormat, OutputFormat
+from rmqtool.scan.log_digest import LogDigest
+
+_OF_THE_FRAME: Final = ("command", "stack")
+"""Parameters that no person says."""
+_IN_FRONT: Final = ("context", "store")
+"""Parameters that stand before a command's own ones; the rest of the shared ones stand behind."""
+
+
+def repair_command(
+    function: Callable[..., Planner], store_of: Callable[[Path], Path] | None = None
+) -> Callable[..., None]:
+    """Make a command, named like the function, of what is special about it.
+
+    Args:
+        function: takes the `RepairRun` and the command's own options, returns its planner. Its docstring is the help.
+        store_of: where a person names a file and not the store, the function's option `file`: the store of the file.
+    """
+    shared = inspect.signature(_opened, eval_str=True).parameters
+    own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+    front = [shared[name] for name in _IN_FRONT if name != "store" or store_of is None]
+
+    @functools.wraps(function)
+    def command(**options: Any) -> None:
+        if store_of is not None:
+            options["store"] = store_of(options["file"])
+        shared_options = {name: options.pop(name) for name in shared if name not in _OF_THE_FRAME}
+        with ExitStack() as stack:
+            repair = replace(_opened(function.__name__, stack, **shared_options), flags=_flags(options))
+            carry_out(repair, function(repair, **options))
+
+    behind = [shared[name] for name in shared if name not in (*_OF_THE_FRAME, *_IN_FRONT)]
+    command.__signature__ = inspect.Signature([*front, *own, *behind])  # type: ignore[attr-defined]
+    return command
+
+
+def _flags(options: Mapping[str, Any]) -> str | None:
+    """The command's own options as they are typed; None where some have values that a person types again."""
+    flags = {name: value for name, value in options.items() if value is not False and (value or value == 0)}
+    if any(not isinstance(value, int) for value in flags.values()):
+        return None
+    return " ".join(
+        f"--{name.replace('_', '-')}{'' if value is True else f' {value}'}" for name, value in flags.items()
+    )
+
+
+@with_store_options()
+def _opened(
+    command: str,
+    stack: ExitStack,
+    context: typer.Context,
+    store: StorePath,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the plan and change nothing.", rich_help_panel=REPAIR)
+    ] = False,
+    save: Annotated[
+        Path | None,
+        typer.Option("--plan", metavar="FILE", help="Save the plan and change nothing.", rich_help_panel=REPAIR),
+    ] = None,
+    apply: Annotated[
+        Path | None,
+        typer.Option(
+            "--apply",
+            metavar="FILE",
+            help="Apply a saved plan, if the store has not changed since.",
+            rich_help_panel=REPAIR,
+        ),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Apply the plan without asking.", rich_help_panel=REPAIR)] = False,
+    accept_loss: Annotated[
+        bool,
+        typer.Option(
+            "--accept-loss",
+            help="Agree to a plan that discards messages which can be read now.",
+            rich_help_panel=REPAIR,
+        ),
+    ] = False,
+    copy: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            metavar="DIR",
+            help="Write a repaired copy to this directory; the store is not changed.",
+            rich_help_panel=REPAIR,
+        ),
+    ] = None,
+    undo_dir: Annotated[
+        Path | None,
+        typer.Option(
+            "--undo-dir",
+            metavar="DIR",
+            help="Directory for replaced files, if not in the store.",
+            rich_help_panel=REPAIR,
+        ),
+    ] = None,
+    *,
+    store_options: StoreOptions,
+    form: ObjectFormatOption = ObjectFormat.TABLE,
+) -> RepairRun:
+    """What a person said with the shared options; their parameters are those of every repair command."""
+    messages = messages_of(context)
+    request = RepairRequest(command, store, dry_run, save, apply, yes, accept_loss, undo_dir, OutputFormat(form), copy)
+    opened, session = opened_for_repair(request, store_options, messages, stack)
+    line = command_line(store, store_options)
+    return RepairRun(request, opened, messages, line, "", session, stack.enter_context(LogDigest()))

@@ -1,0 +1,387 @@
+"""What every repair command does with a plan: show it, save it, ask, apply it. What is in it `repair` decides."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import typer
+
+from rmqtool.commands.exit_codes import ExitCode
+from rmqtool.commands.messages import Messages
+from rmqtool.commands.options.store import OpenedStore, StoreOptions, command_line, foreign_owner, open_store
+from rmqtool.commands.reading.forecast import forecast_options
+from rmqtool.commands.repairs.consent import demand_consent, plan_with_sizes
+from rmqtool.commands.repairs.plan_judgement import (
+    ending,
+    left_out_files,
+    plan_assessment,
+    step_after_plan,
+    step_to_apply,
+)
+from rmqtool.commands.repairs.repair_request import RepairRequest
+from rmqtool.commands.repairs.repair_run import PlannedRepair, Planner, RepairRun
+from rmqtool.commands.screen import screen
+from rmqtool.engine.reading.dledger_log import with_dledger_log
+from rmqtool.engine.rules.versions import NEWEST
+from rmqtool.errors import RefusedError, UnreadableError, WriteError
+from rmqtool.repair.machine.apply import apply_plan
+from rmqtool.repair.machine.fingerprint import unchanged
+from rmqtool.repair.machine.journal_writer import copied_files
+from rmqtool.repair.machine.output import apply_to_copy
+from rmqtool.repair.machine.plan import Plan, demand_same, read_saved
+from rmqtool.repair.machine.session import Session
+from rmqtool.repair.machine.store_paths import DEFAULT_LOG, StorePaths
+from rmqtool.repair.machine.undo import is_unsettled, settle
+from rmqtool.repair.plan_forecasts import with_forecasts
+from rmqtool.repair.remaining import PlannedStore, check_applied, check_planned
+from rmqtool.report.repair_screen import plan_lines
+from rmqtool.report.writers import OutputFormat, json_text
+from rmqtool.store.acquire_lock import demand_free
+from rmqtool.store.directory import Store, survey
+from rmqtool.store.location import relative_to_store
+from rmqtool.store.source import reason
+from rmqtool.store.view import open_directory
+from rmqtool.verdict.presence import denied_files, reader_command
+from rmqtool.verdict.verdict import NAMED_MAX, StoreVerdict
+
+UNREADABLE: Final = "commitlog.unreadable-range"
+
+
+def opened_for_repair(
+    request: RepairRequest,
+    options: StoreOptions,
+    messages: Messages,
+    stack: ExitStack,
+) -> tuple[OpenedStore, Session | None]:
+    """The store, once nobody else uses it and its version is known, and what holds it; None where it is only read.
+
+    Args:
+        stack: closes the session at the end of the command.
+
+    Raises:
+        RefusedError: a broker or another rmqtool uses it, a repair is unfinished, or nothing tells its version.
+        UsageError, NotAStoreError, UnreadableError: see `open_store`.
+    """
+    request.check()
+    open_directory(request.store)
+    named = tuple(relative_to_store(directory, request.store) for directory in options.commitlog or ())
+    session: Session | None = None
+    if not request.only_looks and request.copy is None:
+        # Before anything is looked at: what another run does until then is seen, and afterwards it is kept out.
+        session = stack.enter_context(Session(StorePaths(request.store, named or DEFAULT_LOG), makes_file=False))
+    opened = open_store(request.store, options)
+    if denied := denied_files(opened.store):
+        reader = reader_command(opened.store, command_line(request.store, options)(request.command))
+        raise UnreadableError(f"{'; '.join(denied[:NAMED_MAX])}. {reader}")
+    places = places_of(request, opened.store)
+    if session is None:
+        demand_free(request.store, places.outer_logs)
+    else:
+        session.lock.demand_unused(places.outer_logs)
+    if session is None:
+        _demand_settled(request, places)
+    elif is_unsettled(places):
+        session.places = places
+        settle(places, session=session)
+        messages.warn("an earlier repair was unfinished and has been rolled back")
+        opened = open_store(request.store, options)
+    if not opened.is_version_known:
+        if request.is_agreed or not sys.stdin.isatty():
+            _demand_version(request, opened)
+        asked = typer.prompt(
+            "The store does not show its broker version. Which version is it", default=NEWEST, err=True
+        )
+        opened = open_store(request.store, replace(options, broker_version=asked))
+    if session is not None:
+        session.places = places_of(request, opened.store)
+    if request.looks_at_files_for_queues:
+        settings = replace(opened.store.settings, queue_kind=None)
+        opened = replace(opened, store=survey(opened.store.view, settings))
+    opened.tell(messages)
+    if request.copy is None and (warning := foreign_owner(opened.store)) is not None:
+        messages.warn(warning)
+    return opened, session
+
+
+def places_of(request: RepairRequest, store: Store) -> StorePaths:
+    """Where the store's files lie."""
+    folders = tuple({file.path.rpartition("/")[0]: None for file in with_dledger_log(store).commitlog}) or DEFAULT_LOG
+    return StorePaths(request.store, store.settings.commitlog_directories or folders, request.undo_dir)
+
+
+def carry_out(repair: RepairRun, planner: Planner) -> None:
+    """Plan, show, ask and apply. Ends with the exit code of the contract.
+
+    Raises:
+        RefusedError: consent is missing, or the store or the saved plan is another one.
+        RmqtoolError: something fails; see `apply_plan`.
+    """
+    request, opened, messages = repair.request, repair.opened, repair.messages
+    session = repair.session
+    if request.apply is not None:
+        read_saved(request.apply)  # before hours of planning
+    places = places_of(request, opened.store) if session is None else session.places
+    with _staging(session) as staging:
+        may_ask = not request.is_agreed and sys.stdin.isatty()
+        opened, plan, planned_repair = _planned(repair, planner, places, staging, may_ask=may_ask)
+        if request.save is not None:
+            _save(request.save, plan)
+        if (
+            (plan.is_empty and request.copy is None)
+            or request.dry_run
+            or request.save is not None
+            or planned_repair.damage
+        ):
+            plan_json = _plan_json(repair, plan, planned_repair)
+            _show(request, plan_json, opened)
+            raise typer.Exit(_exit_code(plan, planned_repair, plan_json, to_do=bool(plan.steps)))
+        _agree(replace(repair, opened=opened), plan, planned_repair)
+        if request.copy is not None:
+            plan_json = _plan_json(repair, plan, planned_repair, applied=True)
+            _repair_copy(repair, plan, planned_repair, plan_json, places)
+            raise typer.Exit(_exit_code(plan, planned_repair, plan_json, to_do=False))
+        assert session is not None, "a plan is carried out under the store's lock"
+        if planned_repair.keep is not None:
+            session.keep(planned_repair.keep, staging)
+        # Said where the error itself does not: only what was rolled back is called so.
+        messages.interrupted = f"rmqtool undo {request.store} --list shows whether the repair was made"
+        with messages.progress(f"{request.command}: repair"):
+            applied = apply_plan(plan, places, session=session)
+    messages.interrupted = f"the repair was made; rmqtool undo {request.store} rolls it back"
+    store = survey(opened.store.view, opened.store.settings)
+    if repair.digest is not None:
+        repair.digest.know_again(applied.read_back)
+    with messages.progress(f"{request.command}: check of the repaired store"):
+        checked, surprises = check_applied(store, opened.rules, planned_repair.begin, plan.remaining, repair.digest)
+    if surprises:
+        messages.warn(f"after the repair, verify reports findings that the plan did not name: {', '.join(surprises)}")
+    plan_json = _plan_json(replace(repair, opened=replace(opened, store=store)), plan, planned_repair, applied=True)
+    if request.output is OutputFormat.TABLE:
+        sys.stdout.write(
+            f"\nDone. rmqtool undo {request.store} rolls the repair back; the old files are in {applied.undo}\n"
+        )
+    else:
+        _show(request, {**plan_json, **applied.to_json(checked)}, opened)
+    raise typer.Exit(_exit_code(plan, planned_repair, plan_json, to_do=bool(surprises)))
+
+
+def preview(repair: RepairRun, planner: Planner) -> dict[str, Any]:
+    """The plan as --dry-run writes it in JSON; nothing is shown, nobody is asked, and the store is only read.
+
+    Raises:
+        RefusedError: somebody else uses the store, an earlier repair is unfinished, or nothing tells its version.
+        RmqtoolError: no plan can be made.
+    """
+    request, opened = repair.request, repair.opened
+    places = places_of(request, opened.store)
+    if denied := denied_files(opened.store):
+        raise UnreadableError("; ".join(denied[:NAMED_MAX]))
+    demand_free(request.store, places.outer_logs)
+    _demand_settled(request, places)
+    _demand_version(request, opened)
+    with _staging(None) as staging:
+        opened, plan, planned_repair = _planned(repair, planner, places, staging, may_ask=False)
+        return _plan_json(replace(repair, opened=opened), plan, planned_repair)
+
+
+def _demand_settled(request: RepairRequest, places: StorePaths) -> None:
+    if is_unsettled(places):
+        raise RefusedError(f"{request.store}: an earlier repair is unfinished; roll it back with rmqtool undo")
+
+
+def _demand_version(request: RepairRequest, opened: OpenedStore) -> None:
+    if not opened.is_version_known:
+        raise RefusedError(
+            f"{request.store}: nothing in the store shows its broker version; pass --broker-version X.Y.Z"
+        )
+
+
+def _planned(
+    repair: RepairRun, planner: Planner, places: StorePaths, staging: Path, *, may_ask: bool
+) -> tuple[OpenedStore, Plan, PlannedRepair]:
+    """The store with the sizes that a person gave, and the plan for it with what it leads to."""
+    opened, messages, command = repair.opened, repair.messages, repair.request.command
+    with unchanged(places) as before:
+        with messages.progress(command) as progress:
+            store, planned_repair = plan_with_sizes(
+                survey(opened.store.view, opened.store.settings),  # a broker may have come since it was opened
+                lambda store, directory: planner(store, directory, progress.show),
+                staging,
+                messages,
+                may_ask=may_ask,
+            )
+        opened = replace(opened, store=store)
+        with messages.progress(f"{command}: check of the plan"):
+            plan, planned_repair = _plan(replace(repair, opened=opened), planned_repair, before)
+    return opened, plan, planned_repair
+
+
+def _agree(repair: RepairRun, plan: Plan, planned_repair: PlannedRepair) -> None:
+    """Show the plan and ask; a program is shown one that is refused.
+
+    Raises:
+        RefusedError: consent is missing, or a saved plan is another one.
+    """
+    request, opened = repair.request, repair.opened
+    plan_json = _plan_json(repair, plan, planned_repair)
+    if request.output is OutputFormat.TABLE:
+        _show_first(request, plan_json, opened)
+    try:
+        if request.apply is not None:
+            demand_same(plan, read_saved(request.apply))
+        _demand_harmless(plan, planned_repair, request)
+        demand_consent(plan, is_agreed=request.is_agreed, accept_loss=request.accept_loss)
+    except RefusedError as error:
+        if request.output is not OutputFormat.TABLE:
+            _show(request, {**plan_json, "applied": False, "refused": str(error)}, opened)
+        raise
+
+
+def _demand_harmless(plan: Plan, planned_repair: PlannedRepair, request: RepairRequest) -> None:
+    """Refuse a plan that leaves the broker worse off, unless a person chose the change and agrees to that."""
+    if planned_repair.is_chosen and request.accept_loss:
+        return
+    try:
+        plan.demand_harmless()
+    except RefusedError as error:
+        if planned_repair.is_chosen:
+            raise RefusedError(f"{error}; pass --accept-loss to apply it all the same") from error
+        raise
+
+
+def _repair_copy(
+    repair: RepairRun,
+    plan: Plan,
+    planned_repair: PlannedRepair,
+    plan_json: dict[str, Any],
+    places: StorePaths,
+) -> None:
+    request, opened, messages = repair.request, repair.opened, repair.messages
+    assert request.copy is not None
+    messages.interrupted = f"the store was not changed; {request.copy} may be incomplete"
+    with messages.progress(f"{request.command}: copy") as progress:
+        copied = apply_to_copy(plan, places, request.copy, on_progress=progress.show)
+    if planned_repair.keep is not None:
+        with Session(copied) as session, session.staging() as staging:
+            session.keep(planned_repair.keep, staging)
+    if request.output is OutputFormat.TABLE:
+        sys.stdout.write(f"\nDone. The repaired copy is {request.copy}; the store is unchanged.\n")
+    else:
+        _show(
+            request,
+            {**plan_json, "applied": True, "output": str(request.copy)},
+            opened,
+        )
+
+
+@contextmanager
+def _staging(session: Session | None) -> Iterator[Path]:
+    """An empty directory; in the store, if its files are to be renamed into place, else a temporary one."""
+    if session is not None:
+        with session.staging() as staging:
+            yield staging
+        return
+    with tempfile.TemporaryDirectory(prefix="rmqtool-", ignore_cleanup_errors=True) as name:
+        yield Path(name)
+
+
+def _plan(repair: RepairRun, planned_repair: PlannedRepair, before: str) -> tuple[Plan, PlannedRepair]:
+    """The plan with what it leaves and leads to, and the planned repair with what was looked at in the end."""
+    request, opened, digest = repair.request, repair.opened, repair.digest
+    places = places_of(request, opened.store)
+    copied = copied_files(planned_repair.steps, places) if request.copy is None else {}
+    plan = Plan(
+        request.command,
+        before,
+        opened.rules.version,
+        planned_repair.steps,
+        planned_repair.loss,
+        abort_stays=planned_repair.abort_stays,
+        copied_files=copied,
+    )
+    plan.check(places.log_directories)
+    settings = opened.store.settings
+    after = survey(plan.view_over(opened.store.view), settings) if plan.steps else opened.store
+    if not planned_repair.damage:
+        planned = PlannedStore(
+            planned_repair.steps,
+            planned_repair.findings,
+            planned_repair.begin,
+            planned_repair.abort_stays,
+        )
+        checked = check_planned(after, opened.rules, planned, threads=os.cpu_count() or 1, digest=digest)
+        plan = replace(plan, remaining=checked.left)
+        planned_repair = replace(planned_repair, looked_at=planned_repair.looked_at | checked.looked_at)
+        if checked.begin is None:
+            planned_repair = replace(planned_repair, begin=None, left_out=())
+    of_delays = repair.delays.notes(plan.steps)
+    plan = replace(plan, not_looked_at=(*planned_repair.notes, *of_delays, *planned_repair.left_out))
+    if plan.is_empty and not planned_repair.damage:
+        return plan, planned_repair
+    forecast = replace(forecast_options(opened.conf), digest=digest)
+    begin, on_note = planned_repair.begin, repair.messages.note
+    return with_forecasts(plan, opened.store, after, opened.rules, forecast, begin, on_note), planned_repair
+
+
+def _plan_json(
+    repair: RepairRun, plan: Plan, planned_repair: PlannedRepair, *, applied: bool = False
+) -> dict[str, Any]:
+    damage, line, store = planned_repair.damage, repair.line, str(repair.request.store)
+    flags, copy = repair.flags, repair.request.copy
+    if copy is not None and applied:
+        line, store = replace(line, store=shlex.quote(str(copy)), is_local=True), str(copy)
+    elif copy is not None and flags is not None:
+        flags = f"{flags} --output {shlex.quote(str(copy))}".lstrip()
+    left_out = left_out_files(repair.opened.store, planned_repair.begin, planned_repair.looked_at)
+    assessment = plan_assessment(plan, damage, left_out, repair.opened, line, applied=applied)
+    if damage or applied or not plan.steps:
+        own = plan.command if flags is None else f"{plan.command} {flags}".rstrip()
+        step = step_after_plan(plan, damage, assessment, line, store, own)
+    else:
+        step = step_to_apply(plan, assessment, line, flags)
+    rows = [finding.as_json() for finding in damage]
+    return {**plan.to_json(), "damage": rows, **ending(assessment, step), **planned_repair.details}
+
+
+def _show_first(request: RepairRequest, plan_json: dict[str, Any], opened: OpenedStore) -> None:
+    """Show a plan before it is carried out: one that nobody could see is dropped, and that is no success."""
+    try:
+        _show(request, plan_json, opened)
+        sys.stdout.flush()
+    except BrokenPipeError as error:
+        raise RefusedError(f"{request.store}: the plan could not be shown; nothing was changed") from error
+
+
+def _show(request: RepairRequest, plan_json: dict[str, Any], opened: OpenedStore) -> None:
+    if request.output is OutputFormat.TABLE:
+        here = screen()
+        lines = plan_lines(
+            plan_json, str(request.store), opened.chosen, here.width, colour=here.colour, all_rows=here.shows_all
+        )
+        sys.stdout.writelines(f"{line}\n" for line in lines)
+        sys.stdout.flush()
+    else:
+        sys.stdout.write(json_text(plan_json, indent=2 if request.output is OutputFormat.JSON else None) + "\n")
+
+
+def _save(path: Path, plan: Plan) -> None:
+    try:
+        path.write_text(json_text(plan.to_json(), indent=2) + "\n", "utf-8")
+    except OSError as error:
+        raise WriteError(f"{path}: {reason(error)}") from error
+
+
+def _exit_code(plan: Plan, planned_repair: PlannedRepair, plan_json: dict[str, Any], *, to_do: bool) -> int:
+    if any(finding.id == UNREADABLE for finding in planned_repair.damage):
+        return ExitCode.FAILED
+    is_bad = plan_json["verdict"] != StoreVerdict.OK
+    is_left = to_do or planned_repair.damage or plan.remaining or is_bad
+    return ExitCode.FINDINGS if is_left else ExitCode.OK

@@ -1,0 +1,54 @@
+"""What a person asks of any repair: the shared options, checked against each other before anything is looked at."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from rmqtool.commands.options.output_files import demand_directory, demand_writable
+from rmqtool.errors import UsageError
+from rmqtool.report.writers import OutputFormat
+
+
+@dataclass(frozen=True)
+class RepairRequest:
+    """What a person said about any repair."""
+
+    command: str
+    store: Path
+    dry_run: bool
+    save: Path | None
+    apply: Path | None
+    is_agreed: bool
+    accept_loss: bool
+    undo_dir: Path | None
+    output: OutputFormat
+    copy: Path | None = None
+
+    def check(self) -> None:
+        """Refuse options that contradict each other.
+
+        Raises:
+            UsageError: they do.
+            WriteError: a file or directory that they name cannot be written.
+        """
+        if self.copy is not None and self.undo_dir is not None:
+            raise UsageError("--undo-dir has no effect with --output: the store itself is not changed")
+        if self.apply is not None and (self.save is not None or self.dry_run):
+            raise UsageError("--apply applies a plan; do not combine it with --plan or --dry-run")
+        demand_writable({"--plan": self.save})
+        if self.copy is not None and not self.dry_run:
+            demand_directory("--output", self.copy)
+        if self.undo_dir is not None and not self.only_looks:
+            demand_directory("--undo-dir", self.undo_dir)
+
+    @property
+    def looks_at_files_for_queues(self) -> bool:
+        """Whether files tell where the consume queues are: around a conversion `storeType` is that of either side."""
+        return self.command == "convert"
+
+    @property
+    def only_looks(self) -> bool:
+        """Whether nothing is to be changed, or nobody can be asked."""
+        return self.dry_run or self.save is not None or not (self.is_agreed or sys.stdin.isatty())

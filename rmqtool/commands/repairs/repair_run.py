@@ -1,0 +1,89 @@
+"""What a planner gives, and one run of a repair command: what was asked for, and the store that it is about."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from rmqtool.commands.messages import Messages
+from rmqtool.commands.options.store import OpenedStore
+from rmqtool.commands.repairs.repair_request import RepairRequest
+from rmqtool.repair.build.delay_times import DelayTimes, delay_times
+from rmqtool.repair.build.request import BuildOptions
+from rmqtool.repair.machine.plan import Loss
+from rmqtool.repair.machine.session import Session
+from rmqtool.repair.machine.steps import Step
+from rmqtool.scan.log_digest import LogDigest
+from rmqtool.scan.runner import OnProgress
+from rmqtool.store.directory import Store
+from rmqtool.store.file_kinds import FileKind
+from rmqtool.verdict.command_line import CommandLine
+from rmqtool.verify.catalog.finding import Finding
+
+
+@dataclass(frozen=True)
+class PlannedRepair:
+    """What a planner came to; `begin` is the physical offset from which on it looked, None where it looked at all."""
+
+    steps: tuple[Step, ...]
+    loss: Loss = Loss()  # noqa: RUF009 - Loss is frozen
+    notes: tuple[str, ...] = ()
+    damage: tuple[Finding, ...] = ()
+    abort_stays: str | None = None
+    begin: int | None = None
+    left_out: tuple[str, ...] = ()
+    """Sentences about what lies before `begin`."""
+    looked_at: frozenset[FileKind] = frozenset()
+    """Kinds of files beside log, queues and index that were checked too."""
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """What only this command says of its plan, beside what every plan has."""
+    findings: tuple[Finding, ...] = ()
+    """What the planner's own check has found, if it made one."""
+    is_chosen: bool = False
+    """Whether a person chose each change, and may agree to one that leaves a broker worse off."""
+    keep: Callable[[Path], None] | None = None
+    """Saves what the plan takes away, in the given directory of the tool's own, right before it is carried out."""
+
+
+Planner = Callable[[Store, Path, OnProgress], PlannedRepair]
+"""Makes a plan for a store; what is built lies in the given directory, which stays until the plan is applied."""
+
+
+@dataclass(frozen=True)
+class RepairRun:
+    """One run of a repair command: what was asked for, and the store it is about."""
+
+    request: RepairRequest
+    opened: OpenedStore
+    messages: Messages
+    line: CommandLine
+    """Makes further commands about the store."""
+    flags: str | None = ""
+    """The command's own options as they are typed; None where they cannot be repeated."""
+    session: Session | None = None
+    """Holds the store; None where it is only read."""
+    digest: LogDigest | None = None
+    """What planning sees of the log, so that checks and forecasts of the plan need not read it again."""
+
+    @cached_property
+    def delays(self) -> DelayTimes:
+        """The delays of the delay levels."""
+        return delay_times(self.opened.store, self.opened.rules, self.opened.conf)
+
+    @property
+    def build_options(self) -> BuildOptions:
+        """What the broker's properties file says of dispatch; a thread for each core."""
+        options = BuildOptions(threads=os.cpu_count() or 1, delays_ms=self.delays.delays_ms, digest=self.digest)
+        if (conf := self.opened.conf) is None:
+            return options
+        return replace(
+            options,
+            multi_dispatch=conf.has_multi_dispatch is not False,
+            lmq=conf.has_light_queues is not False,
+            extension=conf.has_queue_extension,
+            record_crc=bool(conf.has_record_crc),
+        )

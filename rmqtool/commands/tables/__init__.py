@@ -1,0 +1,1 @@
+"""Commands that give tables, on Spark where the stores are many or large."""

@@ -1,0 +1,176 @@
+"""`rmqtool export`: a table of stores as files, or in tables of Iceberg or Delta, written by Spark."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from rmqtool.commands.messages import messages_of
+from rmqtool.commands.options.output_files import demand_directory
+from rmqtool.commands.options.spark import DEFAULT_MASTER, AlwaysMasterOption, ConfOption, settings_of, spark
+from rmqtool.commands.options.spark_tables import FromTimeOption, StorePaths, TopicOption, ToTimeOption, source_options
+from rmqtool.commands.options.store import CommitlogOption
+from rmqtool.errors import UsageError
+from rmqtool.pipeline.enums import Form, Profile, TableName
+from rmqtool.report.writers import json_text
+
+
+def export(
+    context: typer.Context,
+    stores: StorePaths,
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            metavar="DIR|URL",
+            help="Output directory outside any store, or a URL that Spark can write; written completely or not at all.",
+        ),
+    ],
+    table: Annotated[TableName, typer.Option("--table", help="Which table.")] = TableName.MESSAGES,
+    form: Annotated[
+        Form, typer.Option("--format", help="File format; iceberg and delta with --incremental.")
+    ] = Form.PARQUET,
+    incremental: Annotated[
+        bool,
+        typer.Option("--incremental", help="Add what is new since the last run to the tables in the output directory."),
+    ] = False,
+    accept_loss: Annotated[
+        bool,
+        typer.Option(
+            "--accept-loss", help="With --incremental: continue if a broker removed messages before they were exported."
+        ),
+    ] = False,
+    partition_by: Annotated[
+        str | None, typer.Option(metavar="A,B", help="Partition columns, one directory each; also day and hour.")
+    ] = None,
+    profile: Annotated[Profile, typer.Option("--profile", help="Columns of the messages table.")] = Profile.HEADERS,
+    columns: Annotated[str | None, typer.Option(metavar="A,B", help="Only these columns.")] = None,
+    topic: TopicOption = None,
+    from_time: FromTimeOption = None,
+    to_time: ToTimeOption = None,
+    commitlog: CommitlogOption = None,
+    master: AlwaysMasterOption = DEFAULT_MASTER,
+    conf: ConfOption = None,
+) -> None:
+    """Export a table of one or more stores to files, with a manifest of row counts and hashes.
+
+    If the same files were already exported to the same directory, nothing is done. With --incremental each message
+    is exported once, however often the command runs or is killed.
+
+    Example: rmqtool export /home/rocketmq/store --table messages --to /archive/messages --partition-by topic,day
+    """
+    messages = messages_of(context)
+    options = source_options(stores, commitlog, topic, from_time, to_time)
+    options["table"] = table.value
+    if table is TableName.MESSAGES:
+        options["profile"] = profile.value
+    if columns is not None:
+        options["columns"] = columns
+    request = _Request(options, to, form, _names(partition_by), master, conf)
+    if incremental:
+        summary: dict[str, Any] = {"to": to, **_added(context, request, accepts_loss=accept_loss)}
+    elif form in (Form.ICEBERG, Form.DELTA):
+        raise UsageError(f"--format {form.value}: needs --incremental, which adds to the table")
+    else:
+        manifest = _exported(context, request)
+        summary = {"to": to, "rows": manifest["rows"], "files": len(manifest["files"])}
+        summary["bytes"] = sum(file["bytes"] for file in manifest["files"])
+    sys.stdout.write(json_text(summary) + "\n")
+    messages.note(f"{to}: {summary['rows']} rows")
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What was typed; `options` are those of the data source."""
+
+    options: dict[str, str]
+    to: str
+    form: Form
+    partition_by: tuple[str, ...]
+    master: str
+    conf: list[str] | None
+
+    def place(self) -> tuple[str, bool]:
+        """The target as a path or URL without a slash at its end, and whether it is a path.
+
+        Raises:
+            UsageError: the URL has options.
+            RefusedError: it lies in a store.
+            WriteError: it cannot be written.
+        """
+        from rmqtool.pipeline.export import refuse_inside
+        from rmqtool.pipeline.stores import checked_stores
+        from rmqtool.pipeline.target_files import local_target
+
+        path = local_target(self.to)
+        stores = checked_stores(self.options)
+        if path is None:
+            return self.to.rstrip("/"), False
+        refuse_inside(path, stores)
+        demand_directory("--to", path)
+        return str(path), True
+
+
+def _exported(context: typer.Context, request: _Request) -> dict[str, Any]:
+    from rmqtool.pipeline.session import require_pyspark
+
+    require_pyspark()  # before what needs it is imported
+    from rmqtool.pipeline.export import Export
+    from rmqtool.pipeline.frames import table_frame
+    from rmqtool.pipeline.target_files import HadoopFiles, LocalFiles, TargetFiles
+
+    messages = messages_of(context)
+    target, is_local = request.place()
+    table_export = Export(target, request.form, request.options, request.partition_by)
+    asked = table_export.request()
+    files: TargetFiles = LocalFiles()
+    before = table_export.done_before(asked, files) if is_local else None
+    if before is None:
+        try:
+            with spark(request.master, request.conf, messages, "export") as session:
+                files = LocalFiles(session) if is_local else HadoopFiles.open(session, target)
+                try:
+                    before = None if is_local else table_export.done_before(asked, files)
+                    if before is None:
+                        return table_export.write(table_frame(session, request.options), asked, files)
+                except BaseException:
+                    if not is_local:  # its files are Spark's, which is about to end
+                        table_export.discard_partial(files)
+                    raise
+        finally:
+            if is_local:
+                table_export.discard_partial(LocalFiles())  # now that no task can write into it any more
+    messages.note("this export is already complete")
+    return before
+
+
+def _added(context: typer.Context, request: _Request, *, accepts_loss: bool) -> dict[str, int]:
+    from rmqtool.pipeline.session import require_pyspark
+
+    require_pyspark()
+    from rmqtool.pipeline.incremental import IncrementalExport, partitions_of
+    from rmqtool.pipeline.lakehouse import table_settings
+    from rmqtool.pipeline.stores import checked_stores
+    from rmqtool.pipeline.target_files import HadoopFiles, LocalFiles, TargetFiles
+
+    table = request.options["table"]
+    partition_by = partitions_of(request.form, table, request.partition_by)
+    target, is_local = request.place()
+    place = LocalFiles().spark_path(target) if is_local else target
+    more = table_settings(request.form, place, settings_of(request.conf))
+    conf = [*(request.conf or ()), *(f"{name}={value}" for name, value in more.items())]
+    with spark(request.master, conf, messages_of(context), "export") as session:
+        files: TargetFiles = LocalFiles(session) if is_local else HadoopFiles.open(session, target)
+        stores = checked_stores(request.options)
+        now_ms = time.time_ns() // 1_000_000
+        return IncrementalExport(
+            target, request.form, table, request.options, partition_by, stores, now_ms, files, accepts_loss
+        ).run(session)
+
+
+def _names(text: str | None) -> tuple[str, ...]:
+    return tuple(name.strip() for name in (text or "").split(",") if name.strip())

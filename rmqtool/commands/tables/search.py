@@ -1,0 +1,87 @@
+"""`rmqtool search`: the messages in which a pattern is found; large logs are searched by Spark."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Annotated, Any
+
+import typer
+
+from rmqtool.commands.exit_codes import ExitCode
+from rmqtool.commands.messages import messages_of
+from rmqtool.commands.options.spark import DEFAULT_MASTER, ConfOption, LargeMasterOption, spark
+from rmqtool.commands.options.spark_tables import (
+    FromTimeOption,
+    StorePaths,
+    TopicOption,
+    ToTimeOption,
+    reads_here,
+    source_options,
+    warn_of_absent_topics,
+)
+from rmqtool.commands.options.store import CommitlogOption, FormatOption
+from rmqtool.commands.screen import screen
+from rmqtool.pipeline.enums import Where
+from rmqtool.report.writers import OutputFormat, row_writer
+
+
+def search(
+    context: typer.Context,
+    stores: StorePaths,
+    pattern: Annotated[str, typer.Argument(metavar="PATTERN", help="Regular expression (RE2 syntax).")],
+    where: Annotated[
+        Where, typer.Option("--in", help="Where to search; properties are written NAME=value.")
+    ] = Where.BODY,
+    topic: TopicOption = None,
+    from_time: FromTimeOption = None,
+    to_time: ToTimeOption = None,
+    limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="Maximum number of messages.")] = None,
+    commitlog: CommitlogOption = None,
+    output: FormatOption = OutputFormat.TABLE,
+    master: LargeMasterOption = None,
+    conf: ConfOption = None,
+) -> None:
+    """Find messages that match a pattern, in one or more stores; compressed bodies are decompressed.
+
+    The exit code is 3 if bad ranges of a log could not be searched, 6 if nothing was found.
+
+    Example: rmqtool search /home/rocketmq/store "order-4711[0-9]" --in keys
+    """
+    messages = messages_of(context)
+    options = source_options(stores, commitlog, topic, from_time, to_time)
+    from rmqtool.pipeline.stores import read_messages, require_pyarrow
+
+    require_pyarrow()  # before what needs it is imported
+    from rmqtool.pipeline.search import SHOWN, parse_search
+
+    parse_search(pattern, where.value)
+    options |= {"pattern": pattern, "pattern_in": where.value, "columns": ",".join(SHOWN)}
+    shown = screen()
+    bad = count = 0
+    with ExitStack() as stack:
+        if reads_here(options, master, conf):
+            rows: Iterator[dict[str, Any]] = (row for batch in read_messages(options) for row in batch.to_pylist())
+        else:
+            session = stack.enter_context(spark(master or DEFAULT_MASTER, conf, messages, "search"))
+            from rmqtool.pipeline.frames import table_frame
+
+            frame = table_frame(session, options)
+            rows = (row.asDict() for row in frame.toLocalIterator(prefetchPartitions=True))
+        writer = row_writer(output.value, sys.stdout, SHOWN, width=shown.table_width, colour=shown.colour)
+        for row in rows:
+            if row["finding"] is not None:
+                bad += 1
+                continue
+            writer.write(row)
+            count += 1
+            if count == limit:
+                break
+        writer.close()
+    if bad:
+        messages.warn(f"bad ranges, not searched: {bad}")
+        raise typer.Exit(ExitCode.FINDINGS)
+    if not count:
+        warn_of_absent_topics(stores, commitlog, topic, messages)
+        raise typer.Exit(ExitCode.NOT_FOUND)

@@ -1,0 +1,1 @@
+"""Commands that write a new store, or more messages into one."""

@@ -1,0 +1,380 @@
+"""`rmqtool append`: test messages through the full writer. What is written is decided in `engine`."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import chain
+from pathlib import Path
+from typing import Annotated, Any, Final, NoReturn
+
+import typer
+
+from rmqtool.commands.exit_codes import ExitCode
+from rmqtool.commands.messages import Messages, messages_of
+from rmqtool.commands.options.completion import topics
+from rmqtool.commands.options.store import (
+    BrokerConfOption,
+    BrokerVersionOption,
+    CommitlogOption,
+    FormatOption,
+    IndexSlotsOption,
+    StoreOptions,
+    StorePath,
+    foreign_owner,
+    open_store,
+)
+from rmqtool.commands.screen import screen
+from rmqtool.commands.writing.append_client import ClientRequest, answers
+from rmqtool.commands.writing.append_messages import MessageRequest, host_of, messages_from, messages_wanted
+from rmqtool.engine.append.message import Message, MessageBatch
+from rmqtool.engine.append.open_writer import config_of, existing_store, new_store
+from rmqtool.engine.append.status import AppendStatus, PutResult
+from rmqtool.engine.append.store_writer import CrashStep, StoreWriter
+from rmqtool.engine.append.validation import queue_refusal
+from rmqtool.engine.append.writer_config import Slave, WriterConfig, config_from
+from rmqtool.engine.rules.versions import NEWEST, BrokerRules, rules_for
+from rmqtool.errors import NotAStoreError, UsageError
+from rmqtool.report.rows import RowBlock
+from rmqtool.report.writers import OutputFormat, row_writer
+from rmqtool.store.broker_conf import BrokerConf, broker_conf, read_broker_conf
+from rmqtool.store.directory import Store
+from rmqtool.store.location import survey_store
+
+FIELDS: Final = ("type", "status", "append_status", "physical_offset", "queue_offset", "size", "message_id", "reason")
+GROUP: Final = 4096
+GROUP_BYTES: Final = 4 << 20
+"""Messages, and bytes of bodies, that are put before their statuses are reported; all are in the files by then."""
+COLLECTED_FROM: Final = 100_000
+"""Objects that are made before the interpreter looks for dead ones; its own 700 cost a quarter of the time."""
+
+QUEUE_ID_MAX: Final = (1 << 31) - 1
+
+BatchTopicOption = Annotated[
+    list[str] | None,
+    typer.Option("--batch-topic", metavar="T", help="Topic with batch queues; repeatable."),
+]
+
+
+class CloseMode(StrEnum):
+    """How the store is left."""
+
+    CLEAN = "clean"
+    CRASH = "crash"
+
+
+class Transaction(StrEnum):
+    """Transaction type of a message."""
+
+    NONE = "none"
+    PREPARED = "prepared"
+    COMMIT = "commit"
+    ROLLBACK = "rollback"
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Which store is written, and by whose rules."""
+
+    store: Path
+    commitlog: list[Path] | None
+    index_slots: int | None
+    conf: BrokerConf | None
+    broker_version: str | None
+    is_client: bool
+    after_crash: bool
+    batch_topics: frozenset[str]
+    slave: Slave
+    asked: Message | MessageBatch | None
+    """The message that options describe, which is to go into a queue that its topic has."""
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        return (*FIELDS, "response_code") if self.is_client else FIELDS
+
+    def config(self) -> WriterConfig:
+        try:
+            config = config_from(self.conf) if self.conf is not None else WriterConfig()
+        except ValueError as error:
+            raise UsageError(str(error)) from error
+        replication = replace(config.replication, slave=self.slave)
+        return replace(config, batch_topics=self.batch_topics, replication=replication)
+
+    def look(self) -> Store:
+        return survey_store(self.store, self.commitlog, self.index_slots, self.conf)
+
+
+def append(
+    context: typer.Context,
+    store: StorePath,
+    topic: Annotated[str | None, typer.Option(metavar="T", help="Name of the topic.", autocompletion=topics)] = None,
+    queue_id: Annotated[int, typer.Option(metavar="N", min=-1, max=QUEUE_ID_MAX, help="Queue id.")] = 0,
+    body: Annotated[str | None, typer.Option(metavar="TEXT", help="Message body, as UTF-8 text.")] = None,
+    body_file: Annotated[Path | None, typer.Option(metavar="F", help="Message body, from this file.")] = None,
+    tags: Annotated[str | None, typer.Option("--tags", metavar="TAG", help="Tag of the message.")] = None,
+    keys: Annotated[str | None, typer.Option("--keys", metavar="KEYS", help="Keys, separated by spaces.")] = None,
+    properties: Annotated[
+        list[str] | None, typer.Option("--property", metavar="K=V", help="Another property; repeatable.")
+    ] = None,
+    delay_level: Annotated[int | None, typer.Option(metavar="N", min=-1, help="Delay level.")] = None,
+    transaction: Annotated[Transaction, typer.Option(help="Transaction type of the record.")] = Transaction.NONE,
+    born_host: Annotated[str | None, typer.Option(metavar="IP:PORT", help="The sender's address.")] = None,
+    store_host: Annotated[str | None, typer.Option(metavar="IP:PORT", help="The broker's address.")] = None,
+    batch: Annotated[bool, typer.Option("--batch", help="Store all --count messages as one batch.")] = False,
+    count: Annotated[int, typer.Option(metavar="N", min=1, help="Number of messages.")] = 1,
+    source: Annotated[
+        Path | None,
+        typer.Option(
+            "--from", metavar="FILE.jsonl", help="Read messages from this file, one per line; `-` is standard input."
+        ),
+    ] = None,
+    end: Annotated[
+        CloseMode, typer.Option(help="Leave the store as after a clean stop, or as after a crash.")
+    ] = CloseMode.CLEAN,
+    crash_step: Annotated[
+        CrashStep | None, typer.Option("--at", help="How far the broker came before the crash: see docs/append.md.")
+    ] = None,
+    create: Annotated[bool, typer.Option("--create", help="Create the store; it must not exist.")] = False,
+    after_crash: Annotated[
+        bool, typer.Option("--after-crash", help="Append although the last stop was not clean; `abort` stays.")
+    ] = False,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A broker setting; repeatable.")
+    ] = None,
+    batch_topics: BatchTopicOption = None,
+    as_client: Annotated[
+        bool, typer.Option("--as-client", help="Check and complete messages as a broker does when a client sends them.")
+    ] = False,
+    seed: Annotated[int, typer.Option(metavar="N", help="Of the queues that the broker chooses.")] = 0,
+    producer_group: Annotated[
+        str, typer.Option(metavar="G", help="Producer group of a prepared transaction.")
+    ] = "rmqtool",
+    half_offsets: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--half-offset", metavar="N", min=0, help="End the half message at this physical offset; repeatable."
+        ),
+    ] = None,
+    reconsume: Annotated[
+        list[int] | None,
+        typer.Option(metavar="N", min=0, help="Send the message at this physical offset back; repeatable."),
+    ] = None,
+    group: Annotated[str | None, typer.Option(metavar="G", help="Consumer group of --reconsume.")] = None,
+    max_reconsume: Annotated[
+        int | None, typer.Option(metavar="N", help="Retries after which a message is dead.  [default: the group's]")
+    ] = None,
+    slave: Annotated[
+        Slave, typer.Option(help="What the slave of a synchronous master (brokerRole=SYNC_MASTER) does.")
+    ] = Slave.NONE,
+    commitlog: CommitlogOption = None,
+    index_slots: IndexSlotsOption = None,
+    conf: BrokerConfOption = None,
+    broker_version: BrokerVersionOption = None,
+    output: FormatOption = OutputFormat.TABLE,
+) -> None:
+    """Append test messages to a store that no broker is using.
+
+    append holds the broker's lock. Each row has the status that a broker would return; the exit code is 3 if a
+    message was refused. Rows of `dump --raw --body base64 --format jsonl` are stored as they were.
+
+    Example: rmqtool append /tmp/store --create --topic Orders --body hello --keys order-1 --count 10
+    """
+    request = ClientRequest(
+        is_client=as_client, seed=seed, transaction=transaction.value, producer_group=producer_group,
+        half_offsets=tuple(half_offsets or ()), reconsumed=tuple(reconsume or ()), group=group,
+        level=delay_level or 0, retries_max=max_reconsume, store_host=host_of(store_host, "--store-host"),
+    )  # fmt: skip
+    if crash_step is not None and end is not CloseMode.CRASH:
+        raise UsageError("--at: says how far a crash let the broker come; use it with --end crash")
+    request.check((source is not None) + (topic is not None), queue_id)
+    new_messages: Iterable[Message | MessageBatch] = ()
+    if source is not None:
+        new_messages = messages_from(source)
+    elif topic is not None:
+        described = messages_wanted(
+            MessageRequest(
+                topic=topic, queue_id=queue_id, body=body, body_file=body_file, tags=tags, keys=keys,
+                properties=tuple(properties or ()), delay_level=delay_level, transaction=transaction,
+                born_host=born_host, store_host=store_host, count=count, is_batch=batch,
+            )
+        )  # fmt: skip
+        new_messages = request.as_sent(described)
+    messages = messages_of(context)
+    first, new_messages = _peeked(new_messages)
+    place = _Place(
+        store, commitlog, index_slots, _conf(conf, settings or []), broker_version, request.asks_broker, after_crash,
+        frozenset(batch_topics or ()), slave, None if source is not None or request.asks_broker else first,
+    )  # fmt: skip
+    with _rare_collections(), _create(place, first) if create else _open(place, messages) as writer:
+        messages.interrupted = "the messages that were reported before are in the store"
+        writer.expect(_body_bytes(first, count) if source is None else _file_size(source) // 2)
+        if crash_step is not None:
+            writer.crash_after(crash_step)
+        results = answers(request, writer, _groups(new_messages), store, place.look, place.conf)
+        only_refused = messages.quiet and output is OutputFormat.TABLE
+        refused = _report(writer, results, output, place.fields, only_refused=only_refused)
+        writer.close(crash=end is CloseMode.CRASH)
+    if refused:
+        _end_refused(refused, messages)
+
+
+def _end_refused(refused: int, messages: Messages) -> NoReturn:
+    messages.warn(f"messages refused: {refused}")
+    raise typer.Exit(ExitCode.FINDINGS)
+
+
+def _body_bytes(first: Message | MessageBatch | None, count: int) -> int:
+    """Bytes of the bodies of so many messages that are like the first one."""
+    return len(first.body) * count if isinstance(first, Message) else 0
+
+
+def _file_size(path: Path) -> int:
+    """Bytes of a file; 0 where nothing tells."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _peeked(
+    new_messages: Iterable[Message | MessageBatch],
+) -> tuple[Message | MessageBatch | None, Iterable[Message | MessageBatch]]:
+    """The first of them, and all of them."""
+    rest = iter(new_messages)
+    first = next(rest, None)
+    return first, chain(() if first is None else (first,), rest)
+
+
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Look for cycles of dead objects less often: messages are many, are in none, and each look takes them in."""
+    before = gc.get_threshold()
+    gc.set_threshold(COLLECTED_FROM, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+def _report(
+    writer: StoreWriter,
+    results: Iterable[list[PutResult]],
+    output: OutputFormat,
+    fields: tuple[str, ...],
+    *,
+    only_refused: bool,
+) -> int:
+    """Report what became of each put as they come; the number of messages that were not written.
+
+    Args:
+        only_refused: write no row of the others.
+    """
+    here = screen()
+    rows = row_writer(output, sys.stdout, fields, width=here.table_width, colour=here.colour)
+    refused = 0
+    try:
+        for group in results:
+            # Reported is only what the files hold: killing this process takes nothing of it back.
+            writer.write_out()
+            writer.sync_if_due()
+            not_written = [result for result in group if not result.is_written]
+            refused += len(not_written)
+            if shown := not_written if only_refused else group:
+                rows.write_block(_block(shown, writer.rules, fields))
+    finally:
+        rows.close()
+    return refused
+
+
+def _groups(new_messages: Iterable[Message | MessageBatch]) -> Iterator[list[Message | MessageBatch]]:
+    group: list[Message | MessageBatch] = []
+    room = GROUP_BYTES
+    for message in new_messages:
+        group.append(message)
+        room -= len(message.body) if isinstance(message, Message) else GROUP_BYTES
+        if room <= 0 or len(group) >= GROUP:
+            yield group
+            group, room = [], GROUP_BYTES
+    if group:
+        yield group
+
+
+def _block(results: Sequence[PutResult], rules: BrokerRules, fields: tuple[str, ...]) -> RowBlock:
+    """The rows of some results."""
+    columns = dict(zip(PutResult._fields, zip(*results, strict=True), strict=True))
+    names = {status: status.name_in(rules) for status in set(columns["status"])}
+    append_names = {status: None if status is None else status.value for status in set(columns["append_status"])}
+    is_written = [status is AppendStatus.PUT_OK for status in columns["append_status"]]
+    is_placed = [status is not None for status in columns["append_status"]]
+
+    def column(name: str) -> Sequence[Any]:
+        values = columns.get(name, ())
+        if name == "type":
+            return ["put"] * len(results)
+        if name == "status":
+            return [names[value] for value in values]
+        if name == "append_status":
+            return [append_names[value] for value in values]
+        if name == "response_code":
+            return [None if response is None else response.value for response in columns["response"]]
+        if name in ("message_id", "reason"):
+            return values
+        is_known = is_placed if name == "physical_offset" else is_written
+        if all(is_known):
+            return values
+        return [value if known else None for value, known in zip(values, is_known, strict=True)]
+
+    return RowBlock(len(results), fields, column)
+
+
+def _conf(path: Path | None, settings: list[str]) -> BrokerConf | None:
+    """The broker's settings: those of its file, and those that were named, which go before."""
+    if path is None and not settings:
+        return None
+    properties = dict(read_broker_conf(path).properties) if path is not None else {}
+    for text in settings:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise UsageError(f"--set: {text!r} is not NAME=VALUE")
+        properties[name] = value
+    conf = broker_conf(properties, str(path) if path is not None else "--set")
+    if conf.problems:
+        raise UsageError(conf.problems[0])
+    return conf
+
+
+def _create(place: _Place, first: Message | MessageBatch | None) -> AbstractContextManager[StoreWriter]:
+    if place.commitlog:
+        raise UsageError("--commitlog is for an existing commit log; for a new store use --set storePathCommitLog=DIR")
+    config = place.config()
+    begin = first.dumped_at[0] if isinstance(first, Message) and first.dumped_at is not None else None
+    if begin is not None and begin % config.commitlog_file_size:
+        begin = None  # the first row of a part of a log, which makes a log of its own
+    return new_store(place.store, rules_for(place.broker_version or NEWEST), config, dumped_from=begin)
+
+
+def _open(place: _Place, messages: Messages) -> AbstractContextManager[StoreWriter]:
+    try:
+        opened = open_store(place.store, StoreOptions(place.commitlog, place.index_slots, None, place.broker_version))
+    except NotAStoreError as error:
+        raise NotAStoreError(f"{error}; use --create for a new store") from error
+    opened.tell(messages)
+    if (warning := foreign_owner(opened.store)) is not None:
+        messages.warn(warning)
+    config = config_of(opened.store, place.config())
+    if place.is_client:
+        config = replace(config, queue_counts={})  # the request processor knows the topics
+    shared = place.asked.shared if isinstance(place.asked, MessageBatch) else place.asked
+    if shared is not None and (reason := queue_refusal(shared, config)):
+        raise UsageError(f"--queue-id: {reason}")
+    return existing_store(
+        place.store,
+        place.look,
+        opened.rules,
+        config,
+        after_crash=place.after_crash,
+    )

@@ -1,0 +1,187 @@
+"""`rmqtool fixture`: generated stores to try the tool on. What they are is decided in the room `fixtures`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from rmqtool.commands.exit_codes import ExitCode
+from rmqtool.commands.messages import messages_of
+from rmqtool.commands.options.completion import damages, recipes
+from rmqtool.commands.options.store import FormatOption
+from rmqtool.commands.screen import screen
+from rmqtool.engine.rules.versions import NEWEST, SUPPORTED, rules_for
+from rmqtool.errors import UnreadableError, UsageError, WriteError
+from rmqtool.fixtures.damage import MARK, Damage, damage_store, require_generated
+from rmqtool.fixtures.damage_catalog import DAMAGES
+from rmqtool.fixtures.recipe import Recipe, make_store
+from rmqtool.fixtures.recipes import RECIPES
+from rmqtool.report.fixture_screen import list_lines
+from rmqtool.report.names import unknown_name
+from rmqtool.report.writers import OutputFormat, row_writer
+from rmqtool.store.source import reason
+
+LIST_FIELDS: Final = ("type", "name", "about", "recipes", "findings", "harm", "versions")
+CHANGE_FIELDS: Final = ("type", "action", "file", "file_position", "length")
+CHECK_FIELDS: Final = ("type", "id", "promised", "found")
+SeedOption = Annotated[
+    int, typer.Option("--seed", metavar="N", help="Seed; another seed makes another store of this kind.")
+]
+
+
+def list_kinds(output: FormatOption = OutputFormat.TABLE) -> None:
+    """List the recipes of healthy stores, and the kinds of damage.
+
+    Example: rmqtool fixture list
+    """
+    recipe_rows = [_recipe_row(recipe) for recipe in RECIPES.values()]
+    damage_rows = [_damage_row(damage) for damage in DAMAGES.values()]
+    if output is OutputFormat.TABLE:
+        lines = list_lines(recipe_rows, damage_rows, SUPPORTED, screen().table_width)
+        sys.stdout.writelines(f"{line}\n" for line in lines)
+        return
+    rows = row_writer(output, sys.stdout, LIST_FIELDS)
+    for row in (*recipe_rows, *damage_rows):
+        rows.write(row)
+    rows.close()
+
+
+def make(
+    context: typer.Context,
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Name of a recipe from `fixture list`.", autocompletion=recipes)
+    ],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Directory; new or empty.")],
+    seed: SeedOption = 0,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="K=V", help="version=X.Y.Z: the broker version of the store.")
+    ] = None,
+) -> None:
+    """Make a healthy store: the same bytes for the same name, version and seed.
+
+    Example: rmqtool fixture make crashed /tmp/store --set version=5.3.3
+    """
+    recipe = RECIPES.get(name)
+    if recipe is None:
+        raise UsageError(unknown_name("recipe", name, RECIPES))
+    version = _version(settings or [])
+    messages_of(context).interrupted = f"{directory} may be incomplete"
+    make_store(recipe, directory, version, seed)
+    _write_mark(directory, {"recipe": name, "version": version, "seed": seed, "damage": []})
+
+
+def damage(
+    context: typer.Context,
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Name of a damage from `fixture list`.", autocompletion=damages)
+    ],
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="A store that `fixture make` made.")],
+    seed: SeedOption = 0,
+    output: FormatOption = OutputFormat.TABLE,
+) -> None:
+    """Damage a generated store, and say what was changed.
+
+    Example: rmqtool fixture damage log-bit-flip-late /tmp/store
+    """
+    kind = DAMAGES.get(name)
+    if kind is None:
+        raise UsageError(unknown_name("damage", name, DAMAGES))
+    require_generated(store)
+    mark = _read_mark(store)
+    messages_of(context).interrupted = f"{store} may be changed"
+    changes = damage_store(kind, store, seed, RECIPES[mark["recipe"]].conf.settings())
+    _write_mark(store, {**mark, "damage": [*mark["damage"], name]})
+    rows = row_writer(output, sys.stdout, CHANGE_FIELDS, width=screen().table_width)
+    for change in changes:
+        rows.write(change.as_row())
+    rows.close()
+
+
+def check(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A store that `fixture make` made.")],
+    output: FormatOption = OutputFormat.TABLE,
+) -> None:
+    """Check that `rmqtool verify` finds each damage of a generated store, and nothing in a healthy one.
+
+    Example: rmqtool fixture check /tmp/store
+    """
+    from rmqtool.fixtures.expectation import checked
+
+    require_generated(directory)
+    mark = _read_mark(directory)
+    expectation = checked(
+        directory, RECIPES[mark["recipe"]], mark["version"], [DAMAGES[name] for name in mark["damage"]]
+    )
+    rows = row_writer(output, sys.stdout, CHECK_FIELDS, width=screen().table_width)
+    for each in expectation.rows():
+        rows.write(each)
+    rows.close()
+    if not expectation.is_kept:
+        raise typer.Exit(ExitCode.FINDINGS)
+
+
+ACTIONS: Final = {"list": list_kinds, "make": make, "damage": damage, "check": check}
+"""Subcommands of `fixture`."""
+
+
+def _recipe_row(recipe: Recipe) -> dict[str, Any]:
+    return {
+        "type": "recipe",
+        "name": recipe.name,
+        "about": recipe.about,
+        "versions": [version for version in SUPPORTED if recipe.fits(rules_for(version))],
+    }
+
+
+def _damage_row(kind: Damage) -> dict[str, Any]:
+    return {
+        "type": "damage",
+        "name": kind.name,
+        "about": kind.about,
+        "recipes": list(kind.recipes),
+        "findings": list(kind.findings),
+        "harm": kind.harm_to(rules_for(NEWEST)).value,
+    }
+
+
+def _version(settings: list[str]) -> str:
+    version = NEWEST
+    for text in settings:
+        key, equals, value = text.partition("=")
+        if not equals or key != "version":
+            raise UsageError(f"--set: {text!r} is not version=X.Y.Z")
+        if value not in SUPPORTED:
+            raise UsageError(f"--set: {unknown_name('broker version', value, SUPPORTED)}")
+        version = value
+    return version
+
+
+def _read_mark(directory: Path) -> dict[str, Any]:
+    path = directory / MARK
+    try:
+        mark: Any = json.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise UnreadableError(f"{path}: {reason(error)}") from error
+    except ValueError as error:
+        raise UsageError(f"{path}: not what `rmqtool fixture make` wrote") from error
+    if (
+        not isinstance(mark, dict)
+        or mark.get("recipe") not in RECIPES
+        or not isinstance(mark.get("version"), str)
+        or not isinstance(mark.get("damage"), list)
+        or not all(name in DAMAGES for name in mark["damage"])
+    ):
+        raise UsageError(f"{path}: not what `rmqtool fixture make` wrote")
+    return dict(mark)
+
+
+def _write_mark(directory: Path, content: dict[str, Any]) -> None:
+    path = directory / MARK
+    try:
+        path.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
+    except OSError as error:
+        raise WriteError(f"{path}: {reason(error)}") from error
