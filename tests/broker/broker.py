@@ -162,6 +162,14 @@ class OpenStore:
         """What is put from now on reaches no queue and no index."""
         self._ask("stopDispatch")
 
+    def set_condition(self, *, disk_full: bool = False, busy_ms: int = 0) -> None:
+        """Make the store read-only as a full disk does, or as if another put had held the lock for so long."""
+        self._ask("setCondition", diskFull=disk_full, busyMs=busy_ms)
+
+    def stop_index(self) -> None:
+        """What is put from now on reaches its queue, and no index."""
+        self._ask("stopIndex")
+
     def read(
         self,
         keys: Iterable[Sequence[str]] = (),

@@ -60,7 +60,7 @@ def messages(served: Answer) -> dict[tuple[str, int, int], Any]:
     return {
         (queue["topic"], queue["queueId"], row[0]): (row[2], records.get(row[2]), *row[3:])
         for queue in served["queues"]
-        for row in queue["messages"]
+        for row in queue.get("messages", ())  # a queue at which the broker throws serves none
         if row[1] == "FOUND" and row[2] not in bad
     }
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from rmqtool.compare.metadata import StoreMetadata, epochs_agree
 from rmqtool.formats.controller import EPOCHS, IDENTITY, identity_problem
 from rmqtool.store.epochs import BACKUP, EpochFiles, read_epochs
 from rmqtool.store.view import open_directory
@@ -28,9 +29,9 @@ BROKEN = {
 """Files with which a broker does not start."""
 
 
-def asked(version: str, tmp_path: Path, folders: Iterable[Path], log_end: int = -1) -> list[str]:
+def asked(version: str, tmp_path: Path, folders: Iterable[object], what: int | str = -1) -> list[str]:
     command = java_command(version_named(version), str(PROGRAM), tmp_path)
-    ran = subprocess.run([*command, str(log_end), *map(str, folders)], capture_output=True, text=True, check=True)
+    ran = subprocess.run([*command, str(what), *map(str, folders)], capture_output=True, text=True, check=True)
     return ran.stdout.splitlines()
 
 
@@ -87,6 +88,29 @@ def test_a_master_whose_log_ends_before_an_epoch_adds_none(
     (tmp_path / EPOCHS).write_text(GOOD)
     assert asked(version, tmp_path, [tmp_path], 3999) == ["1-0 2-1000 5-4000 refused"]
     assert asked(version, tmp_path, [tmp_path], 4001) == ["1-0 2-1000 5-4000 added"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_slave_truncates_where_diff_says(judge_of: Callable[[str], Judge], tmp_path: Path, version: str) -> None:
+    del judge_of
+    chance = random.Random(7)
+    sides, arguments = [], []
+    for number in range(200):
+        starts = sorted(chance.choices(range(0, 9000, 1000), k=chance.randrange(1, 5)))
+        entries = list(zip(sorted(chance.sample(range(1, 7), len(starts))), starts, strict=True))
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / EPOCHS).write_text(epochs_text(*entries))
+        end = starts[-1] + chance.choice([-500, 0, 1, 700, 5000])
+        metadata = StoreMetadata(config={(EPOCHS, "epochs", str(epoch)): str(start) for epoch, start in entries})
+        sides.append((metadata, end))
+        arguments += [folder, end]
+    answers = asked(version, tmp_path, arguments, "agree")
+    mine = [epochs_agree(a, b, a_end, b_end) for (a, a_end), (b, b_end) in zip(sides[::2], sides[1::2], strict=True)]
+    agreed = [answer and answer["physical_offset"] for answer in mine]
+    assert [-1 if offset is None else offset for offset in agreed] == [int(answer) for answer in answers]
+    assert len({*agreed}) > 4
+    assert None in agreed
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -27,10 +27,17 @@ from tests.broker.versions import ROUTINE
 JudgeOf = Callable[[str], Judge]
 OFTEN = "5.5.0"
 OFTEN_IN_OLD = "4.9.7"
-OF_WHOLE_BROKERS = ("timer-wheel-short", "timer-log-file-short", "epochs-empty", "compaction-lost")
-"""Only a whole broker has a timer, is in controller mode, or reads `topics.json`.
+OF_WHOLE_BROKERS = (
+    "timer-wheel-short",
+    "timer-log-file-short",
+    "epochs-empty",
+    "compaction-lost",
+    "batch-topic-forgotten",
+    "pop-record-odd",
+)
+"""Only a whole broker has a timer, is in controller mode, reads `topics.json`, or serves pop consumers.
 
-See test_timer.py, test_controller.py and test_compaction.py.
+See test_timer.py, test_controller.py, test_compaction.py, test_topics.py and test_pop.py.
 """
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from rmqtool.engine.append.open_writer import new_store
+from rmqtool.engine.append.store_writer import CrashStep
 from rmqtool.engine.append.writer_config import config_from
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.fixtures.recipe import SMALL, TopicSpec, write_topics
@@ -53,7 +54,7 @@ def test_a_client_gets_every_message_of_a_crashed_store(
     messages = [message(number, "127.0.0.1:10911") for number in range(COUNT)]
     with new_store(store, rules, config_from(broker_conf(SMALL))) as writer:
         results = writer.put_all(messages[:DISPATCHED])
-        writer.stop_dispatch()
+        writer.crash_after(CrashStep.FLUSHED)
         results += writer.put_all(messages[DISPATCHED:])
         writer.close(crash=True)
     write_topics(store, {"Orders": TopicSpec(3)}, with_attributes=rules.batch_queues)

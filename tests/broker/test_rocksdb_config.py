@@ -56,7 +56,8 @@ def test_a_broker_s_configuration_is_read(tmp_path: Path, version: str, form: st
         assert offsets.get(("Orders", "G1")) == ({0: 2, 1: 9} if is_kept else None)
         answer = json.loads(rmqtool("verify", path, "--format", "json").out)
         findings = {(each["id"], each.get("queue_id")) for each in answer["findings"]} - {ZERO_TIME}
-        assert findings == ({("config.consumer-offset-beyond-queue", 1)} if is_kept else set())
+        expected = {("config.consumer-offset-beyond-queue", 1), ("config.consumer-offset-without-group", None)}
+        assert findings == (expected if is_kept else set())
         assert answer["summary"]["not_looked_at"] == []
         rows = [
             json.loads(line) for line in rmqtool("dump", path, "--type", "config", "--format", "jsonl").out.splitlines()

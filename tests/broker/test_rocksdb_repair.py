@@ -15,7 +15,7 @@ from tests import golden_stores
 from tests.broker.conftest import JudgeOf
 from tests.commands.transcripts import rmqtool
 from tests.conftest import Unpacked
-from tests.rocksdb_cases import CASES, NAME, Case
+from tests.rocksdb_cases import BY_NAME, CASES, NAME, Case
 from tests.store_state import store_state
 
 pytestmark = pytest.mark.broker
@@ -24,7 +24,7 @@ CONFIG: Mapping[str, Any] = golden_stores.manifest(NAME).config
 MESSAGES = 150
 WRITERS = ("5.3.1", "5.3.3", "5.4.0", "5.5.0", "5.5.1")
 REPAIRED = [case for case in CASES if any(not name.endswith(("stale-unit", "behind")) for name in case.findings)]
-OFTEN = ("tables overwritten", "CURRENT empty", "middle units gone", "maximum gone")
+OFTEN = ("rocksdb-tables-overwritten", "rocksdb-current-empty", "rocksdb-units-missing", "rocksdb-block-of-units")
 
 
 def store_at(path: Path) -> Store:
@@ -85,7 +85,7 @@ def test_every_version_serves_what_was_built(golden_copy: Unpacked, judge_of: Ju
 
 def test_undo_brings_the_old_database_back(golden_copy: Unpacked) -> None:
     path = golden_copy(NAME)
-    next(case for case in CASES if case.name == "tables overwritten").apply(path)
+    BY_NAME["rocksdb-tables-overwritten"].apply(path)
     before = store_state(path)
     assert rmqtool("rebuild", path, "--queues", "--yes").code == 0
     assert rmqtool("undo", path, "--yes").code == 0
@@ -102,7 +102,7 @@ def test_a_sound_database_is_left_alone(golden_copy: Unpacked) -> None:
 
 def test_one_topic_can_be_rebuilt(golden: Unpacked, golden_copy: Unpacked) -> None:
     path = golden_copy(NAME)
-    next(case for case in CASES if case.name == "middle units gone").apply(path)
+    BY_NAME["rocksdb-units-missing"].apply(path)
     before = store_state(path)
     other = rmqtool("rebuild", path, "--queues", "--topic", "TopicTest", "--yes")
     assert other.code == 3, "Audit's units are still missing, and no rebuild of another topic brings them"

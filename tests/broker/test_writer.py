@@ -24,7 +24,7 @@ def held() -> list[ParameterSet]:
     for version in ROUTINE:
         for name, recipe in RECIPES.items():
             often = name != "default-size" and (version in VERSIONS_OFTEN or name in RECIPES_OFTEN)
-            if recipe.fits(rules_for(version)):
+            if recipe.fits(rules_for(version)) and not recipe.has_database:
                 found.append(pytest.param(name, version, marks=() if often else pytest.mark.slow))
     return found
 

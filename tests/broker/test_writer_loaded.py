@@ -37,7 +37,7 @@ def held() -> list[ParameterSet]:
         )
         for version in ROUTINE
         for name, recipe in RECIPES.items()
-        if recipe.fits(rules_for(version))
+        if recipe.fits(rules_for(version)) and not recipe.has_database
     ]
 
 
@@ -61,7 +61,10 @@ def assert_whole(recipe: Recipe, store: OpenStore, results: list[PutResult], rea
     good = {row[0] for row in read["commitLog"] if len(row) == 2}
     assert places(results, begin) <= good
     last = max(results, key=lambda result: result.physical_offset, default=None)
-    assert read["offsets"]["max"] == (last.physical_offset + last.size if last is not None else 0)
+    end = last.physical_offset + last.size if last is not None else 0
+    if end in {row[0] for row in read["commitLog"] if len(row) > 2 and row[2] == "blank"}:
+        end += -end % int(recipe.settings["mappedFileSizeCommitLog"])
+    assert read["offsets"]["max"] == end
     assert not [row for row in read["commitLog"] if len(row) > 2 and row[2] != "blank"]
 
 
@@ -82,12 +85,25 @@ def test_a_broker_loads_what_we_wrote(judge_of: JudgeOf, tmp_path: Path, name: s
     recipe = RECIPES[name]
     results = make_store(recipe, tmp_path, version, seed=2)
     begin = survey_of(recipe, tmp_path).commitlog[0].start if results else 0
+    if End.KILLED_UNCOMMITTED in {run.end for run in recipe.planned_runs(rules_for(version), 2)}:
+        written = len(results)
+        results = [result for result in results if record_is_there(tmp_path, result)]
+        assert 0 < len(results) < written
     with judge_of(version).open(tmp_path, recipe.settings, judge_topics(recipe)) as store:
         assert store.serving, store.opened
         read = store.read(times=0)
         assert_whole(recipe, store, results, read, begin)
         assert_served(read)
         assert_goes_on(store, read)
+
+
+def record_is_there(path: Path, result: PutResult) -> bool:
+    """Whether the log has the record's size at its place: what was never committed left zeros."""
+    for file in sorted((path / "commitlog").iterdir()):
+        position = result.physical_offset - int(file.name)
+        if 0 <= position < file.stat().st_size:
+            return int.from_bytes(file.read_bytes()[position : position + 4], "big") == result.size
+    return False
 
 
 def assert_goes_on(store: OpenStore, read: Answer) -> None:

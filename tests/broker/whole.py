@@ -10,7 +10,7 @@ from tests.broker.broker import Answer
 from tests.broker.program import JavaProgram
 from tests.broker.versions import version_named
 
-START_TIMEOUT_SECONDS = 120
+START_TIMEOUT_SECONDS = 600
 
 
 class WholeBroker:
@@ -34,7 +34,7 @@ class WholeBroker:
         directory.mkdir(parents=True, exist_ok=True)
         self.program = JavaProgram(version_named(version), "judge.WholeBroker")
         try:
-            #: lastExit, address, and min and max physical offset after the start
+            #: lastExit, address, nameServer, and min and max physical offset after the start
             self.started: Answer = self.program.ask(
                 "start",
                 START_TIMEOUT_SECONDS,
@@ -46,6 +46,10 @@ class WholeBroker:
         except Exception:
             self.program.close()
             raise
+
+    def await_route(self, topic: str) -> None:
+        """Wait until the name server knows the topic: a broker tells it some time after its start."""
+        self.program.ask("awaitRoute", 120, topic=topic)
 
     def consume(self, topic: str, count: int = 32) -> list[Answer]:
         """Per queue `{"queueId", "min", "max", "messages"}`, pulled by a real client from min on, `count` at a time."""
@@ -88,6 +92,11 @@ class WholeBroker:
     def commit(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
         """Note how far a group of consumers is."""
         self.program.ask("commit", group=group, topic=topic, queueId=queue_id, offset=queue_offset)
+
+    def load_offsets(self) -> dict[str, dict[str, str]] | None:
+        """The consumer offsets that the broker's own manager reads now: by `topic@group` and queue; None if none."""
+        table: dict[str, dict[str, str]] | None = self.program.ask("loadOffsets")["table"]
+        return table
 
     def kill(self) -> None:
         """End it as a crash would."""

@@ -96,14 +96,16 @@ def put_into_both(
         answers = _put_real(judge, run, real, config, topics)
         puts = [at_time(put, a.get("storeTimestamp"), rules) for put, a in zip(run.puts, answers, strict=True)]
         with _our_writer(ours, rules, writer_config, conf.settings(), is_new=number == 0) as writer:
-            if run.end is End.KILLED_BEFORE_DISPATCH:
-                writer.stop_dispatch()
+            if run.end.value is not None:
+                writer.crash_after(run.end.value)
             both.ours += writer.put_all(puts)
             writer.close(crash=run.end is not End.CLEAN)
         both.real += answers
     return both
 
 
+NEVER_COMMITS = {"commitCommitLogLeastPages": 1 << 20, "commitCommitLogThoroughInterval": 1 << 30}
+"""What the broker's own memory holds stays there until a file is full."""
 PUT_TOGETHER = 8
 """Few enough that they fill no two index files: two that are made in one millisecond have one name."""
 
@@ -111,23 +113,30 @@ PUT_TOGETHER = 8
 def _put_real(
     judge: Judge, run: Run, directory: Path, config: Mapping[str, Any], topics: Mapping[str, Any]
 ) -> list[Answer]:
+    config = {**config, **(NEVER_COMMITS if run.end is End.KILLED_UNCOMMITTED else {})}
     store = judge.open(directory, config, topics)
     assert store.serving, store.opened
     if run.end is End.KILLED_BEFORE_DISPATCH:
         store.stop_dispatch()
-    if run.end is End.KILLED_BEFORE_DISPATCH:
+    if run.end in (End.KILLED_BEFORE_DISPATCH, End.KILLED_UNCOMMITTED):
         answers = store.put(*map(judge_message, run.puts))
         store.halt()
         return answers
     answers = []
     for at in range(0, len(run.puts), PUT_TOGETHER):
-        answers += store.put(*map(judge_message, run.puts[at : at + PUT_TOGETHER]))
+        together = run.puts[at : at + PUT_TOGETHER]
+        if run.end is End.KILLED_BEFORE_INDEX and at + PUT_TOGETHER >= len(run.puts):
+            answers += store.put(*map(judge_message, together[:-1]))
+            store.wait_dispatched()
+            store.stop_index()
+            together = together[-1:]
+        answers += store.put(*map(judge_message, together))
         store.wait_dispatched()
         time.sleep(0.002)
-    if run.end is End.KILLED:
-        store.halt()
-    else:
+    if run.end is End.CLEAN:
         store.shutdown()
+    else:
+        store.halt()
     return answers
 
 

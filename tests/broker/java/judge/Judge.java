@@ -41,6 +41,10 @@ public final class Judge {
                 return session.waitDispatched();
             case "stopDispatch":
                 return session.stopDispatch();
+            case "setCondition":
+                return session.setCondition(request);
+            case "stopIndex":
+                return session.stopIndex();
             case "read":
                 return new Reader(session).everything(request);
             case "get":

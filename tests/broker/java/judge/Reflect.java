@@ -56,6 +56,15 @@ final class Reflect {
         throw new ClassNotFoundException(String.join(", ", names));
     }
 
+    static boolean hasField(Object target, String name) {
+        try {
+            declaredField(target.getClass(), name);
+            return true;
+        } catch (NoSuchFieldException e) {
+            return false;
+        }
+    }
+
     static Object field(Object target, String name) throws Exception {
         return declaredField(target.getClass(), name).get(target);
     }

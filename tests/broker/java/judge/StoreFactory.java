@@ -78,11 +78,11 @@ final class StoreFactory {
         throw new NoSuchMethodException("BrokerStatsManager(String, ...)");
     }
 
-    /** Sets the property if this version knows it; 4.4 spells mapped with one p. */
+    /** Sets the property if this version knows it; 4.4 spells mapped with one p, and setters of DLedger begin small. */
     private boolean put(Properties properties, String name, String value) {
         for (String spelling : new String[] {name, name.replace("mapped", "maped")}) {
             String setter = "set" + Character.toUpperCase(spelling.charAt(0)) + spelling.substring(1);
-            if (Reflect.has(storeConfig, setter, 1)) {
+            if (Reflect.has(storeConfig, setter, 1) || Reflect.has(storeConfig, "set" + spelling, 1)) {
                 properties.setProperty(spelling, value);
                 return true;
             }
@@ -100,6 +100,8 @@ final class StoreFactory {
         TopicConfig topic = new TopicConfig(name);
         topic.setReadQueueNums((int) Json.number(wanted, "readQueueNums", 4));
         topic.setWriteQueueNums((int) Json.number(wanted, "writeQueueNums", 4));
+        topic.setPerm((int) Json.number(wanted, "perm", topic.getPerm()));
+        topic.setOrder(Json.flag(wanted, "order", false));
         if (Json.present(wanted, "attributes")) {
             if (Reflect.has(topic, "setAttributes", 1)) {
                 Reflect.call(topic, "setAttributes", Json.texts(wanted.getAsJsonObject("attributes")));

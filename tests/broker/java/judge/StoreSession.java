@@ -7,6 +7,7 @@ import java.io.File;
 import java.lang.reflect.Field;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
+import java.util.Collection;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
 import org.apache.rocketmq.common.MQVersion;
@@ -15,6 +16,7 @@ import org.apache.rocketmq.store.DefaultMessageStore;
 /** One store directory from load to shutdown. Trouble in a step is part of the answer: it is what a test asks about. */
 final class StoreSession {
     private static final long DISPATCH_TIMEOUT_MS = 20_000;
+    private static final int QUIET_LOOKS = 3;
     private static final long SHUTDOWN_TIMEOUT_MS = 30_000;
 
     final DefaultMessageStore store;
@@ -120,10 +122,30 @@ final class StoreSession {
         while (store.dispatchBehindBytes() > 0 && System.currentTimeMillis() < deadline) {
             Thread.sleep(2);
         }
+        for (int quiet = 0; quiet < QUIET_LOOKS && System.currentTimeMillis() < deadline; quiet++) {
+            if (!isCommitted()) {
+                quiet = -1;
+                Thread.sleep(2);
+            }
+        }
         JsonObject answer = new JsonObject();
         answer.addProperty("dispatched", store.dispatchBehindBytes() <= 0);
         answer.add("offsets", offsets());
         return answer;
+    }
+
+    /** Whether what was dispatched is in RocksDB: from 5.4.0 on a thread of its own writes the queues there. */
+    private boolean isCommitted() throws Exception {
+        Object queues = Reflect.has(store, "getQueueStore", 0) ? Reflect.call(store, "getQueueStore") : null;
+        if (queues != null && Reflect.hasField(queues, "rocksDBConsumeQueueStore")) {
+            queues = Reflect.field(queues, "rocksDBConsumeQueueStore");
+        }
+        if (queues == null || !Reflect.hasField(queues, "groupCommitService")) {
+            return true;
+        }
+        Object service = Reflect.field(queues, "groupCommitService");
+        Collection<?> waiting = (Collection<?>) Reflect.field(service, "buffer");
+        return waiting.isEmpty() && ((Collection<?>) Reflect.field(service, "requests")).isEmpty();
     }
 
     /** From here on nothing that is put reaches a queue or the index: the state of a broker killed before dispatch. */
@@ -131,6 +153,25 @@ final class StoreSession {
         JsonObject answer = waitDispatched();
         Reflect.call(Reflect.field(store, "reputMessageService"), "shutdown");
         return answer;
+    }
+
+    /** What makes a store refuse puts: its disk is full, or another put has held the lock for so many milliseconds. */
+    JsonObject setCondition(JsonObject request) throws Exception {
+        if (Json.flag(request, "diskFull", false)) {
+            store.getRunningFlags().getAndMakeDiskFull();
+        } else {
+            store.getRunningFlags().getAndMakeDiskOK();
+        }
+        long busy = Json.number(request, "busyMs", 0);
+        Reflect.setField(store.getCommitLog(), "beginTimeInLock", busy == 0 ? 0 : System.currentTimeMillis() - busy);
+        return new JsonObject();
+    }
+
+    /** Takes the index out of what a record is dispatched to, as if the store were killed between queue and index. */
+    JsonObject stopIndex() throws Exception {
+        Collection<?> dispatchers = (Collection<?>) Reflect.field(store, "dispatcherList");
+        dispatchers.removeIf(one -> one.getClass().getSimpleName().contains("BuildIndex"));
+        return new JsonObject();
     }
 
     /**

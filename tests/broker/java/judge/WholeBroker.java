@@ -40,7 +40,7 @@ import org.apache.rocketmq.remoting.protocol.RemotingCommand;
 
 /** Name server, broker and client in one process on loopback: a store as producers and consumers see it. */
 public final class WholeBroker {
-    private static final long ROUTE_TIMEOUT_MS = 30_000;
+    private static final long ROUTE_TIMEOUT_MS = 60_000;
     private static final long PULL_TIMEOUT_MS = 10_000;
     /** No answer depends on how busy the machine is: a broker refuses what has waited for 0.2 seconds. */
     private static final int PATIENCE_MS = 60_000;
@@ -67,6 +67,9 @@ public final class WholeBroker {
         switch (request.get("op").getAsString()) {
             case "start":
                 return start(request);
+            case "awaitRoute":
+                route(request.get("topic").getAsString());
+                return new JsonObject();
             case "consume":
                 return consume(request.get("topic").getAsString(), (int) Json.number(request, "count", PULL));
             case "view":
@@ -82,6 +85,8 @@ public final class WholeBroker {
                 return checks(request);
             case "remote":
                 return remote(request);
+            case "loadOffsets":
+                return loadOffsets();
             case "commit":
                 return commit(request);
             case "stop":
@@ -124,6 +129,7 @@ public final class WholeBroker {
         JsonObject answer = new JsonObject();
         answer.addProperty("lastExit", lastExitClean ? "clean" : "abnormal");
         answer.addProperty("address", address);
+        answer.addProperty("nameServer", factory.brokerConfig.getNamesrvAddr());
         answer.addProperty("min", broker.getMessageStore().getMinPhyOffset());
         answer.addProperty("max", broker.getMessageStore().getMaxPhyOffset());
         return answer;
@@ -299,6 +305,25 @@ public final class WholeBroker {
             request.get("topic").getAsString(), (int) Json.number(request, "queueId", 0),
             Json.number(request, "offset", 0));
         return new JsonObject();
+    }
+
+    /** What the broker's own manager makes of the file of consumer offsets as it is now. */
+    private JsonObject loadOffsets() {
+        broker.getConsumerOffsetManager().setOffsetTable(new ConcurrentHashMap<>());
+        broker.getConsumerOffsetManager().load();
+        JsonObject answer = new JsonObject();
+        // A reader of JSON puts what it likes into a map of any type.
+        Map<?, ?> table = broker.getConsumerOffsetManager().getOffsetTable();
+        JsonObject rows = table == null ? null : new JsonObject();
+        if (table != null) {
+            table.forEach((key, queues) -> {
+                JsonObject row = new JsonObject();
+                ((Map<?, ?>) queues).forEach((queue, at) -> row.addProperty(String.valueOf(queue), String.valueOf(at)));
+                rows.add(String.valueOf(key), row);
+            });
+        }
+        answer.add("table", rows);
+        return answer;
     }
 
     /** The broker only: the others hold nothing that a later start could see, and end with the process. */

@@ -1,0 +1,99 @@
+"""What a whole broker does with offsets of consumer groups that no longer fit: the findings about them say the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.broker.broker import Answer, Judge
+from tests.broker.whole import WholeBroker
+from tests.commands.transcripts import rmqtool
+
+pytestmark = pytest.mark.slow
+
+CONFIG: dict[str, object] = {
+    "mappedFileSizeCommitLog": 8192,
+    "mappedFileSizeConsumeQueue": 200,
+    "maxHashSlotNum": 100,
+    "maxIndexNum": 200,
+}
+TOPIC, GROUP, COUNT = "orders", "shop", 60
+TOPICS = {TOPIC: {"readQueueNums": 2, "writeQueueNums": 2}}
+PULL, QUERY_OFFSET = 11, 14
+FOUND, RETRY_AT_ONCE, OFFSET_MOVED, NO_TOPIC, NO_GROUP = 0, 20, 21, 17, 26
+LIGHT = ("%LMQ%device", "%LMQ%group")
+OFFSETS, LIGHT_OFFSETS = "consumerOffset.json", "lmqConsumerOffset.json"
+
+
+def pull(broker: WholeBroker, topic: str, queue_id: int, queue_offset: int) -> Answer:
+    where = {"consumerGroup": GROUP, "topic": topic, "queueId": queue_id, "queueOffset": queue_offset}
+    how = {"maxMsgNums": 32, "sysFlag": 4, "commitOffset": 0, "suspendTimeoutMillis": 0}
+    return broker.remote(PULL, where | how | {"subscription": "*", "subVersion": 0, "expressionType": "TAG"})
+
+
+def stored(broker: WholeBroker, topic: str = TOPIC, group: str = GROUP) -> int | None:
+    """Where a consumer that starts now would begin."""
+    answer = broker.remote(QUERY_OFFSET, {"consumerGroup": group, "topic": topic, "queueId": 0})
+    return int(answer["fields"]["offset"]) if answer["code"] == FOUND else None
+
+
+def first_received(broker: WholeBroker, queue_offset: int) -> int:
+    """The first message that a consumer gets who goes where the broker sends it."""
+    while (answer := pull(broker, TOPIC, 0, queue_offset))["code"] != FOUND:
+        assert answer["code"] in (RETRY_AT_ONCE, OFFSET_MOVED)
+        queue_offset = int(answer["fields"]["nextBeginOffset"])
+    first: int = answer["messages"][0]["queueOffset"]
+    return first
+
+
+def write(path: Path, name: str, content: dict[str, Any]) -> None:
+    (path / "config" / name).write_text(json.dumps(content))
+    (path / "config" / f"{name}.bak").unlink(missing_ok=True)
+
+
+def findings(path: Path, version: str) -> dict[str, dict[str, Any]]:
+    ran = rmqtool("verify", path, "--broker-version", version, "--format", "json")
+    return {row["id"]: row for row in json.loads(ran.out)["findings"]}
+
+
+@pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
+def test_findings_say_what_a_broker_does(judge_of: Callable[[str], Judge], tmp_path: Path, version: str) -> None:
+    del judge_of  # only a whole broker has consumer groups
+    path = tmp_path / "store"
+    with WholeBroker(version, path, CONFIG, TOPICS) as broker:
+        for number in range(COUNT):
+            broker.send(TOPIC, 0, b"%d" % number + bytes(400))
+    for file in sorted((path / "commitlog").iterdir())[:2]:
+        file.unlink()
+    name = f"{TOPIC}@{GROUP}"
+    write(path, OFFSETS, {"offsetTable": {name: {"0": 3, "1": 50}, f"gone@{GROUP}": {"0": 9}}})
+    write(path, LIGHT_OFFSETS, {"offsetTable": {name: {"0": 55}}, "lmqOffsetTable": {"@".join(LIGHT): 7}})
+    write(path, "subscriptionGroup.json", {"subscriptionGroupTable": {}})
+    found = findings(path, version)
+    assert {each for each in found if each.startswith(("config.consumer", "config.two"))} == {
+        "config.consumer-offset-before-queue",
+        "config.consumer-offset-without-group",
+        "config.consumer-offset-without-queue",
+        "config.consumer-offset-without-topic",
+        "config.two-offset-files",
+    }
+    begin = int(found["config.consumer-offset-before-queue"]["expected"].rpartition(" ")[2])
+    with WholeBroker(version, path, CONFIG | {"broker.autoCreateSubscriptionGroup": False}, TOPICS) as broker:
+        assert pull(broker, TOPIC, 0, 40)["code"] == NO_GROUP
+    with WholeBroker(version, path, CONFIG, TOPICS) as broker:
+        assert stored(broker) == 3
+        assert first_received(broker, 3) == begin > 3
+        # Connected while the queue is empty, a consumer is sent to its begin; later it is sent to its end.
+        assert pull(broker, TOPIC, 1, 50)["fields"]["nextBeginOffset"] == "0"
+        for _ in range(3):
+            broker.send(TOPIC, 1, b"new")
+        answer = pull(broker, TOPIC, 1, 50)
+        assert (answer["code"], answer["fields"]["nextBeginOffset"]) == (OFFSET_MOVED, "3")
+        assert stored(broker, "gone") == 9
+        assert pull(broker, "gone", 0, 9)["code"] == NO_TOPIC
+    with WholeBroker(version, path, CONFIG | {"enableLmq": True, "enableMultiDispatch": True}, TOPICS) as broker:
+        assert (stored(broker), stored(broker, *LIGHT)) == (55, 7)
