@@ -20,11 +20,11 @@ from typing import Any
 from benchmarks.logs import record, write_log
 from benchmarks.results import machine, table, write_section
 from rmqtool.commands.messages import Messages
-from rmqtool.commands.spark import spark
+from rmqtool.commands.options.spark import spark
 from rmqtool.pipeline.frames import table_frame
 from rmqtool.pipeline.options import SourceOptions
 from rmqtool.pipeline.runner import SparkRunner
-from rmqtool.pipeline.table import table_of
+from rmqtool.pipeline.table import parts, read_part, table_of
 from rmqtool.scan.compiled import CompiledReader
 from rmqtool.scan.log import LogFile, ScanOptions, plan_log, walk_split
 from rmqtool.scan.runner import Runner, ThreadRunner
@@ -85,7 +85,7 @@ class OpenIn:
 def read_table(folder: Path, **options: str) -> int:
     """Every record batch of the table, made in this thread; its rows."""
     messages = table_of(SourceOptions.parse({"path": str(folder), **options}))
-    return sum(batch.num_rows for part in messages.parts([]) for batch in messages.read(part, []))
+    return sum(batch.num_rows for part in parts(messages, []) for batch in read_part(messages, part, []))
 
 
 def count_in_python(content: bytes) -> int:
