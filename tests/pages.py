@@ -10,6 +10,7 @@ from typing import Final
 from rmqtool.formats.catalog import FORMATS
 from rmqtool.formats.layout import Format
 from rmqtool.formats.pop import FIELD_DOCS
+from rmqtool.formats.rocksdb_pop import VALUE_DOCS
 from rmqtool.formats.system_flag import BIT_DOCS
 from rmqtool.report.layouts import type_of
 from rmqtool.verify.catalog.finding import FindingType
@@ -46,6 +47,15 @@ A broker keeps what pop consumers hold in the topic `rmq_sys_REVIVE_LOG_` + name
 says what its body is, a JSON object: `ck` a check point, `ack` and `bAck` acknowledgements. Brokers read
 acknowledgements with the long names too. `rmqtool dump STORE --pop` shows the messages. Broker: `PopCheckPoint`,
 `AckMsg`, `BatchAckMsg`.
+
+"""
+
+POP_VALUE_HEAD = """
+## Values of kvStore
+
+A broker with `popConsumerKVServiceEnable=true` keeps in `kvStore/` what it would else put into the revive topics: a row
+for each message, which an acknowledgement removes. Its value is a JSON object, and its key follows from the value.
+Broker: `PopConsumerRecord`.
 
 """
 
@@ -91,6 +101,8 @@ def formats_page() -> str:
     )
     fields = [(f"`{short}`", f"`{name}`", tags, doc) for short, name, tags, doc in FIELD_DOCS]
     parts.append(POP_HEAD + _table(("Field", "Broker's name", "Tag", "Meaning"), fields))
+    values = [(f"`{name}`", doc) for name, doc in VALUE_DOCS]
+    parts.append(POP_VALUE_HEAD + _table(("Field", "Meaning"), values))
     return "\n".join(parts)
 
 

@@ -58,6 +58,9 @@ ELSEWHERE: Final = {
     ("transaction-operation-ahead", "transaction.operation-ahead"): _QUEUE_OF_RECORD,
     ("transaction-operation-lost", "transaction.committed-half"): _QUEUE_OF_RECORD,
     ("transaction-half-expired", "transaction.expired-half"): _QUEUE_OF_RECORD,
+    ("pop-record-odd", "pop.bad-record"): _QUEUE_OF_RECORD,
+    ("pop-message-expired", "pop.expired-message"): _QUEUE_OF_RECORD,
+    ("batch-topic-forgotten", "config.batch-queue-without-topic"): _QUEUE_OF_RECORD,
     ("topic-forgotten", "config.queue-without-topic"): "said of the queue",
     ("extension-broken", "consumequeue.bad-extension"): "said of the unit whose extension it is",
     ("extension-file-missing", "consumequeue.bad-extension"): "said of the unit whose extension it is",
@@ -146,7 +149,9 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Stores:
     return Stores(tmp_path_factory.mktemp("matrix"))
 
 
-@pytest.mark.parametrize("name", DAMAGES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name.startswith("rocksdb-") else ()) for name in DAMAGES]
+)
 def test_each_damage_once(stores: Stores, name: str) -> None:
     """In the recipe that shows it best, of either version in turn."""
     damage = DAMAGES[name]

@@ -123,7 +123,7 @@ def test_the_commands_are_found() -> None:
 
 
 def test_every_command_has_a_module() -> None:
-    modules = {path.stem for path in (ROOT / "rmqtool/commands").glob("*.py")}
+    modules = {path.stem for path in (ROOT / "rmqtool/commands").rglob("*.py")}
     assert {command.replace("-", "_") for command in commands()} <= modules
 
 

@@ -110,7 +110,7 @@ def test_what_the_package_says_has_no_retired_words() -> None:
 def test_help_has_no_retired_words() -> None:
     texts = [
         (path, text)
-        for path in sorted((ROOT / "rmqtool" / "commands").glob("*.py"))
+        for path in sorted((ROOT / "rmqtool" / "commands").rglob("*.py"))
         for _, text in command_docstrings(path)
     ]
     assert len(texts) > 10
