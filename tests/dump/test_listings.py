@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from rmqtool.dump import listings, time_order
@@ -17,10 +16,10 @@ from rmqtool.store import rocksdb
 from tests import golden_stores
 from tests.commands.transcripts import rmqtool
 from tests.conftest import Unpacked
+from tests.dump.row_schema import validate_row
 from tests.rocksdb_cases import write_rows
 from tests.store_state import assert_store_unchanged
 
-SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "schema" / "dump.json").read_text("utf-8"))
 DELAY = "broker-5.5.0-delay-killed"
 JsonRow = dict[str, Any]
 
@@ -32,7 +31,7 @@ def listed(path: Path, *options: str) -> tuple[int, list[JsonRow]]:
     assert "internal error" not in ran.err
     rows = [json.loads(line) for line in ran.out.splitlines()]
     for row in rows:
-        jsonschema.validate(row, SCHEMA)
+        validate_row(row)
     return ran.code, rows
 
 

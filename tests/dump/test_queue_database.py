@@ -6,17 +6,16 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from rmqtool.formats.rocksdb_queue import unit_key
 from rmqtool.store import rocksdb
 from tests.commands.transcripts import Ran, rmqtool
 from tests.conftest import Unpacked
+from tests.dump.row_schema import validate_row
 from tests.rocksdb_cases import BY_NAME, NAME, edit
 from tests.store_state import assert_store_unchanged
 
-SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "schema" / "dump.json").read_text("utf-8"))
 QUEUES = ("--type", "consumequeue")
 NO_QUEUE = (None, None)
 JsonRow = dict[str, Any]
@@ -29,7 +28,7 @@ def dumped(path: Path, *options: str) -> tuple[Ran, list[JsonRow]]:
     assert "internal error" not in ran.err
     rows = [json.loads(line) for line in ran.out.splitlines()]
     for row in {(row["type"], *row): row for row in rows}.values():
-        jsonschema.validate(row, SCHEMA)
+        validate_row(row)
     return ran, rows
 
 

@@ -7,19 +7,18 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from rmqtool.formats.timer import CHECK_FILE_SIZE, SLOT_COUNT, UNIT_SIZE, WHEEL_SIZE, TimerCheck, build_check, pack_unit
 from tests import golden_stores
 from tests.commands.transcripts import rmqtool
 from tests.conftest import Unpacked
+from tests.dump.row_schema import validate_row
 from tests.store_state import assert_store_unchanged
 
 STORE = "broker-5.5.0-timer"
 LOG = "timerlog/00000000000000000000"
 FILE = "00000000000000000000"
-SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "schema" / "dump.json").read_text("utf-8"))
 JsonRow = dict[str, Any]
 
 
@@ -29,7 +28,7 @@ def dumped(path: Path, *options: str) -> tuple[int, list[JsonRow]]:
     assert "internal error" not in ran.err
     rows = [json.loads(line) for line in ran.out.splitlines()]
     for row in rows:
-        jsonschema.validate(row, SCHEMA)
+        validate_row(row)
     return ran.code, rows
 
 
