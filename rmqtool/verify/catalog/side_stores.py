@@ -279,7 +279,15 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     error(
         "timer.slot-ahead-of-log",
         "A slot of the timer wheel leads past the end of the timer log.",
-        ((_FROM_5, "delivery stops at that time forever: no later timer is delivered"),),
+        (
+            (
+                _FROM_5,
+                (
+                    "after a kill, a start sets a slot right whose units it reads again (5.5.0 delivered 40 of 40); "
+                    "where it does not, delivery stops at that time: no later timer is delivered"
+                ),
+            ),
+        ),
         _REBUILT_TIMER,
         REBUILD_TIMER,
         "apache/rocketmq#11156",
