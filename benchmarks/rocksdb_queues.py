@@ -24,9 +24,9 @@ from benchmarks.logs import HEAD, LOCALHOST, STORE_TIMESTAMP_MS, blank
 from benchmarks.results import machine, table, write_section
 from rmqtool.formats import commitlog
 from rmqtool.formats.record_crc import masked_crc
-from rmqtool.formats.rocksdb_queue import DISPATCHED_KEY, UNIT, offset_key, queue_prefix
-from rmqtool.store.queue_database import FAMILIES
-from rmqtool.store.rocksdb import RowBatch, write_database
+from rmqtool.formats.rocksdb.queue import DISPATCHED_KEY, UNIT, offset_key, queue_prefix
+from rmqtool.store.databases.queue_database import FAMILIES
+from rmqtool.store.databases.rocksdb import RowBatch, write_database
 
 COMMAND = "python -m benchmarks.rocksdb_queues"
 LOG_FILE_SIZE = 1 << 30

@@ -22,9 +22,9 @@ from benchmarks.results import machine, table, write_section
 from rmqtool.commands.messages import Messages
 from rmqtool.commands.options.spark import spark
 from rmqtool.pipeline.frames import table_frame
-from rmqtool.pipeline.options import SourceOptions
 from rmqtool.pipeline.runner import SparkRunner
-from rmqtool.pipeline.table import parts, read_part, table_of
+from rmqtool.pipeline.tables.options import SourceOptions
+from rmqtool.pipeline.tables.table import parts, read_part, table_of
 from rmqtool.scan.compiled import CompiledReader
 from rmqtool.scan.log import LogFile, ScanOptions, plan_log, walk_split
 from rmqtool.scan.runner import Runner, ThreadRunner

@@ -10,7 +10,7 @@ from typing import Final
 from rmqtool.formats.catalog import FORMATS
 from rmqtool.formats.layout import Format
 from rmqtool.formats.pop import FIELD_DOCS
-from rmqtool.formats.rocksdb_pop import VALUE_DOCS
+from rmqtool.formats.rocksdb.pop import VALUE_DOCS
 from rmqtool.formats.system_flag import BIT_DOCS
 from rmqtool.report.layouts import type_of
 from rmqtool.verify.catalog.finding import FindingType

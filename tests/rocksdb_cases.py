@@ -12,13 +12,13 @@ from typing import Any
 from rocksdict import BlockBasedOptions, Options, Rdict
 
 from rmqtool.engine.rules.versions import rules_for
-from rmqtool.fixtures import damage_rocksdb
-from rmqtool.fixtures.damage import Damage, Harm, damage_store
-from rmqtool.fixtures.damage_catalog import DAMAGES
-from rmqtool.formats.rocksdb_queue import DISPATCHED_KEY, offset_key
+from rmqtool.fixtures.damages import rocksdb as damage_rocksdb
+from rmqtool.fixtures.damages.catalog import DAMAGES
+from rmqtool.fixtures.damages.damage import Damage, Harm, damage_store
+from rmqtool.formats.rocksdb.queue import DISPATCHED_KEY, offset_key
+from rmqtool.store.databases.rocksdb import TABLE_FORMAT, RocksFamily, RocksReading
 from rmqtool.store.directory import survey
 from rmqtool.store.file_kinds import FileKind
-from rmqtool.store.rocksdb import TABLE_FORMAT, RocksFamily, RocksReading
 from rmqtool.store.view import open_directory
 from tests.broker.files import Snapshot, snapshot
 

@@ -23,8 +23,8 @@ from unittest.mock import patch
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.engine.segments.open_files import ReadCache
 from rmqtool.errors import UsageError
-from rmqtool.fixtures.damage import damage_store
-from rmqtool.fixtures.damage_catalog import DAMAGES
+from rmqtool.fixtures.damages.catalog import DAMAGES
+from rmqtool.fixtures.damages.damage import damage_store
 from rmqtool.fixtures.recipe import make_store
 from rmqtool.fixtures.recipes import RECIPES
 from rmqtool.repair import plan_forecasts

@@ -17,13 +17,13 @@ import pytest
 
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.errors import UsageError
-from rmqtool.fixtures.damage import Damage, damage_store
-from rmqtool.fixtures.damage_catalog import DAMAGES
-from rmqtool.fixtures.edit import Change
+from rmqtool.fixtures.damages.catalog import DAMAGES
+from rmqtool.fixtures.damages.damage import Damage, damage_store
+from rmqtool.fixtures.damages.edit import Change
+from rmqtool.fixtures.damages.side_effects import CONSEQUENCES, PROMISED_INSTEAD, SHOWN_UNHARMED
 from rmqtool.fixtures.expectation import Expectation, checked
 from rmqtool.fixtures.recipe import make_store
 from rmqtool.fixtures.recipes import RECIPES
-from rmqtool.fixtures.side_effects import CONSEQUENCES, PROMISED_INSTEAD, SHOWN_UNHARMED
 from rmqtool.verify.catalog.finding import Finding, Severity
 from rmqtool.verify.catalog.registry import BY_ID
 from tests.broker.files import copy_store

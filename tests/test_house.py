@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "rmqtool"
 
 FILE_LINES = 400
+ROOM_FILES = 25
 FUNCTION_LINES = 70
 LINE_COLUMNS = 120
 
@@ -349,6 +351,21 @@ def test_rules_pass_a_good_sample(path: str, text: str) -> None:
 
 def test_every_rule_has_a_bad_sample() -> None:
     assert {rule for rule, _, _ in BAD} == set(RULES)
+
+
+def crowded(sources: Iterable[Source]) -> list[str]:
+    """Folders of the package with more files than a newcomer reads through."""
+    rooms = Counter(file.path.rpartition("/")[0] for file in sources if not file.path.endswith("__init__.py"))
+    return [f"{room}: {count} files" for room, count in rooms.items() if count > ROOM_FILES]
+
+
+def test_no_room_is_crowded() -> None:
+    assert crowded(file for file in project_sources() if file.in_package) == []
+
+
+def test_a_crowded_room_is_found() -> None:
+    files = [source(f"rmqtool/scan/a{number}.py", DOC) for number in range(ROOM_FILES + 1)]
+    assert crowded(files) == [f"rmqtool/scan: {ROOM_FILES + 1} files"]
 
 
 def test_every_module_is_reachable() -> None:

@@ -34,8 +34,8 @@ from rmqtool.commands.options.run import (
 )
 from rmqtool.errors import RmqtoolError
 from rmqtool.report.progress import ProgressForm
-from rmqtool.scan.compile_notice import ON_COMPILE
 from rmqtool.scan.freed_memory import keep_freed_memory
+from rmqtool.scan.kernels.compile_notice import ON_COMPILE
 
 _SETTINGS: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from rmqtool.engine.reading.unread_files import UnreadFiles
 from rmqtool.errors import UnreadableError
-from rmqtool.store.config_json import ConfigFile, ConfigState
+from rmqtool.store.config.config_json import ConfigFile, ConfigState
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind, kind_of
 from rmqtool.store.source import ByteSource, read_range

@@ -29,14 +29,14 @@ from rmqtool.formats.properties import (
     TIMER_DELETE_KEY,
     TIMER_TOPIC,
 )
-from rmqtool.formats.rocksdb_store import DELIVERED, SCANNED
+from rmqtool.formats.rocksdb.store import DELIVERED, SCANNED
 from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.report.rows import DumpRow
-from rmqtool.store.config_json import DELAY_OFFSETS, delay_offsets, read_config
+from rmqtool.store.config.config_json import DELAY_OFFSETS, delay_offsets, read_config
+from rmqtool.store.databases.pop_database import DIRECTORY as POP_DIRECTORY
+from rmqtool.store.databases.pop_database import PopDatabase
+from rmqtool.store.databases.side_database import DIRECTORY, SideDatabase
 from rmqtool.store.file_kinds import FileKind
-from rmqtool.store.pop_database import DIRECTORY as POP_DIRECTORY
-from rmqtool.store.pop_database import PopDatabase
-from rmqtool.store.side_database import DIRECTORY, SideDatabase
 
 
 class ListingDump(RowSource):

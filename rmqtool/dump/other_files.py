@@ -29,7 +29,7 @@ from rmqtool.report.file_rows import (
     timer_unit_row,
 )
 from rmqtool.report.rows import DumpRow
-from rmqtool.store.config_json import SIZE_MAX
+from rmqtool.store.config.config_json import SIZE_MAX
 from rmqtool.store.file_kinds import FileKind, is_segment_name, kind_of
 from rmqtool.store.relaxed_json import JsonError, parse_relaxed_json
 from rmqtool.store.source import ByteSource, read_range, read_salvaging
@@ -70,7 +70,7 @@ class FileDump(RowSource):
         directories = {path.rpartition("/")[0] for path in paths}
         if not directories:
             return
-        from rmqtool.store.config_database import read_config_databases
+        from rmqtool.store.config.config_database import read_config_databases
 
         for database in read_config_databases(self.target.view):
             if database.directory not in directories:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rmqtool.dump.request import RowSource
 from rmqtool.report.file_rows import bad_file_row, side_row
 from rmqtool.report.rows import DumpRow
-from rmqtool.store.side_database import DIRECTORY, SideDatabase
+from rmqtool.store.databases.side_database import DIRECTORY, SideDatabase
 
 
 class SideDatabaseDump(RowSource):

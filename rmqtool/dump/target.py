@@ -12,7 +12,7 @@ from typing import Final
 
 from rmqtool.errors import NotAStoreError, UnreadableError, UnsupportedError
 from rmqtool.formats.commitlog import MAGIC_BYTES
-from rmqtool.store.broker_conf import read_broker_conf
+from rmqtool.store.config.broker_conf import read_broker_conf
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.file_kinds import FileKind, is_broker_directory, is_segment_name, kind_of
 from rmqtool.store.location import StoreLocation, survey_store

@@ -18,7 +18,7 @@ from rmqtool.errors import RefusedError, UnreadableError, UnsupportedError, Writ
 from rmqtool.evidence.pseudonyms import Pseudonyms
 from rmqtool.evidence.redact_config import redact_config
 from rmqtool.evidence.redact_log import CHUNK, redact_log, redact_records
-from rmqtool.store.config_json import SIZE_MAX
+from rmqtool.store.config.config_json import SIZE_MAX
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.source import ByteSource, read_range, read_salvaging, reason

@@ -16,7 +16,7 @@ from rmqtool.engine.rules.algorithms import SizeMismatch
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.formats.timer import WHEEL_SIZE
 from rmqtool.quantities import JAVA_LONG_MAX
-from rmqtool.store.config_json import (
+from rmqtool.store.config.config_json import (
     CONSUMER_FILTERS,
     DELAY_OFFSETS,
     ORDERED_CONSUMPTION,
@@ -30,11 +30,11 @@ from rmqtool.store.config_json import (
     batch_topics,
     topics,
 )
+from rmqtool.store.config.epochs import read_epochs
+from rmqtool.store.databases.rocksdb import RocksFailure
 from rmqtool.store.directory import Segment, Store
-from rmqtool.store.epochs import read_epochs
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.overlay import Overlay
-from rmqtool.store.rocksdb import RocksFailure
 from rmqtool.store.sizes import infer_file_size
 from rmqtool.store.view import Entry
 

@@ -36,12 +36,12 @@ from rmqtool.forecast.start_file import StartChoice
 from rmqtool.formats.checkpoint import FIELDS_SIZE, Checkpoint, parse_checkpoint
 from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, UNIT_SIZE
 from rmqtool.quantities import JAVA_LONG_MAX
-from rmqtool.store.config_json import TOPICS, StoreConfigs, topics
+from rmqtool.store.config.config_json import TOPICS, StoreConfigs, topics
+from rmqtool.store.databases.queue_database import QueueDatabase
 from rmqtool.store.directory import QueueFiles, Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.location import log_directories
 from rmqtool.store.overlay import Overlay
-from rmqtool.store.queue_database import QueueDatabase
 from rmqtool.store.source import Closable, read_range
 
 CHECKPOINT_FIELDS: Final = tuple(Checkpoint.__dataclass_fields__)

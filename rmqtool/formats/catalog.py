@@ -5,22 +5,12 @@
 
 from typing import Final
 
-from rmqtool.formats import (
-    batch,
-    checkpoint,
-    commitlog,
-    consumequeue,
-    dledger,
-    index,
-    message_id,
-    replication,
-    rocksdb_config,
-    rocksdb_pop,
-    rocksdb_queue,
-    rocksdb_store,
-    timer,
-)
+from rmqtool.formats import batch, checkpoint, commitlog, consumequeue, dledger, index, message_id, replication, timer
 from rmqtool.formats.layout import Format
+from rmqtool.formats.rocksdb import config as rocksdb_config
+from rmqtool.formats.rocksdb import pop as rocksdb_pop
+from rmqtool.formats.rocksdb import queue as rocksdb_queue
+from rmqtool.formats.rocksdb import store as rocksdb_store
 
 FORMATS: Final[tuple[Format, ...]] = (
     commitlog.MESSAGE_V1,

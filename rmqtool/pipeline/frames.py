@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from rmqtool.pipeline.enums import TableName
-from rmqtool.pipeline.fleet_findings import findings_frame
-from rmqtool.pipeline.log_splits import PART_BYTES
-from rmqtool.pipeline.options import SourceOptions
 from rmqtool.pipeline.source import NAME, RocketmqStoreSource
 from rmqtool.pipeline.stores import checked_stores, log_bytes
+from rmqtool.pipeline.tables.fleet_findings import findings_frame
+from rmqtool.pipeline.tables.log_splits import PART_BYTES
+from rmqtool.pipeline.tables.options import SourceOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

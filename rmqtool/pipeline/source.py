@@ -12,10 +12,10 @@ from pyspark.sql.types import StructType
 
 from rmqtool.errors import UnsupportedError, UsageError
 from rmqtool.pipeline.filters import pushed
-from rmqtool.pipeline.message_schema import chosen
-from rmqtool.pipeline.options import SourceOptions
 from rmqtool.pipeline.python_worker import keep_what_is_loaded
-from rmqtool.pipeline.table import Table, in_mode, parts, read_part, table_of
+from rmqtool.pipeline.tables.message_schema import chosen
+from rmqtool.pipeline.tables.options import SourceOptions
+from rmqtool.pipeline.tables.table import Table, in_mode, parts, read_part, table_of
 from rmqtool.scan.row_filter import RowFilter
 
 NAME = "rocketmq-store"

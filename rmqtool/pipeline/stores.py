@@ -62,7 +62,7 @@ class Stores:
             from_offset, to_offset: physical offsets; the end is excluded.
             from_time_ms, to_time_ms: store times in milliseconds since the epoch; the end is excluded.
             queue_ids: ids of queues.
-            profile: columns that are read if none are named; see `rmqtool.pipeline.message_schema`.
+            profile: columns that are read if none are named; see `rmqtool.pipeline.tables.message_schema`.
             mode: whether a row with a finding is kept, left out, or ends the reading with `DamageError`.
             stale: whether to read records after the end of the log too.
 
@@ -100,8 +100,8 @@ def read_messages(options: Mapping[str, str]) -> pa.RecordBatchReader:
     require_pyarrow()
     import pyarrow as pa
 
-    from rmqtool.pipeline.options import SourceOptions
-    from rmqtool.pipeline.table import in_mode, parts, read_part, table_of
+    from rmqtool.pipeline.tables.options import SourceOptions
+    from rmqtool.pipeline.tables.table import in_mode, parts, read_part, table_of
 
     # A file that is read whole has no seams to prove.
     parsed = SourceOptions.parse({**options, "splits": "1"})
@@ -125,7 +125,7 @@ def checked_stores(options: Mapping[str, str]) -> list[Store]:
         NotAStoreError, UnreadableError: a path is no store, or may not be read.
     """
     require_pyarrow()
-    from rmqtool.pipeline.options import SourceOptions
+    from rmqtool.pipeline.tables.options import SourceOptions
 
     parsed = SourceOptions.parse(options)  # here, where an error is still one line
     parsed.check_table()

@@ -11,11 +11,11 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 
 from rmqtool.errors import RmqtoolError, UnreadableError
-from rmqtool.pipeline.log_splits import MISSING_FILE, UNREADABLE, LogTask, log_tasks
-from rmqtool.pipeline.message_columns import MessageBatches, SourceFile
-from rmqtool.pipeline.options import PLANNING_THREADS, SourceOptions
 from rmqtool.pipeline.stream_position import Position, flushed_end, log_begin, mark_of, what_is_lost
-from rmqtool.pipeline.table import MessagesTable, in_mode, with_judgement
+from rmqtool.pipeline.tables.log_splits import MISSING_FILE, UNREADABLE, LogTask, log_tasks
+from rmqtool.pipeline.tables.message_columns import MessageBatches, SourceFile
+from rmqtool.pipeline.tables.options import PLANNING_THREADS, SourceOptions
+from rmqtool.pipeline.tables.table import MessagesTable, in_mode, with_judgement
 from rmqtool.scan.row_filter import RowFilter
 from rmqtool.scan.runner import ThreadRunner
 from rmqtool.store.directory import Store

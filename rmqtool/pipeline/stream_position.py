@@ -17,7 +17,7 @@ import numpy as np
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.checkpoint import FIELDS_SIZE, parse_checkpoint
 from rmqtool.formats.commitlog import HEAD_SIZE
-from rmqtool.pipeline.log_splits import BLOCK_SIZE, newest_with_data
+from rmqtool.pipeline.tables.log_splits import BLOCK_SIZE, newest_with_data
 from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.scan.log import ScanOptions, reader_for, walk_split
 from rmqtool.scan.rules import Verdict

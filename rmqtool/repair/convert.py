@@ -29,10 +29,10 @@ from rmqtool.repair.machine.steps import Create, Step, create_file, remove_file,
 from rmqtool.repair.rebuild import RebuildChoice, plan_rebuild, require_intact, require_log, require_sound_entries
 from rmqtool.repair.timer import plan_timer
 from rmqtool.scan.runner import OnProgress
+from rmqtool.store.databases.queue_database import StoredEnd
 from rmqtool.store.directory import Settings, Store, survey, with_settings
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.overlay import Overlay
-from rmqtool.store.queue_database import StoredEnd
 from rmqtool.store.source import FilePart
 from rmqtool.verify.files.timers import is_timer_checked
 

@@ -22,10 +22,10 @@ from rmqtool.errors import UnknownSizeError, UnsupportedError
 from rmqtool.formats.timer import DEFAULT_LOG_FILE_SIZE
 from rmqtool.repair.machine.steps import Step, create_file, remove_file, replace_file
 from rmqtool.scan.runner import OnProgress
-from rmqtool.store.config_json import TIMER_METRICS
+from rmqtool.store.config.config_json import TIMER_METRICS
+from rmqtool.store.databases.side_database import DIRECTORY, SideDatabase
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
-from rmqtool.store.side_database import DIRECTORY, SideDatabase
 from rmqtool.store.source import FilePart
 from rmqtool.verify.catalog.finding import Finding, Severity
 from rmqtool.verify.files.timers import is_timer_checked, timer_findings

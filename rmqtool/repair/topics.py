@@ -20,7 +20,7 @@ from rmqtool.errors import UnreadableError, UnsupportedError
 from rmqtool.formats.properties import REAL_TOPIC, SCHEDULE_TOPIC, SHARDING_KEY, TIMER_OUT_MS
 from rmqtool.formats.system_flag import TRANSACTION_COMMIT, TRANSACTION_MASK
 from rmqtool.repair.machine.steps import Step, create_file, replace_file
-from rmqtool.store.config_json import (
+from rmqtool.store.config.config_json import (
     CONSUMER_OFFSETS,
     TOPICS,
     ConfigState,

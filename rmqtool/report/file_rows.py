@@ -17,7 +17,7 @@ from rmqtool.formats.consumequeue import (
 )
 from rmqtool.formats.index import ENTRY, HEADER
 from rmqtool.formats.layout import Format
-from rmqtool.formats.rocksdb_store import IndexRow, Mark, Row, TimerRow, TransactionRow
+from rmqtool.formats.rocksdb.store import IndexRow, Mark, Row, TimerRow, TransactionRow
 from rmqtool.report.rows import DumpRow
 
 _SIDE_TYPES: Final = {

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from rmqtool.formats.properties import SCHEDULE_TOPIC
 from rmqtool.scan.columns import Row, row_dtype
-from rmqtool.scan.compile_notice import ON_COMPILE
 from rmqtool.scan.judge import TopicTable
+from rmqtool.scan.kernels.compile_notice import ON_COMPILE
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.walk import Walk
 
@@ -45,11 +45,11 @@ def is_available() -> bool:
 
 
 @functools.cache
-def load_kernel(name: str = "rmqtool.scan.kernel") -> ModuleType:
+def load_kernel(name: str = "rmqtool.scan.kernels.kernel") -> ModuleType:
     """A kernel module by its full name, its symbol registered and its cache folder chosen."""
     import numba
 
-    from rmqtool.scan import crc_symbol
+    from rmqtool.scan.kernels import crc_symbol
 
     crc_symbol.register()
     config: Any = numba.config

@@ -102,7 +102,7 @@ def _compiled(
     is_plain &= (rows["physical_offset"] >= base) & (
         rows["physical_offset"] + rows["size"] <= base + window.end - window.start
     )
-    kernel = load_kernel("rmqtool.scan.digest_kernel")
+    kernel = load_kernel("rmqtool.scan.kernels.digest_kernel")
     buffer = numpy.frombuffer(window.storage, numpy.uint8)
     if is_plain.all():
         kernel.record_digests(buffer, base, rows, by_content, record_crc, *digests)

@@ -32,7 +32,7 @@ from rmqtool.store.sizes import (
 from rmqtool.store.view import Entry, StoreView
 
 if TYPE_CHECKING:
-    from rmqtool.store.queue_database import QueueDatabase
+    from rmqtool.store.databases.queue_database import QueueDatabase
 
 EVIDENCE: Final = frozenset(
     {
@@ -271,7 +271,7 @@ class Store:
         return self._read_queue_database() if self.queue_kind == "mixed" else None
 
     def _read_queue_database(self) -> QueueDatabase:
-        from rmqtool.store.queue_database import read_queue_database
+        from rmqtool.store.databases.queue_database import read_queue_database
 
         return read_queue_database(self.view, self.files.get(FileKind.CONSUMEQUEUE_ROCKSDB, ()))
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from rmqtool.errors import NotAStoreError, RmqtoolError, UsageError
-from rmqtool.store.broker_conf import BrokerConf
+from rmqtool.store.config.broker_conf import BrokerConf
 from rmqtool.store.directory import Settings, Store, survey, with_settings
 from rmqtool.store.file_kinds import is_broker_directory
 from rmqtool.store.view import StoreView, open_directory

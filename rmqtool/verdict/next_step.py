@@ -41,7 +41,7 @@ def blocked_step(assessment: Assessment) -> NextStep | None:
 
 def undecoded_step(assessment: Assessment, line: CommandLine) -> NextStep:
     """What to do about files that are not looked at: install what reads them, convert them, or ask the broker."""
-    from rmqtool.store.rocksdb import HOW_TO_INSTALL
+    from rmqtool.store.databases.rocksdb import HOW_TO_INSTALL
 
     if any(files.reason.startswith("only verify") for files in assessment.not_looked_at):
         return NextStep(line("verify"), "check what this command does not look at:")

@@ -20,10 +20,10 @@ from rmqtool.engine.reading.unread_files import UnreadFiles
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, LogPlan, ScanOptions, carries_record_crc, plan_segments
 from rmqtool.scan.runner import OnProgress, Runner, ThreadRunner
-from rmqtool.store.config_json import TOPICS, ConfigFile, batch_topics, topics
+from rmqtool.store.config.config_json import TOPICS, ConfigFile, batch_topics, topics
+from rmqtool.store.databases.queue_database import QueueDatabase
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.file_kinds import FileKind
-from rmqtool.store.queue_database import QueueDatabase
 from rmqtool.verify.catalog.finding import REBUILD, RECOVER, Finding
 from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.files.config_files import config_findings, lost_configs, queue_ends, read_store_configs

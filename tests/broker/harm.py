@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rmqtool.fixtures.damage import Damage, Harm, damage_store
+from rmqtool.fixtures.damages.damage import Damage, Harm, damage_store
 from rmqtool.fixtures.recipe import Recipe, make_store
 from tests.broker.broker import Judge
 from tests.broker.files import copy_store

@@ -13,11 +13,11 @@ from typing import Any, Final
 import pytest
 from _pytest.mark import ParameterSet
 
-from rmqtool.formats.rocksdb_queue import DISPATCHED_KEY, offset_key, unit_key
-from rmqtool.store.broker_conf import broker_conf
+from rmqtool.formats.rocksdb.queue import DISPATCHED_KEY, offset_key, unit_key
+from rmqtool.store.config.broker_conf import broker_conf
+from rmqtool.store.databases.queue_database import read_queue_database
 from rmqtool.store.directory import survey
 from rmqtool.store.file_kinds import FileKind
-from rmqtool.store.queue_database import read_queue_database
 from rmqtool.store.view import Entry, open_directory
 from tests import golden_stores
 from tests.broker.broker import Judge, JudgeError, OpenStore

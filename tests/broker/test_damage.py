@@ -11,8 +11,8 @@ from _pytest.mark import ParameterSet
 
 from rmqtool.engine.append.store_writer import CHECKPOINT
 from rmqtool.engine.rules.versions import rules_for
-from rmqtool.fixtures.damage import Harm, damage_store
-from rmqtool.fixtures.damage_catalog import DAMAGES
+from rmqtool.fixtures.damages.catalog import DAMAGES
+from rmqtool.fixtures.damages.damage import Harm, damage_store
 from rmqtool.fixtures.recipe import make_store
 from rmqtool.fixtures.recipes import RECIPES
 from rmqtool.forecast.forecast import forecast_store

@@ -14,11 +14,11 @@ import pytest
 
 from rmqtool.engine.append.message import Message
 from rmqtool.engine.rules.versions import rules_for
-from rmqtool.fixtures.damage import damage_store
-from rmqtool.fixtures.damage_catalog import DAMAGES
+from rmqtool.fixtures.damages.catalog import DAMAGES
+from rmqtool.fixtures.damages.damage import damage_store
 from rmqtool.fixtures.recipe import make_store
 from rmqtool.fixtures.recipes import RECIPES
-from rmqtool.formats.rocksdb_pop import POP_FAMILY, PopKeyRow, pop_key
+from rmqtool.formats.rocksdb.pop import POP_FAMILY, PopKeyRow, pop_key
 from tests.broker.broker import Answer, Judge
 from tests.broker.program import JudgeError
 from tests.broker.whole import WholeBroker

@@ -16,7 +16,7 @@ from rmqtool.repair.machine.fingerprint import fingerprint
 from rmqtool.repair.machine.plan import ABORT_NAME, Plan
 from rmqtool.repair.machine.store_paths import StorePaths
 from rmqtool.repair.recover.plan import RecoverOptions, Recovery, plan_recover
-from rmqtool.store.broker_conf import broker_conf
+from rmqtool.store.config.broker_conf import broker_conf
 from rmqtool.store.directory import survey
 from rmqtool.store.view import open_directory
 from tests.broker.test_writer_whole import message

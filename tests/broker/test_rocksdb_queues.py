@@ -16,7 +16,7 @@ from rmqtool.engine.rules.versions import rules_for
 from rmqtool.errors import UnreadableError, UnsupportedError
 from rmqtool.forecast.forecast import forecast_store
 from rmqtool.formats.checkpoint import CHECKPOINT
-from rmqtool.formats.rocksdb_queue import unit_key
+from rmqtool.formats.rocksdb.queue import unit_key
 from rmqtool.store.directory import Settings, Store, survey
 from rmqtool.store.view import open_directory
 from tests import golden_stores

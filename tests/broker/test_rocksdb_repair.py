@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from rmqtool.store.databases.queue_database import QueueDatabase
 from rmqtool.store.directory import Settings, Store, survey
-from rmqtool.store.queue_database import QueueDatabase
 from rmqtool.store.view import open_directory
 from tests import golden_stores
 from tests.broker.conftest import JudgeOf

@@ -19,7 +19,7 @@ from rmqtool.repair.machine.plan import Plan
 from rmqtool.repair.machine.store_paths import StorePaths
 from rmqtool.repair.salvage.plan import SalvageOptions, plan_salvage
 from rmqtool.scan.log import LogFile, plan_log, scan_log
-from rmqtool.store.broker_conf import broker_conf
+from rmqtool.store.config.broker_conf import broker_conf
 from rmqtool.store.directory import survey
 from rmqtool.store.view import open_directory
 from tests.broker.test_writer_whole import message

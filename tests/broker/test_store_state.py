@@ -15,7 +15,7 @@ from rmqtool.engine.append.store_writer import StoreWriter
 from rmqtool.engine.append.writer_config import Slave, config_from
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.fixtures.recipe import SMALL
-from rmqtool.store.broker_conf import broker_conf
+from rmqtool.store.config.broker_conf import broker_conf
 from tests.broker.broker import Answer, Judge
 from tests.broker.writing import judge_message
 

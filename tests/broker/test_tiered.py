@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqtool.store.tiered import METADATA
+from rmqtool.store.config.tiered import METADATA
 from tests.broker.broker import Judge
 from tests.broker.files import copy_store
 from tests.broker.toolchain import java_command

@@ -20,7 +20,7 @@ from rmqtool.fixtures.recipes import RECIPES
 from rmqtool.formats.batch import BatchPart
 from rmqtool.formats.message_id import host_bytes
 from rmqtool.formats.properties import encode_properties
-from rmqtool.store.broker_conf import broker_conf
+from rmqtool.store.config.broker_conf import broker_conf
 from rmqtool.store.directory import survey
 from rmqtool.store.view import open_directory
 from tests.broker.broker import Judge

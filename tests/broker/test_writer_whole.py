@@ -13,7 +13,7 @@ from rmqtool.engine.append.writer_config import config_from
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.fixtures.recipe import SMALL, TopicSpec, write_topics
 from rmqtool.formats.message_id import host_bytes
-from rmqtool.store.broker_conf import broker_conf
+from rmqtool.store.config.broker_conf import broker_conf
 from tests.broker.whole import WholeBroker
 
 COUNT = 120

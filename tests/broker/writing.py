@@ -15,7 +15,7 @@ from rmqtool.engine.rules.versions import BrokerRules, rules_for
 from rmqtool.fixtures.recipe import End, Recipe, Run
 from rmqtool.formats.message_id import host_text
 from rmqtool.formats.properties import decode_properties, encode_properties
-from rmqtool.store.broker_conf import broker_conf
+from rmqtool.store.config.broker_conf import broker_conf
 from rmqtool.store.directory import Store, survey
 from rmqtool.store.view import open_directory
 from tests.broker.broker import Answer, Judge

@@ -16,9 +16,9 @@ from typing import Final
 import pytest
 
 from rmqtool.engine.rules.versions import rules_for
-from rmqtool.fixtures import damage_compaction
-from rmqtool.fixtures.damage import damage_store
-from rmqtool.fixtures.damage_catalog import DAMAGES
+from rmqtool.fixtures.damages import compaction as damage_compaction
+from rmqtool.fixtures.damages.catalog import DAMAGES
+from rmqtool.fixtures.damages.damage import damage_store
 from rmqtool.fixtures.recipe import make_store
 from rmqtool.fixtures.recipes import RECIPES
 from rmqtool.store.directory import Settings

@@ -209,7 +209,7 @@ def test_a_store_with_its_queues_in_rocksdb_can_be_ok(golden: Unpacked) -> None:
 
 
 def test_without_the_library_nothing_is_claimed(golden: Unpacked, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rmqtool.store.rocksdb.LIBRARY", "no_such_library")
+    monkeypatch.setattr("rmqtool.store.databases.rocksdb.LIBRARY", "no_such_library")
     path = golden("5.5.0-rocksdb-cq")
     for command, code in (("verify", 3), ("forecast", 4), ("info", 0)):
         ran, found = answer(command, path)

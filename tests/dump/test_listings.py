@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from rmqtool.dump import listings, time_order
-from rmqtool.formats.rocksdb_pop import POP_FAMILY, PopKeyRow, pop_key
-from rmqtool.store import rocksdb
+from rmqtool.formats.rocksdb.pop import POP_FAMILY, PopKeyRow, pop_key
+from rmqtool.store.databases import rocksdb
 from tests import golden_stores
 from tests.commands.transcripts import rmqtool
 from tests.conftest import Unpacked

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from rmqtool.formats.rocksdb_queue import unit_key
-from rmqtool.store import rocksdb
+from rmqtool.formats.rocksdb.queue import unit_key
+from rmqtool.store.databases import rocksdb
 from tests.commands.transcripts import Ran, rmqtool
 from tests.conftest import Unpacked
 from tests.dump.row_schema import validate_row

@@ -13,7 +13,7 @@ from rmqtool.engine.rules.versions import rules_for
 from rmqtool.fixtures.recipe import make_store
 from rmqtool.fixtures.recipes import RECIPES
 from rmqtool.forecast.forecast import SharedStarts, forecast_store
-from rmqtool.store import config_json
+from rmqtool.store.config import config_json
 from rmqtool.store.directory import survey
 from rmqtool.store.view import open_directory
 from tests.commands.transcripts import rmqtool

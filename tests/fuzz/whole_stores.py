@@ -18,7 +18,7 @@ from typing import Final
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.errors import RmqtoolError
 from rmqtool.fixtures.recipe import make_store
-from rmqtool.report.verify_screen import findings_lines
+from rmqtool.report.screens.verify_screen import findings_lines
 from rmqtool.store.directory import Settings, survey
 from rmqtool.store.view import StoreView, open_directory
 from rmqtool.verify.catalog.finding import Finding

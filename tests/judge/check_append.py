@@ -13,7 +13,7 @@ from rmqtool.errors import RmqtoolError
 from rmqtool.formats.batch import BatchPart
 from rmqtool.formats.message_id import host_bytes
 from rmqtool.formats.properties import encode_properties
-from rmqtool.store.broker_conf import broker_conf, parse_properties
+from rmqtool.store.config.broker_conf import broker_conf, parse_properties
 from rmqtool.store.directory import Store, survey
 from rmqtool.store.view import open_directory
 from tests.broker.broker import Answer, JudgeError

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from rmqtool.formats.rocksdb_queue import unit_key
+from rmqtool.formats.rocksdb.queue import unit_key
 from tests.broker.broker import JudgeError, OpenStore
 from tests.judge.bases import bounds_of, numbers_of, served_of, whole_served
 from tests.judge.case import Case

@@ -11,7 +11,7 @@ import pytest
 
 from rmqtool.fixtures.recipe import make_store
 from rmqtool.fixtures.recipes import RECIPES
-from rmqtool.formats.rocksdb_queue import unit_key
+from rmqtool.formats.rocksdb.queue import unit_key
 from tests.commands.transcripts import rmqtool
 from tests.judge.case import _last
 from tests.judge.check_append import _clear_blanks, _start_unlinks

@@ -10,10 +10,10 @@ from typing import Any
 
 import pyarrow
 
-from rmqtool.pipeline.log_splits import LogTask, read_task
-from rmqtool.pipeline.message_schema import HEADERS, PROPERTIES
+from rmqtool.pipeline.tables.log_splits import LogTask, read_task
+from rmqtool.pipeline.tables.message_schema import HEADERS, PROPERTIES
 from rmqtool.scan.row_filter import RowFilter
-from rmqtool.store.queue_database import read_queue_database
+from rmqtool.store.databases.queue_database import read_queue_database
 from rmqtool.store.view import open_directory
 from tests.commands.transcripts import rmqtool
 

@@ -14,11 +14,11 @@ import pytest
 from benchmarks.logs import write_log
 from rmqtool.errors import NotAStoreError, UnreadableError
 from rmqtool.pipeline.enums import TableName
-from rmqtool.pipeline.options import SourceOptions
-from rmqtool.pipeline.table import in_mode, parts, read_part, table_of
+from rmqtool.pipeline.tables.options import SourceOptions
+from rmqtool.pipeline.tables.table import in_mode, parts, read_part, table_of
 from rmqtool.store.ranged_source import RangedSource
 from tests.conftest import Unpacked
-from tests.pipeline.test_table import table_rows
+from tests.pipeline.tables.test_table import table_rows
 from tests.remote.memory_file_system import put_store
 
 FILE_SIZE = 1 << 20

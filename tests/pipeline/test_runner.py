@@ -9,9 +9,9 @@ import pytest
 
 from rmqtool.errors import UsageError
 from rmqtool.pipeline.frames import SPLIT_BYTES_MAX, split_bytes
-from rmqtool.pipeline.log_splits import PART_BYTES
 from rmqtool.pipeline.runner import SparkRunner
 from rmqtool.pipeline.session import SparkSettings, spark_session
+from rmqtool.pipeline.tables.log_splits import PART_BYTES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

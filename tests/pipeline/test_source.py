@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import Unpacked
 from tests.golden_stores import broker_names, names
 from tests.pipeline.stores import Rows, as_dumped, dump_rows
-from tests.pipeline.test_table import table_rows
+from tests.pipeline.tables.test_table import table_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

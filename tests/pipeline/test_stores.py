@@ -17,10 +17,10 @@ import pytest
 import rmqtool
 from rmqtool.errors import NotAStoreError, UsageError
 from rmqtool.pipeline import stores as stores_module
-from rmqtool.pipeline import table as table_module
-from rmqtool.pipeline.log_splits import LogTask
-from rmqtool.pipeline.message_schema import HEADERS, message_schema
-from rmqtool.pipeline.table import DamageError
+from rmqtool.pipeline.tables import table as table_module
+from rmqtool.pipeline.tables.log_splits import LogTask
+from rmqtool.pipeline.tables.message_schema import HEADERS, message_schema
+from rmqtool.pipeline.tables.table import DamageError
 from tests.commands.transcripts import rmqtool as command
 from tests.conftest import Unpacked
 from tests.pipeline.stores import as_dumped, dump_rows

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from benchmarks.logs import write_log
-from rmqtool.pipeline.options import SourceOptions
-from rmqtool.pipeline.table import parts, read_part, table_of
+from rmqtool.pipeline.tables.options import SourceOptions
+from rmqtool.pipeline.tables.table import parts, read_part, table_of
 from rmqtool.store import remote
 from rmqtool.store.ranged_source import FETCH_MAX
 from tests.commands.transcripts import rmqtool

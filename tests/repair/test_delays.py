@@ -12,8 +12,8 @@ from rmqtool.engine.reading.reader import open_reader
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.engine.timers.delays import delay_levels
 from rmqtool.errors import UnsupportedError
-from rmqtool.fixtures.damage import damage_store
-from rmqtool.fixtures.damage_catalog import DAMAGES
+from rmqtool.fixtures.damages.catalog import DAMAGES
+from rmqtool.fixtures.damages.damage import damage_store
 from rmqtool.fixtures.recipe import make_store
 from rmqtool.fixtures.recipes import RECIPES
 from rmqtool.repair.delays import plan_delays

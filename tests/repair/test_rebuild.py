@@ -142,7 +142,7 @@ def test_a_whole_rebuild_ends_as_after_a_clean_stop(golden: Unpacked, tmp_path: 
 def test_queues_in_a_database_need_the_library(
     golden: Unpacked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr("rmqtool.store.rocksdb.LIBRARY", "no_such_library")
+    monkeypatch.setattr("rmqtool.store.databases.rocksdb.LIBRARY", "no_such_library")
     with pytest.raises(UnsupportedError, match=r"install rmqtool\[rocksdb\]"):
         _planned(golden(name), name, tmp_path / "staging")
 

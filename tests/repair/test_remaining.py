@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from rmqtool.engine.rules.versions import rules_for
-from rmqtool.fixtures.damage import damage_store
-from rmqtool.fixtures.damage_catalog import DAMAGES
+from rmqtool.fixtures.damages.catalog import DAMAGES
+from rmqtool.fixtures.damages.damage import damage_store
 from rmqtool.fixtures.recipe import make_store
 from rmqtool.fixtures.recipes import RECIPES
 from rmqtool.repair.machine.plan import Plan
@@ -94,7 +94,7 @@ def test_a_hole_in_a_queue_s_last_three_files_is_repaired_without_full(golden_co
 
 
 def test_abort_that_stays_is_left_too(golden_copy: Unpacked, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rmqtool.store.rocksdb.LIBRARY", "no_such_library")
+    monkeypatch.setattr("rmqtool.store.databases.rocksdb.LIBRARY", "no_such_library")
     code, plan = recovered(golden_copy("5.5.0-rocksdb-cq-crashed"), VERSION)
     assert code == 3
     assert [(left["id"], left["why"]) for left in plan["remaining"]] == [("store.abort-present", plan["abort_stays"])]

@@ -18,8 +18,8 @@ from rmqtool.engine.timers.timer_files import TimerUnit
 from rmqtool.engine.timers.timer_writer import LATE_SLOTS, ROLL_WINDOW_SLOTS, TimerMessage, TimerShape, write_timer
 from rmqtool.engine.timers.waiting import waiting_messages
 from rmqtool.errors import UnknownSizeError, UnsupportedError
-from rmqtool.fixtures.damage import damage_store
-from rmqtool.fixtures.damage_catalog import DAMAGES
+from rmqtool.fixtures.damages.catalog import DAMAGES
+from rmqtool.fixtures.damages.damage import damage_store
 from rmqtool.fixtures.recipe import Run, make_store
 from rmqtool.fixtures.recipes import RECIPES
 from rmqtool.fixtures.samples import FIRST_TIME_MS, Samples

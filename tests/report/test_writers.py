@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from rmqtool.commands.writing.append import FIELDS as PUT
-from rmqtool.pipeline.search import SHOWN
-from rmqtool.pipeline.stats import FIGURES as COUNTED
-from rmqtool.pipeline.stats import KEYS, QUEUE_FIGURES
+from rmqtool.pipeline.jobs.stats import FIGURES as COUNTED
+from rmqtool.pipeline.jobs.stats import KEYS, QUEUE_FIGURES
+from rmqtool.pipeline.tables.search import SHOWN
 from rmqtool.report.columns import TABLES, fitted
 from rmqtool.report.config_rows import ENTRY_FIELDS
 from rmqtool.report.file_rows import FIELDS

@@ -19,8 +19,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqtool.scan import compiled, crc_symbol
+from rmqtool.scan import compiled
 from rmqtool.scan.checksum import crc32
+from rmqtool.scan.kernels import crc_symbol
 from tests.scan.logs import log_bytes, numbered
 
 PACKAGE = Path(compiled.__file__).parent.parent
@@ -28,7 +29,7 @@ COUNT = 50
 SCRIPT = """
 import json, sys
 {before}
-from rmqtool.scan.compile_notice import ON_COMPILE
+from rmqtool.scan.kernels.compile_notice import ON_COMPILE
 told = []
 ON_COMPILE.append(lambda: told.append(True))
 from pathlib import Path
@@ -43,7 +44,8 @@ rows = [row for batch in walk.batches() for row in batch.as_rows()]
 found = {{"reader": make.__name__, "package": rmqtool.__file__, "rows": len(rows)}}
 found["bad"] = sum(row.verdict for row in rows)
 if make.__name__ == "CompiledReader":
-    from rmqtool.scan import compiled, crc_symbol
+    from rmqtool.scan import compiled
+    from rmqtool.scan.kernels import crc_symbol
     kernel = compiled.load_kernel()
     found["crc"] = crc_symbol.register().source
     found["from_cache"] = sum(kernel.walk_block.stats.cache_hits.values())
@@ -132,7 +134,8 @@ def test_without_isal_the_checksum_of_zlib_serves(log: Path) -> None:
 
 
 def test_without_any_library_the_checksum_is_our_own(log: Path) -> None:
-    absent = "from rmqtool.scan import crc_symbol\ncrc_symbol._CANDIDATES = (('zlib', 'none'), ('none', 'crc32'))"
+    candidates = (("zlib", "none"), ("none", "crc32"))
+    absent = f"from rmqtool.scan.kernels import crc_symbol\ncrc_symbol._CANDIDATES = {candidates}"
     found = _run(log, PACKAGE.parent, log.parent, absent)
     assert (found["reader"], found["crc"]) == ("CompiledReader", "own")
 

@@ -58,7 +58,7 @@ def test_a_body_of_records_does_not_pass_for_the_log(reader: MakeReader) -> None
 
 
 def test_a_look_back_that_is_shorter_than_a_body_of_records_takes_it_for_the_log(reader: MakeReader) -> None:
-    """What the part in front of the cut then notices; see tests/pipeline/test_log_splits.py."""
+    """What the part in front of the cut then notices; see tests/pipeline/tables/test_log_splits.py."""
     log = body_of_records(65536)
     cut = log.spans[0][1] // 2
     assert found_start(log, cut, reader, 400) < expected_start(log, cut, reader)

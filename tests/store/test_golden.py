@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rmqtool.store.config_json import (
+from rmqtool.store.config.config_json import (
     CONSUMER_OFFSETS,
     TOPICS,
     ConfigState,

@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from rmqtool.engine.rules.versions import rules_for
-from rmqtool.formats.rocksdb_queue import DISPATCHED_KEY, offset_key, unit_key
+from rmqtool.formats.rocksdb.queue import DISPATCHED_KEY, offset_key, unit_key
 from rmqtool.store.directory import survey
 from rmqtool.store.view import open_directory
 from rmqtool.verify.catalog.finding import Finding, Severity

@@ -33,9 +33,9 @@ from rmqtool.replication.connection import MasterAddress, parse_address
 from rmqtool.replication.mirror import DivergedError, MirrorOptions, MirrorStatus
 from rmqtool.replication.record_check import Until
 from rmqtool.replication.run import MirrorRequest, MirrorResult, run_mirror
-from rmqtool.report.mirror_screen import mirror_lines, write_metrics
+from rmqtool.report.screens.mirror_screen import mirror_lines, write_metrics
 from rmqtool.report.writers import ObjectFormat, json_text
-from rmqtool.store.broker_conf import with_properties
+from rmqtool.store.config.broker_conf import with_properties
 from rmqtool.store.location import survey_store
 from rmqtool.store.sizes import DEFAULT_LOG_FILE_SIZE
 from rmqtool.times import parse_time

@@ -156,7 +156,7 @@ def _counted(sources: Sequence[Any], selection: Any, cluster: Any, messages: Mes
 def _show(result: dict[str, Any], renames: Mapping[str, str], form: ObjectFormat) -> None:
     """Print the result, and end with 3 where something was, or would be, left behind."""
     from rmqtool.replay.outgoing import LOST
-    from rmqtool.report.replay_screen import replay_lines
+    from rmqtool.report.screens.replay_screen import replay_lines
 
     topics = {name: renames.get(name, name) for name in result["sent"]}
     has_routes = all(name in result["routes"] for name in topics.values())

@@ -33,7 +33,7 @@ from rmqtool.commands.reading.judgement import assessment_of
 from rmqtool.commands.screen import screen
 from rmqtool.engine.reading.unread_files import unread_files
 from rmqtool.engine.rules.versions import EXAMINED
-from rmqtool.report.evidence_screen import README, evidence_lines
+from rmqtool.report.screens.evidence_screen import README, evidence_lines
 from rmqtool.report.writers import json_text
 from rmqtool.store.location import StoreLocation
 from rmqtool.verdict.command_line import CommandLine

@@ -91,7 +91,7 @@ def recipes(_: typer.Context) -> Iterable[str]:
 @_offered
 def damages(_: typer.Context) -> Iterable[str]:
     """Kinds of damage."""
-    from rmqtool.fixtures.damage_catalog import DAMAGES
+    from rmqtool.fixtures.damages.catalog import DAMAGES
 
     return DAMAGES
 

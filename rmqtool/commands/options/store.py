@@ -19,7 +19,7 @@ from rmqtool.errors import RefusedError
 from rmqtool.evidence.location import BundleLocation, without_paths
 from rmqtool.report.bodies import BodyForm
 from rmqtool.report.writers import ObjectFormat, OutputFormat
-from rmqtool.store.broker_conf import BrokerConf, broker_conf, read_broker_conf, with_properties
+from rmqtool.store.config.broker_conf import BrokerConf, broker_conf, read_broker_conf, with_properties
 from rmqtool.store.directory import UNIT_SIZE, Settings, Store, with_settings
 from rmqtool.store.location import StoreLocation, local_path, store_location, survey_store
 from rmqtool.store.probe_lock import LOCK_NAME, Lock, LockReport, LockStatus, lock_report

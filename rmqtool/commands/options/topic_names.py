@@ -6,7 +6,7 @@ import fnmatch
 from collections.abc import Iterable
 
 from rmqtool.report.names import nearest
-from rmqtool.store.config_json import TOPICS, read_config, topics
+from rmqtool.store.config.config_json import TOPICS, read_config, topics
 from rmqtool.store.directory import Store
 
 

@@ -33,7 +33,7 @@ from rmqtool.compare.manifest_writer import write_manifest
 from rmqtool.compare.metadata import read_metadata
 from rmqtool.compare.run import ComparedStore, CompareOptions, compare
 from rmqtool.errors import UsageError
-from rmqtool.report.diff_screen import diff_lines, difference_text
+from rmqtool.report.screens.diff_screen import diff_lines, difference_text
 from rmqtool.report.text import size_text
 from rmqtool.report.writers import OutputFormat, json_text, row_writer
 from rmqtool.store.location import StoreLocation, store_location

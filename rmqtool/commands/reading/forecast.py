@@ -41,14 +41,14 @@ from rmqtool.forecast.options import ForecastOptions
 from rmqtool.forecast.preflight import preflight
 from rmqtool.forecast.result import Forecast
 from rmqtool.formats.tags import parse_delay_levels
-from rmqtool.report.forecast_screen import comparison_lines, forecast_lines
+from rmqtool.report.screens.forecast_screen import comparison_lines, forecast_lines
 from rmqtool.report.writers import ObjectFormat, OutputFormat, json_text
 from rmqtool.scan.log_digest import LogDigest
-from rmqtool.store.broker_conf import BrokerConf
+from rmqtool.store.config.broker_conf import BrokerConf
+from rmqtool.store.databases.queue_database import QueueDatabase
+from rmqtool.store.databases.rocksdb import RocksFailure
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
-from rmqtool.store.queue_database import QueueDatabase
-from rmqtool.store.rocksdb import RocksFailure
 from rmqtool.verdict.command_line import CommandLine
 from rmqtool.verdict.next_step import NextStep, repair_step, step_after_forecast
 from rmqtool.verdict.presence import denied_files, missing_log, reader_command, unreadable_files

@@ -39,9 +39,9 @@ from rmqtool.errors import UnreadableError, UsageError
 from rmqtool.formats.message_id import message_ids
 from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.report.bodies import BODY_FIELDS, BODY_LIMIT, BodyChoice, BodyForm
-from rmqtool.report.get_screen import write_answer
 from rmqtool.report.names import nearest
 from rmqtool.report.rows import MESSAGE_FIELDS, bad_row, blank_row, message_row
+from rmqtool.report.screens.get_screen import write_answer
 from rmqtool.report.writers import OutputFormat, json_text, row_writer
 from rmqtool.store.directory import Store
 from rmqtool.store.sizes import demand_log_file_size

@@ -34,7 +34,7 @@ from rmqtool.forecast.demands import demand_simulated
 from rmqtool.repair.machine.journal import recorded_places
 from rmqtool.repair.machine.store_paths import StorePaths
 from rmqtool.repair.machine.undo import last_repair
-from rmqtool.report.info_screen import summary_lines
+from rmqtool.report.screens.info_screen import summary_lines
 from rmqtool.report.writers import ObjectFormat, OutputFormat, json_text
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind

@@ -36,7 +36,7 @@ from rmqtool.repair.build.clean_state import abort_reason
 from rmqtool.report.junit import junit_text
 from rmqtool.report.progress import Progress
 from rmqtool.report.sarif import sarif_text
-from rmqtool.report.verify_screen import findings_lines
+from rmqtool.report.screens.verify_screen import findings_lines
 from rmqtool.report.writers import OutputFormat, json_text, row_writer
 from rmqtool.scan.runner import Runner
 from rmqtool.store.location import StoreLocation

@@ -42,7 +42,7 @@ from rmqtool.repair.machine.store_paths import DEFAULT_LOG, StorePaths
 from rmqtool.repair.machine.undo import is_unsettled, settle
 from rmqtool.repair.plan_forecasts import with_forecasts
 from rmqtool.repair.remaining import PlannedStore, check_applied, check_planned
-from rmqtool.report.repair_screen import plan_lines
+from rmqtool.report.screens.repair_screen import plan_lines
 from rmqtool.report.writers import OutputFormat, json_text
 from rmqtool.store.acquire_lock import demand_free
 from rmqtool.store.directory import Store, survey

@@ -102,9 +102,9 @@ class _Request:
             RefusedError: it lies in a store.
             WriteError: it cannot be written.
         """
-        from rmqtool.pipeline.export import refuse_inside
+        from rmqtool.pipeline.jobs.export import refuse_inside
+        from rmqtool.pipeline.jobs.target_files import local_target
         from rmqtool.pipeline.stores import checked_stores
-        from rmqtool.pipeline.target_files import local_target
 
         path = local_target(self.to)
         stores = checked_stores(self.options)
@@ -119,9 +119,9 @@ def _exported(context: typer.Context, request: _Request) -> dict[str, Any]:
     from rmqtool.pipeline.session import require_pyspark
 
     require_pyspark()  # before what needs it is imported
-    from rmqtool.pipeline.export import Export
     from rmqtool.pipeline.frames import table_frame
-    from rmqtool.pipeline.target_files import HadoopFiles, LocalFiles, TargetFiles
+    from rmqtool.pipeline.jobs.export import Export
+    from rmqtool.pipeline.jobs.target_files import HadoopFiles, LocalFiles, TargetFiles
 
     messages = messages_of(context)
     target, is_local = request.place()
@@ -152,10 +152,10 @@ def _added(context: typer.Context, request: _Request, *, accepts_loss: bool) -> 
     from rmqtool.pipeline.session import require_pyspark
 
     require_pyspark()
-    from rmqtool.pipeline.incremental import IncrementalExport, partitions_of
-    from rmqtool.pipeline.lakehouse import table_settings
+    from rmqtool.pipeline.jobs.incremental import IncrementalExport, partitions_of
+    from rmqtool.pipeline.jobs.lakehouse import table_settings
+    from rmqtool.pipeline.jobs.target_files import HadoopFiles, LocalFiles, TargetFiles
     from rmqtool.pipeline.stores import checked_stores
-    from rmqtool.pipeline.target_files import HadoopFiles, LocalFiles, TargetFiles
 
     table = request.options["table"]
     partition_by = partitions_of(request.form, table, request.partition_by)

@@ -54,7 +54,7 @@ def search(
     from rmqtool.pipeline.stores import read_messages, require_pyarrow
 
     require_pyarrow()  # before what needs it is imported
-    from rmqtool.pipeline.search import SHOWN, parse_search
+    from rmqtool.pipeline.tables.search import SHOWN, parse_search
 
     parse_search(pattern, where.value)
     options |= {"pattern": pattern, "pattern_in": where.value, "columns": ",".join(SHOWN)}

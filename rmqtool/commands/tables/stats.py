@@ -45,7 +45,7 @@ def stats(
     """
     messages = messages_of(context)
     options = source_options(stores, commitlog, topic, from_time, to_time)
-    from rmqtool.pipeline import stats as figures_of
+    from rmqtool.pipeline.jobs import stats as figures_of
 
     fields = figures_of.fields(by)
     options["columns"] = ",".join(figures_of.columns(by))

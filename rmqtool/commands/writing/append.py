@@ -41,7 +41,7 @@ from rmqtool.engine.rules.versions import NEWEST, BrokerRules, rules_for
 from rmqtool.errors import NotAStoreError, UsageError
 from rmqtool.report.rows import RowBlock
 from rmqtool.report.writers import OutputFormat, row_writer
-from rmqtool.store.broker_conf import BrokerConf, broker_conf, read_broker_conf
+from rmqtool.store.config.broker_conf import BrokerConf, broker_conf, read_broker_conf
 from rmqtool.store.directory import Store
 from rmqtool.store.location import survey_store
 

@@ -15,7 +15,7 @@ from rmqtool.engine.append.store_writer import StoreWriter
 from rmqtool.errors import UsageError
 from rmqtool.formats import properties as names
 from rmqtool.formats import system_flag
-from rmqtool.store.broker_conf import BrokerConf
+from rmqtool.store.config.broker_conf import BrokerConf
 from rmqtool.store.directory import Store
 
 Put = Message | MessageBatch

@@ -16,12 +16,12 @@ from rmqtool.commands.options.store import FormatOption
 from rmqtool.commands.screen import screen
 from rmqtool.engine.rules.versions import NEWEST, SUPPORTED, rules_for
 from rmqtool.errors import UnreadableError, UsageError, WriteError
-from rmqtool.fixtures.damage import MARK, Damage, damage_store, require_generated
-from rmqtool.fixtures.damage_catalog import DAMAGES
+from rmqtool.fixtures.damages.catalog import DAMAGES
+from rmqtool.fixtures.damages.damage import MARK, Damage, damage_store, require_generated
 from rmqtool.fixtures.recipe import Recipe, make_store
 from rmqtool.fixtures.recipes import RECIPES
-from rmqtool.report.fixture_screen import list_lines
 from rmqtool.report.names import unknown_name
+from rmqtool.report.screens.fixture_screen import list_lines
 from rmqtool.report.writers import OutputFormat, row_writer
 from rmqtool.store.source import reason
 

@@ -119,7 +119,7 @@ def _show(new: NewStore, output: Path, form: ObjectFormat, *, dry_run: bool) -> 
         "notes": list(new.notes),
         "complete": complete,
     }
-    from rmqtool.report.new_store_screen import new_store_lines
+    from rmqtool.report.screens.new_store_screen import new_store_lines
 
     show_object(result, new_store_lines, form)
     if not complete:

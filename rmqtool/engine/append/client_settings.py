@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from rmqtool.engine.append.message import DEFAULT_STORE_HOST
 from rmqtool.quantities import JAVA_LONG_MAX
-from rmqtool.store.broker_conf import BrokerConf
+from rmqtool.store.config.broker_conf import BrokerConf
 
 
 @dataclass(frozen=True, kw_only=True)

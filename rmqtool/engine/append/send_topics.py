@@ -16,7 +16,7 @@ from rmqtool.engine.append.validation import is_legal_name
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.errors import UnsupportedError
 from rmqtool.formats import properties as names
-from rmqtool.store.config_json import TOPICS, ConfigFile, next_version, table_of, topic_entry
+from rmqtool.store.config.config_json import TOPICS, ConfigFile, next_version, table_of, topic_entry
 
 READ, WRITE, INHERIT = 4, 2, 1
 MODEL_TOPIC: Final = "TBW102"

@@ -10,7 +10,7 @@ from typing import Any
 from rmqtool.errors import UnsupportedError
 from rmqtool.formats.index import DEFAULT_ENTRY_COUNT, DEFAULT_SLOT_COUNT
 from rmqtool.formats.tags import parse_delay_levels
-from rmqtool.store.broker_conf import BrokerConf
+from rmqtool.store.config.broker_conf import BrokerConf
 
 
 class Slave(StrEnum):

@@ -19,8 +19,8 @@ from rmqtool.engine.queues.unit import BATCH_UNITS, PLAIN_UNITS, Queue, UnitKind
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.segments.log import loaded_segments
 from rmqtool.engine.segments.open_files import OpenFiles
+from rmqtool.store.databases.queue_database import StoredEnds
 from rmqtool.store.directory import QueueFiles, Store
-from rmqtool.store.queue_database import StoredEnds
 
 QueueName = tuple[str, int]
 """Topic and queue id."""

@@ -17,10 +17,10 @@ from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import DLEDGER_LOG, UnreadableError, UnsupportedError, UsageError
 from rmqtool.formats.message_id import parse_offset_message_id
 from rmqtool.quantities import JAVA_LONG_MAX
-from rmqtool.store.config_json import TOPICS, read_config, topics
+from rmqtool.store.config.config_json import TOPICS, read_config, topics
+from rmqtool.store.databases.rocksdb import RocksFailure
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
-from rmqtool.store.rocksdb import RocksFailure
 from rmqtool.store.source import Closable
 
 DEFAULT_LIMITS = PullLimits()

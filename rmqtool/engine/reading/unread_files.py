@@ -8,10 +8,10 @@ from typing import Final
 
 from rmqtool.errors import UnreadableError
 from rmqtool.scan.blocks import last_data_end
+from rmqtool.store.databases.queue_database import QueueDatabase
+from rmqtool.store.databases.rocksdb import HOW_TO_INSTALL, is_installed
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
-from rmqtool.store.queue_database import QueueDatabase
-from rmqtool.store.rocksdb import HOW_TO_INSTALL, is_installed
 from rmqtool.store.view import Entry
 
 _NOT_LOOKED_AT: Final = {
@@ -105,7 +105,7 @@ def unread_configs(store: Store) -> Iterator[UnreadFiles]:
     """The databases of configuration that were not read to their end."""
     if FileKind.CONFIG_ROCKSDB not in store.files:
         return
-    from rmqtool.store.config_database import read_config_databases
+    from rmqtool.store.config.config_database import read_config_databases
 
     for database in read_config_databases(store.view):
         if database.failure is not None:

@@ -30,7 +30,7 @@ from rmqtool.formats.properties import (
 )
 from rmqtool.scan.runner import OnProgress
 from rmqtool.scan.walk import Batch
-from rmqtool.store.config_json import DELAY_OFFSETS, delay_offsets, read_config
+from rmqtool.store.config.config_json import DELAY_OFFSETS, delay_offsets, read_config
 
 NOT_DELIVERED: Final = -1
 _MARK: Final = REAL_TOPIC.encode() + b"\x01"

@@ -25,10 +25,10 @@ from rmqtool.formats.checkpoint import (
 )
 from rmqtool.repair.machine.plan import ABORT_NAME
 from rmqtool.repair.machine.steps import Step, create_file, remove_file, replace_file
-from rmqtool.store.config_json import TOPICS, read_config, topics
+from rmqtool.store.config.config_json import TOPICS, read_config, topics
+from rmqtool.store.databases.rocksdb import RocksFailure
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
-from rmqtool.store.rocksdb import RocksFailure
 from rmqtool.store.source import Literal, read_range
 
 CHECKPOINT_PATH = "checkpoint"

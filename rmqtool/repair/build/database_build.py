@@ -20,7 +20,7 @@ from rmqtool.engine.dispatch.queue_entries import QueueEntries, joined_entries, 
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.errors import UnsupportedError, WriteError
 from rmqtool.formats.java_text import decode_java_utf8
-from rmqtool.formats.rocksdb_queue import DISPATCHED, DISPATCHED_KEY, OFFSET, UNIT, offset_key, queue_prefix
+from rmqtool.formats.rocksdb.queue import DISPATCHED, DISPATCHED_KEY, OFFSET, UNIT, offset_key, queue_prefix
 from rmqtool.repair.build.builder import dispatch_settings
 from rmqtool.repair.build.database_rows import FRAME_ROWS, DatabaseRows, QueueKey, Rows
 from rmqtool.repair.build.gap_queue_writer import RecordOffsets
@@ -30,10 +30,10 @@ from rmqtool.repair.build.result import file_step
 from rmqtool.repair.machine.steps import Step, remove_file
 from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, ScanOptions, carries_record_crc, plan_segments
 from rmqtool.scan.runner import OnProgress
+from rmqtool.store.databases.queue_database import FAMILIES, QueueDatabase, StoredEnd, StoredEnds
+from rmqtool.store.databases.rocksdb import RowBatch, require_library, write_database
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
-from rmqtool.store.queue_database import FAMILIES, QueueDatabase, StoredEnd, StoredEnds
-from rmqtool.store.rocksdb import RowBatch, require_library, write_database
 from rmqtool.store.source import reason
 
 QUEUES: Final = "consumequeue"

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from rmqtool.engine.dispatch.queue_entries import QueueEntries
 from rmqtool.formats.consumequeue import UNIT as FILE_UNIT
 from rmqtool.repair.build.gap_queue_writer import GAP_UNITS_MAX, RecordOffsets
-from rmqtool.store.queue_database import ROW_SIZE, StoredEnd, row_type
+from rmqtool.store.databases.queue_database import ROW_SIZE, StoredEnd, row_type
 
 Rows = NDArray[Any]
 QueueKey = tuple[bytes, int]

@@ -18,7 +18,7 @@ from rmqtool.errors import UnreadableError, UnsupportedError
 from rmqtool.formats.properties import SCHEDULE_TOPIC
 from rmqtool.formats.tags import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from rmqtool.repair.machine.steps import Remove, Step
-from rmqtool.store.broker_conf import BrokerConf
+from rmqtool.store.config.broker_conf import BrokerConf
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind, kind_of
 

@@ -19,7 +19,7 @@ from rmqtool.repair.recover.log_steps import over_store
 from rmqtool.repair.recover.plan import Recovery
 from rmqtool.repair.timer import plan_timer
 from rmqtool.scan.runner import OnProgress
-from rmqtool.store.config_json import DELAY_OFFSETS
+from rmqtool.store.config.config_json import DELAY_OFFSETS
 from rmqtool.store.directory import Store, survey
 from rmqtool.verify.catalog.finding import REBUILD_COMPACTION, REBUILD_DELAYS, REBUILD_TIMER
 from rmqtool.verify.files.compaction import compaction_findings

@@ -21,8 +21,8 @@ from rmqtool.report.page.offset_lanes import checkpoint_lanes, index_lane, log_l
 from rmqtool.report.page.plan_section import plan_section, topics_text
 from rmqtool.report.page.queue_bars import QueueBars
 from rmqtool.report.page.timeline import Times, time_axis, time_lanes
+from rmqtool.report.screens.verify_screen import checked
 from rmqtool.report.text import ELLIPSIS, counted, escaped, size_text
-from rmqtool.report.verify_screen import checked
 from rmqtool.times import time_text
 
 if TYPE_CHECKING:

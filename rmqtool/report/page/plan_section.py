@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
-from rmqtool.report.repair_screen import plan_afterwards, plan_verdict
+from rmqtool.report.screens.repair_screen import plan_afterwards, plan_verdict
 from rmqtool.report.text import counted, size_text
 
 Json = Mapping[str, Any]

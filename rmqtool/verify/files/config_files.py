@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from rmqtool.engine.queues.kinds import queue_names
 from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX
-from rmqtool.store.config_json import (
+from rmqtool.store.config.config_json import (
     DELAY_OFFSETS,
     STORED,
     TOPICS,

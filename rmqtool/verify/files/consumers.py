@@ -12,7 +12,7 @@ from typing import Final
 
 from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX
 from rmqtool.quantities import JAVA_LONG_MAX
-from rmqtool.store.config_json import (
+from rmqtool.store.config.config_json import (
     CONSUMER_OFFSETS,
     GROUPS,
     LMQ_CONSUMER_OFFSETS,

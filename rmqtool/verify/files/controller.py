@@ -9,8 +9,8 @@ from typing import Final
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.controller import EPOCHS, IDENTITY, identity_problem
+from rmqtool.store.config.epochs import BACKUP, read_epochs, read_text_file
 from rmqtool.store.directory import Store
-from rmqtool.store.epochs import BACKUP, read_epochs, read_text_file
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding

@@ -14,7 +14,7 @@ from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.timers.delays import DelayLevel, delay_levels, newest_store_ms
 from rmqtool.errors import UnreadableError, UnsupportedError
 from rmqtool.formats.properties import SCHEDULE_TOPIC
-from rmqtool.store.config_json import DELAY_OFFSETS
+from rmqtool.store.config.config_json import DELAY_OFFSETS
 from rmqtool.store.directory import Store
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding

@@ -13,10 +13,10 @@ from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.timers.pop import PopState, database_messages, popped_messages, read_pop_log
 from rmqtool.errors import UnreadableError, UnsupportedError
 from rmqtool.formats.pop import REVIVE_TOPIC
+from rmqtool.store.databases.pop_database import DIRECTORY, PopDatabase
+from rmqtool.store.databases.rocksdb import RocksFailure
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
-from rmqtool.store.pop_database import DIRECTORY, PopDatabase
-from rmqtool.store.rocksdb import RocksFailure
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding
 

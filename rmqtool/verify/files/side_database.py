@@ -24,7 +24,7 @@ from rmqtool.engine.reading.unread_files import UnreadFiles, is_rocksdb_used
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.properties import TRANSACTION_ID
-from rmqtool.formats.rocksdb_store import (
+from rmqtool.formats.rocksdb.store import (
     HOUR_MS,
     INDEX_FAMILY,
     LAST_OFFSET,
@@ -35,10 +35,10 @@ from rmqtool.formats.rocksdb_store import (
     index_texts,
 )
 from rmqtool.scan.row_filter import RowFilter
+from rmqtool.store.databases.rocksdb import RocksFailure
+from rmqtool.store.databases.side_database import DIRECTORY, SideDatabase
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
-from rmqtool.store.rocksdb import RocksFailure
-from rmqtool.store.side_database import DIRECTORY, SideDatabase
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.survey.result import SplitResult

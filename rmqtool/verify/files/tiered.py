@@ -19,10 +19,10 @@ from rmqtool.errors import UnreadableError
 from rmqtool.formats.consumequeue import UNIT, UNIT_SIZE
 from rmqtool.scan.log import LogFile, ScanOptions, plan_log, scan_log
 from rmqtool.scan.rules import FINDING_IDS, Verdict
+from rmqtool.store.config.tiered import INDEX, METADATA, TieredSegment, read_tiered
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.source import read_range
-from rmqtool.store.tiered import INDEX, METADATA, TieredSegment, read_tiered
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.survey.account import Account

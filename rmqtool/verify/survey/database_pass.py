@@ -10,9 +10,9 @@ from typing import Any, Final
 import numpy as np
 
 from rmqtool.formats.consumequeue import UNIT_SIZE
-from rmqtool.formats.rocksdb_queue import UNIT
-from rmqtool.store.queue_database import QueueDatabase, QueueName, StoredEnds
-from rmqtool.store.rocksdb import RocksFailure
+from rmqtool.formats.rocksdb.queue import UNIT
+from rmqtool.store.databases.queue_database import QueueDatabase, QueueName, StoredEnds
+from rmqtool.store.databases.rocksdb import RocksFailure
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.survey.context import QueueKey, bytes_of, topic_text

@@ -17,7 +17,7 @@ import numpy as np
 
 from rmqtool.errors import WriteError
 from rmqtool.scan.row_columns import RowColumns
-from rmqtool.store.queue_database import QueueDatabase, QueueName, QueueRows, StoredEnds, row_type
+from rmqtool.store.databases.queue_database import QueueDatabase, QueueName, QueueRows, StoredEnds, row_type
 from rmqtool.store.source import reason
 from rmqtool.verify.survey.queue_map import Array
 

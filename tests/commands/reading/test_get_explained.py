@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from rmqtool.commands.reading import get_explained
-from rmqtool.fixtures.damage import damage_store
-from rmqtool.fixtures.damage_catalog import DAMAGES
+from rmqtool.fixtures.damages.catalog import DAMAGES
+from rmqtool.fixtures.damages.damage import damage_store
 from rmqtool.fixtures.recipe import make_store
 from rmqtool.fixtures.recipes import RECIPES
 from rmqtool.verify.catalog.finding import Finding

@@ -16,7 +16,7 @@ import pytest
 import rmqtool
 from rmqtool.commands.reading.verify import FIELDS, repair_command
 from rmqtool.report.sarif import sarif_text
-from rmqtool.report.verify_screen import findings_lines
+from rmqtool.report.screens.verify_screen import findings_lines
 from rmqtool.store.location import StoreLocation
 from rmqtool.verify.catalog.registry import BY_ID, finding
 from tests.commands.schema_check import schema_errors

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from rmqtool.fixtures.damage import damage_store
-from rmqtool.fixtures.damage_catalog import DAMAGES
+from rmqtool.fixtures.damages.catalog import DAMAGES
+from rmqtool.fixtures.damages.damage import damage_store
 from rmqtool.fixtures.recipe import make_store
 from rmqtool.fixtures.recipes import RECIPES
 from tests import golden_stores

@@ -13,7 +13,7 @@ from rmqtool.engine.append.status import PutStatus
 from rmqtool.engine.append.store_state import replica_refusal, replica_status, state_refusal
 from rmqtool.engine.append.writer_config import Replication, Slave, WriterConfig, config_from
 from rmqtool.engine.rules.versions import rules_for
-from rmqtool.store.broker_conf import broker_conf
+from rmqtool.store.config.broker_conf import broker_conf
 from rmqtool.store.sink import DirectorySink
 
 OLD, NEW = rules_for("4.9.7"), rules_for("5.5.0")

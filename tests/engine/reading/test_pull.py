@@ -267,7 +267,7 @@ def test_brokers_without_batch_queues_know_none() -> None:
 
 
 def test_queues_in_a_database_need_a_library(golden: Unpacked, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rmqtool.store.rocksdb.LIBRARY", "no_such_library")
+    monkeypatch.setattr("rmqtool.store.databases.rocksdb.LIBRARY", "no_such_library")
     with open_golden(golden("5.5.0-rocksdb-cq"), "5.5.0-rocksdb-cq", "5.5.0") as reader:
         (topic,) = {each.topic for each in manifest("5.5.0-rocksdb-cq").records[:1]}
         with pytest.raises(UnsupportedError, match="RocksDB"):

@@ -13,7 +13,7 @@ from rmqtool.errors import UnreadableError, UnsupportedError
 from rmqtool.repair.build.log_window import window_of
 from rmqtool.repair.machine.steps import Create, Remove, Replace, WriteRange
 from rmqtool.repair.recover.plan import RecoverOptions, Recovery, plan_recover
-from rmqtool.store.config_json import CONSUMER_OFFSETS, consumer_offsets, read_config
+from rmqtool.store.config.config_json import CONSUMER_OFFSETS, consumer_offsets, read_config
 from rmqtool.store.directory import Store
 from rmqtool.store.source import read_range
 from tests import golden_stores
@@ -190,7 +190,7 @@ def test_a_cut_in_front_of_zeros_gives_up_nothing(golden: Unpacked, tmp_path: Pa
 def test_abort_stays_where_dispatch_writes_more(
     golden: Unpacked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rmqtool.store.rocksdb.LIBRARY", "no_such_library")
+    monkeypatch.setattr("rmqtool.store.databases.rocksdb.LIBRARY", "no_such_library")
     name = "5.5.0-rocksdb-cq-crashed"
     made = _recovered(golden(name), name, tmp_path / "staging")
     assert made.steps == ()

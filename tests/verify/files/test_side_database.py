@@ -12,9 +12,9 @@ import pytest
 from rmqtool.engine.reading.message_places import search_log
 from rmqtool.engine.reading.reader import open_reader
 from rmqtool.engine.rules.versions import rules_for
-from rmqtool.formats.rocksdb_store import HOUR_MS, LAST_OFFSET, index_texts
+from rmqtool.formats.rocksdb.store import HOUR_MS, LAST_OFFSET, index_texts
 from rmqtool.scan.row_filter import RowFilter
-from rmqtool.store import rocksdb
+from rmqtool.store.databases import rocksdb
 from rmqtool.store.directory import survey
 from rmqtool.store.view import open_directory
 from rmqtool.verify.run import verify_store

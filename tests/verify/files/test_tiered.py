@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from rmqtool.engine.rules.versions import rules_for
-from rmqtool.fixtures.damage_tiered import tiered_files
+from rmqtool.fixtures.damages.tiered import tiered_files
+from rmqtool.store.config.tiered import METADATA
 from rmqtool.store.directory import survey
-from rmqtool.store.tiered import METADATA
 from rmqtool.store.view import open_directory
 from rmqtool.verify.run import verify_store
 from tests.conftest import Unpacked

@@ -1,4 +1,4 @@
-"""What verify says of the timer of 5.x brokers; damage of each kind is in tests/fixtures/test_damage_catalog.py."""
+"""What verify says of the timer of 5.x brokers; damage of each kind is in tests/fixtures/damages/test_catalog.py."""
 
 from __future__ import annotations
 

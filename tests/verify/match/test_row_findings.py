@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqtool.fixtures.damage_target import DamageTarget
+from rmqtool.fixtures.damages.target import DamageTarget
 from rmqtool.fixtures.recipe import make_store
 from rmqtool.fixtures.recipes import RECIPES
 from rmqtool.store.directory import survey

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks import rocksdb_queues
 from rmqtool.engine.rules.versions import rules_for
-from rmqtool.formats.rocksdb_queue import unit_key
+from rmqtool.formats.rocksdb.queue import unit_key
 from rmqtool.store.directory import survey
 from rmqtool.store.view import open_directory
 from rmqtool.verify.catalog.finding import Finding

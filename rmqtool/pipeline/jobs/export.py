@@ -1,0 +1,216 @@
+"""Writes a table into a directory: whole or not at all, with a manifest, and not again where nothing has changed.
+
+Spark writes into a directory beside the target, which takes its place when all of it is there; both lie on one file
+system that driver and executors see. An object store renames file by file: what a kill leaves of that is written again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import rmqtool
+from rmqtool.errors import RefusedError, UnsupportedError, UsageError
+from rmqtool.pipeline.enums import Form
+from rmqtool.pipeline.jobs.target_files import TargetFiles, data_files
+from rmqtool.pipeline.tables.options import SourceOptions
+from rmqtool.report.names import unknown_name
+from rmqtool.store.directory import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+MANIFEST: Final = "_rmqtool-export.json"
+"""Begins with an underscore, so that Spark and others do not take it for data."""
+MANIFEST_FORMAT: Final = 1
+DERIVED: Final = ("day", "hour")
+"""What rows can be partitioned by beside their columns: the date of the store time in UTC, and its hour."""
+
+
+@dataclass(frozen=True)
+class Export:
+    """What is to be written where.
+
+    Attributes:
+        target: a path or URL, without a slash at its end.
+        options: of the data source.
+        partition_by: columns, or names of `DERIVED`, that make directories.
+    """
+
+    target: str
+    form: Form
+    options: Mapping[str, str] = field(default_factory=dict)
+    partition_by: tuple[str, ...] = ()
+
+    def request(self) -> dict[str, Any]:
+        """What was asked, and of which files: the same request has the same result.
+
+        Raises:
+            NotAStoreError, UnreadableError: a path is no store, or may not be read.
+        """
+        stores = SourceOptions.parse(self.options).stores()
+        return {
+            "rmqtool": rmqtool.__version__,
+            "form": self.form.value,
+            "partition_by": list(self.partition_by),
+            "options": dict(sorted(self.options.items())),
+            "stores": {store.view.label: _fingerprint(store) for store in stores},
+        }
+
+    def done_before(self, request: Mapping[str, Any], files: TargetFiles) -> dict[str, Any] | None:
+        """The manifest of the same export that is there already, with all its files.
+
+        Raises:
+            RefusedError: the directory holds something else.
+            WriteError: it cannot be read.
+        """
+        if not files.exists(self.target):
+            return None
+        manifest = _read_manifest(files, self.target)
+        if manifest is None:
+            # Beside an export that a kill ended while it was put into its place lies the rest of it, or the one before.
+            if not files.sizes(self.target) or any(map(files.exists, (self._beside("partial"), self._beside("old")))):
+                return None
+            raise RefusedError(f"{self.target}: is there, and not written by rmqtool export")
+        if manifest.get("request") != request:
+            return None
+        sizes = files.sizes(self.target)
+        if any(sizes.get(file["path"]) != file["bytes"] for file in manifest["files"]):
+            return None
+        hashes = files.hashes(self.target, [file["path"] for file in manifest["files"]])
+        return manifest if all(hashes[file["path"]] == file["sha256"] for file in manifest["files"]) else None
+
+    def write(self, table: DataFrame, request: Mapping[str, Any], files: TargetFiles) -> dict[str, Any]:
+        """Write the table; the manifest. Where it fails, `discard_partial` has to be called.
+
+        Raises:
+            UsageError: no such column to partition by.
+            UnsupportedError: Spark has no writer of this form.
+            WriteError: the directory cannot be written.
+        """
+        partial, old = self._beside("partial"), self._beside("old")
+        if files.exists(old) and not files.exists(self.target):
+            files.move(old, self.target)  # ended between two renames
+        for left in (partial, old):
+            files.remove(left)
+        rows = save_rows(table, self.form, self.partition_by, files.spark_path(partial))
+        manifest = {"format": MANIFEST_FORMAT, "rows": rows, "files": written_files(files, partial)}
+        manifest["request"] = dict(request)
+        files.write(f"{partial}/{MANIFEST}", json.dumps(manifest, indent=2) + "\n")
+        if files.exists(self.target):
+            files.move(self.target, old)
+        files.move(partial, self.target)
+        files.remove(old)
+        return manifest
+
+    def discard_partial(self, files: TargetFiles) -> None:
+        """Remove what an export that did not end well has left; its tasks must have ended."""
+        files.remove(self._beside("partial"))
+
+    def _beside(self, what: str) -> str:
+        parent, _, name = self.target.rpartition("/")
+        return f"{parent}/.{name}.rmqtool-{what}"
+
+
+def save_rows(table: DataFrame, form: Form, partition_by: Sequence[str], path: str) -> int:
+    """Write rows into a directory that is not there; how many they were.
+
+    One shuffle brings the rows of a partition together, so that each is a file, or several of `FILE_BYTES`.
+
+    Raises:
+        UsageError: no such column to partition by.
+        UnsupportedError: Spark has no writer of this form.
+    """
+    from pyspark.errors import AnalysisException
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as f
+
+    written = with_partitions(_flat(table) if form is Form.CSV else table, partition_by)
+    counted = Observation("export")
+    written = written.observe(counted, f.count(f.lit(1)).alias("rows")).hint("rebalance", *map(f.col, partition_by))
+    writer = written.write.format(form.value).partitionBy(*partition_by)
+    if form is Form.CSV:
+        writer = writer.option("header", "true").option("escape", '"')
+    try:
+        writer.save(path)
+    except AnalysisException as error:
+        if form is Form.AVRO and "avro" in str(error).lower():
+            raise UnsupportedError(
+                "Spark has no Avro writer here: --conf spark.jars.packages=org.apache.spark:spark-avro_2.13:VERSION"
+            ) from error
+        raise
+    return int(counted.get["rows"])
+
+
+def with_partitions(table: DataFrame, partition_by: Sequence[str]) -> DataFrame:
+    """The table with the columns of `DERIVED` that it is partitioned by.
+
+    Raises:
+        UsageError: there is no such column.
+    """
+    from pyspark.sql import functions as f
+
+    for name in partition_by:
+        if name in DERIVED and name not in table.columns and "store_timestamp_ms" in table.columns:
+            pattern = "yyyy-MM-dd" if name == "day" else "yyyy-MM-dd-HH"
+            table = table.withColumn(name, f.date_format(f.timestamp_millis("store_timestamp_ms"), pattern))
+        elif name not in table.columns:
+            raise UsageError(f"--partition-by: {unknown_name('column', name, (*table.columns, *DERIVED))}")
+    return table
+
+
+def written_files(files: TargetFiles, folder: str) -> list[dict[str, Any]]:
+    """Path, bytes and SHA-256 of each file that Spark wrote into a directory; Hadoop's checksums are removed."""
+    sizes = files.sizes(folder)
+    for name in sizes:
+        if name.endswith(".crc"):
+            files.remove(f"{folder}/{name}")
+    names = data_files(sizes)
+    hashes = files.hashes(folder, names)
+    return [{"path": name, "bytes": sizes[name], "sha256": hashes[name]} for name in names]
+
+
+def refuse_inside(target: Path, stores: Sequence[Store]) -> None:
+    """A file in a store would be one that stops a broker's start.
+
+    Raises:
+        RefusedError: the target lies in one of the stores.
+    """
+    for store in stores:
+        if target.resolve().is_relative_to(Path(store.view.label).resolve()):
+            raise RefusedError(f"{target}: an export must be outside the store, because export never writes to it")
+
+
+def _flat(table: DataFrame) -> DataFrame:
+    """CSV has texts and numbers only: lists and maps become JSON, bytes base64."""
+    from pyspark.sql import functions as f
+
+    def cell(name: str, kind: str) -> Column:
+        if kind.startswith(("array", "map")):
+            return f.to_json(name).alias(name)
+        return f.base64(name).alias(name) if kind == "binary" else f.col(name)
+
+    return table.select([cell(name, kind) for name, kind in table.dtypes])
+
+
+def _read_manifest(files: TargetFiles, folder: str) -> dict[str, Any] | None:
+    try:
+        manifest = json.loads(files.read(f"{folder}/{MANIFEST}") or "")
+    except ValueError:
+        return None
+    return manifest if isinstance(manifest, dict) and "files" in manifest and "request" in manifest else None
+
+
+def _fingerprint(store: Store) -> str:
+    """Of names, sizes and times of all files of a store."""
+    entries = sorted(
+        (entry.path, entry.size, entry.mtime_ns)
+        for entries in store.files.values()
+        for entry in entries
+        if entry.path != "lock"
+    )
+    return hashlib.sha256(json.dumps(entries).encode()).hexdigest()

@@ -1,0 +1,276 @@
+"""Exports what is new: remembers in the target how far each log was read, and adds each batch once, also after kills.
+
+The range of each log that a batch takes is noted in the target before the batch is written, and what it was made of
+after that. A batch that a kill came upon is written again with the same ranges, and the table knows its number. Files
+become part of a table of files by the note after them, and are put into their places then. Streams of Spark are not
+used: they need a Python process that connects within ten seconds, which a busy machine does not always give.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import rmqtool
+from rmqtool.errors import RefusedError, UsageError
+from rmqtool.pipeline.enums import Form
+from rmqtool.pipeline.frames import table_frame
+from rmqtool.pipeline.jobs.export import save_rows, with_partitions, written_files
+from rmqtool.pipeline.jobs.lakehouse import TABLE_FORMS, LakeTable
+from rmqtool.pipeline.jobs.target_files import TargetFiles
+from rmqtool.pipeline.stream_position import Position, flushed_end, log_begin, mark_of, what_is_lost
+from rmqtool.pipeline.tables.options import PLANNING_THREADS
+from rmqtool.scan.runner import ThreadRunner
+from rmqtool.store.directory import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+NOTES: Final = "_rmqtool"
+"""Directory of the target that is no table."""
+NOTES_FORMAT: Final = 1
+PARTITIONS: Final = ("day", "topic")
+"""Of tables, if nobody names others."""
+BATCH_BYTES: Final = 64 << 30
+"""Of each log in a batch, as far as files end there."""
+CHECKED: Final = "checked_timestamp_ms"
+"""Column of `findings`: when the stores were checked; every run adds all findings of that time."""
+Range = tuple[int, int]
+"""Of physical offsets; the end is excluded."""
+
+
+@dataclass(frozen=True)
+class ExportBatch:
+    """What is added at once.
+
+    Attributes:
+        ranges: of the logs, by store.
+        positions: of all stores behind it, as `Position.as_json` has them.
+        is_new: False where a run before has planned it, and may have written it.
+        is_last: whether the logs have no more now.
+    """
+
+    number: int
+    ranges: Mapping[str, Range] = field(default_factory=dict)
+    positions: Mapping[str, Any] = field(default_factory=dict)
+    is_new: bool = True
+    is_last: bool = True
+
+
+@dataclass(frozen=True)
+class IncrementalExport:
+    """What is to be added where.
+
+    Attributes:
+        target: a path or URL, without a slash at its end; each table is a directory in it.
+        options: of the data source.
+        now_ms: when this run is.
+        accepts_loss: whether to go on where records are gone that were not exported.
+    """
+
+    target: str
+    form: Form
+    table: str
+    options: Mapping[str, str]
+    partition_by: tuple[str, ...]
+    stores: Sequence[Store]
+    now_ms: int
+    files: TargetFiles
+    accepts_loss: bool = False
+    added: dict[str, int] = field(default_factory=lambda: {"rows": 0, "files": 0, "bytes": 0, "batches": 0})
+
+    def run(self, session: SparkSession) -> dict[str, int]:
+        """Add what is new; how many rows and batches, and of a table of files how many files and bytes.
+
+        Raises:
+            UsageError: there is no such column to partition by.
+            RefusedError: the target holds something else, or records are gone that were not exported.
+            WriteError: the target cannot be written.
+        """
+        export_id = self._export_id()
+        self._finish_moves()
+        if self.table != "messages":
+            self._add(session, ExportBatch(self._next_number()), export_id)
+            return self.added
+        batch = self._planned_before() or self._plan()
+        while batch is not None:
+            self._add(session, batch, export_id)
+            batch = None if batch.is_new and batch.is_last else self._plan()
+        return self.added
+
+    def _export_id(self) -> str:
+        """The id of this export, which the target keeps with what was asked for.
+
+        Raises:
+            RefusedError: the target is of another export, or of none.
+        """
+        request = {
+            "format": NOTES_FORMAT,
+            "form": self.form.value,
+            "partition_by": list(self.partition_by),
+            "options": {name: value for name, value in sorted(self.options.items()) if name not in ("path", "paths")},
+        }
+        kept = self._noted("export.json")
+        if not kept:
+            if self.files.sizes(f"{self.target}/{self.table}") or self.files.sizes(self._notes):
+                raise RefusedError(f"{self.target}/{self.table}: is there, and not written by export --incremental")
+            export_id = str(uuid.uuid4())
+            self._note("export.json", {**request, "id": export_id, "rmqtool": rmqtool.__version__})
+            return export_id
+        differing = [name for name, value in request.items() if kept.get(name) != value]
+        if differing:
+            raise RefusedError(
+                f"{self.target}: was exported with other settings ({', '.join(differing)}); choose another --to"
+            )
+        return str(kept["id"])
+
+    def _planned_before(self) -> ExportBatch | None:
+        """The batch that a run before has planned and not noted as written."""
+        number = self._next_number()
+        plan = self._noted(f"plans/{number:010}.json")
+        if not plan:
+            return None
+        ranges = {store: (int(low), int(high)) for store, (low, high) in plan["ranges"].items()}
+        stores = {store.view.label: store for store in self.stores}
+        for label, (low, _) in ranges.items():
+            if label not in stores:
+                self._lost(label, "there is no store any more, or it cannot be read")
+            elif (message := what_is_lost(stores[label], Position(low))) is not None:
+                self._lost(label, message)
+        return ExportBatch(number, ranges, plan["positions"], is_new=False)
+
+    def _plan(self) -> ExportBatch | None:
+        """What is new now; None where nothing is."""
+        number = self._next_number()
+        before = self._noted(f"batches/{number - 1:010}.json").get("positions", {})
+        for label in before.keys() - {store.view.label for store in self.stores}:
+            self._lost(label, "there is no store any more, or it cannot be read")
+        planned = list(ThreadRunner(PLANNING_THREADS).map(partial(self._next_range, before), self.stores))
+        ranges = {label: (low, position.physical_offset) for label, low, position, _ in planned}
+        ranges = {label: (low, high) for label, (low, high) in ranges.items() if low < high}
+        if not ranges:
+            return None
+        positions = before | {label: position.as_json() for label, _, position, _ in planned}
+        self._note(f"plans/{number:010}.json", {"ranges": ranges, "positions": positions})
+        return ExportBatch(number, ranges, positions, is_last=not any(is_cut for *_, is_cut in planned))
+
+    def _next_range(self, before: Mapping[str, Any], store: Store) -> tuple[str, int, Position, bool]:
+        """A store, where its next range starts and ends, and whether its log has more than a batch takes."""
+        label, known = store.view.label, None
+        begin = Position(log_begin(store))
+        if label in before:
+            known = Position.parse(before[label])
+            message = what_is_lost(store, known)
+            if message is not None:
+                self._lost(label, message)
+                known = None
+            begin = known or begin
+        low = begin.physical_offset
+        end = flushed_end(store, known)
+        if end.physical_offset <= low:
+            return label, low, begin, False
+        starts = [segment.start for segment in store.commitlog if low + BATCH_BYTES < segment.start]
+        if is_cut := bool(starts) and starts[0] < end.physical_offset:
+            end = Position(starts[0])
+        return label, low, replace(end, mark=mark_of(store, end.physical_offset)), is_cut
+
+    def _lost(self, label: str, message: str) -> None:
+        if not self.accepts_loss:
+            raise RefusedError(f"{label}: {message}; to export what is there now, add --accept-loss")
+
+    def _add(self, session: SparkSession, batch: ExportBatch, export_id: str) -> None:
+        """Add the rows of a batch, if they are not there yet."""
+        from pyspark.sql import functions as f
+
+        name = f"batches/{batch.number:010}.json"
+        manifest: dict[str, Any] = {"format": NOTES_FORMAT, "batch": batch.number}
+        manifest["stores"] = self._broker_files(batch.ranges)
+        options = dict(self.options)
+        if self.table == "messages":
+            rows = table_frame(session, {**options, "ranges": json.dumps(batch.ranges)})
+        else:
+            day = f.date_format(f.timestamp_millis(CHECKED), "yyyy-MM-dd")
+            rows = table_frame(session, options).withColumn(CHECKED, f.lit(self.now_ms)).withColumn("day", day)
+        if self.form in TABLE_FORMS:
+            place = f"{self.target}/{self.table}"
+            table = LakeTable(self.form, self.files, place, self.table, self.partition_by, export_id)
+            manifest["rows"] = table.append(with_partitions(rows, self.partition_by), batch.number, manifest)
+        else:
+            self._add_files(rows, manifest)
+        self._note(name, {**manifest, "positions": batch.positions})
+        self._finish_moves()
+        self.added["rows"] += manifest["rows"]
+        self.added["bytes"] += manifest.get("bytes", 0)
+        self.added["files"] += len(manifest.get("files", ()))
+        self.added["batches"] += 1
+
+    def _add_files(self, rows: DataFrame, manifest: dict[str, Any]) -> None:
+        self.files.remove(self._staging)
+        manifest["rows"] = save_rows(rows, self.form, self.partition_by, self.files.spark_path(self._staging))
+        manifest["files"] = written_files(self.files, self._staging)
+        manifest["bytes"] = sum(file["bytes"] for file in manifest["files"])
+
+    def _finish_moves(self) -> None:
+        """Put the files of the last batch into their places; what no note names is of a batch that a kill ended."""
+        staged = self.files.sizes(self._staging)
+        if not staged:
+            return
+        for file in self._noted(f"batches/{self._next_number() - 1:010}.json").get("files", ()):
+            if file["path"] in staged:
+                target = f"{self.target}/{self.table}/{file['path']}"
+                self.files.remove(target)  # an object store copies, and a kill may come before the source is removed
+                self.files.move(f"{self._staging}/{file['path']}", target)
+        self.files.remove(self._staging)
+
+    def _next_number(self) -> int:
+        names = self.files.sizes(f"{self._notes}/batches")
+        numbers = [int(name.removesuffix(".json")) for name in names if name.removesuffix(".json").isdecimal()]
+        return max(numbers, default=-1) + 1
+
+    def _broker_files(self, ranges: Mapping[str, Range]) -> dict[str, Any]:
+        """The log files that a batch reads, by store."""
+        files: dict[str, Any] = {}
+        for store in self.stores:
+            if store.view.label in ranges:
+                low, high = ranges[store.view.label]
+                read = [segment for segment in store.commitlog if segment.start < high and segment.end > low]
+                listed = [{"path": segment.path, "bytes": segment.size} for segment in read]
+                files[store.view.label] = {"from_offset": low, "to_offset": high, "files": listed}
+        return files
+
+    def _noted(self, name: str) -> dict[str, Any]:
+        """A note of the target; empty where there is none."""
+        place = f"{self._notes}/{name}"
+        try:
+            noted = json.loads(self.files.read(place) or "{}")
+        except ValueError as error:
+            raise RefusedError(f"{place}: was changed since it was written") from error
+        return noted if isinstance(noted, dict) else {}
+
+    def _note(self, name: str, content: Mapping[str, Any]) -> None:
+        self.files.write(f"{self._notes}/{name}", json.dumps(content, indent=2) + "\n")
+
+    @property
+    def _notes(self) -> str:
+        return f"{self.target}/{NOTES}/{self.table}"
+
+    @property
+    def _staging(self) -> str:
+        return f"{self._notes}/staging"
+
+
+def partitions_of(form: Form, table: str, asked: tuple[str, ...]) -> tuple[str, ...]:
+    """The columns that an incremental export is partitioned by.
+
+    Raises:
+        UsageError: the table cannot be exported like this.
+    """
+    if table not in ("messages", "findings"):
+        raise UsageError(f"--incremental: --table messages or findings, not {table}: it is replaced as a whole")
+    if asked or form not in TABLE_FORMS:
+        return asked
+    return PARTITIONS

@@ -1,0 +1,254 @@
+"""The log of a store cut into parts that tasks read: planned from its listing, looked into and scanned by the tasks.
+
+The rows of all parts together are those of `dump`, in its order. Parts are cut at any byte; `scan.split_start` finds
+where each begins. Planning reads the first bytes of the last files only, from the end back to one that holds data:
+that one and the files after it, which are only preallocated, are one task, for what is behind the log's end is told
+only from its begin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Final
+
+import pyarrow as pa
+
+from rmqtool.errors import UnreadableError
+from rmqtool.pipeline.tables.message_columns import MessageBatches, SourceFile, groups
+from rmqtool.scan.first_time import first_store_time_ms
+from rmqtool.scan.log import ScanOptions, carries_record_crc, holds_data, reader_for, starts_with_data, walk_split
+from rmqtool.scan.row_filter import RowFilter
+from rmqtool.scan.split import Split, whole_file
+from rmqtool.scan.split_start import PROOF_BYTES, first_row_from
+from rmqtool.store.directory import Segment, Store
+from rmqtool.store.remote import view_of_files
+from rmqtool.store.view import StoreView
+
+PART_BYTES: Final = 256 << 20
+"""Bytes of a file that one task reads; longer than what it reads twice to prove its seams."""
+BLOCK_SIZE: Final = 4 << 20
+"""Bytes of a window: its rows are one record batch, of which few should be made."""
+TASKS_BY_TIME: Final = 32
+"""Tasks of a log, at most, that look at store times: one that finds its files outside costs more than the look."""
+MISSING_FILE: Final = "commitlog.missing-file"
+UNREADABLE: Final = "commitlog.unreadable-range"
+SEAM: Final = "commitlog.unproven-seam"
+"""A part does not end where the next one begins; one part a file reads it right."""
+
+
+@dataclass(frozen=True)
+class LogSplit:
+    """Rows of one log file that begin in [start, end).
+
+    Attributes:
+        view: of this file, and of the next one where its time is asked for.
+        store: as a person named it.
+        size: of the file as it is listed.
+        more_follows: None where a later file is known to follow only by name: the files of a task tell.
+        log_bytes: what the files of the log take on the disk, which chooses the reader.
+        record_crc: whether the newest file carries whole-record checksums; an older one may by itself.
+        missing: path of the file before, physical offset and size of a range in front of the file that no file holds.
+        next_path: of the file whose first store time is the end of this one's; None where no time is asked for.
+    """
+
+    view: StoreView
+    store: str
+    path: str
+    physical_offset: int
+    size: int
+    start: int
+    end: int
+    more_follows: bool | None
+    log_bytes: int
+    record_crc: bool
+    missing: tuple[str, int, int] | None = None
+    next_path: str | None = None
+    proof_bytes: int = PROOF_BYTES
+    compiled: bool | None = None
+
+    def may_hold(self, row_filters: Sequence[RowFilter]) -> bool:
+        """Whether the file, or the range before it that no file holds, has offsets that are wanted by all."""
+        ranges = [(self.physical_offset, self.physical_offset + self.size)]
+        if self.missing is not None:
+            ranges.append((self.missing[1], self.missing[1] + self.missing[2]))
+        return any(all(each.may_be_between(begin, end) for each in row_filters) for begin, end in ranges)
+
+
+LogTask = tuple[LogSplit, ...]
+"""What one task reads: one split, or splits whose files it must look at first."""
+
+
+@dataclass(frozen=True)
+class Splitting:
+    """How files are cut: into so many parts, or into parts of so many bytes.
+
+    Attributes:
+        tasks_by_time: of a log, at most, where times are asked for, which only a look into the files tells.
+    """
+
+    count: int | None = None
+    part_bytes: int = PART_BYTES
+    proof_bytes: int = PROOF_BYTES
+    tasks_by_time: int = TASKS_BY_TIME
+
+    def cuts(self, size: int) -> list[int]:
+        """File positions at which parts begin."""
+        count = self.count or max(1, -(-size // self.part_bytes))
+        return sorted({size * number // count for number in range(count)})
+
+
+def log_tasks(store: Store, row_filters: Sequence[RowFilter], splitting: Splitting) -> list[LogTask]:
+    """What tasks read of a store's log: the parts of its files that may hold rows that are wanted by all."""
+    segments = store.commitlog
+    asks_for_time = any(each.from_ms is not None or each.to_ms is not None for each in row_filters)
+    newest, record_crc = newest_with_data(store.view, segments)
+    log_bytes = sum(segment.entry.allocated_bytes for segment in segments[: newest + 1])
+    wholes = []
+    for number, segment in enumerate(segments):
+        following = segments[number + 1 : number + 2] if asks_for_time else ()
+        whole = LogSplit(
+            view_of_files(store.view, [segment.entry, *(each.entry for each in following)]),
+            store.view.label, segment.path, segment.start, segment.size, 0, segment.size,
+            True if number < newest else None, log_bytes, record_crc, _missing_before(store, segments, number),
+            following[0].path if following else None, splitting.proof_bytes,
+        )  # fmt: skip
+        wholes.append(whole)
+    splits = [part for whole in wholes[:newest] if whole.may_hold(row_filters) for part in _cut(whole, splitting)]
+    last = tuple(wholes[newest:])
+    tasks = _spread(splits, splitting.tasks_by_time) if asks_for_time else [(split,) for split in splits]
+    return [*tasks, *([last] if any(whole.may_hold(row_filters) for whole in last) else [])]
+
+
+def read_task(task: LogTask, schema: pa.Schema, row_filters: Sequence[RowFilter]) -> Iterator[pa.RecordBatch]:
+    """The record batches of a task; whatever is wrong with a file is a row."""
+    for split in _with_data(task):
+        if split.may_hold(row_filters) and _is_in_time(split, row_filters):
+            yield from _read_split(split, schema, row_filters)
+
+
+def newest_with_data(view: StoreView, segments: Sequence[Segment]) -> tuple[int, bool]:
+    """The number of the last file that begins with data, and whether its first record carries a checksum of all of it.
+
+    A file that cannot be read may hold anything. 0 where no file begins with data.
+    """
+    for number in range(len(segments) - 1, -1, -1):
+        try:
+            with closing(view.open(segments[number].path)) as source:
+                if starts_with_data(source):
+                    whole = whole_file(source, segments[number].start, more_follows=False)
+                    return number, carries_record_crc([whole])
+        except UnreadableError:
+            return number, False
+    return 0, False
+
+
+def _spread(splits: Sequence[LogSplit], task_count: int) -> list[LogTask]:
+    """Few tasks for many splits of which a query by time leaves few: those that lie together are of different tasks."""
+    return [tuple(splits[first::task_count]) for first in range(min(task_count, len(splits)))]
+
+
+def _with_data(task: LogTask) -> LogTask:
+    """The splits of a task up to the last one whose file holds data; zero files behind it are only preallocated."""
+    last = -1
+    for number, split in enumerate(task):
+        if split.more_follows or number == 0 or _holds_data(split):
+            last = number
+    return tuple(
+        replace(split, more_follows=bool(split.more_follows) or number < last)
+        for number, split in enumerate(task[: last + 1])
+    )
+
+
+def _holds_data(split: LogSplit) -> bool:
+    try:
+        with closing(split.view.open(split.path)) as source:
+            return holds_data(source)
+    except UnreadableError:
+        return True
+
+
+def _cut(whole: LogSplit, splitting: Splitting) -> Iterator[LogSplit]:
+    for begin, end in pairwise([*splitting.cuts(whole.size), whole.size]):
+        yield replace(whole, start=begin, end=end, missing=whole.missing if begin == 0 else None)
+
+
+def _read_split(part: LogSplit, schema: pa.Schema, row_filters: Sequence[RowFilter]) -> Iterator[pa.RecordBatch]:
+    columns = MessageBatches(schema, SourceFile(part.store, part.path))
+    if part.missing is not None:
+        path, physical_offset, size = part.missing
+        if _may_hide(physical_offset, size, row_filters):
+            before = MessageBatches(schema, SourceFile(part.store, path))
+            yield before.range_row(physical_offset, size, MISSING_FILE, file_position=None)
+    try:
+        source = part.view.open(part.path)
+    except UnreadableError:
+        if part.start == 0 and _may_hide(part.physical_offset, part.size, row_filters):
+            yield columns.range_row(part.physical_offset, part.size, UNREADABLE, file_position=0)
+        return
+    try:
+        whole = Split(source, 0, source.size, part.physical_offset, bool(part.more_follows))
+        yield from _scanned(part, whole, columns, row_filters)
+    finally:
+        source.close()
+
+
+def _scanned(
+    part: LogSplit, whole: Split, columns: MessageBatches, row_filters: Sequence[RowFilter]
+) -> Iterator[pa.RecordBatch]:
+    make_reader = reader_for(part.log_bytes, part.compiled)
+    scan = ScanOptions(record_crc=part.record_crc or carries_record_crc([whole]), block_size=BLOCK_SIZE)
+    start = first_row_from(whole, part.start, make_reader, scan, part.proof_bytes)
+    is_last = part.end >= part.size
+    end = whole.source.size if is_last else part.end
+    if start >= end > 0:
+        return
+    walk = walk_split(replace(whole, start=start, end=end), make_reader(), scan)
+    for batch in walk.batches():
+        rows = batch.as_array()
+        for each in row_filters:
+            mask = each.mask(rows, batch.topics)
+            rows = rows if mask.all() else rows[mask]
+        for group in groups(rows):
+            if group.size:
+                yield columns.batch(batch, group)
+    if is_last:
+        return
+    behind = whole.source.size if walk.outcome.ended else walk.outcome.data_end
+    if first_row_from(whole, end, make_reader, scan, part.proof_bytes) != behind:
+        yield columns.range_row(part.physical_offset + behind, 0, SEAM, file_position=behind)
+
+
+def _may_hide(physical_offset: int, size: int, row_filters: Sequence[RowFilter]) -> bool:
+    """Whether a range that is no record is to be told."""
+    return all(
+        each.may_be_between(physical_offset, physical_offset + size) and not (each.strict and each.wants_content)
+        for each in row_filters
+    )
+
+
+def _missing_before(store: Store, segments: Sequence[Segment], number: int) -> tuple[str, int, int] | None:
+    """Path of the file before, physical offset and size of the range between it and a file."""
+    if number == 0 or not store.commitlog_file_size:
+        return None
+    before = segments[number - 1]
+    begin = before.start + store.commitlog_file_size
+    return (before.path, begin, segments[number].start - begin) if segments[number].start > begin else None
+
+
+def _is_in_time(split: LogSplit, row_filters: Sequence[RowFilter]) -> bool:
+    """Whether a file may hold records of the wanted times, by its first record and the next file's."""
+    if split.next_path is None:
+        return True  # no time is asked for, or nothing ends the time of the last file
+    first_ms, next_first_ms = _first_ms(split.view, split.path), _first_ms(split.view, split.next_path)
+    return all(each.may_be_stored(first_ms, next_first_ms) for each in row_filters)
+
+
+def _first_ms(view: StoreView, path: str) -> int | None:
+    try:
+        with closing(view.open(path)) as source:
+            return first_store_time_ms(source)
+    except UnreadableError:
+        return None

@@ -1,0 +1,259 @@
+"""The options of the data source, out of the texts that Spark hands over."""
+
+from __future__ import annotations
+
+import glob
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from rmqtool.errors import NotAStoreError, RmqtoolError, UnreadableError, UsageError
+from rmqtool.pipeline.enums import TableName
+from rmqtool.pipeline.tables.log_splits import PART_BYTES, Splitting
+from rmqtool.pipeline.tables.search import Search, parse_search
+from rmqtool.scan.row_filter import RowFilter
+from rmqtool.scan.runner import ThreadRunner
+from rmqtool.scan.split_start import PROOF_BYTES
+from rmqtool.store.directory import Settings, Store, survey
+from rmqtool.store.location import is_url
+from rmqtool.store.remote import connect, matching_urls, open_remote, shown
+from rmqtool.store.view import open_directory
+
+TABLES: Final = tuple(name.value for name in TableName)
+MODES: Final = ("permissive", "dropmalformed", "failfast")
+PLANNING_THREADS: Final = 16
+"""Stores that are listed at a time; a file system elsewhere lets each of them wait."""
+_BRACES: Final = re.compile(r"\{([^{}]*,[^{}]*)\}")
+NOT_A_STORE: Final = "store.not-a-store"
+UNREADABLE: Final = "store.unreadable"
+KNOWN: Final = frozenset(
+    {
+        *("path", "paths", "table", "profile", "columns", "topics", "queue_ids", "from_offset", "to_offset"),
+        *("from_time_ms", "to_time_ms", "mode", "stale", "splits", "split_bytes", "proof_bytes", "pushdown"),
+        *("commitlog", "index_slots", "broker_version", "bytes_per_trigger", "pattern", "pattern_in"),
+        *("failondataloss", "ranges"),
+    }
+)
+
+
+@dataclass(frozen=True)
+class UnreadStore:
+    """A path of which no store, or not all of one, can be read: one row with a finding.
+
+    Attributes:
+        store: the path, as rows show it.
+        path: what in the store cannot be read; empty for all of it.
+    """
+
+    store: str
+    path: str
+    finding: str
+    message: str
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """What a person asks of the data source; names of options are those of the attributes or of `RowFilter`.
+
+    Attributes:
+        paths: of stores, absolute, or URLs; a pattern (`*`, `[...]`, `{a,b}`, and in paths `?`) names several.
+        columns: of the table; empty: all that the profile has.
+        mode: how a row that is not sound is handled: a row, nothing, or the end of the job.
+        pushdown: whether a query's filters are asked for, which needs `spark.sql.python.filterPushdown.enabled`.
+        bytes_per_trigger: of the log in one batch of a stream; None: all there are.
+        fails_on_data_loss: whether a stream ends with an error where records are gone that it has not read.
+        ranges: of physical offsets by store: only these are read, other paths are passed over. None: all.
+        search: `pattern`, looked for in `pattern_in`: only what is found is a row.
+    """
+
+    paths: tuple[str, ...]
+    table: str = "messages"
+    profile: str = "headers"
+    columns: tuple[str, ...] = ()
+    row_filter: RowFilter = field(default_factory=lambda: RowFilter(stale=False))
+    mode: str = "permissive"
+    splitting: Splitting = field(default_factory=Splitting)
+    pushdown: bool = False
+    settings: Settings = field(default_factory=Settings)
+    broker_version: str | None = None
+    bytes_per_trigger: int | None = None
+    fails_on_data_loss: bool = True
+    search: Search | None = None
+    ranges: Mapping[str, tuple[int, int]] | None = None
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str]) -> SourceOptions:
+        """The options out of texts.
+
+        Raises:
+            UsageError: one is unknown, or does not parse.
+        """
+        options = {name.lower(): value for name, value in given.items()}
+        unknown = sorted(options.keys() - KNOWN)
+        if unknown:
+            raise UsageError(f"no option {', '.join(unknown)}; there are {', '.join(sorted(KNOWN))}")
+        queue_ids = _words(options, "queue_ids")
+        row_filter = RowFilter(
+            topics=_words(options, "topics") or None,
+            queue_ids=frozenset(_number("queue_ids", text) for text in queue_ids) if queue_ids else None,
+            from_physical_offset=_number_of(options, "from_offset"),
+            to_physical_offset=_number_of(options, "to_offset"),
+            from_ms=_number_of(options, "from_time_ms"),
+            to_ms=_number_of(options, "to_time_ms"),
+            stale=_flag(options, "stale"),
+        )
+        return cls(
+            paths=_paths(options),
+            table=_one_of(options, "table", TABLES),
+            profile=options.get("profile", "headers"),
+            columns=_words(options, "columns"),
+            row_filter=row_filter,
+            mode=_one_of(options, "mode", MODES),
+            splitting=Splitting(
+                _number_of(options, "splits", least=1),
+                _number_of(options, "split_bytes", least=1) or PART_BYTES,
+                _number_of(options, "proof_bytes", least=1) or PROOF_BYTES,
+            ),
+            pushdown=_flag(options, "pushdown"),
+            settings=Settings(
+                commitlog_directories=_words(options, "commitlog"),
+                index_slot_count=_number_of(options, "index_slots", least=1),
+            ),
+            broker_version=options.get("broker_version"),
+            bytes_per_trigger=_number_of(options, "bytes_per_trigger", least=1),
+            fails_on_data_loss=_flag(options, "failondataloss", default=True),
+            search=parse_search(options["pattern"], options.get("pattern_in", "body"))
+            if "pattern" in options
+            else None,
+            ranges=_ranges(options["ranges"]) if "ranges" in options else None,
+        )
+
+    def check_table(self) -> None:
+        """Whether the options fit the table.
+
+        Raises:
+            UsageError: they do not.
+        """
+        row_filter = self.row_filter
+        unfit = {
+            "profile": self.profile != "headers",
+            "pattern": self.search is not None,
+            "stale": row_filter.stale,
+            "from_offset": row_filter.from_physical_offset is not None,
+            "to_offset": row_filter.to_physical_offset is not None,
+            "from_time_ms": row_filter.from_ms is not None,
+            "to_time_ms": row_filter.to_ms is not None,
+            "topics": row_filter.topics is not None and self.table != "consumequeue",
+            "queue_ids": row_filter.queue_ids is not None and self.table != "consumequeue",
+        }
+        given = [name for name, is_given in unfit.items() if is_given]
+        if given and self.table != "messages":
+            raise UsageError(f"{', '.join(given)}: says nothing about the table {self.table}")
+
+    def stores(self) -> list[Store]:
+        """The stores at the paths; see `fleet`."""
+        return [store for store in self.fleet() if isinstance(store, Store)]
+
+    def fleet(self) -> list[Store | UnreadStore]:
+        """What is at the paths, each once; of a pattern, or of several paths, also what cannot be read as a store.
+
+        Raises:
+            NotAStoreError, UnreadableError: the only path is none or may not be read, or no path of all is a store.
+        """
+        places = self._places()
+        surveyed = list(ThreadRunner(PLANNING_THREADS).map(self._survey, places))
+        if not any(isinstance(store, Store) for store in surveyed):
+            if len(self.paths) == 1 and places == [self.paths[0]] and isinstance(surveyed[0], RmqtoolError):
+                raise surveyed[0]
+            raise NotAStoreError(f"no RocketMQ store at {', '.join(map(_shown, self.paths)) or 'no path'}")
+        return [
+            UnreadStore(_shown(place), "", NOT_A_STORE if isinstance(store, NotAStoreError) else UNREADABLE, str(store))
+            if isinstance(store, RmqtoolError)
+            else store
+            for place, store in zip(places, surveyed, strict=True)
+        ]
+
+    def _places(self) -> list[str]:
+        """The paths, with those that match a pattern in its place."""
+        matching = [_matching(pattern) for path in self.paths for pattern in alternatives(path)]
+        return list(dict.fromkeys(place for places in matching for place in places))
+
+    def _survey(self, place: str) -> Store | NotAStoreError | UnreadableError:
+        try:
+            view = open_remote(connect(place)) if is_url(place) else open_directory(Path(place))
+            return survey(view, self.settings)
+        except (NotAStoreError, UnreadableError) as error:
+            return error
+
+
+def _paths(options: Mapping[str, str]) -> tuple[str, ...]:
+    """`load` with one path gives an option, with several a list in JSON."""
+    paths = json.loads(options["paths"]) if options.get("paths", "").startswith("[") else _words(options, "paths")
+    named = [*([options["path"]] if options.get("path") else []), *paths]
+    if not named:
+        raise UsageError("no path: load(path) names a store")
+    local = (path.removeprefix("file://") for path in named)
+    return tuple(path if is_url(path) else str(Path(path).absolute()) for path in local)
+
+
+def alternatives(path: str) -> list[str]:
+    """The paths that `{a,b}` in a path means, in order; a directory whose name has braces means itself."""
+    braces = _BRACES.search(path)
+    if braces is None:
+        return [path]
+    named = path[: braces.end()] + path[braces.end() :].partition("/")[0]
+    if not is_url(path) and Path(named).exists():
+        return [path]
+    texts = [f"{path[: braces.start()]}{choice}{path[braces.end() :]}" for choice in braces[1].split(",")]
+    return [alternative for text in texts for alternative in alternatives(text)]
+
+
+def _matching(pattern: str) -> list[str]:
+    if is_url(pattern):
+        return matching_urls(pattern)
+    return sorted(glob.glob(pattern)) if glob.has_magic(pattern) else [pattern]  # noqa: PTH207 - absolute patterns
+
+
+def _shown(place: str) -> str:
+    return shown(place) if is_url(place) else place
+
+
+def _ranges(text: str) -> dict[str, tuple[int, int]]:
+    try:
+        return {str(store): (int(low), int(high)) for store, (low, high) in json.loads(text).items()}
+    except (ValueError, TypeError, AttributeError) as error:
+        raise UsageError(f"option ranges: {text[:80]!r} is not JSON such as {{STORE: [FROM, TO]}}") from error
+
+
+def _words(options: Mapping[str, str], name: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in options.get(name, "").split(",") if word.strip())
+
+
+def _one_of(options: Mapping[str, str], name: str, known: tuple[str, ...]) -> str:
+    value = options.get(name, known[0]).lower()
+    if value not in known:
+        raise UsageError(f"option {name}: {value!r} is none of {', '.join(known)}")
+    return value
+
+
+def _flag(options: Mapping[str, str], name: str, *, default: bool = False) -> bool:
+    return _one_of(options, name, ("true", "false") if default else ("false", "true")) == "true"
+
+
+def _number_of(options: Mapping[str, str], name: str, least: int | None = None) -> int | None:
+    if not options.get(name):
+        return None
+    number = _number(name, options[name])
+    if least is not None and number < least:
+        raise UsageError(f"option {name}: {number} is less than {least}")
+    return number
+
+
+def _number(name: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError as error:
+        raise UsageError(f"option {name}: {text!r} is not a number") from error

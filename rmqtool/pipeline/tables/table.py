@@ -1,0 +1,247 @@
+"""A table of the data source: what Spark's reader asks of it, and the mode in which it treats what is not sound."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rmqtool.errors import RmqtoolError, UnreadableError
+from rmqtool.pipeline.tables import findings_table, index_table, queue_table
+from rmqtool.pipeline.tables.database_table import DatabaseSplit, database_splits
+from rmqtool.pipeline.tables.log_splits import LogTask, log_tasks, read_task
+from rmqtool.pipeline.tables.message_schema import chosen, message_schema
+from rmqtool.pipeline.tables.options import PLANNING_THREADS, UNREADABLE, SourceOptions, UnreadStore
+from rmqtool.scan.row_filter import RowFilter
+from rmqtool.scan.runner import ThreadRunner
+from rmqtool.store.directory import Store
+
+
+class DamageError(RmqtoolError):
+    """A row is not sound, and the mode says that the job ends there."""
+
+
+class Table(Protocol):
+    """One of the tables; everything in it pickles."""
+
+    @property
+    def options(self) -> SourceOptions:
+        """What was asked for."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns."""
+
+    def splits(self, store: Store, filters: Sequence[RowFilter]) -> list[Any]:
+        """What tasks read of a store, one each; filters are those of the query."""
+
+    def unread(self, store: Store) -> list[str]:
+        """What in a store cannot be read at all, so that the table lacks its rows: a sentence for each."""
+
+    def read(self, part: Any, filters: Sequence[RowFilter]) -> Iterator[pa.RecordBatch]:
+        """The record batches of a part."""
+
+
+def parts(table: Table, filters: Sequence[RowFilter]) -> list[Any]:
+    """What tasks read of all stores, one each: an `UnreadStore`, or what the table makes of a store.
+
+    Raises:
+        NotAStoreError, UnreadableError: no path is a store that can be read.
+    """
+    ranges = table.options.ranges
+
+    def planned(store: Store | UnreadStore) -> list[Any]:
+        if isinstance(store, UnreadStore):
+            return [store] if ranges is None else []
+        if ranges is not None:
+            return table.splits(store, filters) if store.view.label in ranges else []
+        unread = [
+            UnreadStore(store.view.label, sentence.partition(": ")[0], UNREADABLE, sentence)
+            for sentence in table.unread(store)
+        ]
+        return [*unread, *table.splits(store, filters)]
+
+    runner = ThreadRunner(PLANNING_THREADS)
+    return [part for some in runner.map(planned, table.options.fleet()) for part in some]
+
+
+def read_part(table: Table, part: Any, filters: Sequence[RowFilter]) -> Iterator[pa.RecordBatch]:
+    """The record batches of a part; a path that is no store is one row."""
+    return iter([unread_row(part, table)]) if isinstance(part, UnreadStore) else table.read(part, filters)
+
+
+def unread_row(unread: UnreadStore, table: Table) -> pa.RecordBatch:
+    """The row that says that a path cannot be read; numbers that no row is without are 0."""
+    values: dict[str, Any] = {
+        "store": unread.store,
+        "file": unread.path,
+        "finding": unread.finding,
+        "id": unread.finding,
+        "severity": "warning",
+        "message": unread.message,
+        "verdict": unread.finding.rpartition(".")[2],
+        "type": "bad",
+        "count": 1,
+        "upstream": [],
+    }
+    schema = with_judgement(table.schema)
+    row = {field.name: values.get(field.name, None if field.nullable else 0) for field in schema}
+    return pa.RecordBatch.from_pylist([row], schema)
+
+
+@dataclass(frozen=True)
+class RangeTask:
+    """A task that reads only a range of the log of its store."""
+
+    task: LogTask
+    between: RowFilter
+
+
+@dataclass(frozen=True)
+class MessagesTable:
+    """The records of the log."""
+
+    options: SourceOptions
+
+    @property
+    def schema(self) -> pa.Schema:
+        return message_schema(self.options.profile, self.options.columns)
+
+    def splits(self, store: Store, filters: Sequence[RowFilter]) -> list[Any]:
+        row_filters = [self.options.row_filter, *filters]
+        ranges = self.options.ranges
+        if ranges is None:
+            return list(log_tasks(store, row_filters, self.options.splitting))
+        low, high = ranges[store.view.label]
+        between = RowFilter(from_physical_offset=low, to_physical_offset=high, stale=False)
+        return [RangeTask(task, between) for task in log_tasks(store, [between, *row_filters], self.options.splitting)]
+
+    def unread(self, store: Store) -> list[str]:
+        directories = store.settings.commitlog_directories or ("commitlog",)
+        if store.is_log_listed:
+            return []
+        return _problems_in(store, directories) or [f"{directories[0]}: the directory of the log cannot be listed"]
+
+    def read(self, part: Any, filters: Sequence[RowFilter]) -> Iterator[pa.RecordBatch]:
+        search, schema = self.options.search, with_judgement(self.schema)
+        row_filters = [self.options.row_filter, *filters]
+        if isinstance(part, RangeTask):
+            row_filters, part = [part.between, *row_filters], part.task
+        batches = read_task(part, schema if search is None else search.read(schema), row_filters)
+        return batches if search is None else search.matches(batches)
+
+
+@dataclass(frozen=True)
+class QueuesTable:
+    """The units of consume queues."""
+
+    options: SourceOptions
+
+    @property
+    def schema(self) -> pa.Schema:
+        return chosen(queue_table.SCHEMA, self.options.columns)
+
+    def splits(self, store: Store, filters: Sequence[RowFilter]) -> list[Any]:
+        row_filters = [self.options.row_filter, *filters]
+        return [*queue_table.queue_splits(store, row_filters), *database_splits(store)]
+
+    def unread(self, store: Store) -> list[str]:
+        return _problems_in(store, ("consumequeue", "batchconsumequeue"))
+
+    def read(self, part: Any, filters: Sequence[RowFilter]) -> Iterator[pa.RecordBatch]:
+        if isinstance(part, DatabaseSplit):
+            return part.batches([self.options.row_filter, *filters])
+        return queue_table.read_queue_files(part)
+
+
+@dataclass(frozen=True)
+class IndexTable:
+    """The entries of index files."""
+
+    options: SourceOptions
+
+    @property
+    def schema(self) -> pa.Schema:
+        return chosen(index_table.SCHEMA, self.options.columns)
+
+    def splits(self, store: Store, _filters: Sequence[RowFilter]) -> list[Any]:
+        return list(index_table.index_splits(store))
+
+    def unread(self, store: Store) -> list[str]:
+        return _problems_in(store, ("index",))
+
+    def read(self, part: Any, _filters: Sequence[RowFilter]) -> Iterator[pa.RecordBatch]:
+        return index_table.read_index_files(part)
+
+
+@dataclass(frozen=True)
+class FindingsTable:
+    """What `verify` finds."""
+
+    options: SourceOptions
+
+    @property
+    def schema(self) -> pa.Schema:
+        return chosen(findings_table.SCHEMA, self.options.columns)
+
+    def splits(self, store: Store, _filters: Sequence[RowFilter]) -> list[Any]:
+        return [findings_table.store_check(store, self.options.broker_version)]
+
+    def unread(self, _store: Store) -> list[str]:
+        return []  # these are findings
+
+    def read(self, part: Any, _filters: Sequence[RowFilter]) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from findings_table.read_findings(part)
+        except UnreadableError as error:
+            label = part.store.view.label
+            yield unread_row(UnreadStore(label, "", UNREADABLE, str(error)), self)
+
+
+def _problems_in(store: Store, directories: Sequence[str]) -> list[str]:
+    """What could not be looked at in some of a store's directories."""
+    return [problem for problem in store.problems if problem.partition(": ")[0].startswith(tuple(directories))]
+
+
+def table_of(options: SourceOptions) -> Table:
+    """The table that the options name.
+
+    Raises:
+        UsageError: another option says nothing about it.
+    """
+    tables: dict[str, type[MessagesTable | QueuesTable | IndexTable | FindingsTable]] = {
+        "messages": MessagesTable,
+        "consumequeue": QueuesTable,
+        "index": IndexTable,
+        "findings": FindingsTable,
+    }
+    options.check_table()
+    return tables[options.table](options)
+
+
+def with_judgement(schema: pa.Schema) -> pa.Schema:
+    """The columns of messages, and those by which a row is told sound, though nobody asks for them."""
+    judging = [column for column in message_schema("headers") if column.name in ("finding", "physical_offset", "file")]
+    return pa.schema([*schema, *(column for column in judging if column.name not in schema.names)])
+
+
+def in_mode(batches: Iterator[pa.RecordBatch], schema: pa.Schema, mode: str) -> Iterator[pa.RecordBatch]:
+    """The columns of a schema; rows with a finding are kept, left out, or end the job.
+
+    Raises:
+        DamageError: such a row, where the mode is `failfast`.
+    """
+    for batch in batches:
+        kept = batch
+        if mode != "permissive" and "finding" in batch.schema.names and batch["finding"].null_count < batch.num_rows:
+            has_finding = pc.is_valid(batch["finding"])
+            if mode == "failfast":
+                row = batch.filter(has_finding).slice(0, 1).to_pylist()[0]
+                place = row.get("physical_offset")
+                raise DamageError(f"{row['file']}: {row['finding']}" + (f" at {place}" if place is not None else ""))
+            kept = batch.filter(pc.invert(has_finding))
+        if kept.num_rows:
+            yield pa.RecordBatch.from_arrays([kept[name] for name in schema.names], schema=schema)

@@ -1,0 +1,331 @@
+"""Reads `config/*.json` as brokers really write them, with the copy beside each where the file itself is no good.
+
+Where the broker keeps it in RocksDB, the content is the same; the directory of the database is where it was read.
+
+Broker: `ConfigManager#load`, `TopicConfigManager`, `ConsumerOffsetManager`, `ScheduleMessageService`. What each file
+means to a later start is decided above; here it is only read. A relaxed grammar is `relaxed_json`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from enum import Enum
+from threading import Lock
+from typing import Any, Final
+
+from rmqtool.errors import UnreadableError
+from rmqtool.quantities import JAVA_LONG_MAX
+from rmqtool.store.file_kinds import FileKind
+from rmqtool.store.relaxed_json import JsonError, parse_relaxed_json
+from rmqtool.store.source import read_range
+from rmqtool.store.view import Entry, StoreView
+
+SIZE_MAX: Final = 64 << 20
+"""Bytes of a configuration file that are read; a large fleet's consumer offsets have some tens of megabytes."""
+TOPICS: Final = "config/topics.json"
+CONSUMER_OFFSETS: Final = "config/consumerOffset.json"
+LMQ_CONSUMER_OFFSETS: Final = "config/lmqConsumerOffset.json"
+"""Read instead of the file of consumer offsets by a broker with `enableLmq=true`; has offsets of all queues."""
+ORDERED_CONSUMPTION: Final = "config/consumerOrderInfo.json"
+"""Messages that pop consumers who receive in order hold, which block their queues."""
+GROUPS: Final = "config/subscriptionGroup.json"
+CONSUMER_FILTERS: Final = "config/consumerFilter.json"
+QUEUE_MAPPING: Final = "config/topicQueueMapping.json"
+STORED: Final = (TOPICS, CONSUMER_OFFSETS, GROUPS)
+"""Files whose content a broker can keep in RocksDB instead."""
+DATABASES: Final = tuple(
+    f"config/{name}" for name in ("rdb", "metadata", "topics", "consumerOffsets", "subscriptionGroups")
+)
+"""Where these databases lie; the first one that has the content of a file counts."""
+DELAY_OFFSETS: Final = "config/delayOffset.json"
+TIMER_METRICS: Final = "config/timermetrics"
+_WITHOUT_BROKER: Final = {DELAY_OFFSETS, TIMER_METRICS}
+_BATCH_QUEUE: Final = "BatchCQ"
+_OF_CONSUMERS: Final = (CONSUMER_OFFSETS, LMQ_CONSUMER_OFFSETS)
+_INT_MAX: Final = (1 << 31) - 1
+_INTEGER: Final = re.compile(r"-?[0-9]{1,20}", re.ASCII)
+
+
+class ConfigState(Enum):
+    """What became of reading a file; absent, empty, broken and unreadable are four different things to an operator."""
+
+    READ = "read"
+    ABSENT = "absent"
+    EMPTY = "empty"
+    BROKEN = "broken"
+    UNREADABLE = "unreadable"
+
+
+@dataclass(frozen=True)
+class ConfigFile:
+    """One configuration file as it could be read."""
+
+    path: str
+    """The file that was asked for."""
+    read_path: str | None
+    """Where the value came from: the file itself, its `.bak`, the directory of a database, or none."""
+    state: ConfigState
+    """Of the file that was asked for, whatever its `.bak` is."""
+    value: dict[Any, Any] | None = None
+    problems: tuple[str, ...] = ()
+    is_backup_broken: bool = False
+    """Whether the copy was asked too and is no JSON either, with which a broker does not start."""
+
+    @property
+    def is_backup(self) -> bool:
+        """Whether the value is that of the copy."""
+        return self.read_path == f"{self.path}.bak"
+
+    @property
+    def is_database(self) -> bool:
+        """Whether the value is that of a database."""
+        return self.read_path in DATABASES
+
+
+@dataclass(frozen=True)
+class TopicConfig:
+    """What `topics.json` says of a topic; None where it says nothing."""
+
+    name: str
+    read_queue_count: int | None
+    write_queue_count: int | None
+    queue_type: str
+    """`SimpleCQ` or `BatchCQ` (attribute `queue.type`; `QueueTypeUtils#getCQType`)."""
+    cleanup_policy: str
+    """`DELETE` or `COMPACTION` (attribute `cleanup.policy`; `CleanupPolicyUtils#getDeletePolicy`)."""
+
+
+def read_config(view: StoreView, path: str) -> ConfigFile:
+    """Read a file or, where it is absent, empty or broken, its `.bak`, as `ConfigManager#load` does. Never raises.
+
+    A database of RocksDB goes before both, unless the file was changed more often (`RocksDBTopicConfigManager#merge`).
+    """
+    return read_configs(view, (path,))[path]
+
+
+def read_configs(view: StoreView, paths: Iterable[str]) -> dict[str, ConfigFile]:
+    """The same of several files, by their paths."""
+    configs = {path: _read_file(view, path) for path in paths}
+    stored = [path for path in STORED if path in configs]
+    if stored and any(has_config_database(view, directory) for directory in DATABASES):
+        # Late, for it brings construct with it, which a store without RocksDB does not need.
+        from rmqtool.store.config.config_database import config_of_database, read_config_databases
+
+        databases = read_config_databases(view)
+        configs.update({path: config_of_database(databases, configs[path]) for path in stored})
+    return configs
+
+
+class StoreConfigs:
+    """The configuration files of a store; each is read when it is asked for, and once."""
+
+    def __init__(self, view: StoreView) -> None:
+        self._view = view
+        self._configs: dict[str, ConfigFile] = {}
+        self._lock = Lock()
+
+    def of(self, *paths: str) -> dict[str, ConfigFile]:
+        """Files by their paths; see `read_configs`."""
+        with self._lock:
+            self._configs |= read_configs(self._view, [path for path in paths if path not in self._configs])
+            return {path: self._configs[path] for path in paths}
+
+
+def has_config_database(view: StoreView, directory: str) -> bool:
+    """Whether a directory of `DATABASES` has files, or cannot be listed."""
+    try:
+        return any(entry.is_file for entry in view.list(directory))
+    except UnreadableError:
+        return True
+
+
+def _read_file(view: StoreView, path: str) -> ConfigFile:
+    state, value, problem = _read(view, path)
+    if state is ConfigState.READ:
+        return ConfigFile(path, path, state, value)
+    backup = f"{path}.bak"
+    backup_state, backup_value, backup_problem = _read(view, backup)
+    problems = tuple(sentence for sentence in (problem, backup_problem) if sentence)
+    read_path = backup if backup_state is ConfigState.READ else None
+    return ConfigFile(path, read_path, state, backup_value, problems, backup_state is ConfigState.BROKEN)
+
+
+def topics(config: ConfigFile) -> dict[str, TopicConfig]:
+    """Topics by name (`TopicConfigSerializeWrapper`); entries of another shape are left out."""
+    topics_by_name: dict[str, TopicConfig] = {}
+    for key, entry in table_of(config, "topicConfigTable").items():
+        if not isinstance(entry, dict):
+            continue
+        attributes = entry.get("attributes")
+        attributes = attributes if isinstance(attributes, dict) else {}
+        name = _text(key)
+        topics_by_name[name] = TopicConfig(
+            name,
+            _integer(entry.get("readQueueNums")),
+            _integer(entry.get("writeQueueNums")),
+            _text(attributes.get("queue.type", "SimpleCQ")),
+            _text(attributes.get("cleanup.policy", "DELETE")),
+        )
+    return topics_by_name
+
+
+def are_topics_lost(files: Mapping[FileKind, Sequence[Entry]]) -> bool:
+    """Whether a broker wrote its configuration here, and its topics are gone, and so is their copy.
+
+    Args:
+        files: of the store, by kind. What the message store writes without a broker tells nothing.
+    """
+    paths = {entry.path for entry in files.get(FileKind.CONFIG, ())}
+    if {TOPICS, f"{TOPICS}.bak"} & paths or files.get(FileKind.CONFIG_ROCKSDB):
+        return False
+    return bool({path.removesuffix(".bak").removesuffix(".tmp") for path in paths} - _WITHOUT_BROKER)
+
+
+def topic_entry(name: str, queue_count: int, attributes: Mapping[str, str] | None) -> dict[str, Any]:
+    """An entry of `topicConfigTable` as a broker writes it; brokers before 5.0 write no attributes."""
+    return {
+        **({"attributes": dict(attributes)} if attributes is not None else {}),
+        "order": False,
+        "perm": 6,
+        "readQueueNums": queue_count,
+        "topicFilterType": "SINGLE_TAG",
+        "topicName": name,
+        "topicSysFlag": 0,
+        "writeQueueNums": queue_count,
+    }
+
+
+def next_version(version: object) -> dict[Any, Any]:
+    """A slave takes over the topics of a master only if the version is another than its own (`DataVersion`)."""
+    version = version if isinstance(version, dict) else {"counter": 0, "timestamp": 0}
+    counter = version.get("counter")
+    return {**version, "counter": counter + 1 if isinstance(counter, int) else 1}
+
+
+def table_of(config: ConfigFile, name: str) -> dict[Any, Any]:
+    """One table of a configuration file; empty where there is none."""
+    table = config.value.get(name) if config.value else None
+    return table if isinstance(table, dict) else {}
+
+
+def batch_topics(known: Mapping[str, TopicConfig], directories: Iterable[str]) -> frozenset[str]:
+    """The topics with batch queues: the configuration decides, and the files where it does not know a topic.
+
+    Args:
+        known: what `topics` gives.
+        directories: topics that have batch queues in the store.
+    """
+    configured = {topic.name for topic in known.values() if topic.queue_type == _BATCH_QUEUE}
+    return frozenset(configured | {topic for topic in directories if topic not in known})
+
+
+def consumer_offsets(config: ConfigFile) -> dict[tuple[str, str], dict[int, int]]:
+    """Consumed queue offsets by (topic, group) and queue id (`ConsumerOffsetManager`, key `topic@group`)."""
+    offsets = _by_group(config, "offsetTable")
+    for key, queue_offset in table_of(config, "lmqOffsetTable").items():
+        topic, separator, group = _text(key).partition("@")
+        if separator:
+            offsets.setdefault((topic, group), {})[0] = queue_offset
+    return {name: _integers(queues) for name, queues in offsets.items()}
+
+
+def blocked_offsets(config: ConfigFile) -> dict[tuple[str, str], dict[int, tuple[int, ...]]]:
+    """Queue offsets of the messages that members of a group hold in order, by (topic, group) and queue id.
+
+    Broker: `OrderInfo`, whose list `o` has the first offset, and of the others the distance from it.
+    """
+    blocked: dict[tuple[str, str], dict[int, tuple[int, ...]]] = {}
+    for name, queues in _by_group(config, "table").items():
+        for key, order in queues.items():
+            queue_id, held = _integer(key), order.get("o") if isinstance(order, dict) else None
+            numbers = [_integer(value) for value in held] if isinstance(held, list) else []
+            whole = [number for number in numbers if number is not None]
+            if queue_id is not None and whole and len(whole) == len(numbers):
+                offsets = (whole[0], *(whole[0] + difference for difference in whole[1:]))
+                blocked.setdefault(name, {})[queue_id] = offsets
+    return blocked
+
+
+def group_names(config: ConfigFile) -> frozenset[str]:
+    """The consumer groups that are configured (`SubscriptionGroupManager`)."""
+    return frozenset(map(_text, table_of(config, "subscriptionGroupTable")))
+
+
+def delay_offsets(config: ConfigFile) -> dict[int, int]:
+    """Delivered queue offsets by delay level (`DelayOffsetSerializeWrapper`); the queue is the level less one."""
+    return _integers(table_of(config, "offsetTable"))
+
+
+def _text(value: Any) -> str:
+    """As Java writes it: a file can name half of a surrogate pair, which no encoding has."""
+    return str(value).encode("utf-8", "replace").decode()
+
+
+def _read(view: StoreView, path: str) -> tuple[ConfigState, dict[Any, Any] | None, str | None]:
+    try:
+        if view.stat(path) is None:
+            return ConfigState.ABSENT, None, None
+        with closing(view.open(path)) as source:
+            if source.size > SIZE_MAX:
+                return ConfigState.BROKEN, None, f"{path}: {source.size} bytes, too large for such a file"
+            content = read_range(source, 0, source.size)
+    except UnreadableError as error:
+        return ConfigState.UNREADABLE, None, str(error)
+    content = content.rstrip(b"\0") or content  # as a power failure leaves it; a broker reads what is before them
+    if not content.strip():
+        return ConfigState.EMPTY, None, f"{path}: empty"
+    try:
+        # The names in it are compared with names of directories, so odd bytes are kept as the file system keeps them.
+        value = parse_relaxed_json(content.decode("utf-8-sig", "surrogateescape"))
+    except JsonError as error:
+        return ConfigState.BROKEN, None, f"{path}: {error}"
+    value = {} if value is None else value
+    if not isinstance(value, dict):
+        return ConfigState.BROKEN, None, f"{path}: not a JSON object"
+    if path.removesuffix(".bak") in _OF_CONSUMERS and not _are_offsets(value.get("offsetTable")):
+        return ConfigState.BROKEN, None, f"{path}: offsetTable has something else than offsets"
+    return ConfigState.READ, value, None
+
+
+def _are_offsets(table: object) -> bool:
+    """Whether a broker takes a table of consumer offsets; it refuses the file because of a single other value."""
+    if table is None:
+        return True
+    if not isinstance(table, dict) or not all(isinstance(queues, dict) for queues in table.values()):
+        return False
+    queues: list[dict[Any, Any]] = list(table.values())
+    ids = (_integer(queue_id) for each in queues for queue_id in each)
+    offsets = (_integer(queue_offset) for each in queues for queue_offset in each.values())
+    return all(number is not None and -_INT_MAX - 1 <= number <= _INT_MAX for number in ids) and all(
+        number is not None and -JAVA_LONG_MAX - 1 <= number <= JAVA_LONG_MAX for number in offsets
+    )
+
+
+def _by_group(config: ConfigFile, table: str) -> dict[tuple[str, str], dict[Any, Any]]:
+    """The objects of a table whose keys are `topic@group`."""
+    names = ((_text(key).partition("@"), queues) for key, queues in table_of(config, table).items())
+    return {
+        (topic, group): dict(queues)
+        for (topic, separator, group), queues in names
+        if separator and isinstance(queues, dict)
+    }
+
+
+def _integers(table: dict[Any, Any]) -> dict[int, int]:
+    """The entries whose key and value are integers, quoted or not: both forms are found, and the broker reads both."""
+    pairs = ((_integer(key), _integer(value)) for key, value in table.items())
+    return {key: value for key, value in pairs if key is not None and value is not None}
+
+
+def _integer(value: object) -> int | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, str):
+        digits = value.replace(",", "")
+        return int(digits) if _INTEGER.fullmatch(digits) else None
+    if isinstance(value, float):
+        return int(value) if abs(value) < JAVA_LONG_MAX else None
+    return value if isinstance(value, int) else None

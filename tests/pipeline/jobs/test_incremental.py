@@ -1,0 +1,128 @@
+"""`export --incremental` adds what is new, each row once, wherever a run ends in between."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet
+import pytest
+
+from rmqtool.errors import WriteError
+from rmqtool.pipeline.jobs import incremental
+from rmqtool.pipeline.jobs.target_files import LocalFiles
+from rmqtool.report.json_schemas import schema_text
+from tests.commands.schema_check import schema_errors
+from tests.commands.transcripts import rmqtool
+from tests.conftest import Unpacked
+from tests.pipeline.stores import dump_rows
+from tests.store_state import assert_store_unchanged
+
+pytestmark = pytest.mark.spark
+
+
+def offsets_in(table: Path) -> list[int]:
+    """Physical offsets of all rows of a table of Parquet files."""
+    paths = [path for path in table.rglob("*.parquet") if path.is_file()]
+    read = [pyarrow.parquet.ParquetFile(path).read(["physical_offset"]) for path in paths]
+    return sorted(offset for table_part in read for offset in table_part["physical_offset"].to_pylist())
+
+
+def grow(store: Path) -> None:
+    words = ("--topic", "Audit", "--queue-id", "0", "--body", "more", "--count", "5", "--end", "clean")
+    assert rmqtool("append", store, *words).code == 0
+
+
+def test_each_row_is_added_once(
+    run: Any, golden_copy: Unpacked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A first run, one that ends before its manifest, one after it in the middle of moving files, and one that ends."""
+    path, target = golden_copy("5.5.0-many-files"), tmp_path / "out"
+    command = ("export", path, "--to", target, "--incremental", "--partition-by", "day,topic")
+    with assert_store_unchanged(path):
+        first = run(*command)
+    assert first.code == 0, first.err
+    expected = [row["physical_offset"] for row in dump_rows(path)]
+    assert offsets_in(target / "messages") == expected
+    files = len(list((target / "messages").rglob("*.parquet")))
+    summary = {"to": str(target), "rows": len(expected), "files": files, "batches": 1}
+    assert json.loads(first.out).items() >= summary.items()
+    assert schema_errors(json.loads(first.out), json.loads(schema_text("export") or "")) == []
+    folders = [folder for folder in (target / "messages").rglob("topic=*") if folder.is_dir()]
+    assert all(len(list(folder.glob("*.parquet"))) == 1 for folder in folders)
+    manifest = json.loads((target / "_rmqtool" / "messages" / "batches" / "0000000000.json").read_text())
+    log = sorted((path / "commitlog").iterdir())
+    assert [file["path"] for file in manifest["stores"][str(path)]["files"]] == [f"commitlog/{one.name}" for one in log]
+    assert json.loads(run(*command).out)["rows"] == 0
+
+    grow(path)
+    real_write = LocalFiles.write
+
+    def write(files: LocalFiles, place: str, text: str) -> None:
+        if "/batches/" in place:
+            raise WriteError("killed before the manifest")
+        real_write(files, place, text)
+
+    def move(files: LocalFiles, source: str, place: str) -> None:
+        raise WriteError("killed before the files are moved")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalFiles, "write", write)
+        assert run(*command).code == 4
+    assert offsets_in(target / "messages") == expected
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalFiles, "move", move)
+        assert run(*command).code == 4
+    assert offsets_in(target / "messages") == expected
+    assert run(*command).code == 0
+    grown = [row["physical_offset"] for row in dump_rows(path)]
+    assert len(grown) >= len(expected) + 5
+    assert offsets_in(target / "messages") == grown
+    assert not (target / "_rmqtool" / "messages" / "staging").exists()
+
+
+def test_findings_are_added_with_the_time_of_the_check(run: Any, golden: Unpacked, tmp_path: Path) -> None:
+    path, target = golden("5.5.0-damage-flip-body-middle-file"), tmp_path / "out"
+    command = ("export", path, "--to", target, "--incremental", "--table", "findings")
+    counts = [json.loads(run(*command).out)["rows"] for _ in range(2)]
+    found = rmqtool("verify", path, "--format", "jsonl").out.splitlines()
+    assert counts == [len(found) - 1] * 2
+    tables = [pyarrow.parquet.ParquetFile(file).read() for file in (target / "findings").rglob("*.parquet")]
+    checked = [time for table in tables for time in table[incremental.CHECKED].to_pylist()]
+    assert (len(checked), len(set(checked))) == (sum(counts), 2)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("--table", "index", "--incremental"), 2, "messages or findings"),
+        (("--format", "delta"), 2, "needs --incremental"),
+        (("--incremental", "--to", "s3://bucket/a?region=b"), 2, "spark.hadoop"),
+    ],
+)
+def test_what_cannot_be_is_told(golden: Unpacked, tmp_path: Path, words: tuple[str, ...], code: int, said: str) -> None:
+    to = () if "--to" in words else ("--to", tmp_path / "out")
+    ran = rmqtool("export", golden("5.5.0-clean-basic"), *to, *words)
+    assert (ran.code, said in ran.err, ran.err.count("\n")) == (code, True, 1)
+
+
+def test_a_target_of_something_else_is_refused(run: Any, golden: Unpacked, tmp_path: Path) -> None:
+    command = ("export", golden("5.5.0-clean-single"), "--incremental", "--to", tmp_path / "out")
+    (tmp_path / "out" / "messages").mkdir(parents=True)
+    (tmp_path / "out" / "messages" / "mine").write_text("kept")
+    ran = run(*command)
+    assert (ran.code, "not written by" in ran.err) == (5, True)
+    (tmp_path / "out" / "messages" / "mine").unlink()
+    assert run(*command).code == 0
+    ran = run(*command, "--partition-by", "topic")
+    assert (ran.code, "partition_by" in ran.err) == (5, True)
+
+
+@pytest.mark.parametrize("url", ["nosuch://place/out", "http://127.0.0.1/out", "s3://bucket/out"])
+def test_a_url_that_spark_cannot_write_is_told(run: Any, golden: Unpacked, tmp_path: Path, url: str) -> None:
+    """Once this was a directory of that name in the working directory."""
+    ran = run("export", golden("5.5.0-clean-single"), "--to", url)
+    assert (ran.code, f"--to {url}: Spark cannot write there" in ran.err, ran.err.count("\n")) == (2, True, 1)
+    assert ("hadoop-aws" in ran.err) == url.startswith("s3")
+    assert not Path(url.partition("://")[0] + ":").exists()
