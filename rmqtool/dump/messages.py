@@ -12,7 +12,7 @@ from rmqtool.formats import commitlog, properties, system_flag
 from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.formats.message_id import host_text, offset_message_id
 from rmqtool.formats.tombstone import TOMBSTONE
-from rmqtool.report.bodies import BODY_FIELDS, BodyChoice, BodyForm, shown_bodies
+from rmqtool.report.bodies import BodyChoice, BodyForm, MessageFacts, decoded_body, shown_bodies
 from rmqtool.report.rows import RowBlock, message_fields
 from rmqtool.scan.columns import Row
 from rmqtool.scan.rules import FINDING_IDS, Verdict
@@ -40,12 +40,13 @@ class DumpedMessages:
     def block(self) -> RowBlock:
         """The rows of all messages."""
         fields = message_fields(self.body_choice)
-        return RowBlock(len(self.rows), fields, self.column, self.body_choice.form is BodyForm.JSON)
+        return RowBlock(len(self.rows), fields, self.column, self._holds_json)
 
     def column(self, name: str) -> Sequence[Any]:
         """The values of a field."""
-        if name in BODY_FIELDS:
-            return [values[BODY_FIELDS.index(name)] for values in self._bodies]
+        if name in self.body_choice.fields:
+            at = self.body_choice.fields.index(name)
+            return [values[at] for values in self._bodies]
         return self.numbers(name) if name in _NUMBERS else getattr(self, name)
 
     def numbers(self, name: str) -> list[int]:
@@ -148,9 +149,13 @@ class DumpedMessages:
         lengths = _each_once(lambda flag: commitlog.V4_HOST_SIZE + commitlog.host_extra(flag, bit), self.sys_flag)
         return self.batch.read_many(self._places, starts, lengths)
 
+    @property
+    def _holds_json(self) -> bool:
+        return self.body_choice.form is BodyForm.JSON or self.body_choice.decoder is not None
+
     @cached_property
     def _bodies(self) -> list[tuple[Any, ...]]:
-        """The values of `BODY_FIELDS` for each message."""
+        """The values of `BodyChoice.fields` for each message."""
         lengths, choice = self.numbers("body_length"), self.body_choice
         stored = self.batch.read_many(
             self._places,
@@ -160,7 +165,11 @@ class DumpedMessages:
                 for length, most in zip(lengths, _each_once(choice.stored_max, self.compression), strict=True)
             ],
         )
-        return shown_bodies(stored, lengths, self.compression, choice)
+        if choice.decoder is None:
+            return list(shown_bodies(stored, lengths, self.compression, choice))
+        facts = map(MessageFacts, self.topic, self.numbers("queue_id"), self.numbers("queue_offset"), self.properties)
+        rows = zip(stored, lengths, self.compression, facts, strict=True)
+        return [decoded_body(*row, choice) for row in rows]
 
 
 _NUMBERS: Final = frozenset(Row._fields) - {"magic"}

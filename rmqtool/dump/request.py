@@ -123,6 +123,7 @@ def check_request(ask: Request, kind: DumpKind, output: OutputFormat) -> None:
         "--tag": ask.tag,
         "--message-id": ask.message_id,
         "--body": None if ask.body.form is BodyForm.NONE else ask.body.form,
+        "--decode": ask.body.decoder,
         "--raw": ask.body.raw or None,
         "--stale": ask.stale or None,
         "--follow": ask.follow or None,

@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 from binascii import b2a_base64
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from rmqtool.errors import UnreadableError
 
 BODY_FIELDS: Final = ("body", "body_encoding", "body_truncated", "body_error")
 """Fields of a message row where bodies are asked for."""
+DECODED_FIELDS: Final = ("decoded", "decoder", "decoder_error")
+"""Fields of a message row, after those of the body, where bodies are decoded."""
+UNDECODED_LIMIT: Final = 1024
+"""Bytes of a body that are shown where it could not be decoded and nothing else is asked for."""
+_TOO_LONG: Final = "longer than the limit, so not decoded"
 BODY_LIMIT: Final = 1 << 20
 """Bytes of a body that are shown where nothing else is asked for."""
 _STORED_SLACK: Final = 1 << 16
@@ -30,6 +35,39 @@ class BodyForm(StrEnum):
     REDACTED = "redacted"
 
 
+class MessageFacts(NamedTuple):
+    """What a decoder is told of the message whose body it gets."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    properties: Mapping[str, str]
+
+
+class DecodedBody(NamedTuple):
+    """A body as a decoder reads it.
+
+    Attributes:
+        value: any JSON; None where there is none.
+        decoder: name of the one that read it, or did not manage to; None where none of several did.
+        error: why it was not decoded, as a sentence.
+    """
+
+    value: Any
+    decoder: str | None
+    error: str | None
+
+
+class BodyDecoder(Protocol):
+    """Decodes bodies (`decoders` has the ones there are); never raises for a body."""
+
+    def decode(self, body: bytes, message: MessageFacts) -> DecodedBody:
+        """What a decompressed body means."""
+
+    def left_out(self, reason: str) -> DecodedBody:
+        """A body that no decoder gets."""
+
+
 @dataclass(frozen=True)
 class BodyChoice:
     """What is to be shown of bodies.
@@ -37,11 +75,20 @@ class BodyChoice:
     Attributes:
         limit: bytes of a body, decompressed, beyond which it is cut.
         raw: the body as it is stored, compressed or not, and the property block as text beside the properties.
+        decoder: what decodes bodies; then a body itself is shown where its form is asked for, or it is not decoded.
     """
 
     form: BodyForm = BodyForm.NONE
     limit: int = BODY_LIMIT
     raw: bool = False
+    decoder: BodyDecoder | None = None
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Fields of a message row that show its body."""
+        if self.decoder is not None:
+            return (*BODY_FIELDS, *DECODED_FIELDS)
+        return () if self.shown_form is BodyForm.NONE else BODY_FIELDS
 
     @property
     def shown_form(self) -> BodyForm:
@@ -63,21 +110,55 @@ class StoredBody(Protocol):
     @property
     def compression(self) -> str | None: ...
 
+    @property
+    def topic(self) -> str: ...
+    @property
+    def queue_id(self) -> int: ...
+    @property
+    def queue_offset(self) -> int: ...
+    @property
+    def properties(self) -> Mapping[str, str]: ...
+
     def body(self, length_max: int) -> bytes:
         """The first bytes of the stored body; UnreadableError where the disk does not give them."""
 
 
 def body_fields(record: StoredBody, choice: BodyChoice) -> dict[str, Any]:
-    """The fields of `shown_body` for one record, if bodies are asked for."""
-    if choice.shown_form is BodyForm.NONE:
+    """The fields of a row that show the body of one record, if bodies are asked for."""
+    if not choice.fields:
         return {}
+    values: tuple[Any, ...]
     try:
         length_max = choice.stored_max(record.compression)
         stored = record.body(length_max) if length_max else b""
-        values = shown_body(stored, record.body_length, record.compression, choice)
+        if choice.decoder is not None:
+            facts = MessageFacts(record.topic, record.queue_id, record.queue_offset, record.properties)
+            values = decoded_body(stored, record.body_length, record.compression, facts, choice)
+        else:
+            values = shown_body(stored, record.body_length, record.compression, choice)
     except UnreadableError as error:
         values = (None, str(choice.shown_form), False, str(error))
-    return dict(zip(BODY_FIELDS, values, strict=True))
+        values += choice.decoder.left_out(str(error)) if choice.decoder is not None else ()
+    return dict(zip(choice.fields, values, strict=True))
+
+
+def decoded_body(
+    stored: bytes, body_length: int, compression: str | None, facts: MessageFacts, choice: BodyChoice
+) -> tuple[Any, ...]:
+    """The values of `shown_body`, then those of `DECODED_FIELDS`; of a body that is decoded, no form need be shown."""
+    assert choice.decoder is not None
+    try:
+        content = _content(stored, compression, choice.limit)
+        is_whole = len(content) <= choice.limit
+        decoded = choice.decoder.decode(content, facts) if is_whole else choice.decoder.left_out(_TOO_LONG)
+    except ValueError as error:
+        decoded = choice.decoder.left_out(str(error))
+    if choice.form is BodyForm.NONE:
+        if decoded.error is None and decoded.decoder is not None:
+            return (None, BodyForm.TEXT.value, False, None, *decoded)
+        choice = replace(choice, form=BodyForm.TEXT, limit=min(choice.limit, UNDECODED_LIMIT))
+        stored = stored if compression is not None else stored[: choice.limit + 1]
+    return (*shown_body(stored, body_length, compression, choice), *decoded)
 
 
 def shown_body(
@@ -93,11 +174,7 @@ def shown_body(
         return f"{body_length} bytes", form.value, False, None
     cut = False
     try:
-        content = stored
-        if compression is not None and not choice.raw:
-            from rmqtool.formats.compression import decompress
-
-            content = decompress(stored, compression, choice.limit)
+        content = _content(stored, None if choice.raw else compression, choice.limit)
         cut = len(content) > choice.limit
         return _encoded(content[: choice.limit], form, cut=cut), form.value, cut, None
     except ValueError as error:
@@ -116,6 +193,19 @@ def shown_bodies(
         else shown_body(content, length, compression, choice)
         for content, length, compression in zip(stored, lengths, compressions, strict=True)
     ]
+
+
+def _content(stored: bytes, compression: str | None, limit: int) -> bytes:
+    """The first bytes of a body, decompressed: one more than the limit, where it has more.
+
+    Raises:
+        ValueError: the stored bytes are no such compressed body.
+    """
+    if compression is None:
+        return stored
+    from rmqtool.formats.compression import decompress
+
+    return decompress(stored, compression, limit)
 
 
 _TEXT_FORMS: Final[Mapping[BodyForm, Callable[[bytes], str]]] = {

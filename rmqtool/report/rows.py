@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 from rmqtool.formats.java_text import decode_java_utf8
-from rmqtool.report.bodies import BODY_FIELDS, BodyChoice, BodyForm, StoredBody, body_fields
+from rmqtool.report.bodies import BodyChoice, StoredBody, body_fields
 
 DumpRow = dict[str, Any]
 
@@ -47,8 +47,7 @@ MESSAGE_FIELDS: Final = (
 
 def message_fields(body: BodyChoice) -> tuple[str, ...]:
     """The fields of a message row where bodies are asked for like this."""
-    shown = () if body.shown_form is BodyForm.NONE else BODY_FIELDS
-    return (*MESSAGE_FIELDS, *shown, *(("properties_raw",) if body.raw else ()))
+    return (*MESSAGE_FIELDS, *body.fields, *(("properties_raw",) if body.raw else ()))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Final, TextIO
 
-from rmqtool.report.bodies import BODY_FIELDS
+from rmqtool.report.bodies import BODY_FIELDS, DECODED_FIELDS
+from rmqtool.report.body_lines import body_lines, decoded_lines, shows_body
 from rmqtool.report.columns import TABLES, Column, cell_text, chosen_columns, fitted, line_of
 from rmqtool.report.config_rows import config_entries
 from rmqtool.report.rows import DumpRow, RowBlock
@@ -20,7 +21,7 @@ WIDTH_MIN: Final = 40
 WIDE: Final = 120
 _BOLD, _RED, _PLAIN = "\x1b[1m", "\x1b[31m", "\x1b[0m"
 _MARGIN: Final = "    | "
-_BESIDE: Final = frozenset({*BODY_FIELDS, "properties_raw", "bytes"})
+_BESIDE: Final = frozenset({*BODY_FIELDS, *DECODED_FIELDS, "properties_raw", "bytes"})
 """Fields that stand under a row, not in it."""
 
 
@@ -122,7 +123,8 @@ class TableWriter:
         if self._fields is not None:
             return
         if "body" in row:
-            for line in _body_lines(row):
+            lines = decoded_lines(row) if "decoder" in row else []
+            for line in (*lines, *(body_lines(row) if shows_body(row) else ())):
                 self._line(_MARGIN + escaped(line))
         if "properties_raw" in row:
             self._line(f"{_MARGIN}properties: {escaped(row['properties_raw'])}")
@@ -142,15 +144,3 @@ def _where(row: Mapping[str, object]) -> str:
     """The place of a bad range outside of the log."""
     parts = [f"{row['file']}" if "file" in row else "", f"byte {row['file_position']}"]
     return escaped(" ".join(part for part in parts if part))
-
-
-def _body_lines(row: DumpRow) -> list[str]:
-    if row["body_error"] is not None:
-        return [f"(no body shown: {row['body_error']})"]
-    body = row["body"]
-    if row["body_encoding"] == "json":
-        body = json.dumps(body, indent=2, ensure_ascii=False)
-    lines = str(body).split("\n") if body != "" else ["(empty)"]
-    if row["body_truncated"]:
-        lines.append("(longer than the limit, cut here)")
-    return lines

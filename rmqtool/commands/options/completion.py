@@ -81,6 +81,15 @@ def schema_names(_: typer.Context) -> Iterable[str]:
 
 
 @_offered
+def decoders(_: typer.Context) -> Iterable[str]:
+    """Decoders of bodies, those of plugins too."""
+    from rmqtool.decoders.built_in import BUILT_IN
+    from rmqtool.decoders.plugins import plugin_names
+
+    return (*BUILT_IN, *plugin_names())
+
+
+@_offered
 def recipes(_: typer.Context) -> Iterable[str]:
     """Recipes of healthy stores."""
     from rmqtool.fixtures.recipes import RECIPES

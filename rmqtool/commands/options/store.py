@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from rmqtool.commands.messages import Messages
-from rmqtool.commands.options.completion import versions, versions_or_all
+from rmqtool.commands.options.completion import decoders, versions, versions_or_all
 from rmqtool.commands.options.help_groups import OUTPUT, STORE
 from rmqtool.engine.rules.versions import NEWEST, BrokerRules, rules_for
 from rmqtool.errors import RefusedError
@@ -122,6 +122,16 @@ BodyLimitOption = Annotated[
         min=0,
         max=1 << 30,
         help="Maximum number of bytes of a body to show.",
+        rich_help_panel=OUTPUT,
+    ),
+]
+DecodeOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--decode",
+        metavar="NAME[=ARG]",
+        help="Decode bodies: json, text, avro=FILE.avsc, protobuf=FILE.desc:TYPE, system, or a plugin; repeatable.",
+        autocompletion=decoders,
         rich_help_panel=OUTPUT,
     ),
 ]

@@ -12,6 +12,7 @@ from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options.completion import fields as fields_of_dump
 from rmqtool.commands.options.completion import topics
+from rmqtool.commands.options.decode import body_choice, tell_failures
 from rmqtool.commands.options.help_groups import OUTPUT
 from rmqtool.commands.options.store import (
     TIME_FORMS,
@@ -19,6 +20,7 @@ from rmqtool.commands.options.store import (
     BodyOption,
     BrokerConfOption,
     CommitlogOption,
+    DecodeOption,
     FormatOption,
     IndexSlotsOption,
     RawOption,
@@ -32,7 +34,7 @@ from rmqtool.dump.target import DumpKind, Target, TargetOptions, find_target
 from rmqtool.engine.rules.versions import NEWEST
 from rmqtool.errors import UsageError
 from rmqtool.quantities import JAVA_LONG_MAX
-from rmqtool.report.bodies import BODY_LIMIT, BodyChoice, BodyForm
+from rmqtool.report.bodies import BODY_LIMIT, BodyForm
 from rmqtool.report.rows import RowBlock
 from rmqtool.report.writers import OutputFormat, row_writer
 from rmqtool.store.location import StoreLocation, store_location
@@ -87,6 +89,7 @@ def dump(
     ] = None,
     body: BodyOption = BodyForm.NONE,
     body_limit: BodyLimitOption = BODY_LIMIT,
+    decode: DecodeOption = None,
     raw: RawOption = False,
     hex_view: Annotated[
         bool, typer.Option("--hex", help="Show every byte with its field.", rich_help_panel=OUTPUT)
@@ -125,7 +128,7 @@ def dump(
         topics=tuple(topic or ()), queue_id=queue_id, from_offset=from_offset, to_offset=to_offset,
         from_ms=timestamp_ms(from_time, "--from-time"), to_ms=timestamp_ms(to_time, "--to-time"), key=key, tag=tag,
         message_id=message_id, limit=limit, reverse=reverse, stale=stale, follow=follow,
-        body=BodyChoice(body, body_limit, raw), hex_width=screen().width if hex_view else None,
+        body=body_choice(body, body_limit, raw, decode), hex_width=screen().width if hex_view else None,
         broker_version=broker_version or NEWEST,
     )  # fmt: skip
     listings = {DumpKind.PENDING: pending, DumpKind.TRANSACTIONS: transactions, DumpKind.POP: pop}
@@ -176,6 +179,7 @@ def run_dump(ask: Request, target: Target, output: OutputFormat, fields: str | N
             messages.warn(text)
     for problem in source.problems:
         messages.error(problem)
+    tell_failures(ask.body, messages)
     if source.bad_ranges:
         messages.warn(f"bad ranges: {source.bad_ranges}")
     if source.problems or target.unread:

@@ -13,10 +13,12 @@ import typer
 from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options.completion import topics
+from rmqtool.commands.options.decode import body_choice, tell_failures
 from rmqtool.commands.options.store import (
     TIME_FORMS,
     BodyLimitOption,
     BodyOption,
+    DecodeOption,
     FormatOption,
     RawOption,
     ReadStore,
@@ -38,7 +40,7 @@ from rmqtool.engine.reading.unread_files import HOLDS_MESSAGES, unread_files
 from rmqtool.errors import UnreadableError, UsageError
 from rmqtool.formats.message_id import message_ids
 from rmqtool.quantities import JAVA_LONG_MAX
-from rmqtool.report.bodies import BODY_FIELDS, BODY_LIMIT, BodyChoice, BodyForm
+from rmqtool.report.bodies import BODY_FIELDS, BODY_LIMIT, DECODED_FIELDS, BodyChoice, BodyForm
 from rmqtool.report.names import nearest
 from rmqtool.report.rows import MESSAGE_FIELDS, bad_row, blank_row, message_row
 from rmqtool.report.screens.get_screen import write_answer
@@ -111,6 +113,7 @@ def get(
     ] = Boundary.LOWER,
     body: BodyOption = BodyForm.NONE,
     body_limit: BodyLimitOption = BODY_LIMIT,
+    decode: DecodeOption = None,
     raw: RawOption = False,
     *,
     store_options: StoreOptions,
@@ -137,6 +140,7 @@ def get(
         boundary,
     )
     check_question(question)
+    choice = body_choice(body, body_limit, raw, decode)
     messages = messages_of(context)
     opened = open_store(store, store_options)
     opened.tell(messages)
@@ -144,10 +148,11 @@ def get(
         messages.warn(warning)
     demand_log_file_size(opened.store, "--broker-conf FILE")
     with messages.progress("get"), open_reader(opened.store, opened.rules) as reader:
-        answer = answer_to(question, reader, BodyChoice(body, body_limit, raw), messages)
+        answer = answer_to(question, reader, choice, messages)
         answer |= explanation(question, answer, reader, command_line(store, store_options), messages)
     _tell_gaps(opened.store, answer, messages)
-    _write(answer, output)
+    tell_failures(choice, messages)
+    _write(answer, output, choice)
     code = _exit_code(opened.store, answer)
     if code:
         raise typer.Exit(code)
@@ -325,7 +330,7 @@ def _exit_code(store: Store, answer: dict[str, Any]) -> ExitCode:
     return ExitCode.FINDINGS if is_damaged else ExitCode.OK
 
 
-def _write(answer: dict[str, Any], output: OutputFormat) -> None:
+def _write(answer: dict[str, Any], output: OutputFormat, choice: BodyChoice) -> None:
     if output is OutputFormat.TABLE:
         here = screen()
         write_answer(answer, sys.stdout, here.table_width, colour=here.colour)
@@ -333,7 +338,9 @@ def _write(answer: dict[str, Any], output: OutputFormat) -> None:
     if output is OutputFormat.JSON:
         sys.stdout.write(json_text(answer, indent=2) + "\n")
         return
-    writer = row_writer(output, sys.stdout, (*MESSAGE_FIELDS, "carries_key", *BODY_FIELDS, "properties_raw"))
+    decoded = DECODED_FIELDS if choice.decoder is not None else ()
+    fields = (*MESSAGE_FIELDS, "carries_key", *BODY_FIELDS, *decoded, "properties_raw")
+    writer = row_writer(output, sys.stdout, fields)
     for row in answer["messages"]:
         writer.write(row)
     if output is OutputFormat.JSONL:

@@ -11,6 +11,7 @@ import typer
 
 from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.messages import messages_of
+from rmqtool.commands.options.decode import body_choice, tell_failures
 from rmqtool.commands.options.spark import DEFAULT_MASTER, ConfOption, LargeMasterOption, spark
 from rmqtool.commands.options.spark_tables import (
     FromTimeOption,
@@ -21,9 +22,11 @@ from rmqtool.commands.options.spark_tables import (
     source_options,
     warn_of_absent_topics,
 )
-from rmqtool.commands.options.store import CommitlogOption, FormatOption
+from rmqtool.commands.options.store import CommitlogOption, DecodeOption, FormatOption
 from rmqtool.commands.screen import screen
+from rmqtool.commands.tables.search_rows import DECODED_FROM, with_decoded
 from rmqtool.pipeline.enums import Where
+from rmqtool.report.bodies import BODY_LIMIT, BodyForm
 from rmqtool.report.writers import OutputFormat, row_writer
 
 
@@ -38,6 +41,7 @@ def search(
     from_time: FromTimeOption = None,
     to_time: ToTimeOption = None,
     limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="Maximum number of messages.")] = None,
+    decode: DecodeOption = None,
     commitlog: CommitlogOption = None,
     output: FormatOption = OutputFormat.TABLE,
     master: LargeMasterOption = None,
@@ -57,7 +61,9 @@ def search(
     from rmqtool.pipeline.tables.search import SHOWN, parse_search
 
     parse_search(pattern, where.value)
-    options |= {"pattern": pattern, "pattern_in": where.value, "columns": ",".join(SHOWN)}
+    choice = body_choice(BodyForm.NONE, BODY_LIMIT, raw=False, decode=decode)
+    columns = (*SHOWN, *(DECODED_FROM if choice.fields else ()))
+    options |= {"pattern": pattern, "pattern_in": where.value, "columns": ",".join(columns)}
     shown = screen()
     bad = count = 0
     with ExitStack() as stack:
@@ -69,16 +75,18 @@ def search(
 
             frame = table_frame(session, options)
             rows = (row.asDict() for row in frame.toLocalIterator(prefetchPartitions=True))
-        writer = row_writer(output.value, sys.stdout, SHOWN, width=shown.table_width, colour=shown.colour)
+        fields = (*SHOWN, *choice.fields)
+        writer = row_writer(output.value, sys.stdout, fields, width=shown.table_width, colour=shown.colour)
         for row in rows:
             if row["finding"] is not None:
                 bad += 1
                 continue
-            writer.write(row)
+            writer.write(with_decoded(row, choice) if choice.fields else row)
             count += 1
             if count == limit:
                 break
         writer.close()
+    tell_failures(choice, messages)
     if bad:
         messages.warn(f"bad ranges, not searched: {bad}")
         raise typer.Exit(ExitCode.FINDINGS)

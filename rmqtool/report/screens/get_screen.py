@@ -6,7 +6,8 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
-from rmqtool.report.bodies import BODY_FIELDS
+from rmqtool.report.bodies import BODY_FIELDS, DECODED_FIELDS
+from rmqtool.report.body_lines import decoded_lines, shows_body
 from rmqtool.report.columns import cell_text
 from rmqtool.report.rows import MESSAGE_FIELDS
 from rmqtool.report.tables import TableWriter
@@ -61,7 +62,8 @@ def _write_fields(row: Mapping[str, Any], stream: TextIO, width: int | None, *, 
             label, value = line[:name_width], line[name_width:]
             stream.write(f"{label}{_RED}{value}{_PLAIN}\n" if bad else f"{line}\n")
 
-    shown = [name for name in row if name not in {"type", "body", "properties_raw", *BODY_FIELDS, *_LATE}]
+    beside = {"type", "properties_raw", *BODY_FIELDS, *DECODED_FIELDS, *_LATE}
+    shown = [name for name in row if name not in beside]
     name_width = max(map(len, (*shown, *MESSAGE_FIELDS)))
     for name in shown:
         text = cell_text(name, row[name])
@@ -74,7 +76,10 @@ def _write_fields(row: Mapping[str, Any], stream: TextIO, width: int | None, *, 
         write("property", f"{escaped(name)}: {escaped(value)}")
     if "properties_raw" in row:
         write("properties_raw", escaped(row["properties_raw"]))
-    if "body" in row:
+    if "decoder" in row and (lines := decoded_lines(row)):
+        stream.write(f"\n{escaped(lines[0])}\n")
+        stream.writelines(f"{_MARGIN}{escaped(line)}\n" for line in lines[1:])
+    if "body" in row and shows_body(row):
         _write_body(row, stream)
 
 

@@ -1,0 +1,30 @@
+"""The decoders that a person names, and what is said of bodies that they could not decode."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rmqtool.commands.messages import Messages
+from rmqtool.decoders.chain import DecoderChain, make_chain
+from rmqtool.errors import UsageError
+from rmqtool.report.bodies import BodyChoice, BodyForm
+
+
+def body_choice(form: BodyForm, limit: int, raw: bool, decode: Sequence[str] | None) -> BodyChoice:
+    """What is to be shown of bodies.
+
+    Raises:
+        UsageError: the options exclude each other, or name no decoder.
+        UnsupportedError: a library or plugin is missing or does not load.
+    """
+    if decode and raw:
+        raise UsageError("--decode and --raw exclude each other: a decoder reads the decompressed body")
+    if decode and form is BodyForm.REDACTED:
+        raise UsageError("--decode and --body redacted exclude each other")
+    return BodyChoice(form, limit, raw, make_chain(decode or ()))
+
+
+def tell_failures(choice: BodyChoice, messages: Messages) -> None:
+    """Warn of bodies that were not decoded."""
+    if isinstance(choice.decoder, DecoderChain) and choice.decoder.failures:
+        messages.warn(f"bodies that could not be decoded: {choice.decoder.failures}")

@@ -1,0 +1,135 @@
+"""What brokers write for themselves: records of pop consumers, ends of transactions, messages that wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from rmqtool.engine.timers.pop_body import decode_pop_body
+from rmqtool.engine.timers.waiting import timer_due_ms
+from rmqtool.formats import pop
+from rmqtool.formats.properties import (
+    DELAY_LEVEL,
+    HALF_TOPIC,
+    OPERATION_TOPIC,
+    PRODUCER_GROUP,
+    REAL_QUEUE_ID,
+    REAL_TOPIC,
+    SCHEDULE_TOPIC,
+    TAGS,
+    TIMER_DELETE_KEY,
+    TIMER_ROLL_TIMES,
+    TIMER_TOPIC,
+    TRANSACTION_ID,
+)
+from rmqtool.report.bodies import MessageFacts
+
+SYSTEM: Final = "system"
+"""The name of these decoders."""
+_POP_KINDS: Final = {
+    pop.CHECK_POINT: "pop-check-point",
+    pop.ACKNOWLEDGEMENT: "pop-acknowledgement",
+    pop.BATCH_ACKNOWLEDGEMENT: "pop-batch-acknowledgement",
+}
+_DIGITS_MAX: Final = 18
+
+
+class SystemMessage(NamedTuple):
+    """A decoded system message.
+
+    Attributes:
+        fields: what it says.
+        carries_body: whether the body is a user's, which waits in it.
+    """
+
+    fields: dict[str, Any]
+    carries_body: bool
+
+
+def decode_system_message(body: bytes, message: MessageFacts) -> SystemMessage | None:
+    """A message that a broker wrote for itself; None for any other.
+
+    Raises:
+        ValueError: it has such a topic, and is none.
+    """
+    if message.topic.startswith(pop.REVIVE_TOPIC):
+        return SystemMessage(_pop(body, message), carries_body=False)
+    if message.topic == OPERATION_TOPIC:
+        return SystemMessage(_operation(body), carries_body=False)
+    waits = _WAITING.get(message.topic)
+    return SystemMessage(waits(message.properties), carries_body=True) if waits is not None else None
+
+
+def _pop(body: bytes, message: MessageFacts) -> dict[str, Any]:
+    tag = message.properties.get(TAGS, "")
+    if tag not in _POP_KINDS:
+        raise ValueError(f"a revive topic has no records with the tag {tag!r}")
+    decoded = decode_pop_body(tag, body)
+    fields: dict[str, Any] = {
+        "kind": _POP_KINDS[tag],
+        "topic": decoded.key.topic,
+        "queue_id": decoded.key.queue_id,
+        "consumer_group": decoded.key.consumer_group,
+        "start_queue_offset": decoded.key.start,
+        "queue_offsets": list(decoded.offsets),
+        "pop_timestamp_ms": decoded.key.pop_timestamp_ms,
+        "broker_name": decoded.key.broker_name,
+    }
+    if tag == pop.CHECK_POINT:
+        fields["acknowledged"] = sorted(decoded.acknowledged)
+        fields["revive_timestamp_ms"] = decoded.revive_timestamp_ms
+    return fields
+
+
+def _operation(body: bytes) -> dict[str, Any]:
+    texts = body.split(b",")
+    if texts and not texts[-1]:
+        texts.pop()
+    if not texts or not all(text.isdigit() and len(text) <= _DIGITS_MAX for text in texts):
+        raise ValueError("not a list of queue offsets of half messages")
+    return {"kind": "transaction-end", "half_queue_offsets": [int(text) for text in texts]}
+
+
+def _half(properties: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "kind": "half-message",
+        **_target(properties),
+        "producer_group": properties.get(PRODUCER_GROUP),
+        "transaction_id": properties.get(TRANSACTION_ID),
+    }
+
+
+def _timer(properties: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "kind": "timer-message",
+        **_target(properties),
+        "due_timestamp_ms": timer_due_ms(properties),
+        "rolls": _number(properties.get(TIMER_ROLL_TIMES)) or 0,
+        "deletes": properties.get(TIMER_DELETE_KEY),
+    }
+
+
+def _delayed(properties: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "kind": "delayed-message",
+        **_target(properties),
+        "delay_level": _number(properties.get(DELAY_LEVEL)),
+    }
+
+
+_WAITING: Final[Mapping[str, Callable[[Mapping[str, str]], dict[str, Any]]]] = {
+    HALF_TOPIC: _half,
+    TIMER_TOPIC: _timer,
+    SCHEDULE_TOPIC: _delayed,
+}
+"""By topic: what the properties of a user's message say that waits there."""
+
+
+def _target(properties: Mapping[str, str]) -> dict[str, Any]:
+    """Where the message goes in the end."""
+    return {"topic": properties.get(REAL_TOPIC), "queue_id": _number(properties.get(REAL_QUEUE_ID))}
+
+
+def _number(text: str | None) -> int | None:
+    is_number = text is not None and text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX
+    return int(text) if is_number and text is not None else None
