@@ -59,7 +59,13 @@ class DecodedBody(NamedTuple):
 
 
 class BodyDecoder(Protocol):
-    """Decodes bodies (`decoders` has the ones there are); never raises for a body."""
+    """Decodes bodies (`decoders` has the ones there are); never raises for a body.
+
+    Attributes:
+        failures: how many were not decoded.
+    """
+
+    failures: int
 
     def decode(self, body: bytes, message: MessageFacts) -> DecodedBody:
         """What a decompressed body means."""

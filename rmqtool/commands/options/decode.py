@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rmqtool.commands.messages import Messages
-from rmqtool.decoders.chain import DecoderChain, make_chain
 from rmqtool.errors import UsageError
 from rmqtool.report.bodies import BodyChoice, BodyForm
 
@@ -21,10 +20,14 @@ def body_choice(form: BodyForm, limit: int, raw: bool, decode: Sequence[str] | N
         raise UsageError("--decode and --raw exclude each other: a decoder reads the decompressed body")
     if decode and form is BodyForm.REDACTED:
         raise UsageError("--decode and --body redacted exclude each other")
-    return BodyChoice(form, limit, raw, make_chain(decode or ()))
+    if not decode:
+        return BodyChoice(form, limit, raw)
+    from rmqtool.decoders.chain import make_chain  # loads numpy
+
+    return BodyChoice(form, limit, raw, make_chain(decode))
 
 
 def tell_failures(choice: BodyChoice, messages: Messages) -> None:
     """Warn of bodies that were not decoded."""
-    if isinstance(choice.decoder, DecoderChain) and choice.decoder.failures:
+    if choice.decoder is not None and choice.decoder.failures:
         messages.warn(f"bodies that could not be decoded: {choice.decoder.failures}")
