@@ -27,6 +27,7 @@ from rmqtool.store.source import FileSource, reason
 FORMAT: Final = "rmqtool-evidence"
 VERSION: Final = 1
 MANIFEST: Final = "manifest.json"
+ANSWERS: Final = "answers.json"
 MAGIC: Final = b"\x28\xb5\x2f\xfd"
 """The first bytes of a file that zstd compressed."""
 BLOCK: Final = 512
@@ -57,6 +58,8 @@ class BundleManifest:
         commitlog_directories, sizes: how the store was opened.
         is_whole: whether the commit log is in it.
         differences: in what the answers from the bundle differ from those about the store; none if they are the same.
+        left_out_files: files of the store beyond those that are listed.
+        logs: names of the broker's logs in it.
         verdict: of the store, by `verify`.
         findings: counts by id, of the store.
         files: what is in it of each file.
@@ -77,6 +80,13 @@ class BundleManifest:
     commitlog_directories: tuple[str, ...] = ()
     sizes: dict[str, int] = field(default_factory=dict)
     properties: dict[str, str] | None = None
+    left_out_files: int = 0
+    logs: tuple[str, ...] = ()
+
+    @property
+    def gives_own_answers(self) -> bool:
+        """Whether what is computed from the bundle is what is computed from the store."""
+        return self.is_whole and not self.differences
 
 
 def is_bundle(path: Path) -> bool:
@@ -88,7 +98,7 @@ def is_bundle(path: Path) -> bool:
         return False
 
 
-def write_bundle(target: Path, root: Path, manifest: BundleManifest, texts: Mapping[str, str]) -> None:
+def write_bundle(target: Path, root: Path, manifest: BundleManifest, texts: Mapping[str, bytes]) -> None:
     """Write a bundle that was not there before; where that fails, nothing is left.
 
     Args:
@@ -109,21 +119,24 @@ def write_bundle(target: Path, root: Path, manifest: BundleManifest, texts: Mapp
         raise WriteError(f"{target}: {reason(error)}") from error
 
 
-def _write_members(output: IO[bytes], root: Path, manifest: BundleManifest, texts: Mapping[str, str]) -> None:
+def _write_members(output: IO[bytes], root: Path, manifest: BundleManifest, texts: Mapping[str, bytes]) -> None:
     with (
         zstandard.ZstdCompressor(level=_LEVEL).stream_writer(output, closefd=False) as compressor,
         tarfile.open(fileobj=compressor, mode="w|", format=tarfile.USTAR_FORMAT) as archive,
     ):
         for name, text in texts.items():
-            _add(archive, name, text.encode("utf-8", "backslashreplace"))
+            _add(archive, name, text)
         for number, file in enumerate(manifest.files):
             _add_file(archive, f"{FILES}{number}", root, file)
         content = {"format": FORMAT, "version": VERSION, **asdict(manifest)}
         _add(archive, MANIFEST, json.dumps(content, indent=1).encode())
 
 
-def unpack(bundle: Path, target: Path, data_max: int = DATA_MAX) -> BundleManifest:
-    """Unpack the store of a bundle into an empty directory; the manifest, checked.
+def unpack(bundle: Path, target: Path, data_max: int = DATA_MAX) -> tuple[BundleManifest, bytes]:
+    """Unpack the store of a bundle into an empty directory, if the bundle has all of it.
+
+    Returns:
+        The manifest, checked, and the recorded answers as they are in the bundle.
 
     Raises:
         BundleError: it is none, is damaged, is larger than allowed, or names paths that no store has.
@@ -135,8 +148,10 @@ def unpack(bundle: Path, target: Path, data_max: int = DATA_MAX) -> BundleManife
         parts.mkdir()
         root.mkdir()
         with _decompressed(bundle, data_max) as stream:
-            manifest = _read_members(stream, parts)
+            manifest, answers = _read_members(stream, parts)
         _check(manifest)
+        if not manifest.is_whole:
+            return manifest, answers
         for directory in manifest.directories:
             (root / directory).mkdir(parents=True, exist_ok=True)
         for number, file in enumerate(manifest.files):
@@ -149,7 +164,7 @@ def unpack(bundle: Path, target: Path, data_max: int = DATA_MAX) -> BundleManife
         raise WriteError(f"{target}: {reason(error) if isinstance(error, OSError) else error}") from error
     except BundleError as error:
         raise BundleError(f"{bundle}: {error}") from error
-    return manifest
+    return manifest, answers
 
 
 def _add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
@@ -159,10 +174,13 @@ def _add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
 
 
 def _add_file(archive: tarfile.TarFile, name: str, root: Path, file: CopiedFile) -> None:
-    """Add the bytes of a file up to its last one that is not zero."""
+    """Add the bytes of a file up to its last one that is not zero; its ranges one after the other."""
+    path = root / file.path
+    if file.included is Included.RANGES:
+        with path.open("rb") as content:
+            _add(archive, name, b"".join(os.pread(content.fileno(), size, at) for at, size in file.ranges))
     if file.included not in (Included.WHOLE, Included.REDACTED):
         return
-    path = root / file.path
     with FileSource.open(path) as source:
         length = last_data_end(source, 0, source.size)
     if length:
@@ -213,9 +231,10 @@ def _decompressed(bundle: Path, limit: int) -> Iterator[_MemberStream]:
         yield _MemberStream(reader, limit)
 
 
-def _read_members(stream: _MemberStream, parts: Path) -> BundleManifest:
-    """Write the numbered members into a directory; the manifest, which is the last member."""
+def _read_members(stream: _MemberStream, parts: Path) -> tuple[BundleManifest, bytes]:
+    """Write the numbered members into a directory; the manifest, which is the last member, and the answers."""
     names: set[str] = set()
+    answers = b""
     while len(names) <= FILES_MAX:
         try:
             header = tarfile.TarInfo.frombuf(stream.read(BLOCK), "utf-8", "strict")
@@ -227,12 +246,14 @@ def _read_members(stream: _MemberStream, parts: Path) -> BundleManifest:
             raise BundleError(f"has the member {header.name!r} twice")
         names.add(header.name)
         if header.name == MANIFEST:
-            return _parsed_manifest(stream, header.size)
+            return _parsed_manifest(stream, header.size), answers
         number = header.name.removeprefix(FILES)
         if header.name.startswith(FILES) and number.isascii() and number.isdigit() and number == str(int(number[:9])):
             with (parts / number).open("xb", buffering=0) as file:
                 for chunk in stream.chunks(header.size):
                     file.seek(len(chunk), os.SEEK_CUR) if not any(chunk) else file.write(chunk)
+        elif header.name == ANSWERS and header.size <= TEXT_MAX:
+            answers = b"".join(stream.chunks(header.size))
         else:
             for _ in stream.chunks(header.size):
                 pass

@@ -25,6 +25,9 @@ class BundleLocation(StoreLocation):
         broker_version: that was chosen when the bundle was made.
         commitlog: its directories that were named, relative to the store.
         sizes: file sizes that were named.
+        answers: as they were recorded; None if the bundle gives the store's own.
+        differences: between both; None where nothing can be computed from the bundle.
+        files: of the store, by path.
     """
 
     origin: str = ""
@@ -32,6 +35,9 @@ class BundleLocation(StoreLocation):
     broker_version: str | None = None
     commitlog: tuple[str, ...] = ()
     sizes: Mapping[str, int] = field(default_factory=dict)
+    answers: bytes | None = None
+    differences: tuple[str, ...] | None = None
+    files: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return self.origin

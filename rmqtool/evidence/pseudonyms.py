@@ -27,6 +27,10 @@ _SOLVED: Final = 7
 _TRIALS: Final = 16
 _LETTERS: Final = bytes(b"abcdefghijklmnopqrstuvwxyz234567"[byte & 31] for byte in range(256))
 _CACHED: Final = 1 << 14
+_KNOWN_MIN: Final = 4
+"""Bytes from which a text is no mere number or word of every log."""
+_KNOWN_MAX: Final = 1_000_000
+"""Texts that are remembered, by 8 bytes of their digest."""
 
 
 class Pseudonyms:
@@ -36,14 +40,32 @@ class Pseudonyms:
         unsolved_count: tags and keys that are no UTF-8, whose hash no other text has: they get another one.
     """
 
-    def __init__(self, secret: bytes | None = None) -> None:
+    def __init__(self, secret: bytes | None = None, *, remembers: bool = False) -> None:
+        """Begin with no replacement.
+
+        Args:
+            remembers: whether `of_known` is to know texts that were replaced.
+        """
         self._secret = secret or secrets.token_bytes(32)
+        self._known: set[bytes] | None = set() if remembers else None
         self.unsolved_count = 0
         self.same_hash = lru_cache(_CACHED)(self._same_hash)
 
     def letters(self, text: bytes) -> bytes:
         """Letters and digits in place of a text, as many as it has bytes."""
+        self._note(text)
         return self._stream(text, len(text), b"letters").translate(_LETTERS)
+
+    def of_known(self, text: bytes) -> bytes:
+        """Letters in place of a text that was replaced before; any other one as it is."""
+        return self.letters(text) if self._known is not None and self._digest(text) in self._known else text
+
+    def _note(self, text: bytes) -> None:
+        if self._known is not None and len(text) >= _KNOWN_MIN and len(self._known) < _KNOWN_MAX:
+            self._known.add(self._digest(text))
+
+    def _digest(self, text: bytes) -> bytes:
+        return hashlib.blake2b(text, key=self._secret, digest_size=8).digest()
 
     def filler(self, content: bytes | memoryview) -> bytes:
         """Bytes in place of a body: eight letters over and over, which compress to nothing."""
@@ -52,6 +74,7 @@ class Pseudonyms:
 
     def _same_hash(self, text: bytes) -> bytes:
         """A text with the same number of bytes and characters and the same Java hash."""
+        self._note(text)
         try:
             characters = text.decode()
         except UnicodeDecodeError:

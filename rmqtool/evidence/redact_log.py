@@ -51,6 +51,16 @@ def redact_records(source: ByteSource, pseudonyms: Pseudonyms) -> Chunks:
     yield from _masked_chunks(source, position, source.size)
 
 
+def redact_range(split: Split, pseudonyms: Pseudonyms, record_max: int) -> Chunks:
+    """The same of records that begin in a split: of larger ones, and of damage, only frame and header."""
+    for start, end in _ranges(split):
+        if end - start <= record_max:
+            yield from _range_chunks(split, start, end, pseudonyms)
+        else:
+            frame = _read(split.source, start, HEAD_READ)
+            yield start, redact_frame(frame, split.physical_offset + start, split.source.size - start)
+
+
 def _redacted(split: Split, pseudonyms: Pseudonyms) -> Chunks:
     position = 0
     for start, end in _ranges(split):

@@ -66,7 +66,8 @@ _OTHER_NAMES: Final = frozenset(
 )  # fmt: skip
 KEPT_PROPERTIES: Final = _NAMED | _NUMBERED
 """Properties that the broker needs: their values stay where they are names or numbers."""
-_KNOWN: Final = KEPT_PROPERTIES | _OTHER_NAMES
+KNOWN_PROPERTIES: Final = KEPT_PROPERTIES | _OTHER_NAMES
+"""Properties whose names stay."""
 _NAME: Final = re.compile(rb"[%|a-zA-Z0-9_\-.$/,@: ]{1,255}\Z")
 _NUMBER: Final = re.compile(rb"([-+]?\d{1,20}(,\d{1,20})*|true|false)\Z", re.IGNORECASE)
 _OFFSETS: Final = re.compile(rb"[\d,]*\Z")
@@ -138,7 +139,7 @@ def redact_properties(block: bytes, pseudonyms: Pseudonyms, topic: bytes = b"") 
     for segment in block.split(b"\x02"):
         name, separator, value = segment.partition(b"\x01")
         parts = [_redacted_value(name, part, pseudonyms, topic) for part in value.split(b"\x01")]
-        kept = name if separator and name in _KNOWN else pseudonyms.letters(name)
+        kept = name if separator and name in KNOWN_PROPERTIES else pseudonyms.letters(name)
         segments.append(kept + separator + b"\x01".join(parts))
     redacted = b"\x02".join(segments)
     if 0 in block:  # zeros show that the last bytes were overwritten

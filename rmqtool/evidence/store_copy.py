@@ -7,14 +7,14 @@ redacted, and of every other file only the size is kept, which is recorded.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from rmqtool.errors import RefusedError, UnreadableError, UnsupportedError, WriteError
+from rmqtool.errors import UnreadableError, UnsupportedError, WriteError
 from rmqtool.evidence.pseudonyms import Pseudonyms
 from rmqtool.evidence.redact_config import redact_config
 from rmqtool.evidence.redact_log import CHUNK, redact_log, redact_records
@@ -42,44 +42,37 @@ class Included(StrEnum):
 
     WHOLE = "whole"
     REDACTED = "redacted"
+    RANGES = "ranges"
+    """Some ranges, one after the other in the order of `CopiedFile.ranges`."""
     SIZE = "size-only"
     NOT_A_FILE = "not-a-file"
 
 
 @dataclass(frozen=True)
 class CopiedFile:
-    """One file of the store, as the bundle lists it."""
+    """One file of the store, as the bundle lists it.
+
+    Attributes:
+        ranges: file position and length of each range; empty unless only ranges are included.
+    """
 
     path: str
     size: int
     mtime_ns: int
     kind: str
     included: Included
+    ranges: tuple[tuple[int, int], ...] = ()
 
 
 def data_bytes(store: Store, *, with_log: bool) -> int:
     """Bytes of the store that a copy would hold, holes left out."""
     total = 0
-    for kind, entry in _files(store):
+    for kind, entry in files_of(store):
         is_left_out = kind is FileKind.COMMITLOG and not with_log
-        if entry.is_file and not is_left_out and _included(kind, entry) is not Included.SIZE:
+        if entry.is_file and not is_left_out and included_of(kind, entry) is not Included.SIZE:
             with closing(store.view.open(entry.path)) as source:
                 total += sum(end - start for start, end in source.extents(0, source.size))
     return total
-
-
-def demand_fit(store: Store, max_bytes: int, *, with_log: bool) -> None:
-    """Refuse a store whose copy would be too large.
-
-    Raises:
-        RefusedError: it would.
-    """
-    size = data_bytes(store, with_log=with_log)
-    if size > max_bytes:
-        raise RefusedError(
-            f"{store.view.label}: the bundle would hold {size} bytes before compression, more than --max-size "
-            f"{max_bytes}; pass a larger --max-size, or --without-log for everything but the commit log"
-        )
 
 
 def copy_redacted(
@@ -95,33 +88,35 @@ def copy_redacted(
         WriteError: the copy cannot be written.
     """
     copied = []
-    files = list(_files(store))
+    files = list(files_of(store))
     for directory in store.directories:
-        _inside(target, directory).mkdir(parents=True, exist_ok=True)
+        inside(target, directory).mkdir(parents=True, exist_ok=True)
     for number, (kind, entry) in enumerate(files):
         progress(number, len(files))
-        included = _included(kind, entry)
+        included = included_of(kind, entry)
         if kind is FileKind.COMMITLOG and not with_log:
             included = Included.SIZE
         copied.append(CopiedFile(entry.path, entry.size, entry.mtime_ns, kind.value, included))
         if entry.is_file:
-            _write(_inside(target, entry.path), entry.size, _chunks(store, kind, entry, included, pseudonyms))
+            write_chunks(inside(target, entry.path), entry.size, _chunks(store, kind, entry, included, pseudonyms))
     if with_log and pseudonyms is not None:
         for path, chunks in redact_log(store.view.open, store.commitlog, pseudonyms):
-            _write(_inside(target, path), None, chunks)
+            write_chunks(inside(target, path), None, chunks)
     for file in copied:
         if file.included is not Included.NOT_A_FILE:
-            os.utime(_inside(target, file.path), ns=(file.mtime_ns, file.mtime_ns))
+            os.utime(inside(target, file.path), ns=(file.mtime_ns, file.mtime_ns))
     return sorted(copied, key=lambda file: file.path)
 
 
-def _files(store: Store) -> Iterator[tuple[FileKind, Entry]]:
+def files_of(store: Store) -> Iterator[tuple[FileKind, Entry]]:
+    """All files of a store with their kinds."""
     for kind, entries in store.files.items():
         for entry in entries:
             yield kind, entry
 
 
-def _included(kind: FileKind, entry: Entry) -> Included:
+def included_of(kind: FileKind, entry: Entry) -> Included:
+    """What of a file a whole copy holds."""
     if not entry.is_file:
         return Included.NOT_A_FILE
     if kind in (FileKind.COMMITLOG, FileKind.COMPACTION_LOG):
@@ -159,13 +154,18 @@ def _data(source: ByteSource) -> Iterator[tuple[int, bytes]]:
             yield at, bytes(buffer)
 
 
-def _inside(target: Path, path: str) -> Path:
+def inside(target: Path, path: str) -> Path:
+    """Where a file of the store is copied to.
+
+    Raises:
+        UnsupportedError: it lies outside of the store.
+    """
     if path.startswith("/") or ".." in path.split("/"):
         raise UnsupportedError(f"{path}: is outside the store directory; a bundle holds one directory only")
     return target / path
 
 
-def _write(path: Path, size: int | None, chunks: Iterator[tuple[int, bytes]]) -> None:
+def write_chunks(path: Path, size: int | None, chunks: Iterable[tuple[int, bytes]]) -> None:
     """Write chunks into a file, with holes between them.
 
     Args:

@@ -30,6 +30,7 @@ SCHEMAS: Final = MappingProxyType(
         "export": "export",
         "stats": "stats",
         "search": "search",
+        "evidence": "evidence",
         "fixture list": "fixture-list",
         "fixture damage": "fixture-damage",
         "fixture check": "fixture-check",

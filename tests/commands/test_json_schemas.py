@@ -21,8 +21,8 @@ ON_SPARK = {"export", "stats", "search"}
 """tests/pipeline/test_commands.py holds their output against the schemas."""
 ON_CLUSTER = {"mirror", "replay"}
 """tests/commands/cluster/test_replay.py likewise."""
-DOCUMENTS = {"report", "evidence"}
-"""They write a file for people, or for `verify` and `forecast` to read, and have no JSON of their own."""
+DOCUMENTS = {"report"}
+"""It writes a file for people, and has no JSON of its own."""
 STORE, DAMAGED = "5.5.0-crashed", "5.5.0-damage-zero-hole-abort"
 RUNS: list[tuple[str, list[str]]] = [
     ("info", ["info", "STORE"]),
@@ -53,6 +53,7 @@ RUNS: list[tuple[str, list[str]]] = [
     ("merge", ["merge", "STORE", "--output", "TMP/merged", "--dry-run"]),
     ("salvage --export", ["salvage", "DAMAGED", "--export", "TMP/export"]),
     ("append", ["append", "TMP/new", "--create", "--topic", "T", "--queue-id", "0", "--body", "x", "--count", "2"]),
+    ("evidence", ["evidence", "STORE", "--output", "TMP/bundle"]),
     ("fixture list", ["fixture", "list"]),
     ("fixture damage", ["fixture", "damage", "log-bit-flip-late", "TMP/made"]),
     ("fixture check", ["fixture", "check", "TMP/made"]),

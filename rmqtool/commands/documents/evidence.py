@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import rmqtool
-from rmqtool.commands.exit_codes import ExitCode
+from rmqtool.commands.documents.recorded_answers import GivenAnswers, ask_of, versions_of
 from rmqtool.commands.messages import messages_of
 from rmqtool.commands.options.output_files import demand_new
 from rmqtool.commands.options.store import (
     BrokerConfOption,
     BrokerVersionOption,
+    ObjectFormatOption,
     OpenedStore,
     StoreOptions,
     StorePath,
@@ -28,22 +29,17 @@ from rmqtool.commands.options.store import (
     open_store,
     refuse_inside_store,
 )
-from rmqtool.commands.reading.forecast import forecast_options
-from rmqtool.commands.reading.judgement import assessment_of
 from rmqtool.commands.screen import screen
-from rmqtool.engine.reading.unread_files import unread_files
-from rmqtool.engine.rules.versions import EXAMINED
+from rmqtool.errors import UsageError
 from rmqtool.report.screens.evidence_screen import README, evidence_lines
-from rmqtool.report.writers import json_text
+from rmqtool.report.writers import ObjectFormat, json_text
 from rmqtool.store.location import StoreLocation
-from rmqtool.verdict.command_line import CommandLine
-from rmqtool.verdict.tally import FindingTally
-from rmqtool.verify.catalog.finding import Finding
-from rmqtool.verify.catalog.registry import BY_ID
-from rmqtool.verify.survey.context import VerifyOptions
 
 if TYPE_CHECKING:
     from rmqtool.evidence.bundle import BundleManifest
+    from rmqtool.evidence.pseudonyms import Pseudonyms
+    from rmqtool.evidence.store_copy import CopiedFile
+    from rmqtool.evidence.store_ranges import DamagePlaces
 
 
 def evidence(
@@ -51,16 +47,31 @@ def evidence(
     store: StorePath,
     output: Annotated[Path, typer.Option("--output", metavar="FILE", help="The bundle, a file outside the store.")],
     max_size: Annotated[
-        int, typer.Option("--max-size", metavar="BYTES", min=1, help="Refuse a larger copy, before compression.")
+        int,
+        typer.Option(
+            "--max-size",
+            metavar="BYTES",
+            min=1,
+            help="Of a larger store, copy only ranges around damage, and the start of each file.",
+        ),
     ] = 4 << 30,
+    broker_log: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--broker-log",
+            metavar="FILE",
+            help="Include the last 4 MiB of this log of the broker, which may hold texts of customers; repeatable.",
+        ),
+    ] = None,
     without_log: Annotated[
-        bool, typer.Option("--without-log", help="Leave the commit log out; nothing can be computed from the bundle.")
+        bool, typer.Option("--without-log", help="Leave the commit log out; the answers are those of this machine.")
     ] = False,
     with_bodies: Annotated[
         bool, typer.Option("--with-bodies", help="Include bodies, keys, tags and property values as they are.")
     ] = False,
     broker_conf: BrokerConfOption = None,
     broker_version: BrokerVersionOption = None,
+    form: ObjectFormatOption = ObjectFormat.TABLE,
 ) -> None:
     """Write a support bundle of a store, without bodies, keys, tags and property values.
 
@@ -69,9 +80,13 @@ def evidence(
 
     Example: rmqtool evidence /home/rocketmq/store --output /tmp/store.tar.zst
     """
-    from rmqtool.evidence.store_copy import demand_fit
+    from rmqtool.evidence.broker_log import LOGS_MAX
+    from rmqtool.evidence.store_copy import data_bytes
 
     messages = messages_of(context)
+    logs = tuple(broker_log or ())
+    if len(logs) > LOGS_MAX:
+        raise UsageError(f"--broker-log: at most {LOGS_MAX} logs fit into a bundle")
     place = StoreLocation(store)
     options = StoreOptions(broker_conf=broker_conf, broker_version=broker_version)
     opened = open_store(place, options)
@@ -80,79 +95,122 @@ def evidence(
     demand_new("--output", output)
     if lock_of(place, opened.store).is_in_use:
         messages.warn("a broker uses the store: what it writes meanwhile may be in the bundle in part")
-    demand_fit(opened.store, max_size, with_log=not without_log)
+    is_small = data_bytes(opened.store, with_log=not without_log) <= max_size
     with messages.progress("evidence") as progress, tempfile.TemporaryDirectory(prefix="rmqtool-evidence-") as folder:
-        manifest = _write(
-            opened,
-            command_line(place, options),
-            output,
-            Path(folder) / "store",
-            progress.show,
-            broker_version,
-            with_log=not without_log,
-            with_bodies=with_bodies,
-        )
+        request = BundleRequest(
+            opened, place, options, output, Path(folder) / "store", logs, progress.show,
+            with_log=not without_log, with_bodies=with_bodies, has_ranges_only=not is_small,
+        )  # fmt: skip
+        manifest = request.write()
+    size = output.stat().st_size
+    if form is ObjectFormat.JSON:
+        sys.stdout.write(json_text(_result(output, size, manifest), indent=2) + "\n")
+        return
     here = screen()
-    lines = evidence_lines(str(output), output.stat().st_size, asdict(manifest), here.width, colour=here.colour)
+    lines = evidence_lines(str(output), size, asdict(manifest), here.width, colour=here.colour)
     sys.stdout.writelines(f"{line}\n" for line in lines)
-    if manifest.differences:
-        raise typer.Exit(ExitCode.FINDINGS)
 
 
-def _write(
-    opened: OpenedStore,
-    line: CommandLine,
-    output: Path,
-    root: Path,
-    show: Callable[[int, int], None],
-    broker_version: str | None,
-    *,
-    with_log: bool,
-    with_bodies: bool,
-) -> BundleManifest:
-    """Copy the store, compare what is said about both, and write the bundle."""
-    from rmqtool.evidence.answers import ask
-    from rmqtool.evidence.bundle import BundleManifest, write_bundle
-    from rmqtool.evidence.location import BundleLocation, without_secrets
-    from rmqtool.evidence.pseudonyms import Pseudonyms
-    from rmqtool.evidence.store_copy import copy_redacted
-
-    store = opened.store
-    properties = without_secrets(opened.conf.properties) if opened.conf is not None else None
-    versions = (opened.rules.version,) if opened.is_version_known else EXAMINED
-    options, tally = VerifyOptions(threads=os.cpu_count() or 1), FindingTally()
-    starts = forecast_options(opened.conf)
-
-    def count(finding: Finding) -> None:
-        tally.add(finding, BY_ID[finding.id].remedy)
-
-    own = ask(store, opened.rules, options, starts, versions, count)
-    root.mkdir()
-    files = copy_redacted(store, root, None if with_bodies else Pseudonyms(), show, with_log=with_log)
-    differences: tuple[str, ...] = ()
-    if with_log:
-        copy = open_store(BundleLocation(root, None, store.view.label, properties, broker_version), StoreOptions())
-        answers = ask(copy.store, copy.rules, options, forecast_options(copy.conf), versions)
-        differences = tuple(own.differences(answers))
-    assessment = assessment_of(opened, line, "verify", tally, unread_files(store))
-    manifest = BundleManifest(
-        made_ms=int(time.time() * 1000),
-        rmqtool_version=rmqtool.__version__,
-        store=store.view.label,
-        is_whole=with_log,
-        is_redacted=not with_bodies,
-        differences=differences,
-        verdict=assessment.verdict.value,
-        findings=own.summary["findings"],
-        files=tuple(files),
-        directories=store.directories,
-        broker_version=broker_version,
-        properties=properties,
-    )
-    texts = {
-        "README.txt": README,
-        "findings.jsonl": "".join(f"{json_text(row)}\n" for row in own.rows),
-        "forecast.json": json_text(own.forecasts, indent=1),
+def _result(output: Path, size: int, manifest: BundleManifest) -> dict[str, Any]:
+    """What scripts read."""
+    return {
+        "bundle": str(output),
+        "bundle_bytes": size,
+        "store": manifest.store,
+        "verdict": manifest.verdict,
+        "findings": manifest.findings,
+        "is_whole": manifest.is_whole,
+        "is_redacted": manifest.is_redacted,
+        "answers": "computed" if manifest.gives_own_answers else "recorded",
+        "differences": list(manifest.differences),
+        "files": dict(sorted(Counter(file.included.value for file in manifest.files).items())),
+        "left_out_files": manifest.left_out_files,
+        "broker_logs": list(manifest.logs),
     }
-    write_bundle(output, root, manifest, texts)
-    return manifest
+
+
+@dataclass(frozen=True)
+class BundleRequest:
+    """What a bundle is made of.
+
+    Attributes:
+        root: where the copy of the store is written before it is packed.
+        logs: of the broker.
+        has_ranges_only: whether the store is too large for a whole copy.
+    """
+
+    opened: OpenedStore
+    place: StoreLocation
+    options: StoreOptions
+    output: Path
+    root: Path
+    logs: tuple[Path, ...]
+    show: Callable[[int, int], None]
+    with_log: bool
+    with_bodies: bool
+    has_ranges_only: bool
+
+    def write(self) -> BundleManifest:
+        """Copy the store, compare what is said about both, and write the bundle."""
+        from rmqtool.evidence.bundle import ANSWERS, BundleManifest, write_bundle
+        from rmqtool.evidence.location import without_secrets
+        from rmqtool.evidence.pseudonyms import Pseudonyms
+        from rmqtool.evidence.store_ranges import DamagePlaces
+
+        opened, store = self.opened, self.opened.store
+        properties = without_secrets(opened.conf.properties) if opened.conf is not None else None
+        places = DamagePlaces()
+        line = command_line(self.place, self.options)
+        own = ask_of(opened, line, versions_of(opened), places.add)
+        self.root.mkdir()
+        pseudonyms = None if self.with_bodies else Pseudonyms(remembers=bool(self.logs))
+        files, left_out = self._copy(pseudonyms, places)
+        is_whole = self.with_log and not self.has_ranges_only
+        of_verify = own.recorded.verify
+        manifest = BundleManifest(
+            made_ms=int(time.time() * 1000),
+            rmqtool_version=rmqtool.__version__,
+            store=store.view.label,
+            is_whole=is_whole,
+            is_redacted=not self.with_bodies,
+            differences=self._differences(own, properties) if is_whole else (),
+            verdict=of_verify.verdict.value,
+            findings=of_verify.findings,
+            files=tuple(files),
+            directories=store.directories if is_whole else (),
+            broker_version=self.options.broker_version,
+            properties=properties,
+            left_out_files=left_out,
+            logs=tuple(path.name for path in self.logs),
+        )
+        texts = {"README.txt": README.encode(), ANSWERS: own.recorded.as_text(), **self._log_texts(pseudonyms)}
+        write_bundle(self.output, self.root, manifest, texts)
+        return manifest
+
+    def _copy(self, pseudonyms: Pseudonyms | None, places: DamagePlaces) -> tuple[list[CopiedFile], int]:
+        from rmqtool.evidence.store_copy import copy_redacted
+        from rmqtool.evidence.store_ranges import copy_ranges
+
+        if self.has_ranges_only:
+            return copy_ranges(self.opened.store, self.root, pseudonyms, places, with_log=self.with_log)
+        copied = copy_redacted(self.opened.store, self.root, pseudonyms, self.show, with_log=self.with_log)
+        return copied, 0
+
+    def _differences(self, own: GivenAnswers, properties: dict[str, str] | None) -> tuple[str, ...]:
+        """In what the answers from the copy differ."""
+        from rmqtool.evidence.location import BundleLocation
+        from rmqtool.evidence.recorded import differing_verdicts
+
+        label, version = self.opened.store.view.label, self.options.broker_version
+        copy = open_store(BundleLocation(self.root, None, label, properties, version), StoreOptions())
+        line = command_line(self.place, self.options)
+        answers = ask_of(copy, line, versions_of(self.opened), lambda _finding: None)
+        return (
+            *own.answers.differences(answers.answers),
+            *differing_verdicts(own.recorded, answers.recorded),
+        )
+
+    def _log_texts(self, pseudonyms: Pseudonyms | None) -> dict[str, bytes]:
+        from rmqtool.evidence.broker_log import end_of_log
+
+        return {f"logs/{number}": end_of_log(path, pseudonyms) for number, path in enumerate(self.logs)}

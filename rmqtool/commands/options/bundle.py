@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
-from rmqtool.commands.messages import messages_of
+from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.errors import UnsupportedError
 from rmqtool.evidence.location import BundleLocation
 from rmqtool.store.location import StoreLocation
 from rmqtool.times import time_text
+
+if TYPE_CHECKING:
+    from rmqtool.evidence.recorded import RecordedAnswers
 
 
 def store_of_bundle(place: StoreLocation, context: typer.Context) -> StoreLocation:
@@ -19,7 +24,6 @@ def store_of_bundle(place: StoreLocation, context: typer.Context) -> StoreLocati
 
     Raises:
         BundleError: it is damaged, or made to do harm.
-        UnsupportedError: it does not have the commit log.
     """
     if place.path is None or not place.path.is_file():
         return place
@@ -29,16 +33,9 @@ def store_of_bundle(place: StoreLocation, context: typer.Context) -> StoreLocati
         return place
     target = tempfile.TemporaryDirectory(prefix="rmqtool-evidence-")
     context.call_on_close(target.cleanup)
-    manifest = unpack(place.path, Path(target.name))
-    if not manifest.is_whole:
-        raise UnsupportedError(
-            f"{place}: was made without the commit log, so nothing is computed from it; unpack it with tar to read "
-            f"findings.jsonl, the answer given on the store's machine: {manifest.verdict}"
-        )
+    manifest, answers = unpack(place.path, Path(target.name))
     messages = messages_of(context)
     messages.warn(f"the answer comes from the bundle {place}, made at {time_text(manifest.made_ms)}, not from a store")
-    for difference in manifest.differences:
-        messages.warn(f"the bundle does not give the store's own answer: {difference}")
     return BundleLocation(
         Path(target.name) / "store",
         None,
@@ -47,4 +44,34 @@ def store_of_bundle(place: StoreLocation, context: typer.Context) -> StoreLocati
         manifest.broker_version,
         manifest.commitlog_directories,
         manifest.sizes,
+        None if manifest.gives_own_answers else answers,
+        manifest.differences if manifest.is_whole else None,
+        tuple(file.path for file in manifest.files),
     )
+
+
+def recorded_of(place: StoreLocation, messages: Messages, *, asks_more: bool) -> RecordedAnswers | None:
+    """The answers that were recorded where the store is, if a bundle does not give them; None for all other stores.
+
+    Args:
+        asks_more: whether options ask for another answer than the recorded one.
+
+    Raises:
+        BundleError: they are damaged, or made to do harm.
+        UnsupportedError: the bundle does not have what another answer needs.
+    """
+    if not isinstance(place, BundleLocation) or place.answers is None:
+        return None
+    if asks_more and place.differences is None:
+        raise UnsupportedError(
+            f"{place}: the bundle does not have all of the commit log, so that only the answers without options, "
+            "recorded on the machine of the store, can be shown"
+        )
+    if asks_more:
+        for difference in place.differences or ():
+            messages.warn(f"the bundle does not give the store's own answer: {difference}")
+        return None
+    from rmqtool.evidence.recorded import parse_answers
+
+    messages.warn("it was recorded on the machine of the store, because the bundle does not have all that it takes")
+    return replace(parse_answers(place.answers), files=place.files)

@@ -178,6 +178,11 @@ class StoreOptions:
     properties: tuple[str, ...] = ()
     """Settings that go before those of the broker's properties file, each as KEY=VALUE."""
 
+    @property
+    def are_empty(self) -> bool:
+        """Whether a person said nothing."""
+        return self == StoreOptions(sizes=self.sizes) and self.sizes in (None, Settings())
+
 
 def open_store(place: Path | StoreLocation, options: StoreOptions) -> OpenedStore:
     """The store at a path, looked at as the options say.

@@ -11,7 +11,7 @@ import typer
 
 from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages, messages_of
-from rmqtool.commands.options.bundle import store_of_bundle
+from rmqtool.commands.options.bundle import recorded_of, store_of_bundle
 from rmqtool.commands.options.store import (
     FromVersionOption,
     ObjectFormatOption,
@@ -104,6 +104,14 @@ def forecast(
     asked.demand_usable(broker_version)
     wants_all = broker_version == ALL
     store = store_of_bundle(store, context)
+    is_plain = store_options.are_empty and broker_version is None and not (changed or asked.are_there)
+    recorded = recorded_of(store, messages, asks_more=not is_plain)
+    if recorded is not None:
+        answer = recorded.forecast
+        if answer.is_cut:
+            messages.warn("only some of the queues, topics and files of the recorded answer are in the bundle")
+        _write(answer.forecasts, answer.ending(), output, all_rows=messages.verbose, is_one=answer.is_one)
+        raise typer.Exit(answer.exit_code)
     chosen_version = before if asked.are_there else None if wants_all else broker_version
     store_options = replace(store_options, broker_version=chosen_version, properties=tuple(changed or ()))
     opened = open_store(store, store_options)
@@ -122,10 +130,14 @@ def forecast(
         ending = {**assessment.as_json(), **step.as_json(), **vars(effects)}
         _write(forecasts, ending, output, all_rows=messages.verbose, is_one=is_one)
         verdict = assessment.verdict if forecasts else StoreVerdict.NOT_READABLE
+    raise typer.Exit(exit_code_of(verdict))
+
+
+def exit_code_of(verdict: StoreVerdict) -> ExitCode:
+    """How a run of forecast ends."""
     if verdict is StoreVerdict.NOT_READABLE:
-        raise typer.Exit(ExitCode.FAILED)
-    if verdict is not StoreVerdict.OK:
-        raise typer.Exit(ExitCode.FINDINGS)
+        return ExitCode.FAILED
+    return ExitCode.OK if verdict is StoreVerdict.OK else ExitCode.FINDINGS
 
 
 def _show_preflight(

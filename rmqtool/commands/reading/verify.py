@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -14,7 +15,7 @@ import rmqtool
 from rmqtool.commands.command_list import COMMANDS
 from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages, messages_of
-from rmqtool.commands.options.bundle import store_of_bundle
+from rmqtool.commands.options.bundle import recorded_of, store_of_bundle
 from rmqtool.commands.options.output_files import demand_writable
 from rmqtool.commands.options.spark import ConfOption, MasterOption, runner
 from rmqtool.commands.options.store import (
@@ -86,8 +87,12 @@ def verify(
     threads: Annotated[
         int | None, typer.Option(metavar="N", min=1, max=256, help="Number of threads (default: one per core).")
     ] = None,
-    junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a JUnit report.")] = None,
-    sarif: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a SARIF log.")] = None,
+    junit: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write a JUnit report; an older one is replaced.")
+    ] = None,
+    sarif: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write a SARIF log; an older one is replaced.")
+    ] = None,
     *,
     store_options: StoreOptions,
     output: FormatOption = OutputFormat.TABLE,
@@ -103,9 +108,18 @@ def verify(
     """
     messages = messages_of(context)
     store = store_of_bundle(store, context)
+    number, count = _slice(part)
+    is_plain = store_options.are_empty and (depth, state, part, sample) == (Depth.FULL, None, None, 1.0)
+    recorded = recorded_of(store, messages, asks_more=not is_plain)
+    if recorded is not None:
+        _demand_reports(store, (), junit=junit, sarif=sarif)
+        repeat = _Output(store, output, messages, keeps_rows=True)
+        for finding in recorded.verify.listed:
+            repeat.add(finding)
+        repeat.report(recorded.verify.summary(), recorded.files, junit, sarif)
+        raise typer.Exit(recorded.verify.exit_code)
     opened = open_store(store, store_options)
     opened.tell(messages)
-    number, count = _slice(part)
     options = VerifyOptions(
         depth=depth,
         threads=threads or os.cpu_count() or 1,
@@ -116,48 +130,59 @@ def verify(
         state_file=state,
         broker_runs=lock_of(store, opened.store).is_in_use,
     )
-    for report in (junit, sarif):
-        if report is not None:
-            refuse_inside_store(report, "a report", store, opened.store.settings.commitlog_directories)
-    demand_writable({"--junit": junit, "--sarif": sarif})
+    _demand_reports(store, opened.store.settings.commitlog_directories, junit=junit, sarif=sarif)
     line = command_line(store, store_options)
-    run = _Output(opened, store, line, output, messages, keeps_rows=junit is not None or sarif is not None)
+    run = _Output(store, output, messages, keeps_rows=junit is not None or sarif is not None)
     with runner(master, conf, messages) as split_runner:
-        summary = run.verify(options, split_runner)
-    assessment = run.report(summary, junit, sarif)
+        summary = _run(opened, run, options, split_runner)
+    assessment, step = judged(opened, line, run.tally, summary)
+    files = [entry.path for entries in opened.store.files.values() for entry in entries]
+    run.report({**summary.as_json(), **assessment.as_json(), **step.as_json()}, files, junit, sarif)
     if summary.findings["index.unknown-slot-count"]:
         messages.warn("the index was not checked: nothing in it shows its slot count; pass --index-slots N")
     for unread in summary.not_looked_at:
         messages.warn(f"{unread.path}: not checked, {unread.reason}")
     for problem in opened.store.problems:
         messages.error(problem)
+    raise typer.Exit(exit_code_of(opened, assessment, summary))
+
+
+def exit_code_of(opened: OpenedStore, assessment: Assessment, summary: Summary) -> ExitCode:
+    """How a run of verify ends."""
     if opened.store.problems or any(summary.findings[kind] for kind in UNREADABLE):
-        raise typer.Exit(ExitCode.FAILED)
-    if assessment.verdict is not StoreVerdict.OK:
-        raise typer.Exit(ExitCode.FINDINGS)
+        return ExitCode.FAILED
+    return ExitCode.OK if assessment.verdict is StoreVerdict.OK else ExitCode.FINDINGS
+
+
+def _run(opened: OpenedStore, output: _Output, options: VerifyOptions, split_runner: Runner | None) -> Summary:
+    messages = output.messages
+    if options.state_file is not None:
+        messages.interrupted += f"; {options.state_file} has what was checked: run the same command again to continue"
+    with messages.progress("verify") as progress:
+        output.progress = progress
+        return verify_store(opened.store, opened.rules, options, output.add, progress.show, split_runner)
+
+
+def _demand_reports(
+    place: StoreLocation, log_directories: Iterable[str], *, junit: Path | None, sarif: Path | None
+) -> None:
+    """Refuse reports inside the store, and files that cannot be written; an older report is replaced."""
+    for report in (junit, sarif):
+        if report is not None:
+            refuse_inside_store(report, "a report", place, log_directories)
+    demand_writable({"--junit": junit, "--sarif": sarif})
 
 
 class _Output:
     """One run: findings go out as they come where lines are asked for, else at the end."""
 
-    def __init__(
-        self,
-        opened: OpenedStore,
-        place: StoreLocation,
-        line: CommandLine,
-        output: OutputFormat,
-        messages: Messages,
-        *,
-        keeps_rows: bool,
-    ) -> None:
-        self._line = line
-        self._tally = FindingTally()
-        self._opened = opened
+    def __init__(self, place: StoreLocation, output: OutputFormat, messages: Messages, *, keeps_rows: bool) -> None:
+        self.tally = FindingTally()
+        self.messages = messages
+        self.progress: Progress | None = None
         self._place = place
         self._output = output
-        self._messages = messages
         self._rows: list[dict[str, Any]] = []
-        self._progress: Progress | None = None
         self._screen = screen()
         self._writer = (
             row_writer(output.value, sys.stdout, FIELDS) if output in (OutputFormat.JSONL, OutputFormat.CSV) else None
@@ -165,20 +190,15 @@ class _Output:
         # A badly damaged store has more findings than memory should hold where they have gone out already.
         self._keeps_rows = keeps_rows or self._writer is None
 
-    def verify(self, options: VerifyOptions, runner: Runner | None) -> Summary:
-        if options.state_file is not None:
-            self._messages.interrupted += (
-                f"; {options.state_file} has what was checked: run the same command again to continue"
-            )
-        with self._messages.progress("verify") as progress:
-            self._progress = progress
-            return verify_store(self._opened.store, self._opened.rules, options, self._take, progress.show, runner)
+    def report(
+        self, summary_json: dict[str, Any], files: Sequence[str], junit: Path | None, sarif: Path | None
+    ) -> None:
+        """Write what was found and what it comes to.
 
-    def report(self, summary: Summary, junit: Path | None, sarif: Path | None) -> Assessment:
-        """Write what was found, and say what it comes to."""
+        Args:
+            files: of the store.
+        """
         rows = sorted(self._rows, key=_place)
-        assessment, step = judged(self._opened, self._line, self._tally, summary)
-        summary_json = {**summary.as_json(), **assessment.as_json(), **step.as_json()}
         if self._output is OutputFormat.JSONL:
             sys.stdout.write(json_text({"type": "summary", **summary_json}) + "\n")
         elif self._output is OutputFormat.JSON:
@@ -190,27 +210,26 @@ class _Output:
                 summary_json,
                 self._screen.width,
                 colour=self._screen.colour,
-                all_rows=self._messages.verbose or self._screen.shows_all,
+                all_rows=self.messages.verbose or self._screen.shows_all,
             )
             sys.stdout.writelines(f"{line}\n" for line in lines)
         if self._writer is not None:
             self._writer.close()
         # Last, so that a report that cannot be written costs nobody what was found.
         if junit is not None:
-            files = [entry.path for entries in self._opened.store.files.values() for entry in entries]
             _write(junit, junit_text(str(self._place), rows, files))
         if sarif is not None:
             rules = ((entry.id, entry.severity.value, entry.meaning) for entry in CATALOG)
             _write(sarif, sarif_text(rmqtool.__version__, rules, rows))
-        return assessment
 
-    def _take(self, finding: Finding) -> None:
-        self._tally.add(finding, BY_ID[finding.id].remedy)
+    def add(self, finding: Finding) -> None:
+        """Take a finding."""
+        self.tally.add(finding, BY_ID[finding.id].remedy)
         row = {"type": "finding", **finding.as_json()}
         row["repair"] = repair_command(finding.repair, self._place)
         if self._writer is not None:
-            if self._progress is not None and sys.stdout.isatty():
-                self._progress.hide()
+            if self.progress is not None and sys.stdout.isatty():
+                self.progress.hide()
             self._writer.write(row)
             sys.stdout.flush()
         if self._keeps_rows:

@@ -12,9 +12,10 @@ README: Final = """\
 A support bundle of rmqtool. `rmqtool verify FILE` and `rmqtool forecast FILE` read it.
 
 manifest.json   the files of the store with sizes and times, and what of each is in the bundle
-files/N         the bytes of file N of the manifest (counted from 0) up to its last byte that is not zero
-findings.jsonl  what verify said about the store, without texts, at most 10,000 findings
-forecast.json   what forecast said about the store
+files/N         the bytes of file N of the manifest (counted from 0) up to its last byte that is not zero; if it has
+                `ranges` (position and length), these ranges, one after the other
+answers.json    what verify and forecast said about the store: at most 10,000 findings, without their texts
+logs/N          the end of log N of the manifest, of the broker; texts of customers may be in it
 
 Where `is_redacted` is true, bodies, keys, tags and property values are replaced by others of the same length.
 """
@@ -29,19 +30,27 @@ def evidence_lines(
         manifest: of the bundle.
     """
     is_same = manifest["is_whole"] and not manifest["differences"]
+    has_ranges = any(file["ranges"] for file in manifest["files"])
     text = f"Wrote {escaped(path)} ({size_text(size)})."
-    yield from headline(text, "good" if is_same else "bad", width, colour=colour)
+    yield from headline(text, "good", width, colour=colour)
     yield ""
     yield from labelled("Store", escaped(manifest["store"]), width)
     yield from labelled("Verdict", manifest["verdict"].upper().replace("-", " "), width)
-    if not manifest["is_whole"]:
-        yield from labelled("Answers", "none can be computed from it: the commit log was left out", width)
-    elif is_same:
+    if is_same:
         yield from labelled("Answers", "verify and forecast give the same from the bundle", width)
+    else:
+        why = "the bundle does not have all of the commit log" if not manifest["is_whole"] else "see below"
+        text = f"verify and forecast show the answers of this machine, recorded in the bundle ({why})"
+        yield from labelled("Answers", text, width)
+    if has_ranges:
+        text = "larger than --max-size: of each file only its start and what is around damage is in the bundle"
+        yield from labelled("Store size", text, width)
     for difference in manifest["differences"]:
         yield from labelled("Differs", escaped(difference), width)
     for included, count in sorted(Counter(file["included"] for file in manifest["files"]).items()):
         yield from labelled("Files", f"{counted(count, 'file')}: {included}", width)
+    if manifest["left_out_files"]:
+        yield from labelled("Not listed", counted(manifest["left_out_files"], "further file"), width)
     if manifest["is_redacted"]:
         yield from labelled("Left out", "bodies, keys, tags and property values", width)
         yield from labelled(
@@ -49,3 +58,8 @@ def evidence_lines(
         )
     else:
         yield from labelled("Contains", "bodies, keys, tags and property values, as --with-bodies asked", width)
+    if manifest["logs"]:
+        text = f"{counted(len(manifest['logs']), 'log')} of the broker; look at it before you send the bundle: "
+        yield from labelled(
+            "Contains", f"{text}what a broker logs of messages is replaced only where it is known", width
+        )

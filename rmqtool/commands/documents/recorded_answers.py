@@ -1,0 +1,104 @@
+"""What verify and forecast say of a store, as a bundle records it for machines where it cannot be computed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rmqtool.commands.options.store import OpenedStore
+from rmqtool.commands.reading import forecast, verify
+from rmqtool.engine.rules.versions import EXAMINED
+from rmqtool.verdict.command_line import CommandLine
+from rmqtool.verdict.next_step import NextStep
+from rmqtool.verdict.tally import FindingTally
+from rmqtool.verdict.verdict import StoreVerdict
+from rmqtool.verify.catalog.finding import Finding
+from rmqtool.verify.catalog.registry import BY_ID
+from rmqtool.verify.survey.context import VerifyOptions
+
+if TYPE_CHECKING:
+    from rmqtool.evidence.answers import Answers
+    from rmqtool.evidence.recorded import RecordedAnswers, RecordedStep
+
+
+@dataclass(frozen=True)
+class GivenAnswers:
+    """What was said of a store: to compare, and to record."""
+
+    answers: Answers
+    recorded: RecordedAnswers
+
+
+def ask_of(
+    opened: OpenedStore, line: CommandLine, versions: tuple[str, ...], take: Callable[[Finding], None]
+) -> GivenAnswers:
+    """Run verify and forecast as these commands do without options.
+
+    Args:
+        versions: whose start is forecast.
+        take: is handed each finding.
+    """
+    from rmqtool.evidence.answers import ask
+    from rmqtool.evidence.recorded import (
+        RecordedAnswers,
+        RecordedForecasts,
+        RecordedVerify,
+        listed_forecasts,
+    )
+
+    tally = FindingTally()
+
+    def count(finding: Finding) -> None:
+        tally.add(finding, BY_ID[finding.id].remedy)
+        take(finding)
+
+    options = VerifyOptions(threads=os.cpu_count() or 1)
+    answers = ask(opened.store, opened.rules, options, forecast.forecast_options(opened.conf), versions, count)
+    summary = answers.summary
+    assessment, step = verify.judged(opened, line, tally, summary)
+    checked = summary.as_json()
+    of_verify = RecordedVerify(
+        exit_code=verify.exit_code_of(opened, assessment, summary).value,
+        listed=tuple(answers.findings),
+        findings=checked["findings"],
+        checked=checked["checked"],
+        left_out_bytes=summary.left_out_bytes,
+        complete=summary.complete,
+        not_looked_at=assessment.not_looked_at,
+        verdict=assessment.verdict,
+        headline=assessment.headline,
+        next_step=_recorded(step),
+        needs_decision=step.needs_decision,
+    )
+    effects = forecast.BesideLog.of(opened)
+    assessment = forecast.forecast_assessment(opened, line, answers.forecasts, effects)
+    step = forecast.step_after(line, opened, assessment, answers.forecasts, effects.repair(opened))
+    listed, is_cut = listed_forecasts(answers.forecasts)
+    of_forecast = RecordedForecasts(
+        exit_code=forecast.exit_code_of(assessment.verdict if answers.forecasts else StoreVerdict.NOT_READABLE).value,
+        forecasts=listed,
+        is_one=opened.is_version_known,
+        is_cut=is_cut,
+        not_looked_at=assessment.not_looked_at,
+        verdict=assessment.verdict,
+        headline=assessment.headline,
+        next_step=_recorded(step),
+        needs_decision=step.needs_decision,
+        timer=effects.timer,
+        delays=effects.delays,
+        compaction=effects.compaction,
+    )
+    return GivenAnswers(answers, RecordedAnswers(of_verify, of_forecast))
+
+
+def versions_of(opened: OpenedStore) -> tuple[str, ...]:
+    """Versions whose start forecast shows without options."""
+    return (opened.rules.version,) if opened.is_version_known else EXAMINED
+
+
+def _recorded(step: NextStep) -> RecordedStep:
+    from rmqtool.evidence.recorded import RecordedStep
+
+    return RecordedStep(step.command, step.reason)
