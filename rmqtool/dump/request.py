@@ -17,7 +17,7 @@ from rmqtool.report.rows import DumpRow, RowBlock, message_fields
 from rmqtool.report.writers import OutputFormat
 from rmqtool.scan.row_filter import RowFilter
 
-_QUEUES: Final = (DumpKind.CONSUMEQUEUE, DumpKind.BATCH, DumpKind.EXTENSION)
+QUEUES: Final = (DumpKind.CONSUMEQUEUE, DumpKind.BATCH, DumpKind.EXTENSION)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +133,7 @@ def check_request(ask: Request, kind: DumpKind, output: OutputFormat) -> None:
         unfit: dict[str, object] = {}
     elif kind is DumpKind.EXTENSION:
         unfit = {**content, **offsets, "--reverse": ask.reverse or None}
-    elif kind in _QUEUES:
+    elif kind in QUEUES:
         unfit = {**content}
     elif kind in LISTINGS:
         unfit = {**content, **offsets, "--queue-id": ask.queue_id, "--reverse": ask.reverse or None}
@@ -150,43 +150,6 @@ def check_request(ask: Request, kind: DumpKind, output: OutputFormat) -> None:
         raise UsageError("--follow never closes a JSON array; --format jsonl writes an object a line")
     if ask.hex_width is not None and output is OutputFormat.CSV:
         raise UsageError("--hex has no form as CSV")
-
-
-def make_source(ask: Request, target: Target) -> RowSource:
-    """What reads the files of a target; imported when it is needed, so that a log's first row comes soon.
-
-    Raises:
-        UsageError: a listing needs a whole store.
-    """
-    if target.kind is DumpKind.COMMITLOG:
-        from rmqtool.dump.log import LogDump
-
-        return LogDump(target, ask)
-    if target.has_queue_database:
-        from rmqtool.dump.queue_database import QueueDatabaseDump
-
-        return QueueDatabaseDump(target, ask)
-    if target.kind in _QUEUES:
-        from rmqtool.dump.queues import QueueDump
-
-        return QueueDump(target, ask)
-    if target.kind in LISTINGS:
-        if target.store is None:
-            raise UsageError(f"{target.label}: --{target.kind} lists a whole store, not a part of one")
-        from rmqtool.dump.listings import ListingDump
-
-        return ListingDump(target, ask)
-    if target.kind is DumpKind.DLEDGER:
-        from rmqtool.dump.dledger import DLedgerDump
-
-        return DLedgerDump(target, ask)
-    if target.kind is DumpKind.ROCKSDB:
-        from rmqtool.dump.side_database import SideDatabaseDump
-
-        return SideDatabaseDump(target, ask)
-    from rmqtool.dump.other_files import FileDump
-
-    return FileDump(target, ask)
 
 
 def chosen_fields(text: str | None, known: Sequence[str]) -> list[str] | None:

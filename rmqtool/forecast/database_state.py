@@ -23,7 +23,7 @@ from rmqtool.store.databases.queue_database import QueueDatabase, QueueName, Sto
 from rmqtool.store.directory import Segment
 
 if TYPE_CHECKING:
-    from rmqtool.forecast.losses import RecordArrays
+    from rmqtool.forecast.record_arrays import RecordArrays
 
 _READ_UNITS: Final = 1 << 16
 Rows = NDArray[Any]

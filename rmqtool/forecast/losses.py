@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from rmqtool.forecast.batch_pull import pulled_units
 from rmqtool.forecast.database_state import DatabaseQueueState, DatabaseServedUnits
 from rmqtool.forecast.index_state import IndexState
 from rmqtool.forecast.queue_state import QueueState
+from rmqtool.forecast.record_arrays import Bools, Int64s, RecordArrays
 from rmqtool.forecast.result import Lost, ServedDamage
 from rmqtool.formats.consumequeue import EXTENSION_ADDRESS_MAX, unit_format
 from rmqtool.formats.java_text import decode_java_utf8
@@ -40,30 +41,6 @@ MISSED_MAX: Final = 2_000_000
 """Records that are looked for elsewhere than at their place together."""
 LEADS_NOWHERE: Final = -1
 _SERVED_AS_IT_IS: Final = frozenset(set(FINDING_IDS) - {Verdict.STALE})
-
-Int64s = NDArray[np.int64]
-Bools = NDArray[np.bool_]
-
-
-class RecordArrays(NamedTuple):
-    """Records, one number each in every array; `limits` are where the readable part of their files ends."""
-
-    physical_offsets: Int64s
-    sizes: Int64s
-    limits: Int64s
-    message_counts: Int64s
-
-    def fit(self, numbers: NDArray[np.intp], units: NDArray[np.void]) -> Bools:
-        """Whether each unit holds the record of that number whole, and can be read itself."""
-        sizes = units["record_size"].astype(np.int64)
-        fitting: Bools = (sizes >= self.sizes[numbers]) & (
-            self.physical_offsets[numbers] + sizes <= self.limits[numbers]
-        )
-        return fitting
-
-    def some(self, chosen: NDArray[np.intp] | Bools) -> RecordArrays:
-        """A part of the records."""
-        return RecordArrays(*(column[chosen] for column in self))
 
 
 class ServedUnits:

@@ -20,7 +20,8 @@ from rmqtool.engine.queues.loaded_files import (
     minimum_position,
     valid_units_question,
 )
-from rmqtool.engine.queues.unit import BATCH_UNITS, PLAIN, PLAIN_UNITS, Queue, whole_units
+from rmqtool.engine.queues.queue import Queue
+from rmqtool.engine.queues.unit import BATCH_UNITS, PLAIN, PLAIN_UNITS, whole_units
 from rmqtool.engine.rules.algorithms import MinOffsetSearch
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.segments.open_files import OpenFiles

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from rmqtool.engine.queues.unit import Queue
+from rmqtool.engine.queues.queue import Queue
 from rmqtool.engine.reading.reader import open_reader
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.formats.consumequeue import BATCH_UNIT

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rmqtool.engine.queues.extension import QueueExtension
-from rmqtool.engine.queues.unit import Queue
+from rmqtool.engine.queues.queue import Queue
 from rmqtool.engine.reading.reader import Reader
 from rmqtool.forecast.queue_state import QueueState
 from rmqtool.forecast.simulate import Simulation

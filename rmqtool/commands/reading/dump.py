@@ -29,7 +29,8 @@ from rmqtool.commands.options.store import (
 )
 from rmqtool.commands.options.topic_names import absent_topics
 from rmqtool.commands.screen import screen
-from rmqtool.dump.request import Request, check_request, chosen_fields, fields_of_kind, make_source
+from rmqtool.dump.request import Request, check_request, chosen_fields, fields_of_kind
+from rmqtool.dump.sources import make_source
 from rmqtool.dump.target import DumpKind, Target, TargetOptions, find_target
 from rmqtool.engine.rules.versions import NEWEST
 from rmqtool.errors import UsageError

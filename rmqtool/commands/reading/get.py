@@ -5,7 +5,6 @@ from __future__ import annotations
 import glob
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 import typer
@@ -31,6 +30,7 @@ from rmqtool.commands.options.store import (
 from rmqtool.commands.options.store_parameters import FILE_SIZES, with_store_options
 from rmqtool.commands.options.topic_names import absent_topics, known_topics
 from rmqtool.commands.reading.get_explained import explanation
+from rmqtool.commands.reading.get_question import Question
 from rmqtool.commands.screen import screen
 from rmqtool.engine.queues.unit import Boundary
 from rmqtool.engine.reading.query import DEFAULT_COUNT, QueryResult
@@ -52,23 +52,6 @@ from rmqtool.verdict.presence import missing_log
 FOUND: Final = "FOUND"
 NOT_FOUND: Final = "QUERY_NOT_FOUND"
 """The broker's answer (`ResponseCode`) where a key or a message id leads to nothing."""
-
-
-@dataclass(frozen=True)
-class Question:
-    """What a person looks for; times in ms."""
-
-    topic: str | None
-    queue_id: int | None
-    queue_offset: int | None
-    count: int | None
-    tag: str | None
-    message_id: str | None
-    key: str | None
-    from_ms: int | None
-    to_ms: int | None
-    at_ms: int | None
-    boundary: Boundary
 
 
 @with_store_options(*FILE_SIZES)

@@ -26,7 +26,7 @@ from rmqtool.scan.row_filter import RowFilter
 from rmqtool.verdict.command_line import CommandLine
 
 if TYPE_CHECKING:
-    from rmqtool.commands.reading.get import Question
+    from rmqtool.commands.reading.get_question import Question
 
 _BY_TAG: Final = frozenset({"NO_MATCHED_MESSAGE"})
 """Statuses of an answer for which the messages that are there have other tags."""

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from rmqtool.engine.queues.unit import Queue, QueueUnit
+from rmqtool.engine.queues.queue import Queue
+from rmqtool.engine.queues.unit import QueueUnit
 from rmqtool.engine.reading.stored_message import StoredMessage, message_of_unit
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.segments.log import Log

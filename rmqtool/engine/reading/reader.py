@@ -7,7 +7,8 @@ would change is for the room `forecast` to say.
 from __future__ import annotations
 
 from rmqtool.engine.queues.kinds import QueueSource, open_queue, queue_names
-from rmqtool.engine.queues.unit import Boundary, Queue
+from rmqtool.engine.queues.queue import Queue
+from rmqtool.engine.queues.unit import Boundary
 from rmqtool.engine.reading.pull import GetMessageResult, PullLimits, parse_tag_filter, pull
 from rmqtool.engine.reading.query import DEFAULT_COUNT, QueryResult, query
 from rmqtool.engine.reading.stored_message import StoredMessage, message_at

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple, TypeVar
 
 from rmqtool.engine.queues.kinds import QueueSource, open_queue, queue_names
-from rmqtool.engine.queues.unit import Queue
+from rmqtool.engine.queues.queue import Queue
 from rmqtool.engine.reading.log_end import LogEnd, find_log_end
 from rmqtool.engine.reading.record import Record, read_record
 from rmqtool.engine.reading.unread_files import is_rocksdb_used, unread_configs

@@ -16,7 +16,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from rmqtool.engine.queues.unit import Queue, QueueUnit
+from rmqtool.engine.queues.queue import Queue
+from rmqtool.engine.queues.unit import QueueUnit
 from rmqtool.engine.reading.reader import Reader
 from rmqtool.engine.timers.waiting import demand_in_queue, intact_messages, queue_units
 from rmqtool.errors import UnreadableError, UnsupportedError

@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from rmqtool.engine.queues.unit import Queue
+from rmqtool.engine.queues.queue import Queue
 from rmqtool.engine.reading.reader import Reader
 from rmqtool.engine.reading.record import Record, decode_record
 from rmqtool.engine.segments.open_files import OpenFiles

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rmqtool.engine.dispatch.queue_entries import message_rows
-from rmqtool.engine.queues.unit import Queue, QueueUnit
+from rmqtool.engine.queues.queue import Queue
+from rmqtool.engine.queues.unit import QueueUnit
 from rmqtool.engine.reading.reader import Reader
 from rmqtool.engine.timers.timer_writer import TimerMessage
 from rmqtool.errors import UnreadableError, UnsupportedError

@@ -12,7 +12,8 @@ from typing import Final
 
 from rmqtool.formats.commitlog import BLANK_SIZE_MIN, RECORD_SIZE_MIN
 from rmqtool.repair.salvage.damaged_ranges import DamagedRange
-from rmqtool.repair.salvage.lost_records import LostInRange, LostRecord
+from rmqtool.repair.salvage.lost_record import LostRecord
+from rmqtool.repair.salvage.lost_records import LostInRange
 
 BRIDGE_MAX: Final = 4 << 20
 """Bytes of one record over what nobody can attribute: older brokers allocate the size of each that they check."""

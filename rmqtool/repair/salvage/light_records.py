@@ -13,7 +13,7 @@ from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX
 from rmqtool.verify.match.queue_order import MissingRun
 
 if TYPE_CHECKING:
-    from rmqtool.repair.salvage.lost_records import LostRecord
+    from rmqtool.repair.salvage.lost_record import LostRecord
 
 
 def add_own_queues(claims: Sequence[list[LostRecord]], missing: Sequence[MissingRun]) -> None:

@@ -14,7 +14,8 @@ from typing import NamedTuple
 from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX, is_kept_out
 from rmqtool.repair.salvage.damaged_ranges import DamagedRange
 from rmqtool.repair.salvage.layout import Least, lay_out
-from rmqtool.repair.salvage.lost_records import LostInRange, LostRecord
+from rmqtool.repair.salvage.lost_record import LostRecord
+from rmqtool.repair.salvage.lost_records import LostInRange
 from rmqtool.verify.match.queue_order import MissingRun
 
 

@@ -21,7 +21,7 @@ from rmqtool.repair.salvage.damaged_ranges import DamagedRange
 from rmqtool.verify.match.queue_order import MissingRun, QueueName
 
 if TYPE_CHECKING:
-    from rmqtool.repair.salvage.lost_records import LostRecord
+    from rmqtool.repair.salvage.lost_record import LostRecord
 
 
 def placeable(

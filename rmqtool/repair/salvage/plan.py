@@ -30,7 +30,8 @@ from rmqtool.repair.salvage.damaged_ranges import DamagedRange, damaged_ranges, 
 from rmqtool.repair.salvage.draft import LogDraft
 from rmqtool.repair.salvage.header_repair import DOUBTFUL, corrected_record, moved_record
 from rmqtool.repair.salvage.layout import lay_out, parts_of
-from rmqtool.repair.salvage.lost_records import LostRecord, LostRecords, place_missing
+from rmqtool.repair.salvage.lost_record import LostRecord
+from rmqtool.repair.salvage.lost_records import LostRecords, place_missing
 from rmqtool.repair.salvage.multi_dispatch import add_further
 from rmqtool.repair.salvage.placement import Belief
 from rmqtool.repair.salvage.record_repair import NEEDS_CONSENT, RepairedRecord, possible_repairs

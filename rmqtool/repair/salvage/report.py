@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from rmqtool.errors import WriteError
 from rmqtool.repair.salvage.damaged_ranges import DamagedRange
-from rmqtool.repair.salvage.lost_records import LostRecord
+from rmqtool.repair.salvage.lost_record import LostRecord
 from rmqtool.repair.salvage.record_repair import RepairedRecord
 from rmqtool.store.directory import Store
 from rmqtool.store.source import read_salvaging, reason

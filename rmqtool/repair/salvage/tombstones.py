@@ -16,7 +16,7 @@ from rmqtool.formats import properties, system_flag
 from rmqtool.formats.record_crc import PROPERTY_SIZE
 from rmqtool.formats.tombstone import TOMBSTONE, TOMBSTONE_TAG, TOMBSTONE_TOPIC
 from rmqtool.repair.salvage.layout import Filling
-from rmqtool.repair.salvage.lost_records import LostRecord
+from rmqtool.repair.salvage.lost_record import LostRecord
 
 RESENT: Final = frozenset({properties.SCHEDULE_TOPIC, properties.HALF_TOPIC})
 """Topics whose messages the broker itself sends on to `REAL_TOPIC`, and is stuck at one that does not name it."""

@@ -12,7 +12,8 @@ from typing import Final
 
 import numpy as np
 
-from rmqtool.engine.queues.unit import Queue, QueueUnit
+from rmqtool.engine.queues.queue import Queue
+from rmqtool.engine.queues.unit import QueueUnit
 from rmqtool.engine.reading.reader import Reader, open_reader
 from rmqtool.engine.reading.unread_files import is_rocksdb_used
 from rmqtool.engine.rules.versions import BrokerRules

@@ -10,7 +10,7 @@ from rmqtool.formats.properties import HALF_TOPIC
 from rmqtool.formats.record_crc import PROPERTY_SIZE, record_crc_matches
 from rmqtool.formats.tombstone import TOMBSTONE, TOMBSTONE_TAG, TOMBSTONE_TOPIC
 from rmqtool.repair.salvage.layout import Filling
-from rmqtool.repair.salvage.lost_records import LostRecord
+from rmqtool.repair.salvage.lost_record import LostRecord
 from rmqtool.repair.salvage.tombstones import TombstoneEncoder
 from rmqtool.scan.columns import Row
 from rmqtool.scan.judge import TopicTable, judge_record

@@ -1,0 +1,44 @@
+"""Which reader makes the rows of which files."""
+
+from __future__ import annotations
+
+from rmqtool.dump.request import QUEUES, Request, RowSource
+from rmqtool.dump.target import LISTINGS, DumpKind, Target
+from rmqtool.errors import UsageError
+
+
+def make_source(ask: Request, target: Target) -> RowSource:
+    """What reads the files of a target; imported when it is needed, so that a log's first row comes soon.
+
+    Raises:
+        UsageError: a listing needs a whole store.
+    """
+    if target.kind is DumpKind.COMMITLOG:
+        from rmqtool.dump.log import LogDump
+
+        return LogDump(target, ask)
+    if target.has_queue_database:
+        from rmqtool.dump.queue_database import QueueDatabaseDump
+
+        return QueueDatabaseDump(target, ask)
+    if target.kind in QUEUES:
+        from rmqtool.dump.queues import QueueDump
+
+        return QueueDump(target, ask)
+    if target.kind in LISTINGS:
+        if target.store is None:
+            raise UsageError(f"{target.label}: --{target.kind} lists a whole store, not a part of one")
+        from rmqtool.dump.listings import ListingDump
+
+        return ListingDump(target, ask)
+    if target.kind is DumpKind.DLEDGER:
+        from rmqtool.dump.dledger import DLedgerDump
+
+        return DLedgerDump(target, ask)
+    if target.kind is DumpKind.ROCKSDB:
+        from rmqtool.dump.side_database import SideDatabaseDump
+
+        return SideDatabaseDump(target, ask)
+    from rmqtool.dump.other_files import FileDump
+
+    return FileDump(target, ask)

@@ -1,0 +1,32 @@
+"""Records as columns of numbers: where each lies, how large it is, and where the readable part of its file ends."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Int64s = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+class RecordArrays(NamedTuple):
+    """Records, one number each in every array; `limits` are where the readable part of their files ends."""
+
+    physical_offsets: Int64s
+    sizes: Int64s
+    limits: Int64s
+    message_counts: Int64s
+
+    def fit(self, numbers: NDArray[np.intp], units: NDArray[np.void]) -> Bools:
+        """Whether each unit holds the record of that number whole, and can be read itself."""
+        sizes = units["record_size"].astype(np.int64)
+        fitting: Bools = (sizes >= self.sizes[numbers]) & (
+            self.physical_offsets[numbers] + sizes <= self.limits[numbers]
+        )
+        return fitting
+
+    def some(self, chosen: NDArray[np.intp] | Bools) -> RecordArrays:
+        """A part of the records."""
+        return RecordArrays(*(column[chosen] for column in self))
