@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -12,7 +13,7 @@ from typing import Final
 from rmqtool.engine.append.store_writer import ABORT, make_abort
 from rmqtool.engine.append.writer_config import WriterConfig
 from rmqtool.engine.rules.versions import BrokerRules
-from rmqtool.errors import NotAStoreError, RefusedError, WriteError
+from rmqtool.errors import NotAStoreError, RefusedError, RmqtoolError, WriteError
 from rmqtool.replication.build_behind import BuilderBehind
 from rmqtool.replication.config_copy import copy_config
 from rmqtool.replication.connection import MasterAddress
@@ -27,6 +28,7 @@ from rmqtool.store.view import open_directory
 
 BUILD_SYNC_SECONDS: Final = 5.0
 CONFIG_SECONDS: Final = 30.0
+_LOG: Final = "commitlog"
 _OWN_NAMES: Final = frozenset({"lock", "config", ".rmqtool", "commitlog", "abort", "abort.bak", "checkpoint"})
 """What a run leaves that was killed before it wrote a record."""
 
@@ -84,13 +86,37 @@ def run_mirror(
         MasterLostError: the master did not answer the first time.
         WriteError: the disk does not take it; a later run continues the copy.
     """
+    is_new = not request.root.exists()
     with reported(request.root):
         request.root.mkdir(parents=True, exist_ok=True)
-    with ExitStack() as stack:
-        stack.enter_context(StoreLock(request.root))
-        sink = stack.enter_context(DirectorySink(request.root))
-        run = _MirrorRun(request, status, sink, stack)
-        return run.run(should_stop, on_turn)
+        before = frozenset(path.name for path in request.root.iterdir())
+    with StoreLock(request.root):
+        try:
+            with ExitStack() as stack:
+                sink = stack.enter_context(DirectorySink(request.root))
+                run = _MirrorRun(request, status, sink, stack)
+                return run.run(should_stop, on_turn)
+        except (RmqtoolError, OSError):
+            if not (request.root / _LOG).exists():
+                _clear(request.root, _OWN_NAMES - before, is_new=is_new)
+            raise
+
+
+def _clear(root: Path, names: Iterable[str], *, is_new: bool) -> None:
+    """Remove what a run made that copied nothing, so that a failed first run leaves no directory that looks like one.
+
+    Args:
+        is_new: whether the directory itself goes, too.
+    """
+    with suppress(OSError):
+        for name in names:
+            path = root / name
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+        if is_new:
+            root.rmdir()
 
 
 class _MirrorRun:

@@ -79,7 +79,7 @@ class DirectorySink(Closable):
 
     def create(self, path: str, size: int) -> None:
         names = check_path(path)
-        with reported(path):
+        with reported(self._root / path):
             directory = self._directory(names[:-1], make=True)
             try:
                 descriptor = os.open(names[-1], _WRITE_FLAGS | os.O_CREAT, 0o666, dir_fd=directory)
@@ -91,7 +91,7 @@ class DirectorySink(Closable):
 
     def write_at(self, path: str, position: int, data: bytes | memoryview) -> None:
         rest = memoryview(data).cast("B")
-        with reported(path):
+        with reported(self._root / path):
             descriptor = self._descriptor(path)
             while rest:
                 count = os.pwrite(descriptor, rest, position)
@@ -106,16 +106,16 @@ class DirectorySink(Closable):
         Raises:
             WriteError: the system refuses it.
         """
-        with reported(path):
+        with reported(self._root / path):
             os.ftruncate(self._descriptor(path), size)
 
     def sync(self, path: str) -> None:
-        with reported(path):
+        with reported(self._root / path):
             os.fsync(self._descriptor(path))
 
     def sync_directory(self, path: str) -> None:
         names = check_path(path) if path else ()
-        with reported(path or str(self._root)):
+        with reported(self._root / path):
             descriptor = self._directory(names, make=False)
             try:
                 os.fsync(descriptor)
@@ -124,7 +124,7 @@ class DirectorySink(Closable):
 
     def remove(self, path: str) -> None:
         names = check_path(path)
-        with reported(path):
+        with reported(self._root / path):
             if (kept := self._open.pop(path, None)) is not None:
                 os.close(kept)
             directory = self._directory(names[:-1], make=False)
@@ -141,7 +141,7 @@ class DirectorySink(Closable):
         """
         names = check_path(path)
         temporary = f"{names[-1]}.tmp"
-        with reported(path):
+        with reported(self._root / path):
             directory = self._directory(names[:-1], make=True)
             try:
                 descriptor = os.open(temporary, _WRITE_FLAGS | os.O_CREAT | os.O_TRUNC, 0o666, dir_fd=directory)
@@ -168,7 +168,7 @@ class DirectorySink(Closable):
             except OSError as error:
                 failed = failed or (path, error)
         if failed is not None:
-            raise WriteError(f"{failed[0]}: {reason(failed[1])}") from failed[1]
+            raise WriteError(f"{self._root / failed[0]}: {reason(failed[1])}") from failed[1]
 
     def _descriptor(self, path: str) -> int:
         open_descriptor = self._open.get(path)

@@ -313,4 +313,4 @@ def test_a_directory_with_something_else_is_refused(tmp_path: Path, log: bytes) 
     (tmp_path / "photos").mkdir()
     with FakeMaster(log, FILE_SIZE) as master, pytest.raises(RefusedError, match="photos is there"):
         mirrored(tmp_path, master)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["lock", "photos"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["photos"]

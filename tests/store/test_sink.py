@@ -127,7 +127,7 @@ def test_a_full_disk_is_an_error_in_words(tmp_path: Path, monkeypatch: pytest.Mo
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "pwrite", full)
-    with pytest.raises(WriteError, match=r"index/a: .*[Nn]o space"):
+    with pytest.raises(WriteError, match=r"/index/a: .*[Nn]o space"):
         sink.write_at("index/a", 0, b"x")
     assert WriteError.exit_code == 4
 

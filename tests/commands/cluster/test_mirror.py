@@ -47,6 +47,15 @@ def test_no_master_there(capsys: Any, tmp_path: Path) -> None:
         pass
     assert run(["mirror", str(gone.address), str(tmp_path / "copy")]) == 4
     assert str(gone.address) in capsys.readouterr().err
+    assert not (tmp_path / "copy").exists()
+
+
+def test_a_failed_first_run_leaves_what_was_there(capsys: Any, tmp_path: Path) -> None:
+    with FakeMaster(b"", FILE_SIZE) as gone:
+        pass
+    (tmp_path / "config").mkdir()
+    assert run(["mirror", str(gone.address), str(tmp_path)]) == 4
+    assert [path.name for path in tmp_path.rglob("*")] == ["config"]
 
 
 def test_a_store_that_is_in_use_is_refused(capsys: Any, tmp_path: Path, master: FakeMaster) -> None:
