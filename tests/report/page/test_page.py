@@ -107,9 +107,15 @@ def test_control_characters_are_shown_as_escapes() -> None:
     assert r"a\x00b\x1b[31m\u202e" in page.text
 
 
-@pytest.mark.parametrize("text", ["x" * 255, "<" * 255, "\x01" * 255, "消" * 100])
-def test_a_terabyte_and_a_million_queues_stay_below_a_megabyte(text: str) -> None:
-    made = page_text(facts(text, files=1100, queues=300_000, findings=50_000, rows=20_000))
+@pytest.mark.parametrize(
+    ("text", "queues"),
+    [
+        *((text, 100_000) for text in ("x" * 255, "<" * 255, "\x01" * 255, "消" * 100)),
+        pytest.param("<" * 255, 1_000_000, marks=pytest.mark.slow),
+    ],
+)
+def test_a_terabyte_and_a_million_queues_stay_below_a_megabyte(text: str, queues: int) -> None:
+    made = page_text(facts(text, files=1100, queues=queues, findings=50_000, rows=20_000))
     assert_harmless(made)
     assert len(made.encode()) < SIZE_MAX
 
