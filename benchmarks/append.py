@@ -19,6 +19,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from benchmarks.results import machine, table, write_section
+from benchmarks.scan import AS_INSTALLED
 from rmqtool.engine.append.batch_append import MessageColumns
 from rmqtool.engine.append.open_writer import new_store
 from rmqtool.engine.append.writer_config import WriterConfig
@@ -110,7 +111,11 @@ def from_lines(folder: Path, count: int) -> Spent:
         "csv",
     )
     done = subprocess.run(
-        [sys.executable, "-c", program, *map(str, arguments)], capture_output=True, text=True, check=True
+        [sys.executable, "-c", program, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=AS_INSTALLED,
     )
     clock, processor = map(float, done.stderr.split()[-2:])
     return clock, processor

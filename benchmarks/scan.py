@@ -7,6 +7,7 @@ and are more than the last-level cache holds.
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import subprocess
 import sys
@@ -118,6 +119,11 @@ print(seconds, used.ru_utime + used.ru_stime, used.ru_maxrss >> 10, os.waitstatu
 """Starts a process from a small one: a process begins with the peak memory of the one that started it."""
 
 
+_OF_TESTS = ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
+AS_INSTALLED = {name: value for name, value in os.environ.items() if name not in _OF_TESTS}
+"""Variables of a user's process: an installed program has its byte code, which it would else compile at each start."""
+
+
 class Ran(NamedTuple):
     """Seconds by the clock and on processors, and peak memory in MiB, of a process."""
 
@@ -135,7 +141,7 @@ def run_program(name: str, *arguments: str, exit_code: int = 0) -> Ran:
     """What a process of its own took, which ends with this code."""
     program = shutil.which(name) or name
     command = [sys.executable, "-I", "-S", "-c", MIDDLE, program, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=AS_INSTALLED)
     seconds, processor_seconds, memory, code = done.stdout.split()
     assert int(code) == exit_code, (arguments, code, done.stderr)
     return Ran(float(seconds), float(processor_seconds), int(memory))
@@ -155,7 +161,8 @@ def fastest(*arguments: str) -> tuple[float, int]:
 
 def imports_none_of(names: set[str], *arguments: str) -> bool:
     """Whether a Python process imports none of these packages."""
-    done = subprocess.run([sys.executable, "-X", "importtime", *arguments], capture_output=True, text=True, check=True)
+    command = [sys.executable, "-X", "importtime", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=AS_INSTALLED)
     imported = {line.rsplit("|", 1)[1].strip().split(".")[0] for line in done.stderr.splitlines() if "|" in line}
     return not names & imported
 

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import tempfile
 from contextlib import closing
+from io import StringIO
 from pathlib import Path
 from typing import Final
 
+from rmqtool.dump.log import LogDump
+from rmqtool.dump.request import Request, fields_of_kind
+from rmqtool.dump.target import DumpKind, Target
 from rmqtool.engine.append.message import Message
 from rmqtool.engine.append.open_writer import new_store
 from rmqtool.engine.append.writer_config import WriterConfig
 from rmqtool.engine.dispatch.index_entries import KERNEL
 from rmqtool.engine.rules.versions import NEWEST, rules_for
 from rmqtool.errors import UnsupportedError
+from rmqtool.report.bodies import BodyChoice, BodyForm
+from rmqtool.report.rows import RowBlock
+from rmqtool.report.writers import row_writer
 from rmqtool.scan import digest
 from rmqtool.scan.compiled import cache_folder, is_available, load_kernel
 from rmqtool.scan.log import ScanOptions, plan_segments, scan_log
@@ -43,6 +50,7 @@ def compile_kernels() -> Path:
         store = survey(open_directory(root))
         verify_store(store, rules, VerifyOptions(compiled=True))
         _digests(store)
+        _json_lines(store)
     return cache_folder()
 
 
@@ -50,3 +58,12 @@ def _digests(store: Store) -> None:
     with closing(plan_segments(store.view.open, store.commitlog)) as plan:
         for batch in scan_log(plan, ScanOptions(compiled=True)):
             digest.batch_digests(batch, batch.as_array(), by_content=False, record_crc=False)
+
+
+def _json_lines(store: Store) -> None:
+    target = Target(DumpKind.COMMITLOG, store.view, tuple(segment.entry for segment in store.commitlog))
+    body = BodyChoice(BodyForm.TEXT)
+    writer = row_writer("jsonl", StringIO(), fields_of_kind(target.kind, body))
+    for rows in LogDump(target, Request(body=body, broker_version=NEWEST), compiled=True).rows():
+        if isinstance(rows, RowBlock):
+            writer.write_block(rows)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any, Final
 
 from rmqtool.engine.rules.versions import BrokerRules
@@ -40,14 +40,22 @@ class DumpedMessages:
     def block(self) -> RowBlock:
         """The rows of all messages."""
         fields = message_fields(self.body_choice)
-        return RowBlock(len(self.rows), fields, self.column, self._holds_json)
+        block = RowBlock(len(self.rows), fields, self.column, self._holds_json)
+        if isinstance(self.rows, list):
+            return block
+        from rmqtool.dump import json_rows  # as numpy and compiled code are loaded for these rows already
+
+        return replace(block, json_parts=partial(json_rows.parts, self) if json_rows.can_write(self) else None)
 
     def column(self, name: str) -> Sequence[Any]:
         """The values of a field."""
         if name in self.body_choice.fields:
             at = self.body_choice.fields.index(name)
             return [values[at] for values in self._bodies]
-        return self.numbers(name) if name in _NUMBERS else getattr(self, name)
+        if name in CODED:
+            number, value_of = CODED[name]
+            return _each_once(partial(value_of, self), self.numbers(number))
+        return self.numbers(name) if name in NUMBERS else getattr(self, name)
 
     def numbers(self, name: str) -> list[int]:
         """A column of the scan."""
@@ -59,33 +67,17 @@ class DumpedMessages:
 
     @property
     def type(self) -> list[str]:
-        return ["stale" if self._verdict == Verdict.STALE else "message"] * len(self.rows)
+        return ["stale" if self.verdict == Verdict.STALE else "message"] * len(self.rows)
 
     @property
     def finding(self) -> list[str | None]:
-        finding = FINDING_IDS.get(self._verdict)
+        finding = FINDING_IDS.get(self.verdict)
         marked = self.numbers("prepared_transaction_offset")
         return [TOMBSTONE_FINDING if finding is None and offset == TOMBSTONE else finding for offset in marked]
 
     @property
     def body_crc_ok(self) -> list[bool]:
         return [True] * len(self.rows)  # or the scan had called it bad
-
-    @property
-    def magic(self) -> list[str]:
-        return [commitlog.MAGIC_NAMES[magic] for magic in self.numbers("magic")]
-
-    @property
-    def transaction(self) -> list[str]:
-        return _each_once(system_flag.transaction, self.sys_flag)
-
-    @cached_property
-    def compression(self) -> list[str | None]:
-        return _each_once(system_flag.compression, self.sys_flag)
-
-    @property
-    def topic(self) -> list[str]:
-        return _each_once(lambda number: decode_java_utf8(self.batch.topics[number]), self.numbers("topic_number"))
 
     @property
     def born_host(self) -> list[str]:
@@ -125,7 +117,7 @@ class DumpedMessages:
         return self.numbers("sys_flag")
 
     @cached_property
-    def _verdict(self) -> Verdict:
+    def verdict(self) -> Verdict:
         return Verdict(self.numbers("verdict")[0])  # a walk gives good and stale rows in batches of their own
 
     @cached_property
@@ -157,22 +149,31 @@ class DumpedMessages:
     def _bodies(self) -> list[tuple[Any, ...]]:
         """The values of `BodyChoice.fields` for each message."""
         lengths, choice = self.numbers("body_length"), self.body_choice
+        compressions = self.column("compression")
         stored = self.batch.read_many(
             self._places,
             _each_once(commitlog.head_size, self.sys_flag),
             [
                 min(length, most)
-                for length, most in zip(lengths, _each_once(choice.stored_max, self.compression), strict=True)
+                for length, most in zip(lengths, _each_once(choice.stored_max, compressions), strict=True)
             ],
         )
         if choice.decoder is None:
-            return list(shown_bodies(stored, lengths, self.compression, choice))
-        facts = map(MessageFacts, self.topic, self.numbers("queue_id"), self.numbers("queue_offset"), self.properties)
-        rows = zip(stored, lengths, self.compression, facts, strict=True)
+            return list(shown_bodies(stored, lengths, compressions, choice))
+        numbers = (self.numbers("queue_id"), self.numbers("queue_offset"))
+        facts = map(MessageFacts, self.column("topic"), *numbers, self.properties)
+        rows = zip(stored, lengths, compressions, facts, strict=True)
         return [decoded_body(*row, choice) for row in rows]
 
 
-_NUMBERS: Final = frozenset(Row._fields) - {"magic"}
+CODED: Final[Mapping[str, tuple[str, Callable[[DumpedMessages, int], Any]]]] = {
+    "magic": ("magic", lambda _, magic: commitlog.MAGIC_NAMES[magic]),
+    "transaction": ("sys_flag", lambda _, flag: system_flag.transaction(flag)),
+    "compression": ("sys_flag", lambda _, flag: system_flag.compression(flag)),
+    "topic": ("topic_number", lambda messages, number: decode_java_utf8(messages.batch.topics[number])),
+}
+"""Fields with few different values: the scan's number that each follows from, and how."""
+NUMBERS: Final = frozenset(Row._fields) - CODED.keys()
 
 
 def _each_once(value_of: Callable[[Any], Any], codes: Iterable[Any]) -> list[Any]:

@@ -13,6 +13,7 @@ from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.report.bodies import BodyChoice, StoredBody, body_fields
 
 DumpRow = dict[str, Any]
+Buffer = bytes | memoryview
 
 MESSAGE_FIELDS: Final = (
     "type",
@@ -57,12 +58,15 @@ class RowBlock:
     Attributes:
         column: gives the values of a field.
         holds_json: whether a value may be any JSON; else they are texts, numbers, and lists and maps of texts.
+        json_parts: gives the JSON text of all rows in parts, each valid until the next one; it is told the fields, what
+            stands between two rows, and whether the stream carries every character. None: it is made of the columns.
     """
 
     count: int
     fields: tuple[str, ...]
     column: Callable[[str], Sequence[Any]]
     holds_json: bool = False
+    json_parts: Callable[[Sequence[str], bytes, bool], Iterator[Buffer]] | None = None
 
     def rows(self) -> Iterator[DumpRow]:
         """The rows one by one."""
@@ -76,7 +80,7 @@ class RowBlock:
         """The first rows."""
         if count >= self.count:
             return self
-        return replace(self, count=count, column=lambda name: self.column(name)[:count])
+        return replace(self, count=count, column=lambda name: self.column(name)[:count], json_parts=None)
 
     def with_fields(self, fields: Sequence[str]) -> RowBlock:
         """The rows with these fields only; one that they do not have is null."""

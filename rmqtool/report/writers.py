@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from functools import cache
 from typing import Any, Final, Protocol, TextIO
 
-from rmqtool.report.rows import DumpRow, RowBlock
+from rmqtool.report.rows import Buffer, DumpRow, RowBlock
 from rmqtool.report.text import escaped, json_escaped
 
 FOR_PEOPLE: Final = frozenset({"bytes_text"})
@@ -57,7 +57,8 @@ class JsonLinesWriter:
         self._stream.write(json_text(row, unicode=self._unicode) + "\n")
 
     def write_block(self, block: RowBlock) -> None:
-        self._stream.write(json_texts(block, "\n", unicode=self._unicode))
+        for part in json_parts(block, b"\n", unicode=self._unicode):
+            write_utf8(self._stream, part)
         self._stream.write("\n")
 
     def close(self) -> None:
@@ -73,16 +74,19 @@ class JsonWriter:
         self._begun = False
 
     def write(self, row: DumpRow) -> None:
-        self._write(json_text(row, unicode=self._unicode))
+        self._begin_row()
+        self._stream.write(json_text(row, unicode=self._unicode))
 
     def write_block(self, block: RowBlock) -> None:
-        self._write(json_texts(block, ",\n", unicode=self._unicode))
+        self._begin_row()
+        for part in json_parts(block, b",\n", unicode=self._unicode):
+            write_utf8(self._stream, part)
 
     def close(self) -> None:
         self._stream.write("\n]\n" if self._begun else "[]\n")
 
-    def _write(self, text: str) -> None:
-        self._stream.write((",\n" if self._begun else "[\n") + text)
+    def _begin_row(self) -> None:
+        self._stream.write(",\n" if self._begun else "[\n")
         self._begun = True
 
 
@@ -113,7 +117,7 @@ class _Selection:
 
     def __init__(self, writer: RowWriter, fields: Sequence[str]) -> None:
         self._writer = writer
-        self._fields = tuple(fields)
+        self._fields = tuple(dict.fromkeys(fields))
 
     def write(self, row: DumpRow) -> None:
         if any(field in row for field in self._fields):
@@ -166,12 +170,19 @@ def json_text(value: Any, *, unicode: bool = True, indent: int | None = None) ->
     return text if not unicode else "\n".join(map(json_escaped, text.split("\n")))
 
 
-def json_texts(block: RowBlock, separator: str, *, unicode: bool) -> str:
-    """The rows as `json_text` has them, many at once where their values allow it.
+def json_parts(block: RowBlock, separator: bytes, *, unicode: bool) -> Iterator[Buffer]:
+    """The rows as `json_text` has them, as parts of UTF-8 text; many at once where their values allow it.
 
     Args:
         separator: what stands between two rows, with a line end.
     """
+    if block.json_parts is not None:
+        return block.json_parts(block.fields, separator, unicode)
+    return iter([_json_bytes(block, separator, unicode=unicode)])
+
+
+def _json_bytes(block: RowBlock, separator: bytes, *, unicode: bool) -> bytes:
+    """The rows' text, made of their columns."""
     if not block.holds_json:
         import msgspec
 
@@ -179,12 +190,24 @@ def json_texts(block: RowBlock, separator: str, *, unicode: bool) -> str:
         for row in map(_row_type(block.fields), *block.columns()):
             encoder.encode_into(row, buffer)
             texts.append(msgspec.json.format(buffer, indent=0))
-        lines = separator.encode().join(texts)
+        lines = separator.join(texts)
         if lines.isascii() and b"\x7f" not in lines:
-            return lines.decode("ascii")
+            return lines
         if unicode:
-            return "\n".join(map(json_escaped, lines.decode("utf-8").split("\n")))
-    return separator.join(json_text(row, unicode=unicode) for row in block.rows())
+            return "\n".join(map(json_escaped, lines.decode("utf-8").split("\n"))).encode("utf-8")
+    return separator.join(json_text(row, unicode=unicode).encode("utf-8") for row in block.rows())
+
+
+def write_utf8(stream: TextIO, text: Buffer) -> None:
+    """Write UTF-8 text, past the stream's encoder where it would make the same bytes of it."""
+    binary = getattr(stream, "buffer", None)
+    if binary is None or (stream.encoding or "").lower() not in ("utf-8", "utf8"):
+        stream.write(str(text, "utf-8"))
+        return
+    stream.flush()
+    rest = memoryview(text)
+    while rest:  # a stream without a buffer may take a part only
+        rest = rest[binary.write(rest) or 0 :]
 
 
 @cache

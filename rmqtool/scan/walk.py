@@ -102,6 +102,12 @@ class Batch:
             for place, position, length in zip(places, positions, lengths, strict=True)
         ]
 
+    @property
+    def is_at_hand(self) -> bool:
+        """Whether the window holds all bytes of the rows."""
+        base = self.split.physical_offset
+        return self.window.holds(int(self.rows[0][0]) - base, int(self.rows[-1][0]) + int(self.rows[-1][1]) - base)
+
     def may_hold(self, text: bytes) -> bool:
         """Whether the records may hold a text; False only where all their bytes are at hand."""
         return self._content is None or text in self._content
@@ -109,9 +115,9 @@ class Batch:
     @cached_property
     def _content(self) -> bytes | None:
         """All bytes of the rows; None where the window does not hold them."""
-        base = self.split.physical_offset
-        begin, end = int(self.rows[0][0]) - base, int(self.rows[-1][0]) + int(self.rows[-1][1]) - base
-        return bytes(self.window.bytes_at(begin, end - begin)) if self.window.holds(begin, end) else None
+        begin, end = int(self.rows[0][0]), int(self.rows[-1][0]) + int(self.rows[-1][1])
+        position = begin - self.split.physical_offset
+        return bytes(self.window.bytes_at(position, end - begin)) if self.is_at_hand else None
 
 
 class RecordReader(Protocol):

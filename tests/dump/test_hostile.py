@@ -14,7 +14,7 @@ import pytest
 
 from rmqtool.dump import target
 from rmqtool.errors import UnreadableError
-from rmqtool.formats import commitlog
+from rmqtool.formats import commitlog, system_flag
 from rmqtool.formats.record_crc import masked_crc
 from rmqtool.store.source import FileSource
 from tests.commands.transcripts import Ran, rmqtool
@@ -33,11 +33,14 @@ def record(
     stored_ms: int = 1_700_000_000_001,
 ) -> bytes:
     """A message record as a broker writes it."""
-    host = {"address": b"\x0a\0\0\1", "port": 10911}
+    born_host, store_host = (
+        {"address": b"\x0a\0\0\1" * (4 if sys_flag & bit else 1), "port": 10911}
+        for bit in (system_flag.BORN_HOST_V6, system_flag.STORE_HOST_V6)
+    )
     fields = {
         "size": 0, "magic": commitlog.MAGIC_V1, "body_crc": masked_crc(body) if body else 0, "queue_id": 1, "flag": 0,
         "queue_offset": 7, "physical_offset": at, "sys_flag": sys_flag, "born_timestamp_ms": 1_700_000_000_000,
-        "born_host": host, "store_timestamp_ms": stored_ms, "store_host": host, "reconsume_times": 0,
+        "born_host": born_host, "store_timestamp_ms": stored_ms, "store_host": store_host, "reconsume_times": 0,
         "prepared_transaction_offset": 0, "body": body, "topic": topic, "properties": properties,
     }  # fmt: skip
     magic = commitlog.MAGIC_V1

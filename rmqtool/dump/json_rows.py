@@ -1,0 +1,192 @@
+"""Messages as JSON lines from the bytes of a batch: the compiled writer takes what is plain, the other one the rest.
+
+Both write the same bytes (tests/dump/test_json_rows.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rmqtool.dump.messages import CODED, NUMBERS, DumpedMessages
+from rmqtool.engine.rules.algorithms import PropertyDecoder
+from rmqtool.formats import commitlog, system_flag
+from rmqtool.formats.tombstone import TOMBSTONE
+from rmqtool.report.bodies import BODY_FIELDS, BodyForm
+from rmqtool.report.rows import Buffer
+from rmqtool.report.writers import json_parts, json_text
+from rmqtool.scan.compiled import load_kernel
+from rmqtool.scan.rules import FINDING_IDS
+
+KERNEL: Final = "rmqtool.dump.json_kernel"
+OUT_BYTES: Final = 1 << 20
+"""Bytes of text that are made at once; a row that may become longer is left to the plain writer."""
+_SHORT: Final = 96
+"""Bytes that suffice for a number, a host, a message id, null, and what is around a text."""
+_CHARACTERS: Final = 0x20000
+"""Characters of which the kernel is told whether they are printable; later ones are rare."""
+_HOSTS_V6: Final = system_flag.BORN_HOST_V6 | system_flag.STORE_HOST_V6
+_BORN_HOST_AT: Final = commitlog.MESSAGE_V1.position("born_host.address")
+_STORE_HOST_AT: Final = commitlog.MESSAGE_V1.position("store_host.address")
+_BODIES: Final = {BodyForm.TEXT: "BODY_TEXT", BodyForm.BASE64: "BASE64", BodyForm.HEX: "HEX"}
+
+
+def can_write(messages: DumpedMessages) -> bool:
+    """Whether the compiled writer knows the form of these messages, and has their bytes at hand."""
+    form = messages.body_choice.shown_form
+    return (
+        not isinstance(messages.rows, list)
+        and messages.batch.is_at_hand
+        and messages.rules.property_decoder is PropertyDecoder.FIRST_SEPARATOR
+        and messages.body_choice.decoder is None
+        and (form is BodyForm.NONE or form in _BODIES)
+    )
+
+
+def parts(messages: DumpedMessages, fields: Sequence[str], separator: bytes, unicode: bool) -> Iterator[Buffer]:
+    """The text of messages in parts, each valid until the next one; see `JsonRows`."""
+    return JsonRows(messages, fields, separator, unicode).parts()
+
+
+@dataclass
+class JsonRows:
+    """The rows of messages, many at once.
+
+    Attributes:
+        separator: what follows each row but the last, with a line end.
+        unicode: whether the stream can carry every character.
+    """
+
+    messages: DumpedMessages
+    fields: Sequence[str]
+    separator: bytes
+    unicode: bool
+
+    def __post_init__(self) -> None:
+        messages, rows = self.messages, self.messages.rows
+        self._kernel = load_kernel(KERNEL)
+        self._starts = rows["physical_offset"] - messages.batch.split.physical_offset - messages.batch.window.start
+        self._left = (rows["sys_flag"] & _HOSTS_V6 != 0) | (rows["prepared_transaction_offset"] == TOMBSTONE)
+        if not set(BODY_FIELDS).isdisjoint(self.fields):
+            self._left |= rows["body_length"] > messages.body_choice.limit
+            if not messages.body_choice.raw:
+                self._left |= rows["sys_flag"] & system_flag.COMPRESSED != 0
+        self._room = np.zeros(len(rows), np.int64)
+        self._choices = [b""]
+
+    def parts(self) -> Iterator[Buffer]:
+        """The text in parts."""
+        kinds, literals, first, second = self._columns()
+        told = (*_one_after_another(literals), *_one_after_another(self._choices), _printable(unicode=self.unicode))
+        source = np.frombuffer(self.messages.batch.window.storage, np.uint8)
+        self._left |= self._room > OUT_BYTES
+        out = np.empty(min(OUT_BYTES, int(self._room[~self._left].sum())), np.uint8)
+        ends = np.zeros(len(self._left), np.int64)
+        begin, count = 0, len(ends)
+        while begin < count:
+            stop, length = self._kernel.put_rows(
+                source, kinds, first, second, *told, self._room, self._left, ends, begin, out
+            )
+            if self._left[begin:stop].any():
+                text = self._with_left_rows(out[:length].tobytes(), ends, begin, stop)
+                yield text if stop < count else text.removesuffix(self.separator)
+            else:
+                yield out[: length if stop < count else length - len(self.separator)].data
+            begin = stop
+
+    def _with_left_rows(self, text: bytes, ends: NDArray[np.int64], begin: int, stop: int) -> bytes:
+        """The text of some rows together with those that were left."""
+        numbers = np.flatnonzero(self._left[begin:stop]) + begin
+        block = replace(self.messages, rows=self.messages.rows[numbers]).block().with_fields(self.fields)
+        lines = b"".join(json_parts(replace(block, json_parts=None), self.separator, unicode=self.unicode))
+        parts: list[bytes] = []
+        at = 0
+        for end, line in zip(ends[numbers].tolist(), lines.split(self.separator), strict=True):
+            parts += (text[at:end], line, self.separator)
+            at = end
+        return b"".join((*parts, text[at:]))
+
+    def _columns(self) -> tuple[NDArray[np.int64], list[bytes], NDArray[np.int64], NDArray[np.int64]]:
+        """What the kernel is told of the fields: kinds, texts in front of each and behind the last, numbers by row."""
+        kinds: list[int] = []
+        literals, literal = [], "{"
+        numbers = np.empty((2, len(self.fields), len(self._room)), np.int64)
+        for field, name in enumerate(self.fields):
+            literal += f"{', ' if field else ''}{json_text(name)}: "
+            column = self._column(name)
+            if isinstance(column, str):
+                literal += column
+                continue
+            kind, numbers[0, len(kinds)], numbers[1, len(kinds)] = column
+            kinds.append(kind)
+            literals.append(literal.encode())
+            literal = ""
+        literals.append(f"{literal}}}".encode() + self.separator)
+        self._room += sum(map(len, literals)) + _SHORT * len(kinds)
+        return np.array(kinds, np.int64), literals, numbers[0], numbers[1]
+
+    def _column(self, name: str) -> tuple[int, Any, Any] | str:
+        """How the kernel writes a field, and its numbers; JSON where it is the same in all rows that are not left."""
+        messages, rows, starts, kernel = self.messages, self.messages.rows, self._starts, self._kernel
+        if name in CODED:
+            return self._choice(*CODED[name])
+        if name in NUMBERS:
+            return kernel.NUMBER, rows[name], 0
+        match name:
+            case "born_host":
+                return kernel.HOST, starts + _BORN_HOST_AT, 0
+            case "store_host":
+                return kernel.HOST, starts + _STORE_HOST_AT, 0
+            case "message_id":
+                return kernel.MESSAGE_ID, starts + _STORE_HOST_AT, rows["own_offset"]
+            case "tags" | "unique_key":
+                return self._text(kernel.TEXT, starts + rows[f"{name}_position"], rows[f"{name}_length"])
+            case "keys":
+                return self._text(kernel.KEYS, starts + rows["keys_position"], np.maximum(rows["keys_length"], 0))
+            case "properties" | "properties_raw":
+                kind = kernel.PROPERTIES if name == "properties" else kernel.TEXT
+                return self._text(kind, starts + rows["size"] - rows["properties_length"], rows["properties_length"])
+            case "body":
+                kind = getattr(kernel, _BODIES[messages.body_choice.shown_form])
+                return self._text(kind, starts + commitlog.HEAD_SIZE, rows["body_length"])
+        constants = {
+            "type": messages.type[0],
+            "body_crc_ok": True,
+            "finding": FINDING_IDS.get(messages.verdict),
+            "body_encoding": messages.body_choice.shown_form.value,
+            "body_truncated": False,
+        }
+        return json_text(constants.get(name))
+
+    def _text(self, kind: int, starts: NDArray[Any], lengths: NDArray[Any]) -> tuple[int, Any, Any]:
+        self._room += self._kernel.LONGEST_ESCAPE * np.maximum(lengths, 0)
+        return kind, starts, lengths
+
+    def _choice(self, number: str, value_of: Callable[[DumpedMessages, int], Any]) -> tuple[int, Any, Any] | str:
+        """A field whose value follows from one of the scan's numbers."""
+        codes = self.messages.rows[number]
+        if (codes == codes[0]).all():
+            return json_text(value_of(self.messages, int(codes[0])), unicode=self.unicode)
+        different, places = np.unique(codes, return_inverse=True)
+        texts = [json_text(value_of(self.messages, code), unicode=self.unicode).encode() for code in different.tolist()]
+        self._room += max(map(len, texts))
+        self._choices += texts
+        return self._kernel.CHOICE, places + (len(self._choices) - len(texts)), 0
+
+
+def _one_after_another(texts: Sequence[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Texts as one, and where each ends."""
+    return np.frombuffer(b"".join(texts), np.uint8), np.cumsum([len(text) for text in texts])
+
+
+@cache
+def _printable(*, unicode: bool) -> NDArray[np.bool_]:
+    """Which characters stand in JSON as they are."""
+    if not unicode:
+        return np.zeros(_CHARACTERS, np.bool_)
+    return np.fromiter((chr(code).isprintable() for code in range(_CHARACTERS)), np.bool_, _CHARACTERS)
