@@ -9,9 +9,8 @@ from typing import Final
 
 from rmqtool.formats.catalog import FORMATS
 from rmqtool.formats.layout import Format
-from rmqtool.formats.pop import FIELD_DOCS
-from rmqtool.formats.rocksdb.pop import VALUE_DOCS
 from rmqtool.formats.system_flag import BIT_DOCS
+from rmqtool.formats.text_formats import TEXT_FORMATS
 from rmqtool.report.layouts import type_of
 from rmqtool.verify.catalog.finding import FindingType
 from rmqtool.verify.catalog.registry import CATALOG
@@ -35,28 +34,14 @@ Every structure in a broker's store, field by field. `rmqtool formats NAME` show
 All integers are signed and big-endian. Positions and sizes are bytes. A position after a field of variable length
 depends on the data and is left out.
 
-Two files of controller mode are text. `epochFileCheckpoint`: a line with the number of entries, a line with the CRC-32
-of the lines after it without its top bit (0: not checked), and for each epoch of a master a line `EPOCH-OFFSET`, the
-physical offset where it starts. `brokerIdentity`: `CLUSTER#BROKER#ID`.
+Text comes after the binary structures: [JSON objects and lines](#text).
 """
 
-POP_HEAD: Final = """
-## Bodies of a revive topic
+TEXT_HEAD: Final = """
+## Text
 
-A broker keeps what pop consumers hold in the topic `rmq_sys_REVIVE_LOG_` + name of its cluster. The tag of a record
-says what its body is, a JSON object: `ck` a check point, `ack` and `bAck` acknowledgements. Brokers read
-acknowledgements with the long names too. `rmqtool dump STORE --pop` shows the messages. Broker: `PopCheckPoint`,
-`AckMsg`, `BatchAckMsg`.
-
-"""
-
-POP_VALUE_HEAD = """
-## Values of kvStore
-
-A broker with `popConsumerKVServiceEnable=true` keeps in `kvStore/` what it would else put into the revive topics: a row
-for each message, which an acknowledgement removes. Its value is a JSON object, and its key follows from the value.
-Broker: `PopConsumerRecord`.
-
+JSON objects, and files of lines. Brokers write them with a library, and read a laxer grammar than JSON's own.
+`rmqtool dump` shows `config/*.json` as a broker reads them, and `--pop` and `--transactions` what the bodies mean.
 """
 
 UNPROTECTED_HEAD: Final = """# Bytes without protection
@@ -99,10 +84,11 @@ def formats_page() -> str:
     parts.append(
         "## Bits of sys_flag\n\nBroker: `MessageSysFlag`.\n\n" + _table(("Bits", "Broker's name", "Meaning"), rows)
     )
-    fields = [(f"`{short}`", f"`{name}`", tags, doc) for short, name, tags, doc in FIELD_DOCS]
-    parts.append(POP_HEAD + _table(("Field", "Broker's name", "Tag", "Meaning"), fields))
-    values = [(f"`{name}`", doc) for name, doc in VALUE_DOCS]
-    parts.append(POP_VALUE_HEAD + _table(("Field", "Meaning"), values))
+    parts.append(TEXT_HEAD)
+    for text in TEXT_FORMATS:
+        about = f"\n\n{text.about}" if text.about else ""
+        table = _table(("Field", "Meaning"), [(f"`{name}`", doc) for name, doc in text.fields])
+        parts.append(f"### {text.name}\n\n{text.title}. Broker: `{text.source}`.{about}\n\n{table}")
     return "\n".join(parts)
 
 

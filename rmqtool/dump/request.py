@@ -135,6 +135,8 @@ def check_request(ask: Request, kind: DumpKind, output: OutputFormat) -> None:
         unfit = {**content, **offsets, "--reverse": ask.reverse or None}
     elif kind in QUEUES:
         unfit = {**content}
+    elif kind is DumpKind.TIERED:
+        unfit = {**content, **offsets, "--reverse": ask.reverse or None, "--hex": ask.hex_width}
     elif kind in LISTINGS:
         unfit = {**content, **offsets, "--queue-id": ask.queue_id, "--reverse": ask.reverse or None}
         unfit["--hex"] = ask.hex_width

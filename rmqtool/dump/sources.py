@@ -35,6 +35,10 @@ def make_source(ask: Request, target: Target) -> RowSource:
         from rmqtool.dump.dledger import DLedgerDump
 
         return DLedgerDump(target, ask)
+    if target.kind is DumpKind.TIERED:
+        from rmqtool.dump.tiered import TieredDump
+
+        return TieredDump(target, ask)
     if target.kind is DumpKind.ROCKSDB:
         from rmqtool.dump.side_database import SideDatabaseDump
 

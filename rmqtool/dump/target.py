@@ -37,6 +37,7 @@ class DumpKind(StrEnum):
     TIMER_CHECK = "timercheck"
     DLEDGER = "dledger"
     ROCKSDB = "rocksdbstore"
+    TIERED = "tiered"
     PENDING = "pending"
     TRANSACTIONS = "transactions"
     POP = "pop"
@@ -58,6 +59,7 @@ KINDS: Final = {
     FileKind.COMPACTION_CHECKPOINT: DumpKind.CONFIG,
     FileKind.DLEDGER: DumpKind.DLEDGER,
     FileKind.ROCKSDB: DumpKind.ROCKSDB,
+    FileKind.TIERED: DumpKind.TIERED,
     FileKind.TIMER_WHEEL: DumpKind.TIMER_WHEEL,
     FileKind.TIMER_LOG: DumpKind.TIMER_LOG,
     FileKind.TIMER_CHECK: DumpKind.TIMER_CHECK,

@@ -31,6 +31,9 @@ FIELD_DOCS: Final = (
     ),
     ("bm", "bitMap", "ck", "a bit for each message: acknowledged"),
     ("rp", "rePutTimes", "ck", "how often the broker has put off the delivery because it failed"),
+    ("sp", "suspend", "ck", "the consumer gave the messages back; the next delivery counts as no retry"),
+    ("ro", "reviveOffset", "ck", "queue offset of this record, which the broker sets when it reads the record"),
+    ("reviveTime", "reviveTime", "ck", "milliseconds: `pt` and `it` added; no broker reads it"),
     ("ao", "ackOffset", "ack", "queue offset of the message that is acknowledged"),
     ("aol", "ackOffsetList", "bAck", "queue offsets of the messages that are acknowledged"),
 )

@@ -67,6 +67,10 @@ FIELDS: Final = {
         *("type", "file", *_names(dledger.ENTRY), "topic", "queue_id", "queue_offset", "physical_offset"),
         *("store_timestamp_ms", "unique_key", "body_crc_ok", "file_position", "finding"),
     ),
+    "tiered": (
+        *("type", "file", "file_position", "size", "topic", "queue_id", "queue_offset", "physical_offset"),
+        *("store_timestamp_ms", "record_size", "tags_code", "finding"),
+    ),
     "timerwheel": ("type", "file", "number", *_names(timer.SLOT), "file_position", "size", "finding"),
     "timerlog": (
         *("type", "file", "position", "due_timestamp_ms", "rolls", "deletes"),

@@ -68,8 +68,9 @@ def versions_or_all(_: typer.Context) -> Iterable[str]:
 def format_names(_: typer.Context) -> Iterable[str]:
     """Declared layouts."""
     from rmqtool.formats.catalog import BY_NAME
+    from rmqtool.formats.text_formats import TEXTS_BY_NAME
 
-    return BY_NAME
+    return (*BY_NAME, *TEXTS_BY_NAME)
 
 
 @_offered

@@ -13,11 +13,12 @@ from rmqtool.commands.options.store import FormatOption
 from rmqtool.commands.screen import screen
 from rmqtool.errors import UsageError
 from rmqtool.formats.catalog import BY_NAME
-from rmqtool.formats.layout import Format
+from rmqtool.formats.text_formats import TEXTS_BY_NAME
 from rmqtool.report.json_schemas import SCHEMAS, schema_text
 from rmqtool.report.layouts import (
     LAYOUT_FIELDS,
     LIST_FIELDS,
+    AnyFormat,
     layout_lines,
     layout_object,
     layout_rows,
@@ -67,7 +68,7 @@ def formats(
     writer.close()
 
 
-def _lines(declared: Format | None) -> Iterator[str]:
+def _lines(declared: AnyFormat | None) -> Iterator[str]:
     here = screen()
     return list_lines(here.table_width) if declared is None else layout_lines(declared, max(here.width, 40))
 
@@ -81,8 +82,8 @@ def _schema(command: str, name: str | None) -> str:
     return text
 
 
-def _named(name: str) -> Format:
-    named_format = BY_NAME.get(name)
+def _named(name: str) -> AnyFormat:
+    named_format = BY_NAME.get(name) or TEXTS_BY_NAME.get(name)
     if named_format is None:
-        raise UsageError(unknown_name("format", name, BY_NAME))
+        raise UsageError(unknown_name("format", name, (*BY_NAME, *TEXTS_BY_NAME)))
     return named_format

@@ -39,7 +39,7 @@ POP_KEY: Final = Format(
         "queue_offset" / Int64sb * "of the message that a consumer received",
     ),
     "In the column family `popState`: one row for each message that a consumer received and has not acknowledged; an "
-    "acknowledgement deletes the row. The value is a JSON object, see [below](#values-of-kvstore).",
+    "acknowledgement deletes the row. The value is a JSON object: `rocksdb-pop`.",
 )
 VALUE_DOCS: Final = (
     ("popTime", "milliseconds: when the consumer received the message"),

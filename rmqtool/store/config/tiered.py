@@ -24,6 +24,8 @@ _TABLES: Final = {
     "indexFileSegmentTable": "INDEX",
 }
 _DELETED: Final = 2
+_CODA_SIZE: Final = 16
+_CODA_MAGIC: Final = bytes.fromhex("cbd43194")
 
 
 class TieredSegment(NamedTuple):
@@ -69,6 +71,11 @@ def read_tiered(view: StoreView) -> TieredStore:
     config = read_config(view, METADATA)
     root = _root(view) if config.value else None
     return TieredStore(config, root, tuple(_segments(view, root, config.value or {})))
+
+
+def is_coda(size: int, head: bytes) -> bool:
+    """Whether a range of a log segment (its size, its first 8 bytes) ends an old one: a length, a magic and a time."""
+    return size == _CODA_SIZE and head[4:8] == _CODA_MAGIC
 
 
 def _root(view: StoreView) -> str | None:

@@ -19,7 +19,7 @@ from rmqtool.errors import UnreadableError
 from rmqtool.formats.consumequeue import UNIT, UNIT_SIZE
 from rmqtool.scan.log import LogFile, ScanOptions, plan_log, scan_log
 from rmqtool.scan.rules import FINDING_IDS, Verdict
-from rmqtool.store.config.tiered import INDEX, METADATA, TieredSegment, read_tiered
+from rmqtool.store.config.tiered import INDEX, METADATA, TieredSegment, is_coda, read_tiered
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.source import read_range
@@ -31,9 +31,6 @@ TIERED_KINDS: Final = frozenset({FileKind.TIERED})
 """Kinds of files that are looked at here."""
 _UNIT: Final = Struct(UNIT.struct_code)
 _BLOCK: Final = 4096 * UNIT_SIZE
-_CODA_SIZE: Final = 16
-_CODA_MAGIC: Final = bytes.fromhex("cbd43194")
-"""An old segment ends with a length, this and a time."""
 _Records = dict[int, tuple[int, int]]
 """Size and queue offset of records, by their places."""
 
@@ -96,7 +93,7 @@ def _records_of(store: Store, segment: TieredSegment, records: _Records) -> Iter
                 rows = batch.as_array()
                 for row in rows[rows["verdict"] != Verdict.GOOD]:
                     at, size = int(row["physical_offset"]) - segment.start, int(row["size"])
-                    if size == _CODA_SIZE and bytes(batch.window.bytes_at(at + 4, 4)) == _CODA_MAGIC:
+                    if is_coda(size, bytes(batch.window.bytes_at(at, 8))):
                         continue
                     text = f"no good record: {FINDING_IDS[Verdict(int(row['verdict']))].partition('.')[2]}"
                     yield finding(

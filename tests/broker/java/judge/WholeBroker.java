@@ -244,10 +244,10 @@ public final class WholeBroker {
         if (transactions != null) {
             return;
         }
-        transactions = new TransactionMQProducer("judge-transactions");
+        transactions = new TransactionMQProducer("shop");
         transactions.setNamesrvAddr(producer.getNamesrvAddr());
         transactions.setVipChannelEnabled(false);
-        transactions.setInstanceName("judge-transactions");
+        transactions.setInstanceName("shop");
         transactions.setSendMsgTimeout(PATIENCE_MS);
         transactions.setTransactionListener(new TransactionListener() {
             @Override
