@@ -17,6 +17,10 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "rmqtool.commands.reading.get:get",
         "Find messages as a broker would: by queue offset, message id, key or time.",
     ),
+    "browse": (
+        "rmqtool.commands.reading.browse:browse",
+        "Browse a store in the terminal: topics, queues, messages, records and findings.",
+    ),
     "verify": (
         "rmqtool.commands.reading.verify:verify",
         "Check a store: commit log, consume queues and index against each other, and the small files.",

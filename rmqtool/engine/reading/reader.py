@@ -30,8 +30,11 @@ DEFAULT_LIMITS = PullLimits()
 class Reader(Closable):
     """Reads a store as a broker does; a context manager, for it keeps files open."""
 
-    def __init__(self, store: Store, rules: BrokerRules, *, is_slave: bool, log_end: int | None) -> None:
+    def __init__(
+        self, store: Store, rules: BrokerRules, *, is_slave: bool, log_end: int | None, quickly: bool = False
+    ) -> None:
         self.store = store
+        self._quickly = quickly
         self.rules = rules
         self._is_slave = is_slave
         self._files = OpenFiles(store.view)
@@ -69,7 +72,8 @@ class Reader(Closable):
         name = (topic, queue_id)
         if name not in self._queues:
             self._demand_queues()
-            self._queues[name] = open_queue(QueueSource(self.store, self.rules, self._files, self.log.minimum), name)
+            source = QueueSource(self.store, self.rules, self._files, self.log.minimum)
+            self._queues[name] = open_queue(source, name, quickly=self._quickly)
         return self._queues[name]
 
     def get_message(
@@ -172,17 +176,20 @@ class Reader(Closable):
         return asked if self._is_slave else suggested
 
 
-def open_reader(store: Store, rules: BrokerRules, *, is_slave: bool = False, log_end: int | None = None) -> Reader:
+def open_reader(
+    store: Store, rules: BrokerRules, *, is_slave: bool = False, log_end: int | None = None, quickly: bool = False
+) -> Reader:
     """A reader over a surveyed store.
 
     Args:
         rules: the broker version that is to answer.
         is_slave: a slave leaves the next offset to the consumer where the one asked for is out of range.
         log_end: physical offset at which the log ends for reading; None reads whatever the files hold.
+        quickly: see `open_queue`.
 
     Raises:
         UnsupportedError: the log is kept by DLedger.
     """
     if not store.commitlog and store.files.get(FileKind.DLEDGER):
         raise UnsupportedError(DLEDGER_LOG)
-    return Reader(store, rules, is_slave=is_slave, log_end=log_end)
+    return Reader(store, rules, is_slave=is_slave, log_end=log_end, quickly=quickly)

@@ -48,7 +48,15 @@ class StoredMessage:
         Raises:
             UnreadableError: the disk does not give them.
         """
-        return self._log.read(self.place, 0, min(self.size, length_max))
+        return self.range(0, length_max)
+
+    def range(self, start: int, length_max: int) -> bytes:
+        """The bytes handed out from `start` on, `length_max` of them at most.
+
+        Raises:
+            UnreadableError: the disk does not give them.
+        """
+        return self._log.read(self.place, start, max(0, min(self.size - start, length_max)))
 
 
 def message_of_unit(log: Log, unit: QueueUnit) -> StoredMessage | None:

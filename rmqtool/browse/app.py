@@ -1,0 +1,320 @@
+"""The browser's first screen: places at the left, messages at the right, and the jumps between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from textual import work
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
+from textual.widgets import Footer, Static
+
+from rmqtool.browse.browsed_store import BrowsedStore, QueueName
+from rmqtool.browse.dialogs import HelpDialog, QuestionDialog
+from rmqtool.browse.findings_screen import FindingsScreen
+from rmqtool.browse.message_list import FileRecords, FoundMessages, MessageList, NoMessages, QueueMessages
+from rmqtool.browse.place_list import Place, PlaceList
+from rmqtool.browse.record_screen import PlaceInQueue, RecordScreen
+from rmqtool.browse.verification import Verification
+from rmqtool.browse.virtual_list import VirtualList
+from rmqtool.engine.reading.stored_message import StoredMessage
+from rmqtool.errors import RmqtoolError
+from rmqtool.report.text import escaped
+from rmqtool.times import parse_time
+from rmqtool.verify.catalog.finding import Finding
+from rmqtool.verify.survey.context import VerifyOptions
+
+_FIRST_SCREEN_ONLY = frozenset(
+    {"other_list", "filter", "queue_offset", "time", "key", "physical_offset", "findings", "toggle_places"}
+)
+
+
+class Browser(App[None]):
+    """The application."""
+
+    ENABLE_COMMAND_PALETTE = False
+    CSS = """
+    #title, #status { height: 1; width: 1fr; background: $panel; }
+    #status.note { background: $warning; color: $text; }
+    #places { width: 26; border-right: solid $panel; }
+    Screen > Footer { height: 1; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("question_mark", "help", "Help"),
+        Binding("tab", "other_list", "Tab", show=False, priority=False),
+        Binding("slash", "filter", "Topics"),
+        Binding("o", "queue_offset", "Offset"),
+        Binding("t", "time", "Time"),
+        Binding("k", "key", "Key, id"),
+        Binding("p", "physical_offset", "Physical"),
+        Binding("f", "findings", "Findings"),
+        Binding("z", "toggle_places", "Wide"),
+        Binding("q", "quit", "Quit"),
+        Binding("ctrl+c", "quit", "Quit", show=False, priority=True),
+    ]
+
+    def __init__(self, store: BrowsedStore, options: VerifyOptions | None = None) -> None:
+        super().__init__()
+        self.store = store
+        self.verification = Verification(store, options or VerifyOptions())
+        self._topic: str | None = None
+        self._note = self._noted_at = ""
+
+    def compose(self) -> ComposeResult:
+        self.places = PlaceList(self.store)
+        yield Static(id="title", markup=False)
+        with Horizontal():
+            yield VirtualList(self.places, name="places")
+            yield VirtualList(NoMessages(self._advice()), name="messages")
+        yield Static(id="status", markup=False)
+        yield Footer(show_command_palette=False, compact=True)
+
+    def on_mount(self) -> None:
+        title = f"{self.store.label}  read-only  rules of broker {self.store.rules.version}"
+        self.query_one("#title", Static).update(escaped(title))
+        self._list("places").focus()
+        for problem in self.store.store.problems[:3]:
+            self._tell(problem)
+
+    def on_unmount(self) -> None:
+        """A run of verify ends at its next step."""
+        self.verification.cancel()
+
+    @property
+    def messages(self) -> MessageList:
+        """The list at the right."""
+        model = self._list("messages").model
+        assert isinstance(model, MessageList)
+        return model
+
+    def open_queue(self, name: QueueName, queue_offset: int | None = None) -> None:
+        """Show a queue, at a queue offset."""
+        self._topic = name[0]
+        messages: MessageList
+        try:
+            messages = QueueMessages(self.store, name)
+        except RmqtoolError as error:
+            messages = NoMessages(str(error))
+        row = 0
+        if isinstance(messages, QueueMessages) and queue_offset is not None:
+            row = queue_offset - messages.first
+        self._show(messages, row)
+        if (place := self.places.row_of(name)) is not None:
+            self._list("places").show(self.places, place)
+        if row and not 0 <= row < messages.count():
+            self._tell(self._offsets(messages, str(queue_offset)))
+
+    def open_message(self, message: StoredMessage, row: int = 0, *, in_list: bool = False) -> None:
+        """Show one record."""
+        screen = RecordScreen(self.store, message, self.messages if in_list else None, row)
+        self.push_screen(screen, self._go_to_queue)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Jumps start from the first screen only."""
+        del parameters
+        return len(self.screen_stack) <= 1 or action not in _FIRST_SCREEN_ONLY
+
+    def on_virtual_list_chosen(self, event: VirtualList.Chosen) -> None:
+        """Open what is under the cursor."""
+        if event.list.id == "places":
+            self._choose(self.places.places[event.row], event.row)
+        elif event.list.id == "messages":
+            known = self.messages.row(event.row)
+            if known is not None and known.message is not None:
+                self.open_message(known.message, event.row, in_list=True)
+            elif known is not None:
+                self._tell(known.problem or known.note or "nothing is there")
+
+    def on_virtual_list_moved(self, event: VirtualList.Moved) -> None:
+        """Say where the cursor is."""
+        if event.list.id == "messages":
+            self._show_status()
+
+    def action_other_list(self) -> None:
+        """Between the two lists."""
+        is_left = self._list("places").has_focus
+        self._list("messages" if is_left or not self._list("places").display else "places").focus()
+
+    def action_toggle_places(self) -> None:
+        """Give the messages the whole width, or not."""
+        places = self._list("places")
+        places.display = not places.display
+        (places if places.display else self._list("messages")).focus()
+
+    def action_help(self) -> None:
+        """Every key."""
+        self.push_screen(HelpDialog())
+
+    def action_filter(self) -> None:
+        """Fewer topics."""
+
+        def narrow(text: str) -> None:
+            self.places.filter(text)
+            self._list("places").show(self.places)
+
+        self._ask("Show only topics with this text in their name (nothing: all)", narrow)
+
+    def action_queue_offset(self) -> None:
+        """Go to a queue offset."""
+        messages = self.messages
+        if not isinstance(messages, QueueMessages):
+            self._tell("choose a queue first")
+            return
+
+        def go(text: str) -> None:
+            if not text.isascii() or not text.isdigit() or not messages.first <= int(text[:20]) < messages.end:
+                self._tell(self._offsets(messages, text))
+            else:
+                self._list("messages").go(int(text) - messages.first)
+                self._list("messages").focus()
+
+        self._ask(f"Queue offset, from {messages.first} to {messages.end - 1}", go)
+
+    def action_time(self) -> None:
+        """Go to a time."""
+        messages = self.messages
+        if not isinstance(messages, QueueMessages):
+            self._tell("choose a queue first")
+            return
+
+        def go(text: str) -> None:
+            offset = self.store.offset_by_time(messages.name, parse_time(text, "time"))
+            self._list("messages").go(offset - messages.first)
+            self._list("messages").focus()
+
+        self._ask("Time: ISO 8601, ms, 2h (ago), 'yesterday 14:00' or now", go)
+
+    def action_physical_offset(self) -> None:
+        """Open what lies at a physical offset."""
+        self._ask("Physical offset in the commit log", self._open_place)
+
+    def action_key(self) -> None:
+        """Find a message by id or key."""
+        topic = self._topic
+        where = f"or key in topic {topic}" if topic is not None else "(a key: choose a topic first)"
+
+        def find(text: str) -> None:
+            self._find(topic, text)
+
+        self._ask(f"Message id {where}", find)
+
+    def action_findings(self) -> None:
+        """Verify the store, and look at what is wrong."""
+        self.push_screen(FindingsScreen(self.verification), self._go_to_finding)
+
+    def _choose(self, place: Place, row: int) -> None:
+        if place.is_group:
+            self.places.toggle(row)
+            self._topic = place.group or self._topic
+            self._list("places").changed()
+        elif place.queue is not None:
+            self.open_queue(place.queue)
+            self._list("messages").focus()
+        elif place.segment is not None:
+            self._show(FileRecords(self.store, place.segment))
+            self._list("messages").focus()
+
+    def _show(self, messages: MessageList, row: int = 0) -> None:
+        self._list("messages").show(messages, row)
+
+    def _go_to_queue(self, place: PlaceInQueue | None) -> None:
+        if place is not None:
+            self.open_queue(*place)
+            self._list("messages").focus()
+
+    def _go_to_finding(self, finding: Finding | None) -> None:
+        if finding is None:
+            return
+        name = (finding.topic or "", finding.queue_id or 0)
+        if finding.queue_offset is not None and name in self.store.queue_names():
+            self.open_queue(name, finding.queue_offset)
+            self._list("messages").focus()
+        elif finding.physical_offset is not None:
+            self._open_place(str(finding.physical_offset))
+        elif name in self.store.queue_names():
+            self.open_queue(name)
+            self._list("messages").focus()
+        else:
+            self._tell(f"{finding.file} has no place that can be shown here")
+
+    def _open_place(self, text: str) -> None:
+        is_number = text.isascii() and text.isdigit() and len(text) < 20
+        message = self.store.message_at(int(text)) if is_number else None
+        if message is not None:
+            self.open_message(message)
+            return
+        log = self.store.reader.log
+        self._tell(f"nothing can be read at {text}: the commit log goes from {log.minimum} to {log.end}")
+
+    @work(thread=True, group="find", exclusive=True)
+    def _find(self, topic: str | None, text: str) -> None:
+        """Look a message up, which may take long in a large index."""
+        try:
+            messages = self.store.messages_by_name(topic, text)
+        except RmqtoolError as error:
+            self.call_from_thread(self._tell, str(error))
+            return
+        self.call_from_thread(self._show_found, messages, text)
+
+    def _show_found(self, messages: list[StoredMessage], text: str) -> None:
+        if not messages:
+            self._tell(f"no message with {text}")
+        elif len(messages) == 1:
+            self.open_message(messages[0])
+        else:
+            self._show(FoundMessages(messages))
+            self._list("messages").focus()
+
+    def _offsets(self, messages: MessageList, text: str) -> str:
+        if not isinstance(messages, QueueMessages) or not messages.count():
+            return f"the queue has no messages, so not {text}"
+        return f"the queue has offsets {messages.first} to {messages.end - 1}, not {text}"
+
+    def _ask(self, question: str, use: Callable[[str], None]) -> None:
+        """Ask, and do something with the answer; what is wrong with it is said."""
+
+        def answer(text: str | None) -> None:
+            if text is None:
+                return
+            try:
+                use(text)
+            except RmqtoolError as error:
+                self._tell(str(error))
+
+        self.push_screen(QuestionDialog(question), answer)
+
+    def _tell(self, text: str) -> None:
+        """Say something on the last line, until the cursor moves."""
+        self._note, self._noted_at = text, self._where()
+        self._show_status()
+
+    def _show_status(self) -> None:
+        where = self._where()
+        if where != self._noted_at:
+            self._note = ""
+        status = self.screen_stack[0].query_one("#status", Static)
+        status.update(escaped(self._note or where))
+        status.set_class(bool(self._note), "note")
+
+    def _list(self, name: str) -> VirtualList:
+        return self.screen_stack[0].query_one(f"#{name}", VirtualList)
+
+    def _where(self) -> str:
+        messages = self.messages
+        cursor = self._list("messages").cursor
+        if isinstance(messages, QueueMessages):
+            name = f"{messages.name[0]}/{messages.name[1]}"
+            if not messages.count():
+                return f"{name}: no messages"
+            number = f"{name}: {cursor + 1:,} of {messages.count():,} messages"
+            if messages.served_end < messages.end:
+                return f"{number}; a broker ends the queue at {messages.served_end}"
+            return number
+        if isinstance(messages, FileRecords):
+            return f"{messages.segment.path}: record {cursor + 1:,}; more are found as you scroll"
+        return f"{cursor + 1} of {messages.count()} found" if isinstance(messages, FoundMessages) else ""
+
+    def _advice(self) -> str:
+        return "Enter opens a topic, then a queue; ? shows all keys"

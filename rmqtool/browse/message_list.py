@@ -1,0 +1,189 @@
+"""The messages of a queue, or the records of a file of the log, as lists that are read where somebody looks."""
+
+from __future__ import annotations
+
+from array import array
+from contextlib import closing
+
+from rmqtool.browse.browsed_store import BrowsedStore, QueueName
+from rmqtool.browse.list_model import BAD, Line, Pages
+from rmqtool.browse.message_row import COLUMNS, LOG_COLUMNS, MessageRow, columns_in, heading_of, row_of_message
+from rmqtool.engine.reading.stored_message import StoredMessage, message_at
+from rmqtool.errors import RmqtoolError
+from rmqtool.formats import commitlog
+from rmqtool.scan.blocks import Window
+from rmqtool.scan.judge import MESSAGE_MAGICS
+from rmqtool.scan.resync import find_next
+from rmqtool.store.directory import Segment
+
+
+class QueueMessages:
+    """The messages of a queue by queue offset; row 0 is the first one that is not below the log."""
+
+    def __init__(self, store: BrowsedStore, name: QueueName) -> None:
+        self.store, self.name = store, name
+        self.first, self.end, self.served_end = store.bounds(name)
+        self._pages: Pages[MessageRow] = Pages()
+
+    def count(self) -> int:
+        return self.end - self.first
+
+    def heading(self, width: int) -> str:
+        return heading_of(columns_in(COLUMNS, width))
+
+    def row(self, number: int) -> MessageRow | None:
+        """What is known of a row; None where it is not read."""
+        return self._pages.row(number)
+
+    def line(self, row: int, width: int) -> Line | None:
+        known = self._pages.row(row)
+        return None if known is None else known.line(columns_in(COLUMNS, width))
+
+    def is_read(self, first: int, count: int) -> bool:
+        return not self._pages.missing(first, count)
+
+    def read(self, first: int, count: int) -> None:
+        for page in self._pages.missing(first, count):
+            begin = self.first + page * Pages.ROWS
+            length = min(Pages.ROWS, self.end - begin)
+            try:
+                rows = self.store.rows(self.name, begin, length)
+            except RmqtoolError as error:
+                rows = [MessageRow(begin + number, None, problem=str(error)) for number in range(length)]
+            self._pages.put(page, rows)
+
+
+class FileRecords:
+    """The records of one file of the log, found one after the other from its start: the next ones as one scrolls."""
+
+    def __init__(self, store: BrowsedStore, segment: Segment) -> None:
+        self.store, self.segment = store, segment
+        self._starts = array("q", [segment.start])
+        self._ended = False
+        self._pages: Pages[MessageRow] = Pages()
+
+    def count(self) -> int:
+        return len(self._starts)
+
+    def heading(self, width: int) -> str:
+        return heading_of(columns_in(LOG_COLUMNS, width))
+
+    def row(self, number: int) -> MessageRow | None:
+        """What is known of a row; None where it is not read."""
+        return self._pages.row(number)
+
+    def line(self, row: int, width: int) -> Line | None:
+        known = self._pages.row(row)
+        return None if known is None else known.line(columns_in(LOG_COLUMNS, width))
+
+    def is_read(self, first: int, count: int) -> bool:
+        return not self._pages.missing(first, count) and (self._ended or len(self._starts) > first + count)
+
+    def read(self, first: int, count: int) -> None:
+        with self.store.lock:
+            while not self._ended and len(self._starts) <= first + count + Pages.ROWS:
+                self._step()
+            for page in range(first // Pages.ROWS, (first + count) // Pages.ROWS + 1):
+                starts = self._starts[page * Pages.ROWS : (page + 1) * Pages.ROWS]
+                self._pages.put(page, [self._row(start) for start in starts])
+
+    def _row(self, start: int) -> MessageRow:
+        try:
+            message = message_at(self.store.reader.log, start)
+        except RmqtoolError as error:
+            return MessageRow(None, start, problem=str(error))
+        if message is None or not message.size:
+            is_last = start == self._starts[-1]
+            note = "(unused to the end of the file, or no record)" if is_last else None
+            return MessageRow(None, start, problem=None if is_last else "commitlog.bad-size", note=note)
+        return row_of_message(message)
+
+    def _step(self) -> None:
+        """Find the record after the last one; where that is none, the next good one behind the damage."""
+        start = self._starts[-1]
+        try:
+            following = self._after(start)
+        except RmqtoolError:
+            following = None
+        if following is None or following >= self.segment.end:
+            self._ended = True
+        else:
+            self._starts.append(following)
+
+    def _after(self, start: int) -> int | None:
+        message = message_at(self.store.reader.log, start)
+        if message is not None and message.record is not None:
+            return start + message.size
+        if message is not None and message.size and _is_blank(message):
+            return None
+        with closing(self.store.store.view.open(self.segment.path)) as source:
+            begin, base = start - self.segment.start + 1, self.segment.start
+            position = find_next(Window(source), begin, source.size, base, lambda at: self._is_good(base + at))
+            return None if position is None else base + position
+
+    def _is_good(self, physical_offset: int) -> bool:
+        message = message_at(self.store.reader.log, physical_offset)
+        return message is not None and message.record is not None and message.record.body_crc_ok
+
+
+class FoundMessages:
+    """Messages that a key or id led to."""
+
+    def __init__(self, messages: list[StoredMessage]) -> None:
+        self.rows = [row_of_message(message) for message in messages]
+
+    def count(self) -> int:
+        return len(self.rows)
+
+    def heading(self, width: int) -> str:
+        return heading_of(columns_in(LOG_COLUMNS, width))
+
+    def row(self, number: int) -> MessageRow | None:
+        """A row, which is always there."""
+        return self.rows[number]
+
+    def line(self, row: int, width: int) -> Line:
+        return self.rows[row].line(columns_in(LOG_COLUMNS, width))
+
+    def is_read(self, first: int, count: int) -> bool:
+        del first, count
+        return True
+
+    def read(self, first: int, count: int) -> None:
+        """Nothing is left to be read."""
+
+
+class NoMessages:
+    """What stands where a queue cannot be opened."""
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    def count(self) -> int:
+        return 1
+
+    def heading(self, width: int) -> None:
+        del width
+
+    def row(self, number: int) -> None:
+        """Never a message."""
+        del number
+
+    def line(self, row: int, width: int) -> Line:
+        del row, width
+        return Line(self._reason, BAD)
+
+    def is_read(self, first: int, count: int) -> bool:
+        del first, count
+        return True
+
+    def read(self, first: int, count: int) -> None:
+        """Nothing is left to be read."""
+
+
+MessageList = QueueMessages | FileRecords | FoundMessages | NoMessages
+
+
+def _is_blank(message: StoredMessage) -> bool:
+    magic = int.from_bytes(message.raw(8)[4:8], "big", signed=True)
+    return magic == commitlog.MAGIC_BLANK and magic not in MESSAGE_MAGICS

@@ -1,0 +1,63 @@
+"""`rmqtool browse`: the terminal browser. Everything on the screen is in the room `browse`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.util import find_spec
+from typing import Final
+
+import typer
+
+from rmqtool.commands.messages import messages_of
+from rmqtool.commands.options.decode import body_choice
+from rmqtool.commands.options.store import DecodeOption, ReadStore, StoreOptions, lock_of, open_store
+from rmqtool.commands.options.store_parameters import with_store_options
+from rmqtool.errors import UnsupportedError
+from rmqtool.report.bodies import BODY_LIMIT, BodyForm
+from rmqtool.scan.kernels.compile_notice import ON_COMPILE
+
+_SYSTEM: Final = "system"
+
+
+@with_store_options()
+def browse(
+    context: typer.Context,
+    store: ReadStore,
+    decode: DecodeOption = None,
+    *,
+    store_options: StoreOptions,
+) -> None:
+    """Browse a store in the terminal: topics, queues, messages, records and findings.
+
+    The store is not changed, and messages are read only when they come into sight. Press ? for the keys.
+
+    Example: rmqtool browse /home/rocketmq/store --decode json
+    """
+    require_textual()
+    if not (sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("TERM", "dumb") == "dumb":
+        raise UnsupportedError("browse needs a terminal; dump, get and verify write to pipes and files")
+    messages = messages_of(context)
+    choice = body_choice(BodyForm.TEXT, BODY_LIMIT, raw=False, decode=decode or [_SYSTEM])
+    opened = open_store(store, store_options)
+    opened.tell(messages)
+    from rmqtool.browse.app import Browser
+    from rmqtool.browse.browsed_store import BrowsedStore
+    from rmqtool.verify.survey.context import VerifyOptions
+
+    ON_COMPILE[:] = []  # what is said on stderr would stand in the middle of the screen
+    options = VerifyOptions(
+        threads=max(1, (os.cpu_count() or 1) - 1), broker_runs=lock_of(store, opened.store).is_in_use
+    )
+    with BrowsedStore(opened.store, opened.rules, str(store), choice.decoder) as browsed:
+        Browser(browsed, options).run()
+
+
+def require_textual() -> None:
+    """Say in one line what is missing.
+
+    Raises:
+        UnsupportedError: Textual is not installed.
+    """
+    if find_spec("textual") is None:
+        raise UnsupportedError("textual is not installed: pip install 'rmqtool[tui]'")
