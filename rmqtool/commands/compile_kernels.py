@@ -1,13 +1,17 @@
-"""`rmqtool --compile`: compiles what else the first commands on large stores would compile, as a step of an install."""
+"""`rmqtool --compile`: compiles what commands would compile at their first run or at each, as a step of an install."""
 
 from __future__ import annotations
 
+import compileall
+import sys
 import tempfile
 from contextlib import closing
+from importlib import import_module
 from io import StringIO
 from pathlib import Path
 from typing import Final
 
+from rmqtool.commands.command_list import COMMANDS
 from rmqtool.dump.log import LogDump
 from rmqtool.dump.request import Request, fields_of_kind
 from rmqtool.dump.target import DumpKind, Target
@@ -51,6 +55,7 @@ def compile_kernels() -> Path:
         verify_store(store, rules, VerifyOptions(compiled=True))
         _digests(store)
         _json_lines(store)
+    _compile_modules()
     return cache_folder()
 
 
@@ -67,3 +72,16 @@ def _json_lines(store: Store) -> None:
     for rows in LogDump(target, Request(body=body, broker_version=NEWEST), compiled=True).rows():
         if isinstance(rows, RowBlock):
             writer.write_block(rows)
+
+
+def _compile_modules() -> None:
+    """Write the bytecode of all that commands import: some installers leave it to the first run, some settings to each.
+
+    A folder that cannot be written to stays as it is.
+    """
+    for target, _help in COMMANDS.values():
+        import_module(target.partition(":")[0])
+    for module in tuple(sys.modules.values()):
+        spec = getattr(module, "__spec__", None)
+        if spec is not None and spec.has_location and spec.cached is not None:
+            compileall.compile_file(str(spec.origin), quiet=2)

@@ -15,7 +15,7 @@ import os
 import stat
 import struct
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -186,18 +186,14 @@ def _holders(kind: str, file_status: os.stat_result) -> list[int]:
 
 
 def _maps_any(pid: int, prefixes: tuple[bytes, ...]) -> bool:
-    return any(line.startswith(prefixes) for line in _mapped_paths(pid))
-
-
-def _mapped_paths(pid: int) -> Iterator[bytes]:
     try:
-        with open(f"/proc/{pid}/maps", "rb") as maps:  # noqa: PTH123 - no file of the store
-            for line in maps:
-                columns = line.split(maxsplit=5)
-                if len(columns) == 6:
-                    yield columns[5]
+        maps = Path(f"/proc/{pid}/maps").read_bytes()
     except OSError:  # it ended meanwhile, or belongs to somebody else
-        return
+        return False
+    if not any(prefix in maps for prefix in prefixes):
+        return False
+    rows = (line.split(maxsplit=5) for line in maps.split(b"\n"))
+    return any(len(row) == 6 and row[5].startswith(prefixes) for row in rows)
 
 
 def _as_in_maps(path: str) -> bytes:

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib.util import cache_from_source
 from pathlib import Path
 
 import pytest
@@ -173,7 +174,7 @@ def test_completion_knows_the_commands() -> None:
 def test_an_install_compiles_beforehand(tmp_path: Path) -> None:
     installed = tmp_path / "installed"
     shutil.copytree(ROOT / "rmqtool", installed / "rmqtool", ignore=shutil.ignore_patterns("__pycache__"))
-    environment = {**os.environ, "PYTHONPATH": str(installed)}
+    environment = {**os.environ, "PYTHONPATH": str(installed), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [*PROGRAM, "--compile"]
     ran = subprocess.run(
         command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300
@@ -182,3 +183,6 @@ def test_an_install_compiles_beforehand(tmp_path: Path) -> None:
     assert (ran.returncode, ran.stdout) == (0, f"compiled; the code is kept in {folder}\n")
     kept = {path.name.partition("-")[0] for path in folder.rglob("*.nbi")}
     assert {"kernel.walk_block", "index_kernel.entries_met", "digest_kernel.record_digests"} <= kept
+    for target, _help in app.COMMANDS.values():
+        module = installed.joinpath(*target.partition(":")[0].split(".")).with_suffix(".py")
+        assert Path(cache_from_source(module)).exists(), module
