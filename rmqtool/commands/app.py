@@ -6,6 +6,7 @@ completion of a command's name stay fast.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import inspect
 import os
@@ -37,6 +38,8 @@ from rmqtool.report.progress import ProgressForm
 from rmqtool.scan.freed_memory import keep_freed_memory
 from rmqtool.scan.kernels.compile_notice import ON_COMPILE
 
+_OBJECTS_BETWEEN_COLLECTIONS: Final = 50_000
+"""Imports and rows make objects by the hundred thousand and hardly a cycle: with 700 one looks for them in vain."""
 _SETTINGS: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
 
 
@@ -169,6 +172,7 @@ def run(arguments: Sequence[str]) -> int:
 def main() -> None:
     """What the console script `rmqtool` runs."""
     keep_freed_memory()
+    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
     sys.exit(run(sys.argv[1:]))
 
 

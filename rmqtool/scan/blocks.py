@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Final
 
 from rmqtool.store.source import ByteSource, BytesSource, read_salvaging
@@ -25,11 +26,18 @@ class Window:
     def __init__(self, source: ByteSource, block_size: int = BLOCK_SIZE) -> None:
         self.source = source
         self.block_size = min(block_size, max(source.size, 1))
-        self.storage = bytearray(self.block_size)
-        self.buffer = memoryview(self.storage)
         self.start = 0
         self.end = 0
         self.unreadable: list[tuple[int, int]] = []
+
+    @cached_property
+    def storage(self) -> bytearray:
+        """What holds the bytes; there is none for a walk that reads nothing, since its bytes were seen before."""
+        return bytearray(self.block_size)
+
+    @cached_property
+    def buffer(self) -> memoryview:
+        return memoryview(self.storage)
 
     @classmethod
     def over(cls, source: BytesSource, content: bytearray) -> Window:
@@ -37,7 +45,6 @@ class Window:
         window = cls(source, 0)
         window.block_size = window.end = len(content)
         window.storage = content
-        window.buffer = memoryview(content)
         return window
 
     def fill(self, position: int, until: int | None = None) -> None:

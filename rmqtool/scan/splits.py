@@ -44,6 +44,16 @@ def splits_of(split: Split, part_bytes: int = PART_BYTES, count: int | None = No
     return [replace(part, source=_own(part)) for part in parts]
 
 
+def has_parts(split: Split, part_bytes: int = PART_BYTES) -> bool:
+    """Whether a file has the data of two parts at least; a sparse one is long and has few bytes."""
+    if split.end - split.start < 2 * part_bytes:
+        return False
+    try:
+        return sum(end - start for start, end in split.source.extents(split.start, split.end)) >= 2 * part_bytes
+    finally:
+        split.source.close()
+
+
 def _cuts(extents: Sequence[tuple[int, int]], data_bytes: int, count: int) -> Iterator[int]:
     """The file positions in front of which a file holds the first, second ... of so many equal shares of its data."""
     before, numbers = 0, iter(range(count))

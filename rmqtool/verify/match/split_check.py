@@ -24,7 +24,7 @@ from rmqtool.scan.log import ScanOptions, is_known, reader_for, walk_split
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.runner import ThreadRunner
 from rmqtool.scan.split import Split, SplitOutcome
-from rmqtool.scan.splits import PART_BYTES, merged_outcome, splits_of
+from rmqtool.scan.splits import has_parts, merged_outcome, splits_of
 from rmqtool.scan.walk import Walk
 from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.match.index_match import IndexMatch
@@ -329,7 +329,7 @@ def check_in_parallel(
     Args:
         count: parts of each split; None leaves it to its size.
     """
-    if count is None and (threads.threads == 1 or all(split.end < 2 * PART_BYTES for split, _ in splits)):
+    if count is None and (threads.threads == 1 or not any(has_parts(split) for split, _ in splits)):
         yield from threads.map(check, splits)
         return
     cuts = True

@@ -10,8 +10,8 @@ from _pytest.mark import ParameterSet
 from rmqtool.scan.blocks import last_data_end
 from rmqtool.scan.lazy_source import LazySource
 from rmqtool.scan.split import whole_file
-from rmqtool.scan.splits import PART_BYTES, splits_of
-from rmqtool.store.source import BytesSource
+from rmqtool.scan.splits import PART_BYTES, has_parts, splits_of
+from rmqtool.store.source import BytesSource, FileSource
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.match import split_check
 from rmqtool.verify.summary import Summary
@@ -68,6 +68,19 @@ def test_a_file_is_cut_by_its_data_alone() -> None:
     assert last_data_end(split.source, 0, 10_000) == 1000
     assert splits_of(split, PART_BYTES) == [split]
     assert splits_of(split, 300, count=1) == [split]
+
+
+def test_a_sparse_file_has_no_parts(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    with path.open("wb") as file:
+        file.write(b"x" * 4096)
+        file.truncate(16 << 20)
+    split = whole_file(LazySource.look(lambda: FileSource.open(path)), 0, more_follows=False)
+    assert not has_parts(split, 1 << 20)
+    path.write_bytes(bytes(16 << 20))
+    assert has_parts(split, 1 << 20)
+    assert has_parts(split, 8 << 20)
+    assert not has_parts(split, 9 << 20)
 
 
 def test_each_part_opens_the_file_for_itself() -> None:
