@@ -75,8 +75,8 @@ class Browser(App[None]):
         title = f"{self.store.label}  read-only  rules of broker {self.store.rules.version}"
         self.query_one("#title", Static).update(escaped(title))
         self._list("places").focus()
-        for problem in self.store.store.problems[:3]:
-            self._tell(problem)
+        if problems := self.store.problems:
+            self._tell("; ".join(problems))
 
     def on_unmount(self) -> None:
         """A run of verify ends at its next step."""

@@ -63,6 +63,14 @@ class BrowsedStore(Closable):
         """Topic and queue id of every queue."""
         return self.reader.queues()
 
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Why not all of the store is shown, as sentences."""
+        database = self.store.queue_database
+        is_hidden = database is not None and database.failure is not None
+        reasons = (f"consume queues in RocksDB: {database.reason}",) if database is not None and is_hidden else ()
+        return (*reasons, *self.store.problems)
+
     def bounds(self, name: QueueName) -> Bounds:
         """Where a queue starts and ends.
 

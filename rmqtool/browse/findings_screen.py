@@ -73,7 +73,7 @@ class FindingsScreen(Screen[Finding | None]):
         self.app.call_from_thread(self._refresh)
 
     def _refresh(self) -> None:
-        if not self.is_mounted or not self.is_attached:
+        if not self.is_attached:  # it was left
             return
         self.query_one("#status", Static).update(escaped(self._verification.status))
         self.query_one(VirtualList).refresh()

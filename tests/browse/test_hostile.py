@@ -101,6 +101,15 @@ def test_a_file_of_the_log_is_shown_without_reading_it(terabyte: Path) -> None:
     browse(terabyte, drive)
 
 
+def test_queues_that_cannot_be_read_are_named(golden: Unpacked, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rmqtool.store.databases.rocksdb.is_installed", lambda: False)
+
+    async def drive(driver: Driver) -> None:
+        assert "consume queues in RocksDB: install rmqtool[rocksdb]" in await driver.press()
+
+    browse(golden("5.5.0-rocksdb-cq"), drive)
+
+
 def test_without_textual_one_line_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rmqtool.commands.reading.browse.find_spec", lambda _name: None)
     with pytest.raises(UnsupportedError, match=r"pip install 'rmqtool\[tui\]'") as caught:
