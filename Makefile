@@ -1,6 +1,6 @@
 # make demo       look into a real broker's crashed store with rmqtool
 # make check      the inner loop: lint, types, contracts, and the rooms that everything stands on; no broker, no Spark
-# make test       lint, types, contracts and tests, in two processes (WORKERS=4: in four)
+# make test       lint, types, contracts and tests, in one process more than there are cores (WORKERS=4: in four)
 # make test-full  the same and the slow tests, some hours; writes docs/test-full.md. PARTS="tests/verify ..." runs these
 # make format     put the code into the house's form
 # make bench      measure the goals on stores of 2 GB, some 10 minutes; writes benchmarks/RESULTS.md. BENCH_DIR=... has 14 GB
@@ -13,7 +13,8 @@ STAMP := $(VENV)/.installed
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
 PARTS ?=
-WORKERS ?= 2
+# One more than cores: tests with a broker or Spark wait for half of their time.
+WORKERS ?= $(shell echo $$(( $$(nproc) + 1 )))
 # A file's tests stay in one process, for they share what they set up.
 # Spark looks for its Python workers by the name python3 on the PATH.
 PYTEST = PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
