@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Iterable
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
 
 from pyspark.sql import datasource
 
 from rmqtool.scan.row_filter import RowFilter
 
-_RANGES = {"physical_offset": "physical_offset", "store_timestamp_ms": "ms"}
+_NUMBERS: Final = ("physical_offset", "store_timestamp_ms")
+_TIME: Final = "store_time"
 
 
 def pushed(filters: Iterable[Any]) -> tuple[RowFilter, ...]:
@@ -32,22 +34,39 @@ def _wanted(asked: Any) -> RowFilter | None:
         return RowFilter(topics=tuple(glob.escape(one) for one in values), strict=True)
     if column == "queue_id" and all(isinstance(one, int) for one in values):
         return RowFilter(queue_ids=frozenset(values), strict=True)
-    if column in _RANGES and len(values) == 1 and isinstance(values[0], int):
-        return _between(column, values[0], values[0] + 1)
-    return None
+    bounds = _bounds(column, values[0]) if len(values) == 1 else None
+    return None if bounds is None else _between(column, bounds[0], bounds[1] + 1)
 
 
 def _range(asked: Any, column: str, value: Any) -> RowFilter | None:
-    if column not in _RANGES or not isinstance(value, int):
+    if isinstance(asked, datasource.StringStartsWith) and column == "topic":
+        return RowFilter(topics=(f"{glob.escape(value)}*",), strict=True)
+    bounds = _bounds(column, value)
+    if bounds is None:
         return None
+    low, high = bounds
     if isinstance(asked, datasource.GreaterThan):
-        return _between(column, value + 1, None)
+        return _between(column, low + 1, None)
     if isinstance(asked, datasource.GreaterThanOrEqual):
-        return _between(column, value, None)
+        return _between(column, high, None)
     if isinstance(asked, datasource.LessThan):
-        return _between(column, None, value)
+        return _between(column, None, high)
     if isinstance(asked, datasource.LessThanOrEqual):
-        return _between(column, None, value + 1)
+        return _between(column, None, low + 1)
+    return None
+
+
+def _bounds(column: str, value: Any) -> tuple[int, int] | None:
+    """The whole numbers next to a value, which are it if it is one; None where the column is not told by numbers.
+
+    A time has microseconds, a record milliseconds.
+    """
+    if column in _NUMBERS and isinstance(value, int):
+        return value, value
+    if column == _TIME and isinstance(value, datetime):
+        since = value.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)
+        millisecond = timedelta(milliseconds=1)
+        return since // millisecond, -(-since // millisecond)
     return None
 
 

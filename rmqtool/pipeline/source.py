@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from rmqtool.errors import UnsupportedError, UsageError
 from rmqtool.pipeline.filters import pushed
 from rmqtool.pipeline.python_worker import keep_what_is_loaded
+from rmqtool.pipeline.tables.column_comments import commented
 from rmqtool.pipeline.tables.message_schema import chosen
 from rmqtool.pipeline.tables.options import SourceOptions
 from rmqtool.pipeline.tables.table import Table, in_mode, parts, read_part, table_of
@@ -35,12 +37,14 @@ class RocketmqStoreSource(DataSource):
 
     def schema(self) -> StructType:
         """The table's columns."""
-        return from_arrow_schema(table_of(self._options()).schema)
+        options = self._options()
+        return commented(table_of(options).schema, options.table)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """What reads the table; filters are asked for only where Spark is set to hand them over."""
+        """What reads the columns of a schema; filters are asked for only where Spark is set to hand them over."""
         options = self._options()
-        return (FilteringReader if options.pushdown else TableReader)(table_of(options), schema, options.mode)
+        table = table_of(with_columns(options, schema))
+        return (FilteringReader if options.pushdown else TableReader)(table, schema, options.mode)
 
     def streamReader(self, schema: StructType) -> Any:  # noqa: N802 - Spark's name
         """What follows the log.
@@ -49,7 +53,7 @@ class RocketmqStoreSource(DataSource):
             UsageError: another table is asked for.
             UnsupportedError: this pyspark cannot bound what a stream reads.
         """
-        options = self._options()
+        options = with_columns(self._options(), schema)
         if options.table != "messages":
             raise UsageError(f"the table {options.table} cannot be streamed; only messages can")
         try:
@@ -63,7 +67,7 @@ class RocketmqStoreSource(DataSource):
 
 
 class TableReader(DataSourceReader):
-    """Reads a table, or those of its columns that a schema names."""
+    """Reads a table that has the columns of a schema."""
 
     def __init__(self, table: Table, schema: StructType, mode: str) -> None:
         self._table, self._mode = table, mode
@@ -91,13 +95,22 @@ class FilteringReader(TableReader):
         return filters
 
 
+def with_columns(options: SourceOptions, schema: StructType) -> SourceOptions:
+    """Only the columns that a schema names are read, of whatever profile."""
+    return replace(options, columns=tuple(schema.names))
+
+
 def asked_schema(table: Table, schema: StructType) -> pa.Schema:
-    """The columns that a schema names, as Arrow has them; a schema out of a text says that all may be null.
+    """The columns of a schema, as Arrow has them; a schema out of a text says that all may be null.
 
     Raises:
-        UsageError: the table has others.
+        UsageError: the table has other types.
     """
-    asked = to_arrow_schema(schema)
-    if chosen(table.schema, tuple(asked.names)).types != asked.types:
-        raise UsageError(f"the schema has other types than the table: {table.schema}")
-    return asked
+    own = chosen(table.schema, tuple(schema.names))
+    for given, known in zip(schema.fields, from_arrow_schema(own).fields, strict=True):
+        if given.dataType.simpleString() != known.dataType.simpleString():
+            raise UsageError(
+                f"the column {given.name} is {known.dataType.simpleString()} in the table, not "
+                f"{given.dataType.simpleString()}"
+            )
+    return pa.schema([field.with_nullable(given.nullable) for field, given in zip(own, schema.fields, strict=True)])

@@ -19,7 +19,7 @@ from tests.commands.transcripts import rmqtool
 
 Rows = list[dict[str, Any]]
 
-WHERE = {"store", "file", "file_position", "verdict"}
+WHERE = {"store", "file", "file_position", "verdict", "store_time", "born_time"}
 """Columns that a dump row does not have."""
 COLUMNS = [column.name for column in (*HEADERS, *PROPERTIES) if column.name not in WHERE]
 

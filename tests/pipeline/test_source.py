@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import rmqtool
+from rmqtool.pipeline.tables.column_comments import COMMENTS
 from tests.conftest import Unpacked
 from tests.golden_stores import broker_names, names
 from tests.pipeline.stores import Rows, as_dumped, dump_rows
@@ -32,6 +35,7 @@ FILTERS = [
     "store_timestamp_ms > 1795285225000 and topic like 'O%'",
     "type = 'bad' or queue_id <> 1",
     "topic is null",
+    "store_time >= timestamp'2026-11-21T18:20:25Z' and topic like 'Order%'",
 ]
 
 
@@ -58,7 +62,7 @@ def rows_are_the_dump(spark: SparkSession, paths: Sequence[Path], splits: int, *
         assert found.get(path.name, []) == expected, path.name
 
 
-@pytest.mark.parametrize(("splits", "pushdown"), [(1, True), (2, False), (7, True)])
+@pytest.mark.parametrize(("splits", "pushdown"), [(2, False), (7, True)])
 def test_the_table_is_the_dump(spark: SparkSession, golden: Unpacked, splits: int, *, pushdown: bool) -> None:
     rows_are_the_dump(spark, [golden(name) for name in STORES], splits, pushdown=pushdown)
 
@@ -72,22 +76,33 @@ def test_the_table_is_the_dump_of_every_store(
     rows_are_the_dump(spark, [golden(name) for name in (*names(), *broker_names())], splits, pushdown=pushdown)
 
 
-@pytest.mark.parametrize("condition", FILTERS)
-def test_a_filter_means_the_same_whoever_applies_it(spark: SparkSession, golden: Unpacked, condition: str) -> None:
+def test_a_filter_means_the_same_whoever_applies_it(spark: SparkSession, golden: Unpacked) -> None:
     paths = [golden("5.5.0-damage-flip-body-middle-file"), golden("5.5.0-many-files")]
     everything = loaded(spark, paths).cache()
-    expected = sorted(map(str, everything.filter(condition).collect()))
-    assert expected
-    for pushdown in (False, True):
-        found = loaded(spark, paths, pushdown=pushdown, splits=2).filter(condition)
-        assert sorted(map(str, found.collect())) == expected
+    for condition in FILTERS:
+        expected = sorted(map(str, everything.filter(condition).collect()))
+        assert 0 < len(expected) < everything.count(), condition
+        pushed_down = loaded(spark, paths, pushdown=True).filter(condition)
+        assert sorted(map(str, pushed_down.collect())) == expected, condition
     everything.unpersist()
 
 
 def test_a_filter_that_is_pushed_down_leaves_files_out(spark: SparkSession, golden: Unpacked) -> None:
     frame = loaded(spark, [golden("5.5.0-many-files")], pushdown=True)
     assert frame.rdd.getNumPartitions() > 4
-    assert frame.filter("physical_offset < 20000").rdd.getNumPartitions() == 2
+    few = loaded(spark, [golden("5.5.0-many-files")], pushdown=True).filter("physical_offset < 20000")
+    assert few.rdd.getNumPartitions() == 2
+
+
+def test_spark_keeps_the_filters_of_a_frame(spark: SparkSession, golden: Unpacked) -> None:
+    """A fault of Spark, for which `pushdown` is off by default. Where this fails, Spark is repaired: docs/spark.md."""
+    path = golden("5.5.0-many-files")
+    times = rmqtool.open(path).messages(["store_time"], mode="dropmalformed").read_all()["store_time"].drop_null()
+    condition = f"store_time > timestamp'{sorted(times.to_pylist())[len(times) // 2].isoformat()}'"
+    frame, own = loaded(spark, [path], pushdown=True), loaded(spark, [path])
+    few = frame.filter(condition).count()
+    assert frame.count() == few
+    assert own.filter(condition).count() == few < own.count()
 
 
 def test_chosen_columns_come_in_their_order(spark: SparkSession, golden: Unpacked) -> None:
@@ -131,9 +146,16 @@ def test_the_other_tables_are_what_their_parts_are(spark: SparkSession, golden: 
     names_of = ["5.5.0-damage-cq-entry-zero-first-file", "broker-5.5.0-batchcq", "5.5.0-damage-flip-body-middle-file"]
     paths = [golden(name) for name in names_of]
     found = [row.asDict(recursive=True) for row in loaded(spark, paths, table=table).collect()]
+    for row in found:  # Spark's times are in the zone of this process, without saying so
+        if row.get("store_time") is not None:
+            row["store_time"] = row["store_time"].astimezone(UTC)
     expected = [row for path in paths for row in table_rows(path, table=table)]
-    assert sorted(map(str, found)) == sorted(map(str, expected))
+    assert sorted(map(_told, found)) == sorted(map(_told, expected))
     assert len(found) > 2
+
+
+def _told(row: dict[str, Any]) -> str:
+    return str({**row, "store_time": str(row.get("store_time"))})
 
 
 def test_a_pattern_names_several_stores_and_what_is_none(spark: SparkSession, golden: Unpacked) -> None:
@@ -177,3 +199,25 @@ def test_a_schema_names_the_columns_to_read(spark: SparkSession, golden: Unpacke
     assert few.columns == ["size", "topic"]
     expected = [(row["size"], row["topic"]) for row in loaded(spark, [path]).collect()]
     assert sorted(map(str, map(tuple, few.collect()))) == sorted(map(str, expected))
+
+
+def test_a_schema_names_columns_of_any_profile(spark: SparkSession, golden: Unpacked) -> None:
+    """And those of no profile; Spark's own SQL sees times, and comments of all columns."""
+    schema = "body_decoded binary, store_time timestamp, store_timestamp_ms long, keys array<string>"
+    frame = spark.read.format("rocketmq-store").schema(schema).load(str(golden("5.5.0-bodies")))
+    wrong = frame.filter("unix_millis(store_time) <> store_timestamp_ms or year(store_time) <> 2026")
+    assert wrong.count() == 0
+    expected = rmqtool.open(golden("5.5.0-bodies")).messages(["body_decoded"]).read_all().to_pylist()
+    bodies = [None if row["body_decoded"] is None else bytes(row["body_decoded"]) for row in frame.collect()]
+    assert sorted(map(str, bodies)) == sorted(str(row["body_decoded"]) for row in expected)
+    for table, comments in COMMENTS.items():
+        fields = loaded(spark, [golden("5.5.0-bodies")], table=table).schema.fields
+        assert {field.name: field.metadata["comment"] for field in fields}.items() <= comments.items()
+
+
+def test_a_schema_with_another_type_is_told(spark: SparkSession, golden: Unpacked) -> None:
+    from pyspark.errors import PySparkException
+
+    frame = spark.read.format("rocketmq-store").schema("store_time long").load(str(golden("5.5.0-clean-basic")))
+    with pytest.raises(PySparkException, match="the column store_time is timestamp in the table, not bigint"):
+        frame.collect()

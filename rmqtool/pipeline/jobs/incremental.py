@@ -194,7 +194,8 @@ class IncrementalExport:
             rows = table_frame(session, {**options, "ranges": json.dumps(batch.ranges)})
         else:
             day = f.date_format(f.timestamp_millis(CHECKED), "yyyy-MM-dd")
-            rows = table_frame(session, options).withColumn(CHECKED, f.lit(self.now_ms)).withColumn("day", day)
+            checked = {CHECKED: f.lit(self.now_ms), "checked_time": f.timestamp_millis(f.lit(self.now_ms))}
+            rows = table_frame(session, options).withColumns(checked).withColumn("day", day)
         if self.form in TABLE_FORMS:
             place = f"{self.target}/{self.table}"
             table = LakeTable(self.form, self.files, place, self.table, self.partition_by, export_id)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from rmqtool.errors import UnreadableError
 from rmqtool.pipeline.python_worker import keep_what_is_loaded
+from rmqtool.pipeline.tables.column_comments import commented
 from rmqtool.pipeline.tables.findings_table import StoreCheck, finding_row
 from rmqtool.pipeline.tables.options import UNREADABLE, SourceOptions, UnreadStore
 from rmqtool.pipeline.tables.table import Table, parts, table_of, unread_row
@@ -67,15 +68,13 @@ def findings_frame(session: SparkSession, options: SourceOptions) -> DataFrame:
         UsageError: an option is wrong.
         NotAStoreError, UnreadableError: no path is a store that can be read.
     """
-    from pyspark.sql.pandas.types import from_arrow_schema
-
     table = table_of(options)
     checks = slice_checks(table)
     context = session.sparkContext
     join_count = min(checks[-1].store_number + 1, JOINS_PER_CORE * context.defaultParallelism)
     checked = context.parallelize(checks, len(checks)).map(partial(_keyed, table)).groupByKey(join_count)
     rows = checked.flatMap(partial(_values, table))
-    return session.createDataFrame(rows, from_arrow_schema(table.schema), verifySchema=False)
+    return session.createDataFrame(rows, commented(table.schema, options.table), verifySchema=False)
 
 
 def slice_checks(table: Table) -> list[SliceCheck]:

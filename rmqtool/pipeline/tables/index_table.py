@@ -12,6 +12,7 @@ import pyarrow as pa
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.index import ENTRY, ENTRY_SIZE, HEADER_SIZE, IndexHeader, entry_position
 from rmqtool.pipeline.tables.rows import PART_BYTES, batch_of, grouped_by_size
+from rmqtool.pipeline.tables.times import TIME_TYPE
 from rmqtool.store.directory import Store
 from rmqtool.store.remote import view_of_files
 from rmqtool.store.source import ByteSource, read_range, read_salvaging
@@ -29,6 +30,7 @@ SCHEMA: Final = pa.schema(
         pa.field("physical_offset", pa.int64()),
         pa.field("time_delta_seconds", pa.int32()),
         pa.field("store_timestamp_ms", pa.int64()),
+        pa.field("store_time", TIME_TYPE),
         pa.field("previous_entry", pa.int32()),
         pa.field("size", pa.int64(), nullable=False),
         pa.field("finding", pa.string()),

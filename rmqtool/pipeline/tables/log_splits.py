@@ -213,7 +213,7 @@ def _scanned(
             rows = rows if mask.all() else rows[mask]
         for group in groups(rows):
             if group.size:
-                yield columns.batch(batch, group)
+                yield from columns.batches(batch, group)
     if is_last:
         return
     behind = whole.source.size if walk.outcome.ended else walk.outcome.data_end

@@ -5,7 +5,7 @@ Only the columns that are asked for are made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 from rmqtool.formats import commitlog, system_flag
 from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.formats.message_id import host_text
+from rmqtool.pipeline.tables.decoded_bodies import content_batches, whole_content
 from rmqtool.pipeline.tables.texts import Bytes, Numbers, binary_array, property_maps, text_array, word_lists
+from rmqtool.pipeline.tables.times import time_array
 from rmqtool.scan.judge import MESSAGE_MAGICS
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.scan.walk import Batch
@@ -55,15 +57,27 @@ class MessageBatches:
     place: SourceFile
     _topics: pa.Array | None = field(default=None, repr=False)
 
-    def batch(self, batch: Batch, rows: NDArray[Any]) -> pa.RecordBatch:
-        """The record batch of some rows of a batch, which are all messages or all none."""
+    def batches(self, batch: Batch, rows: NDArray[Any]) -> Iterator[pa.RecordBatch]:
+        """The record batches of some rows of a batch, which are all messages or all none.
+
+        They are one, unless bodies are decompressed: then each has at most `BATCH_BYTES` of them and one more.
+        """
         messages = bool(rows.size) and int(rows["magic"][0]) in MESSAGE_MAGICS
         messages = messages and int(rows["verdict"][0]) in (Verdict.GOOD, Verdict.STALE)
         if not messages:
-            return self._batch(_Bare(rows, batch.split.physical_offset))
+            yield self._batch(_Bare(rows, batch.split.physical_offset))
+            return
         if self._topics is None or len(self._topics) != len(batch.topics):
             self._topics = pa.array([decode_java_utf8(name) for name in batch.topics], pa.string())
-        return self._batch(_Messages(rows, batch, self._topics))
+        whole = _Messages(rows, batch, self._topics)
+        if "body_decoded" not in self.schema.names:
+            yield self._batch(whole)
+            return
+        flags = _numbers(rows["sys_flag"])
+        for first, contents in content_batches(whole.column(pa.field("body", pa.binary())), flags, whole_content):
+            some = _Messages(rows[first : first + len(contents)], batch, self._topics)
+            some.contents = contents
+            yield self._batch(some)
 
     def range_row(self, physical_offset: int, size: int, finding: str, *, file_position: int | None) -> pa.RecordBatch:
         """The record batch of one range of the log that could not be scanned."""
@@ -113,7 +127,13 @@ class _Bare:
 
 
 class _Messages(_Bare):
-    """Rows of good messages."""
+    """Rows of good messages.
+
+    Attributes:
+        contents: of the bodies, where they are asked for.
+    """
+
+    contents: pa.Array | None = None
 
     def __init__(self, rows: NDArray[Any], batch: Batch, topics: pa.Array) -> None:
         super().__init__(rows, batch.split.physical_offset)
@@ -193,6 +213,15 @@ class _Messages(_Bare):
     def _body(self) -> pa.Array:
         head = commitlog.HEAD_SIZE + self._born_extra + self._extra(system_flag.STORE_HOST_V6)
         return binary_array(self._pool, self._at + head, self.rows["body_length"], fast=self._fast)
+
+    def _body_decoded(self) -> pa.Array:
+        return self.contents
+
+    def _store_time(self) -> pa.Array:
+        return time_array(self.rows["store_timestamp_ms"])
+
+    def _born_time(self) -> pa.Array:
+        return time_array(self.rows["born_timestamp_ms"])
 
     @cached_property
     def _properties_at(self) -> Numbers:

@@ -1,6 +1,7 @@
 """The columns of the table `messages`: their types, and which profile has them.
 
-Names and meanings are those of a `dump` row; in front stand the columns that say where a row comes from.
+Names and meanings are those of a `dump` row; in front stand the columns that say where a row comes from. `store_time`
+and `born_time` are the milliseconds beside them as times.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import pyarrow as pa
 
 from rmqtool.errors import UsageError
 from rmqtool.pipeline.tables.texts import LIST_TYPE, MAP_TYPE
+from rmqtool.pipeline.tables.times import TIME_TYPE
 from rmqtool.report.names import unknown_name
 
 HEADERS: Final = (
@@ -25,6 +27,7 @@ HEADERS: Final = (
     pa.field("physical_offset", pa.int64(), nullable=False),
     pa.field("size", pa.int64(), nullable=False),
     pa.field("store_timestamp_ms", pa.int64()),
+    pa.field("store_time", TIME_TYPE),
     pa.field("magic", pa.string()),
     pa.field("body_crc", pa.int32()),
     pa.field("body_crc_ok", pa.bool_()),
@@ -33,6 +36,7 @@ HEADERS: Final = (
     pa.field("transaction", pa.string()),
     pa.field("compression", pa.string()),
     pa.field("born_timestamp_ms", pa.int64()),
+    pa.field("born_time", TIME_TYPE),
     pa.field("born_host", pa.string()),
     pa.field("store_host", pa.string()),
     pa.field("reconsume_times", pa.int32()),
@@ -53,6 +57,8 @@ FULL: Final = (
     pa.field("body", pa.binary()),
 )
 """The stored bytes: a compressed body stays compressed."""
+BY_NAME: Final = (pa.field("body_decoded", pa.binary()),)
+"""Columns that no profile has, because they cost more than all others: they are read only if they are named."""
 PROFILES: Final = {
     "headers": HEADERS,
     "properties": HEADERS + PROPERTIES,
@@ -68,7 +74,7 @@ def message_schema(profile: str, columns: tuple[str, ...] = ()) -> pa.Schema:
     """
     if profile not in PROFILES:
         raise UsageError(f"profile {profile!r}: there are {', '.join(PROFILES)}")
-    return chosen(pa.schema(PROFILES["full" if columns else profile]), columns)
+    return chosen(pa.schema(PROFILES["full"] + BY_NAME if columns else PROFILES[profile]), columns)
 
 
 def chosen(schema: pa.Schema, columns: tuple[str, ...]) -> pa.Schema:

@@ -22,6 +22,7 @@ from rmqtool.formats.consumequeue import (
     unit_format,
 )
 from rmqtool.pipeline.tables.rows import PART_BYTES, batch_of, grouped_by_size, native
+from rmqtool.pipeline.tables.times import TIME_TYPE
 from rmqtool.scan.blocks import last_data_end
 from rmqtool.scan.row_filter import RowFilter
 from rmqtool.store.directory import QueueFiles, Segment, Store
@@ -45,6 +46,7 @@ SCHEMA: Final = pa.schema(
         pa.field("filler", pa.bool_()),
         pa.field("extension_position", pa.int64()),
         pa.field("store_timestamp_ms", pa.int64()),
+        pa.field("store_time", TIME_TYPE),
         pa.field("batch_size", pa.int16()),
         pa.field("compacted_offset", pa.int32()),
         pa.field("size", pa.int64(), nullable=False),

@@ -9,6 +9,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from rmqtool.pipeline.tables.times import time_array
+
 PART_BYTES: Final = 64 << 20
 """Bytes of small files that one task reads."""
 
@@ -24,10 +26,16 @@ File = TypeVar("File", bound=Sized)
 
 
 def batch_of(schema: pa.Schema, count: int, columns: Mapping[str, Any]) -> pa.RecordBatch:
-    """A record batch: a column is an array, one value for all rows, or null where it is not named."""
+    """A record batch: a column is an array, one value for all rows, or null where it is not named.
+
+    Times are made out of their milliseconds.
+    """
+    times = {f"{name.removesuffix('timestamp_ms')}time": name for name in columns if name.endswith("_timestamp_ms")}
     arrays = []
     for field in schema:
         value = columns.get(field.name)
+        if field.name in times:
+            value = time_array(np.broadcast_to(columns[times[field.name]], count))
         if value is None:
             arrays.append(pa.nulls(count, field.type))
         elif isinstance(value, np.ndarray | pa.Array):

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from rmqtool.errors import UsageError
-from rmqtool.formats import system_flag
-from rmqtool.formats.compression import decompress
 from rmqtool.pipeline.enums import Where
+from rmqtool.pipeline.tables.decoded_bodies import content_batches, searched_content
 from rmqtool.pipeline.tables.message_schema import message_schema
 
-CONTENT_MAX: Final = 16 << 20
-"""Bytes of a decompressed body that are searched."""
 SHOWN: Final = (
     *("store", "file", "type", "physical_offset", "size", "topic", "queue_id", "queue_offset", "store_timestamp_ms"),
     *("tags", "keys", "unique_key", "message_id", "finding"),
@@ -65,32 +61,20 @@ class Search:
     def matches(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows of batches that match or are not sound."""
         for batch in batches:
-            # Keys and properties are lines of one text.
-            pattern = self.pattern if self.where is Where.BODY else f"(?m){self.pattern}"
-            matched = pc.fill_null(pc.match_substring_regex(self._texts(batch), pattern), fill_value=False)
+            matched = pc.fill_null(pa.concat_arrays(list(self._matched(batch))), fill_value=False)
             yield batch.filter(pc.or_(matched, pc.is_valid(batch["finding"])))
+
+    def _matched(self, batch: pa.RecordBatch) -> Iterator[pa.Array]:
+        """Which rows match, some after others."""
+        if self.where is Where.BODY:
+            for _, contents in content_batches(batch["body"], batch["sys_flag"], searched_content):
+                yield pc.match_substring_regex(contents, self.pattern)
+        else:  # keys and properties are lines of one text
+            yield pc.match_substring_regex(self._texts(batch), f"(?m){self.pattern}")
 
     def _texts(self, batch: pa.RecordBatch) -> pa.Array:
         if self.where is Where.KEYS:
             keys = pc.binary_join(pc.fill_null(batch["keys"], pa.scalar([], batch["keys"].type)), "\n")
             return pc.binary_join_element_wise(keys, pc.fill_null(batch["unique_key"], ""), "\n")
-        if self.where is Where.PROPERTIES:
-            named = pc.replace_substring(batch["properties_raw"], b"\x01", b"=")
-            return pc.replace_substring(named, b"\x02", b"\n")
-        return _contents(batch["body"], batch["sys_flag"])
-
-
-def _contents(bodies: pa.Array, flags: pa.Array) -> pa.Array:
-    """Bodies, the compressed ones decompressed; one that is not what its flags say is searched as it is."""
-    compressed = np.flatnonzero(np.asarray(pc.fill_null(flags, 0)) & system_flag.COMPRESSED)
-    if not compressed.size:
-        return bodies
-    all_of: list[Any] = bodies.to_pylist()
-    for at in compressed.tolist():
-        kind = system_flag.compression(flags[at].as_py())
-        if all_of[at] is not None and kind is not None:
-            try:
-                all_of[at] = decompress(all_of[at], kind, CONTENT_MAX)[:CONTENT_MAX]
-            except ValueError:
-                continue
-    return pa.array(all_of, pa.binary())
+        named = pc.replace_substring(batch["properties_raw"], b"\x01", b"=")
+        return pc.replace_substring(named, b"\x02", b"\n")

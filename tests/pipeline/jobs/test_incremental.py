@@ -91,6 +91,8 @@ def test_findings_are_added_with_the_time_of_the_check(run: Any, golden: Unpacke
     tables = [pyarrow.parquet.ParquetFile(file).read() for file in (target / "findings").rglob("*.parquet")]
     checked = [time for table in tables for time in table[incremental.CHECKED].to_pylist()]
     assert (len(checked), len(set(checked))) == (sum(counts), 2)
+    times = [time.timestamp() * 1000 for table in tables for time in table["checked_time"].to_pylist()]
+    assert [round(time) for time in times] == checked
 
 
 @pytest.mark.parametrize(
