@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -31,6 +31,7 @@ from rmqtool.commands.options.store import (
 from rmqtool.commands.screen import screen
 from rmqtool.commands.writing.append_client import ClientRequest, answers
 from rmqtool.commands.writing.append_messages import MessageRequest, host_of, messages_from, messages_wanted
+from rmqtool.engine.append.batch_append import WrittenMessages
 from rmqtool.engine.append.message import Message, MessageBatch
 from rmqtool.engine.append.open_writer import config_of, existing_store, new_store
 from rmqtool.engine.append.status import AppendStatus, PutResult
@@ -262,7 +263,7 @@ def _rare_collections() -> Iterator[None]:
 
 def _report(
     writer: StoreWriter,
-    results: Iterable[list[PutResult]],
+    results: Iterable[Sequence[PutResult]],
     output: OutputFormat,
     fields: tuple[str, ...],
     *,
@@ -281,7 +282,7 @@ def _report(
             # Reported is only what the files hold: killing this process takes nothing of it back.
             writer.write_out()
             writer.sync_if_due()
-            not_written = [result for result in group if not result.is_written]
+            not_written = () if isinstance(group, WrittenMessages) else [one for one in group if not one.is_written]
             refused += len(not_written)
             if shown := not_written if only_refused else group:
                 rows.write_block(_block(shown, writer.rules, fields))
@@ -305,7 +306,11 @@ def _groups(new_messages: Iterable[Message | MessageBatch]) -> Iterator[list[Mes
 
 def _block(results: Sequence[PutResult], rules: BrokerRules, fields: tuple[str, ...]) -> RowBlock:
     """The rows of some results."""
-    columns = dict(zip(PutResult._fields, zip(*results, strict=True), strict=True))
+    columns: Mapping[str, Sequence[Any]]
+    if isinstance(results, WrittenMessages):
+        columns = {name: results.column(name) for name in PutResult._fields}
+    else:
+        columns = dict(zip(PutResult._fields, zip(*results, strict=True), strict=True))
     names = {status: status.name_in(rules) for status in set(columns["status"])}
     append_names = {status: None if status is None else status.value for status in set(columns["append_status"])}
     is_written = [status is AppendStatus.PUT_OK for status in columns["append_status"]]

@@ -74,8 +74,11 @@ class ClientRequest:
 
     def as_sent(self, messages: Iterable[Put]) -> Iterator[Put]:
         """The messages as a producer makes them of a prepared transaction; others as they are."""
+        return self._as_prepared(messages) if self.is_client and self.transaction == "prepared" else iter(messages)
+
+    def _as_prepared(self, messages: Iterable[Put]) -> Iterator[Put]:
         for message in messages:
-            if self.is_client and self.transaction == "prepared" and isinstance(message, Message):
+            if isinstance(message, Message):
                 marks = {names.TRANSACTION_PREPARED: "true", names.PRODUCER_GROUP: self.producer_group}
                 flag = message.sys_flag | system_flag.TRANSACTION_PREPARED
                 yield replace(message, properties={**message.properties, **marks}, sys_flag=flag)
@@ -90,10 +93,10 @@ def answers(
     root: Path,
     look: Callable[[], Store],
     conf: BrokerConf | None,
-) -> Iterator[list[PutResult]]:
+) -> Iterator[Sequence[PutResult]]:
     """Put the messages, group by group, or do what else was asked for; what became of each."""
     if not request.asks_broker:
-        yield from map(writer.put_all, groups)
+        yield from map(writer.put_group, groups)
         return
     settings = client_settings(conf, request.store_host)
     door, ends = open_front_door(root, writer, look, settings, seed=request.seed)

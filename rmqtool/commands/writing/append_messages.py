@@ -11,7 +11,7 @@ from typing import Final
 
 from rmqtool.engine.append.appender import clock_ms
 from rmqtool.engine.append.message import DEFAULT_BORN_HOST, DEFAULT_STORE_HOST, Message, MessageBatch
-from rmqtool.engine.append.message_lines import message_of_line
+from rmqtool.engine.append.message_lines import LINE_MAX, message_of_line
 from rmqtool.errors import UnreadableError, UsageError
 from rmqtool.formats import properties as names
 from rmqtool.formats import system_flag
@@ -21,7 +21,6 @@ from rmqtool.formats.properties import encode_properties
 from rmqtool.store.source import reason
 
 BODY_FILE_MAX: Final = 64 << 20
-LINE_MAX: Final = 128 << 20
 READ_AT_ONCE: Final = 1 << 20
 _TRANSACTIONS: Final = {name: value for value, name in system_flag.TRANSACTION_NAMES.items()}
 
@@ -84,18 +83,12 @@ def messages_from(path: Path) -> Iterator[Message]:
             lines = sys.stdin.buffer if str(path) == "-" else stack.enter_context(path.open("rb", READ_AT_ONCE))
             while line := lines.readline(LINE_MAX + 1):
                 number += 1
-                if (message := _message(line)) is not None:
+                if (message := message_of_line(line)) is not None:
                     yield message
         except UsageError as error:
             raise UsageError(f"{name}, line {number}: {error}") from error
         except OSError as error:
             raise UnreadableError(f"{name}: {reason(error)}") from error
-
-
-def _message(line: bytes) -> Message | None:
-    if len(line) > LINE_MAX:
-        raise UsageError(f"longer than {LINE_MAX} bytes")
-    return None if line.isspace() else message_of_line(line)
 
 
 def _body(request: MessageRequest) -> bytes:

@@ -11,7 +11,14 @@ from dataclasses import replace
 from itertools import count
 from typing import Final
 
-from rmqtool.engine.append.batch_append import ColumnAppender, MessageColumns, are_plain, columns_of, place_columns
+from rmqtool.engine.append.batch_append import (
+    ColumnAppender,
+    MessageColumns,
+    WrittenMessages,
+    are_plain,
+    columns_of,
+    place_columns,
+)
 from rmqtool.engine.append.encoder import (
     HOST_BITS,
     RecordColumns,
@@ -123,7 +130,7 @@ class MessageAppender:
             self._queue_offsets.update((queue, next(offsets)) for queue, offsets in next_offsets.items())
         return put
 
-    def put_all(self, messages: Sequence[Message | MessageBatch]) -> list[PutResult]:
+    def put_all(self, messages: Sequence[Message | MessageBatch]) -> Sequence[PutResult]:
         """Put messages in order; all of them are in the log's hands when this returns."""
         return self._put_plain(messages) or self._put_each(messages)
 
@@ -146,7 +153,7 @@ class MessageAppender:
                 self._encode()
                 self._log.roll()
 
-    def _put_plain(self, messages: Sequence[Message | MessageBatch]) -> list[PutResult] | None:
+    def _put_plain(self, messages: Sequence[Message | MessageBatch]) -> WrittenMessages | None:
         """Several plain messages by way of columns; None where one of them is not plain, or not where it was."""
         if len(messages) < PLAIN_FROM:
             return None
@@ -163,11 +170,7 @@ class MessageAppender:
         put = self._put_columns(columns, dumped_at)
         if put is None:
             return None
-        hosts = {host: host.hex().upper() for host in {message.store_host for message in plain}}
-        return [
-            PutResult(PutStatus.PUT_OK, AppendStatus.PUT_OK, *placed, f"{hosts[message.store_host]}{placed[0]:016X}")
-            for message, placed in zip(plain, put.rows(), strict=True)
-        ]
+        return WrittenMessages(put, [message.store_host for message in plain])
 
     def _put_each(self, messages: Iterable[Message | MessageBatch]) -> list[PutResult]:
         results = [self._put_one(message) for message in messages]

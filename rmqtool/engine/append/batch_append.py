@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, overload
 
 import numpy as np
 
@@ -24,11 +24,13 @@ from rmqtool.engine.append.encoder import (
 from rmqtool.engine.append.log_writer import LogWriter
 from rmqtool.engine.append.message import DEFAULT_BORN_HOST, DEFAULT_STORE_HOST, Message
 from rmqtool.engine.append.rewrite import is_plain_text, sent_text
+from rmqtool.engine.append.status import AppendStatus, PutResult, PutStatus
 from rmqtool.engine.append.validation import refusal
 from rmqtool.engine.append.writer_config import WriterConfig
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.formats import system_flag
 from rmqtool.formats.commitlog import BLANK_SIZE_MIN, PROPERTIES_LENGTH_MAX
+from rmqtool.formats.message_id import offset_message_id
 
 _PROBE: Final = b""
 _ODD_FLAGS: Final = system_flag.TRANSACTION_MASK | system_flag.INNER_BATCH
@@ -70,12 +72,62 @@ class ColumnAppender:
     queue_offsets: list[int]
     store_timestamps_ms: Int64s
 
-    def rows(self) -> Iterator[tuple[int, int, int, int]]:
-        """(physical offset, size, queue offset, store time) of each message."""
-        places, sizes, times = (
-            column.tolist() for column in (self.physical_offsets, self.sizes, self.store_timestamps_ms)
+
+@dataclass(frozen=True)
+class WrittenMessages(Sequence[PutResult]):
+    """Results of plain messages, all of which were written; each is made when somebody asks for it."""
+
+    placed: ColumnAppender
+    store_hosts: Sequence[bytes]
+
+    def __len__(self) -> int:
+        return len(self.store_hosts)
+
+    @overload
+    def __getitem__(self, index: int) -> PutResult: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[PutResult]: ...
+
+    def __getitem__(self, index: int | slice) -> PutResult | list[PutResult]:
+        return list(self)[index] if isinstance(index, slice) else self._result(index)
+
+    def __iter__(self) -> Iterator[PutResult]:
+        return map(PutResult, *(self.column(name) for name in PutResult._fields[:7]))
+
+    def __reversed__(self) -> Iterator[PutResult]:
+        return map(self._result, range(len(self) - 1, -1, -1))
+
+    def column(self, name: str) -> list[Any]:
+        """A field of all results."""
+        placed = self.placed
+        numbers = {
+            "physical_offset": placed.physical_offsets,
+            "size": placed.sizes,
+            "store_timestamp_ms": placed.store_timestamps_ms,
+        }
+        if name in numbers:
+            return list(numbers[name].tolist())
+        if name == "queue_offset":
+            return placed.queue_offsets
+        if name == "message_id":
+            hosts = {host: host.hex().upper() for host in set(self.store_hosts)}
+            places = placed.physical_offsets.tolist()
+            return [f"{hosts[host]}{place:016X}" for host, place in zip(self.store_hosts, places, strict=True)]
+        same = {"status": PutStatus.PUT_OK, "append_status": AppendStatus.PUT_OK}
+        return [same.get(name)] * len(self)
+
+    def _result(self, index: int) -> PutResult:
+        place = int(self.placed.physical_offsets[index])
+        return PutResult(
+            PutStatus.PUT_OK,
+            AppendStatus.PUT_OK,
+            place,
+            int(self.placed.sizes[index]),
+            self.placed.queue_offsets[index],
+            int(self.placed.store_timestamps_ms[index]),
+            offset_message_id(self.store_hosts[index], place),
         )
-        return zip(places, sizes, self.queue_offsets, times, strict=True)
 
 
 def columns_of(messages: Sequence[Message], rules: BrokerRules, now_ms: int) -> MessageColumns:

@@ -14,6 +14,7 @@ from rmqtool.errors import UsageError
 from rmqtool.formats.message_id import host_bytes
 from rmqtool.quantities import JAVA_LONG_MAX
 
+LINE_MAX: Final = 128 << 20
 _MESSAGES: Final = frozenset({"message", "stale"})
 _NO_MESSAGES: Final = frozenset({"blank", "bad"})
 """Rows of a log's dump that are passed over."""
@@ -58,7 +59,7 @@ _ROW: Final = msgspec.json.Decoder(_Row)
 
 
 def message_of_line(line: bytes) -> Message | None:
-    """The message of one line of JSON; None for a row that is not a message.
+    """The message of one line of JSON; None for a row that is not a message, and for an empty line.
 
     A row with `properties_raw` was dumped whole, and is stored as it is. One without may leave out everything but the
     topic; what a broker does with a message that is sent is then done with it.
@@ -66,22 +67,53 @@ def message_of_line(line: bytes) -> Message | None:
     Raises:
         UsageError: it is no such row.
     """
-    return _message(_row(line))
-
-
-def _row(line: bytes) -> _Row:
+    if len(line) > LINE_MAX:
+        raise UsageError(f"longer than {LINE_MAX} bytes")
     try:
-        try:
-            return _ROW.decode(line)
-        except msgspec.ValidationError:
-            raise
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            # Bytes that are not UTF-8, or half a surrogate pair: Python's reader, though slower, takes both.
-            return _converted(json.loads(line.decode("utf-8", "replace")))
-    except msgspec.ValidationError as error:
-        raise UsageError(_in_words(str(error))) from error
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"not JSON ({error})") from error
+        row = _ROW.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        if line.isspace():
+            return None
+        row = _odd_row(line, error)
+    if row.type != "message" and row.type not in _MESSAGES:
+        if row.type in _NO_MESSAGES:
+            return None
+        raise UsageError(f"a row of type {row.type!r} is not a message")
+    if row.topic is None:
+        raise UsageError("no topic")
+    text, dumped_at = row.properties_raw, None
+    if text is not None and row.physical_offset is not None and row.queue_offset is not None:
+        dumped_at = row.physical_offset, row.queue_offset
+    return Message(
+        topic=row.topic,
+        body=_body(row),
+        queue_id=row.queue_id,
+        properties=row.properties or {},
+        properties_text=text.encode("utf-8", "surrogateescape") if text is not None else None,
+        flag=row.flag,
+        sys_flag=row.sys_flag if row.sys_flag is not None else _transaction(row.transaction),
+        born_timestamp_ms=row.born_timestamp_ms,
+        born_host=_host("born_host", row.born_host) if row.born_host is not None else DEFAULT_BORN_HOST,
+        store_timestamp_ms=row.store_timestamp_ms,
+        store_host=_host("store_host", row.store_host) if row.store_host is not None else DEFAULT_STORE_HOST,
+        reconsume_times=row.reconsume_times,
+        prepared_transaction_offset=row.prepared_transaction_offset,
+        dumped_at=dumped_at,
+        is_final=text is not None,
+    )
+
+
+def _odd_row(line: bytes, error: Exception) -> _Row:
+    """The row of a line that the library does not take."""
+    try:
+        if isinstance(error, msgspec.ValidationError):
+            raise error
+        # Bytes that are not UTF-8, or half a surrogate pair: Python's reader, though slower, takes both.
+        return _converted(json.loads(line.decode("utf-8", "replace")))
+    except msgspec.ValidationError as invalid:
+        raise UsageError(_in_words(str(invalid))) from invalid
+    except (ValueError, RecursionError) as invalid:
+        raise UsageError(f"not JSON ({invalid})") from invalid
 
 
 def _converted(row: Any) -> _Row:
@@ -95,39 +127,6 @@ def _in_words(message: str) -> str:
     reason, _, path = message.partition(" - at ")
     reason = reason[:1].lower() + reason[1:]
     return f"{path.strip('`').removeprefix('$.')}: {reason}" if path else reason
-
-
-def _message(row: _Row) -> Message | None:
-    if row.type in _NO_MESSAGES:
-        return None
-    if row.type not in _MESSAGES:
-        raise UsageError(f"a row of type {row.type!r} is not a message")
-    if row.topic is None:
-        raise UsageError("no topic")
-    raw = row.properties_raw
-    return Message(
-        topic=row.topic,
-        body=_body(row),
-        queue_id=row.queue_id,
-        properties=row.properties or {},
-        properties_text=raw.encode("utf-8", "surrogateescape") if raw is not None else None,
-        flag=row.flag,
-        sys_flag=row.sys_flag if row.sys_flag is not None else _transaction(row.transaction),
-        born_timestamp_ms=row.born_timestamp_ms,
-        born_host=_host("born_host", row.born_host) if row.born_host is not None else DEFAULT_BORN_HOST,
-        store_timestamp_ms=row.store_timestamp_ms,
-        store_host=_host("store_host", row.store_host) if row.store_host is not None else DEFAULT_STORE_HOST,
-        reconsume_times=row.reconsume_times,
-        prepared_transaction_offset=row.prepared_transaction_offset,
-        dumped_at=_dumped_at(row),
-        is_final=raw is not None,
-    )
-
-
-def _dumped_at(row: _Row) -> tuple[int, int] | None:
-    if row.properties_raw is None or row.physical_offset is None or row.queue_offset is None:
-        return None
-    return row.physical_offset, row.queue_offset
 
 
 def _body(row: _Row) -> bytes:

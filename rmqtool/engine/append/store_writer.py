@@ -146,7 +146,13 @@ class StoreWriter:
         return self.put_all([message])[0]
 
     def put_all(self, messages: Sequence[Message | MessageBatch]) -> list[PutResult]:
+        """Put several; see `put_group`."""
+        return list(self.put_group(messages))
+
+    def put_group(self, messages: Sequence[Message | MessageBatch]) -> Sequence[PutResult]:
         """Put several; with synchronous flush each one is on the disk before the next.
+
+        Of many plain messages the results are `WrittenMessages`, which cost nothing until they are looked at.
 
         Raises:
             WriteError: the disk does not take it; the store is left as a crashed one.
@@ -163,7 +169,7 @@ class StoreWriter:
         self._last_store_timestamp_ms = next(written, self._last_store_timestamp_ms)
         return results
 
-    def _put_all(self, messages: Sequence[Message | MessageBatch]) -> list[PutResult]:
+    def _put_all(self, messages: Sequence[Message | MessageBatch]) -> Sequence[PutResult]:
         config = self._config
         if not config.synchronous_flush and config.replication.role != SYNCHRONOUS:
             return self._putter.put_all(messages)

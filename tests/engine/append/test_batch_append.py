@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmqtool.engine.append.appender import MessageAppender
-from rmqtool.engine.append.batch_append import MessageColumns
+from rmqtool.engine.append.batch_append import MessageColumns, WrittenMessages
 from rmqtool.engine.append.log_writer import LogWriter
 from rmqtool.engine.append.message import Message, MessageBatch
 from rmqtool.engine.append.rewrite import sent_text
@@ -67,6 +67,18 @@ def test_many_at_once_are_the_same_as_one_by_one(version: str, messages: list[Me
     together, alone = Log(version), Log(version)
     assert together.put(messages, 60) == alone.put(messages, 1)
     assert together.sink.files == alone.sink.files
+
+
+def test_results_of_many_are_the_same_however_they_are_asked_for() -> None:
+    messages = [Message(topic="T", queue_id=number % 2, store_host=HOSTS[number % 2]) for number in range(20)]
+    log, again = Log(), Log()
+    written = log.putter.put_all(messages)
+    assert isinstance(written, WrittenMessages)
+    results = again.put(messages, 1)
+    assert list(written) == results == written[:]
+    assert [written[index] for index in range(20)] == results
+    assert list(reversed(written)) == results[::-1]
+    assert [written.column(name) for name in PutResult._fields] == list(map(list, zip(*results, strict=True)))
 
 
 TOO_LARGE = Message(topic="T", body=b"x" * 5000)
