@@ -87,3 +87,8 @@ DLEDGER_LOG: Final = (
     "rmqtool convert --from-dledger writes a store with a plain commit log of it"
 )
 """Why a command cannot do its work on such a store."""
+
+
+def how_to_install(extra: str) -> str:
+    """What an error says where the libraries of an extra are not installed."""
+    return f"install rmqtool[{extra}] (from a checkout: pip install '.[{extra}]')"

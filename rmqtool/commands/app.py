@@ -36,7 +36,7 @@ from rmqtool.commands.options.run import (
 from rmqtool.errors import RmqtoolError
 from rmqtool.report.progress import ProgressForm
 from rmqtool.scan.freed_memory import keep_freed_memory
-from rmqtool.scan.kernels.compile_notice import ON_COMPILE
+from rmqtool.scan.kernels.compile_notice import ON_COMPILE, ON_PLAIN_READING
 
 _OBJECTS_BETWEEN_COLLECTIONS: Final = 50_000
 """Imports and rows make objects by the hundred thousand and hardly a cycle: with 700 one looks for them in vain."""
@@ -138,6 +138,7 @@ def run(arguments: Sequence[str]) -> int:
             if hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="backslashreplace")
         ON_COMPILE[:] = [messages.compiling] if sys.stderr is not None and sys.stderr.isatty() else []
+        ON_PLAIN_READING[:] = [messages.plain_reading]
         show_in_environments_zone(messages)
         application()(args=list(arguments), prog_name="rmqtool", obj=messages)
         code = 0

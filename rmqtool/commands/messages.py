@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import typer
 
+from rmqtool.errors import how_to_install
 from rmqtool.report.progress import Facts, Progress, ProgressForm
 
 
@@ -56,6 +57,13 @@ class Messages:
         """Why a person has to wait, this time only."""
         if not self.quiet:
             self._say("compiling what reads large stores; this takes some seconds, the first time only")
+
+    def plain_reading(self) -> None:
+        """Why a large log takes long."""
+        self.warn(
+            f"numba does not load here, so that large logs are read by plain Python, which takes longer; "
+            f"{how_to_install('fast')}, or see docs/install-offline.md"
+        )
 
     def warn(self, text: str) -> None:
         """Something that a person should know, though the command goes on."""

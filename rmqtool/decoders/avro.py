@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from rmqtool.decoders.decoder import Decode
 from rmqtool.decoders.schema_file import read_schema_file
-from rmqtool.errors import UnsupportedError
+from rmqtool.errors import UnsupportedError, how_to_install
 from rmqtool.report.bodies import MessageFacts
 
 _NAMED: Final = frozenset({"record", "error", "enum", "fixed"})
@@ -30,7 +30,7 @@ def make_avro(argument: str | None) -> Decode:
         UnsupportedError: fastavro is missing.
     """
     if find_spec("fastavro") is None:
-        raise UnsupportedError("fastavro is not installed: pip install 'rmqtool[decoders]'")
+        raise UnsupportedError(f"fastavro is not installed: {how_to_install('decoders')}")
     if not argument:
         raise ValueError("the schema is missing: avro=FILE.avsc")
     import fastavro

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from rmqtool.decoders.decoder import Decode
 from rmqtool.decoders.schema_file import read_schema_file
-from rmqtool.errors import UnsupportedError
+from rmqtool.errors import UnsupportedError, how_to_install
 from rmqtool.report.bodies import MessageFacts
 from rmqtool.report.names import unknown_name
 
@@ -25,7 +25,7 @@ def make_protobuf(argument: str | None) -> Decode:
         UnsupportedError: protobuf is missing.
     """
     if find_spec("google") is None or find_spec("google.protobuf") is None:
-        raise UnsupportedError("protobuf is not installed: pip install 'rmqtool[decoders]'")
+        raise UnsupportedError(f"protobuf is not installed: {how_to_install('decoders')}")
     name, _, type_name = (argument or "").rpartition(":")
     if not name or not type_name:
         raise ValueError(f"descriptor set and message type are missing: {_FORM}")

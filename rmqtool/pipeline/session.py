@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import rmqtool
-from rmqtool.errors import RmqtoolError, UnsupportedError
+from rmqtool.errors import RmqtoolError, UnsupportedError, how_to_install
 from rmqtool.scan.runner import OnProgress
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def require_pyspark() -> None:
         UnsupportedError: pyspark is not installed, or too old for data sources in Python.
     """
     if find_spec("pyspark") is None:
-        raise UnsupportedError("pyspark is not installed: pip install 'rmqtool[spark]'")
+        raise UnsupportedError(f"pyspark is not installed: {how_to_install('spark')}")
     if find_spec("pyspark.sql.datasource") is None:
         import pyspark
 
@@ -78,7 +78,7 @@ def require_pyspark() -> None:
             f"pyspark {pyspark.__version__} is too old, 4.0 or newer is needed: pip install -U pyspark"
         )
     if find_spec("pyarrow") is None:
-        raise UnsupportedError("pyarrow is not installed: pip install 'rmqtool[spark]'")
+        raise UnsupportedError(f"pyarrow is not installed: {how_to_install('spark')}")
 
 
 @contextmanager

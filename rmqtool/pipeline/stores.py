@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from rmqtool.errors import UnsupportedError, UsageError
+from rmqtool.errors import UnsupportedError, UsageError, how_to_install
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -144,7 +144,7 @@ def require_pyarrow() -> None:
         UnsupportedError: pyarrow is not installed.
     """
     if find_spec("pyarrow") is None:
-        raise UnsupportedError("pyarrow is not installed: pip install 'rmqtool[arrow]'")
+        raise UnsupportedError(f"pyarrow is not installed: {how_to_install('arrow')}")
 
 
 def _words(name: str, values: Iterable[object]) -> str:

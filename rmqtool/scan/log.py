@@ -13,6 +13,7 @@ from rmqtool.formats.tags import parse_delay_levels
 from rmqtool.scan.blocks import BLOCK_SIZE, Window, last_data_end
 from rmqtool.scan.entry_walk import EntryWalk
 from rmqtool.scan.judge import MESSAGE_MAGICS, PlainReader, judge_frame
+from rmqtool.scan.kernels.compile_notice import ON_PLAIN_READING
 from rmqtool.scan.lazy_source import LazySource
 from rmqtool.scan.resync import find_next
 from rmqtool.scan.rules import Verdict
@@ -175,6 +176,8 @@ def reader_for(data_bytes: int, compiled: bool | None = None) -> Callable[[], Re
     from rmqtool.scan import compiled as compiled_module
 
     if compiled is None and not compiled_module.is_available():
+        while ON_PLAIN_READING:
+            ON_PLAIN_READING.pop()()
         return PlainReader
     return compiled_module.CompiledReader
 

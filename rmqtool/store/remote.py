@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Final
 from urllib.parse import parse_qsl, quote, unquote, urlsplit, urlunsplit
 
-from rmqtool.errors import NotAStoreError, UnreadableError, UnsupportedError, UsageError
+from rmqtool.errors import NotAStoreError, UnreadableError, UnsupportedError, UsageError, how_to_install
 from rmqtool.store.file_kinds import is_broker_directory
 from rmqtool.store.ranged_source import Health, RangedSource, one_line
 from rmqtool.store.view import Entry, EntryKind, StoreView
@@ -84,7 +84,7 @@ def connect(url: str) -> RemotePlace:
     try:
         from pyarrow import fs
     except ImportError as error:
-        raise UnsupportedError(f"{shown(url)}: needs pyarrow: pip install 'rmqtool[remote]'") from error
+        raise UnsupportedError(f"{shown(url)}: needs pyarrow: {how_to_install('remote')}") from error
     split = urlsplit(url)
     scheme = split.scheme.lower()
     if scheme in ("s3", "s3a", "s3n"):
@@ -95,7 +95,7 @@ def connect(url: str) -> RemotePlace:
     try:
         import fsspec
     except ImportError as error:
-        raise UnsupportedError(f"{shown(url)}: needs fsspec: pip install 'rmqtool[remote]'") from error
+        raise UnsupportedError(f"{shown(url)}: needs fsspec: {how_to_install('remote')}") from error
     try:
         inner, path = fsspec.core.url_to_fs(url)
     except (ValueError, ImportError) as error:  # a scheme that it does not know, or whose library is not there

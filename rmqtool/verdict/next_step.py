@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rmqtool.errors import how_to_install
 from rmqtool.verdict.command_line import CommandLine
 from rmqtool.verdict.tally import FindingTally
 from rmqtool.verdict.verdict import Assessment, StoreVerdict
@@ -46,7 +47,7 @@ def undecoded_step(assessment: Assessment, line: CommandLine) -> NextStep:
     if any(files.reason.startswith("only verify") for files in assessment.not_looked_at):
         return NextStep(line("verify"), "check what this command does not look at:")
     if any(HOW_TO_INSTALL in files.reason for files in assessment.not_looked_at):
-        return NextStep(None, "pip install 'rmqtool[rocksdb]' reads the consume queues; then run this again", True)
+        return NextStep(None, f"to read the consume queues, {how_to_install('rocksdb')}; then run this again", True)
     return NextStep(None, "only the broker itself can check and recover what was not looked at", True)
 
 

@@ -219,7 +219,7 @@ def test_without_the_library_nothing_is_claimed(golden: Unpacked, monkeypatch: p
         assert "install rmqtool[rocksdb]" in kinds["RocksDB consume queue"]
         if command == "verify":
             assert (found["next_step"]["command"], found["needs_decision"]) == (None, True)
-            assert "pip install 'rmqtool[rocksdb]'" in found["next_step"]["reason"]
+            assert "pip install '.[rocksdb]'" in found["next_step"]["reason"]
     assert rmqtool("get", path, "--topic", "Audit", "--queue-id", 0, "--queue-offset", 43).code == 4
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from rmqtool.commands.command_list import COMMANDS
+from rmqtool.errors import how_to_install
 from tests.commands.transcripts import Ran, rmqtool
 from tests.conftest import Unpacked
 from tests.remote.memory_file_system import put_store
@@ -183,4 +184,4 @@ def without(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_a_library_that_is_not_there_is_named(without: Any, missing: str, url: str) -> None:
     without(missing)
     ran = rmqtool("info", url)
-    assert (ran.code, ran.err) == (4, f"rmqtool: {url}: needs {missing}: pip install 'rmqtool[remote]'\n")
+    assert (ran.code, ran.err) == (4, f"rmqtool: {url}: needs {missing}: {how_to_install('remote')}\n")

@@ -13,7 +13,7 @@ from rmqtool.commands.messages import messages_of
 from rmqtool.commands.options.decode import body_choice
 from rmqtool.commands.options.store import DecodeOption, ReadStore, StoreOptions, lock_of, open_store
 from rmqtool.commands.options.store_parameters import with_store_options
-from rmqtool.errors import UnsupportedError
+from rmqtool.errors import UnsupportedError, how_to_install
 from rmqtool.report.bodies import BODY_LIMIT, BodyForm
 from rmqtool.scan.kernels.compile_notice import ON_COMPILE
 
@@ -60,4 +60,4 @@ def require_textual() -> None:
         UnsupportedError: Textual is not installed.
     """
     if find_spec("textual") is None:
-        raise UnsupportedError("textual is not installed: pip install 'rmqtool[tui]'")
+        raise UnsupportedError(f"textual is not installed: {how_to_install('tui')}")

@@ -1,4 +1,4 @@
-"""Who is to be told that code is being compiled; a module of its own, for it is needed before anything is compiled."""
+"""Who is to be told of compilers; a module of its own, for it is needed before anything is compiled."""
 
 from __future__ import annotations
 
@@ -7,3 +7,5 @@ from typing import Final
 
 ON_COMPILE: Final[list[Callable[[], None]]] = []
 """Are called once, before code is compiled that is not kept from an earlier run: that takes some seconds."""
+ON_PLAIN_READING: Final[list[Callable[[], None]]] = []
+"""Are called once, before a large log is read without compiled code, for there is no compiler."""
