@@ -18,15 +18,14 @@ from rmqtool.commands.options.store import (
     TIME_FORMS,
     BodyLimitOption,
     BodyOption,
-    BrokerConfOption,
-    CommitlogOption,
     DecodeOption,
     FormatOption,
-    IndexSlotsOption,
     RawOption,
+    StoreOptions,
     timestamp_ms,
     version_option,
 )
+from rmqtool.commands.options.store_parameters import FILE_SIZES, with_store_options
 from rmqtool.commands.options.topic_names import absent_topics
 from rmqtool.commands.screen import screen
 from rmqtool.dump.request import Request, check_request, chosen_fields, fields_of_kind
@@ -47,6 +46,7 @@ _Until = Annotated[str | None, typer.Option(metavar="TIME", help="Messages store
 _Version = Annotated[str | None, version_option("--broker-version", "Decode as this broker version (default: newest).")]
 
 
+@with_store_options(*FILE_SIZES, "broker_version")
 def dump(
     context: typer.Context,
     path: Annotated[
@@ -110,9 +110,8 @@ def dump(
     pop: Annotated[
         bool, typer.Option("--pop", help="List messages that pop consumers hold, and when they are delivered again.")
     ] = False,
-    commitlog: CommitlogOption = None,
-    index_slots: IndexSlotsOption = None,
-    broker_conf: BrokerConfOption = None,
+    *,
+    store_options: StoreOptions,
     broker_version: _Version = None,
     output: FormatOption = OutputFormat.TABLE,
 ) -> None:
@@ -137,7 +136,9 @@ def dump(
     if len([*chosen, *([kind] if kind is not None else [])]) > 1:
         raise UsageError("--type, --pending, --transactions and --pop exclude each other")
     kind = chosen[0] if chosen else kind
-    target = find_target(path, TargetOptions(kind, commitlog, index_slots, broker_conf))
+    target = find_target(
+        path, TargetOptions(kind, store_options.commitlog, store_options.index_slots, store_options.broker_conf)
+    )
     run_dump(ask, target, output, fields, messages_of(context))
 
 

@@ -18,16 +18,13 @@ from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options.completion import topics
 from rmqtool.commands.options.store import (
-    BrokerConfOption,
-    BrokerVersionOption,
-    CommitlogOption,
     FormatOption,
-    IndexSlotsOption,
     StoreOptions,
     StorePath,
     foreign_owner,
     open_store,
 )
+from rmqtool.commands.options.store_parameters import FILE_SIZES, with_store_options
 from rmqtool.commands.screen import screen
 from rmqtool.commands.writing.append_client import ClientRequest, answers
 from rmqtool.commands.writing.append_messages import MessageRequest, host_of, messages_from, messages_wanted
@@ -82,10 +79,8 @@ class _Place:
     """Which store is written, and by whose rules."""
 
     store: Path
-    commitlog: list[Path] | None
-    index_slots: int | None
+    options: StoreOptions
     conf: BrokerConf | None
-    broker_version: str | None
     is_client: bool
     after_crash: bool
     batch_topics: frozenset[str]
@@ -106,9 +101,10 @@ class _Place:
         return replace(config, batch_topics=self.batch_topics, replication=replication)
 
     def look(self) -> Store:
-        return survey_store(self.store, self.commitlog, self.index_slots, self.conf)
+        return survey_store(self.store, self.options.commitlog, self.options.index_slots, self.conf)
 
 
+@with_store_options(*FILE_SIZES)
 def append(
     context: typer.Context,
     store: StorePath,
@@ -171,10 +167,8 @@ def append(
     slave: Annotated[
         Slave, typer.Option(help="What the slave of a synchronous master (brokerRole=SYNC_MASTER) does.")
     ] = Slave.NONE,
-    commitlog: CommitlogOption = None,
-    index_slots: IndexSlotsOption = None,
-    conf: BrokerConfOption = None,
-    broker_version: BrokerVersionOption = None,
+    *,
+    store_options: StoreOptions,
     output: FormatOption = OutputFormat.TABLE,
 ) -> None:
     """Append test messages to a store that no broker is using.
@@ -207,7 +201,7 @@ def append(
     messages = messages_of(context)
     first, new_messages = _peeked(new_messages)
     place = _Place(
-        store, commitlog, index_slots, _conf(conf, settings or []), broker_version, request.asks_broker, after_crash,
+        store, store_options, _conf(store_options.broker_conf, settings or []), request.asks_broker, after_crash,
         frozenset(batch_topics or ()), slave, None if source is not None or request.asks_broker else first,
     )  # fmt: skip
     with _rare_collections(), _create(place, first) if create else _open(place, messages) as writer:
@@ -353,18 +347,18 @@ def _conf(path: Path | None, settings: list[str]) -> BrokerConf | None:
 
 
 def _create(place: _Place, first: Message | MessageBatch | None) -> AbstractContextManager[StoreWriter]:
-    if place.commitlog:
+    if place.options.commitlog:
         raise UsageError("--commitlog is for an existing commit log; for a new store use --set storePathCommitLog=DIR")
     config = place.config()
     begin = first.dumped_at[0] if isinstance(first, Message) and first.dumped_at is not None else None
     if begin is not None and begin % config.commitlog_file_size:
         begin = None  # the first row of a part of a log, which makes a log of its own
-    return new_store(place.store, rules_for(place.broker_version or NEWEST), config, dumped_from=begin)
+    return new_store(place.store, rules_for(place.options.broker_version or NEWEST), config, dumped_from=begin)
 
 
 def _open(place: _Place, messages: Messages) -> AbstractContextManager[StoreWriter]:
     try:
-        opened = open_store(place.store, StoreOptions(place.commitlog, place.index_slots, None, place.broker_version))
+        opened = open_store(place.store, replace(place.options, broker_conf=None))
     except NotAStoreError as error:
         raise NotAStoreError(f"{error}; use --create for a new store") from error
     opened.tell(messages)
