@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.pipeline.test_table import table_rows
 
 import rmqtool
 from rmqtool.pipeline.tables import findings_table, index_table, queue_table
@@ -16,6 +15,7 @@ from rmqtool.pipeline.tables.message_schema import BY_NAME, PROFILES
 from rmqtool.pipeline.tables.rows import batch_of
 from rmqtool.pipeline.tables.times import LAST_MS, TIME_TYPE, time_array
 from tests.conftest import Unpacked
+from tests.pipeline.tables.test_table import table_rows
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 COLUMNS = {
@@ -69,5 +69,5 @@ def test_each_column_of_spark_has_a_comment() -> None:
 
 
 def test_the_page_of_the_library_names_what_no_profile_has() -> None:
-    page = (Path(__file__).resolve().parents[2] / "docs" / "api.md").read_text("utf-8")
+    page = (Path(__file__).resolve().parents[3] / "docs" / "api.md").read_text("utf-8")
     assert [field.name for field in BY_NAME if f"`{field.name}`" not in page] == []
