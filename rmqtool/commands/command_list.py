@@ -25,6 +25,10 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "rmqtool.commands.reading.verify:verify",
         "Check a store: commit log, consume queues and index against each other, and the small files.",
     ),
+    "watch": (
+        "rmqtool.commands.reading.watch:watch",
+        "Check a store beside its running broker, as it grows: commit log, consume queues and index.",
+    ),
     "forecast": (
         "rmqtool.commands.reading.forecast:forecast",
         "Show what a broker would do at its next start, and which messages it would lose.",

@@ -12,6 +12,7 @@ SCHEMAS: Final = MappingProxyType(
         "dump": "dump",
         "get": "get",
         "verify": "verify",
+        "watch": "watch",
         "forecast": "forecast",
         "diff": "diff",
         "diff --make-manifest": "manifest",

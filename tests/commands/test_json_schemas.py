@@ -21,6 +21,8 @@ ON_SPARK = {"export", "stats", "search"}
 """tests/pipeline/test_commands.py holds their output against the schemas."""
 ON_CLUSTER = {"mirror", "replay"}
 """tests/commands/cluster/test_replay.py likewise."""
+AT_WORK = {"watch"}
+"""tests/commands/reading/test_watch.py likewise."""
 DOCUMENTS = {"report"}
 """It writes a file for people, and has no JSON of its own."""
 STORE, DAMAGED = "5.5.0-crashed", "5.5.0-damage-zero-hole-abort"
@@ -75,7 +77,7 @@ def test_every_command_has_a_schema() -> None:
     commands = {*app.COMMANDS} - {"fixture", "browse"} - DOCUMENTS
     commands |= {f"fixture {action}" for action in fixture.ACTIONS} - {"fixture make"}
     assert {name for name in SCHEMAS if " --" not in name and not name.startswith("-")} == commands
-    assert {name for name, _ in RUNS} | ON_SPARK | ON_CLUSTER | {"--progress json"} == set(SCHEMAS)
+    assert {name for name, _ in RUNS} | ON_SPARK | ON_CLUSTER | AT_WORK | {"--progress json"} == set(SCHEMAS)
 
 
 def test_the_output_of_every_command_is_what_its_schema_says(

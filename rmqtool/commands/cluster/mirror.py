@@ -33,7 +33,8 @@ from rmqtool.replication.connection import MasterAddress, parse_address
 from rmqtool.replication.mirror import DivergedError, MirrorOptions, MirrorStatus
 from rmqtool.replication.record_check import Until
 from rmqtool.replication.run import MirrorRequest, MirrorResult, run_mirror
-from rmqtool.report.screens.mirror_screen import mirror_lines, write_metrics
+from rmqtool.report.metrics import write_metrics
+from rmqtool.report.screens.mirror_screen import mirror_lines, mirror_metrics
 from rmqtool.report.writers import ObjectFormat, json_text
 from rmqtool.store.config.broker_conf import with_properties
 from rmqtool.store.location import survey_store
@@ -177,7 +178,7 @@ class _Command:
 
     def _write_textfile(self) -> None:
         if self._textfile is not None and time.monotonic() - self._textfile_at >= TEXTFILE_SECONDS:
-            write_metrics(self._textfile, _values(self._request.address, self._status))
+            write_metrics(self._textfile, mirror_metrics(_values(self._request.address, self._status)))
             self._textfile_at = time.monotonic()
 
     def _show(self, result: MirrorResult, problem: DivergedError | None) -> None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from rmqtool.errors import WriteError
+from rmqtool.report.metrics import Metric
 from rmqtool.report.text import counted, escaped, labelled, size_text
 from rmqtool.times import time_text
 
@@ -44,27 +41,9 @@ def mirror_lines(result: Mapping[str, Any], width: int) -> Iterator[str]:
         yield f"Next: {escaped(command)}"
 
 
-def write_metrics(path: Path, values: Mapping[str, Any]) -> None:
-    """Replace a text file for the collector of Prometheus' node exporter, whole or not at all.
-
-    Raises:
-        WriteError: it cannot be written.
-    """
-    lines = "".join(_metric_lines(values))
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        beside.write_text(lines, "utf-8")
-        beside.replace(path)
-    except OSError as error:
-        with suppress(OSError):
-            beside.unlink()
-        raise WriteError(f"{path}: {(error.strerror or str(error)).lower()}") from error
-
-
-def _metric_lines(values: Mapping[str, Any]) -> Iterable[str]:
-    label = str(values["master"]).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+def mirror_metrics(values: Mapping[str, Any]) -> Iterator[Metric]:
+    """The state as metrics for Prometheus."""
     for name, kind, key, text in _METRICS:
         value = values[key]
         if value is not None:
-            yield f"# HELP rmqtool_mirror_{name} {text}\n# TYPE rmqtool_mirror_{name} {kind}\n"
-            yield f'rmqtool_mirror_{name}{{master="{label}"}} {float(value):.15g}\n'
+            yield Metric(f"rmqtool_mirror_{name}", kind, text, float(value), {"master": str(values["master"])})

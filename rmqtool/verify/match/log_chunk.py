@@ -90,12 +90,26 @@ class LogChunk:
         self._stretch = EntryExtractor(context.dispatch if context.crosses else None)
         self._index: list[ExpectedIndex] = []
         self.left_out_bytes = 0
+        self._is_past_flush = False
+        self._held: list[tuple[Batch, Any]] = []
 
     def take(self, batch: Batch) -> None:
         """Take a batch; nothing of it is needed afterwards."""
         rows = self._before_edge(batch.as_array())
         if not len(rows):
             return
+        if self._context.live_ms is not None:
+            if not (rows["verdict"] == Verdict.GOOD).any():
+                self._held.append((batch, rows))  # a bad range, which is on the disk if what follows is
+                self.left_out_bytes += int(rows["size"].sum())
+                return
+            for held, held_rows in self._held:
+                self.left_out_bytes -= int(held_rows["size"].sum())
+                self._add(held, held_rows)
+            self._held.clear()
+        self._add(batch, rows)
+
+    def _add(self, batch: Batch, rows: Any) -> None:
         texts = batch_bytes(batch)
         self._stretch.take(rows, batch.topics, texts)
         if self._context.crosses:
@@ -104,10 +118,15 @@ class LogChunk:
 
     def _before_edge(self, rows: Array) -> Any:
         """The rows in front of what a running broker may be writing."""
-        edge = self._context.live_end
+        edge, limit_ms = self._context.live_end, self._context.live_ms
         if edge is None:
             return rows
         kept = rows["physical_offset"] + rows["size"] <= edge
+        if limit_ms is not None:
+            is_newer = (rows["topic_length"] > 0) & (rows["store_timestamp_ms"] > limit_ms)
+            newer = 0 if self._is_past_flush else int(is_newer.argmax()) if is_newer.any() else len(rows)
+            self._is_past_flush = newer < len(rows)
+            kept[newer:] = False
         self.left_out_bytes += int(rows["size"][~kept].sum())
         return kept_rows(rows, kept)
 

@@ -77,6 +77,8 @@ class VerifyContext:
         newest_unit: physical offset of the newest record that any queue has a unit for; -1 without one.
         dispatched_end: behind the begin of the last record that was dispatched, as far as queues and index show it.
         live_end: behind the last record that is judged while a broker is running; None without one.
+        live_ms: store time from which on a running broker's records, up to the end of a split, are not judged, for they
+            may not be on the disk yet; None without one.
         unchecked_topics: topics whose messages need not be in a queue of their own.
         is_index_known: whether every index file with an entry can be read; not where nobody knows the slot count.
     """
@@ -93,6 +95,7 @@ class VerifyContext:
     newest_unit: int = -1
     dispatched_end: int = 0
     live_end: int | None = None
+    live_ms: int | None = None
     unchecked_topics: frozenset[bytes] = frozenset()
     is_index_known: bool = True
 

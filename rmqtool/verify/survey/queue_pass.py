@@ -20,11 +20,11 @@ from rmqtool.formats.tombstone import are_dead
 from rmqtool.scan.blocks import last_data_end
 from rmqtool.store.directory import QueueFiles, Segment
 from rmqtool.store.file_kinds import segment_name
-from rmqtool.store.source import read_salvaging
+from rmqtool.store.source import ByteSource, read_salvaging
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.survey.account import Account
-from rmqtool.verify.survey.queue_map import Array, Open, QueueMap, RunsBuilder, UnitFile
+from rmqtool.verify.survey.queue_map import Array, Open, QueueMap, RunsBuilder, Span, UnitFile
 
 ORDER_MAX: Final = 100
 """Findings about the order of one queue."""
@@ -42,6 +42,8 @@ class QueuePass:
         file_size: bytes of a full file of the queue.
         log_file_size: bytes of a full commitlog file, for dead units are known by their place before its begin.
         log_minimum: first physical offset of the log.
+        span: places [begin, end) that are looked at, where the rest was seen before or is still being written; None is
+            all of them.
     """
 
     queue: QueueFiles
@@ -53,6 +55,7 @@ class QueuePass:
     findings: list[Finding] = field(default_factory=list)
     answers: dict[str, tuple[Hashable, object]] = field(default_factory=dict)
     unit_count: int = 0
+    span: Span | None = None
 
     def __post_init__(self) -> None:
         self._dtype = unit_format(is_batch=self.is_batch).dtype
@@ -97,6 +100,9 @@ class QueuePass:
                 count=first - behind,
             )
         usable = min(segment.size, self.file_size) // self._unit_size
+        if self.span is not None and not (self.span[0] < first + self._per_file and first < self.span[1]):
+            self._files.append(UnitFile(path, first, usable))
+            return
         if segment.size != self.file_size:
             self._say(
                 "consumequeue.wrong-file-size",
@@ -120,9 +126,8 @@ class QueuePass:
         try:
             any_data, is_read, valid, highest = False, True, 0, -1
             step = READ_BYTES // self._unit_size
-            # Most files are the last one of their queue, and a file's rest is zeros that need no look at each unit.
-            used = -(-last_data_end(source, 0, usable * self._unit_size) // self._unit_size)
-            for begin in range(0, used, step):
+            low, used = self._used(source, first, usable)
+            for begin in range(low, used, step):
                 count = min(step, used - begin)
                 buffer = bytearray(count * self._unit_size)
                 bad = read_salvaging(source, begin * self._unit_size, memoryview(buffer))
@@ -133,15 +138,21 @@ class QueuePass:
                 if valid == begin:
                     valid += self._kind.valid_count(bytes(buffer))
                     highest = max(highest, int(units["physical_offset"][: valid - begin].max(initial=-1)))
-            if used < usable:
+            if used < usable and self.span is None:
                 self._take_invalid(_ZERO, first + used, first + usable)
-            if is_read:
+            if is_read and self.span is None:
                 question = valid_units_question(self.file_size, self._kind)
                 self.answers[path] = question, (valid * self._unit_size, highest)
         finally:
             source.close()
-        if not any_data:
+        if not any_data and self.span is None:
             self._zero_files.append((first, first + usable))
+
+    def _used(self, source: ByteSource, first: int, usable: int) -> Span:
+        """Which units of a file are read; most files are the last one of their queue, whose rest is zeros."""
+        if self.span is not None:
+            return max(0, self.span[0] - first), min(usable, self.span[1] - first)
+        return 0, -(-last_data_end(source, 0, usable * self._unit_size) // self._unit_size)
 
     def _take(self, first: int, units: Array, bad: list[tuple[int, int]], path: str, block_position: int) -> None:
         kinds = self._kinds_of(units)

@@ -1,0 +1,52 @@
+"""Text files for the collector of Prometheus' node exporter: written beside and renamed, so that none is half read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rmqtool.errors import WriteError
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One sample of a metric; samples of one name stand one after the other."""
+
+    name: str
+    kind: str
+    text: str
+    value: float
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+def write_metrics(path: Path, metrics: Iterable[Metric]) -> None:
+    """Replace a text file, whole or not at all.
+
+    Raises:
+        WriteError: it cannot be written.
+    """
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        beside.write_text("".join(_lines(metrics)), "utf-8", errors="backslashreplace")
+        beside.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            beside.unlink()
+        raise WriteError(f"{path}: {(error.strerror or str(error)).lower()}") from error
+
+
+def _lines(metrics: Iterable[Metric]) -> Iterator[str]:
+    before = None
+    for metric in metrics:
+        if metric.name != before:
+            yield f"# HELP {metric.name} {metric.text}\n# TYPE {metric.name} {metric.kind}\n"
+            before = metric.name
+        labels = ",".join(f'{name}="{_escaped(value)}"' for name, value in metric.labels.items())
+        yield f"{metric.name}{{{labels}}} {float(metric.value):.15g}\n"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,0 +1,387 @@
+"""Watches a store: at each look, what was flushed and dispatched since the last one is checked, and lags are measured.
+
+A range of the log counts as checked once its records, their units and their index entries agree. What does not is
+looked at again some seconds later, and reported if it is still so. Beside a running broker the end of the log is what
+queues and checkpoint vouch for: what is not dispatched, or not flushed, is not judged.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from rmqtool.engine.reading.log_end import LogEnd, find_log_end
+from rmqtool.engine.reading.record import read_record
+from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.engine.segments.log import Log
+from rmqtool.engine.segments.open_files import OpenFiles
+from rmqtool.errors import UnreadableError, UnsupportedError
+from rmqtool.formats.checkpoint import FIELDS_SIZE, Checkpoint, parse_checkpoint
+from rmqtool.pipeline.stream_position import Position, log_begin, mark_of, what_is_lost
+from rmqtool.store.directory import Segment, Store, with_settings
+from rmqtool.store.file_kinds import FileKind
+from rmqtool.store.probe_lock import LockStatus, lock_state
+from rmqtool.store.source import read_range
+from rmqtool.verify.catalog.finding import Finding
+from rmqtool.verify.files.log_files import log_file_findings
+from rmqtool.watch.index_windows import file_findings, full_files, index_end
+from rmqtool.watch.lag import Alarms, Lags
+from rmqtool.watch.limited_view import LimitedView, ReadLimit
+from rmqtool.watch.queue_windows import queue_ends
+from rmqtool.watch.range_check import CheckedRange, RangeChecker, WatchedRange
+from rmqtool.watch.state import WatchState
+from rmqtool.watch.suspects import Suspects
+
+CHUNK_BYTES: Final = 16 << 20
+"""Bytes of the log that are checked at once; the state moves on by so much at most."""
+CHUNKS_PER_LOOK: Final = 64
+"""After so many chunks the store is listed again, for files come and go meanwhile."""
+SETTLE_SECONDS: Final = 3.0
+MISSING_KEY: Final = "index.missing-key"
+OnRow = Callable[[dict[str, Any]], None]
+
+
+@dataclass(frozen=True)
+class WatchOptions:
+    """How to watch.
+
+    Attributes:
+        root: of the store.
+        survey: lists the store.
+        from_start: begin, without a state, at the first byte of the log and not at its newest file.
+        limits: of lags, by the name of an alert.
+        settle_seconds: the least time after which what looks wrong is looked at again.
+    """
+
+    root: Path
+    survey: Callable[[], Store]
+    rules: BrokerRules
+    from_start: bool = False
+    limits: dict[str, int | None] | None = None
+    settle_seconds: float = SETTLE_SECONDS
+    chunk_bytes: int = CHUNK_BYTES
+
+
+@dataclass(frozen=True)
+class _StoreNow:
+    """What is known at one look before anything is checked."""
+
+    store: Store
+    files: OpenFiles
+    checkpoint: Checkpoint | None
+    dispatched_end: int
+    newest_unit: int
+
+    @property
+    def flushed_ms(self) -> int | None:
+        """Store time of the last flushed record; None where all are, after a clean stop."""
+        if not self.store.has_abort:
+            return None
+        return 0 if self.checkpoint is None else max(0, self.checkpoint.commitlog_timestamp_ms)
+
+
+class Watcher:
+    """One watch.
+
+    Attributes:
+        is_unsettled: whether something is to be looked at again before the last look counts.
+        has_more: whether the last look stopped before the end of what could be checked.
+        trouble: why the last look could not read what it wanted; None where it could.
+    """
+
+    def __init__(
+        self,
+        options: WatchOptions,
+        state: WatchState,
+        limit: ReadLimit,
+        on_row: OnRow,
+        save: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._options, self.state, self._limit, self._on_row, self._save = options, state, limit, on_row, save
+        self.lags = Lags()
+        self.alarms = Alarms(options.limits or {})
+        self.broker_runs: bool | None = None
+        self.trouble: str | None = None
+        self.has_more = False
+        self.has_rocksdb_queues = False
+        self._suspects = Suspects(options.settle_seconds, clock)
+        self._index_suspects = Suspects(options.settle_seconds, clock)
+        self._ends = queue_ends()
+        self._checker = RangeChecker(options.rules)
+        self._sizes: dict[str, object] = {}
+        self._log_end: LogEnd | None = None
+        self._last_ms = 0
+        self._tried: tuple[object, ...] | None = None
+        self._index_stopped_at: int | None = None
+
+    @property
+    def is_unsettled(self) -> bool:
+        """Whether something has to be looked at again before it is known what it is."""
+        suspects = self._suspects.subject, self._index_suspects.subject
+        return any(subject is not None for subject in suspects) or self.alarms.is_uncertain
+
+    def look(self) -> None:
+        """Look once: check what is new, measure lags, raise alerts.
+
+        Raises:
+            NotAStoreError: there is no store (any more).
+            UnsupportedError: its log is one of DLedger.
+        """
+        store = self._surveyed()
+        self.trouble, self.has_more = None, False
+        try:
+            with OpenFiles(store.view) as files:
+                look = self._begin(store, files)
+                if self.state.position is not None:
+                    self._check_log(look)
+                    self._check_full_index(look)
+                self.lags = self._measure(look)
+        except UnreadableError as error:
+            self.trouble = str(error)  # retention, or a start of the broker, takes files away: look again
+            return
+        for alert in self.alarms.look(self.lags):
+            self.state.counts.alerts += alert.is_raised
+            self._on_row({"type": "alert", **alert.as_json()})
+
+    def _surveyed(self) -> Store:
+        store = self._options.survey()
+        settings = with_settings(store.settings, **self._sizes)
+        store = replace(store, view=LimitedView(store.view, self._limit), settings=settings)
+        if store.files.get(FileKind.DLEDGER) and not store.commitlog:
+            raise UnsupportedError(f"{self._options.root}: watch does not read the commit log of DLedger")
+        self.has_rocksdb_queues = store.queue_kind != "file"
+        proven = store.commitlog_file_size if store.log_file_size.is_proven else None
+        # What the files agreed on once is not inferred again from those that are there later.
+        self._sizes = {
+            "commitlog_file_size": proven,
+            "index_slot_count": store.index_slot_count,
+            "index_entry_count": store.index_entry_count,
+        }
+        return store
+
+    def _event(self, name: str, message: str, physical_offset: int | None = None) -> None:
+        self._on_row({"type": "event", "event": name, "message": message, "physical_offset": physical_offset})
+
+    # Where things are
+
+    def _begin(self, store: Store, files: OpenFiles) -> _StoreNow:
+        is_other = self._note_broker(store)
+        checkpoint = _read_checkpoint(store)
+        for kind in self._ends:
+            kind.look(store, self._options.rules, files)
+        newest = max(
+            filter(None, (kind.newest() for kind in self._ends)), key=lambda unit: unit.physical_offset, default=None
+        )
+        if store.queue_kind == "rocksdb":
+            newest = None
+        known = [] if newest is None else [newest[1:]]
+        self._log_end = self._followed(store, files, known)
+        if is_other:
+            self.state.restart_end = self._log_end.physical_offset
+        dispatched_end = self._log_end.physical_offset if newest is None else sum(newest[1:])
+        if newest is None and store.queue_kind != "rocksdb":
+            dispatched_end = log_begin(store)
+        look = _StoreNow(store, files, checkpoint, dispatched_end, -1 if newest is None else newest.physical_offset)
+        self._find_position(look)
+        return look
+
+    def _note_broker(self, store: Store) -> bool:
+        """Whether a broker has stopped or started since the last look: each has its own process or `abort`."""
+        entry, lock = store.first(FileKind.ABORT), lock_state(self._options.root)
+        runs = lock.status is LockStatus.HELD
+        broker = f"{lock.owner_pid if runs else None} {None if entry is None else entry.mtime_ns}"
+        before, self.state.broker = self.state.broker, broker
+        if before is not None and before != broker:
+            self._suspects.clear()
+            self._index_suspects.clear()
+            if runs:
+                self.state.counts.restarts += 1
+                self._event("broker-started", "a broker has started on the store")
+            elif self.broker_runs:
+                how = "has stopped" if entry is None else "is gone, and did not stop cleanly"
+                self._event("broker-stopped", f"the broker {how}")
+        self.broker_runs = runs
+        return before is not None and before != broker
+
+    def _followed(self, store: Store, files: OpenFiles, known: list[tuple[int, int]]) -> LogEnd:
+        """The end of the log: followed from the last known one, or from the last record with a unit."""
+        before = self._log_end
+        if before is not None and before.last_record is not None and before.last_record < before.physical_offset:
+            last = before.last_record
+            segment = next((one for one in store.commitlog if one.start <= last < one.end), None)
+            at_end = b""
+            if segment is not None and before.physical_offset < segment.end:
+                at_end = files.read(segment.path, before.physical_offset - segment.start, 8)
+                size = int.from_bytes(files.read(segment.path, last - segment.start, 4), "big")
+                if at_end == bytes(8) and before.is_exact and last + size == before.physical_offset:
+                    return before
+            known = [*known, (last, before.physical_offset - last)]
+        return find_log_end(store.commitlog, files, known)
+
+    def _find_position(self, look: _StoreNow) -> None:
+        """Where checking goes on: a log that was cut or replaced, or whose begin expired, is taken as it is now."""
+        store, position = look.store, self.state.position
+        if not store.commitlog:
+            return
+        if position is None:
+            at = log_begin(store)
+            if not self._options.from_start:
+                reached = look.newest_unit if look.newest_unit >= 0 else look.dispatched_end
+                at = max((one.start for one in store.commitlog if one.start <= reached), default=at)
+                self.state.index_file = max((one.name for one in store.index_files[:-1]), default=None)
+            self.state.position, self.state.first_offset = Position(at), at
+            self._event("started", f"checking starts at physical offset {at}", at)
+            return
+        lost = what_is_lost(store, position)
+        if lost is None:
+            return
+        self._suspects.clear()
+        self._tried = None
+        for kind in self._ends:
+            kind.firsts.clear()
+        at, begin = position.physical_offset, log_begin(store)
+        if begin > at:
+            self.state.counts.skipped_bytes += begin - at
+            self._event("expired", f"{begin - at} bytes of the log were removed before they were checked", begin)
+            self.state.position = Position(begin)
+        else:
+            back = max((one.start for one in store.commitlog if one.start < at), default=begin)
+            self._event("rewound", f"{lost}; checking continues at physical offset {back}", back)
+            self.state.position = Position(back)
+        self._save()
+
+    # What is checked
+
+    def _check_log(self, look: _StoreNow) -> None:
+        for _ in range(CHUNKS_PER_LOOK):
+            if not self._check_next(look):
+                return
+        self.has_more = True
+
+    def _check_next(self, look: _StoreNow) -> bool:
+        """Check the next range; False where there is nothing to be checked now."""
+        assert self.state.position is not None
+        at = self.state.position.physical_offset
+        if at >= look.dispatched_end or look.flushed_ms == 0 or self._suspects.is_early(at):
+            return False
+        segment = _segment_at(look.store, at)
+        if segment is None:
+            return self._check_gap(look, at)
+        end = min(at + self._options.chunk_bytes, segment.end, look.dispatched_end)
+        newest_index = index_end(look.store, look.files) if look.store.index_slot_count else -1
+        with_index = look.newest_unit >= 0 and newest_index >= 0 and newest_index != self._index_stopped_at
+        tried = at, end, look.dispatched_end, look.flushed_ms, newest_index
+        if tried == self._tried and self._suspects.subject is None:
+            return False
+        self._tried = tried
+        watched = WatchedRange(segment, at, end, look.dispatched_end, look.newest_unit, look.flushed_ms)
+        result = self._checker.check(look.store, self._ends, watched, look.files, with_index=with_index)
+        if result.end <= at:
+            return False
+        if result.findings:
+            if not self._suspects.confirms(at, result.findings):
+                return False
+            for finding in result.findings:
+                self._report(finding, at)
+            if any(finding.id == MISSING_KEY for finding in result.findings):
+                self._index_stopped_at = newest_index if newest_index < end else None
+        else:
+            self._suspects.clear()
+        self._advance(look, result, at, end)
+        return True
+
+    def _advance(self, look: _StoreNow, result: CheckedRange, at: int, end: int) -> None:
+        counts = self.state.counts
+        for kind, stops in zip(self._ends, result.stops, strict=True):
+            kind.go_on(stops, is_whole=result.end >= end)
+        counts.records += result.record_count
+        counts.units += result.unit_count
+        counts.entries += result.entry_count
+        counts.verified_bytes += result.end - at
+        self.state.position = Position(result.end, None, mark_of(look.store, result.end))
+        self._save()
+
+    def _check_gap(self, look: _StoreNow, at: int) -> bool:
+        """A file that is missing inside the log."""
+        following = min((one.start for one in look.store.commitlog if one.start > at), default=None)
+        if following is None:
+            return False
+        findings = [
+            one for one in log_file_findings(look.store, None)
+            if one.id == "commitlog.missing-file" and (one.physical_offset or 0) <= at
+        ]  # fmt: skip
+        if not self._suspects.confirms(at, findings):
+            return False
+        for finding in findings:
+            self._report(finding)
+        self.state.position = Position(following)
+        self.state.counts.skipped_bytes += following - at
+        self._save()
+        return True
+
+    def _check_full_index(self, look: _StoreNow) -> None:
+        """Check index files that are full as a whole, once each."""
+        if not look.store.index_slot_count:
+            return
+        for entry in full_files(look.store, self.state.index_file):
+            if self._index_suspects.is_early(entry.name):
+                return
+            findings = file_findings(look.store, entry)
+            if findings and not self._index_suspects.confirms(entry.name, findings):
+                return
+            self._index_suspects.clear()
+            for finding in findings:
+                self._report(finding)
+            self.state.index_file = entry.name
+            self._save()
+
+    def _report(self, finding: Finding, at: int = 0) -> None:
+        """Report a finding, found in the log from an offset on.
+
+        After a crash, brokers delete an index file that is newer than the checkpoint, and enter not all of it again.
+        """
+        place = at if finding.physical_offset is None else finding.physical_offset
+        if finding.id == MISSING_KEY and place < self.state.restart_end:
+            self._event("index-dropped", f"a start of the broker has dropped index entries: {finding.message}", place)
+            return
+        self.state.counts.findings[finding.id] += 1
+        self._on_row({"type": "finding", **finding.as_json()})
+
+    # Lags
+
+    def _measure(self, look: _StoreNow) -> Lags:
+        if not look.store.commitlog or self._log_end is None:
+            return Lags()
+        end, position = self._log_end.physical_offset, self.state.position
+        index_lag = flush_lag = None
+        if look.newest_unit >= 0 and look.store.index_files:
+            index_lag = max(0, look.newest_unit - index_end(look.store, look.files))
+        if look.checkpoint is not None and self._log_end.last_record is not None:
+            log = Log(look.store, self._options.rules, look.files)
+            last = read_record(log, self._log_end.last_record)
+            self._last_ms = self._last_ms if last is None else last.store_timestamp_ms
+            flush_lag = 0 if look.flushed_ms is None else max(0, self._last_ms - look.flushed_ms)
+        return Lags(
+            end,
+            None if look.store.queue_kind == "rocksdb" else max(0, end - look.dispatched_end),
+            flush_lag,
+            index_lag,
+            None if position is None else max(0, end - position.physical_offset),
+        )
+
+
+def _segment_at(store: Store, physical_offset: int) -> Segment | None:
+    return next((one for one in store.commitlog if one.start <= physical_offset < one.end), None)
+
+
+def _read_checkpoint(store: Store) -> Checkpoint | None:
+    entry = store.first(FileKind.CHECKPOINT)
+    if entry is None:
+        return None
+    with closing(store.view.open(entry.path)) as source:
+        return parse_checkpoint(read_range(source, 0, FIELDS_SIZE))
