@@ -26,14 +26,15 @@ class GroupedCommand(TyperCommand):
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
             if record is not None:
-                groups[_group_of(parameter)].append(record)
+                groups[group_of(parameter)].append(record)
         for name, records in groups.items():
             if records:
                 with formatter.section(name):
                     formatter.write_dl(records)
 
 
-def _group_of(parameter: Any) -> str:
+def group_of(parameter: Any) -> str:
+    """The group of the help that an argument or option belongs to."""
     if parameter.param_type_name == "argument":
         return _ARGUMENTS
     # The option for help is Typer's own.

@@ -1,0 +1,61 @@
+"""The files for services: what systemd, Kubernetes and a linter of images say of them."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.packaging.environments import ROOT
+
+PACKAGING = ROOT / "packaging"
+BIN = Path(sys.executable).parent
+
+
+def check(*command: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, timeout=120)
+
+
+def test_the_script_is_that_of_the_cookbook() -> None:
+    """`tests/test_cookbook.py` runs it."""
+    text = (ROOT / "docs/cookbook.md").read_text("utf-8")
+    assert f"```sh\n{(PACKAGING / 'recover-store.sh').read_text('utf-8')}```" in text
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is not installed")
+def test_systemd_takes_the_unit(tmp_path: Path) -> None:
+    unit = tmp_path / "rmqtool-recover.service"
+    text = (PACKAGING / unit.name).read_text("utf-8")
+    text = text.replace("Documentation=man:", "Documentation=https://localhost/")  # the page may not be installed
+    unit.write_text(text)
+    assert check("systemd-analyze", "verify", unit).stderr == ""
+    unit.write_text(text.replace("PrivateNetwork=yes", "PrivateNetwork=perhaps"))
+    assert "perhaps" in check("systemd-analyze", "verify", unit).stderr
+
+
+def test_kubernetes_takes_the_pod(tmp_path: Path) -> None:
+    pod = PACKAGING / "kubernetes-init-container.yaml"
+    ran = check(BIN / "kubernetes-validate", "--strict", pod)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text(pod.read_text("utf-8").replace("mountPath: /scripts", "mountPth: /scripts"))
+    assert check(BIN / "kubernetes-validate", "--strict", wrong).returncode != 0
+
+
+def test_the_image_is_built_by_rules_that_a_linter_knows() -> None:
+    ran = check(BIN / "hadolint", PACKAGING / "Containerfile")
+    assert (ran.returncode, ran.stdout) == (0, ""), ran.stdout + ran.stderr
+
+
+def test_the_image_leaves_out_what_a_checkout_has_beside_the_sources() -> None:
+    assert {".git", ".venv", "tests", "dist"} <= set((ROOT / ".dockerignore").read_text("utf-8").split())
+
+
+def test_all_name_the_same_places() -> None:
+    """The image, the unit and the pod find the program where the image has it."""
+    for name in ("Containerfile", "rmqtool-recover.service", "kubernetes-init-container.yaml"):
+        assert re.search(r"/opt/rmqtool/bin", (PACKAGING / name).read_text("utf-8")), name
