@@ -79,14 +79,15 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
         "pop.not-loadable",
         "RocksDB does not open `kvStore/`, where a broker keeps what pop consumers hold.",
         ((_FROM_KV, "does not start; with the default settings it does not open this database"),),
-        "restore the directory from another copy of the store; without it, messages that consumers have not "
-        "acknowledged do not come again",
+        "rmqtool does not repair it, for only its rows say which messages were acknowledged; restore the directory "
+        "from another copy of the store; without it, messages that consumers have not acknowledged do not come again",
     ),
     warning(
         "pop.odd-row",
         "Rows of `kvStore/` are no messages that a consumer holds: the value is not its JSON, or its key is another.",
         ((_FROM_KV, "delivers none of the messages again whose time is over after that of the row"),),
-        "rmqtool does not repair it; restore the directory from another copy of the store",
+        "rmqtool does not repair it, for only its rows say which messages were acknowledged; restore the directory "
+        "from another copy of the store",
     ),
 )
 """The kinds of findings about consumers."""

@@ -33,7 +33,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     error(
         "compaction.bad-record",
         "A range in the log of a compacted topic is not a good record.",
-        ((_FROM_5_1, "not noticed; a pull returns the damaged bytes"),),
+        ((_FROM_5_1, "not noticed; a client drops the messages that it pulls together with the damage and after it"),),
         _REBUILT_COMPACTION,
         REBUILD_COMPACTION,
     ),
@@ -68,7 +68,7 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     warning(
         "compaction.wrong-unit",
         "A unit of the queue of a compacted topic leads to no record of its size and queue offset.",
-        ((_FROM_5_1, "serves a wrong message, or none"),),
+        ((_FROM_5_1, "serves a wrong message, or none; a client drops those after it in the same pull"),),
         _REBUILT_COMPACTION,
         REBUILD_COMPACTION,
     ),
@@ -263,7 +263,15 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     warning(
         "timer.missing-file",
         "The timer's log or checkpoint is missing though messages came to its topic.",
-        ((_FROM_5, "takes the messages of the topic again from the first one: timers are delivered a second time"),),
+        (
+            (
+                _FROM_5,
+                (
+                    "without the checkpoint, takes the messages of the topic again from the first one: timers are "
+                    "delivered a second time; without the log, never delivers what waited"
+                ),
+            ),
+        ),
         _REBUILT_TIMER,
         REBUILD_TIMER,
         "apache/rocketmq#9735",
@@ -283,8 +291,8 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
             (
                 _FROM_5,
                 (
-                    "after a kill, a start sets a slot right whose units it reads again (5.5.0 delivered 40 of 40); "
-                    "where it does not, delivery stops at that time: no later timer is delivered"
+                    "a start reads the units of that time again and sets the slot right (5.5.0, after a kill and after "
+                    "a stop: 40 of 40); where it does not, delivery stops at that time: no later timer is delivered"
                 ),
             ),
         ),
@@ -331,7 +339,9 @@ ENTRIES: Final[tuple[FindingType, ...]] = (
     warning(
         "transaction.expired-half",
         "Half messages that the broker had not passed yet were deleted with the oldest files of the commit log.",
-        "never asks the producer about them: the messages of transactions that were open are lost",
+        "never asks the producer about them: the messages of transactions that were open are lost; where the operation "
+        "records at which it continues were deleted too, asks about all half messages that are left, also about those "
+        "that had ended: a commit is delivered twice",
         "the messages are lost; keep the commit log longer than a transaction may take (`fileReservedTime`)",
     ),
     warning(
