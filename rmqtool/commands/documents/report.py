@@ -37,6 +37,7 @@ from rmqtool.commands.repairs.salvage import salvage_planner
 from rmqtool.engine.queues.queue import Queue
 from rmqtool.engine.reading.log_marks import file_times, index_headers
 from rmqtool.engine.reading.summary import StoreSummary, summarize
+from rmqtool.engine.reading.unread_files import ONLY_VERIFY_COMPARES
 from rmqtool.engine.rules.versions import EXAMINED
 from rmqtool.errors import RmqtoolError, UnreadableError
 from rmqtool.forecast.result import Forecast
@@ -183,6 +184,9 @@ class _Survey:
             counted = own if opened.is_version_known else forecasts
             effects = BesideLog.of(opened)
             assessment = forecast_assessment(opened, self._line, counted, effects)
+            # The page has what verify says too, which compares queues on both sides.
+            left = tuple(one for one in assessment.not_looked_at if one.reason != ONLY_VERIFY_COMPARES)
+            assessment = replace(assessment, not_looked_at=left)
             step = step_after(self._line, opened, assessment, counted, effects.repair(opened))
         except RmqtoolError as error:
             self._messages.warn(str(error))

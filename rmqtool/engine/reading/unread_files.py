@@ -36,6 +36,7 @@ HOLDS_MESSAGES: Final = frozenset(
     )
 )  # fmt: skip
 """Kinds, as a person reads them, without which nobody can say that a message is not there."""
+ONLY_VERIFY_COMPARES: Final = "only verify compares these consume queues in RocksDB with those in files"
 _OF_TIMER: Final = frozenset({FileKind.TIMER_WHEEL, FileKind.TIMER_LOG})
 _IN_ROCKSDB: Final = frozenset(kind for kind in _NOT_LOOKED_AT if "RocksDB" in kind.value)
 
@@ -92,7 +93,7 @@ def _reason_of_second(store: Store, kind: FileKind) -> str | None:
         return None
     if not is_installed():
         return f"consume queues in RocksDB: {HOW_TO_INSTALL}"
-    return "only verify compares these consume queues in RocksDB with those in files"
+    return ONLY_VERIFY_COMPARES
 
 
 def _unread_queues(database: QueueDatabase, directory: str) -> Iterator[UnreadFiles]:

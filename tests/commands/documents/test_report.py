@@ -173,3 +173,11 @@ def test_a_topic_with_a_name_like_markup_stays_text(golden_copy: Unpacked, tmp_p
     (store / "consumequeue" / "<img src=x onerror=alert(1)>\x1b[31m").mkdir()
     _, page = reported(store, tmp_path / "report.html")
     assert "<script>alert(1)<" in page.text
+
+
+def test_queues_on_both_sides_are_checked_once_verify_compared_them(tmp_path: Path) -> None:
+    pytest.importorskip("rocksdict")
+    assert rmqtool("fixture", "make", "rocksdb-both", tmp_path / "store").code == 0
+    code, page = reported(tmp_path / "store", tmp_path / "report.html")
+    assert code == 0
+    assert "OK: no problems found" in page.text
