@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from rmqtool.engine.rules.versions import BrokerRules, rules_for
 from rmqtool.errors import RmqtoolError
+from rmqtool.evidence.hidden_names import HiddenNames
 from rmqtool.forecast.forecast import SharedStarts, forecast_store
 from rmqtool.forecast.options import ForecastOptions
 from rmqtool.forecast.result import Forecast
@@ -69,23 +70,30 @@ def ask(
     forecast_options: ForecastOptions,
     versions: Sequence[str],
     take: Callable[[Finding], None],
+    names: HiddenNames | None = None,
 ) -> Answers:
     """Verify a store and forecast its start with each version.
 
     Args:
         take: is handed each finding.
+        names: what is shown in place of names in findings and forecasts; None leaves them.
     """
     findings: list[Finding] = []
     digests: dict[str, int] = {}
 
-    def keep(finding: Finding) -> None:
+    def keep(original: Finding) -> None:
+        finding = (
+            original
+            if names is None
+            else replace(original, file=names.path(original.file), topic=original.topic and names.topic(original.topic))
+        )
         row = {name: value for name, value in finding.as_json().items() if name not in _TEXTS}
         digest = hashlib.blake2b(repr(sorted(row.items())).encode(), digest_size=_SUM_BYTES).digest()
         digests[finding.id] = (digests.get(finding.id, 0) + int.from_bytes(digest)) % (1 << 8 * _SUM_BYTES)
         if len(findings) < FINDINGS_MAX:
             no_texts: dict[str, Any] = {**dict.fromkeys(_TEXTS), "message": BY_ID[finding.id].meaning}
             findings.append(replace(finding, **no_texts))
-        take(finding)
+        take(original)
 
     summary = verify_store(store, rules, options, keep, lambda _done, _total: None, None)
     forecasts: list[Forecast] = []
@@ -93,7 +101,25 @@ def ask(
     shared = None if len(versions) == 1 else SharedStarts()
     for version in versions:
         try:
-            forecasts.append(forecast_store(store, rules_for(version), forecast_options, shared))
+            forecast = forecast_store(store, rules_for(version), forecast_options, shared)
+            forecasts.append(forecast if names is None else _hidden(forecast, names))
         except RmqtoolError as error:
             failures[version] = type(error).__name__
     return Answers(findings, digests, summary, forecasts, failures)
+
+
+def _hidden(forecast: Forecast, names: HiddenNames) -> Forecast:
+    """A forecast with other names, queues and files in the order of these."""
+    queues = [replace(queue, topic=names.topic(queue.topic)) for queue in forecast.queues]
+    return replace(
+        forecast,
+        why_not=names.value(forecast.why_not),
+        deleted_files=tuple(sorted(map(names.path, forecast.deleted_files))),
+        lost=replace(
+            forecast.lost, by_topic={names.topic(topic): count for topic, count in forecast.lost.by_topic.items()}
+        ),
+        unnoticed_damage=tuple(replace(one, file=names.path(one.file)) for one in forecast.unnoticed_damage),
+        queues=tuple(sorted(queues, key=lambda queue: (queue.topic, queue.queue_id))),
+        not_simulated=tuple(names.value(text) for text in forecast.not_simulated),
+        assumptions=tuple(names.value(text) for text in forecast.assumptions),
+    )

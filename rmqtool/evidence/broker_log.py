@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 from typing import Final
 
+from rmqtool.evidence.hidden_names import HiddenNames
 from rmqtool.evidence.pseudonyms import Pseudonyms
 from rmqtool.store.source import FileSource, read_range
 
@@ -20,6 +21,7 @@ _FIELDS: Final = re.compile(
     rb"(?P<value>\{[^{}\n]*\}|\[[^\[\]\n]*\]|\"[^\"\n]*\"|[^\s,\]})]+)",
     re.IGNORECASE,
 )
+_ADDRESS: Final = re.compile(rb"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])")
 _TOKEN: Final = re.compile(rb"[^\s,;:={}\[\]\"'()<>]+")
 
 
@@ -44,4 +46,14 @@ def end_of_log(path: Path, pseudonyms: Pseudonyms | None, log_max: int = LOG_MAX
 def redact_lines(content: bytes, pseudonyms: Pseudonyms) -> bytes:
     """Lines in which texts of records, and values of fields that hold such texts, are replaced."""
     fields = _FIELDS.sub(lambda match: match["name"] + match["sign"] + b"x" * len(match["value"]), content)
-    return _TOKEN.sub(lambda match: pseudonyms.of_known(match[0]), fields)
+    lines = _TOKEN.sub(lambda match: pseudonyms.of_known(match[0]), fields)
+    names = pseudonyms.names
+    if names is None:
+        return lines
+    return _ADDRESS.sub(lambda match: _shown(match[0], names), names.known(lines))
+
+
+def _shown(address: bytes, names: HiddenNames) -> bytes:
+    """What is shown in place of an IPv4 address."""
+    numbers = [int(part) for part in address.split(b".")]
+    return b".".join(b"%d" % byte for byte in names.address(bytes(numbers))) if max(numbers) < 256 else address

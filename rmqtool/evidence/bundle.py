@@ -60,6 +60,7 @@ class BundleManifest:
         differences: in what the answers from the bundle differ from those about the store; none if they are the same.
         left_out_files: files of the store beyond those that are listed.
         logs: names of the broker's logs in it.
+        hides_names: whether names of topics, groups and brokers, and addresses, are replaced.
         verdict: of the store, by `verify`.
         findings: counts by id, of the store.
         files: what is in it of each file.
@@ -82,6 +83,7 @@ class BundleManifest:
     properties: dict[str, str] | None = None
     left_out_files: int = 0
     logs: tuple[str, ...] = ()
+    hides_names: bool = False
 
     @property
     def gives_own_answers(self) -> bool:

@@ -12,6 +12,7 @@ from rmqtool.store.view import DirectoryView, StoreView, open_directory
 
 PATH_SETTING: Final = "storePath"
 """How the names of settings begin that lead to other directories: never followed on this machine."""
+_NAMING: Final = re.compile(r"name|addr|ip\d|host|cluster|region|domain|topic|group|url|path|dir", re.IGNORECASE)
 _SECRET: Final = re.compile(r"secret|password|passwd|token|credential|key|private", re.IGNORECASE)
 
 
@@ -66,3 +67,8 @@ def without_paths(properties: Mapping[str, str]) -> dict[str, str]:
 def without_secrets(properties: Mapping[str, str]) -> dict[str, str]:
     """Properties without directories, and with no value of those whose name tells of a secret."""
     return {name: "<redacted>" if _SECRET.search(name) else value for name, value in without_paths(properties).items()}
+
+
+def without_names(properties: Mapping[str, str]) -> dict[str, str]:
+    """Properties with no value of those that name machines, brokers or clusters."""
+    return {name: "<redacted>" if _NAMING.search(name) else value for name, value in properties.items()}

@@ -10,10 +10,15 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
 from rmqtool.formats.java_text import java_hash
+
+if TYPE_CHECKING:
+    from rmqtool.evidence.hidden_names import HiddenNames
 
 _RANGES: Final = {
     1: ((33, 126),),
@@ -37,15 +42,20 @@ class Pseudonyms:
     """The replacements of one bundle.
 
     Attributes:
+        names: what names of topics, groups and brokers are replaced by; None leaves them.
         unsolved_count: tags and keys that are no UTF-8, whose hash no other text has: they get another one.
     """
 
-    def __init__(self, secret: bytes | None = None, *, remembers: bool = False) -> None:
+    def __init__(
+        self, secret: bytes | None = None, *, remembers: bool = False, names: HiddenNames | None = None
+    ) -> None:
         """Begin with no replacement.
 
         Args:
             remembers: whether `of_known` is to know texts that were replaced.
+            names: what names are replaced by; None leaves them.
         """
+        self.names = names
         self._secret = secret or secrets.token_bytes(32)
         self._known: set[bytes] | None = set() if remembers else None
         self.unsolved_count = 0
@@ -85,7 +95,7 @@ class Pseudonyms:
         if widths:
             for trial in range(_TRIALS):
                 choices = self._stream(text, 8 * len(widths) + 4, b"hash%d" % trial)
-                other = _solve(java_hash(characters) & 0xFFFFFFFF, widths, choices)
+                other = solve(java_hash(characters) & 0xFFFFFFFF, widths, choices)
                 if other is not None and other != characters:
                     return other.encode()
         self.unsolved_count += 1
@@ -97,10 +107,15 @@ class Pseudonyms:
         return key[:length] if length <= len(key) else hashlib.shake_128(key).digest(length)
 
 
-def _solve(hash_value: int, widths: list[int], choices: bytes) -> str | None:
+def solve(
+    hash_value: int,
+    widths: list[int],
+    choices: bytes,
+    ranges_of: Mapping[int, tuple[tuple[int, int], ...]] = MappingProxyType(_RANGES),
+) -> str | None:
     """A text of characters with these widths and this hash; None where the choices lead to none."""
     numbers = [int.from_bytes(choices[at : at + 4], "big") for at in range(0, len(choices), 4)]
-    ranges = [part for width in widths for part in _RANGES[width]]
+    ranges = [part for width in widths for part in ranges_of[width]]
     cut = max(0, len(ranges) - _SOLVED)
     chosen = [low + number % (high - low + 1) for (low, high), number in zip(ranges[:cut], numbers, strict=False)]
     state = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
@@ -10,11 +11,14 @@ import msgspec
 
 from rmqtool.engine.reading.unread_files import UnreadFiles
 from rmqtool.evidence.bundle import BundleError
+from rmqtool.evidence.hidden_names import HiddenNames
 from rmqtool.forecast.result import Forecast, Lost
 from rmqtool.verdict.verdict import StoreVerdict
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import BY_ID
 
+HIDDEN_STORE: Final = "STORE"
+"""What is shown in place of the path of a store."""
 LISTED_MAX: Final = 1_000
 """Queues, topics and files that a recorded forecast lists."""
 EXIT_CODES: Final = (0, 3, 4)
@@ -99,9 +103,27 @@ class RecordedAnswers:
     forecast: RecordedForecasts
     files: tuple[str, ...] = ()
 
+    def hidden(self, names: HiddenNames, store: str) -> RecordedAnswers:
+        """The same with other names in every text.
+
+        Args:
+            store: its path, which is not shown.
+        """
+        tree = names.value(_without(msgspec.to_builtins(self), shlex.quote(store)))
+        return msgspec.convert(tree, RecordedAnswers)
+
     def as_text(self) -> bytes:
         """As a bundle holds them."""
         return msgspec.json.format(msgspec.json.encode(self), indent=1)
+
+
+def _without(value: Any, store: str) -> Any:
+    """JSON whose texts do not have the path of the store."""
+    if isinstance(value, str):
+        return value.replace(store, HIDDEN_STORE)
+    if isinstance(value, dict):
+        return {name: _without(one, store) for name, one in value.items()}
+    return [_without(one, store) for one in value] if isinstance(value, list) else value
 
 
 def parse_answers(raw: bytes) -> RecordedAnswers:

@@ -42,8 +42,14 @@ def redact_config(raw: bytes, pseudonyms: Pseudonyms) -> bytes:
             field = text
         is_name = field in _NAMING_FIELDS and _NAME.match(text) is not None
         if is_field or is_name or text in _WORDS or text.isdigit():
-            return match[0]
+            return _hidden(match[0], pseudonyms, is_name=is_name and text not in _WORDS)
         content = pseudonyms.letters(text) if text else text
         return match[0][: match.start(group) - match.start()] + content + match[0][match.end(group) - match.start() :]
 
     return _TOKEN.sub(replaced, raw)
+
+
+def _hidden(text: bytes, pseudonyms: Pseudonyms, *, is_name: bool) -> bytes:
+    if pseudonyms.names is None:
+        return text
+    return pseudonyms.names.each(text) if is_name else pseudonyms.names.known(text)

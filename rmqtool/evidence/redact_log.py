@@ -43,7 +43,7 @@ def redact_records(source: ByteSource, pseudonyms: Pseudonyms) -> Chunks:
         is_record = verdict is Verdict.GOOD and magic in MESSAGE_MAGICS and size >= commitlog.RECORD_SIZE_MIN
         if not is_record or size > RECORD_MAX:
             frame = _read(source, position, 8)
-            yield position, redact_frame(frame, position, source.size - position)
+            yield position, redact_frame(frame, position, source.size - position, pseudonyms)
             position += 8
             break
         yield position, redact_record(_read(source, position, size), pseudonyms)
@@ -58,7 +58,7 @@ def redact_range(split: Split, pseudonyms: Pseudonyms, record_max: int) -> Chunk
             yield from _range_chunks(split, start, end, pseudonyms)
         else:
             frame = _read(split.source, start, HEAD_READ)
-            yield start, redact_frame(frame, split.physical_offset + start, split.source.size - start)
+            yield start, redact_frame(frame, split.physical_offset + start, split.source.size - start, pseudonyms)
 
 
 def _redacted(split: Split, pseudonyms: Pseudonyms) -> Chunks:
@@ -93,7 +93,7 @@ def _range_chunks(split: Split, start: int, end: int, pseudonyms: Pseudonyms) ->
         covered = min(size, end - start)
         yield start, redact_record(_read(split.source, start, size), pseudonyms)[:covered]
     else:
-        yield start, redact_frame(frame, split.physical_offset + start, remaining)
+        yield start, redact_frame(frame, split.physical_offset + start, remaining, pseudonyms)
         covered = len(frame)
     yield from _masked_chunks(split.source, start + covered, end)
 

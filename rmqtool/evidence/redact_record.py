@@ -12,6 +12,7 @@ from struct import Struct
 from typing import Final
 
 from rmqtool.engine.timers.pop_body import decode_pop_body
+from rmqtool.evidence.hidden_names import HiddenNames
 from rmqtool.evidence.pseudonyms import Pseudonyms
 from rmqtool.formats import commitlog, pop, properties
 from rmqtool.formats.record_crc import (
@@ -30,6 +31,8 @@ _CRC: Final = Struct(">I")
 _CRC_AT: Final = commitlog.MESSAGE_V1.position("body_crc")
 _OFFSET_AT: Final = commitlog.MESSAGE_V1.position("physical_offset")
 _SYS_FLAG_AT: Final = commitlog.MESSAGE_V1.position("sys_flag")
+_BORN_HOST_AT: Final = commitlog.MESSAGE_V1.position("born_timestamp_ms") + 8
+_BORN_IPV6, _STORE_IPV6 = 1 << 4, 1 << 5
 _MAGICS: Final = (commitlog.MAGIC_V1, commitlog.MAGIC_V2)
 _FLIPPED_BITS_MAX: Final = 8
 """Wrong bits up to which a damaged magic is still taken for one; more may be a text."""
@@ -100,14 +103,17 @@ def redact_record(raw: bytes, pseudonyms: Pseudonyms) -> bytes:
         topic = raw[body_end + topic_width : topic_end]
         block = redact_properties(raw[block_at:], pseudonyms, topic)
         new_body = _redacted_body(body, topic, raw[block_at:], pseudonyms)
-        tail = raw[body_end:block_at] + block
+        shown = pseudonyms.names.name(topic) if pseudonyms.names is not None else topic
+        tail = raw[body_end : body_end + topic_width] + shown + raw[topic_end:block_at] + block
+    if pseudonyms.names is not None:
+        _hide_hosts(head, pseudonyms.names)
     if body:
         difference = masked_crc(body) ^ masked_crc(new_body)
         _CRC.pack_into(head, _CRC_AT, _CRC.unpack_from(head, _CRC_AT)[0] ^ difference)
     return _with_record_crc(raw, bytes(head) + new_body + tail)
 
 
-def redact_frame(raw: bytes, physical_offset: int, remaining: int) -> bytes:
+def redact_frame(raw: bytes, physical_offset: int, remaining: int, pseudonyms: Pseudonyms) -> bytes:
     """The start of a range that begins with no good message: frame and header as far as they surely are a broker's.
 
     Args:
@@ -122,7 +128,10 @@ def redact_frame(raw: bytes, physical_offset: int, remaining: int) -> bytes:
     own_offset = int.from_bytes(raw[_OFFSET_AT : _OFFSET_AT + 8], "big")
     if len(raw) >= _OFFSET_AT + 8 and own_offset == physical_offset:
         head_size = min(_head_size(raw), len(raw))
-        head = raw[:head_size]
+        header = bytearray(raw[:head_size])
+        if pseudonyms.names is not None:
+            _hide_hosts(header, pseudonyms.names)
+        head = bytes(header)
         return (head if _is_nearly_magic(magic) else head[:4] + masked(head[4:8]) + head[8:]) + masked(raw[head_size:])
     if magic in _MAGICS:
         return raw[:8] + masked(raw[8:])
@@ -152,8 +161,10 @@ def _redacted_value(name: bytes, value: bytes, pseudonyms: Pseudonyms, topic: by
         return value
     if name == properties.RECORD_CRC.encode() and value.isdigit() and len(value) == PROPERTY_SIZE - len(name) - 2:
         return value  # set afresh over the new bytes
-    if (name in _NUMBERED and _NUMBER.match(value)) or (name in _NAMED and _NAME.match(value)):
+    if name in _NUMBERED and _NUMBER.match(value):
         return value
+    if name in _NAMED and _NAME.match(value):
+        return pseudonyms.names.each(value) if pseudonyms.names is not None else value
     if name == _TAGS and value in _broker_tags(topic):
         return value
     if name in _HASHED:
@@ -176,7 +187,7 @@ def _redacted_body(body: bytes, topic: bytes, block: bytes, pseudonyms: Pseudony
     if tags in _broker_tags(topic):
         is_kept = _OFFSETS.match(body) is not None if tags == _OPERATION_TAG else _is_pop_body(tags.decode(), body)
         if is_kept:
-            return body
+            return pseudonyms.names.strings(body) if pseudonyms.names is not None else body
     return pseudonyms.filler(body)
 
 
@@ -217,6 +228,17 @@ def _with_record_crc(raw: bytes, redacted: bytes) -> bytes:
 def _head_size(raw: bytes) -> int:
     """Bytes in front of the body, by the flags that widen hosts."""
     return commitlog.head_size(int.from_bytes(raw[_SYS_FLAG_AT : _SYS_FLAG_AT + 4], "big"))
+
+
+def _hide_hosts(head: bytearray, names: HiddenNames) -> None:
+    """Replace the addresses of producer and broker in the bytes before a body."""
+    flag = int.from_bytes(head[_SYS_FLAG_AT : _SYS_FLAG_AT + 4], "big")
+    born_size = 16 if flag & _BORN_IPV6 else 4
+    store_size = 16 if flag & _STORE_IPV6 else 4
+    store_at = _BORN_HOST_AT + born_size + 4 + 8
+    for at, size in ((_BORN_HOST_AT, born_size), (store_at, store_size)):
+        if len(head) >= at + size:
+            head[at : at + size] = names.address(bytes(head[at : at + size]))
 
 
 def _is_nearly_magic(magic: int) -> bool:

@@ -33,6 +33,10 @@ COPIED: Final = frozenset(
     }
 )  # fmt: skip
 """Kinds of files in which a broker writes offsets, hashes, times and names only."""
+WITH_NAMES: Final = frozenset(
+    {FileKind.CONSUMEQUEUE_ROCKSDB, FileKind.COMPACTION_CHECKPOINT, FileKind.CONTROLLER, FileKind.CONSUMEQUEUE_EXT}
+)
+"""Kinds in which names stand that no other ones are written into."""
 _ROCKSDB_LOG: Final = ("LOG", "OPTIONS-")
 """The notes of RocksDB: paths and settings of the machine, which no verdict needs."""
 
@@ -90,22 +94,30 @@ def copy_redacted(
     copied = []
     files = list(files_of(store))
     for directory in store.directories:
-        inside(target, directory).mkdir(parents=True, exist_ok=True)
+        inside(target, shown_path(directory, pseudonyms)).mkdir(parents=True, exist_ok=True)
     for number, (kind, entry) in enumerate(files):
         progress(number, len(files))
         included = included_of(kind, entry)
         if kind is FileKind.COMMITLOG and not with_log:
             included = Included.SIZE
-        copied.append(CopiedFile(entry.path, entry.size, entry.mtime_ns, kind.value, included))
+        if kind in WITH_NAMES and pseudonyms is not None and pseudonyms.names is not None:
+            included = Included.SIZE
+        path = shown_path(entry.path, pseudonyms)
+        copied.append(CopiedFile(path, entry.size, entry.mtime_ns, kind.value, included))
         if entry.is_file:
-            write_chunks(inside(target, entry.path), entry.size, _chunks(store, kind, entry, included, pseudonyms))
+            write_chunks(inside(target, path), entry.size, _chunks(store, kind, entry, included, pseudonyms))
     if with_log and pseudonyms is not None:
         for path, chunks in redact_log(store.view.open, store.commitlog, pseudonyms):
-            write_chunks(inside(target, path), None, chunks)
+            write_chunks(inside(target, shown_path(path, pseudonyms)), None, chunks)
     for file in copied:
         if file.included is not Included.NOT_A_FILE:
             os.utime(inside(target, file.path), ns=(file.mtime_ns, file.mtime_ns))
     return sorted(copied, key=lambda file: file.path)
+
+
+def shown_path(path: str, pseudonyms: Pseudonyms | None) -> str:
+    """The path of a file as the bundle has it."""
+    return path if pseudonyms is None or pseudonyms.names is None else pseudonyms.names.path(path)
 
 
 def files_of(store: Store) -> Iterator[tuple[FileKind, Entry]]:

@@ -17,7 +17,16 @@ from rmqtool.errors import UnreadableError
 from rmqtool.evidence.pseudonyms import Pseudonyms
 from rmqtool.evidence.redact_config import redact_config
 from rmqtool.evidence.redact_log import Chunks, redact_range
-from rmqtool.evidence.store_copy import CopiedFile, Included, files_of, included_of, inside, write_chunks
+from rmqtool.evidence.store_copy import (
+    WITH_NAMES,
+    CopiedFile,
+    Included,
+    files_of,
+    included_of,
+    inside,
+    shown_path,
+    write_chunks,
+)
 from rmqtool.scan.split import Split
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.file_kinds import FileKind
@@ -107,16 +116,18 @@ def copy_ranges(
     left, copied = ranges_max, []
     for kind, entry in islice(files, FILES_MAX):
         included, ranges = included_of(kind, entry), tuple[tuple[int, int], ...]()
+        path = shown_path(entry.path, pseudonyms)
         if included in (Included.WHOLE, Included.REDACTED):
             included = Included.SIZE
-            if left > 0 and (with_log or kind is not FileKind.COMMITLOG):
+            is_hidden = kind in WITH_NAMES and pseudonyms is not None and pseudonyms.names is not None
+            if left > 0 and not is_hidden and (with_log or kind is not FileKind.COMMITLOG):
                 chunks = list(_chunks(store, kind, entry, segments.get(entry.path), pseudonyms, places))
                 size = sum(len(data) for _, data in chunks)
                 if 0 < size <= left:
                     left -= size
-                    write_chunks(inside(target, entry.path), entry.size, chunks)
+                    write_chunks(inside(target, path), entry.size, chunks)
                     included, ranges = Included.RANGES, tuple((at, len(data)) for at, data in chunks)
-        copied.append(CopiedFile(entry.path, entry.size, entry.mtime_ns, kind.value, included, ranges))
+        copied.append(CopiedFile(path, entry.size, entry.mtime_ns, kind.value, included, ranges))
     return sorted(copied, key=lambda file: file.path), max(0, len(files) - FILES_MAX)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import sys
 import tempfile
 import time
@@ -37,6 +38,7 @@ from rmqtool.store.location import StoreLocation
 
 if TYPE_CHECKING:
     from rmqtool.evidence.bundle import BundleManifest
+    from rmqtool.evidence.hidden_names import HiddenNames
     from rmqtool.evidence.pseudonyms import Pseudonyms
     from rmqtool.evidence.store_copy import CopiedFile
     from rmqtool.evidence.store_ranges import DamagePlaces
@@ -69,6 +71,10 @@ def evidence(
     with_bodies: Annotated[
         bool, typer.Option("--with-bodies", help="Include bodies, keys, tags and property values as they are.")
     ] = False,
+    hide_names: Annotated[
+        bool,
+        typer.Option("--hide-names", help="Replace names of topics, groups and brokers, and addresses, too."),
+    ] = False,
     broker_conf: BrokerConfOption = None,
     broker_version: BrokerVersionOption = None,
     form: ObjectFormatOption = ObjectFormat.TABLE,
@@ -76,7 +82,8 @@ def evidence(
     """Write a support bundle of a store, without bodies, keys, tags and property values.
 
     The store is only read. verify and forecast accept the bundle on another machine and give the store's own answers;
-    this command checks that they do. Names of topics and groups, hosts, times and sizes are in the bundle.
+    this command checks that they do. Names of topics and groups and hosts are in the bundle without --hide-names, times
+    and sizes always.
 
     Example: rmqtool evidence /home/rocketmq/store --output /tmp/store.tar.zst
     """
@@ -85,6 +92,8 @@ def evidence(
 
     messages = messages_of(context)
     logs = tuple(broker_log or ())
+    if hide_names and with_bodies:
+        raise UsageError("--hide-names and --with-bodies contradict each other: bodies hold names, too")
     if len(logs) > LOGS_MAX:
         raise UsageError(f"--broker-log: at most {LOGS_MAX} logs fit into a bundle")
     place = StoreLocation(store)
@@ -99,7 +108,7 @@ def evidence(
     with messages.progress("evidence") as progress, tempfile.TemporaryDirectory(prefix="rmqtool-evidence-") as folder:
         request = BundleRequest(
             opened, place, options, output, Path(folder) / "store", logs, progress.show,
-            with_log=not without_log, with_bodies=with_bodies, has_ranges_only=not is_small,
+            with_log=not without_log, with_bodies=with_bodies, has_ranges_only=not is_small, hides_names=hide_names,
         )  # fmt: skip
         manifest = request.write()
     size = output.stat().st_size
@@ -126,6 +135,7 @@ def _result(output: Path, size: int, manifest: BundleManifest) -> dict[str, Any]
         "files": dict(sorted(Counter(file.included.value for file in manifest.files).items())),
         "left_out_files": manifest.left_out_files,
         "broker_logs": list(manifest.logs),
+        "hides_names": manifest.hides_names,
     }
 
 
@@ -149,43 +159,60 @@ class BundleRequest:
     with_log: bool
     with_bodies: bool
     has_ranges_only: bool
+    hides_names: bool
 
     def write(self) -> BundleManifest:
         """Copy the store, compare what is said about both, and write the bundle."""
         from rmqtool.evidence.bundle import ANSWERS, BundleManifest, write_bundle
-        from rmqtool.evidence.location import without_secrets
+        from rmqtool.evidence.location import without_names, without_secrets
         from rmqtool.evidence.pseudonyms import Pseudonyms
+        from rmqtool.evidence.recorded import HIDDEN_STORE
+        from rmqtool.evidence.store_copy import shown_path
         from rmqtool.evidence.store_ranges import DamagePlaces
 
         opened, store = self.opened, self.opened.store
-        properties = without_secrets(opened.conf.properties) if opened.conf is not None else None
+        names = self._names()
+        properties = None
+        if opened.conf is not None:
+            shown = without_secrets(opened.conf.properties)
+            properties = without_names(shown) if names is not None else shown
         places = DamagePlaces()
         line = command_line(self.place, self.options)
-        own = ask_of(opened, line, versions_of(opened), places.add)
+        own = ask_of(opened, line, versions_of(opened), places.add, names)
         self.root.mkdir()
-        pseudonyms = None if self.with_bodies else Pseudonyms(remembers=bool(self.logs))
+        pseudonyms = None if self.with_bodies else Pseudonyms(remembers=bool(self.logs), names=names)
         files, left_out = self._copy(pseudonyms, places)
         is_whole = self.with_log and not self.has_ranges_only
         of_verify = own.recorded.verify
         manifest = BundleManifest(
             made_ms=int(time.time() * 1000),
             rmqtool_version=rmqtool.__version__,
-            store=store.view.label,
+            store=store.view.label if names is None else HIDDEN_STORE,
+            hides_names=names is not None,
             is_whole=is_whole,
             is_redacted=not self.with_bodies,
             differences=self._differences(own, properties) if is_whole else (),
             verdict=of_verify.verdict.value,
             findings=of_verify.findings,
             files=tuple(files),
-            directories=store.directories if is_whole else (),
+            directories=tuple(shown_path(one, pseudonyms) for one in store.directories) if is_whole else (),
             broker_version=self.options.broker_version,
             properties=properties,
             left_out_files=left_out,
-            logs=tuple(path.name for path in self.logs),
+            logs=tuple(path.name if names is None else f"{number}" for number, path in enumerate(self.logs)),
         )
         texts = {"README.txt": README.encode(), ANSWERS: own.recorded.as_text(), **self._log_texts(pseudonyms)}
         write_bundle(self.output, self.root, manifest, texts)
         return manifest
+
+    def _names(self) -> HiddenNames | None:
+        from rmqtool.evidence.hidden_names import HiddenNames
+
+        if not self.hides_names:
+            return None
+        names = HiddenNames(secrets.token_bytes(32))
+        names.learn(self.opened.store)
+        return names
 
     def _copy(self, pseudonyms: Pseudonyms | None, places: DamagePlaces) -> tuple[list[CopiedFile], int]:
         from rmqtool.evidence.store_copy import copy_redacted
@@ -199,11 +226,12 @@ class BundleRequest:
     def _differences(self, own: GivenAnswers, properties: dict[str, str] | None) -> tuple[str, ...]:
         """In what the answers from the copy differ."""
         from rmqtool.evidence.location import BundleLocation
-        from rmqtool.evidence.recorded import differing_verdicts
+        from rmqtool.evidence.recorded import HIDDEN_STORE, differing_verdicts
 
         label, version = self.opened.store.view.label, self.options.broker_version
+        label = HIDDEN_STORE if self.hides_names else label
         copy = open_store(BundleLocation(self.root, None, label, properties, version), StoreOptions())
-        line = command_line(self.place, self.options)
+        line = command_line(Path(label) if self.hides_names else self.place, self.options)
         answers = ask_of(copy, line, versions_of(self.opened), lambda _finding: None)
         return (
             *own.answers.differences(answers.answers),

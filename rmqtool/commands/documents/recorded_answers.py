@@ -20,6 +20,7 @@ from rmqtool.verify.survey.context import VerifyOptions
 
 if TYPE_CHECKING:
     from rmqtool.evidence.answers import Answers
+    from rmqtool.evidence.hidden_names import HiddenNames
     from rmqtool.evidence.recorded import RecordedAnswers, RecordedStep
 
 
@@ -32,13 +33,18 @@ class GivenAnswers:
 
 
 def ask_of(
-    opened: OpenedStore, line: CommandLine, versions: tuple[str, ...], take: Callable[[Finding], None]
+    opened: OpenedStore,
+    line: CommandLine,
+    versions: tuple[str, ...],
+    take: Callable[[Finding], None],
+    names: HiddenNames | None = None,
 ) -> GivenAnswers:
     """Run verify and forecast as these commands do without options.
 
     Args:
         versions: whose start is forecast.
         take: is handed each finding.
+        names: what is shown in place of names; None leaves them.
     """
     from rmqtool.evidence.answers import ask
     from rmqtool.evidence.recorded import (
@@ -55,7 +61,7 @@ def ask_of(
         take(finding)
 
     options = VerifyOptions(threads=os.cpu_count() or 1)
-    answers = ask(opened.store, opened.rules, options, forecast.forecast_options(opened.conf), versions, count)
+    answers = ask(opened.store, opened.rules, options, forecast.forecast_options(opened.conf), versions, count, names)
     summary = answers.summary
     assessment, step = verify.judged(opened, line, tally, summary)
     checked = summary.as_json()
@@ -90,7 +96,8 @@ def ask_of(
         delays=effects.delays,
         compaction=effects.compaction,
     )
-    return GivenAnswers(answers, RecordedAnswers(of_verify, of_forecast))
+    recorded = RecordedAnswers(of_verify, of_forecast)
+    return GivenAnswers(answers, recorded if names is None else recorded.hidden(names, opened.store.view.label))
 
 
 def versions_of(opened: OpenedStore) -> tuple[str, ...]:

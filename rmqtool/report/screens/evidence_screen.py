@@ -53,9 +53,8 @@ def evidence_lines(
         yield from labelled("Not listed", counted(manifest["left_out_files"], "further file"), width)
     if manifest["is_redacted"]:
         yield from labelled("Left out", "bodies, keys, tags and property values", width)
-        yield from labelled(
-            "Still in it", "names of topics and groups, hosts, times, sizes, hashes of keys and tags", width
-        )
+        kept = "" if manifest["hides_names"] else "names of topics and groups, hosts, "
+        yield from labelled("Still in it", f"{kept}times, sizes, hashes of keys and tags", width)
     else:
         yield from labelled("Contains", "bodies, keys, tags and property values, as --with-bodies asked", width)
     if manifest["logs"]:
