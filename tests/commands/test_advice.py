@@ -69,6 +69,8 @@ DECISIONS: Final = {
     "transaction-operation-odd": "a message that consumers get twice",
     "transaction-operation-ahead": "where the broker goes on",
     "transaction-half-expired": "a message that has expired",
+    "pop-record-odd": "where the broker goes on",
+    "pop-message-expired": "a message that has expired",
     "epochs-empty": "what the controller's other brokers have",
     "epochs-changed": "what the controller's other brokers have",
     "epochs-exchanged": "what the controller's other brokers have",
