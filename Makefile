@@ -17,6 +17,8 @@ PARTS ?=
 WORKERS ?= $(shell echo $$(( $$(nproc) + 1 )))
 # A file's tests stay in one process, for they share what they set up.
 # Spark looks for its Python workers by the name python3 on the PATH.
+# Without bytecode each process that a test starts compiles its modules for a second.
+unexport PYTHONDONTWRITEBYTECODE
 PYTEST = PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 BENCH_DIR ?= $(or $(TMPDIR),/tmp)
