@@ -10,8 +10,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 
+from rmqtool.engine.segments.log_position import Position, flushed_end, log_begin, mark_of, what_is_lost
 from rmqtool.errors import RmqtoolError, UnreadableError
-from rmqtool.pipeline.stream_position import Position, flushed_end, log_begin, mark_of, what_is_lost
 from rmqtool.pipeline.tables.log_splits import MISSING_FILE, UNREADABLE, LogTask, log_tasks
 from rmqtool.pipeline.tables.message_columns import MessageBatches, SourceFile
 from rmqtool.pipeline.tables.options import PLANNING_THREADS, SourceOptions

@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from rmqtool.engine.segments.log_position import Position
 from rmqtool.errors import RefusedError, UnreadableError, UsageError, WriteError
-from rmqtool.pipeline.stream_position import Position
 from rmqtool.store.source import reason
 
 _FORMAT: Final = "rmqtool-watch-state-1"

@@ -18,10 +18,10 @@ from rmqtool.engine.reading.log_end import LogEnd, find_log_end
 from rmqtool.engine.reading.record import read_record
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.segments.log import Log
+from rmqtool.engine.segments.log_position import Position, log_begin, mark_of, what_is_lost
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import UnreadableError, UnsupportedError
 from rmqtool.formats.checkpoint import FIELDS_SIZE, Checkpoint, parse_checkpoint
-from rmqtool.pipeline.stream_position import Position, log_begin, mark_of, what_is_lost
 from rmqtool.store.directory import Segment, Store, with_settings
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.probe_lock import LockStatus, lock_state

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from rmqtool.commands.command_list import COMMANDS
 from tests.conftest import Unpacked
 from tests.packaging.environments import run
 
@@ -37,6 +38,14 @@ def test_commands_answer_without_a_word_on_what_is_missing(
     ran = run([slim / "rmqtool", *command], tmp_path)
     assert (ran.returncode, ran.stderr) == (code, "")
     assert ran.stdout
+
+
+def test_every_command_shows_its_help(slim: Path, tmp_path: Path) -> None:
+    """So its module needs no extra: what does is imported where it is used."""
+    imports = "from rmqtool.commands.app import load; from rmqtool.commands.command_list import COMMANDS"
+    script = f"{imports}; print(sum(load(name) is not None for name in COMMANDS))"
+    ran = run([slim / "python", "-c", script], tmp_path)
+    assert (ran.stdout, ran.stderr) == (f"{len(COMMANDS)}\n", "")
 
 
 def test_a_repair_is_applied_and_rolled_back(slim: Path, golden_copy: Unpacked, tmp_path: Path) -> None:

@@ -14,9 +14,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 
 from benchmarks.logs import record
+from rmqtool.engine.segments.log_position import BLOCK_SIZE, Position, flushed_end
 from rmqtool.pipeline.stream import DataLossError, LogStream
-from rmqtool.pipeline.stream_position import Position, flushed_end
-from rmqtool.pipeline.tables.log_splits import BLOCK_SIZE
 from rmqtool.pipeline.tables.message_schema import message_schema
 from rmqtool.pipeline.tables.options import SourceOptions
 from rmqtool.store.directory import survey

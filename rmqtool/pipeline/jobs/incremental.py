@@ -16,13 +16,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import rmqtool
+from rmqtool.engine.segments.log_position import Position, flushed_end, log_begin, mark_of, what_is_lost
 from rmqtool.errors import RefusedError, UsageError
 from rmqtool.pipeline.enums import Form
 from rmqtool.pipeline.frames import table_frame
 from rmqtool.pipeline.jobs.export import save_rows, with_partitions, written_files
 from rmqtool.pipeline.jobs.lakehouse import TABLE_FORMS, LakeTable
 from rmqtool.pipeline.jobs.target_files import TargetFiles
-from rmqtool.pipeline.stream_position import Position, flushed_end, log_begin, mark_of, what_is_lost
 from rmqtool.pipeline.tables.options import PLANNING_THREADS
 from rmqtool.scan.runner import ThreadRunner
 from rmqtool.store.directory import Store

@@ -16,12 +16,13 @@ from typing import Final
 
 import pyarrow as pa
 
+from rmqtool.engine.segments.log_position import BLOCK_SIZE, newest_with_data
 from rmqtool.errors import UnreadableError
 from rmqtool.pipeline.tables.message_columns import MessageBatches, SourceFile, groups
 from rmqtool.scan.first_time import first_store_time_ms
-from rmqtool.scan.log import ScanOptions, carries_record_crc, holds_data, reader_for, starts_with_data, walk_split
+from rmqtool.scan.log import ScanOptions, carries_record_crc, holds_data, reader_for, walk_split
 from rmqtool.scan.row_filter import RowFilter
-from rmqtool.scan.split import Split, whole_file
+from rmqtool.scan.split import Split
 from rmqtool.scan.split_start import PROOF_BYTES, first_row_from
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.remote import view_of_files
@@ -29,8 +30,6 @@ from rmqtool.store.view import StoreView
 
 PART_BYTES: Final = 256 << 20
 """Bytes of a file that one task reads; longer than what it reads twice to prove its seams."""
-BLOCK_SIZE: Final = 4 << 20
-"""Bytes of a window: its rows are one record batch, of which few should be made."""
 TASKS_BY_TIME: Final = 32
 """Tasks of a log, at most, that look at store times: one that finds its files outside costs more than the look."""
 MISSING_FILE: Final = "commitlog.missing-file"
@@ -127,22 +126,6 @@ def read_task(task: LogTask, schema: pa.Schema, row_filters: Sequence[RowFilter]
     for split in _with_data(task):
         if split.may_hold(row_filters) and _is_in_time(split, row_filters):
             yield from _read_split(split, schema, row_filters)
-
-
-def newest_with_data(view: StoreView, segments: Sequence[Segment]) -> tuple[int, bool]:
-    """The number of the last file that begins with data, and whether its first record carries a checksum of all of it.
-
-    A file that cannot be read may hold anything. 0 where no file begins with data.
-    """
-    for number in range(len(segments) - 1, -1, -1):
-        try:
-            with closing(view.open(segments[number].path)) as source:
-                if starts_with_data(source):
-                    whole = whole_file(source, segments[number].start, more_follows=False)
-                    return number, carries_record_crc([whole])
-        except UnreadableError:
-            return number, False
-    return 0, False
 
 
 def _spread(splits: Sequence[LogSplit], task_count: int) -> list[LogTask]:

@@ -1,4 +1,4 @@
-"""How far a stream has read the log of a store, what tells that this log is still the same, and where it ends now.
+"""How far a log was read by a stream or a watch, what tells that it is still the same log, and where it ends now.
 
 A position is known by the start of the file that it lies in and by the bytes before it: both are never written again,
 so another log, one that was put back from a copy, or one that was cut has others.
@@ -7,7 +7,7 @@ so another log, one that was put back from a copy, or one that was cut has other
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Final
@@ -17,19 +17,21 @@ import numpy as np
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.checkpoint import FIELDS_SIZE, parse_checkpoint
 from rmqtool.formats.commitlog import HEAD_SIZE
-from rmqtool.pipeline.tables.log_splits import BLOCK_SIZE, newest_with_data
 from rmqtool.quantities import JAVA_LONG_MAX
-from rmqtool.scan.log import ScanOptions, reader_for, walk_split
+from rmqtool.scan.log import ScanOptions, carries_record_crc, reader_for, starts_with_data, walk_split
 from rmqtool.scan.rules import Verdict
-from rmqtool.scan.split import Split
+from rmqtool.scan.split import Split, whole_file
 from rmqtool.scan.walk import FRAME_SIZE
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.source import ByteSource, read_range
+from rmqtool.store.view import StoreView
 
 BEFORE_SIZE: Final = 64
 """Bytes before a position that tell it; of a record these are its properties, which hold its unique key."""
 MARK_LENGTH: Final = 16
+BLOCK_SIZE: Final = 4 << 20
+"""Bytes of a window: its rows are one record batch in Spark, of which few should be made."""
 
 
 @dataclass(frozen=True)
@@ -180,3 +182,19 @@ def _flushed_ms(store: Store) -> int | None:
             return max(0, parse_checkpoint(read_range(source, 0, FIELDS_SIZE)).commitlog_timestamp_ms)
     except UnreadableError:
         return None
+
+
+def newest_with_data(view: StoreView, segments: Sequence[Segment]) -> tuple[int, bool]:
+    """The number of the last file that begins with data, and whether its first record carries a checksum of all of it.
+
+    A file that cannot be read may hold anything. 0 where no file begins with data.
+    """
+    for number in range(len(segments) - 1, -1, -1):
+        try:
+            with closing(view.open(segments[number].path)) as source:
+                if starts_with_data(source):
+                    whole = whole_file(source, segments[number].start, more_follows=False)
+                    return number, carries_record_crc([whole])
+        except UnreadableError:
+            return number, False
+    return 0, False
