@@ -97,3 +97,26 @@ def test_findings_say_what_a_broker_does(judge_of: Callable[[str], Judge], tmp_p
         assert pull(broker, "gone", 0, 9)["code"] == NO_TOPIC
     with WholeBroker(version, path, CONFIG | {"enableLmq": True, "enableMultiDispatch": True}, TOPICS) as broker:
         assert (stored(broker), stored(broker, *LIGHT)) == (55, 7)
+
+
+@pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
+def test_a_consumer_past_the_end_is_sent_elsewhere(
+    judge_of: Callable[[str], Judge], tmp_path: Path, version: str
+) -> None:
+    del judge_of
+    path = tmp_path / "store"
+    with WholeBroker(version, path, CONFIG, TOPICS) as broker:
+        for number in range(COUNT):
+            broker.send(TOPIC, 0, b"%d" % number)
+    write(path, OFFSETS, {"offsetTable": {f"{TOPIC}@{GROUP}": {"0": COUNT + 1000}}})
+    assert "config.consumer-offset-beyond-queue" in findings(path, version)
+    with WholeBroker(version, path, CONFIG, TOPICS) as broker:
+        assert stored(broker) == COUNT + 1000
+        answer = pull(broker, TOPIC, 0, COUNT + 1000)
+        assert (answer["code"], answer["fields"]["nextBeginOffset"]) == (OFFSET_MOVED, str(COUNT))
+    clamped = rmqtool("recover", path, "--clamp-offsets", "--yes", "--broker-version", version)
+    assert clamped.code == 0, clamped.err
+    with WholeBroker(version, path, CONFIG, TOPICS) as broker:
+        assert stored(broker) == COUNT
+        broker.send(TOPIC, 0, b"next")
+        assert first_received(broker, COUNT) == COUNT
