@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,9 @@ CONFIG: dict[str, object] = {
 }
 TOPIC, GROUP, COUNT = "orders", "shop", 60
 TOPICS = {TOPIC: {"readQueueNums": 2, "writeQueueNums": 2}}
-PULL, QUERY_OFFSET = 11, 14
+PULL, QUERY_OFFSET, POP = 11, 14, 200050
+HELD_MS, LATE_SECONDS = 60_000, 150
+POPPED = {"timerWheelEnable": True, "mappedFileSizeTimerLog": 1048576, "broker.reviveQueueNum": 2}
 FOUND, RETRY_AT_ONCE, OFFSET_MOVED, NO_TOPIC, NO_GROUP = 0, 20, 21, 17, 26
 LIGHT = ("%LMQ%device", "%LMQ%group")
 OFFSETS, LIGHT_OFFSETS = "consumerOffset.json", "lmqConsumerOffset.json"
@@ -48,6 +51,16 @@ def first_received(broker: WholeBroker, queue_offset: int) -> int:
         queue_offset = int(answer["fields"]["nextBeginOffset"])
     first: int = answer["messages"][0]["queueOffset"]
     return first
+
+
+def await_popped(broker: WholeBroker, queue_id: int) -> list[bytes]:
+    """What a consumer gets first that pops in order."""
+    where = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": queue_id, "maxMsgNums": 1, "initMode": 0}
+    how = {"invisibleTime": HELD_MS, "pollTime": 5000, "order": "true"}
+    deadline = time.monotonic() + LATE_SECONDS
+    while not (answer := broker.remote(POP, where | how | {"bornTime": int(time.time() * 1000)}))["messages"]:
+        assert time.monotonic() < deadline, answer
+    return [message["body"] for message in answer["messages"]]
 
 
 def write(path: Path, name: str, content: dict[str, Any]) -> None:
@@ -120,3 +133,19 @@ def test_a_consumer_past_the_end_is_sent_elsewhere(
         assert stored(broker) == COUNT
         broker.send(TOPIC, 0, b"next")
         assert first_received(broker, COUNT) == COUNT
+
+
+def test_a_message_held_past_the_end_keeps_the_group_waiting(judge_of: Callable[[str], Judge], tmp_path: Path) -> None:
+    del judge_of
+    version, path = "5.5.0", tmp_path / "store"
+    with WholeBroker(version, path, CONFIG | POPPED, TOPICS) as broker:
+        for queue_id in (0, 1):
+            broker.send(TOPIC, queue_id, b"%d" % queue_id)
+    end_ms = int(time.time() * 1000) + HELD_MS
+    order = {"popTime": end_ms - HELD_MS, "i": HELD_MS, "o": [1000], "l": end_ms, "cm": 0}
+    write(path, "consumerOrderInfo.json", {"table": {f"{TOPIC}@{GROUP}": {"0": order}}})
+    assert "config.ordered-message-beyond-queue" in findings(path, version)
+    with WholeBroker(version, path, CONFIG | POPPED, TOPICS) as broker:
+        assert await_popped(broker, 1) == [b"1"]
+        assert await_popped(broker, 0) == [b"0"]
+        assert time.time() * 1000 >= end_ms
