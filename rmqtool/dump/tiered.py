@@ -50,6 +50,12 @@ class TieredDump(RowSource):
                     self.problems.append(str(error))
             elif segment.entry is not None:
                 self.problems.append(f"{segment.path}: the index of the tiered store is not decoded")
+        known = {segment.path for segment in tiered.segments}
+        self.problems += [
+            f"{entry.path}: a file of a tiered store that no metadata names; it is not decoded"
+            for entry in self.target.entries
+            if entry.path not in known and not entry.path.startswith(METADATA)
+        ]
 
     def _is_asked_for(self, segment: TieredSegment) -> bool:
         """By topic and queue id, which are the end of the owner's path."""

@@ -112,7 +112,7 @@ def test_queues_that_cannot_be_read_are_named(golden: Unpacked, monkeypatch: pyt
 
 def test_without_textual_one_line_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rmqtool.commands.reading.browse.find_spec", lambda _name: None)
-    with pytest.raises(UnsupportedError, match=r"pip install 'rmqtool\[tui\]'") as caught:
+    with pytest.raises(UnsupportedError, match=r"pip install '\.\[tui\]'\)") as caught:
         require_textual()
     assert caught.value.exit_code == 4
 

@@ -13,6 +13,7 @@ import typer
 
 from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages, messages_of
+from rmqtool.commands.options.help_groups import OUTPUT
 from rmqtool.commands.options.output_files import demand_writable
 from rmqtool.commands.options.store import StoreOptions, StorePath, command_line, open_store, refuse_inside_store
 from rmqtool.commands.options.store_parameters import with_store_options
@@ -88,7 +89,9 @@ def watch(
         Path | None,
         typer.Option(metavar="FILE", help="Write metrics for the textfile collector of Prometheus' node exporter."),
     ] = None,
-    output: Annotated[WatchFormat, typer.Option("--format", help="Output format.")] = WatchFormat.TABLE,
+    output: Annotated[
+        WatchFormat, typer.Option("--format", help="Output format.", rich_help_panel=OUTPUT)
+    ] = WatchFormat.TABLE,
     *,
     store_options: StoreOptions,
 ) -> None:
