@@ -187,7 +187,8 @@ def test_arbitrary_reads(judge: Judge, tmp_path: Path) -> None:
     assert tagged[0][4] == places[1:11:2]
     assert [row[1] for row in tagged] == ["FOUND", "FOUND", "OFFSET_OVERFLOW_ONE", "OFFSET_OVERFLOW_BADLY"]
     assert queried["served"] == places[-7:]
-    assert by_time[0]["offset"] == 0
+    # Messages put within one millisecond have one time, and a broker may find any of them.
+    assert answers[by_time[0]["offset"]]["storeTimestamp"] == answers[0]["storeTimestamp"]
     assert by_time[1]["offset"] >= 49
 
 
