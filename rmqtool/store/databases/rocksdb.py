@@ -264,11 +264,13 @@ def _link(view: StoreView, entries: Sequence[Entry], folder: Path) -> None:
     """Make the database's files visible in a directory: by links, or as copies where the store lies elsewhere.
 
     Raises:
-        UnreadableError: a file cannot be copied.
+        UnreadableError: a file cannot be copied, or is a link, which could lead outside the store.
     """
     for entry in entries:
         if not entry.is_file or not _DATA_FILE.fullmatch(entry.name):
             continue
+        if entry.is_link:
+            raise UnreadableError(f"{entry.path}: a symbolic link; files of a database are not read through links")
         if isinstance(view, DirectoryView):
             (folder / entry.name).symlink_to((view.root / entry.path).absolute())
             continue

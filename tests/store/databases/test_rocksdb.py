@@ -51,6 +51,17 @@ def test_a_database_elsewhere_is_copied_first(golden: Unpacked) -> None:
     assert sum(units.unit_count for units in database.units.values()) == 150
 
 
+def test_a_file_of_a_database_is_not_read_through_a_link(golden_copy: Unpacked, tmp_path: Path) -> None:
+    path = golden_copy(NAME)
+    table = next((path / "consumequeue").glob("*.sst"))
+    outside = tmp_path / "outside.sst"
+    table.rename(outside)
+    table.symlink_to(outside)
+    database = read(path)
+    assert database.failure is rocksdb.RocksFailure.UNREADABLE
+    assert "symbolic link" in database.reason
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_whether_it_opens_is_as_with_brokers(golden_copy: Unpacked, case: Case) -> None:
     path = golden_copy(NAME)
