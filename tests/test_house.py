@@ -6,14 +6,10 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache
-from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
-PACKAGE = ROOT / "rmqtool"
+from tests.sources import Source, project_sources, source
 
 FILE_LINES = 400
 ROOM_FILES = 25
@@ -28,28 +24,6 @@ ORDERINGS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 EMPTY_VARIABLES = {"found", "made", "said", "taken", "wanted"}
 EMPTY_WORDS = {"util", "utils", "common", "helper", "helpers", "manager", "managers"}
 EMPTY_VERBS = {"process", "handle", "processor", "handler"}
-
-
-class Source(NamedTuple):
-    """A Python file of the project: its path below the root, its text, and what the text parses to."""
-
-    path: str
-    text: str
-    tree: ast.Module
-
-    @property
-    def room(self) -> str:
-        """The room of a file in the package, or an empty string."""
-        parts = self.path.split("/")
-        return parts[1] if parts[0] == "rmqtool" and len(parts) > 2 else ""
-
-    @property
-    def in_package(self) -> bool:
-        return self.path.startswith("rmqtool/")
-
-
-def source(path: str, text: str) -> Source:
-    return Source(path, text, ast.parse(text))
 
 
 def words(name: str) -> list[str]:
@@ -244,11 +218,11 @@ DOC = '"""Says what it is for."""\n'
 
 def test_a_class_name_means_one_class() -> None:
     files: dict[str, list[str]] = {}
-    for source in project_sources():
-        if source.in_package:
-            for node in ast.walk(source.tree):
+    for file in project_sources():
+        if file.in_package:
+            for node in ast.walk(file.tree):
                 if isinstance(node, ast.ClassDef):
-                    files.setdefault(node.name, []).append(source.path)
+                    files.setdefault(node.name, []).append(file.path)
     assert {name: paths for name, paths in files.items() if len(paths) > 1} == {}
 
 
@@ -300,39 +274,6 @@ GOOD: list[tuple[str, str]] = [
 ]
 
 
-@cache
-def project_sources() -> list[Source]:
-    """All Python files of the project, parsed once for all rules."""
-    paths = [ROOT / "pyspark_rocketmq.py"]
-    for folder in ("rmqtool", "tests", "benchmarks"):
-        paths += sorted((ROOT / folder).rglob("*.py"))
-    return [source(str(path.relative_to(ROOT)), path.read_text("utf-8")) for path in paths if path.exists()]
-
-
-def importable(module: str) -> list[str]:
-    """A dotted name and every package above it."""
-    parts = module.split(".")
-    return [".".join(parts[: count + 1]) for count in range(len(parts))]
-
-
-def unreachable(sources: list[Source]) -> list[str]:
-    """Modules of the package that nothing imports, be it by statement or by their dotted name in a string."""
-    modules = {found.path.removesuffix(".py").replace("/", "."): found for found in sources if found.in_package}
-    reached = {"rmqtool.__main__", "rmqtool.commands.app"}  # by `python -m rmqtool` and the console script
-    for found in sources:
-        own = found.path.removesuffix(".py").replace("/", ".")
-        seen: list[str] = []
-        for node in ast.walk(found.tree):
-            if isinstance(node, ast.Import):
-                seen += [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                seen += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("rmqtool."):
-                seen.append(node.value.partition(":")[0])
-        reached.update(name for module in seen for name in importable(module) if name != own)
-    return sorted(name for name in modules if name not in reached and not name.endswith("__init__"))
-
-
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
 def test_rule_holds(rule: Callable[[Source], Iterator[str]]) -> None:
     broken = [line for found in project_sources() for line in rule(found)]
@@ -366,17 +307,6 @@ def test_no_room_is_crowded() -> None:
 def test_a_crowded_room_is_found() -> None:
     files = [source(f"rmqtool/scan/a{number}.py", DOC) for number in range(ROOM_FILES + 1)]
     assert crowded(files) == [f"rmqtool/scan: {ROOM_FILES + 1} files"]
-
-
-def test_every_module_is_reachable() -> None:
-    assert unreachable(project_sources()) == []
-
-
-def test_an_unreachable_module_is_found() -> None:
-    alone = source("rmqtool/scan/alone.py", DOC + "import rmqtool.scan.alone\n")
-    used = source("rmqtool/scan/used.py", DOC)
-    user = source("tests/test_a.py", DOC + "from rmqtool.scan import used\n")
-    assert unreachable([alone, used, user]) == ["rmqtool.scan.alone"]
 
 
 def test_the_rules_look_at_files() -> None:

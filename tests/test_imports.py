@@ -1,4 +1,6 @@
-"""Imports: the contracts of the rooms hold, the quick commands stay quick, every import is a declared dependency."""
+"""Imports: the contracts of the rooms hold, the quick commands stay quick, no files import each other,
+each import is a declared dependency.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,14 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterable
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.sources import ROOT, Source, project_sources, source
+
 LINT_IMPORTS = Path(sys.executable).parent / "lint-imports"
 SLOW_TO_IMPORT = ["numpy", "numba", "llvmlite", "pyarrow", "pyspark"]
 STORE = "5.5.0-crashed"
@@ -130,3 +135,68 @@ def test_every_import_is_a_declared_dependency() -> None:
 def test_an_undeclared_import_is_found(tmp_path: Path, line: str) -> None:
     (tmp_path / "a.py").write_text(f"import os\ndef late():\n    {line}\n")
     assert third_party_imports(tmp_path) == {"yaml"}
+
+
+def importable(module: str) -> list[str]:
+    """A dotted name and every package above it."""
+    parts = module.split(".")
+    return [".".join(parts[: count + 1]) for count in range(len(parts))]
+
+
+def unreachable(sources: list[Source]) -> list[str]:
+    """Modules of the package that nothing imports, be it by statement or by their dotted name in a string."""
+    modules = {found.path.removesuffix(".py").replace("/", "."): found for found in sources if found.in_package}
+    reached = {"rmqtool.__main__", "rmqtool.commands.app"}  # by `python -m rmqtool` and the console script
+    for found in sources:
+        own = found.path.removesuffix(".py").replace("/", ".")
+        seen: list[str] = []
+        for node in ast.walk(found.tree):
+            if isinstance(node, ast.Import):
+                seen += [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                seen += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("rmqtool."):
+                seen.append(node.value.partition(":")[0])
+        reached.update(name for module in seen for name in importable(module) if name != own)
+    return sorted(name for name in modules if name not in reached and not name.endswith("__init__"))
+
+
+def test_every_module_is_reachable() -> None:
+    assert unreachable(project_sources()) == []
+
+
+def test_an_unreachable_module_is_found() -> None:
+    alone = source("rmqtool/scan/alone.py", "import rmqtool.scan.alone\n")
+    used = source("rmqtool/scan/used.py", "")
+    user = source("tests/test_a.py", "from rmqtool.scan import used\n")
+    assert unreachable([alone, used, user]) == ["rmqtool.scan.alone"]
+
+
+def import_circle(sources: Iterable[Source]) -> list[str]:
+    """Modules of the package of which each imports the next, and the last is the first; wherever the import stands."""
+    modules = {file.path.removesuffix(".py").replace("/", "."): file for file in sources if file.in_package}
+    imports: dict[str, set[str]] = {}
+    for module, file in modules.items():
+        statements = [node for node in ast.walk(file.tree) if isinstance(node, ast.ImportFrom) and node.module]
+        names = {f"{node.module}.{alias.name}" for node in statements for alias in node.names}
+        names |= {node.module for node in statements if node.module}
+        imports[module] = names & set(modules) - {module}
+    try:
+        TopologicalSorter(imports).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_no_files_import_each_other() -> None:
+    assert import_circle(project_sources()) == []
+
+
+@pytest.mark.parametrize(
+    "statement", ["from {0} import A", "def f():\n    from {0} import A", "from rmqtool.scan import a"]
+)
+def test_a_circle_of_imports_is_found(statement: str) -> None:
+    first = source("rmqtool/scan/a.py", "from rmqtool.scan.b import B\n")
+    second = source("rmqtool/scan/b.py", statement.format("rmqtool.scan.a") + "\n")
+    assert set(import_circle([first, second])) == {"rmqtool.scan.a", "rmqtool.scan.b"}
+    assert import_circle([first]) == []

@@ -8,8 +8,8 @@ from unittest.mock import patch
 import pytest
 
 from rmqtool.scan import compiled
-from rmqtool.scan.judge import PlainReader
 from rmqtool.scan.log_digest import LogDigest
+from rmqtool.scan.plain import PlainReader
 from tests.broker.toolchain import require_tools
 from tests.commands.transcripts import rmqtool
 from tests.golden_stores import FOLDER, SUFFIX

@@ -14,8 +14,9 @@ from rmqtool.engine.reading.summary import QueueSummary, summarize
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.controller import EPOCHS, agreed_end
-from rmqtool.store.config.config_json import CONSUMER_OFFSETS, DELAY_OFFSETS, TOPICS, ConfigState, read_config
+from rmqtool.store.config.config_json import CONSUMER_OFFSETS, DELAY_OFFSETS, TOPICS, ConfigState
 from rmqtool.store.config.epochs import BACKUP, read_epochs
+from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Store
 
 SUBSCRIPTION_GROUPS: Final = "config/subscriptionGroup.json"

@@ -22,14 +22,13 @@ _FRAME_SIZE: Final = 8
 
 
 @dataclass
-class Follower:
-    """Where reading has come to: a file and the position in it.
+class LogFollower(LogDump):
+    """The rows of a log that grows; notes to which file and position in it reading has come.
 
     Attributes:
         poll_seconds: how long it waits where there is nothing new.
     """
 
-    dump: LogDump
     poll_seconds: float = POLL_SECONDS
     _number: int = 0
     _position: int = 0
@@ -39,7 +38,7 @@ class Follower:
     def rows(self) -> Iterator[DumpRow | RowBlock | None]:
         """Rows as they come, and None each time there is nothing new for now; never ends by itself."""
         while True:
-            last = self.dump.last_with_data()
+            last = self.last_with_data()
             advanced = False
             while self._number <= last:
                 before = (self._number, self._position)
@@ -59,12 +58,12 @@ class Follower:
 
     def _has_more(self, last: int) -> bool:
         """Whether something stands where the next record will be; in a file that is no longer the last, in any case."""
-        if not 0 <= self._number < len(self.dump.target.entries):
+        if not 0 <= self._number < len(self.target.entries):
             return False
         if self._number < last:
             return True
         try:
-            source = self.dump.target.view.open(self.dump.target.entries[self._number].path)
+            source = self.target.view.open(self.target.entries[self._number].path)
         except UnreadableError:
             return False
         try:
@@ -76,15 +75,15 @@ class Follower:
 
     def _read_on(self, *, more_follows: bool) -> Iterator[DumpRow | RowBlock]:
         """Rows of the file from the position on; a bad range at the end of the log is not yet one."""
-        entry = self.dump.target.entries[self._number]
-        source = self.dump.open(entry) if not more_follows or self.dump.may_hold_rows(self._number) else None
+        entry = self.target.entries[self._number]
+        source = self.open(entry) if not more_follows or self.may_hold_rows(self._number) else None
         if source is None:
             return
         try:
             held: Batch | None = None
-            for batch in self.dump.walk(source, entry, more_follows=more_follows, start=self._position).batches():
+            for batch in self.walk(source, entry, more_follows=more_follows, start=self._position).batches():
                 if held is not None:
-                    yield from self.dump.shown(held)
+                    yield from self.shown(held)
                     held = None
                 row = batch.as_rows()[-1]
                 self._position = row.physical_offset - batch.split.physical_offset
@@ -93,13 +92,13 @@ class Follower:
                     continue
                 self._position += row.size
                 self._is_full = row.magic == MAGIC_BLANK
-                yield from self.dump.shown(batch)
+                yield from self.shown(batch)
         finally:
             source.close()
 
     def _look_again(self) -> None:
         """List the directories again: the file before the last keeps its number, for files only come at the end."""
-        target = self.dump.target
+        target = self.target
         if not target.entries:
             return
         current = target.entries[min(self._number, len(target.entries) - 1)].path
@@ -116,5 +115,5 @@ class Follower:
             return
         entries = tuple(sorted(segment_entries, key=lambda entry: (int(entry.name), entry.path)))
         if paths != {entry.path for entry in entries} and any(entry.path == current for entry in entries):
-            self.dump.target = replace(target, entries=entries)
+            self.target = replace(target, entries=entries)
             self._number = [entry.path for entry in entries].index(current)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final
 
 import numpy as np
@@ -18,7 +18,7 @@ from rmqtool.engine.rules.algorithms import PropertyDecoder
 from rmqtool.formats import commitlog, system_flag
 from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.report.bodies import BODY_FIELDS, BodyForm
-from rmqtool.report.rows import Buffer
+from rmqtool.report.rows import Buffer, RowBlock
 from rmqtool.report.writers import json_parts, json_text
 from rmqtool.scan.compiled import load_kernel
 from rmqtool.scan.rules import FINDING_IDS
@@ -48,7 +48,13 @@ def can_write(messages: DumpedMessages) -> bool:
     )
 
 
-def parts(messages: DumpedMessages, fields: Sequence[str], separator: bytes, unicode: bool) -> Iterator[Buffer]:
+def message_block(messages: DumpedMessages) -> RowBlock:
+    """The rows of all messages; the compiled writer makes their JSON where it can."""
+    parts = partial(_parts, messages) if can_write(messages) else None
+    return replace(messages.block(), json_parts=parts)
+
+
+def _parts(messages: DumpedMessages, fields: Sequence[str], separator: bytes, unicode: bool) -> Iterator[Buffer]:
     """The text of messages in parts, each valid until the next one; see `JsonRows`."""
     return JsonRows(messages, fields, separator, unicode).parts()
 
@@ -103,7 +109,7 @@ class JsonRows:
         """The text of some rows together with those that were left."""
         numbers = np.flatnonzero(self._left[begin:stop]) + begin
         block = replace(self.messages, rows=self.messages.rows[numbers]).block().with_fields(self.fields)
-        lines = b"".join(json_parts(replace(block, json_parts=None), self.separator, unicode=self.unicode))
+        lines = b"".join(json_parts(block, self.separator, unicode=self.unicode))
         parts: list[bytes] = []
         at = 0
         for end, line in zip(ends[numbers].tolist(), lines.split(self.separator), strict=True):

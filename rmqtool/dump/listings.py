@@ -32,7 +32,8 @@ from rmqtool.formats.properties import (
 from rmqtool.formats.rocksdb.store import DELIVERED, SCANNED
 from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.report.rows import DumpRow
-from rmqtool.store.config.config_json import DELAY_OFFSETS, delay_offsets, read_config
+from rmqtool.store.config.config_json import DELAY_OFFSETS, delay_offsets
+from rmqtool.store.config.read_config import read_config
 from rmqtool.store.databases.pop_database import DIRECTORY as POP_DIRECTORY
 from rmqtool.store.databases.pop_database import PopDatabase
 from rmqtool.store.databases.side_database import DIRECTORY, SideDatabase

@@ -59,10 +59,6 @@ class LogDump(RowSource):
 
     def rows(self) -> Iterator[DumpRow | RowBlock | None]:
         """All that is asked for; None where there is nothing more for the moment."""
-        if self.ask.follow:
-            from rmqtool.dump.follow import Follower
-
-            return Follower(self).rows()
         return self._backward() if self.ask.reverse else self._forward()
 
     def readable_bytes(self) -> int:
@@ -194,7 +190,7 @@ class LogDump(RowSource):
             rows = self._with_texts(batch, rows)
         if not len(rows):
             return
-        block = DumpedMessages(batch, rows[: self.ask.limit], self.rules, self.ask.body).block()
+        block = _block(DumpedMessages(batch, rows[: self.ask.limit], self.rules, self.ask.body))
         misread = not self.rules.ipv6_hosts and any(flag & _HOST_BITS for flag in block.column("sys_flag"))
         if not misread and self.ask.hex_width is None:
             yield block
@@ -307,6 +303,14 @@ class LogDump(RowSource):
                     record_crc=carries_record_crc([split]), compiled=self.compiled, block_size=block_size
                 )
         return ScanOptions(compiled=self.compiled)
+
+
+def _block(messages: DumpedMessages) -> RowBlock:
+    if isinstance(messages.rows, list):
+        return messages.block()
+    from rmqtool.dump.json_rows import message_block  # as numpy and compiled code are loaded for these rows already
+
+    return message_block(messages)
 
 
 def _is_message(verdict: int, magic: int) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, Final
 
@@ -39,13 +39,7 @@ class DumpedMessages:
 
     def block(self) -> RowBlock:
         """The rows of all messages."""
-        fields = message_fields(self.body_choice)
-        block = RowBlock(len(self.rows), fields, self.column, self._holds_json)
-        if isinstance(self.rows, list):
-            return block
-        from rmqtool.dump import json_rows  # as numpy and compiled code are loaded for these rows already
-
-        return replace(block, json_parts=partial(json_rows.parts, self) if json_rows.can_write(self) else None)
+        return RowBlock(len(self.rows), message_fields(self.body_choice), self.column, self._holds_json)
 
     def column(self, name: str) -> Sequence[Any]:
         """The values of a field."""

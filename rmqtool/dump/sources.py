@@ -13,6 +13,10 @@ def make_source(ask: Request, target: Target) -> RowSource:
     Raises:
         UsageError: a listing needs a whole store.
     """
+    if target.kind is DumpKind.COMMITLOG and ask.follow:
+        from rmqtool.dump.follow import LogFollower
+
+        return LogFollower(target, ask)
     if target.kind is DumpKind.COMMITLOG:
         from rmqtool.dump.log import LogDump
 

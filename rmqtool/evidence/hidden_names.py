@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final
 
-from rmqtool.evidence.pseudonyms import solve
+from rmqtool.evidence.hash_text import text_with_hash
 from rmqtool.formats.java_text import java_hash
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
@@ -115,7 +115,7 @@ class HiddenNames:
             solved = None
             if trial < _TRIALS:
                 target = java_hash(text.decode("ascii", "replace")) & 0xFFFFFFFF
-                solved = solve(target, widths, choices, {1: ((_LETTERS[0], _LETTERS[-1]),)})
+                solved = text_with_hash(target, widths, choices, {1: ((_LETTERS[0], _LETTERS[-1]),)})
                 if solved is None:
                     continue
             other = solved.encode() if solved else bytes(_LETTERS[byte % 26] for byte in choices[: len(text)])

@@ -10,25 +10,13 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Mapping
 from functools import lru_cache
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from rmqtool.evidence.hash_text import text_with_hash
+from rmqtool.evidence.hidden_names import HiddenNames
 from rmqtool.formats.java_text import java_hash
 
-if TYPE_CHECKING:
-    from rmqtool.evidence.hidden_names import HiddenNames
-
-_RANGES: Final = {
-    1: ((33, 126),),
-    2: ((0x0100, 0x07FF),),
-    3: ((0x4E00, 0x9FFF),),
-    4: ((0xD83C, 0xD83E), (0xDC00, 0xDFFF)),
-}
-"""First and last UTF-16 unit of a character by the bytes that it has in UTF-8."""
-_SOLVED: Final = 7
-"""Last characters that are chosen to give the hash: 31 to the power of 7 is beyond 32 bits."""
 _TRIALS: Final = 16
 _LETTERS: Final = bytes(b"abcdefghijklmnopqrstuvwxyz234567"[byte & 31] for byte in range(256))
 _CACHED: Final = 1 << 14
@@ -95,7 +83,7 @@ class Pseudonyms:
         if widths:
             for trial in range(_TRIALS):
                 choices = self._stream(text, 8 * len(widths) + 4, b"hash%d" % trial)
-                other = solve(java_hash(characters) & 0xFFFFFFFF, widths, choices)
+                other = text_with_hash(java_hash(characters) & 0xFFFFFFFF, widths, choices)
                 if other is not None and other != characters:
                     return other.encode()
         self.unsolved_count += 1
@@ -105,40 +93,3 @@ class Pseudonyms:
     def _stream(self, text: bytes | memoryview, length: int, purpose: bytes) -> bytes:
         key = hashlib.blake2b(text, key=self._secret, person=purpose).digest()
         return key[:length] if length <= len(key) else hashlib.shake_128(key).digest(length)
-
-
-def solve(
-    hash_value: int,
-    widths: list[int],
-    choices: bytes,
-    ranges_of: Mapping[int, tuple[tuple[int, int], ...]] = MappingProxyType(_RANGES),
-) -> str | None:
-    """A text of characters with these widths and this hash; None where the choices lead to none."""
-    numbers = [int.from_bytes(choices[at : at + 4], "big") for at in range(0, len(choices), 4)]
-    ranges = [part for width in widths for part in ranges_of[width]]
-    cut = max(0, len(ranges) - _SOLVED)
-    chosen = [low + number % (high - low + 1) for (low, high), number in zip(ranges[:cut], numbers, strict=False)]
-    state = 0
-    for character in chosen:
-        state = (31 * state + character) & 0xFFFFFFFF
-    rest = ranges[cut:]
-    weights = [31 ** (len(rest) - 1 - at) for at in range(len(rest))]
-    low = sum(weight * first for weight, (first, _) in zip(weights, rest, strict=True))
-    high = sum(weight * last for weight, (_, last) in zip(weights, rest, strict=True))
-    value = (hash_value - state * 31 ** len(rest)) & 0xFFFFFFFF
-    fewest, most = -((value - low) >> 32), (high - value) >> 32
-    if fewest > most:
-        return None
-    value += (fewest + numbers[-1] % (most - fewest + 1)) << 32
-    for at, (weight, (first, last)) in enumerate(zip(weights, rest, strict=True)):
-        low, high = low - weight * first, high - weight * last
-        least = max(first, -((high - value) // weight))
-        largest = min(last, (value - low) // weight)
-        if least > largest:
-            return None
-        character = least + numbers[cut + at] % (largest - least + 1)
-        chosen.append(character)
-        value -= weight * character
-    if value:
-        return None
-    return b"".join(unit.to_bytes(2, "big") for unit in chosen).decode("utf-16-be")

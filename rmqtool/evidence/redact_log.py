@@ -8,8 +8,9 @@ from typing import Final
 from rmqtool.evidence.pseudonyms import Pseudonyms
 from rmqtool.evidence.redact_record import masked, redact_frame, redact_record
 from rmqtool.formats import commitlog
-from rmqtool.scan.judge import HEAD_READ, MESSAGE_MAGICS, PlainReader, judge_frame
+from rmqtool.scan.judge import HEAD_READ, MESSAGE_MAGICS, judge_frame
 from rmqtool.scan.log import ScanOptions, plan_segments, walk_split
+from rmqtool.scan.plain import PlainReader
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.split import Split
 from rmqtool.store.directory import Segment

@@ -6,7 +6,8 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
-from rmqtool.store.config.config_json import CONSUMER_OFFSETS, GROUPS, TOPICS, read_config
+from rmqtool.store.config.config_json import CONSUMER_OFFSETS, GROUPS, TOPICS
+from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Store
 
 _TABLES: Final = {TOPICS: "topicConfigTable", GROUPS: "subscriptionGroupTable", CONSUMER_OFFSETS: "offsetTable"}

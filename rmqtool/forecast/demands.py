@@ -6,7 +6,7 @@ from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.errors import DLEDGER_LOG, UnsupportedError
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
-from rmqtool.store.sizes import demand_log_file_size
+from rmqtool.store.unproven_sizes import demand_log_file_size
 
 
 def demand_simulated(store: Store, rules: BrokerRules) -> None:

@@ -19,9 +19,9 @@ from rmqtool.forecast.queue_state import QueueState
 from rmqtool.forecast.result import Forecast, QueueForecast, StopsAt
 from rmqtool.forecast.simulate import Simulation
 from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, ScanOptions
-from rmqtool.store.config.config_json import StoreConfigs
+from rmqtool.store.config.read_config import StoreConfigs
 from rmqtool.store.directory import Segment, Store
-from rmqtool.store.sizes import size_assumptions
+from rmqtool.store.unproven_sizes import size_assumptions
 
 
 class SharedStarts:

@@ -25,12 +25,12 @@ from rmqtool.store.config.config_json import (
     TIMER_METRICS,
     ConfigFile,
     ConfigState,
-    StoreConfigs,
     are_topics_lost,
     batch_topics,
     topics,
 )
 from rmqtool.store.config.epochs import read_epochs
+from rmqtool.store.config.read_config import StoreConfigs
 from rmqtool.store.databases.rocksdb import RocksFailure
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.file_kinds import FileKind

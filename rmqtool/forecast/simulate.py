@@ -36,7 +36,8 @@ from rmqtool.forecast.start_file import StartChoice
 from rmqtool.formats.checkpoint import FIELDS_SIZE, Checkpoint, parse_checkpoint
 from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, UNIT_SIZE
 from rmqtool.quantities import JAVA_LONG_MAX
-from rmqtool.store.config.config_json import TOPICS, StoreConfigs, topics
+from rmqtool.store.config.config_json import TOPICS, topics
+from rmqtool.store.config.read_config import StoreConfigs
 from rmqtool.store.databases.queue_database import QueueDatabase
 from rmqtool.store.directory import QueueFiles, Store
 from rmqtool.store.file_kinds import FileKind

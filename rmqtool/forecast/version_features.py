@@ -24,7 +24,8 @@ from rmqtool.formats.properties import TIMER_TOPIC
 from rmqtool.scan.columns import MULTI_DISPATCH
 from rmqtool.scan.log import ScanOptions, carries_record_crc, plan_segments, scan_log
 from rmqtool.scan.rules import Verdict
-from rmqtool.store.config.config_json import TOPICS, read_config, topics
+from rmqtool.store.config.config_json import TOPICS, topics
+from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.location import log_directories

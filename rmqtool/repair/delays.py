@@ -16,7 +16,8 @@ from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.timers.delays import DelayLevel, delay_levels
 from rmqtool.repair.machine.steps import Step, create_file, replace_file
 from rmqtool.scan.runner import OnProgress
-from rmqtool.store.config.config_json import DELAY_OFFSETS, ConfigState, delay_offsets, read_config
+from rmqtool.store.config.config_json import DELAY_OFFSETS, ConfigState, delay_offsets
+from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Store
 from rmqtool.store.source import Literal
 

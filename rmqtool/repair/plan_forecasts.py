@@ -17,7 +17,7 @@ from rmqtool.forecast.options import COUNT_WHOLE_LOG_UP_TO, ForecastOptions
 from rmqtool.repair.machine.plan import ForecastAfter, Loss, Plan
 from rmqtool.repair.missing_log import gone_messages, unmounted_text
 from rmqtool.store.directory import Store
-from rmqtool.store.sizes import size_assumptions
+from rmqtool.store.unproven_sizes import size_assumptions
 
 COUNTED_WHOLE_MAX: Final = 256 << 20
 """Bytes of a log up to which losses are counted over all of it for every version, and not for the chosen one alone."""

@@ -26,10 +26,10 @@ from rmqtool.store.config.config_json import (
     ConfigState,
     consumer_offsets,
     next_version,
-    read_config,
     topic_entry,
     topics,
 )
+from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.source import Literal

@@ -12,8 +12,9 @@ from typing import Final
 from rmqtool.formats.commitlog import BLANK_SIZE_MIN, MAGIC_BLANK
 from rmqtool.scan.blocks import Window
 from rmqtool.scan.columns import Row
-from rmqtool.scan.judge import MESSAGE_MAGICS, PlainReader, TopicTable, judge_frame
+from rmqtool.scan.judge import MESSAGE_MAGICS, TopicTable, judge_frame
 from rmqtool.scan.log import COMPILED_FROM_BYTES, reader_for
+from rmqtool.scan.plain import PlainReader
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.scan.split import Split
 from rmqtool.scan.walk import FRAME_SIZE, RecordReader, Walk

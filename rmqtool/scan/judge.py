@@ -1,13 +1,10 @@
-"""The plain reader, one record after the other in Python, and its judge: one record in bytes, checked by the rules.
-
-It needs no numpy, and serves small logs, first rows, doubtful cases, and machines without a compiler.
-"""
+"""Judges one record in bytes by the rules; needs no numpy."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rmqtool.formats import commitlog, system_flag
 from rmqtool.formats.java_text import decode_java_utf8, java_hash_of_bytes
@@ -26,18 +23,14 @@ from rmqtool.scan.checksum import crc32
 from rmqtool.scan.columns import Row, bare_row
 from rmqtool.scan.rules import Verdict
 
-if TYPE_CHECKING:
-    from rmqtool.scan.walk import Walk
-
 MESSAGE_MAGICS: Final = (commitlog.MAGIC_V1, commitlog.MAGIC_V2)
 HEAD_READ: Final = commitlog.HEAD_SIZE + 2 * commitlog.V6_EXTRA
 """Bytes in which every head lies."""
 TAIL_READ: Final = 2 + 32767 + 2 + 32767
 """Bytes in which everything behind the body lies."""
-ROWS_MAX: Final = 512
-"""Rows in one batch: few, so that the first ones come at once."""
 
-_FRAME: Final = Struct(commitlog.BLANK.struct_code)
+FRAME: Final = Struct(commitlog.BLANK.struct_code)
+"""Size and magic, with which a record begins."""
 _HEADS: Final = {
     flags: Struct(
         ">"
@@ -83,37 +76,6 @@ class TopicTable:
         return number
 
 
-class PlainReader:
-    """See `walk.Reader`."""
-
-    def run(self, walk: Walk, position: int, limit: int) -> tuple[int, Sequence[Row]]:
-        rows: list[Row] = []
-        window, size = walk.window, walk.split.source.size
-        buffer, base = window.buffer, window.start
-        end = window.readable_end(position)
-        last = min(limit, end - _FRAME.size + 1)
-        while position < last and len(rows) < ROWS_MAX:
-            at = position - base
-            verdict, length, magic = judge_frame(buffer[at : at + _FRAME.size], size - position)
-            if verdict != Verdict.GOOD or magic not in MESSAGE_MAGICS or position + length > end:
-                break
-            row = judge_record(
-                buffer[at : at + length],
-                walk.split.physical_offset + position,
-                walk.topics,
-                walk.delays_ms,
-                walk.record_crc,
-            )
-            if row.verdict != Verdict.GOOD:
-                break
-            rows.append(row)
-            position += length
-        return position, rows
-
-    def mark_stale(self, rows: Sequence[Row]) -> Sequence[Row]:
-        return [row._replace(verdict=Verdict.STALE) for row in rows]
-
-
 def judge_frame(frame: bytes | bytearray | memoryview, remaining: int) -> tuple[Verdict, int, int]:
     """Judge size and magic. (verdict, size, magic); a good blank has magic `MAGIC_BLANK`.
 
@@ -121,7 +83,7 @@ def judge_frame(frame: bytes | bytearray | memoryview, remaining: int) -> tuple[
         frame: at least 8 bytes, the begin of the record.
         remaining: bytes from there to the end of the file.
     """
-    size, magic = _FRAME.unpack_from(frame)
+    size, magic = FRAME.unpack_from(frame)
     if size < 0 or size > remaining:
         return Verdict.BAD_SIZE, size, magic
     if magic in MESSAGE_MAGICS:
@@ -167,7 +129,7 @@ def judge_parts(
         checksum: gives the CRC-32 of bytes [start, end) of the record.
         record_crc: whether a whole-record CRC counts.
     """
-    size, magic = _FRAME.unpack_from(head)
+    size, magic = FRAME.unpack_from(head)
     sys_flag = int.from_bytes(head[_SYS_FLAG_AT : _SYS_FLAG_AT + 4], "big", signed=True)
     layout = _HEADS[sys_flag & _HOST_BITS]
     topic_width = 2 if magic == commitlog.MAGIC_V2 else 1

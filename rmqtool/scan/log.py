@@ -12,9 +12,10 @@ from rmqtool.formats.record_crc import is_record_crc_lost, record_crc_matches
 from rmqtool.formats.tags import parse_delay_levels
 from rmqtool.scan.blocks import BLOCK_SIZE, Window, last_data_end
 from rmqtool.scan.entry_walk import EntryWalk
-from rmqtool.scan.judge import MESSAGE_MAGICS, PlainReader, judge_frame
+from rmqtool.scan.judge import MESSAGE_MAGICS, judge_frame
 from rmqtool.scan.kernels.compile_notice import ON_PLAIN_READING
 from rmqtool.scan.lazy_source import LazySource
+from rmqtool.scan.plain import PlainReader
 from rmqtool.scan.resync import find_next
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.runner import ThreadRunner

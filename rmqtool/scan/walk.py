@@ -20,8 +20,6 @@ from rmqtool.scan.split import Split, SplitOutcome
 if TYPE_CHECKING:
     import numpy
 
-    from rmqtool.scan.log_digest import LogDigest
-
 FRAME_SIZE: Final = 8
 _HOST_FLAGS: Final = system_flag.BORN_HOST_V6 | system_flag.STORE_HOST_V6
 _HOST_FLAGS_AT: Final = commitlog.MESSAGE_V1.position("sys_flag") + 3
@@ -130,6 +128,17 @@ class RecordReader(Protocol):
         """The rows with the verdict STALE."""
 
 
+class BatchSource(Protocol):
+    """What is known of a log (`LogDigest`): gives a walk its batches, from what earlier walks saw where it can."""
+
+    def batches(self, walk: Walk, *, answers: bool) -> Iterator[Batch]:
+        """The batches of a walk.
+
+        Args:
+            answers: whether the columns that are kept do, without the bytes of the records.
+        """
+
+
 @dataclass
 class Walk:
     """State of the scan of one split.
@@ -149,7 +158,7 @@ class Walk:
     block_size: int = BLOCK_SIZE
     topics: TopicTable = field(default_factory=TopicTable)
     outcome: SplitOutcome = field(default_factory=SplitOutcome)
-    digest: LogDigest | None = None
+    digest: BatchSource | None = None
     columns_only: bool = False
     keys_of: str | None = None
     at_hand: InitVar[Window | None] = None

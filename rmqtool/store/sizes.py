@@ -11,12 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
-
-from rmqtool.errors import UnknownSizeError
-
-if TYPE_CHECKING:
-    from rmqtool.store.directory import Segment, Store
+from typing import Final, Protocol
 
 DEFAULT_LOG_FILE_SIZE: Final = 1 << 30
 DEFAULT_QUEUE_FILE_SIZE: Final = 6_000_000
@@ -25,6 +20,15 @@ _PAGE: Final = 4096
 _MEBIBYTE: Final = 1 << 20
 _SMALL_LOG_FILE: Final = 16 * _MEBIBYTE
 """Up to this size any number of pages is a size that somebody may have configured, for a test or a small disk."""
+
+
+class SizedFile(Protocol):
+    """A file of a stream: the place that its name gives its first byte, and its length."""
+
+    @property
+    def start(self) -> int: ...
+    @property
+    def size(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,7 @@ class LogFileSize:
     is_cut: bool = False
 
 
-def infer_log_file_size(segments: Sequence[Segment], *, others_are_default: bool | None) -> LogFileSize:
+def infer_log_file_size(segments: Sequence[SizedFile], *, others_are_default: bool | None) -> LogFileSize:
     """What names and lengths of the log's files say of their size.
 
     Args:
@@ -80,33 +84,6 @@ def cut_log_file_size(length: int, others_are_default: bool | None) -> LogFileSi
     return LogFileSize(max(_PAGE, 1 << max(0, length - 1).bit_length()), is_shown=False, is_proven=False, is_cut=True)
 
 
-def size_assumptions(store: Store) -> tuple[str, ...]:
-    """File sizes that are taken for the broker's, though nothing in the store proves them, as sentences."""
-    if not store.loadable_log:
-        return ()
-    size, assumptions = store.log_file_size, []
-    if not size.is_shown:
-        is_lone = len({segment.start for segment in store.loadable_log}) == 1
-        assumptions.append(
-            f"the {'only' if is_lone else 'first'} commit log file has {store.loadable_log[0].size} bytes, and nothing "
-            f"shows whether that is the size of a full file, which is taken to have {size.bytes}; "
-            "pass --log-file-size BYTES or --broker-conf FILE for another size"
-        )
-    elif not size.is_proven and size.bytes != DEFAULT_LOG_FILE_SIZE:
-        assumptions.append(
-            f"only the length of the only commit log file shows the file size, {size.bytes} bytes: a broker that "
-            f"is configured "
-            f"for another one, such as the default {DEFAULT_LOG_FILE_SIZE}, does not start, or does not read the file"
-        )
-    has_no_size = store.queue_database is None and not store.loadable_queues
-    if has_no_size and not store.uses_default_sizes and not store.settings.consumequeue_file_size:
-        assumptions.append(
-            f"no file shows the size of a queue file: the default {DEFAULT_QUEUE_FILE_SIZE} is assumed; "
-            "pass --queue-file-size BYTES or --broker-conf FILE for another size"
-        )
-    return tuple(assumptions)
-
-
 def are_default_sizes(queue_lengths: Iterable[int], index_lengths: Iterable[int]) -> bool | None:
     """Whether queue and index files show a broker with the default sizes; None where there are no files.
 
@@ -118,25 +95,6 @@ def are_default_sizes(queue_lengths: Iterable[int], index_lengths: Iterable[int]
     return DEFAULT_QUEUE_FILE_SIZE in queues or DEFAULT_INDEX_FILE_SIZE in index
 
 
-def demand_log_file_size(store: Store, options: str) -> None:
-    """Refuse to say what a broker does with a lone log file whose length is no likely size.
-
-    Args:
-        options: those that give the size.
-
-    Raises:
-        UnknownSizeError: nothing shows the size.
-    """
-    if store.loadable_log and not store.log_file_size.is_shown and not store.log_file_size.is_cut:
-        segment = store.loadable_log[0]
-        raise UnknownSizeError(
-            f"{segment.path}: {segment.size} bytes, and nothing shows whether that is the size of a full file, so "
-            f"whether a broker would start is not known; give the size with {options}",
-            "commitlog_file_size",
-            store.commitlog_file_size,
-        )
-
-
 def is_plausible_log_size(length: int) -> bool:
     """Whether somebody may have configured this size: whole mebibytes, or, if it is small, whole pages."""
     if length < _PAGE:
@@ -145,7 +103,7 @@ def is_plausible_log_size(length: int) -> bool:
     return length % unit == 0
 
 
-def infer_file_size(segments: Sequence[Segment], unit_size: int = 1, *, rounds_up: bool = True) -> int:
+def infer_file_size(segments: Sequence[SizedFile], unit_size: int = 1, *, rounds_up: bool = True) -> int:
     """Bytes of a full file; 0 if there is nothing to judge by.
 
     Every name is a multiple of the size, the next name is one size further on, and every file has it as its length. Of

@@ -8,7 +8,8 @@ from rmqtool.engine.rules.versions import EXAMINED, BrokerRules, rules_for
 from rmqtool.errors import RmqtoolError
 from rmqtool.forecast import load
 from rmqtool.forecast.load import LoadFailure
-from rmqtool.store.config.config_json import TOPICS, StoreConfigs
+from rmqtool.store.config.config_json import TOPICS
+from rmqtool.store.config.read_config import StoreConfigs
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FENCE_NAME, FileKind
 from rmqtool.store.location import log_directories

@@ -11,7 +11,8 @@ from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, ScanOptions, carries_record_crc, reader_for, walk_split
 from rmqtool.scan.split import Split, whole_file
-from rmqtool.store.config.config_json import TOPICS, batch_topics, read_configs, topics
+from rmqtool.store.config.config_json import TOPICS, batch_topics, topics
+from rmqtool.store.config.read_config import read_configs
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.view import Entry
 from rmqtool.verify.catalog.finding import Finding, Severity

@@ -7,7 +7,7 @@ import pytest
 
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.forecast.load import LoadFailure, demand_side_stores
-from rmqtool.store.config.config_json import StoreConfigs
+from rmqtool.store.config.read_config import StoreConfigs
 from rmqtool.store.directory import survey
 from rmqtool.store.view import open_directory
 from tests.broker.broker import Judge

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rmqtool.dump.follow import Follower
+from rmqtool.dump.follow import LogFollower
 from rmqtool.dump.log import LogDump
 from rmqtool.dump.request import Request
 from rmqtool.dump.target import TargetOptions, find_target
@@ -148,9 +148,9 @@ def test_following_starts_at_the_files_of_the_time(log: Path) -> None:
     target = find_target(StoreLocation(log), TargetOptions())
     view = CountedView(target.view)  # type: ignore[arg-type]
     ask = Request(follow=True, from_ms=stored_ms(19, 20), broker_version=NEWEST)
-    dump = LogDump(replace(target, view=view), ask)  # type: ignore[arg-type]
+    dump = LogFollower(replace(target, view=view), ask)  # type: ignore[arg-type]
     offsets = []
-    for row in single_rows(iter(Follower(dump).rows().__next__, None)):
+    for row in single_rows(iter(dump.rows().__next__, None)):
         offsets.append(row["physical_offset"])
         if len(offsets) == RECORDS - 20:
             break

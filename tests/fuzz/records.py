@@ -18,7 +18,7 @@ from rmqtool.formats import commitlog
 from rmqtool.formats.commitlog import MAGIC_V1, MAGIC_V2
 from rmqtool.formats.record_crc import masked_crc
 from rmqtool.scan.compiled import CompiledReader
-from rmqtool.scan.judge import PlainReader
+from rmqtool.scan.plain import PlainReader
 from rmqtool.scan.rules import KEEPS_ITS_LENGTH, Verdict
 from tests.fuzz.edits import edit_bytes
 from tests.scan.logs import FIRST_STORE_TIMESTAMP_MS, LogBytes, Message, Scanned, log_bytes, scan

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rmqtool.scan.compiled import CompiledReader
-from rmqtool.scan.judge import PlainReader
+from rmqtool.scan.plain import PlainReader
 from tests.scan.logs import MakeReader
 
 

@@ -13,7 +13,7 @@ from rmqtool.formats.properties import decode_properties, split_properties
 from rmqtool.formats.record_crc import PROPERTY_SIZE, is_record_crc_lost, masked_crc, record_crc_matches
 from rmqtool.formats.tags import parse_delay_levels, tags_code
 from rmqtool.scan.compiled import CompiledReader
-from rmqtool.scan.judge import PlainReader
+from rmqtool.scan.plain import PlainReader
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.split import whole_file
 from rmqtool.scan.walk import Walk

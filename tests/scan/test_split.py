@@ -14,8 +14,8 @@ from rmqtool.errors import UnreadableError
 from rmqtool.formats.commitlog import HEAD_SIZE, MAGIC_BLANK
 from rmqtool.scan.columns import Row
 from rmqtool.scan.compiled import CompiledReader
-from rmqtool.scan.judge import PlainReader
 from rmqtool.scan.log import LogFile, ScanOptions, carries_record_crc, map_splits, plan_log, reader_for, scan_log
+from rmqtool.scan.plain import PlainReader
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.split import Split, SplitOutcome, sub_splits, whole_file
 from rmqtool.scan.splits import merged_outcome

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmqtool.formats.commitlog import HEAD_SIZE
-from rmqtool.scan.judge import PlainReader
 from rmqtool.scan.log import ScanOptions
+from rmqtool.scan.plain import PlainReader
 from rmqtool.scan.split import whole_file
 from rmqtool.scan.split_start import first_row_from
 from rmqtool.store.source import BytesSource

@@ -46,7 +46,7 @@ from rmqtool.report.rows import MESSAGE_FIELDS, bad_row, blank_row, message_row
 from rmqtool.report.screens.get_screen import write_answer
 from rmqtool.report.writers import OutputFormat, json_text, row_writer
 from rmqtool.store.directory import Store
-from rmqtool.store.sizes import demand_log_file_size
+from rmqtool.store.unproven_sizes import demand_log_file_size
 from rmqtool.verdict.presence import missing_log
 
 FOUND: Final = "FOUND"

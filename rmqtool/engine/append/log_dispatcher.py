@@ -27,8 +27,9 @@ from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.scan import walk
 from rmqtool.scan.blocks import Window
 from rmqtool.scan.columns import Row
-from rmqtool.scan.judge import PlainReader, TopicTable
+from rmqtool.scan.judge import TopicTable
 from rmqtool.scan.log import COMPILED_FROM_BYTES, reader_for
+from rmqtool.scan.plain import PlainReader
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.split import Split
 from rmqtool.scan.walk import Walk

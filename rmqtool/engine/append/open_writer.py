@@ -27,7 +27,8 @@ from rmqtool.formats.consumequeue import UNIT_SIZE
 from rmqtool.formats.index import file_size
 from rmqtool.scan.blocks import last_data_end
 from rmqtool.store.acquire_lock import StoreLock
-from rmqtool.store.config.config_json import TOPICS, batch_topics, read_config, topics
+from rmqtool.store.config.config_json import TOPICS, batch_topics, topics
+from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.file_kinds import FileKind, segment_name
 from rmqtool.store.sink import DirectorySink

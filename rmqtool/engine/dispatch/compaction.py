@@ -19,7 +19,8 @@ from rmqtool.engine.dispatch.queue_entries import message_rows, topic_bytes
 from rmqtool.formats.commitlog import BLANK_SIZE_MIN, MAGIC_BLANK, MESSAGE_V1
 from rmqtool.formats.consumequeue import BATCH_UNIT, BATCH_UNIT_SIZE
 from rmqtool.scan.log import ScanOptions, carries_record_crc, plan_segments, scan_log
-from rmqtool.store.config.config_json import TOPICS, read_config, topics
+from rmqtool.store.config.config_json import TOPICS, topics
+from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Segment, Settings, Store
 from rmqtool.store.file_kinds import segment_name
 

@@ -23,7 +23,8 @@ from rmqtool.scan.columns import row_tuples
 from rmqtool.scan.log import ScanOptions, plan_segments, scan_log
 from rmqtool.scan.row_filter import RowFilter
 from rmqtool.scan.rules import Verdict
-from rmqtool.store.config.config_json import TOPICS, read_config, topics
+from rmqtool.store.config.config_json import TOPICS, topics
+from rmqtool.store.config.read_config import read_config
 
 SEARCHED_MAX: Final = 256 << 20
 """Bytes of a log that are searched for a message that queues or index do not have: a second or two."""

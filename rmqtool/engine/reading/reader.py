@@ -18,7 +18,8 @@ from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import DLEDGER_LOG, UnreadableError, UnsupportedError, UsageError
 from rmqtool.formats.message_id import parse_offset_message_id
 from rmqtool.quantities import JAVA_LONG_MAX
-from rmqtool.store.config.config_json import TOPICS, read_config, topics
+from rmqtool.store.config.config_json import TOPICS, topics
+from rmqtool.store.config.read_config import read_config
 from rmqtool.store.databases.rocksdb import RocksFailure
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind

@@ -31,7 +31,8 @@ from rmqtool.formats.properties import (
 )
 from rmqtool.scan.runner import OnProgress
 from rmqtool.scan.walk import Batch
-from rmqtool.store.config.config_json import DELAY_OFFSETS, delay_offsets, read_config
+from rmqtool.store.config.config_json import DELAY_OFFSETS, delay_offsets
+from rmqtool.store.config.read_config import read_config
 
 NOT_DELIVERED: Final = -1
 _MARK: Final = REAL_TOPIC.encode() + b"\x01"

@@ -18,7 +18,8 @@ from rmqtool.engine.timers.waiting import queue_units
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.pop import CHECK_POINT, REVIVE_GROUP, REVIVE_TOPIC, TAGS
 from rmqtool.formats.properties import REAL_QUEUE_ID, REAL_TOPIC, TIMER_DELIVER_MS
-from rmqtool.store.config.config_json import CONSUMER_OFFSETS, consumer_offsets, read_config
+from rmqtool.store.config.config_json import CONSUMER_OFFSETS, consumer_offsets
+from rmqtool.store.config.read_config import read_config
 from rmqtool.store.databases.pop_database import PopRow
 
 _DIGITS_MAX: Final = 18

@@ -23,7 +23,8 @@ from rmqtool.formats import system_flag
 from rmqtool.formats.properties import HALF_TOPIC, OPERATION_TOPIC
 from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.scan.log import plan_segments, scan_log
-from rmqtool.store.config.config_json import CONSUMER_OFFSETS, consumer_offsets, read_config
+from rmqtool.store.config.config_json import CONSUMER_OFFSETS, consumer_offsets
+from rmqtool.store.config.read_config import read_config
 
 GROUP: Final = "CID_RMQ_SYS_TRANS"
 """The consumer group whose offsets say how far a broker is in both topics."""

@@ -20,7 +20,8 @@ from rmqtool.repair.build.kept_units import KeptUnits
 from rmqtool.repair.build.queue_prefix import QueuePrefixes
 from rmqtool.repair.build.request import BuildOptions, BuildRequest
 from rmqtool.repair.build.result import BuiltQueues
-from rmqtool.store.config.config_json import TOPICS, batch_topics, read_config, topics
+from rmqtool.store.config.config_json import TOPICS, batch_topics, topics
+from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import segment_name
 from rmqtool.store.index_slots import shows_entry_count

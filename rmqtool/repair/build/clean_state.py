@@ -25,7 +25,8 @@ from rmqtool.formats.checkpoint import (
 )
 from rmqtool.repair.machine.plan import ABORT_NAME
 from rmqtool.repair.machine.steps import Step, create_file, remove_file, replace_file
-from rmqtool.store.config.config_json import TOPICS, read_config, topics
+from rmqtool.store.config.config_json import TOPICS, topics
+from rmqtool.store.config.read_config import read_config
 from rmqtool.store.databases.rocksdb import RocksFailure
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind

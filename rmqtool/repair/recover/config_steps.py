@@ -12,7 +12,8 @@ from typing import Any
 
 from rmqtool.errors import UnreadableError, UnsupportedError
 from rmqtool.repair.machine.steps import Step, create_file, replace_file
-from rmqtool.store.config.config_json import CONSUMER_OFFSETS, ConfigState, read_config
+from rmqtool.store.config.config_json import CONSUMER_OFFSETS, ConfigState
+from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Store
 from rmqtool.store.source import Literal, read_range
 from rmqtool.verify.catalog.finding import Finding

@@ -11,7 +11,8 @@ from typing import Any, Final, NamedTuple
 
 from rmqtool.errors import UnreadableError
 from rmqtool.quantities import JAVA_LONG_MAX
-from rmqtool.store.config.config_json import ConfigFile, ConfigState, read_config
+from rmqtool.store.config.config_json import ConfigFile, ConfigState
+from rmqtool.store.config.read_config import read_config
 from rmqtool.store.file_kinds import is_tiered_directory, name_hash
 from rmqtool.store.view import Entry, StoreView
 

@@ -14,9 +14,9 @@ from rmqtool.store.config.config_json import (
     ConfigFile,
     ConfigState,
     are_topics_lost,
-    read_configs,
     topics,
 )
+from rmqtool.store.config.read_config import read_configs
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.verify.catalog.finding import REBUILD_DELAYS, REBUILD_TOPICS, Finding

@@ -33,7 +33,8 @@ from rmqtool.errors import UnreadableError, UnsupportedError
 from rmqtool.formats import timer
 from rmqtool.formats.java_text import java_hash
 from rmqtool.formats.properties import REAL_TOPIC, TIMER_DELETE_KEY, TIMER_TOPIC
-from rmqtool.store.config.config_json import TIMER_METRICS, ConfigState, read_config
+from rmqtool.store.config.config_json import TIMER_METRICS, ConfigState
+from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.verify.catalog.finding import REBUILD_TIMER, Finding

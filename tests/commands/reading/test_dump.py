@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rmqtool.dump.follow import Follower
+from rmqtool.dump.follow import LogFollower
 from rmqtool.dump.log import LogDump
 from rmqtool.dump.request import Request
 from rmqtool.dump.target import TargetOptions, find_target
@@ -289,9 +289,8 @@ def test_following_gives_each_record_once_and_waits_for_the_end_of_one(tmp_path:
     first = record(b"one")
     second = record(b"two", at=len(first))
     path.write_bytes(first + bytes(1000))
-    follower = Follower(
-        LogDump(find_target(StoreLocation(tmp_path), TargetOptions()), Request(broker_version=NEWEST)), poll_seconds=0
-    )
+    target = find_target(StoreLocation(tmp_path), TargetOptions())
+    follower = LogFollower(target, Request(follow=True, broker_version=NEWEST), poll_seconds=0)
     rows = follower.rows()
 
     def new() -> list[int]:

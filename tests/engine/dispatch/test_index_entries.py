@@ -13,7 +13,7 @@ from rmqtool.engine.rules.versions import rules_for
 from rmqtool.formats import system_flag
 from rmqtool.formats.commitlog import MAGIC_BLANK
 from rmqtool.scan.columns import bare_row, row_dtype
-from rmqtool.scan.judge import PlainReader
+from rmqtool.scan.plain import PlainReader
 from rmqtool.scan.rules import Verdict
 from tests.scan.logs import Message, log_bytes, scan
 

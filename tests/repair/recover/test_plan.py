@@ -13,7 +13,8 @@ from rmqtool.errors import UnreadableError, UnsupportedError
 from rmqtool.repair.build.log_window import window_of
 from rmqtool.repair.machine.steps import Create, Remove, Replace, WriteRange
 from rmqtool.repair.recover.plan import RecoverOptions, Recovery, plan_recover
-from rmqtool.store.config.config_json import CONSUMER_OFFSETS, consumer_offsets, read_config
+from rmqtool.store.config.config_json import CONSUMER_OFFSETS, consumer_offsets
+from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Store
 from rmqtool.store.source import read_range
 from tests import golden_stores

@@ -16,9 +16,9 @@ from rmqtool.store.config.config_json import (
     TopicConfig,
     batch_topics,
     consumer_offsets,
-    read_config,
     topics,
 )
+from rmqtool.store.config.read_config import read_config
 from rmqtool.store.view import DirectoryView
 from tests.store.relaxed_cases import BACKUP as BACKED_UP
 from tests.store.relaxed_cases import CASES, by_version

@@ -1,0 +1,54 @@
+"""Finds a text that has a given Java hash."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+_RANGES: Final = {
+    1: ((33, 126),),
+    2: ((0x0100, 0x07FF),),
+    3: ((0x4E00, 0x9FFF),),
+    4: ((0xD83C, 0xD83E), (0xDC00, 0xDFFF)),
+}
+"""First and last UTF-16 unit of a character by the bytes that it has in UTF-8."""
+_SOLVED: Final = 7
+"""Last characters that are chosen to give the hash: 31 to the power of 7 is beyond 32 bits."""
+
+
+def text_with_hash(
+    hash_value: int,
+    widths: list[int],
+    choices: bytes,
+    ranges_of: Mapping[int, tuple[tuple[int, int], ...]] = MappingProxyType(_RANGES),
+) -> str | None:
+    """A text of characters with these widths and this hash; None where the choices lead to none."""
+    numbers = [int.from_bytes(choices[at : at + 4], "big") for at in range(0, len(choices), 4)]
+    ranges = [part for width in widths for part in ranges_of[width]]
+    cut = max(0, len(ranges) - _SOLVED)
+    chosen = [low + number % (high - low + 1) for (low, high), number in zip(ranges[:cut], numbers, strict=False)]
+    state = 0
+    for character in chosen:
+        state = (31 * state + character) & 0xFFFFFFFF
+    rest = ranges[cut:]
+    weights = [31 ** (len(rest) - 1 - at) for at in range(len(rest))]
+    low = sum(weight * first for weight, (first, _) in zip(weights, rest, strict=True))
+    high = sum(weight * last for weight, (_, last) in zip(weights, rest, strict=True))
+    value = (hash_value - state * 31 ** len(rest)) & 0xFFFFFFFF
+    fewest, most = -((value - low) >> 32), (high - value) >> 32
+    if fewest > most:
+        return None
+    value += (fewest + numbers[-1] % (most - fewest + 1)) << 32
+    for at, (weight, (first, last)) in enumerate(zip(weights, rest, strict=True)):
+        low, high = low - weight * first, high - weight * last
+        least = max(first, -((high - value) // weight))
+        largest = min(last, (value - low) // weight)
+        if least > largest:
+            return None
+        character = least + numbers[cut + at] % (largest - least + 1)
+        chosen.append(character)
+        value -= weight * character
+    if value:
+        return None
+    return b"".join(unit.to_bytes(2, "big") for unit in chosen).decode("utf-16-be")

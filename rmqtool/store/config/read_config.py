@@ -1,0 +1,54 @@
+"""Reads the configuration of a store from where its broker keeps it: a file, its copy, or a database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from threading import Lock
+
+from rmqtool.errors import UnreadableError
+from rmqtool.store.config.config_json import DATABASES, STORED, ConfigFile, read_config_file
+from rmqtool.store.view import StoreView
+
+
+def read_config(view: StoreView, path: str) -> ConfigFile:
+    """Read a file or, where it is absent, empty or broken, its `.bak`, as `ConfigManager#load` does. Never raises.
+
+    A database of RocksDB goes before both, unless the file was changed more often (`RocksDBTopicConfigManager#merge`).
+    """
+    return read_configs(view, (path,))[path]
+
+
+def read_configs(view: StoreView, paths: Iterable[str]) -> dict[str, ConfigFile]:
+    """The same of several files, by their paths."""
+    configs = {path: read_config_file(view, path) for path in paths}
+    stored = [path for path in STORED if path in configs]
+    if stored and any(has_config_database(view, directory) for directory in DATABASES):
+        # Late, for it brings construct with it, which a store without RocksDB does not need.
+        from rmqtool.store.config.config_database import config_of_database, read_config_databases
+
+        databases = read_config_databases(view)
+        configs.update({path: config_of_database(databases, configs[path]) for path in stored})
+    return configs
+
+
+class StoreConfigs:
+    """The configuration files of a store; each is read when it is asked for, and once."""
+
+    def __init__(self, view: StoreView) -> None:
+        self._view = view
+        self._configs: dict[str, ConfigFile] = {}
+        self._lock = Lock()
+
+    def of(self, *paths: str) -> dict[str, ConfigFile]:
+        """Files by their paths; see `read_configs`."""
+        with self._lock:
+            self._configs |= read_configs(self._view, [path for path in paths if path not in self._configs])
+            return {path: self._configs[path] for path in paths}
+
+
+def has_config_database(view: StoreView, directory: str) -> bool:
+    """Whether a directory of `DATABASES` has files, or cannot be listed."""
+    try:
+        return any(entry.is_file for entry in view.list(directory))
+    except UnreadableError:
+        return True
