@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 
@@ -18,6 +18,8 @@ class LockstepSource:
     Attributes:
         is_equal: whether all that was read so far is the same in the second file.
     """
+
+    identity: ClassVar[None] = None
 
     def __init__(self, source: ByteSource, other: ByteSource) -> None:
         self._source = source

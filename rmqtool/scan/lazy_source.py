@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 
 from rmqtool.errors import UnreadableError
-from rmqtool.store.source import ByteSource, identity_of
+from rmqtool.store.source import ByteSource
 
 
 @dataclass
@@ -43,9 +43,9 @@ class LazySource:
 
     @property
     def identity(self) -> Hashable | None:
-        """See `identity_of`."""
+        """See `ByteSource`."""
         try:
-            return identity_of(self._source())
+            return self._source().identity
         except OSError:
             return None
 

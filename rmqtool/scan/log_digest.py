@@ -21,7 +21,7 @@ from rmqtool.scan.kept_column import KeptColumn, column_values, keep_column
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.split import Split, SplitOutcome
 from rmqtool.scan.walk import Batch, KeyHashes, Walk
-from rmqtool.store.source import ByteSource, Closable, identity_of, reason
+from rmqtool.store.source import ByteSource, Closable, reason
 
 if TYPE_CHECKING:
     import numpy
@@ -143,8 +143,8 @@ class LogDigest(Closable):
         self._digests.update(digests)
 
     def identity(self, source: ByteSource) -> Hashable | None:
-        """See `identity_of`; the digest of the bytes where it is known."""
-        identity = identity_of(source)
+        """See `ByteSource`; the digest of the bytes where it is known."""
+        identity = source.identity
         return self._digests.get(identity, identity)
 
     def recall(self, name: Hashable, made_of: object) -> Any | None:
@@ -334,7 +334,7 @@ class LogDigest(Closable):
 
 def _key(split: Split) -> Hashable | None:
     """The file as it is, and where it lies: under another name, each record would be wrong about its own place."""
-    identity = identity_of(split.source)
+    identity = split.source.identity
     return None if identity is None else (identity, split.physical_offset)
 
 

@@ -19,7 +19,7 @@ from typing import Final
 
 from rmqtool.errors import UnreadableError
 from rmqtool.store.sink import reported
-from rmqtool.store.source import ByteSource, Closable, Content, identity_of, read_range
+from rmqtool.store.source import ByteSource, Closable, Content, read_range
 from rmqtool.store.view import Entry, EntryKind, StoreView
 
 OPEN_MAX: Final = 16
@@ -267,10 +267,10 @@ class OverlaidSource:
 
     @property
     def identity(self) -> Hashable | None:
-        """See `identity_of`; None where anything but one content of a known digest is laid over it."""
+        """See `ByteSource`; None where anything but one content of a known digest is laid over it."""
         change = self._overlay.change_of(self.name)
         if change is None:
-            return None if self._base is None else identity_of(self._base)
+            return None if self._base is None else self._base.identity
         is_whole = not change.pages and not change.base_size and [(0, change.size)] == change.places
         return change.digest() if is_whole and change.digest is not None else None
 

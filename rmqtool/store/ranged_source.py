@@ -11,7 +11,7 @@ import errno
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import ClassVar, Final, Protocol
 
 from rmqtool.store.source import READS
 
@@ -74,6 +74,8 @@ class RangedSource:
     Args:
         size: as the directory has it.
     """
+
+    identity: ClassVar[None] = None
 
     def __init__(self, name: str, size: int, opener: Callable[[], RangeFile], health: Health) -> None:
         self.name = name

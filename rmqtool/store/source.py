@@ -13,12 +13,16 @@ import stat
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, Self
+from typing import ClassVar, Protocol, Self
 
 from rmqtool.errors import UnreadableError
 
 SMALLEST_READ = 512
 """Bytes of the smallest read with which a bad range is narrowed down: one sector."""
+
+
+SMALL_READ = 1 << 16
+"""Bytes that a read may ask for beyond the end of a file without a look at its size."""
 
 
 class ReadCount:
@@ -41,6 +45,9 @@ class ByteSource(Protocol):
     def name(self) -> str: ...
     @property
     def size(self) -> int: ...
+    @property
+    def identity(self) -> Hashable | None:
+        """What changes with the bytes; None where nothing tells."""
 
     def read_into(self, position: int, buffer: memoryview) -> int:
         """Read into the buffer from a file position; bytes read, fewer than asked for only where the file ends.
@@ -66,12 +73,6 @@ class Closable:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def identity_of(source: ByteSource) -> Hashable | None:
-    """What changes with the bytes of a source; None where nothing tells."""
-    identity: Hashable | None = getattr(source, "identity", None)
-    return identity
 
 
 @dataclass
@@ -108,7 +109,7 @@ class FileSource(Closable):
 
     @property
     def identity(self) -> Hashable | None:
-        """See `identity_of`; a file that is written through a map may change unseen for a while."""
+        """See `ByteSource`; a file that is written through a map may change unseen for a while."""
         if self.descriptor < 0:
             return None
         status = os.fstat(self.descriptor)
@@ -151,6 +152,7 @@ class BytesSource:
 
     name: str
     content: bytes | bytearray
+    identity: ClassVar[None] = None
 
     @property
     def size(self) -> int:
@@ -177,7 +179,9 @@ def read_range(source: ByteSource, position: int, length: int) -> bytes:
     """
     if length <= 0 or position < 0:
         return b""
-    buffer = bytearray(min(length, max(0, source.size - position)))
+    if length > SMALL_READ:
+        length = min(length, max(0, source.size - position))
+    buffer = bytearray(length)
     try:
         count = source.read_into(position, memoryview(buffer))
     except OSError as error:
@@ -299,6 +303,7 @@ class ZeroSource:
 
     name: str
     size: int
+    identity: ClassVar[None] = None
 
     def read_into(self, position: int, buffer: memoryview) -> int:
         count = max(0, min(len(buffer), self.size - position))
@@ -321,6 +326,7 @@ class PartSource:
     base: ByteSource
     start: int
     size: int
+    identity: ClassVar[None] = None
 
     def read_into(self, position: int, buffer: memoryview) -> int:
         count = max(0, min(len(buffer), self.size - position))

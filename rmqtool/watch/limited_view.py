@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import ClassVar, Final
 
 from rmqtool.store.source import ByteSource, Closable
 from rmqtool.store.view import Entry, StoreView
@@ -57,6 +57,7 @@ class LimitedSource(Closable):
 
     base: ByteSource
     limit: ReadLimit
+    identity: ClassVar[None] = None
 
     @property
     def name(self) -> str:

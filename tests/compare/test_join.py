@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -84,6 +85,7 @@ class BadDisk:
 
     inner: BytesSource
     bad: tuple[int, int]
+    identity: ClassVar[None] = None
 
     @property
     def name(self) -> str:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -33,6 +34,7 @@ class Sparse:
     size: int
     data: list[tuple[int, int]] = field(default_factory=list)
     name: str = "sparse"
+    identity: ClassVar[None] = None
 
     def read_into(self, _position: int, _buffer: memoryview) -> int:
         raise AssertionError("nothing has to be read to cut a file")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable
 from threading import Lock
 from typing import Any, Final, TypeVar
 
-from rmqtool.store.source import ByteSource, Closable, identity_of, read_range
+from rmqtool.store.source import ByteSource, Closable, read_range
 from rmqtool.store.view import StoreView
 
 Answer = TypeVar("Answer")
@@ -32,7 +32,7 @@ class ReadCache:
 
     def read(self, source: ByteSource, position: int, length: int) -> bytes:
         """See `read_range`."""
-        identity = identity_of(source) if length >= CACHED_FROM else None
+        identity = source.identity if length >= CACHED_FROM else None
         if identity is None:
             return read_range(source, position, length)
         key = identity, position, length
@@ -73,7 +73,7 @@ class OpenFiles(Closable):
         Raises:
             UnreadableError: the file cannot be read.
         """
-        identity = None if self._notes is None else identity_of(self._source(path))
+        identity = None if self._notes is None else self._source(path).identity
         if self._notes is None or identity is None:
             return answer()
         key = identity, question

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from typing import Final
+from typing import ClassVar, Final
 
 from rmqtool.errors import UnreadableError
 from rmqtool.store.source import ByteSource, Content, FilePart, read_salvaging, reason
@@ -100,6 +100,8 @@ class _RangeDigest:
 
 class _DigestingSource:
     """A source whose reader may go through it in order; then its digest is known when it is closed."""
+
+    identity: ClassVar[None] = None
 
     def __init__(self, base: ByteSource, digests: list[str]) -> None:
         self.name = base.name

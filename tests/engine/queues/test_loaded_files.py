@@ -133,6 +133,7 @@ class _Counting:
         self._view = view
         self.name = source.name
         self.size = source.size
+        self.identity = source.identity
         self.extents = source.extents
         self.close = source.close
 

@@ -19,7 +19,7 @@ from rmqtool.engine.rules.versions import rules_for
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.scan.log_digest import LogDigest
 from rmqtool.store.directory import survey
-from rmqtool.store.source import FileSource, identity_of
+from rmqtool.store.source import FileSource
 from rmqtool.store.view import open_directory
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.run import verify_store
@@ -147,7 +147,7 @@ def test_a_check_notes_of_a_queue_file_what_a_start_reads_of_it(
                     on_units=lambda units, begins=begins: begins.extend(unit[0] for unit in PLAIN.iter_unpack(units)),
                 )
                 with closing(view.open(segment.path)) as source:
-                    note = digest.notes.get((identity_of(source), question))
+                    note = digest.notes.get((source.identity, question))
                 assert note == ((length, max(begins)) if segment.size else None)
                 count += 1
     assert count > 1
