@@ -18,7 +18,6 @@ from rmqtool.formats.index import (
     SLOT_SIZE,
     IndexHeader,
     entry_position,
-    slot_position,
 )
 from rmqtool.store.source import read_range
 from rmqtool.store.view import Entry, StoreView
@@ -46,6 +45,7 @@ class IndexFile:
         """`read` gives the bytes of a file position and a length; see `read_range`."""
         self._read = read
         self.slot_count = slot_count
+        self._entries_start = entry_position(0, slot_count)
 
     @cached_property
     def header(self) -> IndexHeader:
@@ -62,7 +62,7 @@ class IndexFile:
         Raises:
             UnreadableError: the disk does not give it.
         """
-        raw = self._read(slot_position(key_hash % self.slot_count), SLOT_SIZE)
+        raw = self._read(HEADER_SIZE + key_hash % self.slot_count * SLOT_SIZE, SLOT_SIZE)
         return int.from_bytes(raw.ljust(SLOT_SIZE, b"\0"), "big", signed=True)
 
     def entry(self, number: int) -> IndexEntry:
@@ -71,7 +71,7 @@ class IndexFile:
         Raises:
             UnreadableError: the disk does not give it.
         """
-        raw = self._read(entry_position(number, self.slot_count), ENTRY_SIZE)
+        raw = self._read(self._entries_start + number * ENTRY_SIZE, ENTRY_SIZE)
         return IndexEntry._make(_ENTRY.unpack(raw.ljust(ENTRY_SIZE, b"\0")))
 
     def entries(self, last: int) -> Iterator[tuple[int, NDArray[Any]]]:
@@ -84,7 +84,7 @@ class IndexFile:
 
         for number in range(1, last + 1, BLOCK_ENTRIES):
             count = min(BLOCK_ENTRIES, last + 1 - number)
-            raw = self._read(entry_position(number, self.slot_count), count * ENTRY_SIZE)
+            raw = self._read(self._entries_start + number * ENTRY_SIZE, count * ENTRY_SIZE)
             yield number, np.frombuffer(raw[: len(raw) // ENTRY_SIZE * ENTRY_SIZE], ENTRY.dtype)
 
 

@@ -9,7 +9,7 @@ import math
 import struct
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -24,6 +24,7 @@ from rmqtool.formats.index import (
     file_size,
     slot_position,
 )
+from rmqtool.store.index_file import IndexEntry, IndexFile
 from rmqtool.store.source import ByteSource, BytesSource, read_range
 from rmqtool.store.view import Entry, StoreView
 
@@ -43,27 +44,6 @@ PROOF_BITS: Final = 32
 """How unlikely a chance agreement must be, as a power of two: a sweep tries up to 2^18 counts."""
 _LIKELY_ROOM: Final = 10 * ENTRY_SIZE
 """People configure numbers of entries in tens."""
-_ENTRY: Final = struct.Struct(">iqii")
-assert _ENTRY.size == ENTRY_SIZE
-
-
-@dataclass(frozen=True)
-class _IndexFile:
-    """An open index file with what its header says."""
-
-    source: ByteSource
-    begin_physical_offset: int
-    end_physical_offset: int
-    next_entry_number: int
-
-    def integer(self, position: int) -> int:
-        """A 32-bit integer; -1, which no slot and no hash is, where the file has ended."""
-        raw = read_range(self.source, position, 4)
-        return int.from_bytes(raw, "big", signed=True) if len(raw) == 4 else -1
-
-    def entry(self, number: int, slot_count: int) -> tuple[int, int, int, int] | None:
-        raw = read_range(self.source, entry_position(number, slot_count), ENTRY_SIZE)
-        return _ENTRY.unpack(raw) if len(raw) == ENTRY_SIZE else None
 
 
 def infer_slot_count(view: StoreView, files: Sequence[Entry]) -> int | None:
@@ -118,29 +98,30 @@ def slot_count_of(source: ByteSource) -> int | None:
     if len(header) < HEADER_SIZE:
         return None
     fields = IndexHeader.parse(header)
-    file = _IndexFile(source, fields.begin_physical_offset, fields.end_physical_offset, fields.next_entry_number)
-    if file.next_entry_number > 1:
-        candidates = list(_candidates(file))
+    if fields.next_entry_number > 1:
+        candidates = [
+            IndexFile(partial(read_range, source), count) for count in _candidates(source, fields.next_entry_number - 1)
+        ]
         for tells in (_is_proven, _has_named_ends):
             for candidate in candidates:
-                if tells(file, candidate, file.next_entry_number - 1):
-                    return candidate
-    return _without_counter(file)
+                if tells(candidate, fields):
+                    return candidate.slot_count
+    return _without_counter(source)
 
 
-def _without_counter(file: _IndexFile) -> int | None:
+def _without_counter(source: ByteSource) -> int | None:
     """The count of a file whose counter or end is damaged: the default, or any if the file is small enough to try all.
 
     A count that fits the length of a whole file is tried before one that does not.
     """
-    room = (file.source.size - HEADER_SIZE) // SLOT_SIZE
-    named = _named_by_slots(file.source)
-    if room > DEFAULT_SLOT_COUNT and _is_named(file, named, DEFAULT_SLOT_COUNT):
+    room = (source.size - HEADER_SIZE) // SLOT_SIZE
+    named = _named_by_slots(source)
+    if room > DEFAULT_SLOT_COUNT and _is_named(source, named, DEFAULT_SLOT_COUNT):
         return DEFAULT_SLOT_COUNT
-    if not named or file.source.size > SWEEP_FILE_SIZE_MAX:
+    if not named or source.size > SWEEP_FILE_SIZE_MAX:
         return None
-    content = read_range(file.source, 0, file.source.size)
-    small = replace(file, source=BytesSource(file.source.name, content))
+    content = read_range(source, 0, source.size)
+    small = BytesSource(source.name, content)
     counts = [*range(room % 5 or 5, room, 5), *(count for count in range(1, room) if count % 5 != room % 5)]
     likely = islice((count for count in counts if _may_be(content, named, count)), LIKELY_MAX)
     return next((count for count in likely if _is_named(small, named, count)), None)
@@ -156,70 +137,73 @@ def _may_be(content: bytes, named: list[tuple[int, int]], slot_count: int) -> bo
     return False
 
 
-def _candidates(file: _IndexFile) -> Iterator[int]:
+def _candidates(source: ByteSource, last_entry: int) -> Iterator[int]:
     """Counts worth proving: the broker's default, then those for which the last entry ends at the last byte in use."""
-    room = (file.source.size - HEADER_SIZE) // SLOT_SIZE
+    room = (source.size - HEADER_SIZE) // SLOT_SIZE
     if room > DEFAULT_SLOT_COUNT:
         yield DEFAULT_SLOT_COUNT
-    last_byte = _last_data_byte(file.source)
+    last_byte = _last_data_byte(source)
     if last_byte is None:
         return
     # The last entry may itself end in zeros, so it can lie at five places; a whole file's length tells which.
-    highest = (last_byte - HEADER_SIZE - ENTRY_SIZE * (file.next_entry_number - 1)) // SLOT_SIZE
+    highest = (last_byte - HEADER_SIZE - ENTRY_SIZE * last_entry) // SLOT_SIZE
     nearby = [count for count in range(highest, highest - ENTRY_SIZE // SLOT_SIZE, -1) if 0 < count <= room]
     yield from sorted(nearby, key=lambda count: count % 5 != room % 5)
 
 
-def _is_proven(file: _IndexFile, slot_count: int, last_entry: int) -> bool:
+def _is_proven(file: IndexFile, header: IndexHeader) -> bool:
     """Whether the chains agree with a count: three quarters of the sampled entries are reached from their slot.
 
     A wrong count reads hashes and chains out of unrelated bytes; that a walk then meets just the entry it began with
     does not happen for most of the samples. Damage to some chains does not hide the right count.
     """
+    last_entry = header.next_entry_number - 1
     samples = sorted({1 + (last_entry - 1) * i // (SAMPLES_MAX - 1) for i in range(SAMPLES_MAX)})
-    agreeing = sum(_is_reached(file, number, slot_count, last_entry) for number in samples)
+    agreeing = sum(_is_reached(file, number, last_entry) for number in samples)
     if len(samples) > 2:
         return agreeing * 4 >= len(samples) * 3
     # One or two entries prove too little by themselves; the header names the records of the first and the last.
-    first, last = file.entry(1, slot_count), file.entry(last_entry, slot_count)
-    if first is None or last is None:
-        return False
-    named = first[1] == file.begin_physical_offset and last[1] == file.end_physical_offset
-    return named and agreeing == len(samples)
+    return agreeing == len(samples) and _are_named(header, file.entry(1), file.entry(last_entry))
 
 
-def _has_named_ends(file: _IndexFile, slot_count: int, last_entry: int) -> bool:
+def _has_named_ends(file: IndexFile, header: IndexHeader) -> bool:
     """Whether the first and the last entry lie where a count says, by the header's records, and nothing behind them.
 
     It needs no chain: where all slots were lost, nothing else tells the count. A place of 20 bytes beside the right one
     has another entry behind it, or where number 0 is, which no key has; any other one has no record's offset.
     """
-    unused, first = file.entry(0, slot_count), file.entry(1, slot_count)
-    last, behind = file.entry(last_entry, slot_count), file.entry(last_entry + 1, slot_count)
-    if first is None or last is None or not any(first) or any(unused or ()) or file.end_physical_offset <= 0:
+    last_entry = header.next_entry_number - 1
+    unused, first, last, behind = (file.entry(number) for number in (0, 1, last_entry, last_entry + 1))
+    if not any(first) or any(unused) or any(behind) or header.end_physical_offset <= 0:
         return False
-    named = first[1] == file.begin_physical_offset and last[1] == file.end_physical_offset
-    return named and min(first[0], last[0], last[2]) >= 0 and last[3] < last_entry and not any(behind or ())
+    is_entry = min(first.key_hash, last.key_hash, last.time_delta_seconds) >= 0 and last.previous_entry < last_entry
+    return is_entry and _are_named(header, first, last)
 
 
-def _is_reached(file: _IndexFile, number: int, slot_count: int, last_entry: int) -> bool:
+def _are_named(header: IndexHeader, first: IndexEntry, last: IndexEntry) -> bool:
+    """Whether the header names the records of the first and the last entry."""
+    return (first.physical_offset, last.physical_offset) == (header.begin_physical_offset, header.end_physical_offset)
+
+
+def _is_reached(file: IndexFile, number: int, last_entry: int) -> bool:
     """Whether the chain of an entry's slot leads to that entry; chains run backwards, so numbers fall.
 
     One that has fallen that long through entries of this very slot is a chain: chance does not make such a one.
     """
-    entry = file.entry(number, slot_count)
-    if entry is None or entry[0] < 0 or entry[1] < 0 or entry[2] < 0:
+    entry = file.entry(number)
+    if min(entry.key_hash, entry.physical_offset, entry.time_delta_seconds) < 0:
         return False
-    at = file.integer(slot_position(entry[0] % slot_count))
+    slot = entry.key_hash % file.slot_count
+    at = file.newest_entry(slot)
     if at > last_entry:
         return False
     for _ in range(CHAIN_STEPS_MAX):
         if at <= number:
             return at == number
-        link = file.entry(at, slot_count)
-        if link is None or link[3] >= at or link[0] < 0 or link[0] % slot_count != entry[0] % slot_count:
+        link = file.entry(at)
+        if link.previous_entry >= at or link.key_hash < 0 or link.key_hash % file.slot_count != slot:
             return False
-        at = link[3]
+        at = link.previous_entry
     return True
 
 
@@ -257,9 +241,11 @@ def _named_by_slots(source: ByteSource) -> list[tuple[int, int]]:
     return named
 
 
-def _is_named(file: _IndexFile, named: list[tuple[int, int]], slot_count: int) -> bool:
+def _is_named(source: ByteSource, named: list[tuple[int, int]], slot_count: int) -> bool:
     """Whether the entries that slots name belong into those slots; needs no counter."""
     usable = [(slot, number) for slot, number in named if slot < slot_count]
-    hashes = ((slot, file.integer(entry_position(number, slot_count))) for slot, number in usable)
+    file = IndexFile(partial(read_range, source), slot_count)
+    present = [pair for pair in usable if entry_position(pair[1], slot_count) < source.size]
+    hashes = ((slot, file.entry(number).key_hash) for slot, number in present)
     agreeing = sum(key_hash >= 0 and key_hash % slot_count == slot for slot, key_hash in hashes)
     return agreeing * 4 >= len(usable) * 3 and agreeing * math.log2(slot_count) >= PROOF_BITS
