@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rmqtool.errors import UnsupportedError, UsageError
 from rmqtool.formats import checkpoint, commitlog, consumequeue, dledger, index, timer
@@ -135,9 +135,11 @@ def plan_patch(store: Store, request: PatchRequest) -> Patch:
             old = _range(source, request)
             content = _copied(request.copy)
     new = _Structure(old.name, old.position, content, old.split)
-    steps = tuple(_steps(view, request.path, old, content))
+    log = _readable(view, request.path) if kind_of(request.path) in _LOGS else None
+    inside = _record_around(log, request) if log is not None else ""
+    steps = tuple(_steps(view, request.path, old, content, inside))
     after = tuple(_after(old.fields, new))
-    loss = _loss(store, request.path, steps) if steps and kind_of(request.path) in _LOGS else Loss()
+    loss = _loss(log, store, request.path, steps) if steps and log is not None else Loss()
     return Patch(steps, loss, old.name, tuple(old.fields), after)
 
 
@@ -335,30 +337,48 @@ def _shown(part: HexField) -> dict[str, Any]:
     return {name: row[name] for name in ("length", "hex", "hex_end", "value")}
 
 
-def _steps(view: StoreView, path: str, old: _Structure, content: bytes) -> Iterable[WriteRange]:
+def _record_around(log: _IntactLog, request: PatchRequest) -> str:
+    """Names the intact message in whose middle a structure was taken for one; empty where no message is around it."""
+    at = log.start + request.file_position
+    around = log.rows[(log.rows["physical_offset"] < at) & (at < log.rows["physical_offset"] + log.rows["size"])]
+    if request.copy is not None or not around.size:
+        return ""
+    return f", inside the message of {log.topic(around[0])} at {around[0]['physical_offset'] - log.start}"
+
+
+def _steps(view: StoreView, path: str, old: _Structure, content: bytes, inside: str) -> Iterable[WriteRange]:
     """One step for each field whose bytes differ."""
-    why = f"patch of {old.name} at {old.position}"
+    why = f"patch of {old.name} at {old.position}{inside}"
     for part in old.fields:
         piece = content[part.position : part.position + part.length]
         if piece != part.content:
             yield write_range(view, path, old.position + part.position, Literal(piece), why)
 
 
-def _loss(store: Store, path: str, steps: Sequence[WriteRange]) -> Loss:
+def _loss(before: _IntactLog, store: Store, path: str, steps: Sequence[WriteRange]) -> Loss:
     """Messages of the file that can be read now, and not afterwards."""
     after = Overlay(store.view)
     for step in steps:
         after.lay(step.path, step.file_position, step.content)
     import numpy as np
 
-    (before, topics), (left, _) = _readable(store.view, path), _readable(after, path)
-    lost = before[~np.isin(before["physical_offset"], left["physical_offset"])]
-    names = [topics[number].decode("utf-8", "backslashreplace") for number in lost["topic_number"]]
-    return Loss(len(lost), int(lost["size"].sum()), dict(Counter(names)))
+    left = _readable(after, path).rows
+    lost = before.rows[~np.isin(before.rows["physical_offset"], left["physical_offset"])]
+    return Loss(len(lost), int(lost["size"].sum()), dict(Counter(map(before.topic, lost))))
 
 
-def _readable(view: StoreView, path: str) -> tuple[NDArray[Any], list[bytes]]:
+class _IntactLog(NamedTuple):
     """The intact messages of one log file (`physical_offset`, `size`, `topic_number`), and the names of the topics."""
+
+    start: int
+    rows: NDArray[Any]
+    topics: Sequence[bytes]
+
+    def topic(self, row: Any) -> str:
+        return bytes(self.topics[row["topic_number"]]).decode("utf-8", "backslashreplace")
+
+
+def _readable(view: StoreView, path: str) -> _IntactLog:
     import numpy as np
 
     entry = view.stat(path)
@@ -366,11 +386,11 @@ def _readable(view: StoreView, path: str) -> tuple[NDArray[Any], list[bytes]]:
     start = int(entry.name) if is_segment_name(entry.name) else 0
     plan = plan_segments(view.open, [Segment(entry, start)])
     blocks = [np.zeros(0, _COLUMNS)]
-    topics: list[bytes] = []
+    topics: Sequence[bytes] = []
     with closing(plan):
         for block in scan_log(plan):
             rows = block.as_array()
             rows = rows[(rows["verdict"] == Verdict.GOOD) & (rows["magic"] != commitlog.MAGIC_BLANK)]
             blocks.append(rows[[name for name, _ in _COLUMNS]].astype(_COLUMNS))
             topics = block.topics
-    return np.concatenate(blocks), topics
+    return _IntactLog(start, np.concatenate(blocks), topics)

@@ -140,6 +140,15 @@ def test_a_position_inside_a_unit_names_its_neighbors(golden: Unpacked) -> None:
         plan(store, PatchRequest(path, 21, (("record_size", "1"),)))
 
 
+@pytest.mark.parametrize(("at", "inside"), [(0, False), (100, True), (1295, True), (1296, False)])
+def test_a_position_inside_a_message_names_the_message(golden: Unpacked, at: int, inside: bool) -> None:
+    store = golden(CLEAN)
+    assert int.from_bytes((store / LOG).read_bytes()[:4], "big") == 1296, "the first record ends there"
+    (step,) = plan(store, PatchRequest(LOG, at, (("queue_id", "7"),))).steps
+    tail = ", inside the message of Audit at 0" if inside else ""
+    assert step.why == f"patch of message-v1 at {at}{tail}"
+
+
 def test_text_files_are_left_to_editors(golden_copy: Unpacked) -> None:
     store = golden_copy(CLEAN)
     (store / "config").mkdir(exist_ok=True)
