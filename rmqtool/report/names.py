@@ -13,7 +13,8 @@ def nearest(name: str, names: Iterable[str]) -> str:
     return f"; did you mean {' or '.join(close)}?" if close else ""
 
 
-def unknown_name(what: str, name: str, names: Iterable[str]) -> str:
-    """That there is nothing of a name, as a sentence: with the nearest names, else with all."""
+def unknown_name(what: str, name: str, names: Iterable[str], listed_by: str = "") -> str:
+    """That there is nothing of a name, as a sentence: with the nearest names, else with all or what lists them."""
     known = tuple(names)
-    return f"no {what} {name!r}" + (nearest(name, known) or f"; there are {', '.join(known)}")
+    all_names = f"; to list all {len(known)}: {listed_by}" if listed_by else f"; there are {', '.join(known)}"
+    return f"no {what} {name!r}" + (nearest(name, known) or all_names)

@@ -18,6 +18,7 @@ def test_near_names_are_found_whatever_their_case() -> None:
     assert nearest("orderevents", ["OrderEvents", "Audit"]) == "; did you mean OrderEvents?"
     assert nearest("zzz", ["OrderEvents", "Audit"]) == ""
     assert unknown_name("recipe", "zzz", ["basic", "crashed"]) == "no recipe 'zzz'; there are basic, crashed"
+    assert unknown_name("recipe", "zzz", ["a", "b"], "x list") == "no recipe 'zzz'; to list all 2: x list"
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def make(
     """
     recipe = RECIPES.get(name)
     if recipe is None:
-        raise UsageError(unknown_name("recipe", name, RECIPES))
+        raise UsageError(unknown_name("recipe", name, RECIPES, "rmqtool fixture list"))
     version = _version(settings or [])
     messages_of(context).interrupted = f"{directory} may be incomplete"
     make_store(recipe, directory, version, seed)
@@ -89,7 +89,7 @@ def damage(
     """
     kind = DAMAGES.get(name)
     if kind is None:
-        raise UsageError(unknown_name("damage", name, DAMAGES))
+        raise UsageError(unknown_name("damage", name, DAMAGES, "rmqtool fixture list"))
     require_generated(store)
     mark = _read_mark(store)
     messages_of(context).interrupted = f"{store} may be changed"
