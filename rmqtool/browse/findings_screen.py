@@ -11,7 +11,8 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widgets import Footer, Static
 
-from rmqtool.browse.list_model import BAD, STRONG, Line, Lines, wrapped
+from rmqtool.browse.lines_screen import LinesScreen
+from rmqtool.browse.list_model import BAD, STRONG, Line, wrapped
 from rmqtool.browse.verification import Verification, place_text
 from rmqtool.browse.virtual_list import VirtualList
 from rmqtool.report.text import escaped
@@ -79,7 +80,7 @@ class FindingsScreen(Screen[Finding | None]):
         self.query_one(VirtualList).refresh()
 
 
-class FindingScreen(Screen[bool]):
+class FindingScreen(LinesScreen[bool]):
     """One finding; gives back whether to go to its place."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -91,17 +92,8 @@ class FindingScreen(Screen[bool]):
         super().__init__()
         self._finding = finding
 
-    def compose(self) -> ComposeResult:
-        yield VirtualList(has_cursor=False)
-        yield Footer(show_command_palette=False, compact=True)
-
-    def on_mount(self) -> None:
-        self.query_one(VirtualList).focus()
-
-    def on_resize(self) -> None:
-        """Lines are cut to the width."""
-        lines = list(finding_lines(self._finding, max(20, self.size.width - 2)))
-        self.query_one(VirtualList).show(Lines(lines))
+    def lines(self, width: int) -> list[Line]:
+        return list(finding_lines(self._finding, width))
 
 
 def finding_lines(finding: Finding, width: int) -> Iterator[Line]:

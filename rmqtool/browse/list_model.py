@@ -46,8 +46,19 @@ class ListModel(Protocol):
         """Read a range; called in a thread of its own, one call at a time, and never raises for what is in a store."""
 
 
-class Lines:
-    """A list of lines that is there already."""
+class ReadyList:
+    """A list whose lines are there already."""
+
+    def is_read(self, first: int, count: int) -> bool:
+        del first, count
+        return True
+
+    def read(self, first: int, count: int) -> None:
+        """Nothing is left to be read."""
+
+
+class Lines(ReadyList):
+    """A list of lines."""
 
     def __init__(self, lines: Sequence[Line]) -> None:
         self.lines = lines
@@ -62,13 +73,6 @@ class Lines:
     def line(self, row: int, width: int) -> Line | None:
         del width
         return self.lines[row]
-
-    def is_read(self, first: int, count: int) -> bool:
-        del first, count
-        return True
-
-    def read(self, first: int, count: int) -> None:
-        """Nothing is left to be read."""
 
 
 class Pages(Generic[Row]):

@@ -6,7 +6,7 @@ from array import array
 from contextlib import closing
 
 from rmqtool.browse.browsed_store import BrowsedStore, QueueName
-from rmqtool.browse.list_model import BAD, Line, Pages
+from rmqtool.browse.list_model import BAD, Line, Pages, ReadyList
 from rmqtool.browse.message_row import COLUMNS, LOG_COLUMNS, MessageRow, columns_in, heading_of, row_of_message
 from rmqtool.engine.reading.stored_message import StoredMessage, message_at
 from rmqtool.errors import RmqtoolError
@@ -126,7 +126,7 @@ class FileRecords:
         return message is not None and message.record is not None and message.record.body_crc_ok
 
 
-class FoundMessages:
+class FoundMessages(ReadyList):
     """Messages that a key or id led to."""
 
     def __init__(self, messages: list[StoredMessage]) -> None:
@@ -145,15 +145,8 @@ class FoundMessages:
     def line(self, row: int, width: int) -> Line:
         return self.rows[row].line(columns_in(LOG_COLUMNS, width))
 
-    def is_read(self, first: int, count: int) -> bool:
-        del first, count
-        return True
 
-    def read(self, first: int, count: int) -> None:
-        """Nothing is left to be read."""
-
-
-class NoMessages:
+class NoMessages(ReadyList):
     """What stands where a queue cannot be opened."""
 
     def __init__(self, reason: str) -> None:
@@ -172,13 +165,6 @@ class NoMessages:
     def line(self, row: int, width: int) -> Line:
         del row, width
         return Line(self._reason, BAD)
-
-    def is_read(self, first: int, count: int) -> bool:
-        del first, count
-        return True
-
-    def read(self, first: int, count: int) -> None:
-        """Nothing is left to be read."""
 
 
 MessageList = QueueMessages | FileRecords | FoundMessages | NoMessages

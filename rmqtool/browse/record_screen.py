@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.screen import Screen
-from textual.widgets import Footer
 
 from rmqtool.browse.browsed_store import BrowsedStore, QueueName
+from rmqtool.browse.lines_screen import LinesScreen
 from rmqtool.browse.list_model import Line, Lines
 from rmqtool.browse.record_lines import record_lines
 from rmqtool.browse.virtual_list import VirtualList
@@ -21,7 +19,7 @@ if TYPE_CHECKING:
 PlaceInQueue = tuple[QueueName, int]
 
 
-class RecordScreen(Screen[PlaceInQueue | None]):
+class RecordScreen(LinesScreen[PlaceInQueue | None]):
     """A record; gives back its queue and queue offset where somebody wants to see it there."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -39,16 +37,9 @@ class RecordScreen(Screen[PlaceInQueue | None]):
         self._store, self._message, self._messages, self._row = store, message, messages, row
         self._has_bytes = True
 
-    def compose(self) -> ComposeResult:
-        yield VirtualList(has_cursor=False)
-        yield Footer(show_command_palette=False, compact=True)
-
-    def on_mount(self) -> None:
-        self.query_one(VirtualList).focus()
-
-    def on_resize(self) -> None:
-        """Lines are cut to the width."""
-        self._show()
+    def lines(self, width: int) -> list[Line]:
+        with self._store.lock:
+            return record_lines(self._message, width, self._store.decoder, with_hex=self._has_bytes)
 
     def action_step(self, rows: int) -> None:
         """Another message of the list from which this one was opened."""
@@ -64,7 +55,7 @@ class RecordScreen(Screen[PlaceInQueue | None]):
         self._row = row
         if known is not None and known.message is not None:
             self._message = known.message
-            self._show(top=True)
+            self.show_lines(top=True)
         else:
             lines = [Line(f"queue offset {known.queue_offset}"), known.line(())] if known is not None else []
             self.query_one(VirtualList).show(Lines(lines))
@@ -72,7 +63,7 @@ class RecordScreen(Screen[PlaceInQueue | None]):
     def action_bytes(self) -> None:
         """Show the bytes, or not."""
         self._has_bytes = not self._has_bytes
-        self._show()
+        self.show_lines()
 
     def action_queue(self) -> None:
         """Leave for the message's queue."""
@@ -81,10 +72,3 @@ class RecordScreen(Screen[PlaceInQueue | None]):
             self.notify("this is not a record, so it belongs to no queue", timeout=3)
         else:
             self.dismiss(((record.topic, record.queue_id), record.queue_offset))
-
-    def _show(self, *, top: bool = False) -> None:
-        shown = self.query_one(VirtualList)
-        width = max(20, self.size.width - 2)
-        with self._store.lock:
-            lines = record_lines(self._message, width, self._store.decoder, with_hex=self._has_bytes)
-        shown.show(Lines(lines), 0 if top else shown.top)

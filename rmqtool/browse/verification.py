@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Final
 
 from rmqtool.browse.browsed_store import BrowsedStore
-from rmqtool.browse.list_model import BAD, FAINT, Line
+from rmqtool.browse.list_model import BAD, FAINT, Line, ReadyList
 from rmqtool.errors import RmqtoolError
 from rmqtool.report.text import counted, size_text
 from rmqtool.verify.catalog.finding import Finding, Severity
@@ -21,7 +21,7 @@ class _CancelledError(Exception):
     """Somebody does not want to wait."""
 
 
-class Verification:
+class Verification(ReadyList):
     """The findings of a store; a list for the screen.
 
     Attributes:
@@ -78,13 +78,6 @@ class Verification:
         finding = self.findings[row]
         style = BAD if finding.severity is Severity.ERROR else FAINT if finding.severity is Severity.NOTE else ""
         return Line(f"{finding.severity.value:<8} {finding.id} {place_text(finding)}: {finding.message}", style)
-
-    def is_read(self, first: int, count: int) -> bool:
-        del first, count
-        return True
-
-    def read(self, first: int, count: int) -> None:
-        """Findings come by themselves."""
 
     def _take(self, finding: Finding) -> None:
         self._stop_if_cancelled()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -62,21 +63,17 @@ class LogFollower(LogDump):
             return False
         if self._number < last:
             return True
-        try:
-            source = self.target.view.open(self.target.entries[self._number].path)
-        except UnreadableError:
-            return False
-        try:
+        with (
+            suppress(UnreadableError),
+            closing(self.target.view.open(self.target.entries[self._number].path)) as source,
+        ):
             return any(read_range(source, self._position, _FRAME_SIZE))
-        except UnreadableError:
-            return False
-        finally:
-            source.close()
+        return False
 
     def _read_on(self, *, more_follows: bool) -> Iterator[DumpRow | RowBlock]:
         """Rows of the file from the position on; a bad range at the end of the log is not yet one."""
         entry = self.target.entries[self._number]
-        source = self.open(entry) if not more_follows or self.may_hold_rows(self._number) else None
+        source = self.opened(entry) if not more_follows or self.may_hold_rows(self._number) else None
         if source is None:
             return
         try:

@@ -16,11 +16,11 @@ from rmqtool.errors import UnreadableError
 from rmqtool.formats import commitlog, system_flag
 from rmqtool.report.bodies import BODY_LIMIT
 from rmqtool.report.rows import DumpRow, RowBlock, bad_row, blank_row, message_row
-from rmqtool.scan.blocks import BLOCK_SIZE, last_data_end
+from rmqtool.scan.blocks import BLOCK_SIZE
 from rmqtool.scan.columns import Row, bare_row, row_tuples
 from rmqtool.scan.first_time import first_store_time_ms
 from rmqtool.scan.judge import MESSAGE_MAGICS
-from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, ScanOptions, carries_record_crc, reader_for, walk_split
+from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, ScanOptions, carries_record_crc, may_hold_data, reader_for, walk_split
 from rmqtool.scan.row_filter import RowFilter
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.scan.split import Split, SplitOutcome
@@ -34,7 +34,6 @@ UNREADABLE: Final = "commitlog.unreadable-range"
 NOT_READABLE: Final = "commitlog.not-readable-by-version"
 FEW_ROWS: Final = 2000
 """Rows that the plain reader finds sooner than the compiled one is loaded."""
-_PROBE_BYTES: Final = 4096
 _OWN_OFFSET_AT: Final = commitlog.MESSAGE_V1.position("physical_offset")
 _HOST_BITS: Final = system_flag.BORN_HOST_V6 | system_flag.STORE_HOST_V6
 Rows = Iterator[DumpRow | RowBlock]
@@ -76,18 +75,10 @@ class LogDump(RowSource):
         data_bytes = sum(end - begin for begin, end in source.extents(start, source.size))
         return walk_split(split, reader_for(data_bytes, self.compiled)(), self._options)
 
-    def open(self, entry: Entry) -> ByteSource | None:
-        """A file of the log; None, and a problem, where it cannot be opened."""
-        try:
-            return self.target.view.open(entry.path)
-        except UnreadableError as error:
-            self.problems.append(str(error))
-            return None
-
     def last_with_data(self) -> int:
         """Number of the last file that holds anything; zero files behind it are only preallocated. -1 without any."""
         for number in range(len(self.target.entries) - 1, 0, -1):
-            if self._has_data(self.target.entries[number]):
+            if may_hold_data(self.target.view.open, self.target.entries[number].path):
                 return number
         return min(0, len(self.target.entries) - 1)
 
@@ -134,14 +125,12 @@ class LogDump(RowSource):
                 yield from self._gap_before(number)
 
     def _file(self, entry: Entry, rows_of: Callable[[Walk], Rows], *, more_follows: bool) -> Rows:
-        source = self.open(entry)
+        source = self.opened(entry)
         if source is None:
             yield from self._missing(_first_offset(entry, None), entry.size, UNREADABLE)
             return
-        try:
+        with closing(source):
             yield from rows_of(self.walk(source, entry, more_follows=more_follows))
-        finally:
-            source.close()
 
     def _batches_in_order(self, walk: Walk) -> Rows:
         for batch in walk.batches():
@@ -278,18 +267,6 @@ class LogDump(RowSource):
             with suppress(UnreadableError), closing(self.target.view.open(path)) as source:
                 self._first_times[path] = first_store_time_ms(source)
         return self._first_times[path]
-
-    def _has_data(self, entry: Entry) -> bool:
-        try:
-            source = self.target.view.open(entry.path)
-        except UnreadableError:
-            return True  # to be told when its turn comes
-        try:
-            with suppress(UnreadableError):
-                return any(read_range(source, 0, _PROBE_BYTES)) or last_data_end(source, 0, source.size) > 0
-            return True
-        finally:
-            source.close()
 
     @cached_property
     def _options(self) -> ScanOptions:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import groupby
 from struct import Struct
@@ -11,12 +11,12 @@ from typing import Final
 
 from rmqtool.dump.request import RowSource
 from rmqtool.dump.target import DumpKind
-from rmqtool.errors import UnreadableError
 from rmqtool.formats import consumequeue
 from rmqtool.formats.layout import Format
 from rmqtool.report.file_rows import bad_file_row, batch_row, extension_row, unit_row
 from rmqtool.report.rows import DumpRow
 from rmqtool.scan.blocks import Window, last_data_end
+from rmqtool.scan.log import may_hold_data
 from rmqtool.store.file_kinds import is_segment_name
 from rmqtool.store.source import ByteSource, read_salvaging
 from rmqtool.store.view import Entry
@@ -73,14 +73,10 @@ class QueueDump(RowSource):
         last = self._last_with_data(queue)
         numbers = range(last + 1)
         for number in reversed(numbers) if self.ask.reverse else numbers:
-            source = self._open(queue.entries[number])
-            if source is not None:
-                try:
-                    yield from self._file(
-                        queue, queue.entries[number], source, is_last=number == last or not self.target.is_chain
-                    )
-                finally:
-                    source.close()
+            is_last = number == last or not self.target.is_chain
+            if (source := self.opened(queue.entries[number])) is not None:
+                with closing(source):
+                    yield from self._file(queue, queue.entries[number], source, is_last=is_last)
 
     def _file(self, queue: _DumpedQueue, entry: Entry, source: ByteSource, *, is_last: bool) -> Iterator[DumpRow]:
         size = self._format.size or 1
@@ -160,13 +156,9 @@ class QueueDump(RowSource):
 
     def _extension(self, queue: _DumpedQueue) -> Iterator[DumpRow]:
         for entry in queue.entries:
-            source = self._open(entry)
-            if source is None:
-                continue
-            try:
-                yield from self._extension_file(queue, entry, source)
-            finally:
-                source.close()
+            if (source := self.opened(entry)) is not None:
+                with closing(source):
+                    yield from self._extension_file(queue, entry, source)
 
     def _extension_file(self, queue: _DumpedQueue, entry: Entry, source: ByteSource) -> Iterator[DumpRow]:
         base = int(entry.name) if is_segment_name(entry.name) else 0
@@ -190,19 +182,8 @@ class QueueDump(RowSource):
             at += size
 
     def _last_with_data(self, queue: _DumpedQueue) -> int:
-        for number in range(len(queue.entries) - 1, -1, -1):
-            with suppress(UnreadableError), closing(self.target.view.open(queue.entries[number].path)) as source:
-                if last_data_end(source, 0, source.size) == 0:
-                    continue
-            return number
-        return -1
-
-    def _open(self, entry: Entry) -> ByteSource | None:
-        try:
-            return self.target.view.open(entry.path)
-        except UnreadableError as error:
-            self.problems.append(str(error))
-            return None
+        numbers = reversed(range(len(queue.entries)))
+        return next((at for at in numbers if may_hold_data(self.target.view.open, queue.entries[at].path)), -1)
 
     def _bad(self, queue: _DumpedQueue, entry: Entry, start: int, end: int, name: str) -> DumpRow:
         self.bad_ranges += 1

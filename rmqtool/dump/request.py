@@ -9,13 +9,15 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from rmqtool.dump.target import LISTINGS, DumpKind, Target
-from rmqtool.errors import UsageError
+from rmqtool.errors import UnreadableError, UsageError
 from rmqtool.formats.layout import Format
 from rmqtool.report.bodies import BodyChoice, BodyForm
 from rmqtool.report.names import unknown_name
 from rmqtool.report.rows import DumpRow, RowBlock, message_fields
 from rmqtool.report.writers import OutputFormat
 from rmqtool.scan.row_filter import RowFilter
+from rmqtool.store.source import ByteSource
+from rmqtool.store.view import Entry
 
 QUEUES: Final = (DumpKind.CONSUMEQUEUE, DumpKind.BATCH, DumpKind.EXTENSION)
 
@@ -90,6 +92,14 @@ class RowSource(ABC):
     @abstractmethod
     def rows(self) -> Iterator[DumpRow | RowBlock | None]:
         """Rows; None where there is nothing more for the moment."""
+
+    def opened(self, entry: Entry) -> ByteSource | None:
+        """A file of the target; None, and a problem, where it cannot be opened."""
+        try:
+            return self.target.view.open(entry.path)
+        except UnreadableError as error:
+            self.problems.append(str(error))
+            return None
 
     def hex_of(self, raw: bytes, declared: Format, start: int) -> DumpRow:
         """What a row has with `--hex`: its bytes, which lie at a file position."""

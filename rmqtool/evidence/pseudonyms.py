@@ -31,7 +31,6 @@ class Pseudonyms:
 
     Attributes:
         names: what names of topics, groups and brokers are replaced by; None leaves them.
-        unsolved_count: tags and keys that are no UTF-8, whose hash no other text has: they get another one.
     """
 
     def __init__(
@@ -46,7 +45,6 @@ class Pseudonyms:
         self.names = names
         self._secret = secret or secrets.token_bytes(32)
         self._known: set[bytes] | None = set() if remembers else None
-        self.unsolved_count = 0
         self.same_hash = lru_cache(_CACHED)(self._same_hash)
 
     def letters(self, text: bytes) -> bytes:
@@ -86,7 +84,6 @@ class Pseudonyms:
                 other = text_with_hash(java_hash(characters) & 0xFFFFFFFF, widths, choices)
                 if other is not None and other != characters:
                     return other.encode()
-        self.unsolved_count += 1
         replaced = self.letters(text)
         return replaced if replaced != text else bytes(_LETTERS[byte + 1 & 31] for byte in replaced)
 

@@ -40,14 +40,14 @@ def redact_records(source: ByteSource, pseudonyms: Pseudonyms) -> Chunks:
     """The same of a file whose records follow each other, wherever they say that they lie: a compacted topic's."""
     position = 0
     while position + 8 <= source.size:
-        verdict, size, magic = judge_frame(_read(source, position, 8), source.size - position)
+        verdict, size, magic = judge_frame(read_or_zeros(source, position, 8), source.size - position)
         is_record = verdict is Verdict.GOOD and magic in MESSAGE_MAGICS and size >= commitlog.RECORD_SIZE_MIN
         if not is_record or size > RECORD_MAX:
-            frame = _read(source, position, 8)
+            frame = read_or_zeros(source, position, 8)
             yield position, redact_frame(frame, position, source.size - position, pseudonyms)
             position += 8
             break
-        yield position, redact_record(_read(source, position, size), pseudonyms)
+        yield position, redact_record(read_or_zeros(source, position, size), pseudonyms)
         position += size
     yield from _masked_chunks(source, position, source.size)
 
@@ -58,7 +58,7 @@ def redact_range(split: Split, pseudonyms: Pseudonyms, record_max: int) -> Chunk
         if end - start <= record_max:
             yield from _range_chunks(split, start, end, pseudonyms)
         else:
-            frame = _read(split.source, start, HEAD_READ)
+            frame = read_or_zeros(split.source, start, HEAD_READ)
             yield start, redact_frame(frame, split.physical_offset + start, split.source.size - start, pseudonyms)
 
 
@@ -84,7 +84,7 @@ def _ranges(split: Split) -> Iterator[tuple[int, int]]:
 
 
 def _range_chunks(split: Split, start: int, end: int, pseudonyms: Pseudonyms) -> Chunks:
-    frame = _read(split.source, start, min(HEAD_READ, end - start))
+    frame = read_or_zeros(split.source, start, min(HEAD_READ, end - start))
     remaining = split.source.size - start
     if len(frame) < 8:
         yield start, masked(frame)
@@ -92,7 +92,7 @@ def _range_chunks(split: Split, start: int, end: int, pseudonyms: Pseudonyms) ->
     verdict, size, magic = judge_frame(frame, remaining)
     if verdict is Verdict.GOOD and magic in MESSAGE_MAGICS and commitlog.RECORD_SIZE_MIN <= size <= RECORD_MAX:
         covered = min(size, end - start)
-        yield start, redact_record(_read(split.source, start, size), pseudonyms)[:covered]
+        yield start, redact_record(read_or_zeros(split.source, start, size), pseudonyms)[:covered]
     else:
         yield start, redact_frame(frame, split.physical_offset + start, remaining, pseudonyms)
         covered = len(frame)
@@ -102,12 +102,12 @@ def _range_chunks(split: Split, start: int, end: int, pseudonyms: Pseudonyms) ->
 def _masked_chunks(source: ByteSource, start: int, end: int) -> Chunks:
     for data_start, data_end in source.extents(start, end):
         for at in range(data_start, data_end, CHUNK):
-            raw = _read(source, at, min(CHUNK, data_end - at))
+            raw = read_or_zeros(source, at, min(CHUNK, data_end - at))
             if any(raw):
                 yield at, masked(raw)
 
 
-def _read(source: ByteSource, position: int, length: int) -> bytes:
+def read_or_zeros(source: ByteSource, position: int, length: int) -> bytes:
     """Bytes of a range; zeros where the disk gives none."""
     buffer = bytearray(length)
     read_salvaging(source, position, memoryview(buffer))

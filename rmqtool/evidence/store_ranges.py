@@ -16,7 +16,7 @@ from typing import Final
 from rmqtool.errors import UnreadableError
 from rmqtool.evidence.pseudonyms import Pseudonyms
 from rmqtool.evidence.redact_config import redact_config
-from rmqtool.evidence.redact_log import Chunks, redact_range
+from rmqtool.evidence.redact_log import Chunks, read_or_zeros, redact_range
 from rmqtool.evidence.store_copy import (
     WITH_NAMES,
     CopiedFile,
@@ -30,7 +30,7 @@ from rmqtool.evidence.store_copy import (
 from rmqtool.scan.split import Split
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.file_kinds import FileKind
-from rmqtool.store.source import ByteSource, read_range, read_salvaging
+from rmqtool.store.source import read_range
 from rmqtool.store.view import Entry
 from rmqtool.verify.catalog.finding import Finding, Severity
 
@@ -157,7 +157,7 @@ def _chunks(
         else:
             whole = [(0, source.size)] if source.size <= SMALL and kind is not FileKind.COMMITLOG else None
             for start, end in whole or places.of(entry.path, source.size):
-                yield start, _read(source, start, end - start)
+                yield start, read_or_zeros(source, start, end - start)
 
 
 def _log_chunks(split: Split, ranges: Ranges, pseudonyms: Pseudonyms) -> Chunks:
@@ -183,9 +183,3 @@ def _merged(chunks: Chunks) -> Iterator[tuple[int, bytes]]:
         content += data
     if content:
         yield start, bytes(content)
-
-
-def _read(source: ByteSource, position: int, length: int) -> bytes:
-    buffer = bytearray(length)
-    read_salvaging(source, position, memoryview(buffer))
-    return bytes(buffer)

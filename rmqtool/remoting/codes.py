@@ -18,7 +18,7 @@ class RequestCode(IntEnum):
 
 
 class ResponseCode(IntEnum):
-    """Answers that mean something of their own to those who ask; any other one is an error."""
+    """Answers that mean something of their own to those who ask or answer; any other one is an error."""
 
     SUCCESS = 0
     SYSTEM_ERROR = 1
@@ -33,6 +33,9 @@ class ResponseCode(IntEnum):
     PULL_NOT_FOUND = 19
     PULL_RETRY_IMMEDIATELY = 20
     PULL_OFFSET_MOVED = 21
+    SUBSCRIPTION_GROUP_NOT_EXIST = 26
+    INVALID_PARAMETER = 29
+    ILLEGAL_OPERATION = 604
 
 
 STORED: Final = frozenset(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import Final
 
@@ -32,16 +33,11 @@ class MirrorState:
 def read_state(view: StoreView) -> MirrorState:
     """What the last run noted."""
     try:
-        source = view.open(PATH)
-    except UnreadableError:
-        return MirrorState()
-    try:
-        fields = json.loads(read_range(source, 0, SIZE_MAX))
+        with closing(view.open(PATH)) as source:
+            fields = json.loads(read_range(source, 0, SIZE_MAX))
         master, built = fields.get("master"), fields.get("built_offset")
     except (UnreadableError, ValueError, AttributeError, RecursionError):
         return MirrorState()
-    finally:
-        source.close()
     is_offset = type(built) is int and 0 <= built <= JAVA_LONG_MAX
     return MirrorState(master if isinstance(master, str) else None, built if is_offset else None)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
@@ -200,6 +201,15 @@ def holds_data(source: ByteSource) -> bool:
     except UnreadableError:
         return True
     return last_data_end(source, 0, source.size) > 0
+
+
+def may_hold_data(open_file: Callable[[str], ByteSource], path: str) -> bool:
+    """The same of a file by its path; one that cannot be opened may hold anything."""
+    try:
+        with closing(open_file(path)) as source:
+            return holds_data(source)
+    except UnreadableError:
+        return True
 
 
 def carries_record_crc(splits: Sequence[Split]) -> bool:

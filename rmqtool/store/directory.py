@@ -295,6 +295,10 @@ class Store:
         entries = self.files.get(FileKind.COMMITLOG) or [entry for entries in self.files.values() for entry in entries]
         return frozenset(entry.owner_id for entry in entries)
 
+    def segment_at(self, physical_offset: int) -> Segment | None:
+        """The file of the log that has a byte; None where none has it."""
+        return next((segment for segment in self.commitlog if segment.start <= physical_offset < segment.end), None)
+
     def first(self, kind: FileKind) -> Entry | None:
         """The one file of a kind of which there is at most one."""
         return next(iter(self.files.get(kind, ())), None)

@@ -9,6 +9,7 @@ import math
 import struct
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -51,18 +52,9 @@ def infer_slot_count(view: StoreView, files: Sequence[Entry]) -> int | None:
     lengths = Counter(entry.size for entry in files)
     by_health = sorted(files, key=lambda entry: (-lengths[entry.size], -entry.size, -entry.allocated_bytes, entry.path))
     for entry in by_health[:FILES_MAX]:
-        try:
-            source = view.open(entry.path)
-        except UnreadableError:
-            continue
-        try:
-            count = slot_count_of(source)
-        except UnreadableError:
-            count = None
-        finally:
-            source.close()
-        if count is not None:
-            return count
+        with suppress(UnreadableError), closing(view.open(entry.path)) as source:
+            if (count := slot_count_of(source)) is not None:
+                return count
     return None
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Final
 
 from rmqtool.errors import UnreadableError
@@ -35,17 +35,9 @@ def record_end_across(view: StoreView, queue_files: Iterable[Entry], last: Entry
         return physical_offset >= begin and _ends_inside(view, last, physical_offset - begin)
 
     for entry in queue_files:
-        try:
-            source = view.open(entry.path)
-        except UnreadableError:
-            continue
-        try:
+        with suppress(UnreadableError), closing(view.open(entry.path)) as source:
             crosses_here, reach = _look(source, end, ends_inside)
-        except UnreadableError:
-            continue
-        finally:
-            source.close()
-        crosses, highest = crosses or crosses_here, max(highest, reach)
+            crosses, highest = crosses or crosses_here, max(highest, reach)
     return highest if crosses else None
 
 

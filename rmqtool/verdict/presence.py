@@ -7,12 +7,10 @@ import pwd
 import shlex
 from typing import Final
 
-from rmqtool.errors import UnreadableError
-from rmqtool.formats.checkpoint import FIELDS_SIZE, parse_checkpoint
+from rmqtool.store.checkpoint_file import readable_checkpoint
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.location import log_directories
-from rmqtool.store.source import read_range
 from rmqtool.store.view import DirectoryView
 
 DENIED: Final = "permission denied"
@@ -74,17 +72,8 @@ def _user_name(user_id: int) -> str:
 
 def _had_messages(store: Store) -> bool:
     """Whether the checkpoint knows of a message."""
-    entry = store.first(FileKind.CHECKPOINT)
-    if entry is None:
-        return False
-    try:
-        source = store.view.open(entry.path)
-        try:
-            return parse_checkpoint(read_range(source, 0, FIELDS_SIZE)).commitlog_timestamp_ms > 0
-        finally:
-            source.close()
-    except UnreadableError:
-        return False
+    checkpoint = readable_checkpoint(store)
+    return checkpoint is not None and checkpoint.commitlog_timestamp_ms > 0
 
 
 _HAS_EFFECTIVE: Final = os.access in os.supports_effective_ids

@@ -9,6 +9,7 @@ from itertools import chain
 from typing import Any, Final, Self
 
 from rmqtool.engine.reading.unread_files import UnreadFiles
+from rmqtool.report.text import counted
 
 NAMED_MAX: Final = 3
 """Files or kinds of files that a headline names; the rest is counted."""
@@ -123,11 +124,6 @@ class Assessment:
         if self.missing_files:
             parts.append(f"{counted(self.missing_files, 'log file')} missing")
         return "; ".join(parts)
-
-
-def counted(count: int, noun: str) -> str:
-    """A number with its noun."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _some(texts: list[str] | tuple[str, ...]) -> str:

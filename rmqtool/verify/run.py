@@ -20,6 +20,7 @@ from rmqtool.engine.reading.unread_files import UnreadFiles
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, LogPlan, ScanOptions, carries_record_crc, plan_segments
 from rmqtool.scan.runner import OnProgress, Runner, ThreadRunner
+from rmqtool.store.checkpoint_file import readable_checkpoint
 from rmqtool.store.config.config_json import TOPICS, ConfigFile, batch_topics, topics
 from rmqtool.store.databases.queue_database import QueueDatabase
 from rmqtool.store.directory import Segment, Store
@@ -44,7 +45,7 @@ from rmqtool.verify.files.reach import (
 )
 from rmqtool.verify.files.side_database import SideDatabaseCheck
 from rmqtool.verify.files.side_stores import left_out_files, side_findings, side_kinds
-from rmqtool.verify.files.small_files import checkpoint_findings, extension_findings, read_checkpoint, state_findings
+from rmqtool.verify.files.small_files import checkpoint_findings, extension_findings, state_findings
 from rmqtool.verify.files.transactions import transaction_findings
 from rmqtool.verify.match.missing_units import missing_findings, zero_queues
 from rmqtool.verify.match.second_side import missing_in_files, second_findings
@@ -369,7 +370,7 @@ class _Verifier:
     # What all splits together say
 
     def _finish(self, context: VerifyContext, configs: dict[str, ConfigFile], log: _Log | None) -> None:
-        checkpoint = read_checkpoint(self.store)
+        checkpoint = readable_checkpoint(self.store)
         whole = log.merged if log is not None and log.complete else None
         if log is not None and context.crosses:
             self._say(missing_findings(context, missing_in_files(context, log.merged.missing)))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -21,11 +20,11 @@ from rmqtool.engine.segments.log import Log
 from rmqtool.engine.segments.log_position import Position, log_begin, mark_of, what_is_lost
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import UnreadableError, UnsupportedError
-from rmqtool.formats.checkpoint import FIELDS_SIZE, Checkpoint, parse_checkpoint
-from rmqtool.store.directory import Segment, Store, with_settings
+from rmqtool.formats.checkpoint import Checkpoint
+from rmqtool.store.checkpoint_file import read_checkpoint
+from rmqtool.store.directory import Store, with_settings
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.probe_lock import LockStatus, lock_state
-from rmqtool.store.source import read_range
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.files.log_files import log_file_findings
 from rmqtool.watch.index_windows import file_findings, full_files, index_end
@@ -171,7 +170,7 @@ class Watcher:
 
     def _begin(self, store: Store, files: OpenFiles) -> _StoreNow:
         is_other = self._note_broker(store)
-        checkpoint = _read_checkpoint(store)
+        checkpoint = read_checkpoint(store)
         for kind in self._ends:
             kind.look(store, self._options.rules, files)
         newest = max(
@@ -213,7 +212,7 @@ class Watcher:
         before = self._log_end
         if before is not None and before.last_record is not None and before.last_record < before.physical_offset:
             last = before.last_record
-            segment = next((one for one in store.commitlog if one.start <= last < one.end), None)
+            segment = store.segment_at(last)
             at_end = b""
             if segment is not None and before.physical_offset < segment.end:
                 at_end = files.read(segment.path, before.physical_offset - segment.start, 8)
@@ -269,7 +268,7 @@ class Watcher:
         at = self.state.position.physical_offset
         if at >= look.dispatched_end or look.flushed_ms == 0 or self._suspects.is_early(at):
             return False
-        segment = _segment_at(look.store, at)
+        segment = look.store.segment_at(at)
         if segment is None:
             return self._check_gap(look, at)
         end = min(at + self._options.chunk_bytes, segment.end, look.dispatched_end)
@@ -373,15 +372,3 @@ class Watcher:
             index_lag,
             None if position is None else max(0, end - position.physical_offset),
         )
-
-
-def _segment_at(store: Store, physical_offset: int) -> Segment | None:
-    return next((one for one in store.commitlog if one.start <= physical_offset < one.end), None)
-
-
-def _read_checkpoint(store: Store) -> Checkpoint | None:
-    entry = store.first(FileKind.CHECKPOINT)
-    if entry is None:
-        return None
-    with closing(store.view.open(entry.path)) as source:
-        return parse_checkpoint(read_range(source, 0, FIELDS_SIZE))

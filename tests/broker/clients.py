@@ -12,7 +12,7 @@ from rmqtool.engine.append.client_settings import client_settings
 from rmqtool.engine.append.front_door import open_front_door
 from rmqtool.engine.append.message import Message, MessageBatch
 from rmqtool.engine.append.open_writer import new_store
-from rmqtool.engine.append.status import ClientAnswer, PutResult
+from rmqtool.engine.append.status import PutResult
 from rmqtool.engine.append.store_writer import StoreWriter
 from rmqtool.engine.append.writer_config import config_from
 from rmqtool.engine.reading.reader import open_reader
@@ -23,6 +23,7 @@ from rmqtool.formats import properties as names
 from rmqtool.formats.batch import BatchPart, join_batch
 from rmqtool.formats.message_id import host_bytes
 from rmqtool.formats.properties import encode_properties
+from rmqtool.remoting.codes import ResponseCode
 from rmqtool.store.config.broker_conf import BrokerConf, broker_conf
 from rmqtool.store.directory import Store, survey
 from rmqtool.store.view import open_directory
@@ -150,7 +151,7 @@ class BothAnswered:
     real_store: Path
     our_store: Path
 
-    def wrong_codes(self) -> list[tuple[int, int, ClientAnswer | None, str | None]]:
+    def wrong_codes(self) -> list[tuple[int, int, ResponseCode | None, str | None]]:
         """Requests by number that were answered in two ways: the code of the broker, ours, and our reason."""
         pairs = enumerate(zip(self.real, self.ours, strict=True))
         return [
@@ -283,7 +284,7 @@ def _ask_one(request: Request, door: Any, ends: Any, real: Sequence[Answer], rec
         offset = place_of(real[request.number])
         ended = ends.end(offset, commit=request.kind == COMMIT, group=request.group)
         # What is rolled back has an operation record only, which may come later.
-        return ended[0] if ended else PutResult(ClientAnswer.SUCCESS, response=ClientAnswer.SUCCESS)
+        return ended[0] if ended else PutResult(ResponseCode.SUCCESS, response=ResponseCode.SUCCESS)
     if isinstance(request, SendBack):
         return door.send_back(request.offset(real), request.group, request.level, request.retries_max)
     message = request.message()

@@ -9,7 +9,7 @@ from typing import Any
 from rmqtool.engine.append.message import Message, MessageBatch
 from rmqtool.engine.append.open_writer import config_of, existing_store, new_store
 from rmqtool.engine.append.rewrite import hash_map_order
-from rmqtool.engine.append.status import PutResult
+from rmqtool.engine.append.status import PutResult, status_name
 from rmqtool.engine.append.writer_config import WriterConfig, config_from
 from rmqtool.engine.rules.versions import BrokerRules, rules_for
 from rmqtool.fixtures.recipe import End, Recipe, Run
@@ -195,7 +195,7 @@ def answers_differ(both: Both, rules: BrokerRules) -> Iterator[str]:
     """Puts whose status, place, queue offset or id differ."""
     for number, (real, ours) in enumerate(zip(both.real, both.ours, strict=True)):
         theirs: tuple[Any, ...] = real["status"], "PUT_OK" if real.get("appendStatus") == "PUT_OK" else None
-        mine: tuple[Any, ...] = ours.status.name_in(rules), "PUT_OK" if ours.is_written else None
+        mine: tuple[Any, ...] = status_name(ours.status, rules), "PUT_OK" if ours.is_written else None
         if ours.is_written and theirs == mine:
             theirs += tuple(real[name] for name in ("physicalOffset", "size", "queueOffset", "messageId"))
             mine += (ours.physical_offset, ours.size, ours.queue_offset, ours.message_id)

@@ -31,7 +31,7 @@ from rmqtool.commands.writing.append_messages import MessageRequest, host_of, me
 from rmqtool.engine.append.batch_append import WrittenMessages
 from rmqtool.engine.append.message import Message, MessageBatch
 from rmqtool.engine.append.open_writer import config_of, existing_store, new_store
-from rmqtool.engine.append.status import AppendStatus, PutResult
+from rmqtool.engine.append.status import AppendStatus, PutResult, status_name
 from rmqtool.engine.append.store_writer import CrashStep, StoreWriter
 from rmqtool.engine.append.validation import queue_refusal
 from rmqtool.engine.append.writer_config import Slave, WriterConfig, config_from
@@ -305,7 +305,7 @@ def _block(results: Sequence[PutResult], rules: BrokerRules, fields: tuple[str, 
         columns = {name: results.column(name) for name in PutResult._fields}
     else:
         columns = dict(zip(PutResult._fields, zip(*results, strict=True), strict=True))
-    names = {status: status.name_in(rules) for status in set(columns["status"])}
+    names = {status: status_name(status, rules) for status in set(columns["status"])}
     append_names = {status: None if status is None else status.value for status in set(columns["append_status"])}
     is_written = [status is AppendStatus.PUT_OK for status in columns["append_status"]]
     is_placed = [status is not None for status in columns["append_status"]]

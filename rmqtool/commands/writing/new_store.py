@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,11 +42,8 @@ def open_sources(roots: Sequence[Path], options: StoreOptions, messages: Message
             raise RefusedError(f"{root}: nothing in the store shows its broker version; pass --broker-version X.Y.Z")
         opened.tell(messages)
         first = opened.store.commitlog[0]
-        source = opened.store.view.open(first.path)
-        try:
+        with closing(opened.store.view.open(first.path)) as source:
             sources.append((first_store_time_ms(source) or 0, root, opened))
-        finally:
-            source.close()
     return [(root, opened) for _, root, opened in sorted(sources, key=lambda each: each[0])]
 
 

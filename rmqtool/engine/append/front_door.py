@@ -18,7 +18,7 @@ from rmqtool.engine.append.client_settings import ClientSettings
 from rmqtool.engine.append.message import Message, MessageBatch
 from rmqtool.engine.append.rewrite import CLIENT_MAP_CAPACITY, encode_map, hash_map_order, ordered
 from rmqtool.engine.append.send_topics import WRITE, SendTopic, SendTopics
-from rmqtool.engine.append.status import ClientAnswer, PutResult, PutStatus, put_status, refused, response_to
+from rmqtool.engine.append.status import PutResult, PutStatus, put_status, refused, response_to
 from rmqtool.engine.append.store_writer import StoreWriter
 from rmqtool.engine.append.transactions import TransactionEnds, message_again
 from rmqtool.engine.append.validation import (
@@ -37,6 +37,7 @@ from rmqtool.formats import properties as names
 from rmqtool.formats import system_flag
 from rmqtool.formats.message_id import create_unique_key
 from rmqtool.formats.properties import encode_properties
+from rmqtool.remoting.codes import ResponseCode
 from rmqtool.store.config.config_json import GROUPS, TOPICS
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Store
@@ -87,13 +88,13 @@ class FrontDoor:
         """
         shared = request.shared if isinstance(request, MessageBatch) else request
         if self._rules.adds_region and not isinstance(request, MessageBatch) and not request.body:
-            return refused(ClientAnswer.SYSTEM_ERROR, "no body: a broker of this version fails on such a request")
+            return refused(ResponseCode.SYSTEM_ERROR, "no body: a broker of this version fails on such a request")
         topic = self._checked(shared)
         if isinstance(topic, PutResult):
             return topic
         if shared.queue_id < 0:
             if not topic.write_queue_count:
-                return refused(ClientAnswer.SYSTEM_ERROR, "a topic without queues to write to")
+                return refused(ResponseCode.SYSTEM_ERROR, "a topic without queues to write to")
             shared = replace(shared, queue_id=self._chance.randrange(RANDOM_END) % topic.write_queue_count)
         if topic.has_several_tags:
             shared = replace(shared, sys_flag=shared.sys_flag | system_flag.MULTI_TAGS)
@@ -114,18 +115,18 @@ class FrontDoor:
         """
         rules, known = self._rules, self._topics.group(group)
         if known is None:
-            return refused(ClientAnswer.SUBSCRIPTION_GROUP_NOT_EXIST, f"group {group} does not exist")
+            return refused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"group {group} does not exist")
         if not self._settings.permission & WRITE:
-            return refused(ClientAnswer.NO_PERMISSION, "the broker may not be written to (brokerPermission)")
+            return refused(ResponseCode.NO_PERMISSION, "the broker may not be written to (brokerPermission)")
         if known.retry_queue_count <= 0:
-            return refused(ClientAnswer.SUCCESS, "the group has no queues for retries, so the message is dropped")
+            return refused(ResponseCode.SUCCESS, "the group has no queues for retries, so the message is dropped")
         topic = RETRY_PREFIX + group
         queue_id = self._chance.randrange(RANDOM_END) % known.retry_queue_count
         if not self._topics.find_or_create(topic, known.retry_queue_count).permission & WRITE:
-            return refused(ClientAnswer.NO_PERMISSION, f"topic {topic} may not be written to (perm)")
+            return refused(ResponseCode.NO_PERMISSION, f"topic {topic} may not be written to (perm)")
         stored = self._read(physical_offset)
         if stored is None:
-            return refused(ClientAnswer.SYSTEM_ERROR, f"there is no message at {physical_offset}")
+            return refused(ResponseCode.SYSTEM_ERROR, f"there is no message at {physical_offset}")
         record, body = stored
         properties = ordered(record.properties, rules)
         properties.setdefault(names.RETRY_TOPIC, record.topic)
@@ -146,27 +147,27 @@ class FrontDoor:
             again.store_host = self._settings.store_host
         put = self._put(again)
         is_good = put.status is PutStatus.PUT_OK
-        return put._replace(response=ClientAnswer.SUCCESS if is_good else ClientAnswer.SYSTEM_ERROR)
+        return put._replace(response=ResponseCode.SUCCESS if is_good else ResponseCode.SYSTEM_ERROR)
 
     def _checked(self, message: Message) -> SendTopic | PutResult:
         """The topic, which is made where it has to be; what the client is answered if the message is not taken."""
         rules, topic = self._rules, message.topic
-        invalid = ClientAnswer.INVALID_PARAMETER if rules.invalid_parameter_code else ClientAnswer.SYSTEM_ERROR
+        invalid = ResponseCode.INVALID_PARAMETER if rules.invalid_parameter_code else ResponseCode.SYSTEM_ERROR
         if self._clock() < self._settings.accepts_from_ms:
             reason = "the broker takes no messages yet (startAcceptSendRequestTimeStamp)"
-            return refused(ClientAnswer.SYSTEM_ERROR, reason)
+            return refused(ResponseCode.SYSTEM_ERROR, reason)
         known = self._topics.find(topic)
         if known is not None and known.is_ordered and not self._settings.permission & WRITE:
-            return refused(ClientAnswer.NO_PERMISSION, "an ordered topic of a broker that may not be written to")
+            return refused(ResponseCode.NO_PERMISSION, "an ordered topic of a broker that may not be written to")
         if reason_of_name := topic_refusal(topic, rules):
             return refused(invalid, reason_of_name)
         if is_kept_from_clients(topic, rules):
-            return refused(ClientAnswer.NO_PERMISSION, "a system topic that clients may not send to")
+            return refused(ResponseCode.NO_PERMISSION, "a system topic that clients may not send to")
         known = known or self._topics.create_for_send(topic)
         if known is None and topic.startswith(RETRY_PREFIX):
             known = self._topics.find_or_create(topic, 1)
         if known is None:
-            return refused(ClientAnswer.TOPIC_NOT_EXIST, f"topic {topic} does not exist, and the broker makes none")
+            return refused(ResponseCode.TOPIC_NOT_EXIST, f"topic {topic} does not exist, and the broker makes none")
         queue_count = max(known.read_queue_count, known.write_queue_count)
         if message.queue_id >= queue_count:
             return refused(invalid, f"queue id {message.queue_id} of a topic that has {queue_count} queues")
@@ -179,7 +180,7 @@ class FrontDoor:
             group = name.removeprefix(RETRY_PREFIX)
             known = self._topics.group(group)
             if known is None:
-                return refused(ClientAnswer.SUBSCRIPTION_GROUP_NOT_EXIST, f"group {group} does not exist")
+                return refused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"group {group} does not exist")
             if message.reconsume_times >= known.retries_max + rules.dead_letter_above_limit:
                 if rules.dead_letter_above_limit:
                     properties[names.DELAY_LEVEL] = "-1"
@@ -192,7 +193,7 @@ class FrontDoor:
         if rules.priority:
             message = _by_priority(message, properties, topic)
         if topic.is_compacted and rules.compaction and not properties.get(names.KEYS, "").strip():
-            return refused(ClientAnswer.MESSAGE_ILLEGAL, "a message without keys for a compacted topic")
+            return refused(ResponseCode.MESSAGE_ILLEGAL, "a message without keys for a compacted topic")
         if rules.adds_cluster:
             properties[names.CLUSTER] = self._settings.cluster
         if rules.strips_wait and names.WAIT in properties:
@@ -211,7 +212,7 @@ class FrontDoor:
     def _put_half(self, message: Message, properties: dict[str, str]) -> PutResult:
         """Put a message of which the producer does not say yet whether it counts (`TransactionalMessageBridge`)."""
         if self._settings.rejects_transactions:
-            return refused(ClientAnswer.NO_PERMISSION, "the broker takes no transactions (rejectTransactionMessage)")
+            return refused(ResponseCode.NO_PERMISSION, "the broker takes no transactions (rejectTransactionMessage)")
         if self._rules.half_transaction_id and (key := properties.get(names.UNIQUE_KEY)):
             properties[names.TRANSACTION_ID] = key
         properties[names.REAL_TOPIC] = message.topic
@@ -231,10 +232,10 @@ class FrontDoor:
         shared = batch.shared
         if len(shared.topic) > TOPIC_LENGTH_MAX:
             return refused(
-                ClientAnswer.MESSAGE_ILLEGAL, f"a batch to a topic of more than {TOPIC_LENGTH_MAX} characters"
+                ResponseCode.MESSAGE_ILLEGAL, f"a batch to a topic of more than {TOPIC_LENGTH_MAX} characters"
             )
         if shared.topic.startswith(RETRY_PREFIX) and not self._rules.batch_to_retry_topic:
-            return refused(ClientAnswer.MESSAGE_ILLEGAL, "a batch to a retry topic")
+            return refused(ResponseCode.MESSAGE_ILLEGAL, "a batch to a retry topic")
         properties = self._sent_properties(shared)
         if self._rules.adds_cluster:
             properties[names.CLUSTER] = self._settings.cluster

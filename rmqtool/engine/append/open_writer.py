@@ -21,12 +21,13 @@ from rmqtool.engine.reading.reader import Reader, open_reader
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import RefusedError, UnsupportedError, WriteError
-from rmqtool.formats.checkpoint import FIELDS_SIZE, Checkpoint, parse_checkpoint
+from rmqtool.formats.checkpoint import Checkpoint
 from rmqtool.formats.commitlog import BLANK_SIZE_MIN
 from rmqtool.formats.consumequeue import UNIT_SIZE
 from rmqtool.formats.index import file_size
 from rmqtool.scan.blocks import last_data_end
 from rmqtool.store.acquire_lock import StoreLock
+from rmqtool.store.checkpoint_file import read_checkpoint
 from rmqtool.store.config.config_json import TOPICS, batch_topics, topics
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Segment, Store
@@ -124,7 +125,7 @@ def existing_store(
             # Queues have grown by what was dispatched just now, and some of them are new.
             dispatcher.sync()
             dispatcher.go_on_from(stack.enter_context(open_reader(look(), rules)))
-        checkpoint = _checkpoint(store)
+        checkpoint = read_checkpoint(store) or Checkpoint()
         writer = StoreWriter(
             sink,
             rules,
@@ -322,11 +323,3 @@ def _last_index_file(store: Store, config: WriterConfig, sink: DirectorySink) ->
         sink.create(last.path, size)
     with closing(store.view.open(last.path)) as source:
         return read_index_file(last.path, source, config.index_slot_count)
-
-
-def _checkpoint(store: Store) -> Checkpoint:
-    entry = store.first(FileKind.CHECKPOINT)
-    if entry is None:
-        return Checkpoint()
-    with closing(store.view.open(entry.path)) as source:
-        return parse_checkpoint(read_range(source, 0, FIELDS_SIZE))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from enum import Enum, StrEnum
+from enum import StrEnum
 from typing import Final, NamedTuple
 
 from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.remoting.codes import ResponseCode
 
 
 class PutStatus(StrEnum):
-    """`PutMessageStatus`, by the names of 5.x; `name_in` gives those of an older broker."""
+    """`PutMessageStatus`, by the names of 5.x; `status_name` gives those of an older broker."""
 
     PUT_OK = "PUT_OK"
     MESSAGE_ILLEGAL = "MESSAGE_ILLEGAL"
@@ -27,31 +28,6 @@ class PutStatus(StrEnum):
     WHEEL_TIMER_MSG_ILLEGAL = "WHEEL_TIMER_MSG_ILLEGAL"
     WHEEL_TIMER_FLOW_CONTROL = "WHEEL_TIMER_FLOW_CONTROL"
 
-    def name_in(self, rules: BrokerRules) -> str:
-        """The status as the brokers of a version spell it."""
-        return _OLD_NAMES.get(self, self) if rules.old_status_names else self
-
-
-class ClientAnswer(Enum):
-    """What a broker answers a client (`ResponseCode`, `RemotingSysResponseCode`); the values are those on the wire."""
-
-    SUCCESS = 0
-    SYSTEM_ERROR = 1
-    FLUSH_DISK_TIMEOUT = 10
-    SLAVE_NOT_AVAILABLE = 11
-    FLUSH_SLAVE_TIMEOUT = 12
-    MESSAGE_ILLEGAL = 13
-    SERVICE_NOT_AVAILABLE = 14
-    NO_PERMISSION = 16
-    TOPIC_NOT_EXIST = 17
-    SUBSCRIPTION_GROUP_NOT_EXIST = 26
-    INVALID_PARAMETER = 29
-    ILLEGAL_OPERATION = 604
-
-    def name_in(self, _rules: BrokerRules) -> str:
-        """The code's name, which no version changed."""
-        return self.name
-
 
 class AppendStatus(StrEnum):
     """`AppendMessageStatus`."""
@@ -68,20 +44,27 @@ _OLD_NAMES: Final = {
     PutStatus.CREATE_MAPPED_FILE_FAILED: "CREATE_MAPEDFILE_FAILED",
 }
 _RESPONSES: Final = {
-    PutStatus.PUT_OK: ClientAnswer.SUCCESS,
-    PutStatus.FLUSH_DISK_TIMEOUT: ClientAnswer.FLUSH_DISK_TIMEOUT,
-    PutStatus.FLUSH_SLAVE_TIMEOUT: ClientAnswer.FLUSH_SLAVE_TIMEOUT,
-    PutStatus.SLAVE_NOT_AVAILABLE: ClientAnswer.SLAVE_NOT_AVAILABLE,
-    PutStatus.MESSAGE_ILLEGAL: ClientAnswer.MESSAGE_ILLEGAL,
-    PutStatus.PROPERTIES_SIZE_EXCEEDED: ClientAnswer.MESSAGE_ILLEGAL,
-    PutStatus.SERVICE_NOT_AVAILABLE: ClientAnswer.SERVICE_NOT_AVAILABLE,
+    PutStatus.PUT_OK: ResponseCode.SUCCESS,
+    PutStatus.FLUSH_DISK_TIMEOUT: ResponseCode.FLUSH_DISK_TIMEOUT,
+    PutStatus.FLUSH_SLAVE_TIMEOUT: ResponseCode.FLUSH_SLAVE_TIMEOUT,
+    PutStatus.SLAVE_NOT_AVAILABLE: ResponseCode.SLAVE_NOT_AVAILABLE,
+    PutStatus.MESSAGE_ILLEGAL: ResponseCode.MESSAGE_ILLEGAL,
+    PutStatus.PROPERTIES_SIZE_EXCEEDED: ResponseCode.MESSAGE_ILLEGAL,
+    PutStatus.SERVICE_NOT_AVAILABLE: ResponseCode.SERVICE_NOT_AVAILABLE,
 }
 """What `SendMessageProcessor#handlePutMessageResult` makes of a status; of every other one SYSTEM_ERROR."""
 
 
-def response_to(status: PutStatus) -> ClientAnswer:
+def response_to(status: PutStatus) -> ResponseCode:
     """What a producer is answered when the store gives this status."""
-    return _RESPONSES.get(status, ClientAnswer.SYSTEM_ERROR)
+    return _RESPONSES.get(status, ResponseCode.SYSTEM_ERROR)
+
+
+def status_name(status: PutStatus | ResponseCode, rules: BrokerRules) -> str:
+    """A status as the brokers of a version spell it."""
+    if isinstance(status, ResponseCode):
+        return status.name
+    return _OLD_NAMES.get(status, status) if rules.old_status_names else status
 
 
 class PutResult(NamedTuple):
@@ -93,7 +76,7 @@ class PutResult(NamedTuple):
         message_id: offset message id; those of a batch's parts joined by commas.
     """
 
-    status: PutStatus | ClientAnswer
+    status: PutStatus | ResponseCode
     append_status: AppendStatus | None = None
     physical_offset: int = -1
     size: int = 0
@@ -101,7 +84,7 @@ class PutResult(NamedTuple):
     store_timestamp_ms: int = 0
     message_id: str | None = None
     reason: str | None = None
-    response: ClientAnswer | None = None
+    response: ResponseCode | None = None
     """What the client is answered; None for a put without a client."""
 
     @property
@@ -109,7 +92,7 @@ class PutResult(NamedTuple):
         return self.append_status is AppendStatus.PUT_OK
 
 
-def refused(response: ClientAnswer, reason: str) -> PutResult:
+def refused(response: ResponseCode, reason: str) -> PutResult:
     """What a client is answered for whom nothing is put."""
     return PutResult(response, reason=reason, response=response)
 

@@ -12,12 +12,13 @@ from typing import Final
 from rmqtool.engine.append.client_settings import ClientSettings
 from rmqtool.engine.append.message import Message, MessageBatch
 from rmqtool.engine.append.rewrite import CLIENT_MAP_CAPACITY, encode_map, hash_map_order, ordered
-from rmqtool.engine.append.status import ClientAnswer, PutResult, PutStatus, put_status, refused, response_to
+from rmqtool.engine.append.status import PutResult, PutStatus, put_status, refused, response_to
 from rmqtool.engine.reading.record import Record
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.formats import properties as names
 from rmqtool.formats import system_flag
 from rmqtool.formats.properties import encode_properties
+from rmqtool.remoting.codes import ResponseCode
 
 OPERATION_TAG: Final = "d"
 _STORED: Final = frozenset(
@@ -89,7 +90,7 @@ class TransactionEnds:
         """
         stored = self._read(physical_offset)
         if stored is None:
-            return [refused(ClientAnswer.SYSTEM_ERROR, f"there is no half message at {physical_offset}")]
+            return [refused(ResponseCode.SYSTEM_ERROR, f"there is no half message at {physical_offset}")]
         half, body = stored
         if (refusal := self._refusal(half, group)) is not None:
             return [refusal]
@@ -100,7 +101,7 @@ class TransactionEnds:
             topic, queue_id = properties.pop(names.REAL_TOPIC, ""), properties.pop(names.REAL_QUEUE_ID, "")
             if not topic or not queue_id.isdecimal() or len(queue_id) > 9:
                 reason = f"the message at {physical_offset} is not a half message: it does not name its topic and queue"
-                return [refused(ClientAnswer.SYSTEM_ERROR, reason)]
+                return [refused(ResponseCode.SYSTEM_ERROR, reason)]
             if self._rules.commit_drops_real_topic:
                 text = encode_map(properties, self._rules)
             properties.pop(names.TRANSACTION_PREPARED, None)
@@ -112,7 +113,7 @@ class TransactionEnds:
             put = self._put(final)
             if put.status not in _STORED:
                 return [put._replace(response=response_to(put_status(put)))]
-            results.append(put._replace(response=ClientAnswer.SUCCESS))
+            results.append(put._replace(response=ResponseCode.SUCCESS))
         if half.topic == names.HALF_TOPIC:
             self._ended.setdefault(half.queue_id, []).append(str(half.queue_offset))
         if not self._rules.operation_batches:
@@ -137,13 +138,13 @@ class TransactionEnds:
         """Why a transaction cannot be ended; None if it can."""
         producer = half.properties.get(names.PRODUCER_GROUP)
         if producer is None or group not in (None, producer):
-            return refused(ClientAnswer.SYSTEM_ERROR, f"the half message is of producer group {producer}")
+            return refused(ResponseCode.SYSTEM_ERROR, f"the half message is of producer group {producer}")
         seconds = half.properties.get(names.IMMUNITY_SECONDS)
         if self._rules.immunity_refuses_end and seconds is not None:
             given_ms = int(seconds) * 1000 if seconds.lstrip("+-").isdecimal() and len(seconds) < 16 else 0
             immune_ms = max(given_ms, self._settings.transaction_timeout_ms)
             if self._clock() - half.born_timestamp_ms > immune_ms:
-                return refused(ClientAnswer.ILLEGAL_OPERATION, "the broker asks the producer about it by now")
+                return refused(ResponseCode.ILLEGAL_OPERATION, "the broker asks the producer about it by now")
         return None
 
     def _operation_bodies(self, queue_offsets: list[str]) -> list[str]:
@@ -172,4 +173,4 @@ class TransactionEnds:
             is_internal=True,
         )
         put = self._put(operation)
-        return put._replace(response=ClientAnswer.SUCCESS)
+        return put._replace(response=ResponseCode.SUCCESS)

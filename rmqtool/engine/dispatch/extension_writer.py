@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 
 from rmqtool.engine.dispatch.queue_entries import Int64s
+from rmqtool.engine.dispatch.stream_writer import StreamWriter
 from rmqtool.formats.consumequeue import (
     EXTENSION_ADDRESS_BASE,
     EXTENSION_END_OF_FILE,
@@ -18,7 +19,6 @@ from rmqtool.formats.consumequeue import (
     EXTENSION_HEAD_SIZE,
     EXTENSION_UNIT,
 )
-from rmqtool.store.file_kinds import segment_name
 from rmqtool.store.sink import FileSink
 
 _UNIT: Final = EXTENSION_UNIT.dtype
@@ -38,7 +38,7 @@ class ExtensionEnd:
     last_path: str | None = None
 
 
-class ExtensionWriter:
+class ExtensionWriter(StreamWriter):
     """The extension of one queue."""
 
     def __init__(self, sink: FileSink, directory: str, file_size: int, end: ExtensionEnd | None = None) -> None:
@@ -50,22 +50,12 @@ class ExtensionWriter:
         """
         assert file_size >= EXTENSION_HEAD_SIZE + EXTENSION_END_SIZE, file_size
         end = end or ExtensionEnd()
-        self._sink = sink
-        self._directory = directory
-        self._file_size = file_size
-        self._last_start = end.last_start
-        self._end = end.end
-        self._known_path = (end.last_start, end.last_path)
+        super().__init__(sink, directory, file_size, (end.last_start, end.last_path), end.end)
 
     @property
     def end(self) -> ExtensionEnd:
         """Where writing goes on."""
         return ExtensionEnd(self._last_start, self._end)
-
-    @property
-    def last_path(self) -> str | None:
-        """The file that is written to; None before the first one is made."""
-        return None if self._last_start is None else self._path(self._last_start)
 
     def put(self, tags_codes: Int64s, store_timestamps_ms: Int64s) -> Int64s:
         """Store units; the addresses that stand for them in the queue.
@@ -103,7 +93,3 @@ class ExtensionWriter:
         self._last_start = self._end = 0 if start is None else start + self._file_size
         self._sink.create(self._path(self._end), self._file_size)
         return self._end
-
-    def _path(self, start: int) -> str:
-        known_start, known_path = self._known_path
-        return known_path if known_path and start == known_start else f"{self._directory}/{segment_name(start)}"

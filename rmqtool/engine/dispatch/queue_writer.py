@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rmqtool.engine.dispatch.queue_entries import Int64s, QueueEntries
+from rmqtool.engine.dispatch.stream_writer import StreamWriter
 from rmqtool.engine.queues.loaded_files import LoadedFiles
 from rmqtool.engine.queues.unit import BATCH_UNITS
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.formats.consumequeue import BATCH_UNIT, BATCH_UNIT_SIZE, FILLER_UNIT, UNIT, UNIT_SIZE
 from rmqtool.quantities import JAVA_LONG_MAX, OFFSETS_END
 from rmqtool.store.directory import Segment
-from rmqtool.store.file_kinds import segment_name
 from rmqtool.store.sink import FileSink
 
 _UNIT: Final = UNIT.dtype
@@ -73,7 +73,7 @@ def physical_end(loaded: LoadedFiles, segment: Segment, position: int, rules: Br
     return end if end <= JAVA_LONG_MAX else end - 2 * OFFSETS_END
 
 
-class UnitWriter:
+class UnitWriter(StreamWriter):
     """A queue of either kind on its way: units of one size in files that follow one another.
 
     Attributes:
@@ -92,13 +92,8 @@ class UnitWriter:
         assert file_size > 0, file_size
         assert file_size % unit_size == 0, file_size
         end = end or QueueEnd()
-        self._sink = sink
-        self._directory = directory
-        self._file_size = file_size
-        self._last_start = end.last_start
-        self._end = end.end
+        super().__init__(sink, directory, file_size, (end.last_start, end.last_path), end.end)
         self._physical_offset = end.physical_offset
-        self._known_path = (end.last_start, end.last_path)
         self.ignored = 0
         self.first_queue_offset: int | None = None
         self.begin: int | None = None
@@ -107,11 +102,6 @@ class UnitWriter:
     def end(self) -> QueueEnd:
         """Where writing goes on."""
         return QueueEnd(self._last_start, self._end, self._physical_offset)
-
-    @property
-    def last_path(self) -> str | None:
-        """The file that is written to; None before the first one is made."""
-        return None if self._last_start is None else self._path(self._last_start)
 
     def _file_for(self, first: int) -> int:
         """Start of the last file, a new one where there is none with room; the first of all holds position `first`."""
@@ -127,10 +117,6 @@ class UnitWriter:
     def _write(self, stream_position: int, units: NDArray[Any]) -> None:
         assert self._last_start is not None
         self._sink.write_at(self._path(self._last_start), stream_position - self._last_start, units.tobytes())
-
-    def _path(self, start: int) -> str:
-        known_start, known_path = self._known_path
-        return known_path if known_path and start == known_start else f"{self._directory}/{segment_name(start)}"
 
 
 def _wrapped(position: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
 from typing import Final, TypeVar
 
 from rmqtool.errors import UnreadableError
@@ -24,33 +25,19 @@ def file_times(store: Store, paths: Sequence[str] = ()) -> dict[str, int]:
     """
     times = {}
     for path in dict.fromkeys((*_sample([segment.path for segment in store.commitlog]), *paths)):
-        try:
-            source = store.view.open(path)
-        except UnreadableError:
-            continue
-        try:
-            moment = first_store_time_ms(source)
-        finally:
-            source.close()
-        if moment is not None:
-            times[path] = moment
+        with suppress(UnreadableError), closing(store.view.open(path)) as source:
+            if (moment := first_store_time_ms(source)) is not None:
+                times[path] = moment
     return times
 
 
 def index_headers(store: Store) -> Iterator[tuple[str, IndexHeader]]:
     """Path and header of index files, without those that have no entry or cannot be read."""
     for entry in _sample(store.index_files):
-        try:
-            source = store.view.open(entry.path)
-        except UnreadableError:
-            continue
-        try:
+        header = None
+        with suppress(UnreadableError), closing(store.view.open(entry.path)) as source:
             header = IndexHeader.parse(read_range(source, 0, HEADER_SIZE))
-        except UnreadableError:
-            continue
-        finally:
-            source.close()
-        if header.next_entry_number > 1:
+        if header is not None and header.next_entry_number > 1:
             yield entry.path, header
 
 

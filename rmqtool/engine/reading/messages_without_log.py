@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from typing import Any, Final
 
 import numpy as np
@@ -14,6 +15,7 @@ from rmqtool.formats.index import ENTRY, ENTRY_SIZE, HEADER_SIZE, IndexHeader, e
 from rmqtool.formats.tombstone import are_dead
 from rmqtool.quantities import OFFSETS_END
 from rmqtool.scan.blocks import last_data_end
+from rmqtool.scan.log import may_hold_data
 from rmqtool.store.directory import QueueFiles, Segment, Store
 from rmqtool.store.source import ByteSource, read_range, read_salvaging
 
@@ -24,7 +26,7 @@ Range = tuple[int, int]
 
 def ranges_without_file(store: Store, segments: Sequence[Segment]) -> tuple[Range, ...]:
     """Physical offsets, from the log's start on, that no file holds; all of them where the files hold no byte."""
-    if not segments or not any(has_data(store, segment.path) for segment in segments):
+    if not segments or not any(may_hold_data(store.view.open, segment.path) for segment in segments):
         return ((0, OFFSETS_END),)
     following = [*(segment.start for segment in segments[1:]), OFFSETS_END]
     pairs = zip(segments, following, strict=True)
@@ -37,20 +39,6 @@ def messages_without_log(store: Store, segments: Sequence[Segment]) -> int:
     everywhere = {directory for _, _, directory in queues_of(store)}
     topics = {topic for topic, _, _ in queues_of(store)}
     return sum(len(units_without_file(store, topic, everywhere, ranges)) for topic in topics)
-
-
-def has_data(store: Store, path: str) -> bool:
-    """Whether a file holds anything but zeros; one that cannot be read is not empty."""
-    try:
-        source = store.view.open(path)
-    except UnreadableError:
-        return True
-    try:
-        return bool(any(read_range(source, 0, 8)) or last_data_end(source, 0, source.size))
-    except UnreadableError:
-        return True
-    finally:
-        source.close()
 
 
 def queues_of(store: Store) -> Iterator[tuple[str, QueueFiles, str]]:
@@ -88,7 +76,7 @@ def entries_without_file(store: Store, ranges: tuple[Range, ...]) -> Array:
             source = store.view.open(entry.path)
         except UnreadableError:
             continue
-        try:
+        with closing(source):
             header = IndexHeader.parse(read_range(source, 0, HEADER_SIZE))
             if header.end_physical_offset < ranges[0][0]:
                 continue
@@ -97,8 +85,6 @@ def entries_without_file(store: Store, ranges: tuple[Range, ...]) -> Array:
             for units in _read(source, first, end, ENTRY.dtype):
                 starts = units["physical_offset"].astype(np.int64)
                 offset_blocks.append(np.unique(starts[_reach_into(starts, np.ones_like(starts), ranges)]))
-        finally:
-            source.close()
     return np.unique(np.concatenate(offset_blocks))
 
 
@@ -114,10 +100,8 @@ def _blocks(store: Store, path: str, dtype: np.dtype[Any]) -> Iterator[Array]:
         source = store.view.open(path)
     except UnreadableError:
         return
-    try:
+    with closing(source):
         yield from _read(source, 0, last_data_end(source, 0, source.size), dtype)
-    finally:
-        source.close()
 
 
 def _read(source: ByteSource, begin: int, end: int, dtype: np.dtype[Any]) -> Iterator[Array]:

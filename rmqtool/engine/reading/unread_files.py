@@ -6,8 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from rmqtool.errors import UnreadableError
-from rmqtool.scan.blocks import last_data_end
+from rmqtool.scan.log import may_hold_data
 from rmqtool.store.databases.queue_database import QueueDatabase
 from rmqtool.store.databases.rocksdb import HOW_TO_INSTALL, is_installed
 from rmqtool.store.directory import Store
@@ -115,7 +114,11 @@ def unread_configs(store: Store) -> Iterator[UnreadFiles]:
 
 
 def _is_used(store: Store, kind: FileKind, entries: list[Entry]) -> bool:
-    return is_rocksdb_used(entries) if kind in _IN_ROCKSDB else _holds_data(store, entries)
+    return (
+        is_rocksdb_used(entries)
+        if kind in _IN_ROCKSDB
+        else any(may_hold_data(store.view.open, entry.path) for entry in entries)
+    )
 
 
 def is_rocksdb_used(entries: Iterable[Entry]) -> bool:
@@ -124,18 +127,3 @@ def is_rocksdb_used(entries: Iterable[Entry]) -> bool:
         entry.name.endswith(".sst") or (entry.size and entry.name.endswith(".log") and entry.name[:-4].isdigit())
         for entry in entries
     )
-
-
-def _holds_data(store: Store, entries: Iterable[Entry]) -> bool:
-    """Whether a file has a byte that is not zero; one that cannot be read counts as if it had."""
-    for entry in entries:
-        try:
-            source = store.view.open(entry.path)
-        except UnreadableError:
-            return True
-        try:
-            if last_data_end(source, 0, source.size):
-                return True
-        finally:
-            source.close()
-    return False

@@ -15,15 +15,14 @@ from typing import Any, Final
 import numpy as np
 
 from rmqtool.errors import UnreadableError
-from rmqtool.formats.checkpoint import FIELDS_SIZE, parse_checkpoint
 from rmqtool.formats.commitlog import HEAD_SIZE
 from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.scan.log import ScanOptions, carries_record_crc, reader_for, starts_with_data, walk_split
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.split import Split, whole_file
 from rmqtool.scan.walk import FRAME_SIZE
+from rmqtool.store.checkpoint_file import readable_checkpoint
 from rmqtool.store.directory import Segment, Store
-from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.source import ByteSource, read_range
 from rmqtool.store.view import StoreView
 
@@ -71,7 +70,7 @@ def mark_of(store: Store, physical_offset: int) -> str | None:
     Raises:
         UnreadableError: they cannot be read.
     """
-    segment = _segment_with(store, physical_offset - 1)
+    segment = store.segment_at(physical_offset - 1)
     if segment is None:
         return None
     position = physical_offset - segment.start
@@ -94,7 +93,7 @@ def what_is_lost(store: Store, position: Position) -> str | None:
         return f"its commit log ends at {end}, but was read up to {at}: it was replaced or cut"
     if begin > at:
         return f"its commit log begins at {begin}, but was read up to {at} only: {begin - at} bytes were removed"
-    if position.mark is None or _segment_with(store, at - 1) is None:
+    if position.mark is None or store.segment_at(at - 1) is None:
         return None
     if mark_of(store, at) != position.mark:
         return f"its commit log is not the one that was read up to {at}: it was replaced or cut"
@@ -168,20 +167,10 @@ def _ends_at(source: ByteSource, position: int) -> bool:
     return not any(read_range(source, position, FRAME_SIZE))
 
 
-def _segment_with(store: Store, physical_offset: int) -> Segment | None:
-    return next((segment for segment in store.commitlog if segment.start <= physical_offset < segment.end), None)
-
-
 def _flushed_ms(store: Store) -> int | None:
     """Store time of the last flushed record; None where nothing says it."""
-    entry = store.first(FileKind.CHECKPOINT)
-    if entry is None:
-        return None
-    try:
-        with closing(store.view.open(entry.path)) as source:
-            return max(0, parse_checkpoint(read_range(source, 0, FIELDS_SIZE)).commitlog_timestamp_ms)
-    except UnreadableError:
-        return None
+    checkpoint = readable_checkpoint(store)
+    return None if checkpoint is None else max(0, checkpoint.commitlog_timestamp_ms)
 
 
 def newest_with_data(view: StoreView, segments: Sequence[Segment]) -> tuple[int, bool]:

@@ -10,7 +10,6 @@ from typing import Final, Self
 from rmqtool.engine.dispatch.derived_writer import QUEUES, DerivedSizes, DerivedWriter, EntrySelector
 from rmqtool.engine.dispatch.index_writer import IndexWriter
 from rmqtool.engine.dispatch.queue_entries import DispatchSettings, topic_bytes
-from rmqtool.engine.reading.messages_without_log import has_data
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.errors import UnknownSizeError
 from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, UNIT_SIZE
@@ -20,6 +19,7 @@ from rmqtool.repair.build.kept_units import KeptUnits
 from rmqtool.repair.build.queue_prefix import QueuePrefixes
 from rmqtool.repair.build.request import BuildOptions, BuildRequest
 from rmqtool.repair.build.result import BuiltQueues
+from rmqtool.scan.log import may_hold_data
 from rmqtool.store.config.config_json import TOPICS, batch_topics, topics
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Store
@@ -110,7 +110,7 @@ class BuildContext:
             UnknownSizeError: the size of a file that is to be written is not known.
         """
         settings = dispatch_settings(store, rules, options)
-        has_records = any(has_data(store, segment.path) for segment in store.commitlog)
+        has_records = any(may_hold_data(store.view.open, segment.path) for segment in store.commitlog)
         dispatching = EntrySelector(settings, request.queue is not None, request.index)
         sizes = sizes_of(store, options, settings, demands=has_records and request.queue is not None)
         index_shape = index_shape_of(store, demands=has_records and request.index)

@@ -120,11 +120,6 @@ class QueueDatabase:
         return read_queue_database, (self.view, self.entries)
 
     @property
-    def is_loadable(self) -> bool:
-        """Whether a broker would open it, as far as that was seen."""
-        return self.failure is not RocksFailure.DOES_NOT_OPEN
-
-    @property
     def is_read(self) -> bool:
         """Whether what it holds is known: all rows, or that a broker does not open it either."""
         return self.failure in (None, RocksFailure.DOES_NOT_OPEN)

@@ -16,7 +16,6 @@ from rmqtool.formats.checkpoint import (
     CHECKPOINT,
     FIELDS_SIZE,
     FILE_SIZE,
-    Checkpoint,
     impossible_fields,
     parse_checkpoint,
 )
@@ -221,18 +220,6 @@ def _ahead_of_queues(context: VerifyContext, path: str, dispatched: int, log: Sp
     if dispatched > max(context.newest_unit, log.last_unseen, *elsewhere):
         text = f"{_DISPATCHED} is {dispatched}, the newest unit is of the record at {context.newest_unit}"
         yield _field(path, "checkpoint.ahead-of-queues", text, CHECKPOINT.position(_DISPATCHED), 8)
-
-
-def read_checkpoint(store: Store) -> Checkpoint | None:
-    """The checkpoint; None where there is none, or it cannot be read."""
-    entry = store.first(FileKind.CHECKPOINT)
-    if entry is None:
-        return None
-    try:
-        with closing(store.view.open(entry.path)) as source:
-            return parse_checkpoint(read_range(source, 0, FIELDS_SIZE))
-    except UnreadableError:
-        return None
 
 
 def _field(path: str, kind: str, text: str, position: int, length: int) -> Finding:
