@@ -370,7 +370,6 @@ class _Verifier:
     # What all splits together say
 
     def _finish(self, context: VerifyContext, configs: dict[str, ConfigFile], log: _Log | None) -> None:
-        checkpoint = readable_checkpoint(self.store)
         whole = log.merged if log is not None and log.complete else None
         if log is not None and context.crosses:
             self._say(missing_findings(context, missing_in_files(context, log.merged.missing)))
@@ -393,7 +392,7 @@ class _Verifier:
                     self._say(undispatched_header_findings(context, whole.missing, self._doubts))
                     self._say(zero_queues(context, whole.missing))
             if context.crosses:
-                self._say(index_findings(context, whole, checkpoint))
+                self._say(index_findings(context, whole, readable_checkpoint(self.store)))
         self._say(checkpoint_findings(context, self._account, whole))
         self._say(lost_configs(self.store, configs))
         self._say(config_findings(context, configs, whole))
