@@ -4,6 +4,7 @@
 # make test-full  the same and the slow tests, some hours; writes docs/test-full.md. PARTS="tests/verify ..." runs these
 # make format     put the code into the house's form
 # make bench      measure the goals on stores of 2 GB, some 10 minutes; writes benchmarks/RESULTS.md. BENCH_DIR=... has 14 GB
+# make zipapp     one file for hosts without internet, in dist/. EXTRAS=fast,rocksdb adds these, TARGETS="3.12-x86_64 ..." chooses
 # make clean      remove what make made
 
 SHELL := /bin/bash
@@ -13,6 +14,8 @@ STAMP := $(VENV)/.installed
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
 PARTS ?=
+EXTRAS ?=
+TARGETS ?=
 # One more than cores: tests with a broker or Spark wait for half of their time.
 WORKERS ?= $(shell echo $$(( $$(nproc) + 1 )))
 # A file's tests stay in one process, for they share what they set up.
@@ -23,7 +26,7 @@ PYTEST = PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n $(WORKERS) --
 
 BENCH_DIR ?= $(or $(TMPDIR),/tmp)
 
-.PHONY: demo check test test-full bench lint tests format clean check-python check-broker
+.PHONY: demo check test test-full bench lint tests format zipapp clean check-python check-broker
 .NOTPARALLEL:
 .DEFAULT_GOAL := test
 
@@ -80,6 +83,13 @@ format: check-python $(STAMP)
 
 bench: check-python check-broker $(STAMP)
 	PYTHONPATH="$(CURDIR)" $(BIN)/python -m benchmarks.goals --folder "$(BENCH_DIR)"
+
+zipapp: check-python $(STAMP)
+	@rm -rf build/wheel
+	@$(BIN)/python -m build --wheel --no-isolation --outdir build/wheel . >/dev/null
+	@wheel=$$(ls build/wheel/*.whl) && version=$${wheel#*-} && \
+	  $(BIN)/python packaging/write_zipapp.py "$$wheel" "dist/rmqtool-$${version%%-*}.pyz" --extras '$(EXTRAS)' \
+	  $(if $(TARGETS),--targets $(TARGETS))
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
