@@ -309,5 +309,46 @@ def test_a_crowded_room_is_found() -> None:
     assert crowded(files) == [f"rmqtool/scan: {ROOM_FILES + 1} files"]
 
 
+WITH_OWN_TESTS = ("formats", "verdict")
+"""Rooms each of whose files has a test of its own."""
+TESTED_THROUGH_OTHERS = {
+    "rmqtool/formats/dledger.py": "declares; tests/formats/test_layout.py reads every declared format",
+    "rmqtool/formats/pop.py": "declares; tests/formats/test_text_formats.py reads it",
+    "rmqtool/formats/replication.py": "declares; tests/formats/test_layout.py reads every declared format",
+    "rmqtool/verdict/presence.py": "is about files and permissions: tests/commands/test_permissions.py",
+    "rmqtool/verdict/start.py": "loads as forecast does: tests/commands/test_truth_table.py",
+}
+OWN_TESTS_MIN = 236
+"""Files of the package that have a test of their own; there may only be more, unless file and test go together."""
+
+
+def own_test(path: str) -> str:
+    """Where the test of a file of the package belongs: that of `rmqtool/a/b.py` is `tests/a/test_b.py`."""
+    room, _, name = path.removeprefix("rmqtool/").rpartition("/")
+    return "/".join(part for part in ("tests", room, f"test_{name}") if part)
+
+
+def without_test(sources: Iterable[Source]) -> list[str]:
+    """Files of the package that have no test of their own."""
+    paths = {file.path for file in sources}
+    modules = [path for path in paths if path.startswith("rmqtool/") and not path.endswith("/__init__.py")]
+    return sorted(path for path in modules if own_test(path) not in paths)
+
+
+def test_files_of_small_rooms_have_tests_of_their_own() -> None:
+    missing = {path for path in without_test(project_sources()) if path.split("/")[1] in WITH_OWN_TESTS}
+    assert missing == TESTED_THROUGH_OTHERS.keys()
+
+
+def test_no_file_loses_its_own_test() -> None:
+    modules = [file for file in project_sources() if file.in_package and not file.path.endswith("/__init__.py")]
+    assert len(modules) - len(without_test(project_sources())) >= OWN_TESTS_MIN
+
+
+def test_a_file_without_a_test_is_found() -> None:
+    files = ("rmqtool/a.py", "tests/test_a.py", "rmqtool/scan/b.py", "tests/scan/test_b.py", "rmqtool/scan/c.py")
+    assert without_test(source(path, DOC) for path in files) == ["rmqtool/scan/c.py"]
+
+
 def test_the_rules_look_at_files() -> None:
     assert sum(found.in_package for found in project_sources()) > 10
