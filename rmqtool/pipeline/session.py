@@ -40,6 +40,9 @@ _LOCAL: Final = {"spark.driver.host": "localhost", "spark.driver.bindAddress": "
 _OUR_ERROR: Final = re.compile(r"rmqtool\.[\w.]+Error: (.+)")
 _LATE_PYTHON: Final = "Python worker failed to connect back"
 """`PythonWorkerFactory.createSimpleWorker` waits 10 s for a process that it starts; no setting changes that."""
+_NO_START: Final = "JAVA_GATEWAY_EXITED"
+_NO_PACKAGE: Final = re.compile(r"(?:download failed|unresolved dependency): ([^\s!:\]]+)")
+_LOG_END_BYTES: Final = 1 << 16
 _MISSING_MODULE: Final = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 
 
@@ -144,14 +147,23 @@ def _errors_told(log: Path) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        raise SparkError(f"{told(str(error))} (Spark's log: {log})") from error
+        raise SparkError(f"{told(str(error), _end_of(log))} (Spark's log: {log})") from error
     except BaseException:
         log.unlink(missing_ok=True)
         raise
 
 
-def told(text: str) -> str:
-    """The one line of a failure of Spark that a person can act on."""
+def told(text: str, log: str = "") -> str:
+    """The one line of a failure of Spark that a person can act on.
+
+    Args:
+        log: its end, where Spark did not start.
+    """
+    if _NO_START in text and (missing := _NO_PACKAGE.findall(log)):
+        return (
+            f"Spark could not download the package {missing[-1]}: if ~/.m2/repository or ~/.ivy2*/cache has only a "
+            "part of it, remove it there; without internet, name its files with --conf spark.jars=..."
+        )
     if ours := _OUR_ERROR.findall(text):
         return str(ours[-1]).strip()
     if _LATE_PYTHON in text:
@@ -163,6 +175,13 @@ def told(text: str) -> str:
         )
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return f"Spark: {lines[0]}" if lines else "Spark failed"
+
+
+def _end_of(log: Path) -> str:
+    with suppress(OSError), log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - _LOG_END_BYTES))
+        return file.read().decode(errors="replace")
+    return ""
 
 
 def _ship(session: SparkSession, stack: ExitStack) -> None:

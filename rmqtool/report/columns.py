@@ -173,6 +173,15 @@ FIGURE_COLUMNS: Final = (
     Column("min_queue_offset", 16, right=True, rank=1),
     Column("max_queue_offset", 16, right=True, rank=1),
 )
+STORE_COLUMNS: Final = (
+    Column("verdict", 17),
+    Column("errors", 7, right=True),
+    Column("warnings", 8, right=True),
+    Column("notes", 5, right=True, rank=2),
+    Column("records", 12, right=True, rank=1),
+    Column("exit_code", 9, right=True, rank=1),
+    Column("store", 24, stretches=True),
+)
 PENDING_COLUMNS: Final = (
     Column("due_timestamp_ms"),
     Column("topic", 12, stretches=True),
@@ -250,6 +259,7 @@ TABLES: Final = {
     "put": PUT_COLUMNS,
     "entry": ENTRY_COLUMNS,
     "figures": FIGURE_COLUMNS,
+    "store": STORE_COLUMNS,
 }
 """Columns by a row's type; what is not here is shown field under field, a bad range or blank as a line."""
 

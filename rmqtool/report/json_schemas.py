@@ -12,6 +12,7 @@ SCHEMAS: Final = MappingProxyType(
         "dump": "dump",
         "get": "get",
         "verify": "verify",
+        "verify STORE...": "verify-fleet",
         "watch": "watch",
         "forecast": "forecast",
         "diff": "diff",

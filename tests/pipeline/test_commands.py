@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet
 import pytest
 
+from benchmarks.logs import write_log
+from rmqtool.pipeline import frames
 from rmqtool.report.json_schemas import schema_text
 from tests.commands.schema_check import schema_errors
 from tests.commands.transcripts import rmqtool
@@ -239,6 +241,22 @@ def test_verify_on_spark_is_verify(run: Any, golden: Unpacked, name: str, form: 
     path = golden(name)
     with assert_store_unchanged(path):
         assert run("verify", path, "--format", form)[:2] == rmqtool("verify", path, "--format", form)[:2]
+
+
+@pytest.mark.parametrize("form", ["json", "jsonl", "table", "csv"])
+def test_verify_of_several_stores_on_spark_is_that_of_verify(
+    run: Any, golden: Unpacked, tmp_path: Path, form: str
+) -> None:
+    write_log(tmp_path / "large" / "commitlog", 4, 1 << 20, 1000)  # in slices
+    for name in (STORE, "5.5.0-many-files", "5.5.0-damage-cq-ahead"):
+        (tmp_path / name).symlink_to(golden(name))
+    (tmp_path / "empty").mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(frames, "split_bytes", lambda *_: 1 << 20)
+        there = run("verify", f"{tmp_path}/*", "--format", form)
+    here = rmqtool("verify", f"{tmp_path}/*", "--format", form)
+    assert there == here
+    assert (there.code, there.out.count(str(tmp_path)) > 1) == (4, True)
 
 
 def test_settings_without_spark_are_told(golden: Unpacked) -> None:

@@ -89,6 +89,19 @@ def test_a_python_that_starts_late_is_told() -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.parametrize(
+    ("log", "package"),
+    [
+        ("RuntimeException: [download failed: org.a#b;1.3.0!b.jar]\n", "org.a#b;1.3.0"),
+        ("RuntimeException: [unresolved dependency: io.delta#delta;9: not found]\n", "io.delta#delta;9:"),
+    ],
+)
+def test_a_package_that_cannot_be_downloaded_is_named(log: str, package: str) -> None:
+    text = "[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number."
+    assert f"the package {package.rstrip(':')}: if" in told(text, log)
+    assert told(text, "Exception: other").startswith("Spark: [JAVA_GATEWAY_EXITED]")
+
+
 def test_a_master_that_is_none_is_told(golden: Unpacked, tmp_path: Path) -> None:
     packages = Path(sysconfig.get_path("purelib"))
     found = ran(packages, "stats", golden("5.5.0-clean-basic"), "--master", "nonsense", TMPDIR=str(tmp_path))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rmqtool.commands.options.store import OpenedStore
-from rmqtool.commands.reading import forecast, verify
+from rmqtool.commands.reading import forecast, verify_judgement
 from rmqtool.engine.rules.versions import EXAMINED
 from rmqtool.verdict.command_line import CommandLine
 from rmqtool.verdict.next_step import NextStep
@@ -63,10 +63,10 @@ def ask_of(
     options = VerifyOptions(threads=os.cpu_count() or 1)
     answers = ask(opened.store, opened.rules, options, forecast.forecast_options(opened.conf), versions, count, names)
     summary = answers.summary
-    assessment, step = verify.judged(opened, line, tally, summary)
+    assessment, step = verify_judgement.judged(opened, line, tally, summary)
     checked = summary.as_json()
     of_verify = RecordedVerify(
-        exit_code=verify.exit_code_of(opened, assessment, summary).value,
+        exit_code=verify_judgement.exit_code_of(opened, assessment, summary).value,
         listed=tuple(answers.findings),
         findings=checked["findings"],
         checked=checked["checked"],

@@ -28,7 +28,7 @@ from rmqtool.commands.options.store import (
 from rmqtool.commands.options.store_parameters import with_store_options
 from rmqtool.commands.reading.forecast import BesideLog, forecast_assessment, forecasts_of, step_after
 from rmqtool.commands.reading.info import info_object
-from rmqtool.commands.reading.verify import UNREADABLE, judged
+from rmqtool.commands.reading.verify_judgement import UNREADABLE, judged
 from rmqtool.commands.repairs.recover import recover_planner
 from rmqtool.commands.repairs.repair_plan import preview
 from rmqtool.commands.repairs.repair_request import RepairRequest

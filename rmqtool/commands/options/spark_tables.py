@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -15,10 +16,20 @@ from rmqtool.commands.options.completion import topics
 from rmqtool.commands.options.store import TIME_FORMS, StoreOptions, open_store, timestamp_ms
 from rmqtool.commands.options.topic_names import absent_topics
 from rmqtool.errors import RmqtoolError, UsageError
-from rmqtool.store.location import relative_to_store, store_location
+from rmqtool.store.location import is_url, relative_to_store, store_location
+
+_BRACES: Final = re.compile(r"\{[^{}]*,[^{}]*\}")
 
 StorePaths = Annotated[
     list[str], typer.Argument(metavar="STORE...", help="Store roots, quoted patterns of store roots, or URLs.")
+]
+ReadStores = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="STORE...",
+        help="Store root of the broker: the directory that holds commitlog/; or a URL: s3://, hdfs://, ... "
+        "Several roots, or a quoted pattern of them.",
+    ),
 ]
 TopicOption = Annotated[
     list[str] | None,
@@ -33,6 +44,19 @@ FromTimeOption = Annotated[
 ToTimeOption = Annotated[
     str | None, typer.Option("--to-time", metavar="TIME", help="Messages stored before this time.")
 ]
+
+
+def name_several(stores: list[str]) -> bool:
+    """Whether words of a command line may name several stores; a pattern does, however many there are."""
+    if len(stores) > 1:
+        return True
+    [text] = stores
+    if is_url(text):  # whose `?` starts its options, and whose host may have brackets
+        path, patterns = text.partition("://")[2].partition("/")[2].partition("?")[0], "*["
+    else:
+        path, patterns = text, "*?["
+    is_pattern = any(sign in path for sign in patterns) or bool(_BRACES.search(path))
+    return is_pattern and (is_url(text) or not Path(text).exists())
 
 
 def warn_of_absent_topics(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Protocol
 
-from rmqtool.commands.options.store import OpenedStore
 from rmqtool.engine.reading.unread_files import UnreadFiles
 from rmqtool.engine.timers.loaded_timer import timer_files
 from rmqtool.errors import UnknownSizeError
@@ -16,9 +16,27 @@ from rmqtool.verdict.start import start_failures
 from rmqtool.verdict.tally import FindingTally
 from rmqtool.verdict.verdict import Assessment
 
+if TYPE_CHECKING:
+    from rmqtool.engine.rules.versions import BrokerRules
+    from rmqtool.store.directory import Store
+
+
+class JudgedStore(Protocol):
+    """A store, and the broker whose rules apply to it."""
+
+    @property
+    def store(self) -> Store: ...
+
+    @property
+    def rules(self) -> BrokerRules: ...
+
+    @property
+    def is_version_known(self) -> bool:
+        """Whether a person or the files tell the version: a repair does not guess it."""
+
 
 def assessment_of(
-    opened: OpenedStore, line: CommandLine, command: str, tally: FindingTally, coverage: Iterable[UnreadFiles]
+    opened: JudgedStore, line: CommandLine, command: str, tally: FindingTally, coverage: Iterable[UnreadFiles]
 ) -> Assessment:
     """What names, lengths and permissions of a store's files come to, and the findings about them.
 
@@ -41,7 +59,7 @@ def assessment_of(
 
 
 def unknown_to_repair(
-    opened: OpenedStore, *, queues: bool, index: bool, timer: bool = False, compaction: bool = False
+    opened: JudgedStore, *, queues: bool, index: bool, timer: bool = False, compaction: bool = False
 ) -> Iterator[str]:
     """What a repair has to know and nothing in the store shows, as sentences.
 

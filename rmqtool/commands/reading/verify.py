@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -12,16 +11,14 @@ from typing import Annotated, Any, Final
 import typer
 
 import rmqtool
-from rmqtool.commands.command_list import COMMANDS
-from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options.bundle import recorded_of, store_of_bundle
 from rmqtool.commands.options.output_files import demand_writable
 from rmqtool.commands.options.spark import ConfOption, MasterOption, runner
+from rmqtool.commands.options.spark_tables import ReadStores, name_several
 from rmqtool.commands.options.store import (
     FormatOption,
     OpenedStore,
-    ReadStore,
     StoreOptions,
     command_line,
     lock_of,
@@ -29,30 +26,25 @@ from rmqtool.commands.options.store import (
     refuse_inside_store,
 )
 from rmqtool.commands.options.store_parameters import with_store_options
-from rmqtool.commands.reading.judgement import assessment_of, unknown_to_repair
+from rmqtool.commands.reading.verify_fleet import FleetRequest, verify_fleet
+from rmqtool.commands.reading.verify_judgement import exit_code_of, judged, repair_command
 from rmqtool.commands.screen import screen
-from rmqtool.engine.reading.unread_files import unread_files
 from rmqtool.errors import UsageError, WriteError
-from rmqtool.repair.build.clean_state import abort_reason
 from rmqtool.report.junit import junit_text
 from rmqtool.report.progress import Progress
 from rmqtool.report.sarif import sarif_text
 from rmqtool.report.screens.verify_screen import findings_lines
 from rmqtool.report.writers import OutputFormat, json_text, row_writer
 from rmqtool.scan.runner import Runner
-from rmqtool.store.location import StoreLocation
+from rmqtool.store.location import StoreLocation, store_location
 from rmqtool.store.source import reason
-from rmqtool.verdict.command_line import CommandLine
-from rmqtool.verdict.next_step import NextStep, step_after_verify
 from rmqtool.verdict.tally import FindingTally
-from rmqtool.verdict.verdict import Assessment, StoreVerdict
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import BY_ID, CATALOG
 from rmqtool.verify.run import verify_store
 from rmqtool.verify.summary import Summary
 from rmqtool.verify.survey.context import Depth, VerifyOptions
 
-UNREADABLE: Final = ("commitlog.unreadable-range", "consumequeue.unreadable-range", "store.unreadable")
 FIELDS: Final = (
     "type", "id", "severity", "file", "file_position", "physical_offset", "length", "topic", "queue_id",
     "queue_offset", "count", "message", "expected", "found", "candidate", "repair", "upstream",
@@ -63,7 +55,7 @@ _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 @with_store_options()
 def verify(
     context: typer.Context,
-    store: ReadStore,
+    stores: ReadStores,
     depth: Annotated[Depth, typer.Option("--depth", help="How much to check.")] = Depth.FULL,
     max_duration: Annotated[
         str | None, typer.Option(metavar="TIME", help="Start no further commit log file after this time: 90s, 20m, 2h.")
@@ -102,12 +94,18 @@ def verify(
     """Check a store: commit log, consume queues and index against each other, and the small files.
 
     The store is not changed. The exit code is 3 if there is a problem or something was not checked,
-    4 if something cannot be read.
+    4 if something cannot be read. Several stores are checked as each alone, with a table of all at the end.
 
     Example: rmqtool verify /home/rocketmq/store --max-duration 20m --state /tmp/verify.state
     """
     messages = messages_of(context)
-    store = store_of_bundle(store, context)
+    if name_several(stores):
+        of_one: dict[str, object] = {"--state": state, "--slice": part, "--max-duration": max_duration}
+        of_one |= {"--sample": sample if sample < 1 else None, "--junit": junit, "--sarif": sarif}
+        options = VerifyOptions(depth=depth, threads=threads or os.cpu_count() or 1)
+        request = FleetRequest(stores, store_options, options, output, master, conf, of_one)
+        raise typer.Exit(verify_fleet(request, messages))
+    store = store_of_bundle(store_location(stores[0]), context)
     number, count = _slice(part)
     is_plain = store_options.are_empty and (depth, state, part, sample) == (Depth.FULL, None, None, 1.0)
     recorded = recorded_of(store, messages, asks_more=not is_plain)
@@ -145,13 +143,6 @@ def verify(
     for problem in opened.store.problems:
         messages.error(problem)
     raise typer.Exit(exit_code_of(opened, assessment, summary))
-
-
-def exit_code_of(opened: OpenedStore, assessment: Assessment, summary: Summary) -> ExitCode:
-    """How a run of verify ends."""
-    if opened.store.problems or any(summary.findings[kind] for kind in UNREADABLE):
-        return ExitCode.FAILED
-    return ExitCode.OK if assessment.verdict is StoreVerdict.OK else ExitCode.FINDINGS
 
 
 def _run(opened: OpenedStore, output: _Output, options: VerifyOptions, split_runner: Runner | None) -> Summary:
@@ -234,40 +225,6 @@ class _Output:
             sys.stdout.flush()
         if self._keeps_rows:
             self._rows.append(row)
-
-
-def judged(
-    opened: OpenedStore, line: CommandLine, tally: FindingTally, summary: Summary
-) -> tuple[Assessment, NextStep]:
-    """What findings and coverage come to, and what to do about it."""
-    assessment = assessment_of(opened, line, "verify", tally, summary.not_looked_at)
-    decoded = {files.path for files in unread_files(opened.store)}
-    left_out = any(files.path not in decoded for files in summary.not_looked_at)
-    unknown = unknown_to_repair(
-        opened,
-        queues=tally.is_about("consumequeue"),
-        index=tally.is_about("index"),
-        timer=tally.is_about("timer"),
-        compaction=tally.is_about("compaction"),
-    )
-    repair = _repair(opened, tally)
-    return assessment, step_after_verify(line, assessment, repair, tally, tuple(unknown), left_out=left_out)
-
-
-def _repair(opened: OpenedStore, tally: FindingTally) -> str | None:
-    """The command that repairs most of what was found; None where none has anything to do."""
-    store = opened.store
-    repair = tally.repair(abort_stays=store.has_abort and abort_reason(store, opened.rules) is not None)
-    if not store.commitlog and (repair == "recover" or tally.damaged):
-        return None  # nothing is rebuilt from a damaged log of DLedger
-    return repair
-
-
-def repair_command(repair: str | None, place: StoreLocation) -> str | None:
-    """The command line that mends a finding; None where there is none."""
-    if repair is None or place.path is None or repair.split()[0] not in COMMANDS:
-        return None
-    return f"rmqtool {repair} {shlex.quote(str(place))}"
 
 
 def _slice(text: str | None) -> tuple[int, int]:

@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, cast
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
+from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.errors import UnreadableError
 from rmqtool.pipeline.python_worker import keep_what_is_loaded
 from rmqtool.pipeline.tables.column_comments import commented
@@ -24,11 +26,13 @@ from rmqtool.pipeline.tables.table import Table, parts, table_of, unread_row
 from rmqtool.scan.runner import Item, Result
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.match.split_check import SplitFile
-from rmqtool.verify.run import verify_store
+from rmqtool.verify.run import OnFinding, verify_store
+from rmqtool.verify.summary import Summary
 from rmqtool.verify.survey.context import VerifyOptions
 from rmqtool.verify.survey.result import SplitResult
 
 if TYPE_CHECKING:
+    from pyspark import RDD
     from pyspark.sql import DataFrame, SparkSession
 
 JOINS_PER_CORE: Final = 32
@@ -69,23 +73,44 @@ def findings_frame(session: SparkSession, options: SourceOptions) -> DataFrame:
         NotAStoreError, UnreadableError: no path is a store that can be read.
     """
     table = table_of(options)
-    checks = slice_checks(table)
-    context = session.sparkContext
-    join_count = min(checks[-1].store_number + 1, JOINS_PER_CORE * context.defaultParallelism)
-    checked = context.parallelize(checks, len(checks)).map(partial(_keyed, table)).groupByKey(join_count)
-    rows = checked.flatMap(partial(_values, table))
-    return session.createDataFrame(rows, commented(table.schema, options.table), verifySchema=False)
+    rows = checked_rows(session, parts(table, []), FindingRows(table), options.splitting.part_bytes)
+    values = rows.map(partial(_values, table.schema.names))
+    return session.createDataFrame(values, commented(table.schema, options.table), verifySchema=False)
 
 
-def slice_checks(table: Table) -> list[SliceCheck]:
-    """The tasks of a job: of each store as many as its log is worth.
+def checked_rows(
+    session: SparkSession, stores: Sequence[StoreCheck | UnreadStore], maker: StoreRows, slice_bytes: int
+) -> RDD[Row]:
+    """The rows of all stores, in their order; a job of two stages makes them when they are read.
 
-    Raises:
-        NotAStoreError, UnreadableError: no path is a store that can be read.
+    Args:
+        slice_bytes: of a log that a task checks at least.
     """
+    checks = slice_checks(stores, slice_bytes)
+    context = session.sparkContext
+    join_count = max(1, min(len(stores), JOINS_PER_CORE * context.defaultParallelism))
+    checked = context.parallelize(checks, len(checks)).map(partial(_keyed, maker))
+    together = partial(_partition_of, len(stores), join_count)
+    return checked.repartitionAndSortWithinPartitions(join_count, together).mapPartitions(partial(_joined, maker))
+
+
+def streamed_rows(rows: RDD[Row]) -> Iterator[Row]:
+    """The rows on the driver, which holds one partition at a time; tasks make them first, and keep them on disk."""
+    from pyspark import StorageLevel
+
+    kept = rows.persist(StorageLevel.DISK_ONLY)
+    try:
+        kept.count()  # all partitions at once; the iterator runs a job for each
+        yield from kept.toLocalIterator()
+    finally:
+        kept.unpersist()
+
+
+def slice_checks(stores: Sequence[StoreCheck | UnreadStore], slice_bytes: int) -> list[SliceCheck]:
+    """The tasks of a job: of each store as many as its log is worth."""
     checks = []
-    for number, store in enumerate(parts(table, [])):
-        count = slice_count(store, table.options.splitting.part_bytes) if isinstance(store, StoreCheck) else 1
+    for number, store in enumerate(stores):
+        count = slice_count(store, slice_bytes) if isinstance(store, StoreCheck) else 1
         checks += [SliceCheck(number, store, slice_number, count) for slice_number in range(1, count + 1)]
     return checks
 
@@ -104,38 +129,20 @@ def slice_count(check: StoreCheck, slice_bytes: int) -> int:
     return max(1, count) if not check.is_in_use() else 1
 
 
-def check_slice(task: SliceCheck, table: Table) -> CheckedSlice:
+def check_slice(task: SliceCheck, maker: StoreRows) -> CheckedSlice:
     """Check one slice."""
     if isinstance(task.store, UnreadStore):
-        return CheckedSlice(task, tuple(unread_row(task.store, table).to_pylist()))
+        return CheckedSlice(task, tuple(maker.of_unread(task.store)))
     if task.count == 1:
-        return CheckedSlice(task, tuple(all_findings(task.store, {}, table)))
+        return CheckedSlice(task, tuple(maker.of_store(task.store)))
     kept = _KeepsResults()
-    options = VerifyOptions(threads=1, slice_number=task.number, slice_count=task.count)
+    options = replace(maker.verify_options, slice_number=task.number, slice_count=task.count)
     with suppress(UnreadableError):  # the join meets the same, and says so
         verify_store(task.store.store, task.store.chosen_rules(), options, runner=kept)
     return CheckedSlice(task, results=tuple(kept.results))
 
 
-def all_findings(check: StoreCheck, results: Mapping[str, SplitResult], table: Table) -> list[Row]:
-    """The rows of a store, of whose log some files have been checked.
-
-    Args:
-        results: of the files, by path.
-    """
-    findings: list[Finding] = []
-    is_in_use = check.is_in_use()
-    runner = None if is_in_use or not results else _TakesResults(results)
-    try:
-        options = VerifyOptions(threads=1, broker_runs=is_in_use)
-        verify_store(check.store, check.chosen_rules(), options, findings.append, runner=runner)
-    except UnreadableError as error:
-        unread = UnreadStore(check.store.view.label, "", UNREADABLE, str(error))
-        return [*(finding_row(check.store, one) for one in findings), *unread_row(unread, table).to_pylist()]
-    return [finding_row(check.store, one) for one in findings]
-
-
-def joined(checked: Iterable[CheckedSlice], table: Table) -> list[Row]:
+def joined(checked: Iterable[CheckedSlice], maker: StoreRows) -> list[Row]:
     """The rows of a store, out of what its slices yielded."""
     slices = list(checked)
     rows = [row for one in slices for row in one.rows]
@@ -143,7 +150,61 @@ def joined(checked: Iterable[CheckedSlice], table: Table) -> list[Row]:
         return rows
     store = slices[0].done.store
     assert isinstance(store, StoreCheck), "what is no store has one slice"
-    return all_findings(store, {result.path: result for one in slices for result in one.results}, table)
+    return maker.of_store(store, {result.path: result for one in slices for result in one.results})
+
+
+class StoreRows(Protocol):
+    """Makes rows out of the check of a store; it pickles."""
+
+    @property
+    def verify_options(self) -> VerifyOptions:
+        """How stores are checked."""
+
+    def of_unread(self, unread: UnreadStore) -> list[Row]:
+        """The rows of a path that cannot be read as a store."""
+
+    def of_store(self, check: StoreCheck, results: Mapping[str, SplitResult] | None = None) -> list[Row]:
+        """The rows of a store; `results` are those of files of its log that have been checked, by path."""
+
+
+@dataclass(frozen=True)
+class FindingRows:
+    """The rows of the table `findings`."""
+
+    table: Table
+    verify_options: VerifyOptions = field(default_factory=partial(VerifyOptions, threads=1))
+
+    def of_unread(self, unread: UnreadStore) -> list[Row]:
+        return cast(list[Row], unread_row(unread, self.table).to_pylist())
+
+    def of_store(self, check: StoreCheck, results: Mapping[str, SplitResult] | None = None) -> list[Row]:
+        findings: list[Finding] = []
+        unread = []
+        try:
+            check_store(check, check.chosen_rules(), self.verify_options, results, findings.append)
+        except UnreadableError as error:
+            unread = self.of_unread(UnreadStore(check.store.view.label, "", UNREADABLE, str(error)))
+        return [*(finding_row(check.store, one) for one in findings), *unread]
+
+
+def check_store(
+    check: StoreCheck,
+    rules: BrokerRules,
+    options: VerifyOptions,
+    results: Mapping[str, SplitResult] | None,
+    on_finding: OnFinding,
+) -> Summary:
+    """Check a store, of whose log some files have been checked.
+
+    Args:
+        results: of the files, by path.
+
+    Raises:
+        UnreadableError: it cannot be read on.
+    """
+    is_in_use = check.is_in_use()
+    runner = None if is_in_use or not results else _TakesResults(results)
+    return verify_store(check.store, rules, replace(options, broker_runs=is_in_use), on_finding, runner=runner)
 
 
 @dataclass(frozen=True)
@@ -172,15 +233,24 @@ class _TakesResults:
             yield work(item) if result is None else cast(Result, result)
 
 
-def _keyed(table: Table, task: SliceCheck) -> tuple[int, CheckedSlice]:
+def _keyed(maker: StoreRows, task: SliceCheck) -> tuple[tuple[int, int], CheckedSlice]:
     try:
-        return task.store_number, check_slice(task, table)
+        return (task.store_number, task.number), check_slice(task, maker)
     finally:
         keep_what_is_loaded()
 
 
-def _values(table: Table, store: tuple[int, Iterable[CheckedSlice]]) -> Iterator[tuple[Any, ...]]:
-    """The rows of a store as Spark takes them."""
-    for row in joined(store[1], table):
-        yield tuple(row[name] for name in table.schema.names)
+def _partition_of(store_count: int, join_count: int, key: tuple[int, int]) -> int:
+    """Stores that follow each other are joined by one task, so that their order stays."""
+    return key[0] * join_count // store_count
+
+
+def _joined(maker: StoreRows, checked: Iterable[tuple[tuple[int, int], CheckedSlice]]) -> Iterator[Row]:
+    for _, of_store in groupby(checked, key=lambda one: one[0][0]):
+        yield from joined((done for _, done in of_store), maker)
     keep_what_is_loaded()
+
+
+def _values(names: Sequence[str], row: Row) -> tuple[Any, ...]:
+    """A row as Spark takes it."""
+    return tuple(row[name] for name in names)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final
@@ -13,6 +14,8 @@ Found = Mapping[str, Any]
 
 PER_FILE_MAX: Final = 20
 """Findings of one file that are shown; the rest is counted."""
+MORE: Final = "more"
+"""Type of an object that stands for findings of its file that are left out."""
 _SIGNS: Final = {"error": "E", "warning": "W", "note": "n"}
 _STYLES: Final = {"error": "bad", "warning": "open", "note": "", None: "good"}
 _INDENT: Final = "    "
@@ -28,17 +31,35 @@ def findings_lines(
         summary: its summary.
         all_rows: every finding, however many there are.
     """
+    counts = Counter(finding["severity"] for finding in findings)
+    return streamed_lines(findings, counts, summary, width, colour=colour, all_rows=all_rows)
+
+
+def streamed_lines(
+    findings: Iterable[Found], counts: Mapping[str, int], summary: Found, width: int, *, colour: bool, all_rows: bool
+) -> Iterator[str]:
+    """The same of findings that are read once, as lines are asked for; an object of type `more` stands for several.
+
+    Args:
+        counts: of findings, by severity.
+    """
     width = max(width, 60)
-    worst = worst_severity(findings) or (None if summary["verdict"] == "ok" else "warning")
-    yield from _wrapped(styled(verdict(findings, summary), _STYLES[worst], colour=colour), width, "")
+    worst = next((name for name in ("error", "warning") if counts.get(name)), None)
+    worst = worst or (None if summary["verdict"] == "ok" else "warning")
+    yield from _wrapped(styled(verdict(counts, summary), _STYLES[worst], colour=colour), width, "")
     for file, of_file in groupby(findings, key=lambda finding: finding["file"]):
-        listed = list(of_file)
         yield ""
         yield escaped(file)
-        for finding in listed if all_rows else listed[:PER_FILE_MAX]:
-            yield from _finding(finding, width, colour=colour)
-        if not all_rows and len(listed) > PER_FILE_MAX:
-            yield f"  ... and {len(listed) - PER_FILE_MAX} more (--verbose shows all)"
+        left_out = 0
+        for number, finding in enumerate(of_file):
+            if finding.get("type") == MORE:
+                left_out += finding["count"]
+            elif all_rows or number < PER_FILE_MAX:
+                yield from _finding(finding, width, colour=colour)
+            else:
+                left_out += 1
+        if left_out:
+            yield f"  ... and {left_out} more (--verbose shows all)"
     step = summary["next_step"]
     if step["command"] is not None:
         yield ""
@@ -51,19 +72,14 @@ def findings_lines(
     yield from _wrapped(checked(summary), width, "")
 
 
-def verdict(findings: Sequence[Found], summary: Found) -> str:
+def verdict(counts: Mapping[str, int], summary: Found) -> str:
     """The state of the store in one sentence."""
-    counts = {name: sum(finding["severity"] == name for finding in findings) for name in _SIGNS}
-    parts = [f"{counts[name]} {name}{'s' if counts[name] > 1 else ''}" for name in ("error", "warning") if counts[name]]
+    parts = [
+        f"{counts[name]} {name}{'s' if counts[name] > 1 else ''}" for name in ("error", "warning") if counts.get(name)
+    ]
     tail = f" ({', '.join(parts)})" if parts else ""
     is_said = summary["complete"] or summary["verdict"] == "not-fully-checked"
     return escaped(summary["headline"]) + tail + ("" if is_said else "; not all of the store was checked")
-
-
-def worst_severity(findings: Iterable[Found]) -> str | None:
-    """error, warning, or None where there are notes at most."""
-    severities = {finding["severity"] for finding in findings}
-    return next((name for name in ("error", "warning") if name in severities), None)
 
 
 def checked(summary: Found) -> str:

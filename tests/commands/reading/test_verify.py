@@ -14,7 +14,8 @@ from xml.etree import ElementTree as ET
 import pytest
 
 import rmqtool
-from rmqtool.commands.reading.verify import FIELDS, repair_command
+from rmqtool.commands.reading.verify import FIELDS
+from rmqtool.commands.reading.verify_judgement import repair_command
 from rmqtool.report.sarif import sarif_text
 from rmqtool.report.screens.verify_screen import findings_lines
 from rmqtool.store.location import StoreLocation

@@ -61,7 +61,9 @@ def packages(tmp_path: Path, form: str) -> str:
 
 
 def export(pattern: str, target: Path, form: str, packages: str) -> subprocess.Popen[str]:
-    conf = ("spark.driver.memory=1g", "spark.sql.shuffle.partitions=2")
+    # Spark takes a package from the cache of Maven, and fails where that has the package's POM alone.
+    caches = (f"spark.jars.ivy={packages}/ivy", f"spark.driver.extraJavaOptions=-Duser.home={packages}")
+    conf = ("spark.driver.memory=1g", "spark.sql.shuffle.partitions=2", *caches)
     words = ["--incremental", "--master", "local[2]", *(part for setting in conf for part in ("--conf", setting))]
     return subprocess.Popen(
         [sys.executable, "-m", "rmqtool", "export", pattern, "--to", str(target), "--format", form, *words],

@@ -15,7 +15,7 @@ from rmqtool.fixtures.recipe import make_store
 from rmqtool.fixtures.recipes import RECIPES
 from rmqtool.pipeline.frames import table_frame
 from rmqtool.pipeline.tables.findings_table import StoreCheck
-from rmqtool.pipeline.tables.fleet_findings import SliceCheck, check_slice, joined, slice_checks
+from rmqtool.pipeline.tables.fleet_findings import FindingRows, SliceCheck, check_slice, joined, slice_checks
 from rmqtool.pipeline.tables.options import SourceOptions
 from rmqtool.pipeline.tables.table import Table, parts, table_of
 from tests.conftest import Unpacked
@@ -33,8 +33,8 @@ LARGE = [name for name, damage in DAMAGES.items() if "many-files" in damage.reci
 def rows_of_slices(store: Path, count: int) -> list[dict[str, Any]]:
     """The rows of a store that is checked in slices, in this process."""
     table: Table = table_of(SourceOptions.parse({"path": str(store), "table": "findings"}))
-    [check] = parts(table, [])
-    return joined([check_slice(SliceCheck(0, check, number, count), table) for number in range(1, count + 1)], table)
+    [check], maker = parts(table, []), FindingRows(table)
+    return joined([check_slice(SliceCheck(0, check, number, count), maker) for number in range(1, count + 1)], maker)
 
 
 @pytest.mark.slow
@@ -58,10 +58,11 @@ def test_a_large_log_is_as_many_tasks_as_it_is_worth(tmp_path: Path, monkeypatch
     write_log(tmp_path / "large" / "commitlog", 6, FILE_SIZE, 1000)
     write_log(tmp_path / "small" / "commitlog", 1, FILE_SIZE, 1000)
     (tmp_path / "none").mkdir()
-    given = {"path": str(tmp_path / "*"), "table": "findings", "split_bytes": str(2 * FILE_SIZE)}
+    given = {"path": str(tmp_path / "*"), "table": "findings"}
 
     def counts() -> list[tuple[int, int]]:
-        return [(task.store_number, task.count) for task in slice_checks(table_of(SourceOptions.parse(given)))]
+        stores = parts(table_of(SourceOptions.parse(given)), [])
+        return [(task.store_number, task.count) for task in slice_checks(stores, 2 * FILE_SIZE)]
 
     assert counts() == [(0, 3), (0, 3), (0, 3), (1, 1), (2, 1)]
     monkeypatch.setattr(StoreCheck, "is_in_use", lambda _check: True)
