@@ -16,6 +16,7 @@ from rmqtool.repair.build.database_build import build_database
 from rmqtool.repair.build.request import BuildOptions, BuildRequest
 from rmqtool.repair.build.result import BuildResult
 from rmqtool.repair.machine.steps import Step
+from rmqtool.repair.remaining import READ_AGAIN_MAX
 from rmqtool.scan.runner import OnProgress, Runner
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
@@ -99,6 +100,9 @@ def plan_rebuild(
             "the consume queues are in files and in RocksDB, and are not changed: the broker itself adds missing "
             "messages at a start with `abort` (mqadmin checkRocksdbCqWriteProgress compares the two)"
         )
+    # Of a log that is too large to be read again, the plan's check does not look at keys.
+    log_bytes = sum(segment.entry.allocated_bytes for segment in store.commitlog)
+    options = replace(options, keeps_keys=log_bytes <= READ_AGAIN_MAX)
     in_database = store.queue_database is not None
     queue_filter = _chosen(choice) if with_queues and not in_database else None
     built = build(

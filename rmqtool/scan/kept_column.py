@@ -30,10 +30,18 @@ class KeptColumn(NamedTuple):
     content: bytes | int
 
 
-def keep_column(values: NDArray[Any], keep: Callable[[bytes], bytes | int]) -> KeptColumn:
-    """The column as it is kept; `keep` is told its bytes, if it has any, and says where they are."""
+def keep_column(
+    values: NDArray[Any], keep: Callable[[bytes], bytes | int], bounds: tuple[int, int] | None = None
+) -> KeptColumn:
+    """The column as it is kept; `keep` is told its bytes, if it has any, and says where they are.
+
+    Args:
+        bounds: the smallest and the largest number, where they are known.
+    """
     dtype = values.dtype.str
-    least, most = (int(values.min()), int(values.max())) if values.size else (0, 0)
+    if bounds is None:
+        bounds = (int(values.min()), int(values.max())) if values.size else (0, 0)
+    least, most = bounds
     if least == most:
         return KeptColumn(dtype, "", least, b"", b"")
     narrow, few = _narrow(values, least, most)

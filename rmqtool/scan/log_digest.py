@@ -1,7 +1,7 @@
 """What scans of a log have seen of it, kept in few columns: the next scan of the same bytes reads none of them.
 
-Only runs of plain records are kept: good, of the first layout, with IPv4 hosts, and with nothing in their
-properties that dispatch has to look up. A file in which a scan meets anything else is read again by whoever asks.
+Only runs of plain records are kept; see `plain_rows`. A file in which a scan meets anything else is read again by
+whoever asks.
 A record takes some 17 bytes, 12 of them for three keys; beyond a limit they go to an unnamed temporary file.
 """
 
@@ -15,7 +15,7 @@ from threading import Lock
 from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from rmqtool.errors import UnreadableError
-from rmqtool.formats import commitlog, system_flag
+from rmqtool.formats import commitlog
 from rmqtool.formats.properties import SCHEDULE_TOPIC
 from rmqtool.scan.kept_column import KeptColumn, column_values, keep_column
 from rmqtool.scan.rules import Verdict
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rmqtool.scan.columns import Row
-    from rmqtool.scan.row_columns import RowColumns
+    from rmqtool.scan.row_columns import PlainRows, RowColumns
 
 KEPT: Final = (
     "size",
@@ -43,7 +43,6 @@ KEPT: Final = (
 """The columns that are kept; position, verdict, magic and features follow from what a plain record is."""
 MEMORY_MAX: Final = 48 << 20
 """Bytes of rows that stay in memory."""
-_HOST_BITS: Final = system_flag.BORN_HOST_V6 | system_flag.STORE_HOST_V6
 _SCHEDULE: Final = SCHEDULE_TOPIC.encode()
 
 
@@ -171,23 +170,23 @@ class LogDigest(Closable):
     # Noting
 
     def _noted(self, key: Hashable, walk: Walk) -> Iterator[Batch]:
+        from rmqtool.scan.plain_rows import columns_of
+
         blocks: list[_Block] = []
         blank: tuple[int, int] | None = None
         is_plain = True
         for batch in walk.scanned():
-            rows = None
-            is_plain = is_plain and blank is None  # what follows a blank has no place after the records before it
-            if is_plain:
+            plain = columns_of(batch) if is_plain and blank is None else None  # what follows a blank has no place here
+            if plain is None and is_plain:
                 rows = batch.as_array()
-                ends_in_blank = bool(rows["magic"][-1] == commitlog.MAGIC_BLANK)
-                if ends_in_blank and rows["verdict"][-1] == Verdict.GOOD:
-                    blank = int(rows["physical_offset"][-1]), int(rows["size"][-1])
-                    rows = rows[:-1]
-                is_plain = _are_plain(rows)
-            batch.is_noted = is_plain
+                row = rows[0]
+                is_blank = row["magic"] == commitlog.MAGIC_BLANK and row["verdict"] == Verdict.GOOD
+                is_plain = blank is None and rows.size == 1 and bool(is_blank)
+                blank = int(row["physical_offset"]), int(row["size"])
+            batch.is_noted = plain is not None
             yield batch
-            if is_plain and rows is not None and rows.size:
-                blocks.append(self._block(rows, batch.keys))
+            if plain is not None:
+                blocks.append(self._block(plain, batch.keys))
         first, outcome = walk.outcome.first_record, walk.outcome
         if not is_plain or self._is_full or first is None or _key(walk.split) != key:
             return
@@ -199,10 +198,11 @@ class LogDigest(Closable):
         with self._lock:
             self._runs.setdefault(key, {})[first] = run
 
-    def _block(self, rows: NDArray[Any], keys: KeyHashes | None) -> _Block:
+    def _block(self, plain: PlainRows, keys: KeyHashes | None) -> _Block:
         import numpy
 
-        columns = tuple(keep_column(rows[name], self._keep) for name in KEPT)
+        rows, bounds = plain
+        columns = tuple(keep_column(rows[name], self._keep, bounds[name]) for name in KEPT)
         kept_keys = None
         if keys is not None and (keys.rows[1:] >= keys.rows[:-1]).all():
             counts = numpy.bincount(keys.rows, minlength=rows.size).astype(numpy.int32)
@@ -268,6 +268,8 @@ class LogDigest(Closable):
         return block is not None and begin in self._offsets(block)
 
     def _answered(self, walk: Walk, chain: Sequence[_Run]) -> Iterator[Batch]:
+        from rmqtool.scan.row_columns import PlainRows
+
         split = walk.split
         begin = split.physical_offset + split.start
         names: dict[bytes, int] = {}
@@ -285,7 +287,9 @@ class LogDigest(Closable):
                     rows = rows[rows["physical_offset"] >= begin]
                 if rows.size:
                     keys = self._keys(block) if walk.keys_of is not None and rows.size == block.count else None
-                    yield _batch(split, rows, topics, walk, keys)
+                    batch = _batch(split, rows, topics, walk, keys)
+                    batch.plain = PlainRows(rows, {})
+                    yield batch
             if run.blank is not None:
                 yield _batch(split, _blank_row(*run.blank), topics, walk, _no_keys(walk))
         first = chain[0].outcome.first_record if split.anchor else split.start
@@ -294,17 +298,14 @@ class LogDigest(Closable):
     def _rows(self, block: _Block, numbers: Sequence[int], topics: Sequence[bytes]) -> RowColumns:
         import numpy
 
-        from rmqtool.scan.row_columns import RowColumns
+        from rmqtool.scan.plain_rows import with_constants
 
         columns = {name: self._values(column, block.count) for name, column in zip(KEPT, block.columns, strict=True)}
         columns["topic_number"] = numpy.array(numbers, columns["topic_number"].dtype)[columns["topic_number"]]
-        columns["physical_offset"] = columns["own_offset"] = self._offsets(block)
-        columns["verdict"] = numpy.full(block.count, int(Verdict.GOOD), numpy.int32)
+        columns["physical_offset"] = self._offsets(block)
         lengths = numpy.array([len(name) for name in topics], numpy.int32)
         columns["topic_length"] = lengths[columns["topic_number"]]
-        columns["magic"] = numpy.full(block.count, commitlog.MAGIC_V1, numpy.int32)
-        columns["features"] = numpy.zeros(block.count, numpy.int32)
-        return RowColumns(columns)
+        return with_constants(columns)
 
     def _offsets(self, block: _Block) -> NDArray[numpy.int64]:
         """Where the records of a block begin: each where the one before it ends."""
@@ -340,20 +341,6 @@ def _key(split: Split) -> Hashable | None:
 
 def _nothing() -> None:
     return None
-
-
-def _are_plain(rows: NDArray[Any]) -> bool:
-    """Whether all rows are plain records that lie one after the other."""
-    sizes, offsets = rows["size"], rows["physical_offset"]
-    return bool(
-        not rows["verdict"].any()
-        and (rows["magic"] == commitlog.MAGIC_V1).all()
-        and not rows["features"].any()
-        and not (rows["sys_flag"] & _HOST_BITS).any()
-        and rows["topic_length"].all()
-        and (rows["own_offset"] == offsets).all()
-        and (offsets[:-1] + sizes[:-1] == offsets[1:]).all()
-    )
 
 
 def _blank_row(physical_offset: int, size: int) -> RowColumns:

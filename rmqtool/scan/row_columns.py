@@ -5,8 +5,8 @@ A row has some 170 bytes, so that looking at one number of each in an array of r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final, overload
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +17,20 @@ GROWTH: Final = 1 << 14
 """Rows for which there is room beyond those that are taken, once there was too little."""
 
 
+Bounds = Mapping[str, tuple[int, int]]
+
+
 class RowColumns:
     """Some columns of rows, read like a structured array of `columns.row_dtype`."""
 
     def __init__(self, columns: dict[str, NDArray[Any]]) -> None:
         self._columns = columns
         self.size = next(iter(columns.values())).size
+
+    @property
+    def names(self) -> Iterable[str]:
+        """The columns that there are."""
+        return self._columns.keys()
 
     def __len__(self) -> int:
         return self.size
@@ -44,9 +52,27 @@ class RowColumns:
         return chosen if isinstance(key, int | np.integer) else RowColumns(chosen)
 
 
+class PlainRows(NamedTuple):
+    """Plain rows that lie one after the other; nothing of what they were taken from is needed.
+
+    Attributes:
+        bounds: the smallest and the largest number of columns, as far as they were looked for.
+    """
+
+    rows: RowColumns
+    bounds: Bounds
+
+
 def kept_rows(rows: Any, kept: NDArray[np.bool_]) -> Any:
     """The rows that a mask keeps, of either form; the same object where it keeps all, for copying rows takes long."""
     return rows if kept.all() else rows[kept]
+
+
+def joined_rows(parts: Sequence[RowColumns]) -> RowColumns:
+    """Rows that were given in several parts, with the columns of the first one."""
+    if len(parts) == 1:
+        return parts[0]
+    return RowColumns({name: np.concatenate([part[name] for part in parts]) for name in parts[0].names})
 
 
 class RowColumnsBuilder:

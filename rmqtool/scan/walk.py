@@ -20,6 +20,8 @@ from rmqtool.scan.split import Split, SplitOutcome
 if TYPE_CHECKING:
     import numpy
 
+    from rmqtool.scan.row_columns import PlainRows
+
 FRAME_SIZE: Final = 8
 _HOST_FLAGS: Final = system_flag.BORN_HOST_V6 | system_flag.STORE_HOST_V6
 _HOST_FLAGS_AT: Final = commitlog.MESSAGE_V1.position("sys_flag") + 3
@@ -60,6 +62,7 @@ class Batch:
         topics: names by topic number; grows from batch to batch of one split.
         keys: what its messages put into the index, as far as somebody has asked.
         is_noted: whether whoever asks for the keys is to leave them here.
+        plain: the columns of its rows, which stay valid, once somebody has asked for them; see `plain_rows`.
     """
 
     split: Split
@@ -68,6 +71,7 @@ class Batch:
     window: Window
     keys: KeyHashes | None = None
     is_noted: bool = False
+    plain: PlainRows | None = None
 
     def as_rows(self) -> list[Row]:
         """The rows as `Row` tuples of Python numbers."""

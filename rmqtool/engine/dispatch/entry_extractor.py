@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-import numpy as np
-
 from rmqtool.engine.dispatch.queue_entries import (
+    NO_TEXTS,
     AnyRows,
     DispatchSettings,
     QueueEntries,
@@ -40,8 +39,6 @@ COLUMNS: Final = (
     "features",
 )
 """What a chunk keeps of its rows."""
-_NO_TEXTS: Final = RowBytes(np.empty(0, np.uint8), 0)
-"""For rows whose queues are told by the rows alone."""
 
 
 class EntryExtractor:
@@ -74,7 +71,7 @@ class EntryExtractor:
         self._rows.take(rows)
         self.topics = topics
         if self._settings is not None and rows["features"].any():
-            self._group(self._rows.rows(self._grouped, begin), _NO_TEXTS)
+            self._group(self._rows.rows(self._grouped, begin), NO_TEXTS)
             self._group(rows, texts)
             self._grouped = self.row_count
 
@@ -92,7 +89,7 @@ class EntryExtractor:
 
     def entries(self) -> list[QueueEntries]:
         """The entries of each queue, each queue once."""
-        self._group(self._rows.rows(self._grouped), _NO_TEXTS)
+        self._group(self._rows.rows(self._grouped), NO_TEXTS)
         self._grouped = self.row_count
         return [joined_entries(parts) for parts in self._queues.values()]
 

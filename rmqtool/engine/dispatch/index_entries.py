@@ -19,6 +19,7 @@ from rmqtool.formats import system_flag
 from rmqtool.formats.index import key_text, tag_text
 from rmqtool.formats.java_text import decode_java_utf8, java_hash, java_length
 from rmqtool.scan.compiled import is_worth, load_kernel
+from rmqtool.scan.row_columns import RowColumns
 from rmqtool.scan.walk import Batch, KeyHashes
 
 COLUMNS_MAX: Final = 512
@@ -59,6 +60,54 @@ def index_entries(rows: Rows, topics: Sequence[bytes], texts: RowBytes, rules: B
     Args:
         topics: names by the rows' topic numbers.
     """
+    entries = _numbered_entries(rows, topics, texts, rules)
+    of_rows = entries.numbers
+    return IndexEntries(
+        entries.key_hashes,
+        entries.rows["physical_offset"][of_rows],
+        entries.rows["store_timestamp_ms"][of_rows],
+        entries.ends_without,
+    )
+
+
+def batch_entries(batch: Batch, rows: Any, rules: BrokerRules) -> IndexEntries:
+    """The entries of a batch's rows, or of a part of them; what was computed for all of them once is used again."""
+    keys = batch.keys
+    if (batch.is_noted or isinstance(rows, RowColumns)) and (keys is None or keys.version != rules.version):
+        entries = _numbered_entries(batch.as_array(), batch.topics, batch_bytes(batch), rules)
+        keys = batch.keys = KeyHashes(rules.version, entries.key_hashes, entries.numbers)
+    if keys is None or keys.version != rules.version:
+        return index_entries(rows, batch.topics, batch_bytes(batch), rules)
+    all_messages = message_rows(batch.as_array()) if batch.plain is None else batch.plain.rows
+    messages = message_rows(rows)
+    offsets = all_messages["physical_offset"][keys.rows]
+    asked = np.isin(offsets, messages["physical_offset"]) if messages.size < all_messages.size else slice(None)
+    hashes, offsets = keys.hashes[asked], offsets[asked]
+    times_ms = all_messages["store_timestamp_ms"][keys.rows[asked]]
+    ends_without = messages.size > 0 and (not offsets.size or offsets[-1] != messages["physical_offset"][-1])
+    return IndexEntries(hashes, offsets, times_ms, bool(ends_without))
+
+
+def joined_index_entries(parts: Sequence[IndexEntries]) -> IndexEntries:
+    """Entries that were told in several parts, in the order of the log."""
+    if len(parts) == 1:
+        return parts[0]
+    hashes, offsets, times_ms, _ = zip(*parts, strict=True)
+    return IndexEntries(
+        np.concatenate(hashes), np.concatenate(offsets), np.concatenate(times_ms), parts[-1].ends_without
+    )
+
+
+class _NumberedEntries(NamedTuple):
+    """Entries by the number of their row among `rows`, which are some of those that were asked about."""
+
+    rows: Rows
+    key_hashes: Int32s
+    numbers: NDArray[Any]
+    ends_without: bool
+
+
+def _numbered_entries(rows: Rows, topics: Sequence[bytes], texts: RowBytes, rules: BrokerRules) -> _NumberedEntries:
     if is_worth(rows.size, COMPILED_FROM_ROWS):
         compiled = _compiled_entries(rows, topics, texts, rules)
         if compiled is not None:
@@ -80,43 +129,23 @@ def index_entries(rows: Rows, topics: Sequence[bytes], texts: RowBytes, rules: B
         order = np.argsort(of_rows, kind="stable")
         of_rows, hashes = of_rows[order], hashes[order]
     ends_without = rows.size > 0 and (of_rows.size == 0 or int(of_rows[-1]) != rows.size - 1)
-    return IndexEntries(hashes, rows["physical_offset"][of_rows], rows["store_timestamp_ms"][of_rows], ends_without)
+    return _NumberedEntries(rows, hashes, of_rows.astype(np.int32), ends_without)
 
 
-def batch_entries(batch: Batch, rows: Any, rules: BrokerRules) -> IndexEntries:
-    """The entries of a batch's rows, or of a part of them; what was computed for all of them once is used again."""
-    keys = batch.keys
-    if keys is not None and keys.version == rules.version:
-        all_messages, messages = message_rows(batch.as_array()), message_rows(rows)
-        offsets = all_messages["physical_offset"][keys.rows]
-        asked = np.isin(offsets, messages["physical_offset"]) if messages.size < all_messages.size else slice(None)
-        hashes, offsets = keys.hashes[asked], offsets[asked]
-        times_ms = all_messages["store_timestamp_ms"][keys.rows[asked]]
-        ends_without = messages.size > 0 and (not offsets.size or offsets[-1] != messages["physical_offset"][-1])
-        return IndexEntries(hashes, offsets, times_ms, bool(ends_without))
-    entries = index_entries(rows, batch.topics, batch_bytes(batch), rules)
-    if batch.is_noted and rows is batch.rows:
-        starts = message_rows(batch.as_array())["physical_offset"]
-        numbers = np.searchsorted(starts, entries.physical_offsets).astype(np.int32)
-        batch.keys = KeyHashes(rules.version, entries.key_hashes, numbers)
-    return entries
-
-
-def _compiled_entries(rows: Rows, topics: Sequence[bytes], texts: RowBytes, rules: BrokerRules) -> IndexEntries | None:
+def _compiled_entries(
+    rows: Rows, topics: Sequence[bytes], texts: RowBytes, rules: BrokerRules
+) -> _NumberedEntries | None:
     """The same by the compiled kernel; None where a text is not ASCII or lies outside the buffer."""
     buffer = texts.buffer
     # Other kinds of arrays would each have to be compiled for.
     if not (buffer.flags.writeable and buffer.flags.c_contiguous and rows.flags.c_contiguous and rows.flags.writeable):
         return None
     room = 2 * rows.size + int(((rows["keys_length"].clip(min=0) + 1) // 2).sum())
-    hashes, physical_offsets, times_ms = np.empty(room, np.int32), np.empty(room, np.int64), np.empty(room, np.int64)
+    hashes, numbers = np.empty(room, np.int32), np.empty(room, np.int32)
     count, ends_without = load_kernel(KERNEL).key_entries(
-        buffer, texts.physical_offset, rows, *_prefixes(rows, topics), rules.index_tags, hashes, physical_offsets,
-        times_ms,
-    )  # fmt: skip
-    if count < 0:
-        return None
-    return IndexEntries(hashes[:count], physical_offsets[:count], times_ms[:count], ends_without)
+        buffer, texts.physical_offset, rows, *_prefixes(rows, topics), rules.index_tags, hashes, numbers
+    )
+    return None if count < 0 else _NumberedEntries(rows, hashes[:count], numbers[:count], ends_without)
 
 
 def _hashed(

@@ -76,11 +76,12 @@ def key_hash_of(value):
 
 
 @compiled
-def key_entries(buffer, base, rows, key_prefixes, tag_prefixes, with_tags, hashes, physical_offsets, times):
+def key_entries(buffer, base, rows, key_prefixes, tag_prefixes, with_tags, hashes, numbers):
     """The index entries of all good messages among the rows, in the broker's order: unique key, keys, tags.
 
-    `base` is the physical offset of the buffer's first byte. The number of entries, and whether the last message has
-    none; -1 where a text is not ASCII, or properties do not lie in the buffer.
+    `base` is the physical offset of the buffer's first byte. `hashes` and `numbers` take the hash and the row of each.
+    The number of entries, and whether the last message has none; -1 where a text is not ASCII, or properties do not lie
+    in the buffer.
     """
     count, seen, ends_without = 0, uint8(0), False
     for number in range(rows.size):
@@ -124,28 +125,37 @@ def key_entries(buffer, base, rows, key_prefixes, tag_prefixes, with_tags, hashe
             hashes[count] = key_hash_of(value)
             count += 1
         for entry in range(first, count):
-            physical_offsets[entry], times[entry] = row.physical_offset, row.store_timestamp_ms
+            numbers[entry] = number
             ends_without = False
     return (-1, False) if seen >= 0x80 else (count, ends_without)
 
 
 @compiled
-def enter_chain(hashes, first_number, slots, page_slots, changed_pages, previous):
-    """Enter entries into the slots: `previous` takes the entry before each in its chain; how many found theirs empty.
+def enter_entries(hashes, physical_offsets, times, first_number, begins, slots, page_slots, changed_pages, words):
+    """Enter entries into the slots: `words` takes the five words of each; how many found their slot empty.
 
-    A slot that names an entry which is not written yet is taken for empty.
+    `begins` are the times from which the first entry and all others count. A slot that names an entry which is not
+    written yet is taken for empty.
     """
-    newly_used = 0
+    # Slots lie in no cache. A loop that does nothing else lets the processor wait for many of them at a time.
     for index in range(hashes.size):
         slot = hashes[index] % int32(slots.size)
-        number = first_number + index
-        before = slots[slot]
-        if before <= 0 or before > number:
-            before = int32(0)
+        words[index, 4] = slots[slot]
+        slots[slot] = first_number + index
+    for index in range(hashes.size):
+        changed_pages[hashes[index] % int32(slots.size) // int32(page_slots)] = True
+    newly_used = 0
+    begin = begins[0]
+    for index in range(hashes.size):
+        if words[index, 4] <= 0 or words[index, 4] > first_number + index:
+            words[index, 4] = 0
             newly_used += 1
-        previous[index] = before
-        slots[slot] = number
-        changed_pages[slot // page_slots] = True
+        delta = min(max(int64(0), (times[index] - begin) // 1000), INT_MAX) if begin > 0 else int64(0)
+        words[index, 0] = hashes[index]
+        words[index, 1] = physical_offsets[index] >> 32
+        words[index, 2] = physical_offsets[index]
+        words[index, 3] = delta
+        begin = begins[1]
     return newly_used
 
 

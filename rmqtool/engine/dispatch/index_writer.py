@@ -18,7 +18,16 @@ from rmqtool.engine.dispatch.queue_entries import Int32s, Int64s
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.checkpoint import LATEST_MS
-from rmqtool.formats.index import ENTRY, HEADER_SIZE, SLOT_SIZE, IndexHeader, entry_position, file_size, slot_position
+from rmqtool.formats.index import (
+    ENTRY,
+    ENTRY_SIZE,
+    HEADER_SIZE,
+    SLOT_SIZE,
+    IndexHeader,
+    entry_position,
+    file_size,
+    slot_position,
+)
 from rmqtool.scan.blocks import last_data_end
 from rmqtool.scan.compiled import is_worth, load_kernel
 from rmqtool.store.sink import FileSink
@@ -93,7 +102,8 @@ def number_behind(last: str) -> str:
 
 def possible_times(timestamps_ms: Int64s) -> Int64s:
     """Those of store times that a broker can have written; nothing protects the time in a record."""
-    return timestamps_ms[(timestamps_ms > 0) & (timestamps_ms <= LATEST_MS)]
+    are_possible = (timestamps_ms > 0) & (timestamps_ms <= LATEST_MS)
+    return timestamps_ms if are_possible.all() else timestamps_ms[are_possible]
 
 
 def carried_header(full: IndexHeader) -> IndexHeader:
@@ -159,8 +169,8 @@ class IndexWriter:
         # Each entry raises the header's end to its own record, and a record below that end is left out.
         offsets = entries.physical_offsets
         end = self._current.header.end_physical_offset if self._current is not None else 0
-        fresh = offsets >= np.maximum.accumulate(np.concatenate([[end], offsets]))[:-1]
-        if not fresh.all():
+        if offsets.size and (offsets[0] < end or (offsets[1:] < offsets[:-1]).any()):
+            fresh = offsets >= np.maximum.accumulate(np.concatenate([[end], offsets]))[:-1]
             entries = IndexEntries(
                 entries.key_hashes[fresh],
                 offsets[fresh],
@@ -219,25 +229,21 @@ class IndexWriter:
     def _append(self, file: OpenIndexFile, hashes: Int32s, physical_offsets: Int64s, timestamps_ms: Int64s) -> None:
         """Append entries for which the file has room."""
         header, count = file.header, hashes.size
-        previous, newly_used = chain(file, hashes, header.next_entry_number)
-        begins = np.full(count, header.begin_timestamp_ms, np.int64)
+        is_first = header.next_entry_number <= 1
         times_ms = possible_times(timestamps_ms) if self._passes_over_times else timestamps_ms
-        if header.next_entry_number <= 1:
+        begins = (header.begin_timestamp_ms, header.begin_timestamp_ms)
+        if is_first:
             header = replace(header, begin_physical_offset=int(physical_offsets[0]))
             self._begins_open = True
         if self._begins_open and times_ms.size:
             # The first entry is still measured from what the file before left, all others from the first one.
-            begins[1 if header.next_entry_number <= 1 else 0 :] = int(times_ms[0])
+            begins = (begins[0] if is_first else int(times_ms[0]), int(times_ms[0]))
             header = replace(header, begin_timestamp_ms=int(times_ms[0]))
             self._begins_open = False
-        deltas = np.where(begins <= 0, 0, (timestamps_ms - begins).clip(min=0) // 1000).clip(max=_INT_MAX)
-        entries = np.empty(count, _ENTRY)
-        entries["key_hash"] = hashes
-        entries["physical_offset"] = physical_offsets
-        entries["time_delta_seconds"] = deltas
-        entries["previous_entry"] = previous
-        position = entry_position(header.next_entry_number, self._slot_count)
-        self._sink.write_at(file.path, position, entries.tobytes())
+        number = header.next_entry_number
+        entries = IndexEntries(hashes, physical_offsets, timestamps_ms, ends_without=False)
+        raw, newly_used = enter(file, number, entries, begins)
+        self._sink.write_at(file.path, entry_position(number, self._slot_count), raw)
         file.header = replace(
             header,
             end_timestamp_ms=int(times_ms[-1]) if times_ms.size else header.end_timestamp_ms,
@@ -260,15 +266,23 @@ class IndexWriter:
         self._sink.write_at(file.path, 0, header.build())
 
 
-def chain(file: OpenIndexFile, hashes: Int32s, first_number: int) -> tuple[Int32s, int]:
-    """Enter entries into the slots: the entry before each in its chain, and how many found theirs empty."""
-    enter = compiled_chain if is_worth(hashes.size, COMPILED_FROM_ROWS) else plain_chain
-    return enter(file, hashes, first_number)
+def enter(
+    file: OpenIndexFile, first_number: int, entries: IndexEntries, begins: tuple[int, int]
+) -> tuple[memoryview, int]:
+    """Enter entries into the slots: their bytes in the file, and how many found their slot empty.
+
+    Args:
+        begins: times from which the first entry, and all others, count their own.
+    """
+    is_many = is_worth(entries.key_hashes.size, COMPILED_FROM_ROWS)
+    return (compiled_enter if is_many else plain_enter)(file, first_number, entries, begins)
 
 
-def plain_chain(file: OpenIndexFile, hashes: Int32s, first_number: int) -> tuple[Int32s, int]:
-    """See `chain`."""
-    slots = hashes % np.int32(file.slots.size)
+def plain_enter(
+    file: OpenIndexFile, first_number: int, entries: IndexEntries, begins: tuple[int, int]
+) -> tuple[memoryview, int]:
+    """See `enter`."""
+    slots = entries.key_hashes % np.int32(file.slots.size)
     order = np.argsort(slots, kind="stable")
     in_order, numbers_in_order = slots[order], first_number + order
     follows = np.zeros(order.size, np.bool_)
@@ -281,15 +295,23 @@ def plain_chain(file: OpenIndexFile, hashes: Int32s, first_number: int) -> tuple
     is_last[:-1] = ~follows[1:]
     file.slots[in_order[is_last]] = numbers_in_order[is_last]
     file.changed_pages[in_order[is_last] // PAGE_SLOTS] = True
-    previous = np.empty_like(previous_in_order)
-    previous[order] = previous_in_order
-    return previous, int((previous_in_order == 0).sum())
+    from_ms = np.full(order.size, begins[1], np.int64)
+    from_ms[:1] = begins[0]
+    times_ms = (entries.store_timestamps_ms - from_ms).clip(min=0) // 1000
+    rows = np.empty(order.size, _ENTRY)
+    rows["key_hash"] = entries.key_hashes
+    rows["physical_offset"] = entries.physical_offsets
+    rows["time_delta_seconds"] = np.where(from_ms <= 0, 0, times_ms.clip(max=_INT_MAX))
+    rows["previous_entry"][order] = previous_in_order
+    return rows.view(np.uint8).data, int((previous_in_order == 0).sum())
 
 
-def compiled_chain(file: OpenIndexFile, hashes: Int32s, first_number: int) -> tuple[Int32s, int]:
-    """See `chain`; without the sort that takes most of the time."""
-    previous = np.empty(hashes.size, np.int32)
-    newly_used = load_kernel(KERNEL).enter_chain(
-        hashes, first_number, file.slots, PAGE_SLOTS, file.changed_pages, previous
+def compiled_enter(
+    file: OpenIndexFile, first_number: int, entries: IndexEntries, begins: tuple[int, int]
+) -> tuple[memoryview, int]:
+    """See `enter`; without the sort that takes most of the time."""
+    words = np.empty((entries.key_hashes.size, ENTRY_SIZE // 4), np.int32)
+    newly_used = load_kernel(KERNEL).enter_entries(
+        *entries[:3], first_number, np.array(begins, np.int64), file.slots, PAGE_SLOTS, file.changed_pages, words
     )
-    return previous, int(newly_used)
+    return words.astype(">i4").view(np.uint8).ravel().data, int(newly_used)

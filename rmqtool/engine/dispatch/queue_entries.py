@@ -93,6 +93,10 @@ class RowBytes:
         return self.at(int(row["physical_offset"]) + int(row["size"]) - length, length)
 
 
+NO_TEXTS: Final = RowBytes(np.empty(0, np.uint8), 0)
+"""For rows whose entries are told by the rows alone."""
+
+
 def batch_bytes(batch: Batch) -> RowBytes:
     """The bytes of a batch of the scan, valid as long as its rows are."""
     window, base = batch.window, batch.split.physical_offset

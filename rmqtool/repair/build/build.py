@@ -153,8 +153,9 @@ class _Build:
         with self._plan(segments) as (plan, scan):
             options = self._setup.options
             reading = LogReading(
-                plan, scan, self._setup.request.log_end, dispatching, options.threads, options.part_bytes
-            )
+                plan, scan, self._setup.request.log_end, dispatching, options.threads, options.part_bytes,
+                options.keeps_keys,
+            )  # fmt: skip
             done = 0
             for read_rows in reading.rows():
                 self._note(read_rows)

@@ -13,9 +13,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from rmqtool.engine.dispatch.index_writer import DIRECTORY, IndexWriter, OpenIndexFile, chain
+from rmqtool.engine.dispatch.index_entries import IndexEntries
+from rmqtool.engine.dispatch.index_writer import DIRECTORY, IndexWriter, OpenIndexFile, enter
 from rmqtool.engine.rules.versions import BrokerRules
-from rmqtool.formats.index import IndexHeader, entry_position, file_size
+from rmqtool.formats.index import ENTRY, IndexHeader, entry_position, file_size
 from rmqtool.store.directory import Store
 from rmqtool.store.index_file import IndexFile, index_headers
 from rmqtool.store.sink import FileSink
@@ -126,8 +127,11 @@ def first_entry_offset(store: Store) -> int:
 def _copy(sink: FileSink, file: OpenIndexFile, entries: NDArray[Any], number: int) -> int:
     """Write entries with chains of their own; how many found their slot empty."""
     copied = entries.copy()
-    previous, newly_used = chain(file, entries["key_hash"].astype(np.int32), number)
-    copied["previous_entry"] = previous
+    hashes, offsets = entries["key_hash"].astype(np.int32), entries["physical_offset"].astype(np.int64)
+    raw, newly_used = enter(
+        file, number, IndexEntries(hashes, offsets, np.zeros_like(offsets), ends_without=False), (0, 0)
+    )
+    copied["previous_entry"] = np.frombuffer(raw, ENTRY.dtype)["previous_entry"]
     sink.write_at(file.path, entry_position(number, file.slots.size), copied.tobytes())
     return newly_used
 

@@ -7,27 +7,30 @@ on in one split from there, as a single thread would. At most some sixteen parts
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from rmqtool.engine.dispatch.derived_writer import DerivedEntries, EntrySelector
-from rmqtool.engine.dispatch.index_entries import batch_entries
+from rmqtool.engine.dispatch.index_entries import IndexEntries, batch_entries, joined_index_entries
 from rmqtool.engine.dispatch.index_writer import possible_times
-from rmqtool.engine.dispatch.queue_entries import Rows, batch_bytes, message_rows
+from rmqtool.engine.dispatch.queue_entries import NO_TEXTS, AnyRows, RowBytes, batch_bytes, message_rows
 from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.scan.log import LogPlan, ScanOptions, is_known, map_splits, reader_for, walk_split
-from rmqtool.scan.row_columns import kept_rows
+from rmqtool.scan.plain_rows import columns_of
+from rmqtool.scan.row_columns import RowColumns, joined_rows, kept_rows
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.scan.split import Split, SplitOutcome
 from rmqtool.scan.splits import splits_of
 from rmqtool.scan.walk import Batch, Walk
 
 PART_BYTES: Final = 16 << 20
+GATHERED_ROWS: Final = 1 << 16
+"""Plain rows from which on their entries are told; a batch has a few thousand."""
 
 Bad = tuple[int, int, str]
 """Something that is no record: physical offset, length, finding."""
@@ -76,6 +79,7 @@ class LogReading:
         dispatching: tells what rows put into queues and index; None where only the records count.
         threads: one reads each file in one.
         part_bytes: of a part.
+        keeps_keys: whether the digest is told what records put into the index.
         bad: where the reading met something that is no record: (physical offset, length, finding).
     """
 
@@ -85,6 +89,7 @@ class LogReading:
     dispatching: EntrySelector | None = None
     threads: int = 1
     part_bytes: int = PART_BYTES
+    keeps_keys: bool = True
     bad: Bad | None = None
 
     def rows(self) -> Iterator[ReadRows]:
@@ -159,29 +164,55 @@ class LogReading:
 
     def _batches(self, walk: Walk, begin: int) -> Iterator[tuple[ReadRows | None, Bad | None]]:
         """Good rows from a physical offset on, and at last what is none; nothing from the wanted end on."""
+        gathered = _PlainRows()
         for batch in walk.batches():
-            rows = batch.as_array()
-            rows = kept_rows(rows, rows["physical_offset"] >= begin)
-            if self.log_end is not None:
-                rows = kept_rows(rows, rows["physical_offset"] < self.log_end)
+            if (plain := columns_of(batch)) is not None:
+                columns = self._wanted(plain.rows, begin)
+                if columns.size:
+                    gathered.take(columns, batch.topics, self._index_entries(batch, columns))
+                if gathered.count >= GATHERED_ROWS:
+                    yield self._gathered(gathered), None
+                continue
+            if gathered.count:
+                yield self._gathered(gathered), None
+            rows = self._wanted(batch.as_array(), begin)
             bad: Bad | None = None
             wrong = np.flatnonzero(rows["verdict"] != Verdict.GOOD)
             if wrong.size:
                 row = rows[int(wrong[0])]
                 bad = int(row["physical_offset"]), int(row["size"]), FINDING_IDS[Verdict(int(row["verdict"]))]
                 rows = rows[: int(wrong[0])]
-            if rows.size or bad is not None:
-                yield (self._read(rows, batch) if rows.size else None), bad
+            if rows.size:
+                yield self._read(rows, batch.topics, batch_bytes(batch), self._index_entries(batch, rows)), bad
+            elif bad is not None:
+                yield None, bad
             if bad is not None:
                 return
+        if gathered.count:
+            yield self._gathered(gathered), None
 
-    def _read(self, rows: Rows, batch: Batch) -> ReadRows:
+    def _wanted(self, rows: Any, begin: int) -> Any:
+        rows = kept_rows(rows, rows["physical_offset"] >= begin)
+        return rows if self.log_end is None else kept_rows(rows, rows["physical_offset"] < self.log_end)
+
+    def _index_entries(self, batch: Batch, rows: AnyRows) -> IndexEntries | None:
+        """What a batch's rows put into the index, while the bytes are there; None where nobody wants it."""
+        if self.dispatching is None or not self.dispatching.with_index:
+            return None
+        entries = batch_entries(batch, rows, self.dispatching.settings.rules)
+        if not self.keeps_keys:
+            batch.keys = None
+        return entries
+
+    def _gathered(self, gathered: _PlainRows) -> ReadRows:
+        rows, topics, index = gathered.clear()
+        return self._read(rows, topics, NO_TEXTS, index)
+
+    def _read(self, rows: AnyRows, topics: Sequence[bytes], texts: RowBytes, index: IndexEntries | None) -> ReadRows:
         last_begin = int(rows["physical_offset"][-1])
-        read_rows = ReadRows(last_begin, last_begin + int(rows["size"][-1]), int(rows["size"].sum()))
+        read_rows = ReadRows(last_begin, last_begin + int(rows["size"][-1]), int(rows["size"].sum(dtype=np.int64)))
         if self.dispatching is not None:
-            rules = self.dispatching.settings.rules
-            index = batch_entries(batch, rows, rules) if self.dispatching.with_index else None
-            read_rows.entries = self.dispatching(rows, batch.topics, batch_bytes(batch), index)
+            read_rows.entries = self.dispatching(rows, topics, texts, index)
         dispatched = message_rows(rows)
         if dispatched.size:
             times_ms = possible_times(dispatched["store_timestamp_ms"])
@@ -195,3 +226,27 @@ class LogReading:
             marked = messages["prepared_transaction_offset"] == TOMBSTONE
             read_rows.tombstones = messages["physical_offset"][marked].tolist()
         return read_rows
+
+
+class _PlainRows:
+    """Plain rows of one walk that follow each other, gathered: what is done queue by queue is cheaper for many."""
+
+    def __init__(self) -> None:
+        self._rows: list[RowColumns] = []
+        self._index: list[IndexEntries] = []
+        self._topics: Sequence[bytes] = ()
+        self.count = 0
+
+    def take(self, rows: RowColumns, topics: Sequence[bytes], index: IndexEntries | None) -> None:
+        """Take rows; `topics` are those of the rows before, and more."""
+        self._rows.append(rows)
+        self._topics = topics
+        if index is not None:
+            self._index.append(index)
+        self.count += rows.size
+
+    def clear(self) -> tuple[RowColumns, Sequence[bytes], IndexEntries | None]:
+        """All that was taken, their topics and their entries for the index; none of it is kept."""
+        rows, index = joined_rows(self._rows), joined_index_entries(self._index) if self._index else None
+        self._rows, self._index, self.count = [], [], 0
+        return rows, self._topics, index

@@ -23,6 +23,7 @@ class BuildOptions:
         threads: that read the log; whatever their number, the same is built.
         part_bytes: of a file of the log that a thread reads at a time.
         digest: what is known of the log already, and is told what a build reads.
+        keeps_keys: whether the digest is told what records put into the index, for a later check of it.
         shows_tombstones: leave the units of tombstones as any others, for consumers to see that messages are lost.
     """
 
@@ -35,6 +36,7 @@ class BuildOptions:
     threads: int = 2
     part_bytes: int = PART_BYTES
     digest: LogDigest | None = field(default=None, compare=False, repr=False)
+    keeps_keys: bool = True
     shows_tombstones: bool = False
 
 

@@ -1,0 +1,89 @@
+"""Rows of plain records column by column, which is how almost all records of a log are looked at.
+
+Plain is a record that is good, of the first layout, with IPv4 hosts and a topic, right about its own place, and with
+nothing in its properties that dispatch has to look up.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rmqtool.formats import commitlog, system_flag
+from rmqtool.scan.compiled import is_worth, load_kernel
+from rmqtool.scan.row_columns import Bounds, PlainRows, RowColumns
+from rmqtool.scan.rules import Verdict
+from rmqtool.scan.walk import Batch
+
+COMPILED_FROM_ROWS: Final = 2048
+"""Rows from which the compiled kernel is asked where no other one is loaded."""
+KERNEL: Final = "rmqtool.scan.kernels.column_kernel"
+WIDE: Final = (
+    "physical_offset",
+    "size",
+    "queue_offset",
+    "store_timestamp_ms",
+    "prepared_transaction_offset",
+    "tags_code",
+)
+NARROW: Final = ("queue_id", "sys_flag", "topic_number", "topic_length")
+_HOST_BITS: Final = system_flag.BORN_HOST_V6 | system_flag.STORE_HOST_V6
+
+
+def columns_of(batch: Batch) -> PlainRows | None:
+    """The columns of a batch's rows, where all are plain records; it keeps them for whoever asks next."""
+    if batch.plain is None:
+        batch.plain = plain_rows(batch.as_array())
+    return batch.plain
+
+
+def plain_rows(rows: NDArray[Any]) -> PlainRows | None:
+    """The columns of rows; None where a row is not plain, or lies apart from the one before."""
+    if not rows.size:
+        return None
+    is_worthwhile = isinstance(rows, np.ndarray) and is_worth(rows.size, COMPILED_FROM_ROWS)
+    columns = _compiled_columns(rows) if is_worthwhile else _columns(rows)
+    return None if columns is None else PlainRows(with_constants(columns[0]), columns[1])
+
+
+def with_constants(columns: dict[str, NDArray[Any]]) -> RowColumns:
+    """The rows with the columns that are the same for all plain records."""
+    offsets, count = columns["physical_offset"], columns["physical_offset"].size
+    return RowColumns(
+        {
+            **columns,
+            "own_offset": offsets,
+            "verdict": np.full(count, int(Verdict.GOOD), np.int32),
+            "magic": np.full(count, commitlog.MAGIC_V1, np.int32),
+            "features": np.zeros(count, np.int32),
+        }
+    )
+
+
+def _compiled_columns(rows: NDArray[Any]) -> tuple[dict[str, NDArray[Any]], Bounds] | None:
+    wide, narrow = np.empty((len(WIDE), rows.size), np.int64), np.empty((len(NARROW), rows.size), np.int32)
+    first = rows[0]
+    bounds = np.array([[first[name]] * 2 for name in (*WIDE, *NARROW)], np.int64)
+    if not load_kernel(KERNEL).take_columns(rows, wide, narrow, bounds):
+        return None
+    columns: dict[str, NDArray[Any]] = dict(zip((*WIDE, *NARROW), (*wide, *narrow), strict=True))
+    return columns, {name: (least, most) for name, (least, most) in zip(columns, bounds.tolist(), strict=True)}
+
+
+def _columns(rows: NDArray[Any]) -> tuple[dict[str, NDArray[Any]], Bounds] | None:
+    sizes, offsets = rows["size"], rows["physical_offset"]
+    is_plain = (
+        not rows["verdict"].any()
+        and (rows["magic"] == commitlog.MAGIC_V1).all()
+        and not rows["features"].any()
+        and not (rows["sys_flag"] & _HOST_BITS).any()
+        and rows["topic_length"].all()
+        and (rows["own_offset"] == offsets).all()
+        and (offsets[:-1] + sizes[:-1] == offsets[1:]).all()
+    )
+    if not is_plain:
+        return None
+    columns = {name: np.ascontiguousarray(rows[name]) for name in (*WIDE, *NARROW)}
+    return columns, {name: (int(column.min()), int(column.max())) for name, column in columns.items()}
