@@ -152,6 +152,11 @@ def view_of_files(view: StoreView, entries: Sequence[Entry]) -> StoreView:
     return RemoteView(view.place, by_directory)
 
 
+def without_listing(view: StoreView) -> StoreView:
+    """The view of a store that is listed again where it is used next."""
+    return RemoteView(view.place) if isinstance(view, RemoteView) else view
+
+
 @dataclass(frozen=True)
 class RemoteView:
     """See `StoreView`. What was listed once is not asked for again: a store elsewhere is an archive, not a broker's."""

@@ -5,15 +5,20 @@ from __future__ import annotations
 import json
 import pickle
 import tracemalloc
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import fsspec
 import pytest
+from pyarrow import fs
+from pyarrow.fs import FSSpecHandler
 
 from benchmarks.logs import write_log
 from rmqtool.errors import NotAStoreError, UnreadableError
 from rmqtool.pipeline.enums import TableName
+from rmqtool.pipeline.tables.fleet_findings import slice_checks
 from rmqtool.pipeline.tables.options import SourceOptions
 from rmqtool.pipeline.tables.table import in_mode, parts, read_part, table_of
 from rmqtool.store.ranged_source import RangedSource
@@ -23,6 +28,7 @@ from tests.remote.memory_file_system import put_store
 
 FILE_SIZE = 1 << 20
 SPARSE_FILE_SIZE = 1 << 30
+SMALL_FILE_SIZE = 4096
 PARTITION_BYTES_MAX = 1200
 
 
@@ -207,8 +213,93 @@ def test_plans_grow_with_the_files_of_a_fleet(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_two_thousand_stores_are_planned(tmp_path: Path) -> None:
-    assert_plans_grow_with_files(tmp_path, 500, 2_000, 5)
+def test_two_thousand_stores_are_planned(tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
+    record_property("figure", assert_plans_grow_with_files(tmp_path, 500, 2_000, 5))
+
+
+def checks_of(path: str, slice_bytes: int) -> list[int]:
+    """Bytes of each task of a job that checks stores."""
+    stores = parts(table_of(SourceOptions.parse({"path": path, "table": "findings"})), [])
+    return [len(pickle.dumps(check)) for check in slice_checks(stores, slice_bytes)]
+
+
+@pytest.mark.parametrize("is_elsewhere", [False, True])
+def test_only_one_task_of_a_store_gets_its_listing(tmp_path: Path, is_elsewhere: bool) -> None:
+    few, many = tmp_path / "few", tmp_path / "many"
+    for path, file_count in ((few, 8), (many, 32)):
+        write_log(path / "commitlog", file_count, FILE_SIZE, 100_000)
+    sizes = [
+        checks_of(put_store(path, path.name) if is_elsewhere else str(path), FILE_SIZE // 2) for path in (few, many)
+    ]
+    assert [len(size) for size in sizes] == [8, 32]
+    assert max(sizes[1][1:]) <= max(sizes[0][1:]) + 2 <= PARTITION_BYTES_MAX
+    growth = (sizes[1][0] - sizes[0][0]) / (32 - 8)
+    assert 0 < growth <= 400  # for each file of the listing
+
+
+class Asked(FSSpecHandler):
+    """What is asked of a file system, as requests of an object store: LIST, HEAD, GET."""
+
+    requests: ClassVar[Counter[str]] = Counter()
+
+    def get_file_info(self, paths: list[str]) -> Any:
+        self.requests["HEAD"] += len(paths)
+        return super().get_file_info(paths)
+
+    def get_file_info_selector(self, selector: Any) -> Any:
+        self.requests["LIST"] += 1
+        return super().get_file_info_selector(selector)
+
+    def open_input_file(self, path: str) -> Any:
+        self.requests["HEAD"] += 1
+        return super().open_input_file(path)
+
+
+def small_fleet(store_count: int, file_count: int) -> str:
+    """Stores of files with some bytes each on a file system elsewhere; the pattern of all."""
+    memory = fsspec.filesystem("memory")
+    name = f"fleet-{store_count}-{file_count}"
+    for store in range(store_count):
+        for number in range(file_count):
+            place = f"/{name}/broker-{store:05d}/store/commitlog/{number * SMALL_FILE_SIZE:020d}"
+            memory.pipe_file(place, b"x".ljust(SMALL_FILE_SIZE, b"\0"))
+    return f"memory://{name}/*/store"
+
+
+def requests_of(store_count: int, file_count: int, ranges: list[str], *, reads: bool) -> dict[str, int]:
+    """Requests to plan, and to read each partition."""
+    url = small_fleet(store_count, file_count)
+    Asked.requests.clear()
+    ranges.clear()
+    table = table_of(SourceOptions.parse({"path": url, "splits": "1", "columns": "physical_offset"}))
+    planned = parts(table, [])
+    assert len(planned) == store_count * file_count
+    if reads:
+        Asked.requests.clear()
+        ranges.clear()
+        for part in planned:
+            for _ in read_part(table, part, []):
+                pass
+    return {**Asked.requests, "GET": len(ranges)}
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch, requests: list[str]) -> list[str]:
+    monkeypatch.setattr(fs, "FSSpecHandler", Asked)
+    return requests
+
+
+@pytest.mark.parametrize(("stores", "files"), [(4, 3), (4, 9), (12, 3), pytest.param(2_000, 5, marks=pytest.mark.slow)])
+def test_requests_of_a_plan_grow_with_stores_not_with_files(asked: list[str], stores: int, files: int) -> None:
+    """Of each store two listings, two questions whether it is there, and the first bytes of the last file."""
+    requests = requests_of(stores, files, asked, reads=False)
+    assert requests == {"LIST": 2 * stores + 1, "HEAD": 3 * stores, "GET": stores}
+
+
+@pytest.mark.parametrize(("stores", "files"), [(2, 3), (2, 9), (6, 3)])
+def test_requests_of_tasks_grow_with_files(asked: list[str], stores: int, files: int) -> None:
+    requests = requests_of(stores, files, asked, reads=True)
+    assert requests == {"HEAD": stores * files, "GET": stores * files}
 
 
 @pytest.fixture(autouse=True)

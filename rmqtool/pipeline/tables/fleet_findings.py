@@ -17,13 +17,16 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from rmqtool.engine.rules.versions import BrokerRules
-from rmqtool.errors import UnreadableError
+from rmqtool.errors import NotAStoreError, UnreadableError
 from rmqtool.pipeline.python_worker import keep_what_is_loaded
 from rmqtool.pipeline.tables.column_comments import commented
 from rmqtool.pipeline.tables.findings_table import StoreCheck, finding_row
 from rmqtool.pipeline.tables.options import UNREADABLE, SourceOptions, UnreadStore
 from rmqtool.pipeline.tables.table import Table, parts, table_of, unread_row
 from rmqtool.scan.runner import Item, Result
+from rmqtool.store.directory import Settings, survey
+from rmqtool.store.remote import without_listing
+from rmqtool.store.view import StoreView
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.match.split_check import SplitFile
 from rmqtool.verify.run import OnFinding, verify_store
@@ -41,17 +44,38 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
+class StorePlace:
+    """A store that a task lists by itself: with a listing in each, the tasks of a log grow with its files squared."""
+
+    view: StoreView
+    settings: Settings
+    rules: BrokerRules | None
+
+    @classmethod
+    def of(cls, check: StoreCheck) -> StorePlace:
+        return cls(without_listing(check.store.view), check.store.settings, check.rules)
+
+    def check(self) -> StoreCheck:
+        """The store as it is now.
+
+        Raises:
+            NotAStoreError, UnreadableError: it has gone, or may not be read.
+        """
+        return StoreCheck(survey(self.view, self.settings), self.rules)
+
+
+@dataclass(frozen=True)
 class SliceCheck:
     """The check of one slice of a store's log, or of the whole store if there is no other slice.
 
     Attributes:
         store_number: of the store in its job.
-        store: what is checked; a path that is no store is one row.
+        store: what is checked; a path that is no store is one row. The first slice of a store has its listing.
         number: of the slice, from 1.
     """
 
     store_number: int
-    store: StoreCheck | UnreadStore
+    store: StoreCheck | StorePlace | UnreadStore
     number: int = 1
     count: int = 1
 
@@ -111,7 +135,10 @@ def slice_checks(stores: Sequence[StoreCheck | UnreadStore], slice_bytes: int) -
     checks = []
     for number, store in enumerate(stores):
         count = slice_count(store, slice_bytes) if isinstance(store, StoreCheck) else 1
-        checks += [SliceCheck(number, store, slice_number, count) for slice_number in range(1, count + 1)]
+        checks.append(SliceCheck(number, store, 1, count))
+        if isinstance(store, StoreCheck):
+            place = StorePlace.of(store)
+            checks += [SliceCheck(number, place, slice_number, count) for slice_number in range(2, count + 1)]
     return checks
 
 
@@ -131,14 +158,16 @@ def slice_count(check: StoreCheck, slice_bytes: int) -> int:
 
 def check_slice(task: SliceCheck, maker: StoreRows) -> CheckedSlice:
     """Check one slice."""
-    if isinstance(task.store, UnreadStore):
-        return CheckedSlice(task, tuple(maker.of_unread(task.store)))
-    if task.count == 1:
-        return CheckedSlice(task, tuple(maker.of_store(task.store)))
+    store = task.store
+    if isinstance(store, UnreadStore):
+        return CheckedSlice(task, tuple(maker.of_unread(store)))
+    if isinstance(store, StoreCheck) and task.count == 1:
+        return CheckedSlice(task, tuple(maker.of_store(store)))
     kept = _KeepsResults()
     options = replace(maker.verify_options, slice_number=task.number, slice_count=task.count)
-    with suppress(UnreadableError):  # the join meets the same, and says so
-        verify_store(task.store.store, task.store.chosen_rules(), options, runner=kept)
+    with suppress(NotAStoreError, UnreadableError):  # the join meets the same, and says so
+        check = store.check() if isinstance(store, StorePlace) else store
+        verify_store(check.store, check.chosen_rules(), options, runner=kept)
     return CheckedSlice(task, results=tuple(kept.results))
 
 
