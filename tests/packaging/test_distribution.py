@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import email
+import re
+import runpy
 import subprocess
 import sys
 import tarfile
@@ -11,7 +13,7 @@ from pathlib import Path
 
 import rmqtool
 from tests.packaging.conftest import Built
-from tests.packaging.environments import run
+from tests.packaging.environments import ROOT, run
 
 
 def metadata(wheel: Path) -> email.message.Message:
@@ -29,6 +31,28 @@ def test_an_index_takes_both_and_renders_the_readme(built: Built) -> None:
         timeout=120,
     )
     assert (ran.returncode, ran.stdout.count("PASSED")) == (0, 2), ran.stdout + ran.stderr
+
+
+def test_no_link_of_the_readme_leads_into_a_checkout(built: Built) -> None:
+    text = str(metadata(built.wheel).get_payload())
+    assert "# rmqtool" in text
+    assert "docs/runbook.md" in text
+    outside_code = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    targets = re.findall(r"\]\(([^)]+)\)", outside_code)
+    assert targets
+    assert all(target.startswith(("https://", "#")) for target in targets)
+
+
+def test_links_lead_to_a_repository_that_the_metadata_names() -> None:
+    for_index = runpy.run_path(str(ROOT / "packaging/readme_hook.py"))["for_index"]
+    text = "[a](docs/a.md#b) ![p](docs/p.svg) [w](https://localhost/) [h](#h)\n```\n[c](d)\n```\n"
+    text += "<!-- to writers -->\nend\n"
+    base = "https://localhost/rmqtool"
+    assert for_index(text, base, "v1.0") == (
+        f"[a]({base}/blob/v1.0/docs/a.md#b) ![p]({base}/raw/v1.0/docs/p.svg) [w](https://localhost/) [h](#h)\n"
+        "```\n[c](d)\n```\nend\n"
+    )
+    assert for_index("[`a.md`](docs/a.md), [b](docs/b.md)", "", "v1.0") == "docs/a.md, b (docs/b.md)"
 
 
 def test_the_metadata_says_for_whom_it_is(built: Built) -> None:
