@@ -5,6 +5,7 @@
 # make format     put the code into the house's form
 # make bench      measure the goals on stores of 2 GB, some 10 minutes; writes benchmarks/RESULTS.md. BENCH_DIR=... has 14 GB
 # make zipapp     one file for hosts without internet, in dist/. EXTRAS=fast,rocksdb adds these, TARGETS="3.12-x86_64 ..." chooses
+# make site       the documentation in English and Chinese, as pages to open: site/index.html
 # make clean      remove what make made
 
 SHELL := /bin/bash
@@ -26,7 +27,7 @@ PYTEST = PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n $(WORKERS) --
 
 BENCH_DIR ?= $(or $(TMPDIR),/tmp)
 
-.PHONY: demo check test test-full bench lint tests format zipapp clean check-python check-broker
+.PHONY: demo check test test-full bench lint tests format zipapp site clean check-python check-broker
 .NOTPARALLEL:
 .DEFAULT_GOAL := test
 
@@ -91,5 +92,9 @@ zipapp: check-python $(STAMP)
 	  $(BIN)/python packaging/write_zipapp.py "$$wheel" "dist/rmqtool-$${version%%-*}.pyz" --extras '$(EXTRAS)' \
 	  $(if $(TARGETS),--targets $(TARGETS))
 
+site: check-python $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "open site/index.html"
+
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) build dist site .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

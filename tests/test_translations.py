@@ -42,7 +42,16 @@ def with_blocks(text: str, blocks: list[str]) -> str:
 
 
 def test_the_pages_of_an_outage_are_translated() -> None:
-    assert {"README.md", "recover.md", "runbook.md", "salvage.md"} <= {page.name for page in PAGES}
+    names_of_pages = {page.name for page in PAGES}
+    assert {
+        "README.md",
+        "quickstart.md",
+        "runbook.md",
+        "faq.md",
+        "exit-codes.md",
+        "install-offline.md",
+    } <= names_of_pages
+    assert {"forecast.md", "verify.md", "recover.md", "salvage.md"} <= names_of_pages
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -65,6 +74,14 @@ def test_names_are_those_of_the_english_page(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_sections_are_those_of_the_english_page(page: Path) -> None:
     assert headings(page.read_text("utf-8")) == headings(english(page).read_text("utf-8"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pages_lead_to_each_other_and_to_translations(page: Path) -> None:
+    text = page.read_text("utf-8")
+    links = set(re.findall(r"\]\(\.\./([a-z-]+\.md)\)", text))  # a section may be in the English page only
+    assert not links & {other.name for other in PAGES}
+    assert f"[中文]({page.relative_to(english(page).parent)})" in english(page).read_text("utf-8")
 
 
 def test_a_translation_that_lags_behind_is_found() -> None:
