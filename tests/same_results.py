@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 from unittest.mock import patch
 
+from rmqtool import memory
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.engine.segments.open_files import ReadCache
 from rmqtool.errors import UsageError
@@ -98,9 +99,17 @@ def fast(threads: int = 2, memory_max: int | None = None) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def small() -> Iterator[None]:
+    """So little memory that all goes to files that can."""
+    with fast(1), patch.object(memory, "WORK_LEAST", 1 << 16), patch.object(memory, "container_limit", lambda: 0):
+        yield
+
+
 WAYS: Mapping[str, Callable[[], object]] = {
     "kernels, two threads": fast,
     "kernels, one thread, digest in a file": functools.partial(fast, 1, 0),
+    "kernels, one thread, little memory": small,
 }
 
 

@@ -24,6 +24,7 @@ from rmqtool.commands.command_list import COMMANDS
 from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages
 from rmqtool.commands.options.help_groups import GroupedCommand
+from rmqtool.commands.options.memory import WORK_BYTES, with_memory_option
 from rmqtool.commands.options.run import (
     ProgressOption,
     Quiet,
@@ -112,8 +113,9 @@ def load(name: str) -> TyperCommand | TyperGroup:
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     if isinstance(entry_point, dict):
         return _group(app, name, entry_point)
+    function = with_memory_option(name, entry_point) if name in WORK_BYTES else entry_point
     app.command(name, cls=GroupedCommand, context_settings=_SETTINGS, no_args_is_help=_needs_arguments(name))(
-        with_run_options(entry_point)
+        with_run_options(function)
     )
     command: TyperCommand = get_command(app)  # type: ignore[assignment]
     return command

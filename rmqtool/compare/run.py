@@ -16,12 +16,13 @@ from rmqtool.compare.metadata import StoreMetadata, config_differences, epochs_a
 from rmqtool.compare.other_files import unequal_files
 from rmqtool.compare.result import Comparison, Divergence, Relation, Side
 from rmqtool.compare.rows import Array, LogTotals, QueueNumbers
-from rmqtool.compare.spill import MEMORY_MAX, Spill
+from rmqtool.compare.spill import Spill
 from rmqtool.compare.splits import LogRange, NullSink, RangeComparison, RangeOutcome, compare_range, cut
+from rmqtool.memory import memory_budget
 from rmqtool.scan.runner import Runner, ThreadRunner
 
 PARTITION_BYTES: Final = 256 << 20
-PARTITIONS_MAX: Final = 4096
+PARTITIONS_MAX: Final = 8192
 """Each is a file for each side; `Spill` sorts by their numbers as 16 bits."""
 
 
@@ -52,16 +53,16 @@ class CompareOptions:
         by_messages: where messages lie, queues' ends and settings do not count.
         limit: messages of each kind, queues and entries that are listed.
         folder: where temporary files lie, if messages are too many for memory.
-        memory_max: bytes of messages held before they go to files there.
-        partition_bytes: bytes of log for which a partition is made; the messages of one are joined in memory.
+        memory_max: bytes of messages held before they go to files there; None leaves it to the memory budget.
+        partition_bytes: bytes of log for which a partition is made, whose messages are joined in memory; None likewise.
     """
 
     by_messages: bool = False
     limit: int = 20
     threads: int = 2
     folder: Path | None = None
-    memory_max: int = MEMORY_MAX
-    partition_bytes: int = PARTITION_BYTES
+    memory_max: int | None = None
+    partition_bytes: int | None = None
 
 
 def compare(
@@ -85,7 +86,8 @@ def compare(
     parts = cut(a.log.files, b.log.files)
     numbers = QueueNumbers()
     total = sum(span.size for side in sides for span in side.files)
-    count = min(PARTITIONS_MAX, 1 + total // options.partition_bytes)
+    partition_bytes = options.partition_bytes or memory_budget().share(PARTITION_BYTES, 8)
+    count = min(PARTITIONS_MAX, 1 + total // partition_bytes)
     has_rows = a.log.has_rows and b.log.has_rows
     begin, end = (
         min((part.begin for part in parts), default=0),

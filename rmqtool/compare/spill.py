@@ -15,6 +15,7 @@ import numpy as np
 
 from rmqtool.compare.rows import Array
 from rmqtool.errors import WriteError
+from rmqtool.memory import memory_budget
 from rmqtool.store.source import Closable, reason
 
 MEMORY_MAX: Final = 64 << 20
@@ -34,12 +35,12 @@ class Spill(Closable):
         partition_count: int,
         partition_of: Callable[[Array], Array],
         folder: Path | None = None,
-        memory_max: int = MEMORY_MAX,
+        memory_max: int | None = None,
     ) -> None:
         self.partition_count = partition_count
         self._partition_of = partition_of
         self._folder = folder
-        self._memory_max = memory_max
+        self._memory_max = memory_budget().share(MEMORY_MAX, 8) if memory_max is None else memory_max
         self._lock = Lock()
         self._held: dict[tuple[int, int], list[Array]] = {}
         self._held_bytes = 0

@@ -28,6 +28,7 @@ from rmqtool.forecast.result import Lost, ServedDamage
 from rmqtool.formats.consumequeue import EXTENSION_ADDRESS_MAX, unit_format
 from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.formats.tombstone import TOMBSTONE
+from rmqtool.memory import memory_budget
 from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.scan.log import ScanOptions, plan_segments, scan_log
 from rmqtool.scan.row_columns import kept_rows
@@ -39,6 +40,8 @@ from rmqtool.store.view import StoreView
 BLOCK_UNITS: Final = 100_000
 MISSED_MAX: Final = 2_000_000
 """Records that are looked for elsewhere than at their place together."""
+MISSED_BYTES: Final = 64
+"""What such a record takes."""
 LEADS_NOWHERE: Final = -1
 _SERVED_AS_IT_IS: Final = frozenset(set(FINDING_IDS) - {Verdict.STALE})
 
@@ -292,7 +295,7 @@ class LossCounter:
         if inside.any():
             self._missed[name].append(missed.some(inside))
             self._missed_count += int(inside.sum())
-            if self._missed_count > MISSED_MAX:
+            if self._missed_count > memory_budget().share(MISSED_MAX * MISSED_BYTES, 8) // MISSED_BYTES:
                 self._look_anywhere()
 
     def _look_anywhere(self) -> None:

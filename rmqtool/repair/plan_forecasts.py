@@ -14,6 +14,7 @@ from rmqtool.engine.segments.open_files import ReadCache
 from rmqtool.errors import RmqtoolError
 from rmqtool.forecast.forecast import SharedStarts, forecast_store, scan_begin
 from rmqtool.forecast.options import COUNT_WHOLE_LOG_UP_TO, ForecastOptions
+from rmqtool.memory import THREAD_BYTES, memory_budget
 from rmqtool.repair.machine.plan import ForecastAfter, Loss, Plan
 from rmqtool.repair.missing_log import gone_messages, unmounted_text
 from rmqtool.store.directory import Store
@@ -44,7 +45,7 @@ def with_forecasts(
     whole = sum(segment.entry.allocated_bytes for segment in after.commitlog) <= COUNTED_WHOLE_MAX
     forecaster = _Forecaster(rules, options, begin, on_note)
     shared = SharedStarts(ReadCache(notes=None if options.digest is None else options.digest.notes))
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+    with ThreadPoolExecutor(memory_budget().threads(os.cpu_count() or 1, THREAD_BYTES)) as pool:
         now = pool.submit(forecaster.forecast, store, rules, shared=SharedStarts(shared.reads))
         forecasts = pool.map(
             lambda version: forecaster.forecast(

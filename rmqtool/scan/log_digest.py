@@ -17,6 +17,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, cast
 from rmqtool.errors import UnreadableError
 from rmqtool.formats import commitlog
 from rmqtool.formats.properties import SCHEDULE_TOPIC
+from rmqtool.memory import memory_budget
 from rmqtool.scan.kept_column import KeptColumn, column_values, keep_column
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.split import Split, SplitOutcome
@@ -106,10 +107,10 @@ class _Run:
 class LogDigest(Closable):
     """Notes what walks see, and answers later ones; any thread may do either. A context manager."""
 
-    def __init__(self, memory_max: int = MEMORY_MAX) -> None:
+    def __init__(self, memory_max: int | None = None) -> None:
         self._runs: dict[Hashable, dict[int, _Run]] = {}
         self._lock = Lock()
-        self._memory_left = memory_max
+        self._memory_left = memory_budget().share(MEMORY_MAX, 8) if memory_max is None else memory_max
         self._spill: IO[bytes] | None = None
         self._spilled = 0
         self._is_full = False

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rmqtool.commands.options.memory import thread_count
 from rmqtool.commands.options.store import OpenedStore
 from rmqtool.commands.reading import forecast, verify_judgement
 from rmqtool.engine.rules.versions import EXAMINED
@@ -60,7 +60,7 @@ def ask_of(
         tally.add(finding, BY_ID[finding.id].remedy)
         take(finding)
 
-    options = VerifyOptions(threads=os.cpu_count() or 1)
+    options = VerifyOptions(threads=thread_count())
     answers = ask(opened.store, opened.rules, options, forecast.forecast_options(opened.conf), versions, count, names)
     summary = answers.summary
     assessment, step = verify_judgement.judged(opened, line, tally, summary)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -15,6 +14,7 @@ import typer
 import rmqtool
 from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages, messages_of
+from rmqtool.commands.options.memory import thread_count
 from rmqtool.commands.options.output_files import demand_new, write_new
 from rmqtool.commands.options.store import (
     OpenedStore,
@@ -161,7 +161,7 @@ class _Survey:
         self._queues.add(queue.topic, queue.queue_id, max(0, maximum - minimum), first, end)
 
     def _verify(self) -> Summary:
-        options = VerifyOptions(threads=os.cpu_count() or 1, broker_runs=self._lock.is_in_use, digest=self._digest)
+        options = VerifyOptions(threads=thread_count(), broker_runs=self._lock.is_in_use, digest=self._digest)
         with self._messages.progress("verify") as progress:
             return verify_store(self._opened.store, self._opened.rules, options, self._add_finding, progress.show)
 
@@ -254,4 +254,4 @@ def _forecast_json(forecast: Forecast, has_index: bool) -> dict[str, Any]:
 
 
 def _salvage_planner(run: RepairRun) -> Planner:
-    return salvage_planner(run, SalvageOptions(run.build_options, threads=os.cpu_count() or 1))
+    return salvage_planner(run, SalvageOptions(run.build_options, threads=thread_count()))

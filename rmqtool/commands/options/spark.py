@@ -17,6 +17,7 @@ import typer
 from rmqtool.commands.messages import Messages
 from rmqtool.commands.options.help_groups import SPARK
 from rmqtool.errors import UnsupportedError, UsageError
+from rmqtool.memory import memory_budget
 from rmqtool.scan.runner import Runner
 
 JAVA_LEAST: Final = 17
@@ -62,10 +63,15 @@ def spark(master: str, conf: list[str] | None, messages: Messages, what: str | N
         what: stands beside the bar over tasks; None where the command has a bar of its own.
 
     Raises:
-        UsageError: a setting is not K=V.
+        UsageError: a setting is not K=V, or memory is limited.
         UnsupportedError: Java or pyspark is missing or too old.
         SparkError: Spark failed.
     """
+    if memory_budget().is_chosen:
+        raise UsageError(
+            "--max-memory limits this process, and Spark runs in others: leave out --master, or limit these with "
+            "--conf spark.driver.memory=SIZE and --conf spark.executor.memory=SIZE"
+        )
     from rmqtool.pipeline.session import SparkSettings, require_pyspark, spark_session
 
     settings = SparkSettings(master, settings_of(conf))

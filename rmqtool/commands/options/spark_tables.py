@@ -16,6 +16,7 @@ from rmqtool.commands.options.completion import topics
 from rmqtool.commands.options.store import TIME_FORMS, StoreOptions, open_store, timestamp_ms
 from rmqtool.commands.options.topic_names import absent_topics
 from rmqtool.errors import RmqtoolError, UsageError
+from rmqtool.memory import memory_budget, settle
 from rmqtool.store.location import is_url, relative_to_store, store_location
 
 _BRACES: Final = re.compile(r"\{[^{}]*,[^{}]*\}")
@@ -81,7 +82,9 @@ def reads_here(options: Mapping[str, str], master: str | None, conf: list[str] |
     from rmqtool.pipeline.stores import LOG_BYTES_MAX, checked_stores, log_bytes
 
     bytes_in_all = log_bytes(checked_stores(options))  # before Spark starts for stores that are none
-    return master is None and not conf and bytes_in_all <= LOG_BYTES_MAX
+    settle("the command")
+    is_small = bytes_in_all <= LOG_BYTES_MAX or memory_budget().is_chosen  # which Spark's processes would not keep to
+    return master is None and not conf and is_small
 
 
 def source_options(

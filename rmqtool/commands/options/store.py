@@ -17,6 +17,7 @@ from rmqtool.commands.options.help_groups import OUTPUT, STORE
 from rmqtool.engine.rules.versions import NEWEST, BrokerRules, rules_for
 from rmqtool.errors import RefusedError
 from rmqtool.evidence.location import BundleLocation, without_paths
+from rmqtool.memory import settle
 from rmqtool.report.bodies import BodyForm
 from rmqtool.report.writers import ObjectFormat, OutputFormat
 from rmqtool.store.config.broker_conf import BrokerConf, broker_conf, read_broker_conf, with_properties
@@ -190,8 +191,14 @@ def open_store(place: Path | StoreLocation, options: StoreOptions) -> OpenedStor
     Raises:
         NotAStoreError: there is none.
         UnreadableError: it, or the broker's properties file, may not be read.
-        UsageError: the version is none.
+        UsageError: the version is none, or `--max-memory` is too little for a store of so many files.
     """
+    opened = _opened(place, options)
+    settle("this store")
+    return opened
+
+
+def _opened(place: Path | StoreLocation, options: StoreOptions) -> OpenedStore:
     options = _with_bundle(place, options) if isinstance(place, BundleLocation) else options
     rules = rules_for(options.broker_version) if options.broker_version is not None else None
     if isinstance(place, BundleLocation) and options.broker_conf is None and place.properties is not None:

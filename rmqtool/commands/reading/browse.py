@@ -11,6 +11,7 @@ import typer
 
 from rmqtool.commands.messages import messages_of
 from rmqtool.commands.options.decode import body_choice
+from rmqtool.commands.options.memory import thread_count
 from rmqtool.commands.options.store import DecodeOption, ReadStore, StoreOptions, lock_of, open_store
 from rmqtool.commands.options.store_parameters import with_store_options
 from rmqtool.errors import UnsupportedError, how_to_install
@@ -46,9 +47,7 @@ def browse(
     from rmqtool.verify.survey.context import VerifyOptions
 
     ON_COMPILE[:] = []  # what is said on stderr would stand in the middle of the screen
-    options = VerifyOptions(
-        threads=max(1, (os.cpu_count() or 1) - 1), broker_runs=lock_of(store, opened.store).is_in_use
-    )
+    options = VerifyOptions(threads=max(1, thread_count() - 1), broker_runs=lock_of(store, opened.store).is_in_use)
     with BrowsedStore(opened.store, opened.rules, str(store), choice.decoder) as browsed:
         Browser(browsed, options).run()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from enum import StrEnum
@@ -14,6 +13,7 @@ import typer
 import rmqtool
 from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages, messages_of
+from rmqtool.commands.options.memory import thread_count
 from rmqtool.commands.options.output_files import demand_writable
 from rmqtool.commands.options.spark import ConfOption, MasterOption, runner
 from rmqtool.commands.options.store import (
@@ -140,7 +140,7 @@ def diff(
     options = CompareOptions(
         by_messages=compared is Compared.MESSAGES,
         limit=limit,
-        threads=threads or os.cpu_count() or 1,
+        threads=thread_count(threads),
         folder=work_dir,
     )
     with runner(master, conf, messages) as chosen, messages.progress("diff") as progress:

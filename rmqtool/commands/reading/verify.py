@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ import typer
 import rmqtool
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options.bundle import recorded_of, store_of_bundle
+from rmqtool.commands.options.memory import thread_count
 from rmqtool.commands.options.output_files import demand_writable
 from rmqtool.commands.options.spark import ConfOption, MasterOption, runner
 from rmqtool.commands.options.spark_tables import ReadStores, name_several
@@ -102,7 +102,7 @@ def verify(
     if name_several(stores):
         of_one: dict[str, object] = {"--state": state, "--slice": part, "--max-duration": max_duration}
         of_one |= {"--sample": sample if sample < 1 else None, "--junit": junit, "--sarif": sarif}
-        options = VerifyOptions(depth=depth, threads=threads or os.cpu_count() or 1)
+        options = VerifyOptions(depth=depth, threads=thread_count(threads))
         request = FleetRequest(stores, store_options, options, output, master, conf, of_one)
         raise typer.Exit(verify_fleet(request, messages))
     store = store_of_bundle(store_location(stores[0]), context)
@@ -120,7 +120,7 @@ def verify(
     opened.tell(messages)
     options = VerifyOptions(
         depth=depth,
-        threads=threads or os.cpu_count() or 1,
+        threads=thread_count(threads),
         slice_number=number,
         slice_count=count,
         sample=sample,

@@ -15,6 +15,7 @@ from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options.help_groups import OUTPUT
 from rmqtool.commands.options.output_files import demand_writable
+from rmqtool.commands.options.sizes import byte_count
 from rmqtool.commands.options.store import StoreOptions, StorePath, command_line, open_store, refuse_inside_store
 from rmqtool.commands.options.store_parameters import with_store_options
 from rmqtool.commands.screen import screen
@@ -35,8 +36,6 @@ NAP_SECONDS: Final = 0.25
 ONCE_LOOKS_MAX: Final = 1000
 _DURATION: Final = re.compile(r"(\d{1,9})(s|m|h|d)?")
 _SECONDS: Final = {None: 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
-_SIZE: Final = re.compile(r"(\d{1,15})([KMG])?", re.IGNORECASE)
-_UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 class WatchFormat(StrEnum):
@@ -103,11 +102,11 @@ def watch(
     Example: rmqtool watch /home/rocketmq/store --max-rate 20M --state /var/lib/rmqtool/watch.state
     """
     limits = {
-        "dispatch-lag": _size(max_dispatch_lag, "--max-dispatch-lag"),
+        "dispatch-lag": byte_count(max_dispatch_lag, "--max-dispatch-lag"),
         "flush-lag": None if max_flush_lag is None else int(_duration(max_flush_lag, "--max-flush-lag") * 1000),
-        "index-lag": _size(max_index_lag, "--max-index-lag"),
+        "index-lag": byte_count(max_index_lag, "--max-index-lag"),
     }
-    rate = _size(max_rate, "--max-rate")
+    rate = byte_count(max_rate, "--max-rate")
     if rate == 0:
         raise UsageError("--max-rate: 0 bytes a second would never check anything")
     seconds = _duration(interval, "--interval")
@@ -307,12 +306,3 @@ def _duration(text: str, option: str) -> float:
     if match is None:
         raise UsageError(f"{option}: {text!r} is not a duration such as 90s, 20m or 2h")
     return float(int(match[1]) * _SECONDS[match[2]])
-
-
-def _size(text: str | None, option: str) -> int | None:
-    if text is None:
-        return None
-    match = _SIZE.fullmatch(text)
-    if match is None:
-        raise UsageError(f"{option}: {text!r} is not a number of bytes such as 20M or 1048576")
-    return int(match[1]) * _UNITS[(match[2] or "").upper()]

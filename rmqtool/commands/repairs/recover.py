@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from rmqtool.commands.options.memory import thread_count
 from rmqtool.commands.reading.forecast import forecast_options
 from rmqtool.commands.repairs.repair_command import repair_command
 from rmqtool.commands.repairs.repair_run import PlannedRepair, Planner, RepairRun
@@ -69,7 +69,7 @@ def recover_planner(repair: RepairRun, options: RecoverOptions) -> Planner:
     options = replace(
         options,
         build=repair.build_options,
-        threads=os.cpu_count() or 1,
+        threads=thread_count(),
         forecast=forecast_options(repair.opened.conf),
     )
 

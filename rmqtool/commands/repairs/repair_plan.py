@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 import tempfile
@@ -16,6 +15,7 @@ import typer
 
 from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages
+from rmqtool.commands.options.memory import thread_count
 from rmqtool.commands.options.store import OpenedStore, StoreOptions, command_line, foreign_owner, open_store
 from rmqtool.commands.reading.forecast import forecast_options
 from rmqtool.commands.repairs.consent import demand_consent, plan_with_sizes
@@ -317,7 +317,7 @@ def _plan(repair: RepairRun, planned_repair: PlannedRepair, before: str) -> tupl
             planned_repair.begin,
             planned_repair.abort_stays,
         )
-        checked = check_planned(after, opened.rules, planned, threads=os.cpu_count() or 1, digest=digest)
+        checked = check_planned(after, opened.rules, planned, threads=thread_count(), digest=digest)
         plan = replace(plan, remaining=checked.left)
         planned_repair = replace(planned_repair, looked_at=planned_repair.looked_at | checked.looked_at)
         if checked.begin is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rmqtool.commands.messages import Messages
+from rmqtool.commands.options.memory import thread_count
 from rmqtool.commands.options.store import OpenedStore
 from rmqtool.commands.repairs.repair_request import RepairRequest
 from rmqtool.repair.build.delay_times import DelayTimes, delay_times
@@ -77,7 +77,7 @@ class RepairRun:
     @property
     def build_options(self) -> BuildOptions:
         """What the broker's properties file says of dispatch; a thread for each core."""
-        options = BuildOptions(threads=os.cpu_count() or 1, delays_ms=self.delays.delays_ms, digest=self.digest)
+        options = BuildOptions(threads=thread_count(), delays_ms=self.delays.delays_ms, digest=self.digest)
         if (conf := self.opened.conf) is None:
             return options
         return replace(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from rmqtool.commands.options.memory import thread_count
 from rmqtool.commands.repairs.repair_command import repair_command
 from rmqtool.commands.repairs.repair_run import PlannedRepair, Planner, RepairRun
 from rmqtool.commands.repairs.salvage_export import export_messages
@@ -70,7 +70,7 @@ def salvage(
             if is_agreed
         ),
         show_lost=show_lost,
-        threads=os.cpu_count() or 1,
+        threads=thread_count(),
     )
     if export is not None:
         export_messages(repair, options, export)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -13,6 +12,7 @@ import typer
 
 from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages
+from rmqtool.commands.options.memory import thread_count
 from rmqtool.commands.options.store import OpenedStore, StoreOptions, open_store
 from rmqtool.commands.screen import show_object
 from rmqtool.errors import NotAStoreError, RefusedError
@@ -86,7 +86,7 @@ def make_store(
             index_entry_count=stores[0].index_entry_count,
             queue_kind=None,
         )
-        options = BuildOptions(threads=os.cpu_count() or 1, record_crc=has_crc)
+        options = BuildOptions(threads=thread_count(), record_crc=has_crc)
         messages.interrupted = f"the stores were not changed, and {output} was removed"
         with messages.progress("new store") as progress:
             result = write_new_store(sources, choice, output, shown, options, progress.show)

@@ -20,10 +20,13 @@ from rmqtool.engine.dispatch.queue_entries import (
     joined_entries,
     queue_entries,
 )
+from rmqtool.memory import memory_budget
 from rmqtool.scan.row_columns import RowColumns, RowColumnsBuilder
 
 ROWS_MAX: Final = 1 << 16
 """Rows of a full chunk; they take 4 MB, their entries about as much."""
+ROW_BYTES: Final = 480
+"""What a row of a full chunk takes with all that is made of it where it is compared."""
 COLUMNS: Final = (
     "physical_offset",
     "size",
@@ -46,7 +49,8 @@ class EntryExtractor:
 
     def __init__(self, settings: DispatchSettings | None) -> None:
         self._settings = settings
-        self._rows = RowColumnsBuilder(COLUMNS, ROWS_MAX)
+        self._rows_max = memory_budget().share(ROWS_MAX * ROW_BYTES, 2) // ROW_BYTES
+        self._rows = RowColumnsBuilder(COLUMNS, self._rows_max)
         self._queues: dict[tuple[bytes, int, bool], list[QueueEntries]] = {}
         self._grouped = 0
         """Rows in front that are in `_queues`."""
@@ -58,7 +62,7 @@ class EntryExtractor:
 
     @property
     def is_full(self) -> bool:
-        return self.row_count >= ROWS_MAX
+        return self.row_count >= self._rows_max
 
     def take(self, rows: Rows, topics: Sequence[bytes], texts: RowBytes) -> None:
         """Take rows; nothing of them is needed afterwards.

@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable
 from threading import Lock
 from typing import Any, Final, TypeVar
 
+from rmqtool.memory import memory_budget
 from rmqtool.store.source import ByteSource, Closable, read_range
 from rmqtool.store.view import StoreView
 
@@ -23,9 +24,9 @@ class ReadCache:
     A block is known by its file's identity, so that one which changes, or has changes laid over it, is read again.
     """
 
-    def __init__(self, memory_max: int = CACHED_MAX, notes: dict[Hashable, Any] | None = None) -> None:
+    def __init__(self, memory_max: int | None = None, notes: dict[Hashable, Any] | None = None) -> None:
         self._blocks: OrderedDict[tuple[Hashable, int, int], bytes] = OrderedDict()
-        self._memory_left = memory_max
+        self._memory_left = memory_budget().share(CACHED_MAX, 16) if memory_max is None else memory_max
         self._lock = Lock()
         self.notes: dict[Hashable, Any] = {} if notes is None else notes
         """What whole files came to, by their identity and what was asked."""

@@ -16,6 +16,7 @@ import numpy as np
 from rmqtool.engine.dispatch.index_entries import KERNEL
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.index import ENTRY, ENTRY_SIZE, HEADER, HEADER_SIZE, SLOT_SIZE, entry_position
+from rmqtool.memory import memory_budget
 from rmqtool.scan.compiled import is_worth, load_kernel
 from rmqtool.store.source import ByteSource, read_salvaging
 from rmqtool.store.view import Entry
@@ -26,6 +27,9 @@ from rmqtool.verify.survey.entry_sums import EntrySums, SummedEntries
 from rmqtool.verify.survey.queue_map import SAMPLE_EVERY, Array, OffsetRuns, Open, RunsBuilder
 
 BLOCK_ENTRIES: Final = 1 << 19
+BLOCK_ENTRY_BYTES: Final = 64
+"""What an entry takes with all that is made of it while its block is checked."""
+SLOTS_AT_A_TIME: Final = 1 << 20
 COMPILED_FROM_ENTRIES: Final = 1 << 18
 """Entries of a file from which loading the compiled loop pays."""
 FINDINGS_MAX: Final = 100
@@ -192,12 +196,9 @@ class IndexPass:
                 file_position=entry_position(count + 1, self.slot_count),
                 length=(counted - count) * ENTRY_SIZE,
             )
-        slots = (
-            bytearray() if is_cut else self._read(source, HEADER_SIZE, entry_position(1, self.slot_count) - HEADER_SIZE)
-        )
         latest, runs, sums = self._chains(source, count)
         if not is_cut:
-            self._slots(np.frombuffer(slots, ">i4", self.slot_count), latest)
+            self._slots(source, latest)
             self._header(source, header, count, int(np.count_nonzero(latest)))
         return IndexMap(
             self.entry.path,
@@ -239,8 +240,9 @@ class IndexPass:
         runs = RunsBuilder(may_repeat=True)
         sums = EntrySums.of(count) if is_worth(count, COMPILED_FROM_ENTRIES) else None
         wrong = 0
-        for low in range(1, count + 1, BLOCK_ENTRIES):
-            high = min(low + BLOCK_ENTRIES, count + 1)
+        step = memory_budget().share(BLOCK_ENTRIES * BLOCK_ENTRY_BYTES, 4) // BLOCK_ENTRY_BYTES
+        for low in range(1, count + 1, step):
+            high = min(low + step, count + 1)
             raw = self._read(source, entry_position(low, self.slot_count), (high - low) * ENTRY_SIZE)
             block_chains = _plain_chains(raw, low, latest) if sums is None else _compiled_chains(raw, low, latest, sums)
             runs.take(low, block_chains.physical_offsets)
@@ -270,16 +272,21 @@ class IndexPass:
         else:
             self._say("index.wrong-slot", f"entry {number} leads to entry {previous} and not to {expected}", **details)
 
-    def _slots(self, slots: Array, latest: Array) -> None:
+    def _slots(self, source: ByteSource, latest: Array) -> None:
         """Compare the slots with the newest entry of each."""
         wrong = 0
-        step = 1 << 20
-        for low in range(0, self.slot_count, step):
-            high = min(low + step, self.slot_count)
-            for index in np.flatnonzero(slots[low:high] != latest[low:high]).tolist():
+        unreadable: list[tuple[int, int]] = []
+        for low in range(0, self.slot_count, SLOTS_AT_A_TIME):
+            high = min(low + SLOTS_AT_A_TIME, self.slot_count)
+            raw = bytearray((high - low) * SLOT_SIZE)
+            for start, end in read_salvaging(source, HEADER_SIZE + SLOT_SIZE * low, memoryview(raw)):
+                is_same = unreadable and unreadable[-1][1] == start
+                unreadable.append((unreadable.pop()[0] if is_same else start, end))
+            slots = np.frombuffer(raw, ">i4")
+            for index in np.flatnonzero(slots != latest[low:high]).tolist():
                 wrong += 1
                 if wrong <= FINDINGS_MAX:
-                    expected, actual = int(latest[low + index]), int(slots[low + index])
+                    expected, actual = int(latest[low + index]), int(slots[index])
                     self._say(
                         "index.wrong-slot",
                         f"slot {low + index} begins with entry {actual} and not with {expected}",
@@ -290,6 +297,7 @@ class IndexPass:
                     )
         if wrong > FINDINGS_MAX:
             self._say("index.wrong-slot", f"{wrong - FINDINGS_MAX} more wrong slots", count=wrong - FINDINGS_MAX)
+        self._tell_unreadable(unreadable)
 
     def _header(self, source: ByteSource, header: Any, count: int, used: int) -> None:
         """Compare the header with the first and the last entry; old releases count slots by another rule."""
@@ -326,11 +334,14 @@ class IndexPass:
     def _read(self, source: ByteSource, position: int, length: int) -> bytearray:
         buffer = bytearray(length)
         there = max(0, min(length, source.size - position))
-        for start, end in read_salvaging(source, position, memoryview(buffer)[:there]):
+        self._tell_unreadable(read_salvaging(source, position, memoryview(buffer)[:there]))
+        return buffer
+
+    def _tell_unreadable(self, ranges: Sequence[tuple[int, int]]) -> None:
+        for start, end in ranges:
             self._say(
                 "store.unreadable", f"{end - start} bytes cannot be read", file_position=start, length=end - start
             )
-        return buffer
 
     def _say(self, kind: str, message: str, **details: Any) -> None:
         self.findings.append(finding(kind, self.entry.path, message, **details))

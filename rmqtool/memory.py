@@ -1,0 +1,169 @@
+"""How much memory this process may hold, and what follows from it: one value for all that keeps, caches or reads ahead.
+
+Memory belongs to a process and not to a step of its work, so there is one value for the process: `keep_to` sets it
+when a command starts, and whoever is about to hold much asks `memory_budget()`. Only anonymous memory counts: pages of
+files that are mapped or cached go back to the kernel whenever it needs them. Without a limit every question is answered
+with the default of whoever asks.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import sys
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from rmqtool.errors import UsageError
+
+STATUS: Final = Path("/proc/self/status")
+CONTROL_GROUPS: Final = Path("/proc/self/cgroup")
+CONTROL_ROOT: Final = Path("/sys/fs/cgroup")
+LOADED_LATER: Final = {"numpy": 12 << 20, "numba": 24 << 20}
+"""What libraries take that most commands load only once they read; an upper bound, measured."""
+WORK_LEAST: Final = 32 << 20
+"""What work is given in any case, however little a container leaves."""
+THREAD_BYTES: Final = 60 << 20
+"""What a thread holds that checks or dispatches the log."""
+STEP: Final = 8 << 20
+"""The least value that works is told in steps, for no two runs take the same to the byte."""
+_UNLIMITED: Final = 1 << 60
+_ANONYMOUS: Final = re.compile(r"^RssAnon:\s+(\d+) kB$", re.MULTILINE)
+# malloc.h of glibc
+_M_TRIM_THRESHOLD: Final = -1
+_M_MMAP_THRESHOLD: Final = -3
+_M_ARENA_MAX: Final = -8
+ARENAS: Final = 2
+LARGE_ARRAY: Final = 1 << 20
+"""Under a limit, arrays from this size on go back to the kernel when they are freed."""
+
+
+@dataclass(frozen=True)
+class MemoryBudget:
+    """What the process may hold.
+
+    Attributes:
+        limit: bytes; None where there is no limit.
+        fixed: bytes that the work cannot use: the program, its libraries, the list of the store's files.
+        least: bytes that the work needs beside these.
+        is_chosen: whether a person set the limit; it is then refused where it is too low.
+    """
+
+    limit: int | None = None
+    fixed: int = 0
+    least: int = WORK_LEAST
+    is_chosen: bool = False
+
+    @property
+    def free(self) -> int | None:
+        """Bytes for the work, at least `WORK_LEAST`; None without a limit."""
+        return None if self.limit is None else max(WORK_LEAST, self.limit - self.fixed)
+
+    def share(self, default: int, parts: int) -> int:
+        """Bytes that one of so many users of the free memory may hold; never more than its default."""
+        return default if self.free is None else min(default, self.free // parts)
+
+    def threads(self, most: int, each: int) -> int:
+        """How many threads of so many bytes each fit into half of the free memory; at least one."""
+        return most if self.free is None else max(1, min(most, self.free // 2 // each))
+
+
+@dataclass
+class _CurrentBudget:
+    budget: MemoryBudget
+
+
+_CURRENT: Final = _CurrentBudget(MemoryBudget())
+
+
+def memory_budget() -> MemoryBudget:
+    """The budget of this process."""
+    return _CURRENT.budget
+
+
+def keep_to(limit: int | None, least: int = WORK_LEAST) -> None:
+    """Set the limit of this process; None takes it back, and leaves what a container's limit leaves.
+
+    Args:
+        least: bytes that the work needs beside the program.
+
+    Raises:
+        UsageError: no command could work with so little.
+    """
+    contained = None if limit is not None else container_limit()
+    _CURRENT.budget = MemoryBudget(contained if limit is None else limit, 0, least, is_chosen=limit is not None)
+    if _CURRENT.budget.limit is not None:
+        settle("the command")
+        _give_back_soon()
+
+
+def settle(what: str) -> None:
+    """Measure what is held now: none of it is at the disposal of the work that follows.
+
+    Args:
+        what: needs it, for the message.
+
+    Raises:
+        UsageError: what is left of a limit that a person chose is too little.
+    """
+    budget = _CURRENT.budget
+    if budget.limit is None:
+        return
+    fixed = held_bytes() + sum(size for name, size in LOADED_LATER.items() if name not in sys.modules)
+    _CURRENT.budget = replace(budget, fixed=fixed)
+    least = -(-(fixed + budget.least) // STEP) * STEP
+    if budget.is_chosen and budget.limit < least:
+        raise UsageError(f"--max-memory: {what} needs at least {least >> 20}M; {budget.limit >> 20}M is too little")
+
+
+def held_bytes() -> int:
+    """Anonymous memory of this process; 0 where the kernel does not tell."""
+    try:
+        match = _ANONYMOUS.search(STATUS.read_text("ascii", "replace"))
+    except OSError:
+        return 0
+    return int(match[1]) << 10 if match else 0
+
+
+def container_limit() -> int | None:
+    """What the limits of the process's control groups leave to it; None where nothing limits it."""
+    with suppress(OSError):
+        for line in CONTROL_GROUPS.read_text("utf-8", "replace").splitlines():
+            _, controllers, path = line.split(":", 2)
+            if controllers == "":
+                left = _left_in(CONTROL_ROOT, path, "memory.max", "memory.stat", "anon")
+            elif "memory" in controllers.split(","):
+                left = _left_in(CONTROL_ROOT / "memory", path, "memory.limit_in_bytes", "memory.stat", "total_rss")
+            else:
+                continue
+            if left is not None:
+                return left
+    return None
+
+
+def _left_in(root: Path, path: str, limit_name: str, stat_name: str, used_name: str) -> int | None:
+    """The least that any group from the process's own one up to the root leaves."""
+    group = root / path.strip("/")
+    if not group.is_dir():  # a container sees its own group as the root
+        group = root
+    left: list[int] = []
+    while True:
+        with suppress(OSError, ValueError):
+            limit = int((group / limit_name).read_text("ascii"))  # "max" is no number: no limit
+            if limit < _UNLIMITED:
+                used = dict(row.split() for row in (group / stat_name).read_text("ascii").splitlines())
+                left.append(max(0, limit - int(used.get(used_name, 0)) + held_bytes()))
+        if group == root:
+            return min(left, default=None)
+        group = group.parent
+
+
+def _give_back_soon() -> None:
+    """Let the C library hand large arrays back to the kernel when they are freed, and share its heaps among threads."""
+    with suppress(OSError, AttributeError, TypeError):
+        library = ctypes.CDLL(None)
+        library.mallopt(_M_MMAP_THRESHOLD, LARGE_ARRAY)
+        library.mallopt(_M_TRIM_THRESHOLD, LARGE_ARRAY)
+        library.mallopt(_M_ARENA_MAX, ARENAS)

@@ -1,0 +1,93 @@
+"""The memory budget: what follows from a limit, and which limit a container sets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rmqtool import memory
+from rmqtool.errors import UsageError
+from rmqtool.memory import STEP, WORK_LEAST, MemoryBudget, container_limit, keep_to, memory_budget, settle
+
+MIB = 1 << 20
+
+
+@pytest.fixture(autouse=True)
+def _no_limit_afterwards() -> Iterator[None]:
+    yield
+    memory._CURRENT.budget = MemoryBudget()
+
+
+def test_without_a_limit_everyone_has_the_default() -> None:
+    assert MemoryBudget().share(48 * MIB, 8) == 48 * MIB
+    assert MemoryBudget().threads(64, 60 * MIB) == 64
+
+
+def test_a_limit_leaves_everyone_a_part_of_what_is_free() -> None:
+    budget = MemoryBudget(160 * MIB, 60 * MIB)
+    assert budget.free == 100 * MIB
+    assert budget.share(48 * MIB, 4) == 25 * MIB
+    assert budget.share(10 * MIB, 4) == 10 * MIB
+    assert budget.threads(8, 25 * MIB) == 2
+    assert budget.threads(8, 100 * MIB) == 1
+
+
+def test_work_is_given_a_least_however_little_a_container_leaves() -> None:
+    assert MemoryBudget(60 * MIB, 100 * MIB).free == WORK_LEAST
+
+
+def test_too_low_a_limit_names_the_least_one_that_works() -> None:
+    with pytest.raises(UsageError, match="--max-memory: the command needs at least") as error:
+        keep_to(1, 64 * MIB)
+    match = re.search(r"at least (\d+)M", str(error.value))
+    assert match is not None
+    keep_to(int(match[1]) * MIB, 64 * MIB)
+    free = memory_budget().free
+    assert free is not None
+    assert free >= 64 * MIB - STEP
+
+
+def test_what_is_held_when_work_begins_is_not_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "LOADED_LATER", {})
+    keep_to(1024 * MIB)
+    before = memory_budget().free
+    monkeypatch.setattr(memory, "held_bytes", lambda: 700 * MIB)
+    settle("this store")
+    assert before is not None
+    assert memory_budget().free == 324 * MIB < before
+    monkeypatch.setattr(memory, "held_bytes", lambda: 1000 * MIB)
+    with pytest.raises(UsageError, match="this store needs at least 10"):
+        settle("this store")
+
+
+@pytest.mark.parametrize(
+    ("line", "folder", "limit_name", "used_name"),
+    [("0::/a/b", "", "memory.max", "anon"), ("4:cpu,memory:/a/b", "memory", "memory.limit_in_bytes", "total_rss")],
+)
+def test_a_container_leaves_what_its_strictest_group_leaves(
+    line: str, folder: str, limit_name: str, used_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "groups"
+    own.write_text(f"1:cpuset:/\n{line}\n")
+    monkeypatch.setattr(memory, "CONTROL_GROUPS", own)
+    monkeypatch.setattr(memory, "CONTROL_ROOT", tmp_path)
+    monkeypatch.setattr(memory, "held_bytes", lambda: 10 * MIB)
+    for name, limit in (("", "max"), ("a", str(512 * MIB)), ("a/b", str(1024 * MIB))):
+        group = tmp_path / folder / name
+        group.mkdir(exist_ok=True, parents=True)
+        (group / limit_name).write_text(f"{limit}\n")
+        (group / "memory.stat").write_text(f"file 5\n{used_name} {110 * MIB}\n")
+    assert container_limit() == 412 * MIB
+    (tmp_path / folder / "a" / limit_name).write_text(str(1 << 62))
+    assert container_limit() == 924 * MIB
+    keep_to(None)
+    assert memory_budget().limit == 924 * MIB
+    assert not memory_budget().is_chosen
+
+
+def test_a_machine_without_control_groups_sets_no_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "CONTROL_GROUPS", tmp_path / "none")
+    assert container_limit() is None
