@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rmqtool.errors import WriteError
+from rmqtool.report.text_file import replace_text
 
 
 @dataclass(frozen=True)
@@ -28,14 +26,7 @@ def write_metrics(path: Path, metrics: Iterable[Metric]) -> None:
     Raises:
         WriteError: it cannot be written.
     """
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        beside.write_text("".join(_lines(metrics)), "utf-8", errors="backslashreplace")
-        beside.replace(path)
-    except OSError as error:
-        with suppress(OSError):
-            beside.unlink()
-        raise WriteError(f"{path}: {(error.strerror or str(error)).lower()}") from error
+    replace_text(path, "".join(_lines(metrics)))
 
 
 def _lines(metrics: Iterable[Metric]) -> Iterator[str]:

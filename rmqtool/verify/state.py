@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rmqtool.errors import RefusedError, UnreadableError, UsageError
+from rmqtool.report.text_file import replace_text
 from rmqtool.store.directory import Segment
 from rmqtool.store.source import reason
 from rmqtool.verify.catalog.finding import Finding, Severity
@@ -76,17 +77,16 @@ class State:
             return None
 
     def add(self, segment: Segment, result: SplitResult) -> None:
-        """Remember a split and write the file."""
+        """Remember a split and write the file.
+
+        Raises:
+            WriteError: it cannot be written.
+        """
         if self.path is None:
             return
         self.done[segment.path] = {"file": [segment.size, segment.entry.mtime_ns], "result": _encoded(result)}
         document = {"format": _FORMAT, "rules": self.rules, "depth": self.depth, "done": self.done}
-        try:
-            fresh = self.path.with_name(self.path.name + ".new")
-            fresh.write_text(json.dumps(document), encoding="utf-8")
-            fresh.replace(self.path)
-        except OSError as error:
-            raise UnreadableError(f"{self.path}: {reason(error)}") from error
+        replace_text(self.path, json.dumps(document))
 
 
 def _encoded(result: SplitResult) -> dict[str, Any]:

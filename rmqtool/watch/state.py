@@ -6,13 +6,13 @@ import json
 import os
 import stat
 from collections import Counter
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from rmqtool.engine.segments.log_position import Position
-from rmqtool.errors import RefusedError, UnreadableError, UsageError, WriteError
+from rmqtool.errors import RefusedError, UnreadableError, UsageError
+from rmqtool.report.text_file import replace_text
 from rmqtool.store.source import reason
 
 _FORMAT: Final = "rmqtool-watch-state-1"
@@ -74,14 +74,7 @@ class WatchState:
             "restart_end": self.restart_end,
             "counts": asdict(self.counts),
         }
-        beside = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            beside.write_text(json.dumps(document), "utf-8")
-            beside.replace(path)
-        except OSError as error:
-            with suppress(OSError):
-                beside.unlink()
-            raise WriteError(f"{path}: {reason(error)}") from error
+        replace_text(path, json.dumps(document))
 
 
 def load_state(path: Path, root: Path) -> WatchState:

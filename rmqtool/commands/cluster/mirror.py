@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import time
 from pathlib import Path
@@ -12,6 +11,7 @@ import typer
 
 from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages, messages_of
+from rmqtool.commands.options.option_values import duration_s, is_duration
 from rmqtool.commands.options.output_files import demand_writable
 from rmqtool.commands.options.store import (
     BrokerVersionOption,
@@ -42,8 +42,6 @@ from rmqtool.store.sizes import DEFAULT_LOG_FILE_SIZE
 from rmqtool.times import parse_time
 
 TEXTFILE_SECONDS: Final = 5.0
-_DURATION: Final = re.compile(r"(\d{1,9})(s|m|h|d)")
-_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 def mirror(
@@ -239,8 +237,8 @@ def _until(text: str | None) -> tuple[Until, float | None]:
         return Until(), None
     if text.isascii() and text.isdecimal():
         return Until(physical_offset=int(text)), None
-    if (match := _DURATION.fullmatch(text)) is not None:
-        return Until(), float(int(match[1]) * _SECONDS[match[2]])
+    if is_duration(text):
+        return Until(), duration_s(text, "--until")
     return Until(time_ms=parse_time(text, "--until")), None
 
 

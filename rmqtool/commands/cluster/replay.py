@@ -13,6 +13,7 @@ import typer
 
 from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages, messages_of
+from rmqtool.commands.options.option_values import pairs
 from rmqtool.commands.options.spark_tables import FromTimeOption, TopicOption, ToTimeOption
 from rmqtool.commands.options.store import (
     BrokerConfOption,
@@ -124,10 +125,9 @@ def replay(
 
 def _renames(texts: Sequence[str]) -> dict[str, str]:
     renames: dict[str, str] = {}
-    for text in texts:
-        old, equals, new = text.partition("=")
-        if not (old and equals and new):
-            raise UsageError(f"--map: {text!r} is not OLD=NEW")
+    for old, new in pairs(texts, "--map", "OLD=NEW"):
+        if not new:
+            raise UsageError(f"--map: '{old}=' is not OLD=NEW")
         if renames.setdefault(old, new) != new:
             raise UsageError(f"--map: topic {old} is mapped twice")
     return renames

@@ -16,6 +16,7 @@ import typer
 
 from rmqtool.commands.messages import Messages
 from rmqtool.commands.options.help_groups import SPARK
+from rmqtool.commands.options.option_values import pairs
 from rmqtool.errors import UnsupportedError, UsageError
 from rmqtool.memory import memory_budget
 from rmqtool.scan.runner import Runner
@@ -143,10 +144,4 @@ def settings_of(conf: list[str] | None) -> dict[str, str]:
     Raises:
         UsageError: one is not K=V.
     """
-    settings = {}
-    for text in conf or ():
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise UsageError(f"--conf: {text!r} is not K=V")
-        settings[name] = value
-    return settings
+    return dict(pairs(conf or (), "--conf", "K=V"))

@@ -13,6 +13,7 @@ import rmqtool
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options.bundle import recorded_of, store_of_bundle
 from rmqtool.commands.options.memory import thread_count
+from rmqtool.commands.options.option_values import duration_s
 from rmqtool.commands.options.output_files import demand_writable
 from rmqtool.commands.options.spark import ConfOption, MasterOption, runner
 from rmqtool.commands.options.spark_tables import ReadStores, name_several
@@ -49,7 +50,6 @@ FIELDS: Final = (
     "type", "id", "severity", "file", "file_position", "physical_offset", "length", "topic", "queue_id",
     "queue_offset", "count", "message", "expected", "found", "candidate", "repair", "upstream",
 )  # fmt: skip
-_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 @with_store_options()
@@ -124,7 +124,7 @@ def verify(
         slice_number=number,
         slice_count=count,
         sample=sample,
-        duration_max_s=_duration(max_duration),
+        duration_max_s=None if max_duration is None else duration_s(max_duration, "--max-duration"),
         state_file=state,
         broker_runs=lock_of(store, opened.store).is_in_use,
     )
@@ -234,15 +234,6 @@ def _slice(text: str | None) -> tuple[int, int]:
     if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
         raise UsageError(f"--slice: {text!r} is not N/T with N from 1 to T, like 2/7")
     return int(number), int(count)
-
-
-def _duration(text: str | None) -> float | None:
-    if text is None:
-        return None
-    amount, unit = (text[:-1], text[-1]) if text[-1:] in _SECONDS else (text, "s")
-    if not amount.isdecimal():
-        raise UsageError(f"--max-duration: {text!r} is not a duration such as 90s, 20m or 2h")
-    return float(int(amount) * _SECONDS[unit])
 
 
 def _place(row: dict[str, Any]) -> tuple[str, int]:

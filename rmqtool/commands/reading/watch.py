@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import time
 from enum import StrEnum
@@ -14,6 +13,7 @@ import typer
 from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options.help_groups import OUTPUT
+from rmqtool.commands.options.option_values import duration_s
 from rmqtool.commands.options.output_files import demand_writable
 from rmqtool.commands.options.sizes import byte_count
 from rmqtool.commands.options.store import StoreOptions, StorePath, command_line, open_store, refuse_inside_store
@@ -34,8 +34,6 @@ STATUS_SECONDS: Final = 60.0
 """Between two rows of type `status`."""
 NAP_SECONDS: Final = 0.25
 ONCE_LOOKS_MAX: Final = 1000
-_DURATION: Final = re.compile(r"(\d{1,9})(s|m|h|d)?")
-_SECONDS: Final = {None: 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 class WatchFormat(StrEnum):
@@ -103,14 +101,14 @@ def watch(
     """
     limits = {
         "dispatch-lag": byte_count(max_dispatch_lag, "--max-dispatch-lag"),
-        "flush-lag": None if max_flush_lag is None else int(_duration(max_flush_lag, "--max-flush-lag") * 1000),
+        "flush-lag": None if max_flush_lag is None else int(duration_s(max_flush_lag, "--max-flush-lag") * 1000),
         "index-lag": byte_count(max_index_lag, "--max-index-lag"),
     }
     rate = byte_count(max_rate, "--max-rate")
     if rate == 0:
         raise UsageError("--max-rate: 0 bytes a second would never check anything")
-    seconds = _duration(interval, "--interval")
-    until = None if max_duration is None else time.monotonic() + _duration(max_duration, "--max-duration")
+    seconds = duration_s(interval, "--interval")
+    until = None if max_duration is None else time.monotonic() + duration_s(max_duration, "--max-duration")
     url = None if webhook is None else webhook_url(webhook)
     opened = open_store(store, store_options)
     directories = opened.store.settings.commitlog_directories
@@ -299,10 +297,3 @@ def _wait(interrupt: Interrupt, seconds: float, until: float | None) -> None:
     end = time.monotonic() + seconds if until is None else min(until, time.monotonic() + seconds)
     while not interrupt.is_asked and (left := end - time.monotonic()) > 0:
         time.sleep(min(left, NAP_SECONDS))
-
-
-def _duration(text: str, option: str) -> float:
-    match = _DURATION.fullmatch(text)
-    if match is None:
-        raise UsageError(f"{option}: {text!r} is not a duration such as 90s, 20m or 2h")
-    return float(int(match[1]) * _SECONDS[match[2]])

@@ -8,6 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
+from rmqtool.commands.options.option_values import pairs
 from rmqtool.commands.repairs.repair_command import repair_command
 from rmqtool.commands.repairs.repair_run import PlannedRepair, Planner, RepairRun
 from rmqtool.dump.target import place_in_store
@@ -73,13 +74,8 @@ def patch(
         if length is None:
             raise UsageError("--from: needs --length BYTES")
         copy = RangeCopy(source, position if source_position is None else source_position, length)
-    pairs = []
-    for text in values or ():
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise UsageError(f"--set {text}: not of the form FIELD=VALUE")
-        pairs.append((name, value))
-    request = PatchRequest(_placed(file)[1], position, tuple(pairs), fix_crc, copy)
+    fields = tuple(pairs(values or (), "--set", "FIELD=VALUE"))
+    request = PatchRequest(_placed(file)[1], position, fields, fix_crc, copy)
     return partial(_plan, request)
 
 

@@ -17,6 +17,7 @@ import typer
 from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options.completion import topics
+from rmqtool.commands.options.option_values import pairs
 from rmqtool.commands.options.store import (
     FormatOption,
     StoreOptions,
@@ -335,11 +336,7 @@ def _conf(path: Path | None, settings: list[str]) -> BrokerConf | None:
     if path is None and not settings:
         return None
     properties = dict(read_broker_conf(path).properties) if path is not None else {}
-    for text in settings:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise UsageError(f"--set: {text!r} is not NAME=VALUE")
-        properties[name] = value
+    properties |= pairs(settings, "--set")
     conf = broker_conf(properties, str(path) if path is not None else "--set")
     if conf.problems:
         raise UsageError(conf.problems[0])

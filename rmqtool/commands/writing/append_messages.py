@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from rmqtool.commands.options.option_values import pairs
 from rmqtool.engine.append.appender import clock_ms
 from rmqtool.engine.append.message import DEFAULT_BORN_HOST, DEFAULT_STORE_HOST, Message, MessageBatch
 from rmqtool.engine.append.message_lines import LINE_MAX, message_of_line
@@ -107,12 +108,7 @@ def _body(request: MessageRequest) -> bytes:
 
 
 def _properties(request: MessageRequest) -> dict[str, str]:
-    properties: dict[str, str] = {}
-    for text in request.properties:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise UsageError(f"--property: {text!r} is not NAME=VALUE")
-        properties[name] = value
+    properties = dict(pairs(request.properties, "--property"))
     options = {names.TAGS: request.tags, names.KEYS: request.keys}
     properties.update({name: value for name, value in options.items() if value is not None})
     if request.delay_level is not None:
