@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from rmqtool.report.text import field_lines
 
 Row = Mapping[str, Any]
+_ROOM: Final = 32
+"""Columns that a text needs beside others; with fewer it stands below them."""
+_INDENT: Final = 4
 
 
 def list_lines(
@@ -21,17 +24,41 @@ def list_lines(
         known: all broker versions, in order.
         width: of the terminal; None where there is none.
     """
-    names = max(len(row["name"]) for row in (*recipes, *damages))
+    ranges = [", ".join(_ranges(row["versions"], known)) for row in recipes]
     yield "Recipes: rmqtool fixture make NAME DIR --set version=X.Y.Z"
-    for row in recipes:
-        text = f"{row['about']}; broker {', '.join(_ranges(row['versions'], known))}"
-        yield from field_lines(f"  {row['name']:<{names}}", text, names + 2, width)
+    columns = [[row["name"], versions] for row, versions in zip(recipes, ranges, strict=True)]
+    yield from _table(["recipe", "broker versions"], columns, "what for", [[row["about"]] for row in recipes], width)
     yield ""
     yield "Damages: rmqtool fixture damage NAME DIR"
-    for row in damages:
-        findings = ", ".join(row["findings"]) or "nothing that verify reports"
-        text = f"{row['about']}; in {', '.join(row['recipes'])}; causes {findings}; harm: {row['harm']}"
-        yield from field_lines(f"  {row['name']:<{names}}", text, names + 2, width)
+    columns = [[row["name"], row["harm"]] for row in damages]
+    texts = [[row["about"], f"causes {_causes(row)}; in {', '.join(row['recipes'])}"] for row in damages]
+    yield from _table(
+        ["damage", "harm"], columns, "what it does, the findings that it causes, and in which recipes", texts, width
+    )
+
+
+def _table(
+    titles: list[str], rows: Sequence[list[str]], last: str, texts: Sequence[list[str]], width: int | None
+) -> Iterator[str]:
+    """Short columns, then a wide one, which is wrapped below itself, and further texts; without a terminal one line."""
+    widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
+    for cells, parts in ((titles, [last]), *zip(rows, texts, strict=True)):
+        begin = "  " + "  ".join(f"{cell:<{size}}" for cell, size in zip(cells, widths, strict=True))
+        if width is None:
+            yield f"{begin}  {'; '.join(parts)}"
+            continue
+        first, *further = parts
+        if width - len(begin) >= _ROOM:
+            yield from field_lines(begin, first, len(begin), width)
+        else:
+            yield begin.rstrip()
+            yield from field_lines("", first, _INDENT, width)
+        for text in further:
+            yield from field_lines("", text, _INDENT, width)
+
+
+def _causes(row: Row) -> str:
+    return ", ".join(row["findings"]) or "nothing that verify reports"
 
 
 def _ranges(versions: Sequence[str], known: Sequence[str]) -> list[str]:
