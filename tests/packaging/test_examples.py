@@ -37,17 +37,19 @@ def test_systemd_takes_the_unit(tmp_path: Path) -> None:
     assert "perhaps" in check("systemd-analyze", "verify", unit).stderr
 
 
-def test_kubernetes_takes_the_pod(tmp_path: Path) -> None:
-    pod = PACKAGING / "kubernetes-init-container.yaml"
+@pytest.mark.parametrize("name", ["kubernetes-init-container.yaml", "spark-executor-pod.yaml"])
+def test_kubernetes_takes_the_pod(tmp_path: Path, name: str) -> None:
+    pod = PACKAGING / name
     ran = check(BIN / "kubernetes-validate", "--strict", pod)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     wrong = tmp_path / "wrong.yaml"
-    wrong.write_text(pod.read_text("utf-8").replace("mountPath: /scripts", "mountPth: /scripts"))
+    wrong.write_text(pod.read_text("utf-8").replace("mountPath: /s", "mountPth: /s"))
     assert check(BIN / "kubernetes-validate", "--strict", wrong).returncode != 0
 
 
-def test_the_image_is_built_by_rules_that_a_linter_knows() -> None:
-    ran = check(BIN / "hadolint", PACKAGING / "Containerfile")
+@pytest.mark.parametrize("name", ["Containerfile", "Containerfile.spark"])
+def test_the_image_is_built_by_rules_that_a_linter_knows(name: str) -> None:
+    ran = check(BIN / "hadolint", PACKAGING / name)
     assert (ran.returncode, ran.stdout) == (0, ""), ran.stdout + ran.stderr
 
 
@@ -57,5 +59,5 @@ def test_the_image_leaves_out_what_a_checkout_has_beside_the_sources() -> None:
 
 def test_all_name_the_same_places() -> None:
     """The image, the unit and the pod find the program where the image has it."""
-    for name in ("Containerfile", "rmqtool-recover.service", "kubernetes-init-container.yaml"):
+    for name in ("Containerfile", "Containerfile.spark", "rmqtool-recover.service", "kubernetes-init-container.yaml"):
         assert re.search(r"/opt/rmqtool/bin", (PACKAGING / name).read_text("utf-8")), name
