@@ -53,6 +53,17 @@ def test_the_image_is_built_by_rules_that_a_linter_knows(name: str) -> None:
     assert (ran.returncode, ran.stdout) == (0, ""), ran.stdout + ran.stderr
 
 
+@pytest.mark.parametrize(("extras", "asked"), [("fast", ".[fast]"), ("fast,rocksdb", ".[fast,rocksdb]"), ("", ".")])
+def test_the_image_asks_pip_for_what_pip_understands(extras: str, asked: str) -> None:
+    """`.[]` is no requirement, so the slim image needs the directory alone."""
+    text = (PACKAGING / "Containerfile").read_text("utf-8")
+    (word,) = re.findall(r"pip install --no-cache-dir (\S+)", text)
+    ran = subprocess.run(
+        ["sh", "-c", f"printf %s {word}"], env={"EXTRAS": extras}, capture_output=True, text=True, check=True
+    )
+    assert ran.stdout == asked
+
+
 def test_the_image_leaves_out_what_a_checkout_has_beside_the_sources() -> None:
     assert {".git", ".venv", "tests", "dist"} <= set((ROOT / ".dockerignore").read_text("utf-8").split())
 
