@@ -6,7 +6,7 @@ import pytest
 
 from rmqtool.engine.reading import version_evidence
 from rmqtool.engine.reading.version_evidence import infer_version
-from rmqtool.engine.rules.versions import NEWEST, SUPPORTED, parse_version
+from rmqtool.engine.rules.versions import NEWEST, PRESUMED, SUPPORTED, parse_version
 from rmqtool.store.directory import survey
 from rmqtool.store.view import open_directory
 from tests.conftest import Unpacked
@@ -26,7 +26,9 @@ def test_the_guess_has_the_writers_generation(golden: Unpacked, name: str) -> No
         return
     if name != "4.9.7-properties":  # raw texts that no client and broker write end with a separator in it
         assert parse_version(releases.first) <= parse_version(writer) <= parse_version(releases.last), releases.evidence
-    assert parse_version(releases.rules)[:2] == parse_version(writer)[:2], releases.evidence
+    # What no rule tells from the presumed release has its rules, though a later one wrote it.
+    generation = min(parse_version(writer), parse_version(PRESUMED))[:2]
+    assert parse_version(releases.rules)[:2] == generation, releases.evidence
 
 
 @pytest.mark.parametrize("name", [*healthy_names(), *crashed_names(), *broker_names()])
