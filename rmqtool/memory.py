@@ -99,11 +99,12 @@ def keep_to(limit: int | None, least: int = WORK_LEAST) -> None:
         _give_back_soon()
 
 
-def settle(what: str) -> None:
+def settle(what: str, later: int = 0) -> None:
     """Measure what is held now: none of it is at the disposal of the work that follows.
 
     Args:
         what: needs it, for the message.
+        later: bytes that will be held beside it up to the end, which no work can do without.
 
     Raises:
         UsageError: what is left of a limit that a person chose is too little.
@@ -111,7 +112,7 @@ def settle(what: str) -> None:
     budget = _CURRENT.budget
     if budget.limit is None:
         return
-    fixed = held_bytes() + sum(size for name, size in LOADED_LATER.items() if name not in sys.modules)
+    fixed = later + held_bytes() + sum(size for name, size in LOADED_LATER.items() if name not in sys.modules)
     _CURRENT.budget = replace(budget, fixed=fixed)
     least = -(-(fixed + budget.least) // STEP) * STEP
     if budget.is_chosen and budget.limit < least:

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import NamedTuple
 from unittest.mock import patch
 
-from rmqtool import memory
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.engine.segments.open_files import ReadCache
 from rmqtool.errors import UsageError
@@ -37,6 +36,7 @@ from tests.golden_stores import FOLDER, SUFFIX, settings, unpack
 from tests.judge.bases import VERSIONS
 from tests.judge.case import make_case
 from tests.judge.worker import CASES_A_BASE, Worker, asked_version
+from tests.little_memory import little_memory
 
 COMMANDS = (
     ("verify",),
@@ -102,7 +102,7 @@ def fast(threads: int = 2, memory_max: int | None = None) -> Iterator[None]:
 @contextmanager
 def small() -> Iterator[None]:
     """So little memory that all goes to files that can."""
-    with fast(1), patch.object(memory, "WORK_LEAST", 1 << 16), patch.object(memory, "container_limit", lambda: 0):
+    with fast(1), little_memory():
         yield
 
 

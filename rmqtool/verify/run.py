@@ -58,10 +58,10 @@ from rmqtool.verify.survey.account import Account
 from rmqtool.verify.survey.context import Depth, QueueKey, VerifyContext, VerifyOptions, bytes_of
 from rmqtool.verify.survey.database_pass import DatabaseQueues, database_findings, log_end_findings
 from rmqtool.verify.survey.index_map import IndexMap
+from rmqtool.verify.survey.kept_maps import QueueMaps
 from rmqtool.verify.survey.log_order import LogOrder
+from rmqtool.verify.survey.queue_look import QueueLook
 from rmqtool.verify.survey.queue_map import QueueMap
-from rmqtool.verify.survey.queue_pass import QueuePass
-from rmqtool.verify.survey.recall import Seen, seen_by
 from rmqtool.verify.survey.result import SplitResult, merge
 
 OnFinding = Callable[[Finding], None]
@@ -243,21 +243,15 @@ class _Verifier:
         indexed = (newest_start(file.entries, end)[1] for file in context.index)
         return max((newest, *indexed)) + 1
 
-    def _queue_maps(self, is_batch: bool, minimum: int) -> dict[QueueKey, QueueMap]:
-        store = self.store
-        files = store.batch_queues if is_batch else store.queues
-        size = store.batch_file_size if is_batch else store.consumequeue_file_size
-        passes = [
-            QueuePass(queue, is_batch, size, store.commitlog_file_size, minimum, self._account)
-            for queue in files.values()
-        ]
-        maps = {}
-        for seen in self._threads.map(self._seen, passes):
+    def _queue_maps(self, is_batch: bool, minimum: int) -> QueueMaps:
+        look = QueueLook(self.store, self._account, self.options.digest, minimum, is_batch=is_batch)
+        maps = QueueMaps()
+        for seen in self._threads.map(look, look.queues):
             queue = seen.result
             self._say(seen.findings)
             self._summary.unit_count += queue.unit_count
-            self._seen_files.append(seen)
-            maps[bytes_of(queue.topic), queue.queue_id] = queue
+            maps.add((bytes_of(queue.topic), queue.queue_id), queue)
+        self._seen_files += look.seen
         return maps
 
     @property
@@ -272,11 +266,6 @@ class _Verifier:
         self._summary.unit_count += sum(units.unit_count for units in database.units.values())
         end = self.store.commitlog[-1].end if self.store.commitlog else 0
         return (DatabaseQueues(database), LogOrder(database, minimum, end)) if database.failure is None else ({}, None)
-
-    def _seen(self, one: QueuePass) -> Seen[QueueMap]:
-        files = tuple((segment.path, segment.start, segment.size) for segment in one.queue.segments)
-        terms = files, one.is_batch, one.file_size, one.log_file_size, one.log_minimum
-        return seen_by(one, [path for path, _, _ in files], terms, self.store.view.open, self.options.digest)
 
     def _index_maps(self) -> tuple[IndexMap, ...]:
         index = read_index(self.store, self._account, self.options.digest)

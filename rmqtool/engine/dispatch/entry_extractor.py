@@ -6,6 +6,7 @@ done queue by queue is done many times as fast for tens of thousands at once.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Final
 
@@ -20,13 +21,13 @@ from rmqtool.engine.dispatch.queue_entries import (
     joined_entries,
     queue_entries,
 )
-from rmqtool.memory import memory_budget
+from rmqtool.memory import THREAD_BYTES, memory_budget
 from rmqtool.scan.row_columns import RowColumns, RowColumnsBuilder
 
 ROWS_MAX: Final = 1 << 16
 """Rows of a full chunk; they take 4 MB, their entries about as much."""
-ROW_BYTES: Final = 480
-"""What a row of a full chunk takes with all that is made of it where it is compared."""
+ROW_BYTES: Final = 2048
+"""What a row of a full chunk takes where it is compared, if each is of another queue; of few queues, a quarter."""
 COLUMNS: Final = (
     "physical_offset",
     "size",
@@ -49,7 +50,9 @@ class EntryExtractor:
 
     def __init__(self, settings: DispatchSettings | None) -> None:
         self._settings = settings
-        self._rows_max = memory_budget().share(ROWS_MAX * ROW_BYTES, 2) // ROW_BYTES
+        budget = memory_budget()
+        threads = budget.threads(os.cpu_count() or 1, THREAD_BYTES)
+        self._rows_max = budget.share(ROWS_MAX * ROW_BYTES, 2 * threads) // ROW_BYTES
         self._rows = RowColumnsBuilder(COLUMNS, self._rows_max)
         self._queues: dict[tuple[bytes, int, bool], list[QueueEntries]] = {}
         self._grouped = 0

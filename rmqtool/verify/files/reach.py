@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Final
 
 from rmqtool.formats.checkpoint import Checkpoint
@@ -140,7 +141,7 @@ def newest_record(context: VerifyContext) -> tuple[int, int]:
         return context.order.newest
     end = context.store.commitlog[-1].end if context.store.commitlog else 0
     place, newest, owner = -1, -1, None
-    for queue in (*context.queues.values(), *context.batch_queues.values()):
+    for queue in chain(context.queues.values(), context.batch_queues.values()):
         last_place, physical_offset = newest_start(queue.units, end)
         if physical_offset > newest:
             place, newest, owner = last_place, physical_offset, queue

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Final
 
 from rmqtool.engine.reading.record import read_record
@@ -53,7 +54,7 @@ def zero_queues(context: VerifyContext, runs: Sequence[Missing]) -> Iterator[Fin
     if not context.has_file_queues:
         return
     lacking = {(topic, queue_id) for topic, queue_id, *_ in runs}
-    for name, queue in (*context.queues.items(), *context.batch_queues.items()):
+    for name, queue in chain(context.queues.items(), context.batch_queues.items()):
         if name in lacking or name[0] in context.unchecked_topics:
             continue
         is_zero = bool(queue.files) and len(queue.zero_files) == len(queue.files) and queue.first == 0

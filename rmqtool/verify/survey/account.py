@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 
-@dataclass
+@dataclass(slots=True)
 class FileAccount:
     """Bytes of one file: `left_out` are those that the options or a live broker keep from being judged."""
 

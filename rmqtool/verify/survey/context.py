@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.scan.log_digest import LogDigest
@@ -106,12 +106,12 @@ class VerifyContext:
     def queues_into(self, begin: int, end: int) -> Iterator[tuple[QueueKey, QueueMap]]:
         """Queues, of plain units and of batches, of which some have units that point into [begin, end) of the log."""
         if self.order is None:
-            yield from self.queues.items()
+            yield from _into(self.queues, begin, end)
         else:
             for topic, queue_id in self.order.queues_into(begin, end):
                 key = bytes_of(topic), queue_id
                 yield key, self.queues[key]
-        yield from self.batch_queues.items()
+        yield from _into(self.batch_queues, begin, end)
 
     def log_path(self, physical_offset: int) -> str:
         """The commitlog file that holds a physical offset."""
@@ -139,6 +139,18 @@ class VerifyContext:
     def has_file_queues(self) -> bool:
         """Whether every message should be in a queue that is made of files."""
         return self.store.queue_kind == "file"
+
+
+@runtime_checkable
+class RangedMaps(Protocol):
+    """Maps of queues that can tell which ones have units into a range of the log."""
+
+    def into(self, begin: int, end: int) -> Iterator[tuple[QueueKey, QueueMap]]:
+        """Those of which some may have units that point into [begin, end) of the log."""
+
+
+def _into(maps: Mapping[QueueKey, QueueMap], begin: int, end: int) -> Iterator[tuple[QueueKey, QueueMap]]:
+    return maps.into(begin, end) if isinstance(maps, RangedMaps) else iter(maps.items())
 
 
 def topic_text(name: bytes) -> str:
