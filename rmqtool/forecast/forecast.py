@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from contextlib import closing
 from dataclasses import replace
 from itertools import pairwise
 from threading import Lock
@@ -13,7 +14,7 @@ from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.segments.open_files import ReadCache
 from rmqtool.errors import UnknownSizeError, UnsupportedError
 from rmqtool.forecast.log_scan import PlainRecords
-from rmqtool.forecast.losses import LossCounter, LossReport
+from rmqtool.forecast.losses import CleanFiles, LossCounter, LossReport
 from rmqtool.forecast.options import COUNT_WHOLE_LOG_UP_TO, ForecastOptions
 from rmqtool.forecast.queue_state import QueueState
 from rmqtool.forecast.result import Forecast, QueueForecast, StopsAt
@@ -21,6 +22,7 @@ from rmqtool.forecast.simulate import Simulation
 from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, ScanOptions
 from rmqtool.store.config.read_config import StoreConfigs
 from rmqtool.store.directory import Segment, Store
+from rmqtool.store.overlay import Overlay
 from rmqtool.store.unproven_sizes import size_assumptions
 
 
@@ -30,11 +32,13 @@ class SharedStarts:
     Attributes:
         plain: how far the log holds records that all of them take for good.
         reads: what they read of the other files; starts on another store may share it.
+        clean: files of the log of which nothing is lost; starts on a store that a plan makes of the same may share it.
     """
 
-    def __init__(self, reads: ReadCache | None = None) -> None:
+    def __init__(self, reads: ReadCache | None = None, clean: CleanFiles | None = None) -> None:
         self.plain = PlainRecords()
         self.reads = ReadCache() if reads is None else reads
+        self.clean = CleanFiles() if clean is None else clean
         self._configs: StoreConfigs | None = None
         self._losses_by_key: dict[Hashable, LossReport] = {}
         self._lock = Lock()
@@ -47,7 +51,7 @@ class SharedStarts:
 
     def losses(self, key: Hashable, count: Callable[[], LossReport]) -> LossReport:
         """What a start costs that leaves behind what the key says, counted if it is the first of its kind."""
-        with self._lock:
+        with self.clean.lock:
             if key not in self._losses_by_key:
                 self._losses_by_key[key] = count()
             return self._losses_by_key[key]
@@ -121,11 +125,12 @@ def forecast_of(simulation: Simulation, shared: SharedStarts | None = None) -> F
     if simulation.why_not is not None or simulation.log is None or scanned is None:
         return forecast
     segments = _counted_segments(simulation)
-    key = _what_is_left(simulation, segments) if shared is not None else None
-    if shared is None or key is None:
+    left = _what_is_left(simulation) if shared is not None else None
+    if shared is None or left is None:
         losses = _losses(simulation, segments)
     else:
-        losses = shared.losses(key, lambda: _losses(simulation, segments))
+        key = tuple(segment.path for segment in segments), left
+        losses = shared.losses(key, lambda: _losses(simulation, segments, shared.clean, left))
     return replace(
         forecast,
         lost=losses.lost,
@@ -179,8 +184,11 @@ def _counted_segments(simulation: Simulation) -> tuple[Segment, ...]:
     return tuple(segment for segment in segments if whole or segment.start >= simulation.scanned.begin)
 
 
-def _what_is_left(simulation: Simulation, segments: tuple[Segment, ...]) -> Hashable:
-    """All that losses depend on, for one store; None where the start wrote into a queue, whose content counts too."""
+def _what_is_left(simulation: Simulation) -> Hashable:
+    """All that losses of a file of the log depend on, for one store and what a plan makes of it.
+
+    None where the start wrote into a queue, whose content counts too.
+    """
     if simulation.sides.database is not None:
         return None
     log, options, overlay = simulation.log, simulation.options, simulation.overlay
@@ -191,11 +199,11 @@ def _what_is_left(simulation: Simulation, segments: tuple[Segment, ...]) -> Hash
         files = tuple((segment.path, segment.start, segment.size) for segment in state.loaded.segments)
         if any(overlay.change_of(path) is not None for path, _, _ in files):
             return None
-        queues.append((name, state.is_batch, state.minimum, state.loaded.end, files))
+        planned = tuple(_planned_content(simulation.store, path) for path, _, _ in files)
+        queues.append((name, state.is_batch, state.minimum, state.loaded.end, files, planned))
         has_part |= any(state.loaded.length(segment) % state.loaded.kind.size for segment in state.loaded.segments)
     settings = simulation.settings
     return (
-        tuple(segment.path for segment in segments),
         tuple(segment.path for segment in log.segments),
         log.end,
         tuple(queues),
@@ -209,7 +217,18 @@ def _what_is_left(simulation: Simulation, segments: tuple[Segment, ...]) -> Hash
     )
 
 
-def _losses(simulation: Simulation, segments: tuple[Segment, ...]) -> LossReport:
+def _planned_content(store: Store, path: str) -> Hashable:
+    """What tells the content that a plan gives a file; None where the plan leaves it as it is."""
+    if not isinstance(store.view, Overlay) or store.view.change_of(path) is None:
+        return None
+    with closing(store.view.open(path)) as source:
+        identity = source.identity
+    return (id(store), path) if identity is None else identity
+
+
+def _losses(
+    simulation: Simulation, segments: tuple[Segment, ...], clean: CleanFiles | None = None, left: Hashable = None
+) -> LossReport:
     options, log = simulation.options, simulation.log
     assert log is not None
     count = LossCounter(
@@ -219,6 +238,8 @@ def _losses(simulation: Simulation, segments: tuple[Segment, ...]) -> LossReport
         log.segments,
         log.end,
         options.damage_max,
+        None if simulation.store.extensions else clean,
+        left,
     )
     scan = ScanOptions(
         options.delays_ms,

@@ -7,10 +7,11 @@ minimum and maximum, points to it with room for it, and its bytes lie inside the
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
-from itertools import groupby, pairwise
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from threading import Lock
 from typing import Any, Final
 
 import numpy as np
@@ -202,6 +203,19 @@ class LossReport:
         return Lost(self.messages, self.bytes, dict(sorted(self.by_topic.items())))
 
 
+class CleanFiles:
+    """Files of the log of which a start loses nothing, with the highest queue offset in each by queue.
+
+    Attributes:
+        highest: by the file and by all that its losses depend on.
+        lock: who counts holds it, so that no file is counted twice at once.
+    """
+
+    def __init__(self) -> None:
+        self.highest: dict[Hashable, dict[tuple[str, int], int]] = {}
+        self.lock = Lock()
+
+
 class LossCounter:
     """Counts over the log as it is before the start."""
 
@@ -213,8 +227,10 @@ class LossCounter:
         kept: Sequence[Segment],
         log_end: int,
         damage_max: int,
+        clean: CleanFiles | None = None,
+        depends_on: Hashable = None,
     ) -> None:
-        """`kept` are the log's files after the start, `log_end` where it ends."""
+        """`kept` are the log's files after the start, `log_end` where it ends; `clean` need not be counted again."""
         log_minimum = min((segment.start for segment in kept), default=0)
         self._served = {
             name: DatabaseServedUnits(state, log_minimum)
@@ -232,6 +248,9 @@ class LossCounter:
         self._damage_max = damage_max
         self._missed: defaultdict[tuple[str, int], list[RecordArrays]] = defaultdict(list)
         self._missed_count = 0
+        self._clean, self._depends_on = CleanFiles() if clean is None else clean, depends_on
+        self._highest: dict[tuple[str, int], int] = {}
+        self._is_clean = True
         self.losses = LossReport()
 
     def count(self, view: StoreView, segments: Sequence[Segment], options: ScanOptions) -> None:
@@ -242,8 +261,19 @@ class LossCounter:
         """
         by_start = {segment.start: segment for segment in segments}  # of two files of one start, one counts
         with closing(plan_segments(view.open, by_start.values())) as plan:
-            for start, batches in groupby(scan_log(plan, options), lambda batch: batch.split.physical_offset):
-                self._count_file(by_start[start], batches)
+            for split in plan.splits:
+                identity = split.source.identity
+                key = identity, split.physical_offset, split.more_follows, self._depends_on
+                highest = self._clean.highest.get(key)
+                if highest is None:
+                    self._highest, self._is_clean = {}, identity is not None
+                    self._count_file(by_start[split.physical_offset], scan_log(replace(plan, splits=(split,)), options))
+                    highest = self._highest
+                    if self._is_clean:
+                        self._clean.highest[key] = highest
+                split.source.close()
+                for name, offset in highest.items():
+                    self.losses.highest[name] = max(self.losses.highest.get(name, -1), offset)
             self._look_anywhere()
 
     def _count_file(self, segment: Segment, batches: Iterable[Batch]) -> None:
@@ -276,7 +306,7 @@ class LossCounter:
         topic = decode_java_utf8(entries.topic)
         name = (topic, entries.queue_id)
         highest = int((entries.queue_offsets + entries.batch_sizes - 1).max())
-        self.losses.highest[name] = max(self.losses.highest.get(name, -1), highest)
+        self._highest[name] = max(self._highest.get(name, -1), highest)
         places = _places(entries, min(segment.end, self._log_end))
         served = self._served.get(name)
         if served is None or segment.path not in self._kept:
@@ -293,6 +323,7 @@ class LossCounter:
         inside = missed.physical_offsets + missed.sizes <= missed.limits
         self._lose(topic, missed.some(~inside))
         if inside.any():
+            self._is_clean = False
             self._missed[name].append(missed.some(inside))
             self._missed_count += int(inside.sum())
             if self._missed_count > memory_budget().share(MISSED_MAX * MISSED_BYTES, 8) // MISSED_BYTES:
@@ -309,6 +340,7 @@ class LossCounter:
     def _lose(self, topic: str, places: RecordArrays) -> None:
         count = int(places.message_counts.sum())
         if count:
+            self._is_clean = False
             self.losses.messages += count
             self.losses.bytes += int(places.sizes.sum())
             self.losses.by_topic[topic] += count
@@ -317,12 +349,15 @@ class LossCounter:
         if self._index is None or path not in self._kept:
             return
         behind = rows["physical_offset"] + rows["size"] > self._log_end
-        self.losses.unindexed += self._index.without_entry(rows[~behind] if behind.any() else rows)
+        unindexed = self._index.without_entry(rows[~behind] if behind.any() else rows)
+        self._is_clean &= not unindexed
+        self.losses.unindexed += unindexed
 
     def _damage(self, path: str, row: Any) -> None:
         verdict, physical_offset, length = (int(row[name]) for name in ("verdict", "physical_offset", "size"))
         if verdict not in _SERVED_AS_IT_IS or path not in self._kept or physical_offset >= self._log_end:
             return
+        self._is_clean = False
         self.losses.damage_count += 1
         if len(self.losses.damage) < self._damage_max:
             self.losses.damage.append(ServedDamage(FINDING_IDS[Verdict(verdict)], path, physical_offset, length))

@@ -46,7 +46,7 @@ def with_forecasts(
     forecaster = _Forecaster(rules, options, begin, on_note)
     shared = SharedStarts(ReadCache(notes=None if options.digest is None else options.digest.notes))
     with ThreadPoolExecutor(memory_budget().threads(os.cpu_count() or 1, THREAD_BYTES)) as pool:
-        now = pool.submit(forecaster.forecast, store, rules, shared=SharedStarts(shared.reads))
+        now = pool.submit(forecaster.forecast, store, rules, shared=SharedStarts(shared.reads, shared.clean))
         forecasts = pool.map(
             lambda version: forecaster.forecast(
                 after, rules_for(version), whole=whole or version == rules.version, shared=shared

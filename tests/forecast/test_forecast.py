@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from benchmarks.stores import write_store
 from rmqtool.engine.rules.versions import EXAMINED, rules_for
 from rmqtool.forecast import forecast
 from rmqtool.forecast.forecast import SharedStarts, forecast_store
+from rmqtool.forecast.losses import LossCounter
 from rmqtool.forecast.options import ForecastOptions
-from rmqtool.store.directory import Settings, survey
+from rmqtool.formats.consumequeue import UNIT_SIZE
+from rmqtool.scan.walk import Batch
+from rmqtool.store.directory import Segment, Settings, survey
+from rmqtool.store.overlay import Overlay
+from rmqtool.store.source import Zeros
 from rmqtool.store.view import open_directory
 from tests import golden_stores
 from tests.commands.transcripts import rmqtool
@@ -66,6 +73,53 @@ def test_a_sound_store_is_counted_once(golden: Unpacked, monkeypatch: pytest.Mon
     for version in EXAMINED:
         forecast_store(store, rules_for(version), shared=shared)
     assert len(counted) < len(EXAMINED)
+
+
+def test_a_file_of_which_nothing_is_lost_is_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By starts of all versions, on the store as it is and as a plan would leave it."""
+    path = tmp_path / "store"
+    write_store(path, 3_000, 100, 1 << 17, index_slot_count=1000, index_entry_count=30_000)
+    store = survey(open_directory(path), Settings(commitlog_file_size=1 << 17))
+    view = Overlay(store.view)
+    view.remove("abort")
+    after = survey(view, store.settings)
+    alone = {
+        (version, number): forecast_store(one, rules_for(version))
+        for version in EXAMINED
+        for number, one in enumerate((store, after))
+    }
+    counted: list[str] = []
+    count_file = LossCounter._count_file
+
+    def noted(self: LossCounter, segment: Segment, batches: Iterable[Batch]) -> None:
+        counted.append(segment.path)
+        count_file(self, segment, batches)
+
+    monkeypatch.setattr(LossCounter, "_count_file", noted)
+    now = SharedStarts()
+    then = SharedStarts(now.reads, now.clean)
+    options = ForecastOptions(count_index=False)
+    for (version, number), forecast_alone in alone.items():
+        together = forecast_store((store, after)[number], rules_for(version), options, (now, then)[number])
+        assert together.lost == forecast_alone.lost
+        assert together.queues == forecast_alone.queues
+    assert len(counted) == len(set(counted)) > 5
+
+
+def test_files_are_counted_again_where_a_plan_changes_a_queue(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    write_store(path, 3_000, 100, 1 << 17, index_slot_count=1000, index_entry_count=30_000)
+    store = survey(open_directory(path), Settings(commitlog_file_size=1 << 17))
+    (file,) = store.queues["TopicTest1", 2].segments
+    view = Overlay(store.view)
+    view.remove("abort")
+    view.lay(file.path, 0, Zeros(40 * UNIT_SIZE))
+    after = survey(view, store.settings)
+    now = SharedStarts()
+    for one, shared in ((store, now), (after, SharedStarts(now.reads, now.clean))):
+        together = forecast_store(one, rules_for("5.5.0"), shared=shared)
+        assert together == forecast_store(one, rules_for("5.5.0"))
+    assert together.lost.messages >= 40
 
 
 @pytest.mark.parametrize("name", OFTEN)
