@@ -59,9 +59,33 @@ def load_kernel(name: str = "rmqtool.scan.kernels.kernel") -> ModuleType:
             ON_COMPILE.pop()()
     config.CACHE_DIR = str(folder)
     try:
-        return importlib.import_module(name)
+        kernel = importlib.import_module(name)
     finally:
         config.CACHE_DIR = before  # of the whole process, which may have kernels of its own
+    for function in vars(kernel).values():
+        _load_without_tables(function)
+    return kernel
+
+
+def _load_without_tables(function: Any) -> None:
+    """Have numba load kept code of a function at once; it would fill its tables of types and functions first.
+
+    Only compiling needs them, which fills them itself, and they take 0.1 s. A numba without these parts goes its way.
+    """
+    cache: Any = getattr(function, "_cache", None)
+    parts = ("_load_overload", "_guard_against_spurious_io_errors")
+    if not (hasattr(function, "targetctx") and all(hasattr(cache, part) for part in parts)):
+        return
+    with contextlib.suppress(ImportError, AttributeError):
+        runtime: Any = importlib.import_module("numba.core.runtime")
+        runtime.rtsys.initialize(function.targetctx)
+        cache.load_overload = functools.partial(_load_kept, cache)
+
+
+def _load_kept(cache: Any, signature: Any, context: Any) -> Any:
+    """`numba.core.caching.Cache.load_overload`, but for the tables."""
+    with cache._guard_against_spurious_io_errors():  # noqa: SLF001
+        return cache._load_overload(signature, context)  # noqa: SLF001
 
 
 def _is_kept(folder: Path, name: str) -> bool:

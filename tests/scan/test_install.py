@@ -51,6 +51,7 @@ if make.__name__ == "CompiledReader":
     found["from_cache"] = sum(kernel.walk_block.stats.cache_hits.values())
     found["cache"] = str(kernel.walk_block.stats.cache_path)
     found["told"] = len(told)
+    found["tables"] = "numba.core.typing.cffi_utils" in sys.modules
 print(json.dumps(found))
 """
 
@@ -98,6 +99,7 @@ def test_a_read_only_install_keeps_its_code_in_the_users_cache(log: Path, instal
     assert first["cache"].startswith(str(home / ".cache/rmqtool"))
     assert (first["from_cache"], second["from_cache"]) == (0, 1)
     assert (first["told"], second["told"]) == (1, 0), "a person is told once that it compiles"
+    assert (first["tables"], second["tables"]) == (True, False), "kept code loads without what only compiling needs"
 
 
 def test_without_a_home_the_code_lives_as_long_as_the_run(log: Path, installed: Path) -> None:
