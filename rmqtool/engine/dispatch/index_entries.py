@@ -26,6 +26,8 @@ COLUMNS_MAX: Final = 512
 """Bytes of a text up to which it is hashed together with the others, a byte of each at a time."""
 COMPILED_FROM_ROWS: Final = 2048
 """Rows from which the compiled kernel is asked; fewer at once come from a small log, for which it is not loaded."""
+FEW_TOPICS: Final = 64
+"""Topics of which the hashes are looked up for each batch, whichever occur in it."""
 KERNEL: Final = "rmqtool.engine.dispatch.index_kernel"
 _BASE: Final = 31
 _SPACE: Final = 0x20
@@ -210,13 +212,15 @@ def _tokens(texts: _Texts, buffer: NDArray[np.uint8]) -> _Texts:
 
 
 def _prefixes(rows: Rows, topics: Sequence[bytes]) -> tuple[UInt32s, UInt32s]:
-    """Hashes of what stands before the key, and before the tags, by topic number; only those of topics that occur.
+    """Hashes of what stands before the key, and before the tags, by topic number; of many topics those that occur.
 
     A row that is no message says topic 0, which there may not be.
     """
     keys, tags = np.zeros(len(topics), np.uint32), np.zeros(len(topics), np.uint32)
     numbers = rows["topic_number"]
-    if len(topics) > len(numbers):  # a store of a million topics: nothing is done for each of them in every batch
+    if len(topics) <= FEW_TOPICS:
+        occurring = np.arange(len(topics))
+    elif len(topics) > len(numbers):  # a store of a million topics: nothing is done for each of them in every batch
         has_text = (rows["unique_key_length"] > 0) | (rows["keys_length"] > 0) | (rows["tags_length"] > 0)
         occurring = np.unique(numbers[has_text])
         occurring = occurring[occurring < len(topics)]
