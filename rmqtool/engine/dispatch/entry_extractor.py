@@ -24,7 +24,7 @@ from rmqtool.engine.dispatch.queue_entries import (
 from rmqtool.memory import THREAD_BYTES, memory_budget
 from rmqtool.scan.row_columns import RowColumns, RowColumnsBuilder
 
-ROWS_MAX: Final = 1 << 16
+ROWS_MAX: Final = 1 << 17
 """Rows of a full chunk; they take 4 MB, their entries about as much."""
 ROW_BYTES: Final = 2048
 """What a row of a full chunk takes where it is compared, if each is of another queue; of few queues, a quarter."""

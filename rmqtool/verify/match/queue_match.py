@@ -65,7 +65,6 @@ class QueueMatch:
     missing: list[Missing] = field(default_factory=list)
     lost: dict[int, list[str]] = field(default_factory=dict)
     doubtful: list[int] = field(default_factory=list)
-    unit_count: int = 0
     _places: RecordPlaces = field(init=False)
 
     def run(self, expected: dict[tuple[QueueKey, bool], QueueEntries]) -> None:
@@ -74,8 +73,10 @@ class QueueMatch:
         doubtful: list[tuple[QueueMap, Mismatch]] = []
         for key, queue in self._queues(expected):
             entries = expected.get(key)
-            places, units = queue.pointing_into(self.context.open_file, self.lookup.begin, self.lookup.end)
-            self.unit_count += len(units)
+            differing = queue.differing(self.context.open_file, self.lookup.begin, self.lookup.end, entries)
+            if differing is None:
+                continue
+            places, units = differing
             if not queue.is_batch and (units["tags_code"] <= EXTENSION_ADDRESS_MAX).any():
                 units = self._resolved(queue, units)
             if entries is not None and _agree(queue, places, units, entries):
@@ -99,7 +100,7 @@ class QueueMatch:
         """The queues with files that have units into the chunk, or should have."""
         queue_maps: dict[tuple[QueueKey, bool], QueueMap] = {}
         for key, queue in self.context.queues_into(self.lookup.begin, self.lookup.end):
-            if queue.units.ranges(self.lookup.begin, self.lookup.end):
+            if queue.units.touches(self.lookup.begin, self.lookup.end):
                 queue_maps[key, queue.is_batch] = queue
         for expected_key in expected:
             queue_of = self._map_of(expected_key)

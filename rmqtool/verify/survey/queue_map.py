@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rmqtool.engine.dispatch.queue_entries import QueueEntries
 from rmqtool.errors import UnreadableError
 from rmqtool.formats import consumequeue
+from rmqtool.scan.compiled import is_worth, load_kernel
 from rmqtool.store.source import ByteSource, read_salvaging
 
 SAMPLE_EVERY: Final = 256
@@ -19,6 +21,9 @@ RUNS_MAX: Final = 1 << 18
 RUNS_APART: Final = 256
 """Runs that are read each by itself."""
 RANGE_MAX: Final = 1 << 18
+COMPILED_FROM_UNITS: Final = 1 << 18
+"""Units of one range from which loading the compiled comparison pays."""
+KERNEL: Final = "rmqtool.engine.dispatch.unit_kernel"
 RUN: Final = np.dtype([("begin", "i8"), ("end", "i8"), ("first", "i8"), ("last", "i8")])
 """A run: members [begin, end) by place, and the physical offsets of its first and last member."""
 
@@ -49,12 +54,15 @@ class OffsetRuns:
             for at in range(low, high, RANGE_MAX)
         ]
 
+    def touches(self, begin: int, end: int) -> bool:
+        """Whether a run may have members that point into [begin, end)."""
+        return bool(len(self._touching(begin, end)))
+
     def inner(self, begin: int, end: int) -> tuple[int, int] | None:
         """Sampled places [first, stop) between which all members of the only run that does point into [begin, end)."""
         low, high = self._touching(begin, end)[0][["begin", "end"]].tolist()
-        within = slice(int(np.searchsorted(self.sample_places, low)), int(np.searchsorted(self.sample_places, high)))
-        places, offsets = self.sample_places[within], self.sample_offsets[within]
-        first, behind = int(np.searchsorted(offsets, begin)), int(np.searchsorted(offsets, end))
+        places, offsets = self._samples(low, high)
+        first, behind = offsets.searchsorted((begin, end)).tolist()
         return (int(places[first]), int(places[behind - 1])) if behind - first > 1 else None
 
     def chosen(self, places: Array, physical_offsets: Array, begin: int, end: int) -> Array:
@@ -70,14 +78,17 @@ class OffsetRuns:
         return self.runs[(self.runs["first"] < end) & (self.runs["last"] >= begin)]
 
     def _narrowed(self, low: int, high: int, begin: int, end: int) -> tuple[int, int]:
-        within = slice(int(np.searchsorted(self.sample_places, low)), int(np.searchsorted(self.sample_places, high)))
-        places, offsets = self.sample_places[within], self.sample_offsets[within]
-        before = int(np.searchsorted(offsets, begin)) - 1
-        behind = int(np.searchsorted(offsets, end))
+        places, offsets = self._samples(low, high)
+        first, behind = offsets.searchsorted((begin, end)).tolist()
         return (
-            int(places[before]) if before >= 0 else low,
+            int(places[first - 1]) if first > 0 else low,
             min(high, int(places[behind]) + 1) if behind < len(places) else high,
         )
+
+    def _samples(self, low: int, high: int) -> tuple[Array, Array]:
+        """Sampled places within [low, high), and the offsets there."""
+        first, stop = self.sample_places.searchsorted((low, high)).tolist()
+        return self.sample_places[first:stop], self.sample_offsets[first:stop]
 
     @property
     def drops(self) -> Array:
@@ -228,11 +239,29 @@ class QueueMap:
             return places[1], units[1]
         return np.concatenate(places), np.concatenate(units)
 
+    def differing(
+        self, open_file: Open, begin: int, end: int, expected: QueueEntries | None
+    ) -> tuple[Array, Array] | None:
+        """The same as `pointing_into`; None where a look at them all shows that they are those expected."""
+        ranges = self.units.ranges(begin, end)
+        if expected is None or len(ranges) != 1 or self.unit_type.itemsize != consumequeue.UNIT_SIZE:
+            return self.pointing_into(open_file, begin, end)
+        ((low, high),) = ranges
+        places, units = self.read(open_file, low, high)
+        if len(units) == high - low and is_worth(len(units), COMPILED_FROM_UNITS):
+            columns = expected.queue_offsets, expected.physical_offsets, expected.record_sizes, expected.tags_codes
+            if load_kernel(KERNEL).are_met(units.view(np.uint8), low, begin, end, *columns):
+                return None
+        return self._chosen([(places, units)], begin, end)
+
     def pointing_into(self, open_file: Open, begin: int, end: int) -> tuple[Array, Array]:
         """Places and units, in order of the log, of those that point into [begin, end)."""
+        ranges = self.units.ranges(begin, end)
+        return self._chosen((self.read(open_file, low, high) for low, high in ranges), begin, end)
+
+    def _chosen(self, read: Iterable[tuple[Array, Array]], begin: int, end: int) -> tuple[Array, Array]:
         places, units = [np.empty(0, np.int64)], [np.empty(0, self.unit_type)]
-        for low, high in self.units.ranges(begin, end):
-            found_places, range_units = self.read(open_file, low, high)
+        for found_places, range_units in read:
             offsets = range_units["physical_offset"].astype(np.int64)
             inside = self.units.chosen(found_places, offsets, begin, end)
             places.append(found_places if inside.all() else found_places[inside])
