@@ -63,6 +63,8 @@ class QueueState:
         self._files = files
         self.rules = rules
         self._writer: QueueWriter | BatchQueueWriter | None = None
+        self._own_files: set[str] = set()
+        """Files that this start has made, which hold what it has entered and nothing else."""
 
     @property
     def segments(self) -> Sequence[Segment]:
@@ -156,6 +158,7 @@ class QueueState:
         for first_byte in range(start, after.last_start + 1, size):
             path = f"{self._directory}/{segment_name(first_byte)}"
             self.loaded.segments.append(Segment(Entry(path, EntryKind.FILE, size), first_byte))
+            self._own_files.add(path)
 
     def truncate(self, log_end: int) -> None:
         """Cut the queue at the log's end: the last file is read again, so old units behind the end come back.
@@ -165,15 +168,19 @@ class QueueState:
         """
         self._note_maximum()
         self._writer = None
+        loaded, own_files, self._own_files = self.loaded, self._own_files, set()
+        entered_end = loaded.end if self._is_entered_below(log_end) else None
         self.physical_end = log_end
-        loaded = self.loaded
         kept = {segment.path: loaded.length(segment) for segment in loaded.segments}
         while loaded.segments:
             last = loaded.segments[-1]
             loaded.odd_lengths.pop(last.path, None)
             loaded.end = last.start + loaded.file_size
             if loaded.physical_offset_at(last, 0) < log_end:
-                count = self._accepted_units(last, log_end)
+                if last.path in own_files and entered_end is not None:
+                    count = (entered_end - last.start) // loaded.kind.size
+                else:
+                    count = self._accepted_units(last, log_end)
                 self.physical_end = physical_end(loaded, last, (count - 1) * loaded.kind.size, self.rules)
                 loaded.end = last.start + count * loaded.kind.size
                 for segment in loaded.segments[:-1]:  # only the last file is cut, whatever its name says
@@ -183,6 +190,11 @@ class QueueState:
                 return
             self._drop(last)
         loaded.end = 0
+
+    def _is_entered_below(self, log_end: int) -> bool:
+        """Whether all that was entered last lies below the log's end, of a queue whose units rise."""
+        starts_count = self.rules.queue_end_is_record_start
+        return not self.is_batch and self.physical_end + (1 if starts_count else 0) <= log_end
 
     def destroy(self) -> None:
         """Unlink all files, as a broker does that finds no log."""

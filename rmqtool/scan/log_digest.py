@@ -42,7 +42,7 @@ KEPT: Final = (
     "topic_number",
 )
 """The columns that are kept; position, verdict, magic and features follow from what a plain record is."""
-MEMORY_MAX: Final = 48 << 20
+MEMORY_MAX: Final = 32 << 20
 """Bytes of rows that stay in memory."""
 _SCHEDULE: Final = SCHEDULE_TOPIC.encode()
 

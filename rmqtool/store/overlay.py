@@ -2,20 +2,21 @@
 
 So everything that reads a store through its view, a broker's simulated start above all, can look at a repair that has
 not happened yet; and a simulated broker writes into the same overlay, whose changed pages go to an unnamed temporary
-file once they are many.
+file once there are many.
 """
 
 from __future__ import annotations
 
+import errno
+import os
 import tempfile
 import time
 from bisect import bisect_right, insort
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from operator import itemgetter
-from typing import Final
+from typing import IO, Final
 
 from rmqtool.errors import UnreadableError
 from rmqtool.store.sink import reported
@@ -25,7 +26,8 @@ from rmqtool.store.view import Entry, EntryKind, StoreView
 OPEN_MAX: Final = 16
 """Contents of one file that are open at a time: a file may have more of them than a process may hold."""
 PAGE: Final = 16 << 10
-MEMORY_BYTES: Final = 256 << 20
+MEMORY_BYTES: Final = 32 << 20
+_SPILL: Final = "temporary file of the forecast"
 WRITTEN_NS: Final = 1 << 62
 """Modification time of what is written: later than that of any file of the store."""
 
@@ -85,19 +87,17 @@ class Overlay(Closable):
     """
 
     def __init__(self, base: StoreView, memory_bytes: int = MEMORY_BYTES) -> None:
-        """`memory_bytes` of written pages are kept in memory; with more, all of them in a temporary file."""
+        """`memory_bytes` of written pages are kept in memory; those after them go to a temporary file."""
         self._base = base
         self._listed: dict[str, list[Entry]] = {}
         self._changes: dict[str, OverlaidFile] = {}
         self._removed: set[str] = set()
         self._new_directories: dict[str, Entry] = {}
         self._new_in: dict[str, set[str]] = {}
-        self._memory_bytes = memory_bytes
+        self._memory_bytes = memory_bytes // PAGE * PAGE
         self._page_count = 0
-
-    @cached_property
-    def _pages(self) -> tempfile.SpooledTemporaryFile[bytes]:
-        return tempfile.SpooledTemporaryFile(self._memory_bytes)
+        self._kept = bytearray()
+        self._spill: IO[bytes] | None = None
 
     @property
     def label(self) -> str:
@@ -196,9 +196,12 @@ class Overlay(Closable):
             rest = rest[len(part) :]
 
     def read_page(self, at: int, buffer: memoryview) -> None:
-        """Fill the buffer from the written pages."""
-        self._pages.seek(at)
-        self._pages.readinto(buffer)
+        """Fill the buffer from a written page."""
+        if self._spill is None or at < self._memory_bytes:
+            buffer[:] = self._kept[at : at + len(buffer)]
+        else:
+            with reported(_SPILL):
+                os.preadv(self._spill.fileno(), [buffer], at - self._memory_bytes)
 
     def sync(self, path: str) -> None:
         """Nothing is on a disk."""
@@ -219,8 +222,9 @@ class Overlay(Closable):
         return tuple(sorted(path for path in self._removed if path not in self._changes))
 
     def close(self) -> None:
-        if self._page_count:
-            self._pages.close()
+        if self._spill is not None:
+            self._spill.close()
+        self._kept = bytearray()
         self._changes.clear()
 
     def _stat_below(self, path: str) -> Entry | None:
@@ -243,10 +247,14 @@ class Overlay(Closable):
             directory = above
 
     def _write_page(self, at: int, data: bytes | memoryview) -> None:
-        with reported("temporary file of the forecast"):
-            self._pages.seek(at)
-            self._pages.write(data)
-            self._pages.flush()
+        if at < self._memory_bytes:
+            self._kept[at : at + len(data)] = data
+            return
+        with reported(_SPILL):
+            if self._spill is None:
+                self._spill = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed by close()
+            if os.pwrite(self._spill.fileno(), data, at - self._memory_bytes) < len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 class OverlaidSource:

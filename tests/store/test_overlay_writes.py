@@ -41,6 +41,14 @@ def test_reads_what_was_written_over_a_file(changes: list[tuple[int, bytes]], me
     assert view.files == {"a/b": CONTENT}
 
 
+def test_memory_keeps_no_more_than_it_is_told() -> None:
+    with Overlay(MemoryView({}), 2 * PAGE + 1) as overlay:
+        for number in range(10):
+            overlay.write_at("a/b", number * PAGE, bytes([number]) * PAGE)
+        assert len(overlay._kept) == 2 * PAGE
+        assert content(overlay, "a/b") == b"".join(bytes([number]) * PAGE for number in range(10))
+
+
 def test_a_file_that_is_too_short_is_lengthened_with_zeros() -> None:
     with Overlay(MemoryView({"index/1": b"abc"})) as overlay:
         overlay.create("index/1", 10)
