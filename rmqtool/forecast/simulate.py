@@ -148,10 +148,6 @@ class Simulation(Closable):
         """The queues that pulls are answered from."""
         return self.sides.served()
 
-    def empty_queue(self, topic: str, queue_id: int) -> AnyQueueState:
-        """A queue without a unit."""
-        return self.sides.reading.make((topic, queue_id), False)
-
     def close(self) -> None:
         self.files.close()
         self.overlay.close()

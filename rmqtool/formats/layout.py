@@ -1,6 +1,6 @@
 """Turns a declared construct Struct into everything else.
 
-That is field positions, struct codes, numpy dtype, Arrow schema and documentation rows. A structure is written down
+That is field positions, struct codes, numpy dtype and documentation rows. A structure is written down
 once, as a `construct.Struct` whose fields carry a doc text; nothing here repeats a size or a position.
 """
 
@@ -14,7 +14,6 @@ import construct
 
 if TYPE_CHECKING:
     import numpy
-    import pyarrow
 
 INTEGER_CODES = {1: "b", 2: "h", 4: "i", 8: "q"}
 """Bytes of a signed integer to its code in `struct` (all RocketMQ integers are signed and big-endian)."""
@@ -89,18 +88,6 @@ class Format:
             )
             columns.append((field.name, code))
         return np.dtype(columns)
-
-    @cached_property
-    def arrow_schema(self) -> pyarrow.Schema:
-        """The fields as not-null Arrow columns; raw bytes become binary."""
-        import pyarrow as pa
-
-        integers = {1: pa.int8(), 2: pa.int16(), 4: pa.int32(), 8: pa.int64()}
-        columns = []
-        for field in self.fields:
-            kind = integers[field.size] if field.is_integer and field.size else pa.binary(field.size or -1)
-            columns.append(pa.field(field.name, kind, nullable=False, metadata={"doc": field.doc}))
-        return pa.schema(columns)
 
 
 def fields_of(struct: construct.Struct) -> tuple[Field, ...]:

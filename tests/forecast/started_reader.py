@@ -46,7 +46,7 @@ class StartedReader(Reader):
         """A queue; an empty one where the broker has none, as it makes it on being asked."""
         name = (topic, queue_id)
         if name not in self._started:
-            state = self._simulation.queues.get(name) or self._simulation.empty_queue(*name)
+            state = self._simulation.queues.get(name) or self._simulation.sides.reading.make(name, False)
             self._started[name] = self._known(state)
         return self._started[name]
 

@@ -1,6 +1,6 @@
 """All that is derived from a declaration agrees with it: every view reads the same out of any bytes.
 
-The views are construct, numpy, the struct module and Arrow.
+The views are construct, numpy and the struct module.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import struct
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,7 +20,6 @@ from tests.formats.test_catalog import flat, plain
 
 FIXED = [declared for declared in catalog.FORMATS if declared.size is not None]
 VARIABLE = [declared for declared in catalog.FORMATS if declared.size is None]
-ROWS = 7
 
 
 def by_name(declared: Format) -> str:
@@ -75,25 +73,6 @@ class TestFixedFormat:
         assert by_numpy(declared, raw) == expected
         assert declared.struct.build(declared.struct.parse(raw)) == raw
 
-    @settings(max_examples=20)
-    @given(data=st.data())
-    def test_arrow_holds_what_construct_reads(self, declared: Format, data: st.DataObject) -> None:
-        assert declared.size is not None
-        raw = data.draw(st.binary(min_size=declared.size * ROWS, max_size=declared.size * ROWS))
-        rows = [flat(plain(declared.struct.parse(raw[at:]))) for at in range(0, len(raw), declared.size)]
-        table = pa.Table.from_pylist(rows, schema=declared.arrow_schema)
-        table.validate(full=True)
-        assert table.to_pylist() == rows
-        columns = np.frombuffer(raw, declared.dtype)
-        for field in declared.fields:
-            if field.is_integer:
-                assert table[field.name].to_pylist() == columns[field.name].tolist()
-                assert table.schema.field(field.name).type == pa.from_numpy_dtype(
-                    columns[field.name].dtype.newbyteorder("=")
-                )
-            else:
-                assert table.schema.field(field.name).type == pa.binary(field.size)
-
 
 @pytest.mark.parametrize("declared", VARIABLE, ids=by_name)
 def test_the_fixed_head_of_a_variable_format(declared: Format) -> None:
@@ -104,8 +83,6 @@ def test_the_fixed_head_of_a_variable_format(declared: Format) -> None:
         expected = flat(example.fields)
         for found in (by_struct(declared, example.raw), by_numpy(declared, example.raw)):
             assert found == {name: expected[name] for name in found}
-        table = pa.Table.from_pylist([expected], schema=declared.arrow_schema)
-        assert table.to_pylist() == [expected]
 
 
 @pytest.mark.parametrize("declared", catalog.FORMATS, ids=by_name)
@@ -113,10 +90,6 @@ def test_every_field_is_documented(declared: Format) -> None:
     assert all(field.doc for field in declared.fields)
     assert declared.title
     assert declared.source
-    assert [field.metadata[b"doc"].decode() for field in declared.arrow_schema] == [
-        field.doc for field in declared.fields
-    ]
-    assert not any(field.nullable for field in declared.arrow_schema)
 
 
 @pytest.mark.parametrize("declared", catalog.FORMATS, ids=by_name)
