@@ -17,7 +17,7 @@ def test_every_store_has_its_manifest_and_no_manifest_lacks_its_store() -> None:
     stores = {*golden_stores.names(), *golden_stores.broker_names()}
     manifests = {path.stem for path in golden_stores.FOLDER.glob("*.json")} - {"more-verdicts"}
     assert stores == manifests
-    assert len(stores) == 326
+    assert len(stores) >= 326, "a store was lost"
 
 
 def test_every_manifest_is_spelt_out() -> None:
@@ -37,7 +37,7 @@ def test_every_manifest_is_spelt_out() -> None:
 def test_kinds_of_store_are_told_apart() -> None:
     kinds = [golden_stores.healthy_names(), golden_stores.crashed_names(), golden_stores.damaged_names()]
     assert sorted(name for kind in kinds for name in kind) == golden_stores.names()
-    assert [len(kind) for kind in kinds] == [49, 22, 234]
+    assert all(len(kind) >= least for kind, least in zip(kinds, (49, 22, 234), strict=True)), list(map(len, kinds))
 
 
 @pytest.mark.parametrize(
