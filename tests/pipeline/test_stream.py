@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -55,6 +56,7 @@ def test_after_a_crash_the_checkpoint_tells(golden_copy: Unpacked) -> None:
 
 Rows = list[dict[str, Any]]
 STARTS_MAX = 20
+PARTITION_BYTES_MAX = 1200
 
 
 class Reading:
@@ -218,6 +220,22 @@ def test_what_lies_behind_the_end_stays_behind_it(golden: Unpacked) -> None:
     end = flushed_end(store)
     assert flushed_end(store, end) == end
     assert flushed_end(store, Position(end.physical_offset, end.physical_offset - 7)) == end
+
+
+def test_a_partition_of_a_batch_has_its_own_range_only(golden: Unpacked, tmp_path: Path) -> None:
+    """However many stores the stream follows; the offsets of all are in Spark's checkpoint."""
+    sizes = []
+    for count in (2, 40):
+        folder = tmp_path / str(count)
+        folder.mkdir()
+        for number in range(count):
+            (folder / f"broker-{number:03}").symlink_to(golden("5.5.0-clean-single"))
+        stream = LogStream(SourceOptions.parse({"path": f"{folder}/*"}), message_schema("headers"))
+        partitions = stream.partitions({}, stream.latestOffset({}, ReadAllAvailable()))
+        assert len(partitions) == count
+        sizes.append(max(len(pickle.dumps(partition)) for partition in partitions))
+    assert sizes[1] <= sizes[0] + 8
+    assert sizes[1] <= PARTITION_BYTES_MAX
 
 
 def until_connected(start: Callable[[], Any]) -> None:
