@@ -196,9 +196,13 @@ class IndexPass:
                 file_position=entry_position(count + 1, self.slot_count),
                 length=(counted - count) * ENTRY_SIZE,
             )
+        # In the order of the file, if there is memory for the slots: who reads a built file so knows its digest.
+        size = entry_position(1, self.slot_count) - HEADER_SIZE  # with entry 0, which is never used
+        has_room = not is_cut and memory_budget().share(size, 8) == size
+        slots = self._read(source, HEADER_SIZE, size) if has_room else None
         latest, runs, sums = self._chains(source, count)
         if not is_cut:
-            self._slots(source, latest)
+            self._slots(source, slots, latest)
             self._header(source, header, count, int(np.count_nonzero(latest)))
         return IndexMap(
             self.entry.path,
@@ -272,14 +276,15 @@ class IndexPass:
         else:
             self._say("index.wrong-slot", f"entry {number} leads to entry {previous} and not to {expected}", **details)
 
-    def _slots(self, source: ByteSource, latest: Array) -> None:
-        """Compare the slots with the newest entry of each."""
+    def _slots(self, source: ByteSource, known: bytearray | None, latest: Array) -> None:
+        """Compare the slots, which are read if they are not known yet, with the newest entry of each."""
         wrong = 0
         unreadable: list[tuple[int, int]] = []
         for low in range(0, self.slot_count, SLOTS_AT_A_TIME):
             high = min(low + SLOTS_AT_A_TIME, self.slot_count)
-            raw = bytearray((high - low) * SLOT_SIZE)
-            for start, end in read_salvaging(source, HEADER_SIZE + SLOT_SIZE * low, memoryview(raw)):
+            raw = bytearray((high - low) * SLOT_SIZE) if known is None else known[SLOT_SIZE * low : SLOT_SIZE * high]
+            ranges = read_salvaging(source, HEADER_SIZE + SLOT_SIZE * low, memoryview(raw)) if known is None else ()
+            for start, end in ranges:
                 is_same = unreadable and unreadable[-1][1] == start
                 unreadable.append((unreadable.pop()[0] if is_same else start, end))
             slots = np.frombuffer(raw, ">i4")

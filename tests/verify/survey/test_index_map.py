@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import os
 import random
+from pathlib import Path
 
 import pytest
 
+from benchmarks.stores import write_store
+from rmqtool.repair.machine.digest import BuiltFile
+from rmqtool.store.directory import Settings, survey
+from rmqtool.store.view import open_directory
+from rmqtool.verify.survey.account import Account
+from rmqtool.verify.survey.index_map import IndexPass
 from tests.commands.transcripts import rmqtool
 from tests.conftest import Unpacked
 from tests.verify.stores import above_note, verified
@@ -68,3 +75,13 @@ def test_files_of_a_length_that_nothing_explains_are_checked(golden_copy: Unpack
     # All but the last file are full, so a byte less is a part of an entry.
     full = len(files) - 1
     assert above_note(found) == ({"index.bad-header": full, "index.missing-key": full} if more < 0 else {})
+
+
+def test_a_file_is_read_in_its_order(tmp_path: Path) -> None:
+    """The check of a plan so computes the digest of a file that was built, and nobody reads it once more for that."""
+    slots = 50_000
+    write_store(tmp_path / "store", 6_000, 100, 4 << 20, index_slot_count=slots)
+    (entry,) = survey(open_directory(tmp_path / "store"), Settings(index_slot_count=slots)).index_files
+    built = BuiltFile.whole(tmp_path / "store" / entry.path)
+    assert IndexPass(entry, slots, None, 0, Account()).run(lambda _path: built.open()) is not None
+    assert built.known_digest is not None
