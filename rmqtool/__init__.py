@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rmqtool.pipeline.stores import Stores
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 __all__ = ["open"]
 
 
