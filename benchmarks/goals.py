@@ -26,7 +26,7 @@ from benchmarks.append import BODY_LENGTH, write_lines
 from benchmarks.dump import CONTENT, dump
 from benchmarks.kafka_dump import beside
 from benchmarks.logs import log_files, write_log
-from benchmarks.programs import COUNTED, KERNELS, LEAST, READ_ALL
+from benchmarks.programs import COUNTED, KERNELS, LEAST, LEAST_BUILT, READ_ALL
 from benchmarks.results import machine, table, write_section
 from benchmarks.scan import AS_INSTALLED, Ran, over_blocks, run_process, walk_all
 from benchmarks.stores import VERSION, write_store
@@ -39,6 +39,8 @@ from tests.broker.broker import Judge
 
 COMMAND = "make bench"
 DERIVED = ("consumequeue", "index")
+LEAST_CHECK = "start and CRC alone"
+LEAST_BUILD = "start, CRC, and as many bytes written and read back"
 GIBIBYTE = 1 << 30
 TO_DO = 3
 APPENDED = 1_000_000
@@ -83,9 +85,13 @@ def at_most(what: str, body: str, goal: float, measured: float, text: str = "") 
 
 
 def bytes_of(store: Path) -> int:
-    """What log, queues and index take; holes are no bytes."""
-    folders = (store / name for name in ("commitlog", *DERIVED))
-    return sum(path.stat().st_blocks * 512 for folder in folders for path in folder.rglob("*"))
+    """What log, queues and index take."""
+    return sum(bytes_below(store / name) for name in ("commitlog", *DERIVED))
+
+
+def bytes_below(folder: Path) -> int:
+    """What the files of a directory take; holes are no bytes."""
+    return sum(path.stat().st_blocks * 512 for path in folder.rglob("*"))
 
 
 def took(store: Path, *arguments: str, exit_code: int = 0, log_file_size: int = LOG_FILE_SIZE) -> Took:
@@ -130,18 +136,20 @@ def fastest(*runs: Callable[[], object], clock: Callable[[], float] = time.proce
     return [min(each) for each in seconds]
 
 
-def against(what: str, body: str, goal: float, load: tuple[Load, Load], done: Took, least: Ran) -> Goal:
+def against(
+    what: str, body: str, goal: float, load: tuple[Load, Load], done: Took, least: Ran, least_name: str = LEAST_CHECK
+) -> Goal:
     """A broker's load beside a command, by the clock: of a fresh virtual machine, which counts, and of a warm one.
 
     Args:
-        least: a process that starts, loads the kernels and computes CRC over the log, and does nothing else.
+        least: a process that does nothing but what the command must do in any case, which `least_name` names.
     """
     fresh, warm = (each.seconds / done.seconds for each in load)
     text = (
         f"{fresh:.1f} ({load[0].seconds:.1f} s ÷ {done.seconds:.1f} s; warm {warm:.1f}, {load[1].seconds:.1f} s; "
-        f"start and CRC alone {load[0].seconds / least.seconds:.1f}, {least.seconds:.1f} s; processor s: fresh "
+        f"{least_name} {load[0].seconds / least.seconds:.1f}, {least.seconds:.1f} s; processor s: fresh "
         f"{load[0].processor_seconds:.1f}, warm {load[1].processor_seconds:.1f}, "
-        f"command {done.processor_seconds:.1f}, start and CRC alone {least.processor_seconds:.1f})"
+        f"command {done.processor_seconds:.1f}, {least_name} {least.processor_seconds:.1f})"
     )
     return at_least(what, body, goal, fresh, text)
 
@@ -151,6 +159,8 @@ def whole_store(folder: Path, label: str, count: int, body_length: int) -> list[
     store = folder / label.replace(" ", "")
     write_store(store, count, body_length, LOG_FILE_SIZE)
     least = min(run_process("-c", LEAST, str(store)) for _ in range(3))
+    written = (str(folder / "written"), str(sum(bytes_below(store / name) for name in DERIVED)))
+    built = min(run_process("-c", LEAST_BUILT, str(store), *written) for _ in range(3))
     verify = took(store, "verify", exit_code=TO_DO)
     salvage = took(store, "salvage", "--dry-run", exit_code=TO_DO)
     planned = took(store, "recover", "--full", "--dry-run", exit_code=TO_DO)
@@ -178,7 +188,7 @@ def whole_store(folder: Path, label: str, count: int, body_length: int) -> list[
             for name, (done, goal) in read.items()
         ),
         against("broker's load ÷ `verify`", label, of_verify, load, verify, least),
-        against("broker's load from nothing ÷ `rebuild --yes`", label, of_rebuild, bare, rebuild, least),
+        against("broker's load from nothing ÷ `rebuild --yes`", label, of_rebuild, bare, rebuild, built, LEAST_BUILD),
         against("broker's load ÷ `recover --full --yes`", label, of_recover, load, recover, least),
         at_least("verify ÷ CRC alone, one core", label, of_crc, checksum / one_core),
     ]
@@ -364,7 +374,8 @@ ended by a crash; whole processes by the clock, from the page cache. Broker: Roc
 the same store in a virtual machine that has just started; warm: another one in the same. Bytes read are `rchar` of
 `/proc/self/io`: all that the process reads, its own program and what it has written itself too. `of_goal` above 1 is
 better than the goal. "Start and CRC alone" is a process that starts, loads the kernels, computes CRC over the log in
-two threads and does nothing else: no command that checks a log can be faster. Before it, `rmqtool --compile` has
+two threads and does nothing else: no command that checks a log can be faster. `rebuild --yes` must besides write as
+many bytes as queues and index have, sync them and read them back for their digests. Before it, `rmqtool --compile` has
 written all compiled code, bytecode included, as a step of an install does. For a store larger than memory, the page
 cache is told each second to forget the store's files, which lie on a disk; what the same command takes from the page
 cache stands beside it, and is the least that it can take however fast the disk is.

@@ -46,3 +46,20 @@ with ThreadPoolExecutor(2) as pool:
     list(pool.map(lambda part: scan.over_blocks(part, crc32), (files[::2], files[1::2])))
 """
 """What each command that checks a log must do at least: start, load kernels, compute CRC over it in two threads."""
+LEAST_BUILT = f"""{LEAST}
+import os
+from contextlib import closing
+from rmqtool.repair.machine.digest import digest_of
+from rmqtool.store.source import FileSource
+block = os.urandom(1 << 20)
+with open(sys.argv[2], "wb", buffering=0) as file:
+    for _ in range(int(sys.argv[3]) >> 20):
+        file.write(block)
+    os.fsync(file.fileno())
+    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+with closing(FileSource.open(Path(sys.argv[2]))) as source:
+    digest_of(source, 0, source.size)
+os.unlink(sys.argv[2])
+"""
+"""What `rebuild --yes` must do at least: the same, and write as many bytes as queues and index have, have them on the
+disk, and read them back from there for their digests. Which bytes they are it does not have to find out."""
