@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import textwrap
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -224,7 +225,8 @@ class _Screens(_AnswerWriter):
         if head["verdict"] == "ok" and not head["notes"]:
             return
         if not any(head["checked"].values()) and head["exit_code"] == ExitCode.FAILED:
-            self._stream.write(f"== {escaped(head['store'])}\n{escaped(head['headline'])}\n\n")
+            headline = textwrap.fill(escaped(head["headline"]), max(self._screen.width, 60), break_on_hyphens=False)
+            self._stream.write(f"== {escaped(head['store'])}\n{headline}\n\n")
             return
         here, counts = self._screen, {name: head[f"{name}s"] for name in ("error", "warning")}
         lines = streamed_lines(findings, counts, head, here.width, colour=here.colour, all_rows=True)
