@@ -15,10 +15,10 @@ from rmqtool.memory import THREAD_BYTES, keep_to, memory_budget
 
 _CHECKS: Final = ("dump", "browse", "verify", "watch", "diff", "replay", "mirror", "stats", "search")
 _REPAIRS: Final = (
-    "recover", "rebuild", "salvage", "patch", "convert", "extract", "merge", "forecast", "report", "evidence",
+    "recover", "rebuild", "salvage", "patch", "convert", "extract", "merge", "forecast", "evidence",
 )  # fmt: skip
 """They keep what they have seen of the log while they build or simulate."""
-WORK_BYTES: Final = {**dict.fromkeys(_CHECKS, 64 << 20), **dict.fromkeys(_REPAIRS, 112 << 20)}
+WORK_BYTES: Final = {**dict.fromkeys(_CHECKS, 64 << 20), **dict.fromkeys(_REPAIRS, 112 << 20), "report": 288 << 20}
 """Commands that read a whole store, with what each must hold beside the program and the list of the store's files.
 
 `export` is none of them: it always runs on Spark, whose settings limit its processes."""

@@ -5,7 +5,7 @@ What agrees is settled for thousands of units at once; only what does not is loo
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -96,17 +96,16 @@ class QueueMatch:
         for (owner, is_batch), (entries, open_entries) in unmatched.items():
             self._note_missing(owner, is_batch, entries, np.flatnonzero(open_entries))
 
-    def _queues(self, expected: Iterable[tuple[QueueKey, bool]]) -> list[tuple[tuple[QueueKey, bool], QueueMap]]:
-        """The queues with files that have units into the chunk, or should have."""
-        queue_maps: dict[tuple[QueueKey, bool], QueueMap] = {}
+    def _queues(self, expected: Iterable[tuple[QueueKey, bool]]) -> Iterator[tuple[tuple[QueueKey, bool], QueueMap]]:
+        """The queues with files that have units into the chunk, or should have; one map at a time is in memory."""
+        known = set[tuple[QueueKey, bool]]()
         for key, queue in self.context.queues_into(self.lookup.begin, self.lookup.end):
             if queue.units.touches(self.lookup.begin, self.lookup.end):
-                queue_maps[key, queue.is_batch] = queue
+                known.add((key, queue.is_batch))
+                yield (key, queue.is_batch), queue
         for expected_key in expected:
-            queue_of = self._map_of(expected_key)
-            if queue_of is not None:
-                queue_maps[expected_key] = queue_of
-        return list(queue_maps.items())
+            if expected_key not in known and (queue_of := self._map_of(expected_key)) is not None:
+                yield expected_key, queue_of
 
     def _resolved(self, queue: QueueMap, units: Array) -> Array:
         """The units with the tags code of the queue's extension where they have an address that leads to one."""
