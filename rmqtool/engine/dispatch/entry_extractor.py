@@ -25,7 +25,7 @@ from rmqtool.memory import THREAD_BYTES, memory_budget
 from rmqtool.scan.row_columns import RowColumns, RowColumnsBuilder
 
 ROWS_MAX: Final = 1 << 17
-"""Rows of a full chunk; they take 4 MB, their entries about as much."""
+"""Rows of a full chunk; they take 8 MB, their entries about as much."""
 ROW_BYTES: Final = 2048
 """What a row of a full chunk takes where it is compared, if each is of another queue; of few queues, a quarter."""
 COLUMNS: Final = (

@@ -1,7 +1,7 @@
 """A chunk of the log that was scanned: its rows, by physical offset, and what they put into queues and index.
 
 Batches are gathered until there are enough rows to be worth a comparison with the queues, then the chunk is compared
-and forgotten: so memory is bounded however long a split is. 65,536 rows take 4 MB, their entries about 8 MB.
+and forgotten: so memory is bounded however long a split is. 131,072 rows take 8 MB, their entries about 16 MB.
 """
 
 from __future__ import annotations
