@@ -207,8 +207,8 @@ class LogState:
 
     def _scan(self, *, lenient: bool) -> FileScan:
         delays = () if self._rules.schedule_loaded_after_recovery and not lenient else self._options.delays_ms
-        record_crc = self._options.record_crc and self._rules.record_crc and not lenient
         checker = RecordCheck(self._rules, self._options, lenient=lenient)
+        record_crc = checker.needs_record_crc
         # Dispatch of plain records needs their bytes for the index alone; a checksum over all of one needs them all.
         columns_only = not (record_crc or self._options.enters_index)
         options = ScanOptions(

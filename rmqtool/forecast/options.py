@@ -29,6 +29,7 @@ class ForecastOptions:
         count_index: whether to tell what the index would get and lack; what else a start does, does not depend on it.
         recover_files_max: `commitLogRecoverMaxNum`, None for the version's default.
         check_physical_offset: `checkCommitLogOffsetOnRecover`.
+        check_crc: `checkCRCOnRecover`.
         record_crc: `forceVerifyPropCRC`.
         recheck_queues: `recheckReputOffsetFromCq`.
         multi_dispatch: `enableMultiDispatch`.
@@ -49,6 +50,7 @@ class ForecastOptions:
     count_index: bool = True
     recover_files_max: int | None = None
     check_physical_offset: bool = False
+    check_crc: bool = True
     record_crc: bool = False
     recheck_queues: bool = False
     multi_dispatch: bool = True

@@ -62,7 +62,12 @@ class RecordCheck:
     @property
     def needs_record_crc(self) -> bool:
         """Whether a record must carry a right checksum over all of it, and its body's checksum does not count."""
-        return self.options.record_crc and self.rules.record_crc and not self.lenient
+        return self.options.record_crc and self.rules.record_crc and self.checks_crc
+
+    @property
+    def checks_crc(self) -> bool:
+        """Whether a wrong checksum ends the log."""
+        return self.options.check_crc and not self.lenient
 
     def check(self, walk: Walk, position: int) -> Checked:
         """Check what lies at a file position.
@@ -88,7 +93,7 @@ class RecordCheck:
         elif verdict == Verdict.BAD_SIZE and row.magic in MESSAGE_MAGICS:
             self._allocate(row.size, walk.split.physical_offset + position)
         accepted = {Verdict.GOOD, Verdict.SELF_OFFSET_MISMATCH}
-        if self.lenient:
+        if not self.checks_crc:
             accepted |= {Verdict.BODY_CRC_MISMATCH, Verdict.RECORD_CRC_MISMATCH}
         elif self.needs_record_crc:
             accepted |= {Verdict.BODY_CRC_MISMATCH}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -10,11 +11,13 @@ from typing import Any
 
 import pytest
 
+from rmqtool.commands.reading.forecast import forecast_options
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.forecast.forecast import forecast_store
 from rmqtool.forecast.options import ForecastOptions
 from rmqtool.forecast.result import Forecast
 from rmqtool.formats import commitlog
+from rmqtool.store.config.broker_conf import broker_conf
 from rmqtool.store.directory import survey
 from rmqtool.store.view import open_directory
 from rmqtool.verify.catalog.finding import Finding
@@ -27,6 +30,8 @@ JudgeOf = Callable[[str], Judge]
 LOG_FILE_SIZE = 32768
 CONFIG = {"mappedFileSizeCommitLog": LOG_FILE_SIZE, "mappedFileSizeConsumeQueue": 2000}
 SYS_FLAG_AT = commitlog.MESSAGE_V1.position("sys_flag")
+BODY_AT = 88
+"""Where the body of a record begins whose hosts are IPv4."""
 BORN_AT = commitlog.MESSAGE_V1.position("born_timestamp_ms")
 ROLLBACK = 0xC
 
@@ -62,6 +67,30 @@ def assert_same(
         for queue in forecast.queues:
             assert served[queue.topic, queue.queue_id] == (queue.min_queue_offset, queue.max_queue_offset)
     return forecast
+
+
+@pytest.mark.parametrize(
+    ("version", "record_crc"), [("4.4.0", False), ("4.9.7", False), ("5.5.0", False), ("5.5.0", True)]
+)
+def test_a_broker_that_checks_no_checksum_reads_on_behind_a_damaged_body(
+    judge_of: JudgeOf, tmp_path: Path, version: str, record_crc: bool
+) -> None:
+    judge, path = judge_of(version), tmp_path / "store"
+    more = {"enabledAppendPropCRC": True, "forceVerifyPropCRC": True} if record_crc else {}
+    answers = killed_store(judge, path, CONFIG | more)
+    file, position = log_file(path, answers[-20]["physicalOffset"])
+    with file.open("r+b") as opened:
+        opened.seek(position + BODY_AT)
+        opened.write(b"x")
+    ends = []
+    for check_crc in (True, False):
+        copy = tmp_path / f"check-{check_crc}"
+        shutil.copytree(path, copy)
+        config = CONFIG | more | {"checkCRCOnRecover": check_crc}
+        options = forecast_options(broker_conf({key: str(value) for key, value in config.items()}))
+        ends.append(assert_same(judge, copy, config, options).log_end_offset)
+    last = answers[-1]
+    assert ends == [answers[-20]["physicalOffset"], last["physicalOffset"] + last["size"]]
 
 
 @pytest.mark.parametrize("version", ["4.4.0", "4.9.7", "5.5.0"])

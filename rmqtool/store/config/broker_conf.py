@@ -53,6 +53,8 @@ _FLAGS: Final = {
     "messageIndexSafe": "is_index_safe",
     "duplicationEnable": "is_duplication_on",
     "checkCRCOnRecover": "checks_crc_on_recovery",
+    "checkCommitLogOffsetOnRecover": "checks_physical_offset",
+    "recheckReputOffsetFromCq": "rechecks_queues",
     "enableDLegerCommitLog": "is_dledger",
     "enableLmq": "has_light_queues",
     "enableMultiDispatch": "has_multi_dispatch",
@@ -86,6 +88,8 @@ class BrokerConf:
     is_index_safe: bool | None = None
     is_duplication_on: bool | None = None
     checks_crc_on_recovery: bool | None = None
+    checks_physical_offset: bool | None = None
+    rechecks_queues: bool | None = None
     is_dledger: bool | None = None
     has_light_queues: bool | None = None
     has_multi_dispatch: bool | None = None
@@ -113,6 +117,12 @@ class BrokerConf:
             queue_kind=self._queue_kind,
             queue_roles=self._queue_roles,
         )
+
+    @property
+    def recover_files_max(self) -> int | None:
+        """`commitLogRecoverMaxNum`: files from the log's end in which recovery looks for its begin."""
+        value = self.properties.get("commitLogRecoverMaxNum", "")
+        return int(value) if _JAVA_INTEGER.match(value) and 0 < int(value) < 1 << 31 else None
 
     @property
     def _queue_kind(self) -> str | None:
