@@ -19,6 +19,7 @@ from operator import itemgetter
 from typing import IO, Final
 
 from rmqtool.errors import UnreadableError
+from rmqtool.memory import memory_budget
 from rmqtool.store.sink import reported
 from rmqtool.store.source import ByteSource, Closable, Content, read_range
 from rmqtool.store.view import Entry, EntryKind, StoreView
@@ -86,8 +87,13 @@ class Overlay(Closable):
     sink.
     """
 
-    def __init__(self, base: StoreView, memory_bytes: int = MEMORY_BYTES) -> None:
-        """`memory_bytes` of written pages are kept in memory; those after them go to a temporary file."""
+    def __init__(self, base: StoreView, memory_bytes: int | None = None) -> None:
+        """`memory_bytes` of written pages are kept in memory; those after them go to a temporary file.
+
+        Without a number it is a share of the process's memory.
+        """
+        if memory_bytes is None:
+            memory_bytes = memory_budget().share(MEMORY_BYTES, 8)
         self._base = base
         self._listed: dict[str, list[Entry]] = {}
         self._changes: dict[str, OverlaidFile] = {}
