@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from rmqtool.commands.reading.verify_fleet import FIELDS as STORE_FIELDS
 from rmqtool.commands.writing.append import FIELDS as PUT
 from rmqtool.pipeline.jobs.stats import FIGURES as COUNTED
 from rmqtool.pipeline.jobs.stats import KEYS, QUEUE_FIGURES
@@ -75,7 +76,7 @@ def test_a_pipe_gets_all_columns_and_no_text_is_cropped() -> None:
     assert "…" not in text
 
 
-BESIDE_FILES = (FIGURES, PUT, SHOWN, ENTRY_FIELDS)
+BESIDE_FILES = (FIGURES, PUT, SHOWN, ENTRY_FIELDS, STORE_FIELDS)
 
 
 def test_headings_are_the_names_of_fields() -> None:
