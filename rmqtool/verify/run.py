@@ -250,6 +250,7 @@ class _Verifier:
             queue = seen.result
             self._say(seen.findings)
             self._summary.unit_count += queue.unit_count
+            look.note(seen)
             maps.add((bytes_of(queue.topic), queue.queue_id), queue)
         self._seen_files += look.seen
         return maps

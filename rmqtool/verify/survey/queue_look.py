@@ -40,10 +40,12 @@ class QueueLook:
         one = QueuePass(queue, self._is_batch, file_size, store.commitlog_file_size, self._log_minimum, self._account)
         files = tuple((segment.path, segment.start, segment.size) for segment in queue.segments)
         terms = files, one.is_batch, one.file_size, one.log_file_size, one.log_minimum
-        seen = seen_by(one, [path for path, _, _ in files], terms, store.view.open, self._digest)
+        return seen_by(one, [path for path, _, _ in files], terms, store.view.open, self._digest)
+
+    def note(self, seen: Seen[QueueMap]) -> None:
+        """Take what was seen of a queue, in the order of the queues: another look compares the whole."""
         if self._digest is not None:
             self._seen.append(seen)
-        return seen
 
     @property
     def seen(self) -> list[object]:
