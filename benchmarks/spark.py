@@ -8,12 +8,14 @@ cost the same however long a log is.
 from __future__ import annotations
 
 import argparse
+import os
 import struct
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +47,9 @@ UDF_SECONDS_MAX = 180
 ON_CLUSTER = ["spark.driver.host=127.0.0.1", "spark.executor.memory=768m", "spark.executor.cores=1"]
 WORKERS = 2
 LOG, ONE_MESSAGE = "log", "one-message"
+
+Seconds = tuple[float, float, float]
+"""On the log, and on a log of one message, and how many cores the first kept busy."""
 
 JOBS = {
     "walk": "walk, all columns, rows counted",
@@ -135,18 +140,33 @@ def job_here(folder: Path, name: str) -> Callable[[], int]:
     return jobs[name]
 
 
-def seconds_of(job: Callable[[], int], rows: int, repeats: int = REPEATS) -> float:
-    """Seconds of the fastest run of a job; the first one is that only if there is no other."""
+def processor_seconds() -> float:
+    """What this process and all below it have taken, those that ended included."""
+    parents, ticks = {}, {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            fields = stat.read_text().rpartition(")")[2].split()
+            parents[int(stat.parent.name)] = int(fields[1])
+            ticks[int(stat.parent.name)] = sum(map(int, fields[11:15]))
+    own = {os.getpid()}
+    while more := {pid for pid, parent in parents.items() if parent in own} - own:
+        own |= more
+    return sum(ticks.get(pid, 0) for pid in own) / os.sysconf("SC_CLK_TCK")
+
+
+def seconds_of(job: Callable[[], int], rows: int, repeats: int = REPEATS) -> tuple[float, float]:
+    """Seconds of the fastest run of a job, and how many cores it kept busy; the first one only if there is no other."""
     times = []
     for _ in range(1 + repeats):
-        start = time.perf_counter()
+        start, processor = time.perf_counter(), processor_seconds()
         assert job() == rows
-        times.append(time.perf_counter() - start)
+        seconds = time.perf_counter() - start
+        times.append((seconds, (processor_seconds() - processor) / seconds))
     return min(times[1:] or times)
 
 
-def measured(folder: Path, master: str, rows: int) -> dict[str, tuple[float, float]]:
-    """Seconds of each job, and those on a log of one message; each in a process of its own. What fails is left out."""
+def measured(folder: Path, master: str, rows: int) -> dict[str, Seconds]:
+    """What each job takes, each in a process of its own. What fails is left out."""
     found = {}
     for name in JOBS:
         if name == "udf" and not master.startswith("local"):
@@ -161,13 +181,13 @@ def measured(folder: Path, master: str, rows: int) -> dict[str, tuple[float, flo
         except subprocess.TimeoutExpired:
             continue
         if ran.returncode == 0:
-            whole, start = map(float, ran.stdout.split()[-2:])
-            found[name] = whole, start
-            print(master, name, f"{whole:.2f}, {start:.2f} of them on one message", file=sys.stderr)
+            whole, start, cores = map(float, ran.stdout.split()[-3:])
+            found[name] = whole, start, cores
+            print(master, name, f"{whole:.2f}, {start:.2f} of them on one message, {cores:.2f} cores", file=sys.stderr)
     return found
 
 
-def measured_on_cluster(folder: Path, rows: int) -> dict[str, tuple[float, float]]:
+def measured_on_cluster(folder: Path, rows: int) -> dict[str, Seconds]:
     """The same on a standalone cluster of its own."""
     with tempfile.TemporaryDirectory() as place, cluster_in(Path(place)) as cluster:
         for number in range(WORKERS):
@@ -175,18 +195,20 @@ def measured_on_cluster(folder: Path, rows: int) -> dict[str, tuple[float, float
         return measured(folder, cluster.url, rows)
 
 
-def measure(folder: Path, master: str, name: str, rows: int) -> tuple[float, float]:
-    """Seconds of one job on the log, and on a log of one message."""
+def measure(folder: Path, master: str, name: str, rows: int) -> Seconds:
+    """What one job takes."""
     if master == HERE:
-        return seconds_of(job_here(folder / LOG, name), rows), seconds_of(job_here(folder / ONE_MESSAGE, name), 1)
+        whole, cores = seconds_of(job_here(folder / LOG, name), rows)
+        return whole, seconds_of(job_here(folder / ONE_MESSAGE, name), 1)[0], cores
     conf = [*CONF, f"spark.driver.memory={HEAP.get(name, '1g')}"]
     if not master.startswith("local"):
         conf += [*ON_CLUSTER, f"spark.pyspark.python={sys.executable}"]
     with spark(master, conf, Messages(quiet=True)) as session:
         if name == "udf":
-            return seconds_of(job_on(session, folder / LOG, name), rows, 0), 0.0
-        whole = seconds_of(job_on(session, folder / LOG, name), rows)
-        return whole, seconds_of(job_on(session, folder / ONE_MESSAGE, name), 1)
+            whole, cores = seconds_of(job_on(session, folder / LOG, name), rows, 0)
+            return whole, 0.0, cores
+        whole, cores = seconds_of(job_on(session, folder / LOG, name), rows)
+        return whole, seconds_of(job_on(session, folder / ONE_MESSAGE, name), 1)[0], cores
 
 
 def main() -> None:
@@ -212,18 +234,14 @@ def main() -> None:
     text = f"""{chosen.files} files of 1 GiB, {size:.1f} GB, {rows:,} rows, bodies of 1 KiB.
 Goals: local[1] at most 1.5 times one thread, local[2] at least 1.7 times as fast as local[1]. What the job takes on a
 log of one message, Spark's planning and its Python processes, is taken off where seconds are compared. The table makes
-Arrow columns, which go through a socket into the JVM; one thread makes the same columns and drops them. On two cores
-local[1] keeps more than one of them busy, Python making what the JVM takes, and leaves local[2] little. The cluster is
-a standalone master with {WORKERS} workers of one core, on the same two cores. The UDF looks at sizes only, and checks
-nothing; it has a heap of 8 GB, and {UDF_SECONDS_MAX} s.
+Arrow columns, which go through a socket into the JVM; one thread makes the same columns and drops them. Where local[1]
+keeps c of two cores busy, Python making what the JVM takes, two workers can be 2 ÷ c times as fast and no more. The
+cluster is a standalone master with {WORKERS} workers of one core, on the same two cores. The UDF looks at sizes only,
+and checks nothing; it has a heap of 8 GB, and {UDF_SECONDS_MAX} s.
 
 {table(lines)}"""
     write_section("spark", COMMAND, facts, text)
     print(text)
-
-
-Seconds = tuple[float, float]
-"""On the log, and on a log of one message."""
 
 
 def line(
@@ -243,6 +261,7 @@ def line(
     return {
         "job": text,
         "local[1] ÷ one thread": f"{net(one) / net(here):.2f}" if one and here else "",
+        "local[1]: cores busy": f"{one[2]:.2f}" if one else "",
         "local[2]: times faster": f"{net(one) / net(two):.2f}" if one and two else "",
         "cluster: times faster than local[1]": f"{net(one) / net(cluster):.2f}" if one and cluster else "",
         "one thread s": f"{here[0]:.2f}" if here else "",
