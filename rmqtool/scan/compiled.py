@@ -13,7 +13,7 @@ import importlib.util
 import os
 import stat
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
@@ -79,13 +79,16 @@ def _load_without_tables(function: Any) -> None:
     with contextlib.suppress(ImportError, AttributeError):
         runtime: Any = importlib.import_module("numba.core.runtime")
         runtime.rtsys.initialize(function.targetctx)
-        cache.load_overload = functools.partial(_load_kept, cache)
+        cache.load_overload = functools.partial(_load_kept, cache, cache.load_overload)
 
 
-def _load_kept(cache: Any, signature: Any, context: Any) -> Any:
-    """`numba.core.caching.Cache.load_overload`, but for the tables."""
-    with cache._guard_against_spurious_io_errors():  # noqa: SLF001
-        return cache._load_overload(signature, context)  # noqa: SLF001
+def _load_kept(cache: Any, load: Callable[[Any, Any], Any], signature: Any, context: Any) -> Any:
+    """`numba.core.caching.Cache.load_overload`, but for the tables; itself where its parts have changed."""
+    try:
+        with cache._guard_against_spurious_io_errors():  # noqa: SLF001
+            return cache._load_overload(signature, context)  # noqa: SLF001
+    except (AttributeError, KeyError, TypeError):
+        return load(signature, context)
 
 
 def _is_kept(folder: Path, name: str) -> bool:

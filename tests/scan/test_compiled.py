@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import zlib
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any, NoReturn
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,7 +15,7 @@ from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.formats.properties import decode_properties, split_properties
 from rmqtool.formats.record_crc import PROPERTY_SIZE, is_record_crc_lost, masked_crc, record_crc_matches
 from rmqtool.formats.tags import parse_delay_levels, tags_code
-from rmqtool.scan.compiled import CompiledReader
+from rmqtool.scan.compiled import CompiledReader, _load_without_tables
 from rmqtool.scan.plain import PlainReader
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.split import whole_file
@@ -191,3 +194,19 @@ def test_delayed_records_are_read_as_fast_as_others() -> None:
     source = BytesSource("log", log.content)
     walk = Walk(whole_file(source, log.physical_offset, more_follows=False), CompiledReader())
     assert [len(batch.rows) for batch in walk.batches()] == [1, len(levels)]  # the first names the topic
+
+
+def test_a_numba_whose_parts_have_changed_loads_its_own_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    def changed() -> NoReturn:
+        raise AssertionError("takes no arguments, so it is not called")
+
+    asked = []
+    cache: Any = SimpleNamespace(
+        _load_overload=changed,
+        _guard_against_spurious_io_errors=nullcontext,
+        load_overload=lambda *given: asked.append(given) or "loaded",
+    )
+    monkeypatch.setattr("numba.core.runtime.rtsys.initialize", lambda _: None)
+    _load_without_tables(SimpleNamespace(_cache=cache, targetctx=None))
+    assert cache.load_overload("signature", "context") == "loaded"
+    assert asked == [("signature", "context")]
