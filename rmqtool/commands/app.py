@@ -20,6 +20,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 import rmqtool
+from rmqtool.commands.closed_pipe import survive_closed_pipes
 from rmqtool.commands.command_list import COMMANDS
 from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages
@@ -154,11 +155,12 @@ def run(arguments: Sequence[str]) -> int:
             elif isinstance(error, EOFError):
                 messages.error(f"no answer; {messages.interrupted}")
                 code = ExitCode.REFUSED
+        if isinstance(ended.__context__, BrokenPipeError):  # of another pipe, and Typer makes a silent exit of it
+            messages.error(ended.__context__)
+            code = ExitCode.FAILED
     except RmqtoolError as error:
         messages.error(error)
         code = error.exit_code
-    except BrokenPipeError:
-        code = 0
     except OSError as error:
         # Reads name their file and are errors of ours by now; what has no name was written.
         messages.error(f"{error.filename or 'standard output'}: {error.strerror or error}")
@@ -174,6 +176,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def main() -> None:
     """What the console script `rmqtool` runs."""
+    survive_closed_pipes()
     keep_freed_memory()
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
     sys.exit(run(sys.argv[1:]))
@@ -185,8 +188,6 @@ def _needs_arguments(name: str) -> bool:
 
 
 def _exit_code(ended: SystemExit) -> int:
-    if isinstance(ended.__context__, BrokenPipeError):  # Typer ends with 1 where the reader of a pipe has gone
-        return 0
     return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
 
 
@@ -202,8 +203,6 @@ def _flush(code: int, messages: Messages) -> int:
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
-    except BrokenPipeError:
-        _discard_output()
     except OSError as error:
         messages.error(f"standard output: {error.strerror or error}")
         _discard_output()

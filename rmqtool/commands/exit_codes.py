@@ -1,6 +1,6 @@
 """The exit codes of every command, one table: docs/exit-codes.md says what each means, command by command.
 
-Where several apply: 130 > 5 > 4 > 3 > 6 > 0. Errors bring their own (`errors`), with the same numbers.
+Where several apply: 130 > 141 > 5 > 4 > 3 > 6 > 0. Errors bring their own (`errors`), with the same numbers.
 """
 
 from enum import IntEnum
@@ -24,3 +24,5 @@ class ExitCode(IntEnum):
     NOT_FOUND = 6
     """`get` and `search` found no message."""
     INTERRUPTED = 130
+    UNREAD = 141
+    """Nobody read the output any more before the check had ended, so that there is no verdict; as SIGPIPE ends one."""

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from rmqtool.commands.closed_pipe import ends_unread
 from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options.completion import fields as fields_of_dump
@@ -159,6 +160,7 @@ def run_dump(ask: Request, target: Target, output: OutputFormat, fields: str | N
     here = screen()
     shares_line = sys.stdout.isatty()
     with (
+        ends_unread(ExitCode.OK),
         closing(row_writer(output, sys.stdout, known, chosen, width=here.table_width, colour=here.colour)) as writer,
         nullcontext() if ask.follow else messages.progress("dump", total=source.readable_bytes) as progress,
     ):

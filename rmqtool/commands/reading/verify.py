@@ -10,6 +10,8 @@ from typing import Annotated, Any, Final
 import typer
 
 import rmqtool
+from rmqtool.commands.closed_pipe import ends_unread
+from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options.bundle import recorded_of, store_of_bundle
 from rmqtool.commands.options.memory import thread_count
@@ -149,7 +151,7 @@ def _run(opened: OpenedStore, output: _Output, options: VerifyOptions, split_run
     messages = output.messages
     if options.state_file is not None:
         messages.interrupted += f"; {options.state_file} has what was checked: run the same command again to continue"
-    with messages.progress("verify") as progress:
+    with messages.progress("verify") as progress, ends_unread(ExitCode.UNREAD):
         output.progress = progress
         return verify_store(opened.store, opened.rules, options, output.add, progress.show, split_runner)
 

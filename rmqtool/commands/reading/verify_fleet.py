@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
+from rmqtool.commands.closed_pipe import ends_unread
 from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages
 from rmqtool.commands.options.spark import spark
@@ -79,7 +80,7 @@ def verify_fleet(request: FleetRequest, messages: Messages) -> ExitCode:
     options = command_line(StoreLocation(None, ""), request.store_options).options
     maker = StoreAnswers(request.verify_options, options, all_rows)
     writer = _writer(request.output, here)
-    with _answers(request, maker, messages) as rows:
+    with _answers(request, maker, messages) as rows, ends_unread(ExitCode.UNREAD):
         for head, findings in by_store(rows):
             writer.add(head, findings)
             for problem in head["problems"]:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from rmqtool.commands.closed_pipe import reader_needed
 from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options.help_groups import OUTPUT
@@ -157,6 +158,7 @@ class _Session:
         self._alert_count = self._finding_count = 0
         self._webhook_problem: str | None = None
         self._status_at = time.monotonic()
+        self._is_unread = False
 
     def go(
         self, interrupt: Interrupt, interval: float, until: float | None, *, once: bool, exit_on_finding: bool
@@ -168,23 +170,26 @@ class _Session:
         """
         watcher, looks, trouble = self._watcher, 0, None
         try:
-            while not interrupt.is_asked:
-                watcher.look()
-                looks += 1
-                if watcher.trouble is not None and watcher.trouble != trouble:
-                    self._messages.warn(f"{watcher.trouble}; looking again")
-                trouble = watcher.trouble
-                self._write()
-                is_over = until is not None and time.monotonic() >= until
-                is_settled = not (watcher.has_more or watcher.is_unsettled or trouble)
-                if is_over or (once and (is_settled or looks >= ONCE_LOOKS_MAX)):
-                    break
-                if exit_on_finding and self._alert_count + self._finding_count:
-                    break
-                if not watcher.has_more:
-                    _wait(interrupt, min(interval, 1.0) if once else interval, until)
+            with reader_needed():
+                while not interrupt.is_asked:
+                    watcher.look()
+                    looks += 1
+                    if watcher.trouble is not None and watcher.trouble != trouble:
+                        self._messages.warn(f"{watcher.trouble}; looking again")
+                    trouble = watcher.trouble
+                    self._write()
+                    is_over = until is not None and time.monotonic() >= until
+                    is_settled = not (watcher.has_more or watcher.is_unsettled or trouble)
+                    if is_over or (once and (is_settled or looks >= ONCE_LOOKS_MAX)):
+                        break
+                    if exit_on_finding and self._alert_count + self._finding_count:
+                        break
+                    if not watcher.has_more:
+                        _wait(interrupt, min(interval, 1.0) if once else interval, until)
         except KeyboardInterrupt:
             pass  # asked to stop in the middle of a read; the state is that of the last range
+        except BrokenPipeError:
+            self._is_unread = True
         finally:
             if self.webhook is not None:
                 self.webhook.close()
@@ -204,6 +209,8 @@ class _Session:
             raise typer.Exit(ExitCode.FAILED)
         if self._finding_count or self._alert_count:
             raise typer.Exit(ExitCode.FINDINGS)
+        if self._is_unread:
+            raise typer.Exit(ExitCode.UNREAD)
 
     def _tell(self, row: dict[str, Any]) -> None:
         row = {**row, "timestamp_ms": int(time.time() * 1000)}

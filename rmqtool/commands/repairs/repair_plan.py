@@ -6,13 +6,14 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import typer
 
+from rmqtool.commands.closed_pipe import reader_needed
 from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages
 from rmqtool.commands.options.memory import thread_count
@@ -352,10 +353,11 @@ def _plan_json(
 
 
 def _show_first(request: RepairRequest, plan_json: dict[str, Any], opened: OpenedStore) -> None:
-    """Show a plan before it is carried out: one that nobody could see is dropped, and that is no success."""
+    """Show a plan before it is carried out; where a person is to be asked about it, somebody must see it."""
     try:
-        _show(request, plan_json, opened)
-        sys.stdout.flush()
+        with nullcontext() if request.is_agreed else reader_needed():
+            _show(request, plan_json, opened)
+            sys.stdout.flush()
     except BrokenPipeError as error:
         raise RefusedError(f"{request.store}: the plan could not be shown; nothing was changed") from error
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from rmqtool.commands.closed_pipe import ends_unread
 from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.messages import messages_of
 from rmqtool.commands.options.decode import body_choice, tell_failures
@@ -66,7 +67,7 @@ def search(
     options |= {"pattern": pattern, "pattern_in": where.value, "columns": ",".join(columns)}
     shown = screen()
     bad = count = 0
-    with ExitStack() as stack:
+    with ExitStack() as stack, ends_unread(ExitCode.OK):
         if reads_here(options, master, conf):
             rows: Iterator[dict[str, Any]] = (row for batch in read_messages(options) for row in batch.to_pylist())
         else:

@@ -158,7 +158,7 @@ def test_an_interrupt_ends_it_and_what_is_done_stays_done(golden: Unpacked, tmp_
     assert rows_of(store, "--state", str(state))[1] == rows_of(store)[1]
 
 
-def test_a_closed_pipe_is_no_error(golden: Unpacked) -> None:
+def test_a_closed_pipe_is_no_error_and_no_verdict(golden: Unpacked) -> None:
     with subprocess.Popen(
         [*COMMAND, golden("5.5.0-crashed"), "--format", "jsonl"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT,
@@ -168,7 +168,8 @@ def test_a_closed_pipe_is_no_error(golden: Unpacked) -> None:
         assert running.stdout.readline().startswith(b"{")
         running.stdout.close()
         assert running.stderr.read() == b""
-    assert running.returncode == 0
+    # All of the findings may have been written before the pipe was closed.
+    assert running.returncode in (3, 141)
 
 
 def test_an_ascii_terminal_gets_valid_json(golden_copy: Unpacked) -> None:

@@ -347,6 +347,7 @@ def test_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
         cwd=ROOT, capture_output=True, text=True, check=False, timeout=120,
     )  # fmt: skip
     assert (ran.returncode, ran.stderr) == (0, "")
+    assert rmqtool("dump", tmp_path / "s", "--topic", "t", "--format", "jsonl").out.count("\n") == 3000
 
 
 def test_a_log_may_end_in_records_that_no_queue_takes(tmp_path: Path) -> None:
