@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from contextlib import closing
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from threading import Lock
@@ -22,7 +21,7 @@ from rmqtool.forecast.simulate import Simulation
 from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, ScanOptions
 from rmqtool.store.config.read_config import StoreConfigs
 from rmqtool.store.directory import Segment, Store
-from rmqtool.store.overlay import Overlay
+from rmqtool.store.overlay import UNKNOWN_CONTENT, Overlay
 from rmqtool.store.unproven_sizes import size_assumptions
 
 
@@ -197,9 +196,10 @@ def _what_is_left(simulation: Simulation) -> Hashable:
     for name, state in sorted(simulation.queues.items()):
         assert isinstance(state, QueueState), "there is no database"
         files = tuple((segment.path, segment.start, segment.size) for segment in state.loaded.segments)
-        if any(overlay.change_of(path) is not None for path, _, _ in files):
+        paths = [path for path, _, _ in files]
+        if overlay.changes_any(paths):
             return None
-        planned = tuple(_planned_content(simulation.store, path) for path, _, _ in files)
+        planned = _planned_content(simulation.store, paths)
         queues.append((name, state.is_batch, state.minimum, state.loaded.end, files, planned))
         has_part |= any(state.loaded.length(segment) % state.loaded.kind.size for segment in state.loaded.segments)
     settings = simulation.settings
@@ -217,13 +217,12 @@ def _what_is_left(simulation: Simulation) -> Hashable:
     )
 
 
-def _planned_content(store: Store, path: str) -> Hashable:
-    """What tells the content that a plan gives a file; None where the plan leaves it as it is."""
-    if not isinstance(store.view, Overlay) or store.view.change_of(path) is None:
-        return None
-    with closing(store.view.open(path)) as source:
-        identity = source.identity
-    return (id(store), path) if identity is None else identity
+def _planned_content(store: Store, paths: Sequence[str]) -> tuple[Hashable, ...]:
+    """What tells the content that a plan gives each file; None where the plan leaves it as it is."""
+    if not isinstance(store.view, Overlay):
+        return (None,) * len(paths)
+    contents = zip(paths, store.view.laid_over(paths), strict=True)
+    return tuple((id(store), path) if content is UNKNOWN_CONTENT else content for path, content in contents)
 
 
 def _losses(

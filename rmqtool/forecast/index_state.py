@@ -187,10 +187,7 @@ class IndexState:
         entries = self._split.pop(header.begin_physical_offset, 0)
         if header.begin_physical_offset != header.end_physical_offset:
             entries = 0
-        number = header.next_entry_number - 1
-        while number > 0 and file.entry(number).physical_offset == header.end_physical_offset:
-            number -= 1
-        self._split[header.end_physical_offset] = entries + header.next_entry_number - 1 - number
+        self._split[header.end_physical_offset] = entries + file.entries_of_last_record()
 
     def _known_before(self, physical_offsets: NDArray[np.int64]) -> int:
         """How many of the entries, given by their records, a kept file has already."""

@@ -13,13 +13,7 @@ from rmqtool.engine.dispatch.queue_writer import BatchQueueWriter, QueueEnd, Que
 from rmqtool.engine.queues.batch_queue import BatchQueue
 from rmqtool.engine.queues.extension import QueueExtension
 from rmqtool.engine.queues.file_queue import FileQueue
-from rmqtool.engine.queues.loaded_files import (
-    BLOCK_UNITS,
-    FILES_EXAMINED,
-    LoadedFiles,
-    minimum_position,
-    valid_units_question,
-)
+from rmqtool.engine.queues.loaded_files import BLOCK_UNITS, FILES_EXAMINED, LoadedFiles, minimum_position
 from rmqtool.engine.queues.queue import Queue
 from rmqtool.engine.queues.unit import BATCH_UNITS, PLAIN, PLAIN_UNITS, whole_units
 from rmqtool.engine.rules.algorithms import MinOffsetSearch
@@ -60,7 +54,6 @@ class QueueState:
         self.extension: QueueExtension | None = None
         self._directory = queue.directory
         self._overlay = overlay
-        self._files = files
         self.rules = rules
         self._writer: QueueWriter | BatchQueueWriter | None = None
         self._own_files: set[str] = set()
@@ -80,7 +73,7 @@ class QueueState:
         loaded = self.loaded
         if not loaded.segments:
             return
-        last_unit = loaded.recover(lambda segment: self._valid_units(segment)[0])
+        last_unit = loaded.recover(loaded.known_length)
         if last_unit is not None:
             self.physical_end = physical_end(loaded, *last_unit, self.rules)
         for segment in [segment for segment in loaded.segments if segment.start > loaded.end]:
@@ -272,28 +265,12 @@ class QueueState:
     def _note_maximum(self) -> None:
         self.known_maximum = max(self.known_maximum, self.maximum())
 
-    def _valid_units(self, segment: Segment) -> tuple[int, int]:
-        """Bytes of the valid units that a file begins with, and the highest physical offset in them (-1 without)."""
-        question = valid_units_question(self.loaded.file_size, self.loaded.kind)
-        return self._files.known(segment.path, question, lambda: self._read_units(segment))
-
-    def _read_units(self, segment: Segment) -> tuple[int, int]:
-        import numpy as np
-
-        highest = [-1]
-
-        def note(units: bytes) -> None:
-            begins = np.frombuffer(units, np.uint8).reshape(-1, self.loaded.kind.size)[:, :8].copy().view(">i8")
-            highest[0] = max(highest[0], int(begins.max(initial=-1)))
-
-        return self.loaded.valid_length(segment, on_units=note), highest[0]
-
     def _accepted_units(self, segment: Segment, log_end: int) -> int:
         """How many units of a file stay when it is read again; the first one is not tested."""
         import numpy as np
 
         size = self.loaded.kind.size
-        valid_end, highest = self._valid_units(segment)
+        valid_end, highest = self.loaded.known_units(segment)
         if size <= valid_end and highest < log_end:
             return valid_end // size
         valid_end = self.loaded.valid_length(segment, size)

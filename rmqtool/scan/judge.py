@@ -29,6 +29,9 @@ HEAD_READ: Final = commitlog.HEAD_SIZE + 2 * commitlog.V6_EXTRA
 TAIL_READ: Final = 2 + 32767 + 2 + 32767
 """Bytes in which everything behind the body lies."""
 
+ROWS_MAX: Final = 512
+"""Rows that are judged at a time: few, so that the first ones come at once."""
+
 FRAME: Final = Struct(commitlog.BLANK.struct_code)
 """Size and magic, with which a record begins."""
 _HEADS: Final = {
@@ -110,6 +113,40 @@ def judge_record(
         delays_ms,
         record_crc,
     )
+
+
+def judge_messages(
+    buffer: memoryview,
+    remaining: int,
+    physical_offset: int,
+    begins: range,
+    topics: TopicTable,
+    delays_ms: Sequence[int],
+    record_crc: bool,
+) -> tuple[int, list[Row]]:
+    """Judge good messages that follow each other, up to the first frame or record that is anything else.
+
+    Args:
+        buffer: their bytes; a record that reaches beyond them is not judged.
+        remaining: bytes from its begin to the end of the file.
+        physical_offset: that of its begin.
+        begins: places in it at which a record may begin.
+
+    Returns:
+        The place after the last of them, and their rows, at most `ROWS_MAX`.
+    """
+    rows: list[Row] = []
+    at = begins.start
+    while at < begins.stop and len(rows) < ROWS_MAX:
+        verdict, length, magic = judge_frame(buffer[at : at + FRAME.size], remaining - at)
+        if verdict != Verdict.GOOD or magic not in MESSAGE_MAGICS or at + length > len(buffer):
+            break
+        row = judge_record(buffer[at : at + length], physical_offset + at, topics, delays_ms, record_crc)
+        if row.verdict != Verdict.GOOD:
+            break
+        rows.append(row)
+        at += length
+    return at, rows
 
 
 def judge_parts(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -66,12 +66,16 @@ def _narrow(values: NDArray[Any], least: int, most: int) -> tuple[NDArray[Any], 
     return (values - least).astype(kind), b""
 
 
-def column_values(column: KeptColumn, count: int, read: Callable[[int, int], bytes]) -> NDArray[Any]:
-    """The column's numbers.
+def columns_values(columns: Iterable[KeptColumn], count: int, read: Callable[[int, int], bytes]) -> list[NDArray[Any]]:
+    """The numbers of columns, `count` in each.
 
     Args:
         read: the bytes at a place of the file, as many as it is told.
     """
+    return [_column_values(column, count, read) for column in columns]
+
+
+def _column_values(column: KeptColumn, count: int, read: Callable[[int, int], bytes]) -> NDArray[Any]:
     import numpy
 
     if not column.kind:

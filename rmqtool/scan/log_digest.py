@@ -18,7 +18,7 @@ from rmqtool.errors import UnreadableError
 from rmqtool.formats import commitlog
 from rmqtool.formats.properties import SCHEDULE_TOPIC
 from rmqtool.memory import memory_budget
-from rmqtool.scan.kept_column import KeptColumn, column_values, keep_column
+from rmqtool.scan.kept_column import KeptColumn, columns_values, keep_column
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.split import Split, SplitOutcome
 from rmqtool.scan.walk import Batch, KeyHashes, Walk
@@ -266,7 +266,9 @@ class LogDigest(Closable):
         if split.start == run.outcome.first_record or begin == (run.blank or (-1,))[0]:
             return True
         block = next((block for block in reversed(run.blocks) if block.physical_offset <= begin), None)
-        return block is not None and begin in self._offsets(block)
+        return block is not None and begin in _offsets(
+            block, columns_values(block.columns[:1], block.count, self._read)[0]
+        )
 
     def _answered(self, walk: Walk, chain: Sequence[_Run]) -> Iterator[Batch]:
         from rmqtool.scan.row_columns import PlainRows
@@ -301,18 +303,12 @@ class LogDigest(Closable):
 
         from rmqtool.scan.plain_rows import with_constants
 
-        columns = {name: self._values(column, block.count) for name, column in zip(KEPT, block.columns, strict=True)}
+        columns = dict(zip(KEPT, columns_values(block.columns, block.count, self._read), strict=True))
         columns["topic_number"] = numpy.array(numbers, columns["topic_number"].dtype)[columns["topic_number"]]
-        columns["physical_offset"] = self._offsets(block)
+        columns["physical_offset"] = _offsets(block, columns["size"])
         lengths = numpy.array([len(name) for name in topics], numpy.int32)
         columns["topic_length"] = lengths[columns["topic_number"]]
         return with_constants(columns)
-
-    def _offsets(self, block: _Block) -> NDArray[numpy.int64]:
-        """Where the records of a block begin: each where the one before it ends."""
-        sizes = self._values(block.columns[0], block.count)
-        offsets: NDArray[numpy.int64] = sizes.cumsum(dtype="i8") + (block.physical_offset - sizes)
-        return offsets
 
     def _keys(self, block: _Block) -> KeyHashes | None:
         import numpy
@@ -320,11 +316,9 @@ class LogDigest(Closable):
         if block.keys is None:
             return None
         version, size, hashes, counts = block.keys
-        rows = numpy.arange(block.count, dtype=numpy.int32).repeat(self._values(counts, block.count))
-        return KeyHashes(version, self._values(hashes, size), rows)
-
-    def _values(self, column: KeptColumn, count: int) -> NDArray[Any]:
-        return column_values(column, count, self._read)
+        [repeats] = columns_values([counts], block.count, self._read)
+        [values] = columns_values([hashes], size, self._read)
+        return KeyHashes(version, values, numpy.arange(block.count, dtype=numpy.int32).repeat(repeats))
 
     def _read(self, place: int, length: int) -> bytes:
         assert self._spill is not None, "a column lies in a file that was never made"
@@ -338,6 +332,12 @@ def _key(split: Split) -> Hashable | None:
     """The file as it is, and where it lies: under another name, each record would be wrong about its own place."""
     identity = split.source.identity
     return None if identity is None else (identity, split.physical_offset)
+
+
+def _offsets(block: _Block, sizes: NDArray[Any]) -> NDArray[numpy.int64]:
+    """Where the records of a block begin: each where the one before it ends."""
+    offsets: NDArray[numpy.int64] = sizes.cumsum(dtype="i8") + (block.physical_offset - sizes)
+    return offsets
 
 
 def _nothing() -> None:

@@ -6,26 +6,25 @@ What lies after a file's end reads as zero, for the broker's mapping extends it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
-from functools import cached_property
+from contextlib import closing, suppress
+from functools import cached_property, partial
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from rmqtool.formats.index import (
-    ENTRY,
-    ENTRY_SIZE,
-    HEADER_SIZE,
-    SLOT_SIZE,
-    IndexHeader,
-    entry_position,
-)
-from rmqtool.store.source import read_range
+from rmqtool.errors import UnreadableError
+from rmqtool.formats.index import ENTRY, ENTRY_SIZE, HEADER_SIZE, SLOT_SIZE, IndexHeader, entry_position
+from rmqtool.store.source import ByteSource, read_range
 from rmqtool.store.view import Entry, StoreView
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 BLOCK_ENTRIES: Final = 1 << 19
+CHAIN_STEPS_MAX: Final = 64
+"""Entries of one chain that are looked at; 4 is usual, but all messages with one tag are in one chain."""
+WHOLE_MAX: Final = 1 << 16
+"""A file up to this size is read at once."""
+_LAST_ENTRIES: Final = 16
 _ENTRY: Final = Struct(ENTRY.struct_code)
 
 
@@ -74,6 +73,51 @@ class IndexFile:
         raw = self._read(self._entries_start + number * ENTRY_SIZE, ENTRY_SIZE)
         return IndexEntry._make(_ENTRY.unpack(raw.ljust(ENTRY_SIZE, b"\0")))
 
+    def entries_of_last_record(self) -> int:
+        """How many entries at the end are of the record that the header names last.
+
+        Raises:
+            UnreadableError: the disk does not give them.
+        """
+        last = self.header.next_entry_number - 1
+        number = last
+        while number > 0:
+            count = min(_LAST_ENTRIES, number)
+            start = self._entries_start + (number + 1 - count) * ENTRY_SIZE
+            raw = self._read(start, count * ENTRY_SIZE).ljust(count * ENTRY_SIZE, b"\0")
+            for _, physical_offset, *_ in reversed(list(_ENTRY.iter_unpack(raw))):
+                if physical_offset != self.header.end_physical_offset:
+                    return last - number
+                number -= 1
+        return last - number
+
+    def is_reached(self, number: int, last: int) -> bool:
+        """Whether the chain of an entry's slot leads to that entry; chains run backwards, so numbers fall.
+
+        One that has fallen that long through entries of this very slot is a chain: chance does not make such a one.
+
+        Args:
+            last: the file's last entry.
+
+        Raises:
+            UnreadableError: the disk does not give them.
+        """
+        entry = self.entry(number)
+        if min(entry.key_hash, entry.physical_offset, entry.time_delta_seconds) < 0:
+            return False
+        slot = entry.key_hash % self.slot_count
+        at = self.newest_entry(slot)
+        if at > last:
+            return False
+        for _ in range(CHAIN_STEPS_MAX):
+            if at <= number:
+                return at == number
+            link = self.entry(at)
+            if link.previous_entry >= at or link.key_hash < 0 or link.key_hash % self.slot_count != slot:
+                return False
+            at = link.previous_entry
+        return True
+
     def entries(self, last: int) -> Iterator[tuple[int, NDArray[Any]]]:
         """The entries that the file has up to a number, in blocks with the number of the first one.
 
@@ -86,6 +130,21 @@ class IndexFile:
             count = min(BLOCK_ENTRIES, last + 1 - number)
             raw = self._read(self._entries_start + number * ENTRY_SIZE, count * ENTRY_SIZE)
             yield number, np.frombuffer(raw[: len(raw) // ENTRY_SIZE * ENTRY_SIZE], ENTRY.dtype)
+
+
+def reader_of(source: ByteSource) -> Callable[[int, int], bytes]:
+    """What an `IndexFile` reads its file with: a small one is read once, of a large one what is asked for."""
+    content = None
+    if source.size <= WHOLE_MAX:
+        with suppress(UnreadableError):  # then some of it may still be readable
+            content = read_range(source, 0, source.size)
+    if content is None:
+        return partial(read_range, source)
+
+    def read(position: int, length: int) -> bytes:
+        return content[position : position + max(0, length)] if position >= 0 else b""
+
+    return read
 
 
 def index_headers(view: StoreView, files: Iterable[Entry]) -> Iterator[IndexHeader]:

@@ -10,7 +10,6 @@ import struct
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
-from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -25,15 +24,13 @@ from rmqtool.formats.index import (
     file_size,
     slot_position,
 )
-from rmqtool.store.index_file import IndexEntry, IndexFile
+from rmqtool.store.index_file import IndexEntry, IndexFile, reader_of
 from rmqtool.store.source import ByteSource, BytesSource, read_range
 from rmqtool.store.view import Entry, StoreView
 
 FILES_MAX: Final = 16
 """Files that are asked before it is given up; the healthiest come first."""
 SAMPLES_MAX: Final = 32
-CHAIN_STEPS_MAX: Final = 64
-"""Entries of one chain that are looked at; 4 is usual, but all messages with one tag are in one chain."""
 BLOCK: Final = 1 << 20
 SEARCH_MAX: Final = 1 << 30
 """Bytes that are searched backwards for the last one that is not zero."""
@@ -91,9 +88,8 @@ def slot_count_of(source: ByteSource) -> int | None:
         return None
     fields = IndexHeader.parse(header)
     if fields.next_entry_number > 1:
-        candidates = [
-            IndexFile(partial(read_range, source), count) for count in _candidates(source, fields.next_entry_number - 1)
-        ]
+        read = reader_of(source)
+        candidates = [IndexFile(read, count) for count in _candidates(source, fields.next_entry_number - 1)]
         for tells in (_is_proven, _has_named_ends):
             for candidate in candidates:
                 if tells(candidate, fields):
@@ -151,7 +147,7 @@ def _is_proven(file: IndexFile, header: IndexHeader) -> bool:
     """
     last_entry = header.next_entry_number - 1
     samples = sorted({1 + (last_entry - 1) * i // (SAMPLES_MAX - 1) for i in range(SAMPLES_MAX)})
-    agreeing = sum(_is_reached(file, number, last_entry) for number in samples)
+    agreeing = sum(file.is_reached(number, last_entry) for number in samples)
     if len(samples) > 2:
         return agreeing * 4 >= len(samples) * 3
     # One or two entries prove too little by themselves; the header names the records of the first and the last.
@@ -175,28 +171,6 @@ def _has_named_ends(file: IndexFile, header: IndexHeader) -> bool:
 def _are_named(header: IndexHeader, first: IndexEntry, last: IndexEntry) -> bool:
     """Whether the header names the records of the first and the last entry."""
     return (first.physical_offset, last.physical_offset) == (header.begin_physical_offset, header.end_physical_offset)
-
-
-def _is_reached(file: IndexFile, number: int, last_entry: int) -> bool:
-    """Whether the chain of an entry's slot leads to that entry; chains run backwards, so numbers fall.
-
-    One that has fallen that long through entries of this very slot is a chain: chance does not make such a one.
-    """
-    entry = file.entry(number)
-    if min(entry.key_hash, entry.physical_offset, entry.time_delta_seconds) < 0:
-        return False
-    slot = entry.key_hash % file.slot_count
-    at = file.newest_entry(slot)
-    if at > last_entry:
-        return False
-    for _ in range(CHAIN_STEPS_MAX):
-        if at <= number:
-            return at == number
-        link = file.entry(at)
-        if link.previous_entry >= at or link.key_hash < 0 or link.key_hash % file.slot_count != slot:
-            return False
-        at = link.previous_entry
-    return True
 
 
 def _last_data_byte(source: ByteSource) -> int | None:
@@ -236,7 +210,7 @@ def _named_by_slots(source: ByteSource) -> list[tuple[int, int]]:
 def _is_named(source: ByteSource, named: list[tuple[int, int]], slot_count: int) -> bool:
     """Whether the entries that slots name belong into those slots; needs no counter."""
     usable = [(slot, number) for slot, number in named if slot < slot_count]
-    file = IndexFile(partial(read_range, source), slot_count)
+    file = IndexFile(reader_of(source), slot_count)
     present = [pair for pair in usable if entry_position(pair[1], slot_count) < source.size]
     hashes = ((slot, file.entry(number).key_hash) for slot, number in present)
     agreeing = sum(key_hash >= 0 and key_hash % slot_count == slot for slot, key_hash in hashes)

@@ -39,17 +39,19 @@ def list_files(view: StoreView, log_directories: frozenset[str] = frozenset()) -
         UnreadableError: the store directory itself may not be read.
     """
     listing = ListedFile()
-    pending: list[tuple[Entry, int, bool]] = []
-    _sort_in(view.list(""), 1, listing, pending, behind_link=False)
+    pending: list[tuple[Entry, int, int, bool]] = []
+    _sort_in(view.list(""), 1, 0, listing, pending, behind_link=False)
     while pending:
-        directory, depth, behind_link = pending.pop()
+        directory, depth, depth_max, behind_link = pending.pop()
         if is_tiered_directory(directory.name):
             continue  # its metadata tells what belongs to it: see `tiered`
         is_broker = is_broker_directory(directory.path)
+        if depth == 1:
+            depth_max = DEPTH_MAX if is_broker or directory.path == ".rmqtool" else FOREIGN_DEPTH_MAX
         if (directory.is_link or behind_link) and not is_broker:
             listing.problems.append(f"{directory.path}: a symbolic link where no broker has a directory; not followed")
             continue
-        if depth > _depth_max(directory.path):
+        if depth > depth_max:
             if any(directory.path.startswith(f"{above}/") for above in log_directories):
                 continue
             listing.problems.append(f"{directory.path}: nested deeper than a broker's directories; not read")
@@ -59,23 +61,24 @@ def list_files(view: StoreView, log_directories: frozenset[str] = frozenset()) -
         except UnreadableError as error:
             listing.problems.append(str(error))
             continue
-        _sort_in(listed, depth + 1, listing, pending, behind_link=behind_link or directory.is_link)
+        _sort_in(listed, depth + 1, depth_max, listing, pending, behind_link=behind_link or directory.is_link)
     listing.entries.sort(key=attrgetter("path"))
     listing.directories.sort()
     return listing
 
 
 def _sort_in(
-    listed: list[Entry], depth: int, listing: ListedFile, pending: list[tuple[Entry, int, bool]], *, behind_link: bool
+    listed: list[Entry],
+    depth: int,
+    depth_max: int,
+    listing: ListedFile,
+    pending: list[tuple[Entry, int, int, bool]],
+    *,
+    behind_link: bool,
 ) -> None:
     for entry in listed:
         if entry.is_directory:
             listing.directories.append(entry.path)
-            pending.append((entry, depth, behind_link))
+            pending.append((entry, depth, depth_max, behind_link))
         else:
             listing.entries.append(entry)
-
-
-def _depth_max(path: str) -> int:
-    top = path.partition("/")[0]
-    return DEPTH_MAX if is_broker_directory(top) or top == ".rmqtool" else FOREIGN_DEPTH_MAX

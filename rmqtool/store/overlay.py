@@ -12,7 +12,7 @@ import os
 import tempfile
 import time
 from bisect import bisect_right, insort
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
@@ -28,6 +28,7 @@ OPEN_MAX: Final = 16
 """Contents of one file that are open at a time: a file may have more of them than a process may hold."""
 PAGE: Final = 16 << 10
 MEMORY_BYTES: Final = 32 << 20
+UNKNOWN_CONTENT: Final = "unknown content"
 _SPILL: Final = "temporary file of the forecast"
 WRITTEN_NS: Final = 1 << 62
 """Modification time of what is written: later than that of any file of the store."""
@@ -134,6 +135,18 @@ class Overlay(Closable):
     def change_of(self, path: str) -> OverlaidFile | None:
         """What is laid over a file; None where it is as in the store."""
         return self._changes.get(path)
+
+    def changes_any(self, paths: Iterable[str]) -> bool:
+        """Whether anything is laid over one of the files."""
+        return any(path in self._changes for path in paths)
+
+    def laid_over(self, paths: Iterable[str]) -> tuple[Hashable, ...]:
+        """For each file what tells its new content, or `UNKNOWN_CONTENT`; None where it is as in the store."""
+        return tuple(None if path not in self._changes else self._identity(path) for path in paths)
+
+    def _identity(self, path: str) -> Hashable:
+        with closing(self.open(path)) as source:
+            return UNKNOWN_CONTENT if source.identity is None else source.identity
 
     def add(
         self,

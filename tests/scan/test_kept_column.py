@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqtool.scan.kept_column import KeptColumn, column_values, keep_column
+from rmqtool.scan.kept_column import KeptColumn, columns_values, keep_column
 
 
 def no_file(_place: int, _size: int) -> bytes:
@@ -28,7 +28,7 @@ def test_a_column_comes_back_as_it_was_kept(dtype: str, data: st.DataObject) -> 
     )
     values = np.array(numbers, dtype)
     column = keep_column(values, lambda content: content)
-    again = column_values(column, len(values), no_file)
+    again = columns_values([column], len(values), no_file)[0]
     assert again.dtype == values.dtype
     assert again.tolist() == numbers
 
@@ -59,7 +59,7 @@ def test_a_column_in_a_file_is_read_from_its_place() -> None:
     values = np.arange(100, dtype="i4") * 1000
     column = keep_column(values, keep)
     assert column.content == len(b"before")
-    again = column_values(column, 100, lambda place, size: bytes(file[place : place + size]))
+    again = columns_values([column], 100, lambda place, size: bytes(file[place : place + size]))[0]
     assert (again == values).all()
 
 

@@ -98,7 +98,7 @@ class EntryExtractor:
         """The entries of each queue, each queue once."""
         self._group(self._rows.rows(self._grouped), NO_TEXTS)
         self._grouped = self.row_count
-        return [joined_entries(parts) for parts in self._queues.values()]
+        return [parts[0] if len(parts) == 1 else joined_entries(parts) for parts in self._queues.values()]
 
     def clear(self) -> None:
         """Forget the chunk."""

@@ -162,6 +162,32 @@ class LoadedFiles:
                 break
         return position
 
+    def known_units(self, segment: Segment) -> tuple[int, int]:
+        """Bytes of the valid units that a file begins with, and the highest physical offset in them (-1 without).
+
+        Read once while the file stays the same, where the files have a cache.
+
+        Raises:
+            UnreadableError: the file cannot be read.
+        """
+        question = valid_units_question(self.file_size, self.kind)
+        return self._files.known(segment.path, question, lambda: self._read_units(segment))
+
+    def known_length(self, segment: Segment) -> int:
+        """The first of the two."""
+        return self.known_units(segment)[0]
+
+    def _read_units(self, segment: Segment) -> tuple[int, int]:
+        import numpy as np
+
+        highest = [-1]
+
+        def note(units: bytes) -> None:
+            begins = np.frombuffer(units, np.uint8).reshape(-1, self.kind.size)[:, :8].copy().view(">i8")
+            highest[0] = max(highest[0], int(begins.max(initial=-1)))
+
+        return self.valid_length(segment, on_units=note), highest[0]
+
     def likely_length(self, segment: Segment) -> int:
         """The same for all units of a file, found by halving where it takes much room on the disk.
 
