@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import groupby
 from operator import attrgetter
 from posixpath import normpath
+from sys import intern
 from typing import TYPE_CHECKING, Final
 
 from rmqtool.errors import NotAStoreError, UnreadableError
@@ -47,7 +49,7 @@ BATCH_UNIT_SIZE: Final = 46
 STORE_DIRECTORIES: Final = frozenset({"commitlog", "consumequeue"})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Segment:
     """One file of a stream that is cut into files of equal size and named by their first byte's place."""
 
@@ -68,7 +70,7 @@ class Segment:
         return kind_of(self.path) is FileKind.DLEDGER
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class QueueFiles:
     """The files of one consume queue (or extension, or batch queue)."""
 
@@ -349,11 +351,12 @@ def _segments(entries: tuple[Entry, ...]) -> tuple[Segment, ...]:
 
 
 def _queues(entries: tuple[Entry, ...]) -> dict[tuple[str, int], QueueFiles]:
-    grouped: dict[tuple[str, int], list[Entry]] = defaultdict(list)
-    for entry in entries:
-        _, topic, queue_id, _ = entry.path.split("/")
-        grouped[topic, int(queue_id)].append(entry)
-    return {key: QueueFiles(*key, _segments(tuple(files))) for key, files in sorted(grouped.items())}
+    grouped: dict[tuple[str, int], tuple[Entry, ...]] = {}
+    for directory, files in groupby(entries, lambda entry: entry.path.rpartition("/")[0]):
+        _, topic, queue_id = directory.split("/")
+        key = intern(topic), int(queue_id)
+        grouped[key] = (*grouped.get(key, ()), *files)
+    return {key: QueueFiles(*key, _segments(grouped.pop(key))) for key in sorted(grouped)}
 
 
 def _queue_file_size(queues: dict[tuple[str, int], QueueFiles], unit_size: int = 1, *, rounds_up: bool = True) -> int:

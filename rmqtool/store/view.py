@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from operator import attrgetter
 from pathlib import Path
+from sys import intern
 from typing import Protocol
 
 from rmqtool.errors import NotAStoreError, UnreadableError
@@ -28,9 +29,9 @@ class EntryKind(Enum):
     """A link to nothing, in a circle, or something that may not be looked at."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Entry:
-    """One directory entry; `path` is relative to the store, with `/`."""
+    """One directory entry; `path` is relative to the store, with `/`. There may be millions of them."""
 
     path: str
     kind: EntryKind
@@ -41,13 +42,18 @@ class Entry:
     is_link: bool = False
     owner_id: int = 0
     name: str = field(init=False, repr=False, compare=False)
-    is_file: bool = field(init=False, repr=False, compare=False)
-    is_directory: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "name", self.path.rpartition("/")[2])
-        object.__setattr__(self, "is_file", self.kind is EntryKind.FILE)
-        object.__setattr__(self, "is_directory", self.kind is EntryKind.DIRECTORY)
+        # The files of all queues have the same few names.
+        object.__setattr__(self, "name", intern(self.path.rpartition("/")[2]))
+
+    @property
+    def is_file(self) -> bool:
+        return self.kind is EntryKind.FILE
+
+    @property
+    def is_directory(self) -> bool:
+        return self.kind is EntryKind.DIRECTORY
 
 
 class StoreView(Protocol):
