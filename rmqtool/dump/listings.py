@@ -14,7 +14,7 @@ from rmqtool.dump.target import DumpKind
 from rmqtool.dump.time_order import IN_QUEUE, IN_TIMER, Pending, by_time
 from rmqtool.engine.reading.reader import Reader, open_reader
 from rmqtool.engine.reading.record import Record
-from rmqtool.engine.reading.unread_files import is_rocksdb_used
+from rmqtool.engine.reading.unread_files import has_to_open
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.engine.timers.loaded_timer import load_timer, timer_files, timer_queue
 from rmqtool.engine.timers.pop import PopState, database_messages, popped_messages, read_pop_log
@@ -92,7 +92,7 @@ class ListingDump(RowSource):
     def _database_timers(self, reader: Reader) -> tuple[dict[str, int], Iterator[Pending]]:
         """How far the timers in RocksDB are, and those that wait there."""
         entries = reader.store.files.get(FileKind.ROCKSDB, ())
-        if not is_rocksdb_used(entries):
+        if not has_to_open(reader.store.view, entries):
             return {}, iter(())
         database = SideDatabase(reader.store.view, entries)
         marks = database.timer_marks()
@@ -128,7 +128,7 @@ class ListingDump(RowSource):
         log = read_pop_log(reader, (record for record in records if record is not None))
         self.bad_ranges += len(log.bad_records)
         entries = reader.store.files.get(FileKind.POP_ROCKSDB, ())
-        database = PopDatabase(reader.store.view, entries if is_rocksdb_used(entries) else ())
+        database = PopDatabase(reader.store.view, entries if has_to_open(reader.store.view, entries) else ())
         in_database = database_messages(reader, database.rows() if database.entries else ())
         for message in merge(popped_messages(reader, log), in_database, key=attrgetter("revive_timestamp_ms")):
             point, record, key = message.check_point, message.record, message.key

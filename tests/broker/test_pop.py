@@ -211,6 +211,18 @@ def test_damage_to_what_rocksdb_remembers(judge_of: Callable[[str], Judge], tmp_
         assert again == Counter([*ALL_BODIES, b"last"])
 
 
+def test_a_database_without_rows_has_to_open_too(judge_of: Callable[[str], Judge], tmp_path: Path) -> None:
+    del judge_of
+    settings = CONFIG | BROKER | IN_ROCKSDB
+    with WholeBroker("5.5.0", tmp_path / "store", settings, TOPICS):
+        pass
+    assert pop_findings(tmp_path / "store") == set()
+    not_loadable(tmp_path / "store")
+    assert pop_findings(tmp_path / "store") == {"pop.not-loadable"}
+    with pytest.raises(JudgeError, match="PopConsumerStore init error"):
+        WholeBroker("5.5.0", tmp_path / "store", settings, TOPICS)
+
+
 def killed(
     tmp_path: Path, version: str, more: Mapping[str, object] = MappingProxyType({})
 ) -> tuple[Path, set[tuple[int, int]]]:

@@ -96,6 +96,19 @@ def test_damage_does_not_stop_a_broker(judge_of: JudgeOf, tmp_path: Path, patter
     assert judge_of("5.5.0").examine(tmp_path, CONFIG)["load"]
 
 
+@pytest.mark.parametrize("text", ["", "MANIFEST-000099\n", "MANIFEST-000005"])
+def test_nor_does_damage_to_one_without_rows(judge_of: JudgeOf, tmp_path: Path, text: str) -> None:
+    """A broker with the settings that it has by default, which opens the database and writes nothing into it."""
+    config = {name: value for name, value in CONFIG.items() if "Rocks" not in name}
+    with judge_of("5.5.0").open(tmp_path, config) as store:
+        store.put(*messages(2))
+        store.wait_dispatched()
+    assert side_findings(tmp_path) == (set(), [])
+    (tmp_path / "rocksdbstore/CURRENT").write_text(text)
+    assert side_findings(tmp_path) == ({"rocksdbstore.not-loadable"}, ["rocksdbstore"])
+    assert judge_of("5.5.0").examine(tmp_path, config)["load"]
+
+
 @pytest.mark.slow
 def test_timers_and_transactions_of_a_whole_broker(tmp_path: Path) -> None:
     require_tools()

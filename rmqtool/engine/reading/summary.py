@@ -14,7 +14,7 @@ from rmqtool.engine.queues.kinds import QueueSource, open_queue, queue_names
 from rmqtool.engine.queues.queue import Queue
 from rmqtool.engine.reading.log_end import LogEnd, find_log_end
 from rmqtool.engine.reading.record import Record, read_record
-from rmqtool.engine.reading.unread_files import is_rocksdb_used, unread_configs
+from rmqtool.engine.reading.unread_files import has_to_open, unread_configs
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.segments.log import Log
 from rmqtool.engine.segments.open_files import OpenFiles
@@ -129,7 +129,7 @@ def _undecoded(store: Store) -> Iterator[FileKind]:
     for kind in UNDECODED_KINDS:
         is_read = kind is FileKind.CONSUMEQUEUE_ROCKSDB and store.queue_kind == "rocksdb" and store.are_queues_known
         is_read |= kind is FileKind.CONFIG_ROCKSDB and not any(unread_configs(store))
-        is_read |= kind is FileKind.ROCKSDB and not is_rocksdb_used(store.files.get(kind, ()))
+        is_read |= kind is FileKind.ROCKSDB and not has_to_open(store.view, store.files.get(kind, ()))
         if kind in store.files and not is_read:
             yield kind
 

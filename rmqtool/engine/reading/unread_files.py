@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
 
+from rmqtool.errors import UnreadableError
 from rmqtool.scan.log import may_hold_data
 from rmqtool.store.databases.queue_database import QueueDatabase
 from rmqtool.store.databases.rocksdb import HOW_TO_INSTALL, is_installed
 from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FileKind
-from rmqtool.store.view import Entry
+from rmqtool.store.source import read_range
+from rmqtool.store.view import Entry, StoreView
 
 _NOT_LOOKED_AT: Final = {
     FileKind.CONSUMEQUEUE_ROCKSDB: "these consume queues in RocksDB are not read",
@@ -36,6 +39,8 @@ HOLDS_MESSAGES: Final = frozenset(
 )  # fmt: skip
 """Kinds, as a person reads them, without which nobody can say that a message is not there."""
 ONLY_VERIFY_COMPARES: Final = "only verify compares these consume queues in RocksDB with those in files"
+_CURRENT_MAX: Final = 64
+"""Bytes of a CURRENT, which is a name and a line break."""
 _OF_TIMER: Final = frozenset({FileKind.TIMER_WHEEL, FileKind.TIMER_LOG})
 _IN_ROCKSDB: Final = frozenset(kind for kind in _NOT_LOOKED_AT if "RocksDB" in kind.value)
 
@@ -115,10 +120,29 @@ def unread_configs(store: Store) -> Iterator[UnreadFiles]:
 
 def _is_used(store: Store, kind: FileKind, entries: list[Entry]) -> bool:
     return (
-        is_rocksdb_used(entries)
+        has_to_open(store.view, entries)
         if kind in _IN_ROCKSDB
         else any(may_hold_data(store.view.open, entry.path) for entry in entries)
     )
+
+
+def has_to_open(view: StoreView, entries: Sequence[Entry]) -> bool:
+    """Whether a RocksDB is in use, or is one without rows that a broker may fail to open.
+
+    Without CURRENT a broker makes a new database; a CURRENT that names no manifest is an error to it.
+    """
+    return is_rocksdb_used(entries) or any(
+        not _names_manifest(view, entry, entries) for entry in entries if entry.name == "CURRENT"
+    )
+
+
+def _names_manifest(view: StoreView, current: Entry, entries: Iterable[Entry]) -> bool:
+    try:
+        with closing(view.open(current.path)) as source:
+            text = read_range(source, 0, _CURRENT_MAX)
+    except UnreadableError:
+        return False
+    return any(entry.size > 0 and text == f"{entry.name}\n".encode(errors="replace") for entry in entries)
 
 
 def is_rocksdb_used(entries: Iterable[Entry]) -> bool:

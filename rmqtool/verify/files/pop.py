@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rmqtool.engine.reading.reader import Reader, open_reader
-from rmqtool.engine.reading.unread_files import UnreadFiles, is_rocksdb_used
+from rmqtool.engine.reading.unread_files import UnreadFiles, has_to_open
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.timers.pop import PopState, database_messages, popped_messages, read_pop_log
 from rmqtool.errors import UnreadableError, UnsupportedError
@@ -47,7 +47,7 @@ class PopCheck:
             is_whole: whether all of the log was scanned.
         """
         entries = self.store.files.get(FileKind.POP_ROCKSDB, ())
-        database = PopDatabase(self.store.view, entries) if is_rocksdb_used(entries) else None
+        database = PopDatabase(self.store.view, entries) if has_to_open(self.store.view, entries) else None
         if not self.rules.pop:
             self.failure = "brokers of this version have no pop consumers" if database else ""
             return

@@ -20,7 +20,7 @@ import numpy as np
 from rmqtool.engine.reading.message_places import search_log
 from rmqtool.engine.reading.reader import Reader, open_reader
 from rmqtool.engine.reading.record import Record
-from rmqtool.engine.reading.unread_files import UnreadFiles, is_rocksdb_used
+from rmqtool.engine.reading.unread_files import UnreadFiles, has_to_open
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.properties import TRANSACTION_ID
@@ -81,8 +81,8 @@ class SideDatabaseCheck:
 
     @property
     def is_used(self) -> bool:
-        """Whether there is a row to check."""
-        return is_rocksdb_used(self.store.files.get(FileKind.ROCKSDB, ()))
+        """Whether there is a row to check, or a broker may fail to open the database."""
+        return has_to_open(self.store.view, self.store.files.get(FileKind.ROCKSDB, ()))
 
     @property
     def left_out(self) -> tuple[UnreadFiles, ...]:

@@ -131,6 +131,25 @@ def test_an_empty_one_is_not_in_use(golden_copy: Unpacked) -> None:
     assert not any(entry.name.endswith(".sst") for entry in (path / "rocksdbstore").iterdir())
 
 
+@pytest.mark.parametrize("name", ["rocksdbstore", "kvStore"])
+def test_an_empty_one_has_to_open(golden_copy: Unpacked, name: str) -> None:
+    """A broker makes a new one where CURRENT is gone, and fails where it names no manifest."""
+    path = golden_copy(NAME)
+    write_rows(path / name, {"default": {}})
+    kind = {"rocksdbstore": "rocksdbstore.not-loadable", "kvStore": "pop.not-loadable"}[name]
+    current = path / name / "CURRENT"
+    named = current.read_text()
+    for text, expected in ((named, set()), ("", {kind}), (named.strip(), {kind}), ("MANIFEST-000099\n", {kind})):
+        current.write_text(text)
+        answer = json.loads(rmqtool("verify", path, "--format", "json").out)
+        assert {row["id"] for row in answer["findings"] if row["id"] == kind} == expected, text
+        assert (name in {row["path"] for row in answer["summary"]["not_looked_at"]}) == bool(expected)
+        forecast = json.loads(rmqtool("forecast", path, "--format", "json", "--broker-version", "5.5.0").out)
+        assert (name in {row["path"] for row in forecast["not_looked_at"]}) == bool(expected)
+    current.unlink()
+    assert rmqtool("verify", path).code == 0
+
+
 def test_rows_are_dumped(golden_copy: Unpacked) -> None:
     path = golden_copy(NAME)
     place, size, unique_key = sizes(path)
