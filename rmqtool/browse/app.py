@@ -256,11 +256,11 @@ class Browser(App[None]):
         except RmqtoolError as error:
             self.call_from_thread(self._tell, str(error))
             return
-        self.call_from_thread(self._show_found, messages, text)
+        self.call_from_thread(self._show_found, messages, text, topic)
 
-    def _show_found(self, messages: list[StoredMessage], text: str) -> None:
+    def _show_found(self, messages: list[StoredMessage], text: str, topic: str | None) -> None:
         if not messages:
-            self._tell(f"no message with {text}")
+            self._tell(f"no message with {text}" + (f" in the index for {topic}" if topic is not None else ""))
         elif len(messages) == 1:
             self.open_message(messages[0])
         else:

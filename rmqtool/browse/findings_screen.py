@@ -12,8 +12,8 @@ from textual.screen import Screen
 from textual.widgets import Footer, Static
 
 from rmqtool.browse.lines_screen import LinesScreen
-from rmqtool.browse.list_model import BAD, STRONG, Line, wrapped
-from rmqtool.browse.verification import Verification, place_text
+from rmqtool.browse.list_model import STRONG, Line
+from rmqtool.browse.verification import STYLES, Verification, place_text
 from rmqtool.browse.virtual_list import VirtualList
 from rmqtool.report.text import escaped
 from rmqtool.verify.catalog.finding import Finding
@@ -99,12 +99,14 @@ class FindingScreen(LinesScreen[bool]):
 def finding_lines(finding: Finding, width: int) -> Iterator[Line]:
     """A finding and what the catalogue knows of its kind."""
     kind = BY_ID[finding.id]
-    yield Line(f"{finding.severity.value}: {finding.id}", BAD)
-    yield Line(f"{finding.file}: {place_text(finding)}")
+    yield Line(f"{finding.severity.value}: {finding.id}", STYLES.get(finding.severity, STRONG))
+    place = place_text(finding)
+    where = escaped(finding.file if place == finding.file else f"{finding.file}: {place}")
+    yield from (Line(part) for part in textwrap.wrap(where, width))
     texts = [finding.message, finding.expected and f"expected: {finding.expected}"]
     texts += [finding.found and f"found: {finding.found}", finding.candidate and f"perhaps: {finding.candidate}"]
     for text in filter(None, texts):
-        yield from (Line(part) for part in wrapped(escaped(text), width))
+        yield from (Line(part) for part in textwrap.wrap(escaped(text), width))
     yield Line("")
     yield from (Line(part) for part in textwrap.wrap(kind.meaning, width))
     for versions, effect in kind.brokers:

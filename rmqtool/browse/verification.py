@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Final
 
 from rmqtool.browse.browsed_store import BrowsedStore
-from rmqtool.browse.list_model import BAD, FAINT, Line, ReadyList
+from rmqtool.browse.list_model import BAD, FAINT, PLAIN, Line, ReadyList
 from rmqtool.errors import RmqtoolError
 from rmqtool.report.text import counted, size_text
 from rmqtool.verify.catalog.finding import Finding, Severity
@@ -15,6 +15,9 @@ from rmqtool.verify.survey.context import VerifyOptions
 
 KEPT_MAX: Final = 10_000
 """Findings that can be looked at; more are counted."""
+
+STYLES: Final = {Severity.ERROR: BAD, Severity.NOTE: FAINT}
+"""How a finding looks."""
 
 
 class _CancelledError(Exception):
@@ -69,14 +72,14 @@ class Verification(ReadyList):
 
     def heading(self, width: int) -> str:
         del width
-        return "severity place"
+        return "severity finding"
 
     def line(self, row: int, width: int) -> Line:
         del width
         if row >= len(self.findings):
             return Line(f"({self.counts.total() - len(self.findings)} more, not kept: use rmqtool verify)", FAINT)
         finding = self.findings[row]
-        style = BAD if finding.severity is Severity.ERROR else FAINT if finding.severity is Severity.NOTE else ""
+        style = STYLES.get(finding.severity, PLAIN)
         return Line(f"{finding.severity.value:<8} {finding.id} {place_text(finding)}: {finding.message}", style)
 
     def _take(self, finding: Finding) -> None:

@@ -17,7 +17,7 @@ from rmqtool.browse.list_model import BAD, FAINT, STRONG, Line, Lines, ListModel
 from rmqtool.report.text import columns_of, cropped, escaped
 
 _STYLES = {
-    BAD: Style(color="red", bold=True),
+    BAD: Style(color="#ff7b72", bold=True),  # a red that is still bright once NO_COLOR has made it gray
     FAINT: Style(dim=True),
     STRONG: Style(bold=True),
 }

@@ -23,6 +23,8 @@ _FIELDS: Final = re.compile(
 )
 _ADDRESS: Final = re.compile(rb"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])")
 _TOKEN: Final = re.compile(rb"[^\s,;:={}\[\]\"'()<>]+")
+_PART: Final = re.compile(rb"[^#@/|&+?]+")
+"""Of a token: brokers join topic and key, and group and client, by such characters."""
 
 
 def end_of_log(path: Path, pseudonyms: Pseudonyms | None, log_max: int = LOG_MAX) -> bytes:
@@ -46,11 +48,17 @@ def end_of_log(path: Path, pseudonyms: Pseudonyms | None, log_max: int = LOG_MAX
 def redact_lines(content: bytes, pseudonyms: Pseudonyms) -> bytes:
     """Lines in which texts of records, and values of fields that hold such texts, are replaced."""
     fields = _FIELDS.sub(lambda match: match["name"] + match["sign"] + b"x" * len(match["value"]), content)
-    lines = _TOKEN.sub(lambda match: pseudonyms.of_known(match[0]), fields)
+    lines = _TOKEN.sub(lambda match: _replaced(match[0], pseudonyms), fields)
     names = pseudonyms.names
     if names is None:
         return lines
     return _ADDRESS.sub(lambda match: _shown(match[0], names), names.known(lines))
+
+
+def _replaced(token: bytes, pseudonyms: Pseudonyms) -> bytes:
+    """What is shown in place of a token, or of the parts that it is joined of."""
+    shown = pseudonyms.of_known(token)
+    return shown if shown != token else _PART.sub(lambda match: pseudonyms.of_known(match[0]), token)
 
 
 def _shown(address: bytes, names: HiddenNames) -> bytes:

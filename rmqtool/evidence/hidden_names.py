@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from rmqtool.evidence.hash_text import text_with_hash
@@ -19,7 +19,9 @@ from rmqtool.store.source import read_range
 
 _TOKEN: Final = re.compile(rb"[%|a-zA-Z0-9_\-]+")
 _STRING: Final = re.compile(rb'(:\s*")([^"\\]*)(")')
-_PREFIXES: Final = (b"%RETRY%", b"%DLQ%", b"%LMQ%", b"rmq_sys_REVIVE_LOG_", b"rmq_sys_wheel_timer")
+_PREFIXES: Final = (
+    b"%RETRY%", b"%DLQ%", b"%LMQ%", b"rmq_sys_REVIVE_LOG_", b"rmq_sys_SYNC_BROKER_MEMBER_", b"rmq_sys_wheel_timer",
+)  # fmt: skip
 _OWN: Final = re.compile(
     rb"(rmq_sys_|RMQ_SYS_|CID_RMQ_SYS_|CID_ONSAPI|CID_HOUSEKEEPING|SCHEDULE_TOPIC|TBW102|SELF_TEST_|OFFSET_MOVED|"
     rb"BenchmarkTest|TRANS_CHECK_MAX|TOOLS_CONSUMER|FILTERSRV_CONSUMER|__MONITOR|DefaultHeartBeat|\d+\Z)"
@@ -27,6 +29,8 @@ _OWN: Final = re.compile(
 """Names that every broker has, and numbers."""
 _ROOTS: Final = {"consumequeue": 1, "consumequeue_ext": 1, "batchconsumequeue": 1, "compaction": 2}
 """Directories, and at what depth a directory below them has the name of a topic."""
+_OWN_NAMES: Final = ("brokerName", "brokerClusterName", "dLegerGroup")
+"""Settings of a broker that name it and what it belongs to."""
 _TABLES: Final = ("topicConfigTable", "subscriptionGroupTable", "offsetTable")
 _TRIALS: Final = 400
 _LETTERS: Final = b"abcdefghijklmnopqrstuvwxyz"
@@ -40,8 +44,10 @@ class HiddenNames:
         self._shown: dict[bytes, bytes] = {}
         self._used: set[bytes] = set()
 
-    def learn(self, store: Store) -> None:
-        """Note the names that directories and configuration of a store have."""
+    def learn(self, store: Store, properties: Mapping[str, str]) -> None:
+        """Note the names that directories, configuration and the broker's properties file have."""
+        for setting in _OWN_NAMES:
+            self.each(properties.get(setting, "").encode("utf-8", "surrogateescape"))
         for directory in store.directories:
             parts = directory.split("/")
             depth = _ROOTS.get(parts[0])

@@ -175,6 +175,9 @@ def differing_verdicts(own: RecordedAnswers, other: RecordedAnswers) -> Iterator
         ("forecast", own.forecast, other.forecast),
     ):
         if (of_store.headline, of_store.exit_code) != (of_bundle.headline, of_bundle.exit_code):
-            yield f"{name}: {of_store.verdict.value} in the store, {of_bundle.verdict.value} in the bundle"
+            if of_store.verdict is of_bundle.verdict:
+                yield f"{name}: {of_store.headline!r} in the store, {of_bundle.headline!r} in the bundle"
+            else:
+                yield f"{name}: {of_store.verdict.value} in the store, {of_bundle.verdict.value} in the bundle"
         elif of_store.next_step != of_bundle.next_step:
             yield f"{name}: the next step"

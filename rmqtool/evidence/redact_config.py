@@ -40,7 +40,7 @@ def redact_config(raw: bytes, pseudonyms: Pseudonyms) -> bytes:
         text, is_field = match[group], match[group + 1] is not None
         if is_field:
             field = text
-        is_name = field in _NAMING_FIELDS and _NAME.match(text) is not None
+        is_name = not is_field and field in _NAMING_FIELDS and _NAME.match(text) is not None
         if is_field or is_name or text in _WORDS or text.isdigit():
             return _hidden(match[0], pseudonyms, is_name=is_name and text not in _WORDS)
         content = pseudonyms.letters(text) if text else text

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from rmqtool.browse.app import Browser
+from rmqtool.browse.list_model import BAD
+from rmqtool.browse.virtual_list import _STYLES
 from rmqtool.errors import UnreadableError
 from rmqtool.verify.run import verify_store
 from rmqtool.verify.survey.context import VerifyOptions
@@ -71,7 +73,7 @@ def test_jumps_lead_to_offset_time_key_and_place(golden: Unpacked) -> None:
         screen = await driver.type(keyed.values["keys"][0])
         assert "Record at physical offset" in screen or "found" in screen
         await driver.press("escape", "k")
-        assert "no message with nothing-like-it" in await driver.type("nothing-like-it")
+        assert "no message with nothing-like-it in the index for TopicTest" in await driver.type("nothing-like-it")
         await driver.press("p")
         assert "nothing can be read at 99999999999" in await driver.type("99999999999")
         await driver.press("p")
@@ -259,3 +261,24 @@ def test_findings_are_those_of_verify(golden: Unpacked) -> None:
     )
     assert sorted(kinds) == sorted(expected)
     assert kinds
+
+
+def test_a_finding_is_wrapped_at_words_and_names_its_file_once(golden: Unpacked) -> None:
+    async def drive(driver: Driver) -> None:
+        await driver.press("f", "r")
+        numbers = [finding.id for finding in driver.app.verification.findings]
+        await driver.press(*["down"] * numbers.index("index.would-be-dropped"))
+        lines = [line.rstrip() for line in (await driver.press("enter")).splitlines()]
+        assert lines[0] == "note: index.would-be-dropped"
+        assert lines[1] == "index/20261121182026878"
+        assert lines[2].startswith("newer than the checkpoint's index time")
+        assert lines[3] == "dropped"
+
+    browse(golden("5.5.0-damage-zero-hole-abort"), drive)
+
+
+def test_what_is_bad_is_bright_without_colors_too() -> None:
+    color = _STYLES[BAD].color
+    assert color is not None
+    red, green, blue = color.get_truecolor()
+    assert 0.2126 * red + 0.7152 * green + 0.0722 * blue > 140

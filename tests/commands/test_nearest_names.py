@@ -26,7 +26,14 @@ def test_near_names_are_found_whatever_their_case() -> None:
     [
         (("formats", "chekpoint"), "did you mean checkpoint"),
         (("fixture", "make", "many-file", "STORE"), "did you mean many-files"),
-        (("fixture", "make", "basic", "STORE", "--set", "version=5.5.9"), "did you mean 5.5"),
+        (("fixture", "make", "basic", "STORE", "--set", "version=5.5"), "did you mean 5.5.1 or 5.5.0?"),
+        (("fixture", "make", "basic", "STORE", "--set", "version=99.0.0"), "did you mean 5.5.1?"),
+        (("fixture", "make", "basic", "STORE", "--set", "version=4.3.0"), "did you mean 4.4.0?"),
+        (("fixture", "make", "basic", "STORE", "--set", "version=5.3.9"), "did you mean 5.3.4 or 5.4.0?"),
+        (
+            ("fixture", "make", "timer", "STORE", "--set", "version=4.9.7"),
+            "no store like 'timer'; did you mean 5.0.0",
+        ),
         (("fixture", "damage", "log-bit-flip-lat", "STORE"), "did you mean log-bit-flip-late"),
         (("dump", "GOLDEN", "--fields", "topik"), "did you mean topic"),
         (("rebuild", "GOLDEN", "--queues", "--topic", "OrderEvent", "--dry-run"), "did you mean OrderEvents"),
@@ -38,6 +45,13 @@ def test_a_wrong_name_is_wrong_usage(golden: Unpacked, tmp_path: Path, words: tu
         ran = rmqtool(*(places.get(word, word) for word in words))
     assert ran.code == 2
     assert hint in ran.err
+
+
+@pytest.mark.parametrize("words", [("damage", "log-bit-flip-late"), ("check",)])
+def test_a_store_of_fixture_that_is_not_there_is_said_to_be_missing(tmp_path: Path, words: tuple[str, ...]) -> None:
+    ran = rmqtool("fixture", *words, tmp_path / "nowhere")
+    assert ran.code == 4
+    assert "nowhere: no such directory" in ran.err
 
 
 @pytest.mark.parametrize(

@@ -151,7 +151,8 @@ def test_the_end_of_a_broker_log_is_in_the_bundle_without_texts_of_messages(tmp_
     value = "noseparator"  # of a property that only a customer gives
     assert value.encode() in (store / "commitlog" / f"{0:020d}").read_bytes()
     log = tmp_path / "store.log"
-    log.write_text(f"{'u' * 999}\n" * 5_000 + f"2026-01-01 WARN putMessage failed {value} body=[1, 2] Topic_A\n")
+    line = f"2026-01-01 WARN putMessage failed {value} Topic_A#{value} body=[1, 2] Topic_A\n"
+    log.write_text(f"{'u' * 999}\n" * 5_000 + line)
     manifest = written(store, tmp_path / "bundle", "--broker-log", str(log))
     assert manifest["logs"] == ["store.log"]
     content = member_of(tmp_path / "bundle", "logs/0").decode()
@@ -160,6 +161,28 @@ def test_the_end_of_a_broker_log_is_in_the_bundle_without_texts_of_messages(tmp_
     assert value not in content
     assert content.splitlines()[-1].startswith("2026-01-01 WARN putMessage failed ")
     assert content.endswith(" body=xxxxxx Topic_A\n")
+
+
+def test_the_screen_says_in_words_what_is_in_the_bundle_and_how_answers_differ(
+    golden: Unpacked, tmp_path: Path
+) -> None:
+    screen = rmqtool("evidence", golden(HOLE), "--output", tmp_path / "bundle").out
+    assert "\nFiles           17 whole; 5 redacted; 8 with size and time only\n" in screen
+    screen = rmqtool("evidence", golden("broker-5.5.0-timer"), "--output", tmp_path / "other", "--hide-names").out
+    assert "Differs         verify: 'INCONSISTENT: " in screen
+
+
+@pytest.mark.parametrize("command", ["info", "recover", "salvage", "report", "get", "evidence"])
+def test_a_command_that_reads_no_bundle_says_which_do(golden: Unpacked, tmp_path: Path, command: str) -> None:
+    written(golden(HOLE), tmp_path / "bundle")
+    options = {
+        "report": ("--html", tmp_path / "page.html"),
+        "get": ("--topic", "TopicTest", "--queue-id", 0, "--queue-offset", 0),
+        "evidence": ("--output", tmp_path / "other"),
+    }
+    ran = rmqtool(command, tmp_path / "bundle", *options.get(command, ()))
+    assert ran.code == 4
+    assert "a support bundle; only `rmqtool verify` and `rmqtool forecast` read it" in ran.err
 
 
 def test_json_names_what_is_in_the_bundle(golden: Unpacked, tmp_path: Path) -> None:

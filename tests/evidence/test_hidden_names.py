@@ -47,6 +47,25 @@ def test_no_name_and_no_address_is_in_the_bundle(
         assert own_end["verdict"] == other_end["verdict"]
 
 
+@pytest.mark.parametrize("name", ["broker-5.5.0-batchcq", "broker-5.5.0-mixed-killed"])
+def test_names_of_brokers_go_from_topics_and_logs_and_fields_of_configuration_stay(
+    golden: Unpacked, tmp_path: Path, name: str
+) -> None:
+    store, bundle, log, conf = golden(name), tmp_path / "bundle", tmp_path / "broker.log", tmp_path / "broker.conf"
+    topics = b"".join(path.read_bytes() for path in store.glob("config/topics.json*"))
+    assert b"rmq_sys_SYNC_BROKER_MEMBER_broker-a" in topics
+    log.write_text("2026-01-01 pay-broker-07 of payments-of-europe joined\n")
+    conf.write_text("brokerName=pay-broker-07\nbrokerClusterName=payments-of-europe\n")
+    ran = rmqtool(
+        "evidence", store, "--output", bundle, "--hide-names", "--broker-log", log, "--broker-conf", conf
+    )  # fmt: skip
+    assert ran.code == 0, ran.err
+    content = b"\n".join(contents(bundle))
+    assert [one for one in (b"broker-a", b"pay-broker-07", b"payments-of-europe") if one in content] == []
+    for field in (b'"topicName"', b'"topicFilterType"', b'"queue.type"'):
+        assert content.count(field) == topics.count(field)
+
+
 def test_a_name_is_replaced_by_one_and_prefixes_and_own_names_stay() -> None:
     names = HiddenNames(b"secret")
     shown = names.name(b"payments-of-europe")

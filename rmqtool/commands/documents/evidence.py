@@ -211,7 +211,7 @@ class BundleRequest:
         if not self.hides_names:
             return None
         names = HiddenNames(secrets.token_bytes(32))
-        names.learn(self.opened.store)
+        names.learn(self.opened.store, self.opened.conf.properties if self.opened.conf is not None else {})
         return names
 
     def _copy(self, pseudonyms: Pseudonyms | None, places: DamagePlaces) -> tuple[list[CopiedFile], int]:

@@ -15,7 +15,7 @@ from rmqtool.commands.messages import Messages
 from rmqtool.commands.options.completion import decoders, versions, versions_or_all
 from rmqtool.commands.options.help_groups import OUTPUT, STORE
 from rmqtool.engine.rules.versions import NEWEST, BrokerRules, rules_for
-from rmqtool.errors import RefusedError
+from rmqtool.errors import NotAStoreError, RefusedError
 from rmqtool.evidence.location import BundleLocation, without_paths
 from rmqtool.memory import settle
 from rmqtool.report.bodies import BodyForm
@@ -202,6 +202,7 @@ def open_store(place: Path | StoreLocation, options: StoreOptions) -> OpenedStor
 
 def _opened(place: Path | StoreLocation, options: StoreOptions) -> OpenedStore:
     options = _with_bundle(place, options) if isinstance(place, BundleLocation) else options
+    refuse_bundle(place if isinstance(place, Path) else place.path)
     rules = rules_for(options.broker_version) if options.broker_version is not None else None
     if isinstance(place, BundleLocation) and options.broker_conf is None and place.properties is not None:
         conf: BrokerConf | None = broker_conf(without_paths(place.properties))
@@ -219,6 +220,20 @@ def _opened(place: Path | StoreLocation, options: StoreOptions) -> OpenedStore:
         return OpenedStore(store, rules_for(releases.rules), str(releases), releases.evidence, chosen, conf)
     chosen = f"nothing in the store shows its broker version; using the rules of {NEWEST}, the newest one known"
     return OpenedStore(store, rules_for(NEWEST), None, (), chosen, conf, is_version_known=False)
+
+
+def refuse_bundle(path: Path | None) -> None:
+    """Refuse a support bundle, which most commands cannot read.
+
+    Raises:
+        NotAStoreError: it is one.
+    """
+    if path is None or not path.is_file():
+        return
+    from rmqtool.evidence.bundle import is_bundle
+
+    if is_bundle(path):
+        raise NotAStoreError(f"{path}: a support bundle; only `rmqtool verify` and `rmqtool forecast` read it")
 
 
 def _with_bundle(bundle: BundleLocation, options: StoreOptions) -> StoreOptions:

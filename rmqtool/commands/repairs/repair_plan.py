@@ -17,7 +17,14 @@ from rmqtool.commands.closed_pipe import reader_needed
 from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages
 from rmqtool.commands.options.memory import thread_count
-from rmqtool.commands.options.store import OpenedStore, StoreOptions, command_line, foreign_owner, open_store
+from rmqtool.commands.options.store import (
+    OpenedStore,
+    StoreOptions,
+    command_line,
+    foreign_owner,
+    open_store,
+    refuse_bundle,
+)
 from rmqtool.commands.reading.forecast import forecast_options
 from rmqtool.commands.repairs.consent import demand_consent, plan_with_sizes
 from rmqtool.commands.repairs.plan_judgement import (
@@ -72,6 +79,7 @@ def opened_for_repair(
         UsageError, NotAStoreError, UnreadableError: see `open_store`.
     """
     request.check()
+    refuse_bundle(request.store)
     open_directory(request.store)
     named = tuple(relative_to_store(directory, request.store) for directory in options.commitlog or ())
     session: Session | None = None

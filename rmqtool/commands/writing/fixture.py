@@ -14,7 +14,7 @@ from rmqtool.commands.messages import messages_of
 from rmqtool.commands.options.completion import damages, recipes
 from rmqtool.commands.options.store import FormatOption
 from rmqtool.commands.screen import screen
-from rmqtool.engine.rules.versions import NEWEST, SUPPORTED, rules_for
+from rmqtool.engine.rules.versions import NEWEST, SUPPORTED, nearest_releases, rules_for
 from rmqtool.errors import UnreadableError, UsageError, WriteError
 from rmqtool.fixtures.damages.catalog import DAMAGES
 from rmqtool.fixtures.damages.damage import MARK, Damage, damage_store, require_generated
@@ -155,9 +155,18 @@ def _version(settings: list[str]) -> str:
         if not equals or key != "version":
             raise UsageError(f"--set: {text!r} is not version=X.Y.Z")
         if value not in SUPPORTED:
-            raise UsageError(f"--set: {unknown_name('broker version', value, SUPPORTED)}")
+            raise UsageError(f"--set: {_unknown_version(value)}")
         version = value
     return version
+
+
+def _unknown_version(value: str) -> str:
+    """That there is no such version, with the releases before and after it; for what is no version, similar texts."""
+    try:
+        close = nearest_releases(value)
+    except UsageError:
+        return unknown_name("broker version", value, SUPPORTED)
+    return f"no broker version {value!r}; did you mean {' or '.join(close)}?"
 
 
 def _read_mark(directory: Path) -> dict[str, Any]:

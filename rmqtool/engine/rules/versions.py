@@ -367,15 +367,15 @@ def parse_version(text: str) -> tuple[int, int, int]:
     return major, minor, patch
 
 
-def nearest_releases(version: str) -> tuple[str, ...]:
-    """The known releases before and after a version that is none of them.
+def nearest_releases(version: str, releases: tuple[str, ...] = SUPPORTED) -> tuple[str, ...]:
+    """The releases, in ascending order, before and after a version that is none of them.
 
     Raises:
         UsageError: the text is no version.
     """
     numbers = parse_version(version)
-    older = [known for known in SUPPORTED if parse_version(known) < numbers]
-    newer = [known for known in SUPPORTED if parse_version(known) > numbers]
+    older = [known for known in releases if parse_version(known) < numbers]
+    newer = [known for known in releases if parse_version(known) > numbers]
     return (*older[-1:], *newer[:1])
 
 

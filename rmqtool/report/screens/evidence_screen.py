@@ -8,6 +8,13 @@ from typing import Any, Final
 
 from rmqtool.report.text import counted, escaped, headline, labelled, size_text
 
+_INCLUDED: Final = {
+    "whole": "whole",
+    "redacted": "redacted",
+    "ranges": "in ranges",
+    "size-only": "with size and time only",
+    "not-a-file": "no plain files, with name only",
+}
 README: Final = """\
 A support bundle of rmqtool. `rmqtool verify FILE` and `rmqtool forecast FILE` read it.
 
@@ -47,8 +54,10 @@ def evidence_lines(
         yield from labelled("Store size", text, width)
     for difference in manifest["differences"]:
         yield from labelled("Differs", escaped(difference), width)
-    for included, count in sorted(Counter(file["included"] for file in manifest["files"]).items()):
-        yield from labelled("Files", f"{counted(count, 'file')}: {included}", width)
+    counts = Counter(file["included"] for file in manifest["files"])
+    parts = [f"{counts.pop(included)} {words}" for included, words in _INCLUDED.items() if counts[included]]
+    assert not +counts
+    yield from labelled("Files", "; ".join(parts) or "none", width)
     if manifest["left_out_files"]:
         yield from labelled("Not listed", counted(manifest["left_out_files"], "further file"), width)
     if manifest["is_redacted"]:
