@@ -239,6 +239,7 @@ def _losses(
         options.damage_max,
         None if simulation.store.extensions else clean,
         left,
+        simulation.entered,
     )
     scan = ScanOptions(
         options.delays_ms,

@@ -7,7 +7,7 @@ minimum and maximum, points to it with room for it, and its bytes lie inside the
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -18,171 +18,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rmqtool.engine.dispatch.entry_extractor import EntryExtractor
+from rmqtool.engine.dispatch.placed_messages import QUESTION, PlacedMessages
 from rmqtool.engine.dispatch.queue_entries import DispatchSettings, QueueEntries, batch_bytes, message_rows
-from rmqtool.engine.queues.batch_queue import BatchQueue
-from rmqtool.forecast.batch_pull import pulled_units
 from rmqtool.forecast.database_state import DatabaseQueueState, DatabaseServedUnits
 from rmqtool.forecast.index_state import IndexState
 from rmqtool.forecast.queue_state import QueueState
-from rmqtool.forecast.record_arrays import Bools, Int64s, RecordArrays
+from rmqtool.forecast.record_arrays import RecordArrays
 from rmqtool.forecast.result import Lost, ServedDamage
-from rmqtool.formats.consumequeue import EXTENSION_ADDRESS_MAX, unit_format
+from rmqtool.forecast.served_units import ServedUnits, file_numbers
 from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.memory import memory_budget
-from rmqtool.quantities import JAVA_LONG_MAX
-from rmqtool.scan.log import ScanOptions, plan_segments, scan_log
+from rmqtool.scan.log import ScanOptions, known_messages, plan_segments, scan_log
 from rmqtool.scan.row_columns import kept_rows
 from rmqtool.scan.rules import FINDING_IDS, Verdict
+from rmqtool.scan.split import Split
 from rmqtool.scan.walk import Batch
 from rmqtool.store.directory import Segment
 from rmqtool.store.view import StoreView
 
-BLOCK_UNITS: Final = 100_000
 MISSED_MAX: Final = 2_000_000
 """Records that are looked for elsewhere than at their place together."""
 MISSED_BYTES: Final = 64
 """What such a record takes."""
-LEADS_NOWHERE: Final = -1
 _SERVED_AS_IT_IS: Final = frozenset(set(FINDING_IDS) - {Verdict.STALE})
-
-
-class ServedUnits:
-    """Tells which records a queue serves."""
-
-    def __init__(self, state: QueueState, log_minimum: int) -> None:
-        self._form = unit_format(is_batch=state.is_batch).dtype
-        self._loaded = state.loaded
-        self._unit_size = self._loaded.kind.size
-        queue = state.queue(log_minimum)
-        self._queue = queue if isinstance(queue, BatchQueue) else None
-        self._minimum = 0 if state.is_batch else state.minimum
-        end = self._loaded.end
-        self._end = end if state.is_batch else end - end % self._unit_size
-        self._fails_at_part = state.rules.part_of_unit_fails_pulls
-        self._extension = state.extension
-        self._looks_ahead = state.rules.limits_before_skipping
-        self._span: tuple[int, int] | None = None
-
-    def has_at(self, queue_offsets: Int64s, records: RecordArrays) -> Bools:
-        """For each record whether the unit at its own queue offset points to it.
-
-        Raises:
-            UnreadableError: a queue file cannot be read.
-        """
-        positions = queue_offsets * self._unit_size
-        is_served = np.zeros(positions.size, np.bool_)
-        inside = np.flatnonzero((queue_offsets >= 0) & (positions >= self._minimum) & (positions < self._end))
-        numbers_of = self._file_numbers(positions[inside])
-        for number, segment in enumerate(self._loaded.segments):
-            part = inside[numbers_of == number]
-            if part.size:
-                at = positions[part] % self._loaded.file_size  # as brokers do, whatever the file's name says
-                units = self._units(segment, int(at.min()), int(at.max()) + self._unit_size)
-                numbers = (at - at.min()) // self._unit_size
-                known = at < self._handed_out(segment)
-                part, units = part[known], units[numbers[known]]
-                is_served[part] = (units["physical_offset"] == records.physical_offsets[part]) & records.fit(
-                    part, units
-                )
-        return is_served
-
-    def _file_numbers(self, positions: Int64s) -> Int64s:
-        return file_numbers(self._loaded.segments, self._loaded.file_size, positions)
-
-    def has_anywhere(self, records: RecordArrays) -> Bools:
-        """For each record whether any unit points to it; reads the queue, so it is asked for misplaced ones only.
-
-        Raises:
-            UnreadableError: a queue file cannot be read.
-        """
-        wanted_in_order = records.physical_offsets
-        is_served = np.zeros(wanted_in_order.size, np.bool_)
-        if self._span is not None:
-            lowest, highest = self._span
-            if wanted_in_order.min() > highest or wanted_in_order.max() < lowest:
-                return is_served
-        order = np.argsort(wanted_in_order, kind="stable")
-        sorted_offsets, low, high = wanted_in_order[order], JAVA_LONG_MAX, -1
-        for units in self._pulled() if self._queue is not None else self._blocks():
-            begins = units["physical_offset"].astype(np.int64)
-            if not begins.size:
-                continue
-            low, high = min(low, int(begins.min())), max(high, int(begins.max()))
-            at = np.searchsorted(sorted_offsets, begins).clip(max=sorted_offsets.size - 1)
-            hits = np.flatnonzero((sorted_offsets[at] == begins) & records.fit(order[at], units))
-            is_served[order[at[hits]]] = True
-        self._span = (low, high)
-        return is_served
-
-    def _pulled(self) -> Iterator[NDArray[np.void]]:
-        """The units of a batch queue that a client gets."""
-        assert self._queue is not None
-        holding = [segment for segment in self._loaded.segments if self._loaded.length(segment)]
-
-        def units_of(segment: Segment) -> NDArray[np.void]:
-            return self._units(segment, 0, self._loaded.length(segment))
-
-        for segment, units, given in pulled_units(self._queue, holding, units_of):
-            count = self._handed_out(segment) // self._unit_size
-            yield units[:count][given[:count]]
-
-    def _blocks(self) -> Iterator[NDArray[np.void]]:
-        """All units, many at a time."""
-        starts = np.array([segment.start for segment in self._loaded.segments], np.int64)
-        for number in np.unique(self._file_numbers(starts)).tolist():
-            segment = self._loaded.segments[number]
-            start, end = max(0, self._minimum - segment.start), self._handed_out(segment)
-            # What a wrong name leaves below the file's own start is never read.
-            start = max(start, -(-(segment.start % self._loaded.file_size) // self._unit_size) * self._unit_size)
-            for position in range(start, end, BLOCK_UNITS * self._unit_size):
-                units = self._units(segment, position, min(end, position + BLOCK_UNITS * self._unit_size))
-                if units.size:
-                    yield units
-
-    def _handed_out(self, segment: Segment) -> int:
-        """Bytes of the units that a client gets: each pull of the last one may throw where a part of a unit follows."""
-        whole, rest = divmod(self._loaded.length(segment), self._unit_size)
-        whole -= bool(rest) and self._fails_at_part
-        return min(whole * self._unit_size, max(0, self._end - segment.start))
-
-    def _units(self, segment: Segment, start: int, end: int) -> NDArray[np.void]:
-        """Units of a file; one that no pull can pass leads nowhere, for its address leads to what makes brokers throw.
-
-        Brokers since 5.0 look at the next unit of the file before they end a pull.
-        """
-        ahead = self._unit_size if self._extension is not None and self._looks_ahead else 0
-        stop = max(end, min(end + ahead, self._loaded.length(segment)))
-        raw = self._loaded.read(segment, start, stop - start)
-        units = np.frombuffer(raw[: len(raw) // self._unit_size * self._unit_size], self._form)
-        count = max(0, end - start) // self._unit_size
-        if self._extension is None or not (is_address := units["tags_code"] <= EXTENSION_ADDRESS_MAX).any():
-            return units[:count]
-        throws = np.zeros(units.size, np.bool_)
-        throws[is_address] = self._extension.ends_pulls(units["tags_code"][is_address].astype(np.int64))
-        if self._looks_ahead:
-            throws[:-1] |= throws[1:]
-        units = units[:count].copy()
-        units["physical_offset"][throws[:count]] = LEADS_NOWHERE
-        return units
-
-
-def file_numbers(segments: Sequence[Segment], size: int, positions: Int64s) -> Int64s:
-    """The number of the file in which a broker looks for each position; -1 where no file holds it.
-
-    It takes the file whose number the position gives, if that one holds it, else the first one that does
-    (`MappedFileQueue#findMappedFileByOffset`): of two files for one offset, one may never be read.
-    """
-    numbers = np.full(positions.size, -1, np.int64)
-    if not segments:
-        return numbers
-    starts = np.array([segment.start for segment in segments], np.int64)
-    for number in reversed(range(len(segments))):
-        numbers[(positions >= starts[number]) & (positions < starts[number] + size)] = number
-    expected = positions // size - starts[0] // size
-    expected = expected.clip(0, len(segments) - 1)
-    is_there = (positions >= starts[expected]) & (positions < starts[expected] + size)
-    return np.where(is_there, expected, numbers)
 
 
 @dataclass
@@ -229,8 +88,13 @@ class LossCounter:
         damage_max: int,
         clean: CleanFiles | None = None,
         depends_on: Hashable = None,
+        entered: Mapping[int, PlacedMessages] | None = None,
     ) -> None:
-        """`kept` are the log's files after the start, `log_end` where it ends; `clean` need not be counted again."""
+        """`kept` are the log's files after the start, `log_end` where it ends; `clean` need not be counted again.
+
+        Args:
+            entered: what the start itself entered of each file, by where it begins.
+        """
         log_minimum = min((segment.start for segment in kept), default=0)
         self._served = {
             name: DatabaseServedUnits(state, log_minimum)
@@ -249,6 +113,7 @@ class LossCounter:
         self._missed: defaultdict[tuple[str, int], list[RecordArrays]] = defaultdict(list)
         self._missed_count = 0
         self._clean, self._depends_on = CleanFiles() if clean is None else clean, depends_on
+        self._entered = entered or {}
         self._highest: dict[tuple[str, int], int] = {}
         self._is_clean = True
         self.losses = LossReport()
@@ -266,6 +131,8 @@ class LossCounter:
                 key = identity, split.physical_offset, split.more_follows, self._depends_on
                 highest = self._clean.highest.get(key)
                 if highest is None:
+                    highest = self._placed_highest(split, by_start[split.physical_offset], options)
+                if highest is None:
                     self._highest, self._is_clean = {}, identity is not None
                     self._count_file(by_start[split.physical_offset], scan_log(replace(plan, splits=(split,)), options))
                     highest = self._highest
@@ -275,6 +142,32 @@ class LossCounter:
                 for name, offset in highest.items():
                     self.losses.highest[name] = max(self.losses.highest.get(name, -1), offset)
             self._look_anywhere()
+
+    def _placed_highest(
+        self, split: Split, segment: Segment, options: ScanOptions
+    ) -> dict[tuple[str, int], int] | None:
+        """The highest queue offsets in a file of which all units were seen, and are served; None of any other file."""
+        if self._index is not None or self._overlapping or segment.path not in self._kept:
+            return None
+        count, end = known_messages(split, options) or (-1, 0)
+        if options.digest is None or count < 0 or segment.start + end > self._log_end:
+            return None
+        seen = options.digest.notes.get(((split.source.identity, split.physical_offset), QUESTION))
+        for placed, contents in ((self._entered.get(segment.start), None), (seen, seen and seen.contents)):
+            if placed is not None and placed.count == count and self._has_all(placed, contents):
+                highest: dict[tuple[str, int], int] = {}
+                for (topic, queue_id), (_, high) in placed.spans.items():
+                    name = decode_java_utf8(topic), queue_id
+                    highest[name] = max(high, highest.get(name, -1))
+                return highest
+        return None
+
+    def _has_all(self, placed: PlacedMessages, contents: Mapping[str, Hashable] | None) -> bool:
+        for (topic, queue_id), (low, high) in placed.spans.items():
+            served = self._served.get((decode_java_utf8(topic), queue_id))
+            if not isinstance(served, ServedUnits) or not served.has_span(low, high, contents):
+                return False
+        return True
 
     def _count_file(self, segment: Segment, batches: Iterable[Batch]) -> None:
         chunk = EntryExtractor(self._settings)

@@ -33,6 +33,7 @@ class LoadedSide:
     make: MakeQueue
     database: DatabaseState | None = None
     takes_light_queues: bool = True
+    on_entered: Callable[[QueueEntries], None] | None = None
     queues: dict[QueueName, AnyQueueState] = field(default_factory=dict)
     _are_shut: bool = False
 
@@ -75,6 +76,8 @@ class LoadedSide:
             entered = entered.some(entered.physical_offsets < limit) if self._are_shut else entered
             if entered.physical_offsets.size and b"\0" not in entered.topic:
                 queue.put(entered)
+                if self.on_entered is not None:
+                    self.on_entered(entered)
 
     def truncate(self, end_before: int, log_end: int) -> None:
         """Cut the queues where the log ends.

@@ -37,6 +37,7 @@ class QueueState:
         physical_end: broker's maxPhysicOffset, up to where records count as entered; -1 at first.
         minimum: the first unit that counts as readable (broker's minLogicOffset); of no meaning for a batch queue.
         known_maximum: the highest end in queue offsets that the queue had meanwhile.
+        enters_in_place: whether all that was entered stands at its own queue offset, and nothing was cut since.
         extension: the files that its addresses lead to; None without, or where the broker does not look at them.
     """
 
@@ -51,6 +52,7 @@ class QueueState:
         self.physical_end = NOTHING_ENTERED
         self.minimum = 0
         self.known_maximum = 0
+        self.enters_in_place = not queue.is_batch
         self.extension: QueueExtension | None = None
         self._directory = queue.directory
         self._overlay = overlay
@@ -133,7 +135,9 @@ class QueueState:
         if isinstance(writer, BatchQueueWriter):
             writer.put(entries)
         else:
+            odd = writer.ignored + writer.misplaced
             writer.put(entries)
+            self.enters_in_place &= writer.ignored + writer.misplaced == odd
         after = writer.end
         self.loaded.end, self.physical_end = after.end, after.physical_offset
         if self.extension is not None:
@@ -162,7 +166,8 @@ class QueueState:
         self._note_maximum()
         self._writer = None
         loaded, own_files, self._own_files = self.loaded, self._own_files, set()
-        entered_end = loaded.end if self._is_entered_below(log_end) else None
+        end_before = loaded.end
+        entered_end = end_before if self._is_entered_below(log_end) else None
         self.physical_end = log_end
         kept = {segment.path: loaded.length(segment) for segment in loaded.segments}
         while loaded.segments:
@@ -180,9 +185,10 @@ class QueueState:
                     if loaded.length(segment) != kept[segment.path]:
                         loaded.odd_lengths[segment.path] = kept[segment.path]
                 self._cut_extension()
+                self.enters_in_place &= loaded.end >= end_before
                 return
             self._drop(last)
-        loaded.end = 0
+        loaded.end, self.enters_in_place = 0, False
 
     def _is_entered_below(self, log_end: int) -> bool:
         """Whether all that was entered last lies below the log's end, of a queue whose units rise."""
@@ -195,6 +201,7 @@ class QueueState:
         while self.loaded.segments:
             self._drop(self.loaded.segments[-1])
         self.loaded.end, self.physical_end, self.minimum = 0, NOTHING_ENTERED, 0
+        self.enters_in_place = False
 
     def correct_minimum(self, log_minimum: int) -> None:
         """Look for the first unit that does not lie below the log, in the first file only.

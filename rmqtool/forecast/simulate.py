@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 
 from rmqtool.engine.dispatch.entry_extractor import EntryExtractor
+from rmqtool.engine.dispatch.placed_messages import PlacedMessages
 from rmqtool.engine.dispatch.queue_entries import DispatchSettings, QueueEntries, queue_entries, topic_bytes
 from rmqtool.engine.queues.extension import QueueExtension
 from rmqtool.engine.rules.algorithms import DispatchedEnd, NormalDispatch, ReputStart
@@ -56,6 +57,7 @@ class Simulation(Closable):
         fails_at: physical offset of the record that keeps it from starting; None where it is none.
         scanned: what recovery read of the log; None where it does not come to that.
         queues_reach: physical offset up to which the queues reach before recovery cuts them.
+        entered: what the start enters into the queues that pulls are answered from, by where a log file begins.
         not_simulated: what is left out, as sentences.
     """
 
@@ -102,6 +104,8 @@ class Simulation(Closable):
             rules, options.multi_dispatch, options.lmq, frozenset(map(topic_bytes, self._batch_topics()))
         )
         self._chunk = EntryExtractor(self.settings)
+        self.entered: dict[int, PlacedMessages] = {}
+        self.sides.reading.on_entered = self._note_entered
 
     def run(self) -> None:
         """Load, recover and start; afterwards the state is that of the running broker.
@@ -318,6 +322,13 @@ class Simulation(Closable):
     def _put(self, all_entries: Sequence[QueueEntries]) -> None:
         for side in self.sides.sides:
             side.put(all_entries)
+
+    def _note_entered(self, entries: QueueEntries) -> None:
+        assert self.log is not None
+        first, last = entries.physical_offsets[[0, -1]].tolist()
+        starts = {segment.start for segment in self.log.segments if segment.start <= first and last < segment.end}
+        for start in starts:
+            self.entered.setdefault(start, PlacedMessages()).take(entries)
 
     def _state(self, queue: LoadedQueue) -> QueueState:
         size = self._batch_file_size if queue.is_batch else self._file_size

@@ -171,6 +171,13 @@ def is_known(split: Split, options: ScanOptions) -> bool:
     )
 
 
+def known_messages(split: Split, options: ScanOptions) -> tuple[int, int] | None:
+    """How many messages a split holds, and the file position behind them; None where the digest does not know it."""
+    if split.has_entries or options.digest is None:
+        return None
+    return options.digest.messages(walk_split(split, PlainReader(), options))
+
+
 def reader_for(data_bytes: int, compiled: bool | None = None) -> Callable[[], RecordReader]:
     """A maker of readers: compiled for much data where the compiler can be loaded, else plain."""
     if compiled is False or (compiled is None and data_bytes < COMPILED_FROM_BYTES):

@@ -138,6 +138,17 @@ class LogDigest(Closable):
         key = _key(walk.split)
         return walk.columns_only and key is not None and bool(self._chain(key, walk))
 
+    def messages(self, walk: Walk) -> tuple[int, int] | None:
+        """How many messages a walk would see, and where it would end, of a file that holds nothing else; else None.
+
+        What stands in the place of a lost message shows in a column that is zero otherwise.
+        """
+        key, at = _key(walk.split), KEPT.index("prepared_transaction_offset")
+        chain = [] if key is None else self._chain(key, walk)
+        blocks = [block for run in chain for block in run.blocks]
+        is_sent = all((block.columns[at].kind, block.columns[at].least) == ("", 0) for block in blocks)
+        return (sum(block.count for block in blocks), chain[-1].outcome.data_end) if blocks and is_sent else None
+
     def know_again(self, digests: Mapping[Hashable, str]) -> None:
         """Be told the digests of files, by identity: what was kept of content with such a digest holds for them."""
         self._digests.update(digests)

@@ -91,7 +91,7 @@ class State:
 
 def _encoded(result: SplitResult) -> dict[str, Any]:
     return {
-        **asdict(result),
+        **{name: value for name, value in asdict(result).items() if name != "placed"},
         "findings": [finding.as_json() for finding in result.findings],
         **{name: [[run[0].decode("latin-1"), *run[1:]] for run in getattr(result, name)] for name in _MISSING},
     }

@@ -127,6 +127,14 @@ class LoadedFiles:
         readable = min(length, self.length(segment) - position)
         return self._files.read(segment.path, position, readable).ljust(max(0, readable), b"\0")
 
+    def identity(self, segment: Segment) -> Hashable | None:
+        """What tells a file's content; None where nothing does. See `ByteSource`.
+
+        Raises:
+            UnreadableError: the file cannot be read.
+        """
+        return self._files.identity(segment.path)
+
     def physical_offset_at(self, segment: Segment, position: int) -> int:
         """Where the record of a unit begins; units of every kind begin with it.
 

@@ -83,6 +83,14 @@ class OpenFiles(Closable):
         noted: Answer = self._notes[key]
         return noted
 
+    def identity(self, path: str) -> Hashable | None:
+        """See `ByteSource`.
+
+        Raises:
+            UnreadableError: the file cannot be read.
+        """
+        return self._source(path).identity
+
     def _source(self, path: str) -> ByteSource:
         cached = self._open.get(path)
         if cached is not None:

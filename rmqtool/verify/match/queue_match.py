@@ -57,6 +57,7 @@ class QueueMatch:
     Attributes:
         lost: units that point into damage, by number of the damaged row: what was lost there.
         doubtful: physical offsets of records whose head is wrong, by all that is known.
+        agrees: whether each message has its unit, and no unit says anything else.
     """
 
     context: VerifyContext
@@ -65,6 +66,7 @@ class QueueMatch:
     missing: list[Missing] = field(default_factory=list)
     lost: dict[int, list[str]] = field(default_factory=dict)
     doubtful: list[int] = field(default_factory=list)
+    agrees: bool = False
     _places: RecordPlaces = field(init=False)
 
     def run(self, expected: dict[tuple[QueueKey, bool], QueueEntries]) -> None:
@@ -90,6 +92,7 @@ class QueueMatch:
         for expected_key, entries in expected.items():
             if expected_key not in unmatched and self._map_of(expected_key) is None:
                 unmatched[expected_key] = entries, np.ones(len(entries.queue_offsets), np.bool_)
+        self.agrees = not (doubtful or unmatched)
         with OpenFiles(self.context.store.view) as files:
             self._places = RecordPlaces(self.context, self.lookup, expected, files)
             self._settle(doubtful, unmatched)

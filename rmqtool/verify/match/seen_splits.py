@@ -6,10 +6,11 @@ and all of the log.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Final
 
+from rmqtool.engine.dispatch.placed_messages import QUESTION, QUEUES_MAX
 from rmqtool.scan.log import ScanOptions
 from rmqtool.scan.split import Split
 from rmqtool.verify.survey.context import VerifyContext
@@ -54,6 +55,7 @@ class SeenSplits:
                 (scan.record_crc, tuple(scan.delays_ms), scan.keys_of),
                 *(getattr(context, each.name) for each in fields(context) if each.name not in _OF_FILES),
             )
+        self._contents = self._queue_files(context) if self._terms is not None else {}
         # Where something is wrong, it may be looked for in files of the log without data too.
         self._all_files = tuple((segment.path, segment.start, segment.size) for segment in store.commitlog)
 
@@ -73,6 +75,16 @@ class SeenSplits:
         agrees = not (result.findings or result.missing or result.missing_keys)
         made_of = self._terms if agrees else (self._terms, self._all_files)
         self._digest.keep(_name(split), made_of, _copy(result))
+        if agrees and self._contents:
+            placed = replace(result.placed, contents=self._contents)
+            self._digest.notes[(split.source.identity, split.physical_offset), QUESTION] = placed
+
+    def _queue_files(self, context: VerifyContext) -> Mapping[str, Hashable]:
+        """Identities of the queues' files before anything is compared with them; none where there are very many."""
+        queues = context.queues.values() if len(context.queues) <= QUEUES_MAX else ()
+        paths = [file.path for queue in queues for file in queue.files]
+        known = identities(paths, context.store.view.open, self._digest)
+        return {} if known is UNKNOWN else dict(zip(paths, known, strict=True))
 
 
 def _name(split: Split) -> Hashable:

@@ -140,6 +140,8 @@ def _check_chunk(walk: Walk, context: VerifyContext, chunk: LogChunk, result: Sp
             result.findings += queues.findings
             result.missing += queues.missing
             lost = queues.lost
+        if context.options.digest is not None:
+            _note_placed(expected, queues, result)
         if context.second is not None and expected is not None and not _agrees(context.second, chunk, lookup):
             _check_second(context.second, lookup, expected, result)
         if context.index:
@@ -178,6 +180,17 @@ def _agrees(context: VerifyContext, chunk: LogChunk, lookup: RowsLookup) -> bool
     if context.order is None or messages is None:
         return False
     return context.order.agrees(lookup.begin, lookup.end, messages, lookup.topics)
+
+
+def _note_placed(
+    expected: dict[tuple[QueueKey, bool], QueueEntries] | None, queues: QueueMatch, result: SplitResult
+) -> None:
+    """Keep which queue offsets the chunk's messages have, if all have their units."""
+    if expected is None or not queues.agrees:
+        result.placed.spoil()
+        return
+    for entries in expected.values():
+        result.placed.take(entries)
 
 
 def _count(lookup: RowsLookup, result: SplitResult) -> None:

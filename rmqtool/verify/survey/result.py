@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from rmqtool.engine.dispatch.placed_messages import PlacedMessages
 from rmqtool.verify.catalog.finding import Finding
 
 Missing = tuple[bytes, int, bool, int, int, int, int]
@@ -26,6 +27,7 @@ class SplitResult:
         first_timestamp_ms: store time of the first good record; 0 without one.
         missing_in_second: messages without a unit in the database of a store that has its queues in files too.
         last_unseen: physical offset of the last good record of which no unit tells; -1 without one.
+        placed: the messages, as far as each has its unit.
     """
 
     physical_offset: int = 0
@@ -48,6 +50,7 @@ class SplitResult:
     tail_bytes: int = 0
     reported_bytes: int = 0
     left_out_bytes: int = 0
+    placed: PlacedMessages = field(default_factory=PlacedMessages)
 
 
 def merge(results: Iterable[SplitResult]) -> SplitResult:
@@ -77,6 +80,7 @@ def merge(results: Iterable[SplitResult]) -> SplitResult:
         merged.tail_bytes += result.tail_bytes
         merged.reported_bytes += result.reported_bytes
         merged.left_out_bytes += result.left_out_bytes
+        merged.placed.add(result.placed)
     if ordered:
         merged.physical_offset, merged.begin = ordered[0].physical_offset, ordered[0].begin
     return merged
