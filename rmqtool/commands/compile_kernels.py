@@ -25,7 +25,8 @@ from rmqtool.report.bodies import BodyChoice, BodyForm
 from rmqtool.report.rows import RowBlock
 from rmqtool.report.writers import row_writer
 from rmqtool.scan import digest
-from rmqtool.scan.compiled import cache_folder, is_available, load_kernel
+from rmqtool.scan.compiled import is_available, load_kernel
+from rmqtool.scan.kernels.code_folder import writable_folder
 from rmqtool.scan.log import ScanOptions, plan_segments, scan_log
 from rmqtool.store.directory import Store, survey
 from rmqtool.store.view import open_directory
@@ -40,10 +41,13 @@ def compile_kernels() -> Path:
     """Run everything that is compiled over a small store; the folder in which the code is kept.
 
     Raises:
-        UnsupportedError: nothing can be compiled here.
+        UnsupportedError: nothing can be compiled here, or no folder can keep it.
     """
     if not is_available():
         raise UnsupportedError("nothing can be compiled here: the plain reader does all the work")
+    folder = writable_folder()
+    if folder is None:
+        raise UnsupportedError("no folder can keep what is compiled: none can be written to by its user alone")
     load_kernel(KERNEL)
     with tempfile.TemporaryDirectory(prefix="rmqtool-") as name:
         root = Path(name) / "store"
@@ -56,7 +60,7 @@ def compile_kernels() -> Path:
         _digests(store)
         _json_lines(store)
     _compile_modules()
-    return cache_folder()
+    return folder
 
 
 def _digests(store: Store) -> None:

@@ -1,8 +1,8 @@
 """The compiled writer of messages as JSON lines: text from the window's bytes, without a Python object for a value.
 
 What a row holds that is not plain it leaves to the plain writer, as the compiled walk leaves records to the judge.
-Import this module only through `scan.compiled`, which chooses where its compiled code is kept. All compiled functions
-stand in this one file, whose content is what a cache is checked by.
+Call it through `scan.compiled.load_kernel`, which loads kept code of it. All compiled functions stand in this one file,
+by whose content kept code is told to be out of date.
 """
 
 # The compiler infers the types of what it compiles; annotations would say less, and not be checked against it.
@@ -10,20 +10,12 @@ stand in this one file, whose content is what a cache is checked by.
 # ruff: noqa: ANN001, ANN201, SIM109, SIM110
 from __future__ import annotations
 
-from pathlib import Path
-
-import numba
 import numpy
 from numpy import int32, int64, uint8, uint32, uint64
 
-NUMBER, CHOICE, TEXT, BODY_TEXT, BASE64, HEX, HOST, MESSAGE_ID, PROPERTIES, KEYS = range(10)
-"""How a field is written, and its two numbers in a row: a number; the number of a text that is JSON already; where
-bytes begin and how many there are, -1 for null; where a host begins; where a host begins and a physical offset; where a
-property block, or the text of keys, begins and its length."""
-PROPERTIES_MAX = 64
-"""Names of one message that are compared with each other; one with more is left to the plain writer."""
-LONGEST_ESCAPE = 6
-"""Bytes of text that one byte of a record can become."""
+from rmqtool.dump.json_kinds import BASE64, BODY_TEXT, CHOICE, HEX, HOST, KEYS, MESSAGE_ID, NUMBER, TEXT
+from rmqtool.scan.kernels.shared import compiled, inlined
+
 NAME_END, VALUE_END, SPACE, QUOTE, BACKSLASH, DELETE = (uint8(byte) for byte in b'\x01\x02 "\\\x7f')
 STEP = 32
 DIGITS = numpy.frombuffer(b"0123456789abcdef", uint8)
@@ -35,23 +27,20 @@ NULL, NO_KEYS, NO_PROPERTIES, COLON, COMMA = (
 SHORT_ESCAPES = numpy.zeros(32, uint8)
 SHORT_ESCAPES[[8, 9, 10, 12, 13]] = list(b"btnfr")
 
-compiled = numba.njit(nogil=True, cache=Path(__file__).exists())
-inlined = numba.njit(inline="always")
-
 
 @compiled
 def put_rows(
-    source, kinds, first, second, literals, literal_ends, choices, choice_ends, printable, room, left, ends, begin, out
+    source, kinds, first, second, literals, literal_ends, choices, choice_ends, printable, room, left, ends, begin, out,
+    names, lengths,
 ):  # fmt: skip
     """Write rows from number `begin` on until one may not fit; (number of the next row, bytes written).
 
     Of field `f`, `kinds[f]` says how it is written and `first[f]` and `second[f]` have its numbers by row. In front of
     it stands literal `f`, behind the last field the last literal. A row of `left` is not written, and a row that cannot
     be written here is marked there. `ends[row]` becomes where the row's text ends in `out`, `room[row]` is the most
-    that it takes. `printable` says of each character below its size whether it needs no escape.
+    that it takes. `printable` says of each character below its size whether it needs no escape. `names` and `lengths`
+    have room for the names of one message, which are compared; one with more is left to the plain writer.
     """
-    names = numpy.empty(PROPERTIES_MAX, int64)
-    lengths = numpy.empty(PROPERTIES_MAX, int64)
     at = int64(0)
     row = begin
     while row < left.size and (left[row] or at + room[row] <= out.size):
@@ -331,7 +320,7 @@ def put_properties(out, at, source, start, length, printable, names, lengths):
         if not is_named:
             continue
         if name_length > 0 and start > value:
-            if count == PROPERTIES_MAX:
+            if count == names.size:
                 return int64(-1)
             for k in range(count):
                 if lengths[k] == name_length and is_same(source, names[k], name, name_length):

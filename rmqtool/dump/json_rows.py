@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from rmqtool.dump import json_kinds
 from rmqtool.dump.messages import CODED, NUMBERS, DumpedMessages
 from rmqtool.engine.rules.algorithms import PropertyDecoder
 from rmqtool.formats import commitlog, system_flag
@@ -33,7 +34,7 @@ _CHARACTERS: Final = 0x20000
 _HOSTS_V6: Final = system_flag.BORN_HOST_V6 | system_flag.STORE_HOST_V6
 _BORN_HOST_AT: Final = commitlog.MESSAGE_V1.position("born_host.address")
 _STORE_HOST_AT: Final = commitlog.MESSAGE_V1.position("store_host.address")
-_BODIES: Final = {BodyForm.TEXT: "BODY_TEXT", BodyForm.BASE64: "BASE64", BodyForm.HEX: "HEX"}
+_BODIES: Final = {BodyForm.TEXT: json_kinds.BODY_TEXT, BodyForm.BASE64: json_kinds.BASE64, BodyForm.HEX: json_kinds.HEX}
 
 
 def can_write(messages: DumpedMessages) -> bool:
@@ -93,10 +94,11 @@ class JsonRows:
         self._left |= self._room > OUT_BYTES
         out = np.empty(min(OUT_BYTES, int(self._room[~self._left].sum())), np.uint8)
         ends = np.zeros(len(self._left), np.int64)
+        names, lengths = np.empty((2, json_kinds.PROPERTIES_MAX), np.int64)
         begin, count = 0, len(ends)
         while begin < count:
             stop, length = self._kernel.put_rows(
-                source, kinds, first, second, *told, self._room, self._left, ends, begin, out
+                source, kinds, first, second, *told, self._room, self._left, ends, begin, out, names, lengths
             )
             if self._left[begin:stop].any():
                 text = self._with_left_rows(out[:length].tobytes(), ends, begin, stop)
@@ -138,27 +140,27 @@ class JsonRows:
 
     def _column(self, name: str) -> tuple[int, Any, Any] | str:
         """How the kernel writes a field, and its numbers; JSON where it is the same in all rows that are not left."""
-        messages, rows, starts, kernel = self.messages, self.messages.rows, self._starts, self._kernel
+        messages, rows, starts = self.messages, self.messages.rows, self._starts
         if name in CODED:
             return self._choice(*CODED[name])
         if name in NUMBERS:
-            return kernel.NUMBER, rows[name], 0
+            return json_kinds.NUMBER, rows[name], 0
         match name:
             case "born_host":
-                return kernel.HOST, starts + _BORN_HOST_AT, 0
+                return json_kinds.HOST, starts + _BORN_HOST_AT, 0
             case "store_host":
-                return kernel.HOST, starts + _STORE_HOST_AT, 0
+                return json_kinds.HOST, starts + _STORE_HOST_AT, 0
             case "message_id":
-                return kernel.MESSAGE_ID, starts + _STORE_HOST_AT, rows["own_offset"]
+                return json_kinds.MESSAGE_ID, starts + _STORE_HOST_AT, rows["own_offset"]
             case "tags" | "unique_key":
-                return self._text(kernel.TEXT, starts + rows[f"{name}_position"], rows[f"{name}_length"])
+                return self._text(json_kinds.TEXT, starts + rows[f"{name}_position"], rows[f"{name}_length"])
             case "keys":
-                return self._text(kernel.KEYS, starts + rows["keys_position"], np.maximum(rows["keys_length"], 0))
+                return self._text(json_kinds.KEYS, starts + rows["keys_position"], np.maximum(rows["keys_length"], 0))
             case "properties" | "properties_raw":
-                kind = kernel.PROPERTIES if name == "properties" else kernel.TEXT
+                kind = json_kinds.PROPERTIES if name == "properties" else json_kinds.TEXT
                 return self._text(kind, starts + rows["size"] - rows["properties_length"], rows["properties_length"])
             case "body":
-                kind = getattr(kernel, _BODIES[messages.body_choice.shown_form])
+                kind = _BODIES[messages.body_choice.shown_form]
                 return self._text(kind, starts + commitlog.HEAD_SIZE, rows["body_length"])
         constants = {
             "type": messages.type[0],
@@ -170,7 +172,7 @@ class JsonRows:
         return json_text(constants.get(name))
 
     def _text(self, kind: int, starts: NDArray[Any], lengths: NDArray[Any]) -> tuple[int, Any, Any]:
-        self._room += self._kernel.LONGEST_ESCAPE * np.maximum(lengths, 0)
+        self._room += json_kinds.LONGEST_ESCAPE * np.maximum(lengths, 0)
         return kind, starts, lengths
 
     def _choice(self, number: str, value_of: Callable[[DumpedMessages, int], Any]) -> tuple[int, Any, Any] | str:
@@ -182,7 +184,7 @@ class JsonRows:
         texts = [json_text(value_of(self.messages, code), unicode=self.unicode).encode() for code in different.tolist()]
         self._room += max(map(len, texts))
         self._choices += texts
-        return self._kernel.CHOICE, places + (len(self._choices) - len(texts)), 0
+        return json_kinds.CHOICE, places + (len(self._choices) - len(texts)), 0
 
 
 def _one_after_another(texts: Sequence[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:

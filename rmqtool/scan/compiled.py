@@ -6,23 +6,15 @@ reader takes over.
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import importlib
-import importlib.util
-import os
-import stat
-import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from rmqtool.formats.properties import SCHEDULE_TOPIC
 from rmqtool.scan.columns import Row, row_dtype
 from rmqtool.scan.judge import TopicTable
-from rmqtool.scan.kernels.compile_notice import ON_COMPILE
+from rmqtool.scan.kernels.kernel_module import KernelModule
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.walk import Walk
 
@@ -45,88 +37,16 @@ def is_available() -> bool:
 
 
 @functools.cache
-def load_kernel(name: str = "rmqtool.scan.kernels.kernel") -> ModuleType:
-    """A kernel module by its full name, its symbol registered and its cache folder chosen."""
-    import numba
+def load_kernel(name: str = "rmqtool.scan.kernels.kernel") -> KernelModule:
+    """A module of compiled functions by its full name."""
+    import numpy  # noqa: F401  without which nothing could be called
 
-    from rmqtool.scan.kernels import crc_symbol
-
-    crc_symbol.register()
-    config: Any = numba.config
-    before, folder = config.CACHE_DIR, cache_folder()
-    if ON_COMPILE and not _is_kept(folder, name):
-        while ON_COMPILE:
-            ON_COMPILE.pop()()
-    config.CACHE_DIR = str(folder)
-    try:
-        kernel = importlib.import_module(name)
-    finally:
-        config.CACHE_DIR = before  # of the whole process, which may have kernels of its own
-    for function in vars(kernel).values():
-        _load_without_tables(function)
-    return kernel
-
-
-def _load_without_tables(function: Any) -> None:
-    """Have numba load kept code of a function at once; it would fill its tables of types and functions first.
-
-    Only compiling needs them, which fills them itself, and they take 0.1 s. A numba without these parts goes its way.
-    """
-    cache: Any = getattr(function, "_cache", None)
-    parts = ("_load_overload", "_guard_against_spurious_io_errors")
-    if not (hasattr(function, "targetctx") and all(hasattr(cache, part) for part in parts)):
-        return
-    with contextlib.suppress(ImportError, AttributeError):
-        runtime: Any = importlib.import_module("numba.core.runtime")
-        runtime.rtsys.initialize(function.targetctx)
-        cache.load_overload = functools.partial(_load_kept, cache, cache.load_overload)
-
-
-def _load_kept(cache: Any, load: Callable[[Any, Any], Any], signature: Any, context: Any) -> Any:
-    """`numba.core.caching.Cache.load_overload`, but for the tables; itself where its parts have changed."""
-    try:
-        with cache._guard_against_spurious_io_errors():  # noqa: SLF001
-            return cache._load_overload(signature, context)  # noqa: SLF001
-    except (AttributeError, KeyError, TypeError):
-        return load(signature, context)
-
-
-def _is_kept(folder: Path, name: str) -> bool:
-    """Whether compiled code of a module lies in the folder that is as new as the module."""
-    spec = importlib.util.find_spec(name)
-    kept = [path.stat().st_mtime for path in folder.glob(f"*/{name.rpartition('.')[2]}.*.nbi")]
-    source = Path(spec.origin) if spec is not None and spec.origin is not None else None
-    return bool(kept) and source is not None and source.is_file() and max(kept) >= source.stat().st_mtime
+    return KernelModule(name)
 
 
 def is_worth(count: int, least: int) -> bool:
     """Whether a kernel is to do a job of so many items: one is loaded already, or they are enough to load it for."""
     return (count >= least or load_kernel.cache_info().currsize > 0) and is_available()
-
-
-def cache_folder() -> Path:
-    """Where compiled code is kept: beside the package, in the user's cache, else in a folder removed at exit."""
-    candidates = [Path(__file__).parent / "__pycache__"]
-    with contextlib.suppress(RuntimeError):  # no home
-        candidates.append(Path.home() / ".cache" / "rmqtool")
-    for folder in candidates:
-        with contextlib.suppress(OSError):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if _is_safe(folder):
-                tempfile.TemporaryFile(dir=folder).close()
-                return folder
-    return Path(_private_folder().name)
-
-
-def _is_safe(folder: Path) -> bool:
-    # What lies in the folder is loaded and run: nobody else may write to it.
-    status = folder.stat()
-    return status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-
-
-@functools.cache
-def _private_folder() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix="rmqtool-")
 
 
 class CompiledReader:
@@ -166,7 +86,7 @@ class CompiledReader:
 class _KernelTopics:
     """The split's topic table as arrays that the kernel can search."""
 
-    def __init__(self, kernel: ModuleType) -> None:
+    def __init__(self, kernel: KernelModule) -> None:
         import numpy
 
         self._kernel = kernel

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-import importlib
 import json
 import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import zipfile
 import zlib
 from pathlib import Path
@@ -21,11 +19,14 @@ from hypothesis import strategies as st
 
 from rmqtool.scan import compiled
 from rmqtool.scan.checksum import crc32
-from rmqtool.scan.kernels import crc_symbol
+from rmqtool.scan.kernels import code_folder, crc_symbol
+from rmqtool.scan.kernels.machine_code import MachineCode
 from tests.scan.logs import log_bytes, numbered
 
 PACKAGE = Path(compiled.__file__).parent.parent
 COUNT = 50
+KERNEL = "rmqtool.scan.kernels.kernel"
+CODE = MachineCode("symbol", True, "q", False, b"code\n")
 SCRIPT = """
 import json, sys
 {before}
@@ -47,11 +48,10 @@ if make.__name__ == "CompiledReader":
     from rmqtool.scan import compiled
     from rmqtool.scan.kernels import crc_symbol
     kernel = compiled.load_kernel()
-    found["crc"] = crc_symbol.register().source
-    found["from_cache"] = sum(kernel.walk_block.stats.cache_hits.values())
-    found["cache"] = str(kernel.walk_block.stats.cache_path)
+    found["crc"] = crc_symbol.crc_function().source
+    found["compiled"] = kernel.walk_block.compiled
     found["told"] = len(told)
-    found["tables"] = "numba.core.typing.cffi_utils" in sys.modules
+    found["numba"] = "numba" in sys.modules
 print(json.dumps(found))
 """
 
@@ -68,7 +68,7 @@ def installed(tmp_path: Path) -> Path:
     """A copy of the package that cannot keep compiled code beside itself, whoever runs it."""
     folder = tmp_path / "installed"
     shutil.copytree(PACKAGE, folder / "rmqtool", ignore=shutil.ignore_patterns("__pycache__"))
-    (folder / "rmqtool/scan/__pycache__").touch()
+    (folder / "rmqtool/scan/kernels/__pycache__").touch()
     return folder
 
 
@@ -95,23 +95,27 @@ def _run(log: Path, path: Path, home: Path, before: str = "") -> dict[str, Any]:
 def test_a_read_only_install_keeps_its_code_in_the_users_cache(log: Path, installed: Path, tmp_path: Path) -> None:
     home = tmp_path / "home"
     first, second = (_run(log, installed, home) for _ in range(2))
-    assert first["reader"] == "CompiledReader"
-    assert first["cache"].startswith(str(home / ".cache/rmqtool"))
-    assert (first["from_cache"], second["from_cache"]) == (0, 1)
+    assert first["reader"] == second["reader"] == "CompiledReader"
+    (kept,) = (home / ".cache/rmqtool").glob("kernel.*.walk_block.*")
+    assert (first["compiled"], second["compiled"]) == (1, 0)
     assert (first["told"], second["told"]) == (1, 0), "a person is told once that it compiles"
-    assert (first["tables"], second["tables"]) == (True, False), "kept code loads without what only compiling needs"
+    assert (first["numba"], second["numba"]) == (True, False), "kept code loads without what only compiling needs"
+    content = bytearray(kept.read_bytes())
+    content[-1] ^= 1
+    kept.write_bytes(content)
+    third = _run(log, installed, home)
+    assert third["compiled"] == 1, "what is not what was written is not run"
+    kernel = installed / "rmqtool/scan/kernels/kernel.py"
+    kernel.write_text(kernel.read_text("utf-8") + "# changed\n", "utf-8")
+    fourth = _run(log, installed, home)
+    assert fourth["compiled"] == 1, "code of another source is not run"
+    (newer,) = (home / ".cache/rmqtool").glob("kernel.*.walk_block.*")
+    assert newer != kept
 
 
-def test_without_a_home_the_code_lives_as_long_as_the_run(log: Path, installed: Path) -> None:
+def test_where_nothing_can_be_kept_each_run_compiles(log: Path, installed: Path) -> None:
     found = _run(log, installed, Path("/dev/null/home"))
-    assert found["reader"] == "CompiledReader"
-    assert Path(found["cache"]).is_relative_to(tempfile.gettempdir())
-    assert not Path(found["cache"]).exists()
-
-
-def test_where_nothing_can_be_written_the_plain_reader_serves(log: Path, installed: Path) -> None:
-    nowhere = "import tempfile; tempfile.tempdir = '/dev/null/temporary'"
-    assert _run(log, installed, Path("/dev/null/home"), nowhere)["reader"] == "PlainReader"
+    assert (found["reader"], found["compiled"], found["told"]) == ("CompiledReader", 1, 1)
 
 
 @pytest.mark.parametrize("name", ["numba", "numpy", "llvmlite"])
@@ -126,7 +130,7 @@ def test_a_package_in_a_zip_compiles_its_code(log: Path, tmp_path: Path) -> None
         for path in PACKAGE.rglob("*.py"):
             packed.write(path, path.relative_to(PACKAGE.parent))
     found = _run(log, archive, Path("/dev/null/home"))
-    assert (found["reader"], found["from_cache"]) == ("CompiledReader", 0)
+    assert (found["reader"], found["compiled"]) == ("CompiledReader", 1)
 
 
 def test_without_isal_the_checksum_of_zlib_serves(log: Path) -> None:
@@ -147,29 +151,29 @@ def test_a_host_that_forgot_its_users_has_no_home(monkeypatch: pytest.MonkeyPatc
         raise RuntimeError("Could not determine home directory.")
 
     monkeypatch.setattr(Path, "home", no_home)
-    assert compiled.cache_folder().is_dir()
+    folder = code_folder.writable_folder()
+    assert folder is not None
+    assert folder.is_dir()
 
 
 def test_code_is_never_loaded_from_a_folder_that_others_may_write_to(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    shared = tmp_path / "scan/__pycache__"
+    shared = tmp_path / "kernels/__pycache__"
     shared.mkdir(parents=True)
-    monkeypatch.setattr(compiled, "__file__", str(tmp_path / "scan/compiled.py"))
+    monkeypatch.setattr(code_folder, "__file__", str(tmp_path / "kernels/code_folder.py"))
     monkeypatch.setattr(Path, "home", lambda: tmp_path / "home")
-    assert compiled.cache_folder() == shared
+    assert code_folder.writable_folder() == shared
+    kept = code_folder.CodeFolder(KERNEL)
+    kept.keep("walk_block", (), CODE)
+    assert kept.load("walk_block", ()) == CODE
+    assert code_folder.CodeFolder(KERNEL).is_filled
     shared.chmod(0o777)
     own = tmp_path / "home/.cache/rmqtool"
-    assert compiled.cache_folder() == own
+    assert code_folder.writable_folder() == own
+    assert not code_folder.CodeFolder(KERNEL).is_filled
     own.chmod(0o770)
-    assert compiled.cache_folder() not in (shared, own)
-
-
-def test_the_cache_of_others_kernels_stays_where_it_was() -> None:
-    numba = importlib.import_module("numba")
-    before = numba.config.CACHE_DIR
-    compiled.load_kernel.__wrapped__()
-    assert before == numba.config.CACHE_DIR
+    assert code_folder.writable_folder() is None
 
 
 @given(raw=st.binary(max_size=300), at=st.integers(0, 300))

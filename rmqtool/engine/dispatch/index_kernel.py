@@ -1,7 +1,7 @@
 """The compiled passes over index entries: those that records should have, and those that lie in a file.
 
-Import this module only through `scan.compiled.load_kernel`, which chooses where compiled code is kept. All compiled
-functions that it calls stand in this one file, whose content is what a cache is checked by.
+Call it through `scan.compiled.load_kernel`, which loads kept code of it. All compiled functions that it calls stand in
+this one file or in `shared`, by whose contents kept code is told to be out of date.
 """
 
 # The compiler infers the types of what it compiles; annotations would say less, and not be checked against it.
@@ -9,13 +9,11 @@ functions that it calls stand in this one file, whose content is what a cache is
 # ruff: noqa: ANN001, ANN201
 from __future__ import annotations
 
-from pathlib import Path
-
-import numba
 from numpy import int32, int64, uint8, uint32, uint64
 
 from rmqtool.formats import commitlog, system_flag
 from rmqtool.formats.index import ENTRY, ENTRY_SIZE
+from rmqtool.scan.kernels.shared import compiled, inlined, int_at, long_at
 from rmqtool.scan.rules import Verdict
 
 GOOD, BLANK = int(Verdict.GOOD), commitlog.MAGIC_BLANK
@@ -26,23 +24,6 @@ FACTOR, FINISH = uint64(0x9FB21C651E98DF25), uint64(0xD6E8FEB86659FD93)
 TWO, THREE, FOUR = uint32(31**2), uint32(31**3), uint32(31**4)
 AT_HASH, AT_OFFSET = uint64(ENTRY.position("key_hash")), uint64(ENTRY.position("physical_offset"))
 AT_TIME, AT_PREVIOUS = uint64(ENTRY.position("time_delta_seconds")), uint64(ENTRY.position("previous_entry"))
-
-# A file inside a zip cannot be looked at for changes, so what is compiled from there is not kept.
-compiled = numba.njit(nogil=True, cache=Path(__file__).exists())
-inlined = numba.njit(inline="always")
-
-
-@inlined
-def word_at(raw, at):
-    """Four bytes as a number, high byte first."""
-    high = (uint32(raw[at]) << uint32(8)) | uint32(raw[at + uint64(1)])
-    return (high << uint32(16)) | (uint32(raw[at + uint64(2)]) << uint32(8)) | uint32(raw[at + uint64(3)])
-
-
-@inlined
-def offset_at(raw, at):
-    """A long, high byte first."""
-    return int64((uint64(word_at(raw, at)) << uint64(32)) | uint64(word_at(raw, at + uint64(4))))
 
 
 @inlined
@@ -196,14 +177,14 @@ def entry_chains(raw, first_number, latest, expected, physical_offsets, key, sum
     wrong = 0
     for index in range(expected.size):
         entry = uint64(index * ENTRY_SIZE)
-        key_hash = int32(word_at(raw, entry + AT_HASH))
+        key_hash = int_at(raw, entry + AT_HASH)
         slot = key_hash % int32(latest.size)
         previous = latest[slot]
         latest[slot] = first_number + index
         expected[index] = previous
-        physical_offsets[index] = offset_at(raw, entry + AT_OFFSET)
-        leads_elsewhere = previous != int32(word_at(raw, entry + AT_PREVIOUS))
-        delta = int32(word_at(raw, entry + AT_TIME))
+        physical_offsets[index] = long_at(raw, entry + AT_OFFSET)
+        leads_elsewhere = previous != int_at(raw, entry + AT_PREVIOUS)
+        delta = int_at(raw, entry + AT_TIME)
         if leads_elsewhere or key_hash < 0 or delta < 0:
             wrong += 1
         number = first_number + index
@@ -222,16 +203,16 @@ def entries_met(raw, first_number, begin, end, begin_timestamp_ms, hashes, physi
     """
     for index in range(raw.size // ENTRY_SIZE):
         entry = uint64(index * ENTRY_SIZE)
-        physical_offset = offset_at(raw, entry + AT_OFFSET)
+        physical_offset = long_at(raw, entry + AT_OFFSET)
         if physical_offset < begin or physical_offset >= end:
             continue
         if at >= hashes.size or physical_offset != physical_offsets[at]:
             return -1
-        if int32(word_at(raw, entry + AT_HASH)) != hashes[at]:
+        if int_at(raw, entry + AT_HASH) != hashes[at]:
             return -1
         if first_number + index != 1:
             delta = min(max(int64(0), (times[at] - begin_timestamp_ms) // 1000), INT_MAX)
-            if int64(int32(word_at(raw, entry + AT_TIME))) != delta:
+            if int64(int_at(raw, entry + AT_TIME)) != delta:
                 return -1
         at += 1
     return at

@@ -1,7 +1,7 @@
 """The compiled comparison of a queue's units with those that records should have.
 
-Import this module only through `scan.compiled.load_kernel`, which chooses where compiled code is kept. All compiled
-functions that it calls stand in this one file, whose content is what a cache is checked by.
+Call it through `scan.compiled.load_kernel`, which loads kept code of it. All compiled functions that it calls stand in
+this one file or in `shared`, by whose contents kept code is told to be out of date.
 """
 
 # The compiler infers the types of what it compiles; annotations would say less, and not be checked against it.
@@ -9,33 +9,14 @@ functions that it calls stand in this one file, whose content is what a cache is
 # ruff: noqa: ANN001, ANN201
 from __future__ import annotations
 
-from pathlib import Path
-
-import numba
-from numpy import int32, int64, uint32, uint64
+from numpy import int64, uint64
 
 from rmqtool.formats.consumequeue import EXTENSION_ADDRESS_MAX, UNIT, UNIT_SIZE
+from rmqtool.scan.kernels.shared import compiled, int_at, long_at
 
 AT_OFFSET, AT_SIZE = uint64(UNIT.position("physical_offset")), uint64(UNIT.position("record_size"))
 AT_TAGS = uint64(UNIT.position("tags_code"))
 ADDRESS_MAX = int64(EXTENSION_ADDRESS_MAX)
-
-# A file inside a zip cannot be looked at for changes, so what is compiled from there is not kept.
-compiled = numba.njit(nogil=True, cache=Path(__file__).exists())
-inlined = numba.njit(inline="always")
-
-
-@inlined
-def word_at(raw, at):
-    """Four bytes as a number, high byte first."""
-    high = (uint32(raw[at]) << uint32(8)) | uint32(raw[at + uint64(1)])
-    return (high << uint32(16)) | (uint32(raw[at + uint64(2)]) << uint32(8)) | uint32(raw[at + uint64(3)])
-
-
-@inlined
-def long_at(raw, at):
-    """A long, high byte first."""
-    return int64((uint64(word_at(raw, at)) << uint64(32)) | uint64(word_at(raw, at + uint64(4))))
 
 
 @compiled
@@ -55,7 +36,7 @@ def are_met(raw, first_place, begin, end, queue_offsets, physical_offsets, recor
         tags_code = long_at(raw, unit + AT_TAGS)
         if tags_code != tags_codes[at] or tags_code <= ADDRESS_MAX:
             return False
-        if first_place + index != queue_offsets[at] or int32(word_at(raw, unit + AT_SIZE)) != record_sizes[at]:
+        if first_place + index != queue_offsets[at] or int_at(raw, unit + AT_SIZE) != record_sizes[at]:
             return False
         at += 1
     return at == physical_offsets.size

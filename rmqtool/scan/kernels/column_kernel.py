@@ -1,7 +1,7 @@
 """The compiled pass that takes columns out of rows; which rows it takes is said in `plain_rows`.
 
-Import this module only through `compiled.load_kernel`, which chooses where compiled code is kept. All compiled
-functions stand in this one file, whose content is what a cache is checked by.
+Call it through `compiled.load_kernel`, which loads kept code of it. All compiled functions stand in this one file, by
+whose content kept code is told to be out of date.
 """
 
 # The compiler infers the types of what it compiles; annotations would say less, and not be checked against it.
@@ -9,18 +9,12 @@ functions stand in this one file, whose content is what a cache is checked by.
 # ruff: noqa: ANN001, ANN201
 from __future__ import annotations
 
-from pathlib import Path
-
-import numba
-
 from rmqtool.formats import commitlog, system_flag
+from rmqtool.scan.kernels.shared import compiled
 from rmqtool.scan.rules import Verdict
 
 GOOD, MAGIC_V1 = int(Verdict.GOOD), commitlog.MAGIC_V1
 HOST_BITS = system_flag.BORN_HOST_V6 | system_flag.STORE_HOST_V6
-
-# A file inside a zip cannot be looked at for changes, so what is compiled from there is not kept.
-compiled = numba.njit(nogil=True, cache=Path(__file__).exists())
 
 
 @compiled

@@ -1,7 +1,7 @@
 """Gives the kernel its CRC-32 under one fixed name: ISA-L's function, else zlib's, else a compiled one of our own.
 
-A kernel that holds a function pointer could not be cached; one that calls an external symbol by name can. The symbol
-must be registered before any kernel is loaded from the cache, for the loader does not ask whether it exists.
+A kernel that holds a function pointer could not be kept; one that calls an external symbol by name can. The symbol
+must be registered before numba compiles a kernel, which does not ask whether it exists.
 """
 
 from __future__ import annotations
@@ -27,13 +27,17 @@ class CrcFunction(NamedTuple):
 
 
 @functools.cache
-def register() -> CrcFunction:
-    """Register the symbol; what stands behind it."""
+def crc_function() -> CrcFunction:
+    """What stands behind the symbol."""
+    return library_function() or own_function()
+
+
+@functools.cache
+def register() -> None:
+    """Register the symbol with LLVM, for what numba compiles."""
     import llvmlite.binding
 
-    crc_function = library_function() or own_function()
-    llvmlite.binding.add_symbol(SYMBOL, crc_function.address)
-    return crc_function
+    llvmlite.binding.add_symbol(SYMBOL, crc_function().address)
 
 
 def library_function() -> CrcFunction | None:

@@ -1,7 +1,7 @@
 """The compiled digests of records; what they are is said in `digest`, whose plain functions give the same numbers.
 
-Import this module only through `digest`, which has it load with the other kernels. All compiled functions that it
-calls stand in this one file, whose content is what a cache is checked by.
+Call it through `digest`, which has it load with the other kernels. All compiled functions that it calls stand in this
+one file, by whose content kept code is told to be out of date.
 """
 
 # The compiler infers the types of what it compiles; annotations would say less, and not be checked against it.
@@ -9,15 +9,13 @@ calls stand in this one file, whose content is what a cache is checked by.
 # ruff: noqa: ANN001, ANN201
 from __future__ import annotations
 
-from pathlib import Path
-
-import numba
 import numpy
 from numba import uint64
 
 from rmqtool.formats import commitlog, system_flag
 from rmqtool.formats.properties import RECORD_CRC
 from rmqtool.formats.record_crc import PROPERTY_SIZE
+from rmqtool.scan.kernels.shared import compiled, inlined
 
 FACTOR = uint64(0x9FB21C651E98DF25)
 FINISH = uint64(0xD6E8FEB86659FD93)
@@ -27,10 +25,6 @@ BORN_V6, V4_HOST_SIZE, V6_EXTRA = system_flag.BORN_HOST_V6, commitlog.V4_HOST_SI
 MAGIC_V2 = commitlog.MAGIC_V2
 CRC_NAME = numpy.frombuffer(RECORD_CRC.encode() + b"\x01", numpy.uint8)
 HOST_BITS = system_flag.BORN_HOST_V6 | system_flag.STORE_HOST_V6
-
-# A file inside a zip cannot be looked at for changes, so what is compiled from there is not kept.
-compiled = numba.njit(nogil=True, cache=Path(__file__).exists())
-inlined = numba.njit(inline="always")
 
 
 @inlined

@@ -1,7 +1,8 @@
 """The compiled walk over one block: rows for records that are plainly good; all else it leaves to the plain judge.
 
-Import this module only through `compiled`, which first registers the CRC function that the kernel calls by name: a
-missing symbol is a crash. All compiled functions stand in this one file, whose content is what a cache is checked by.
+Call it through `compiled.load_kernel`, which first registers the CRC function that the kernel calls by name: a missing
+symbol is a crash. All compiled functions stand in this one file or in `shared`, by whose contents kept code is told to
+be out of date.
 """
 
 # The compiler infers the types of what it compiles; annotations would say less, and not be checked against it.
@@ -9,18 +10,17 @@ missing symbol is a crash. All compiled functions stand in this one file, whose 
 # ruff: noqa: ANN001, ANN201, ANN202, SIM110
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-import numba
 import numpy
 from numba import types
-from numpy import int16, int32, int64, uint8, uint16, uint32, uint64
+from numpy import int32, int64, uint8, uint32, uint64
 
 from rmqtool.formats import commitlog, system_flag
 from rmqtool.formats.properties import DELAY_LEVEL, RECORD_CRC, SCHEDULE_TOPIC
 from rmqtool.formats.record_crc import CRC_MASK, DIGITS, PROPERTY_SIZE
 from rmqtool.scan.kernels.crc_symbol import SYMBOL
+from rmqtool.scan.kernels.shared import compiled, inlined, int_at, long_at, short_at
 
 CRC: Any = types.ExternalFunction(SYMBOL, types.uint64(types.uint64, types.intp, types.uint64))
 
@@ -47,34 +47,6 @@ CRC_NAME, DELAY_NAME = (numpy.frombuffer(name.encode() + b"\x01", uint8) for nam
 LEVEL_DIGITS_MAX = 9
 """More may be no int to the broker."""
 HASH_FACTOR = uint64(0x9E3779B97F4A7C15)
-
-# A file inside a zip cannot be looked at for changes, so what is compiled from there is not kept.
-compiled = numba.njit(nogil=True, cache=Path(__file__).exists())
-inlined = numba.njit(inline="always")
-
-
-@inlined
-def load_i16(buffer, at):
-    """A short, high byte first."""
-    return int16((uint16(buffer[at]) << uint16(8)) | uint16(buffer[at + uint64(1)]))
-
-
-@inlined
-def load_i32(buffer, at):
-    """An int, high byte first."""
-    return int32(
-        (uint32(buffer[at]) << uint32(24))
-        | (uint32(buffer[at + uint64(1)]) << uint32(16))
-        | (uint32(buffer[at + uint64(2)]) << uint32(8))
-        | uint32(buffer[at + uint64(3)])
-    )
-
-
-@inlined
-def load_i64(buffer, at):
-    """A long, high byte first."""
-    high = uint64(uint32(load_i32(buffer, at)))
-    return int64((high << uint64(32)) | uint64(uint32(load_i32(buffer, at + uint64(4)))))
 
 
 @inlined
@@ -166,13 +138,13 @@ def walk_block(
     while at + int64(HEAD_SIZE) <= end and at < limit and count < rows.size:
         row = rows[count]
         p = uint64(at)
-        size = int64(load_i32(buffer, p))
+        size = int64(int_at(buffer, p))
         if size < SIZE_MIN or at + size > end:
             break
         body, topic, properties = put_lengths(buffer, p, size, row)
-        if properties == 0 or load_i64(buffer, p + AT_OWN_OFFSET) != base + at:
+        if properties == 0 or long_at(buffer, p + AT_OWN_OFFSET) != base + at:
             break
-        row.body_crc = load_i32(buffer, p + AT_BODY_CRC)
+        row.body_crc = int_at(buffer, p + AT_BODY_CRC)
         row.computed_crc = 0
         if row.body_length > 0:
             row.computed_crc = CRC(uint64(0), address + at + body, uint64(row.body_length)) & uint64(CRC_MASK)
@@ -212,29 +184,29 @@ def walk_block(
 @compiled
 def put_lengths(buffer, p, size, row):
     """Places of body, topic and properties in a record, its lengths into the row; zeros if they do not agree."""
-    magic = load_i32(buffer, p + AT_MAGIC)
+    magic = int_at(buffer, p + AT_MAGIC)
     if magic == MAGIC_V1:
         width = int64(1)
     elif magic == MAGIC_V2:
         width = int64(2)
     else:
         return 0, 0, 0
-    sys_flag = load_i32(buffer, p + AT_SYS_FLAG)
+    sys_flag = int_at(buffer, p + AT_SYS_FLAG)
     extra = host_extra(sys_flag, BORN_V6) + host_extra(sys_flag, STORE_V6)
     body = int64(HEAD_SIZE) + int64(extra)
     if body + width + 2 > size:
         return 0, 0, 0
-    body_length = max(int64(0), int64(load_i32(buffer, p + AT_BODY_LENGTH + extra)))
+    body_length = max(int64(0), int64(int_at(buffer, p + AT_BODY_LENGTH + extra)))
     body_end = body + body_length
     if body_end + width + 2 > size:
         return 0, 0, 0
     q = p + uint64(body_end)
-    topic_length = int64(numpy.int8(buffer[q])) if width == 1 else int64(load_i16(buffer, q))
+    topic_length = int64(numpy.int8(buffer[q])) if width == 1 else int64(short_at(buffer, q))
     topic = body_end + width
     properties = topic + topic_length + 2
     if topic_length < 0 or properties > size:
         return 0, 0, 0
-    properties_length = max(int64(0), int64(load_i16(buffer, p + uint64(properties - 2))))
+    properties_length = max(int64(0), int64(short_at(buffer, p + uint64(properties - 2))))
     if properties + properties_length != size:
         return 0, 0, 0
     row.size = size
@@ -257,14 +229,14 @@ def put_fixed(buffer, p, row):
     """Fields of the head that nothing is judged by."""
     born_extra = host_extra(row.sys_flag, BORN_V6)
     extra = born_extra + host_extra(row.sys_flag, STORE_V6)
-    row.queue_offset = load_i64(buffer, p + AT_QUEUE_OFFSET)
-    row.born_timestamp_ms = load_i64(buffer, p + AT_BORN)
-    row.store_timestamp_ms = load_i64(buffer, p + AT_STORED + born_extra)
-    row.prepared_transaction_offset = load_i64(buffer, p + AT_PREPARED + extra)
+    row.queue_offset = long_at(buffer, p + AT_QUEUE_OFFSET)
+    row.born_timestamp_ms = long_at(buffer, p + AT_BORN)
+    row.store_timestamp_ms = long_at(buffer, p + AT_STORED + born_extra)
+    row.prepared_transaction_offset = long_at(buffer, p + AT_PREPARED + extra)
     row.verdict = row.features = 0
-    row.queue_id = load_i32(buffer, p + AT_QUEUE_ID)
-    row.flag = load_i32(buffer, p + AT_FLAG)
-    row.reconsume_times = load_i32(buffer, p + AT_RECONSUMED + extra)
+    row.queue_id = int_at(buffer, p + AT_QUEUE_ID)
+    row.flag = int_at(buffer, p + AT_FLAG)
+    row.reconsume_times = int_at(buffer, p + AT_RECONSUMED + extra)
 
 
 @compiled

@@ -1,6 +1,6 @@
 """The compiled gathering of texts: ranges of a buffer one after the other, and the properties of many records.
 
-Import this module only through `compiled`, which chooses where its compiled code is kept.
+Call it through `compiled.load_kernel`, which loads kept code of it.
 """
 
 # The compiler infers the types of what it compiles; annotations would say less, and not be checked against it.
@@ -8,14 +8,11 @@ Import this module only through `compiled`, which chooses where its compiled cod
 # ruff: noqa: ANN001, ANN201, SIM110
 from __future__ import annotations
 
-from pathlib import Path
-
-import numba
 from numpy import uint8, uint64
 
-NAME_END, VALUE_END = uint8(1), uint8(2)
+from rmqtool.scan.kernels.shared import compiled
 
-compiled = numba.njit(nogil=True, cache=Path(__file__).exists())
+NAME_END, VALUE_END = uint8(1), uint8(2)
 
 
 @compiled
