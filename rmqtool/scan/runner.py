@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -24,6 +24,18 @@ class Runner(Protocol):
 
         A runner may send work and items to other machines: both then have to pickle, and work may keep nothing.
         """
+
+
+def read_ahead(blocks: Iterator[Item]) -> Generator[Item, None, None]:
+    """The same blocks; while one is looked at, a thread reads the next one, one at a time and in order."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    end = object()
+    with ThreadPoolExecutor(1) as pool:
+        following = pool.submit(next, blocks, end)
+        while (block := following.result()) is not end:
+            following = pool.submit(next, blocks, end)
+            yield cast("Item", block)
 
 
 @dataclass(frozen=True)

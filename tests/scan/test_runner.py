@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 
 import pytest
 
-from rmqtool.scan.runner import ThreadRunner
+from rmqtool.errors import UnreadableError
+from rmqtool.scan.runner import ThreadRunner, read_ahead
 
 
 @pytest.mark.parametrize("threads", [1, 2, 8])
@@ -35,3 +37,35 @@ def test_an_error_reaches_the_caller_at_its_item(threads: int) -> None:
     assert [next(results), next(results)] == [2, 5]
     with pytest.raises(ZeroDivisionError):
         next(results)
+
+
+def test_blocks_that_are_read_ahead_come_in_order_one_at_a_time() -> None:
+    taken: list[int] = []
+
+    def blocks() -> Iterator[int]:
+        for number in range(5):
+            taken.append(number)
+            yield number
+
+    seen = [(block, len(taken)) for block in read_ahead(blocks())]
+    assert [block for block, _ in seen] == [0, 1, 2, 3, 4]
+    assert all(count <= block + 2 for block, count in seen)
+
+
+def test_an_error_of_a_block_comes_after_the_blocks_before_it() -> None:
+    def blocks() -> Iterator[int]:
+        yield 1
+        raise UnreadableError("bad sector")
+
+    ahead = read_ahead(blocks())
+    assert next(ahead) == 1
+    with pytest.raises(UnreadableError, match="bad sector"):
+        next(ahead)
+
+
+def test_whoever_stops_leaves_no_thread_behind() -> None:
+    before = threading.active_count()
+    ahead = read_ahead(iter(range(5)))
+    assert next(ahead) == 0
+    ahead.close()
+    assert threading.active_count() == before

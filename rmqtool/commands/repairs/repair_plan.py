@@ -41,6 +41,7 @@ from rmqtool.engine.reading.dledger_log import with_dledger_log
 from rmqtool.engine.rules.versions import NEWEST
 from rmqtool.errors import RefusedError, UnreadableError, WriteError
 from rmqtool.repair.machine.apply import apply_plan
+from rmqtool.repair.machine.early_sync import synced_meanwhile
 from rmqtool.repair.machine.fingerprint import unchanged
 from rmqtool.repair.machine.journal_writer import copied_files
 from rmqtool.repair.machine.output import apply_to_copy
@@ -228,7 +229,8 @@ def _planned(
                 may_ask=may_ask,
             )
         opened = replace(opened, store=store)
-        with messages.progress(f"{command}: check of the plan"):
+        in_place = planned_repair.steps if repair.session is not None else ()
+        with messages.progress(f"{command}: check of the plan"), synced_meanwhile(in_place):
             plan, planned_repair = _plan(replace(repair, opened=opened), planned_repair, before)
     return opened, plan, planned_repair
 

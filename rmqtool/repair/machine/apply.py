@@ -8,10 +8,12 @@ import time
 from collections.abc import Hashable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from rmqtool.errors import RefusedError, RmqtoolError, UnreadableError, UnsupportedError, UsageError, WriteError
+from rmqtool.memory import THREAD_BYTES, memory_budget
 from rmqtool.repair.machine.digest import digest_of
 from rmqtool.repair.machine.disk import Disk, Metadata
 from rmqtool.repair.machine.fence import is_fenced, lower_fences
@@ -31,6 +33,7 @@ from rmqtool.repair.machine.root import RootPath
 from rmqtool.repair.machine.session import Session, remove_empty
 from rmqtool.repair.machine.steps import Create, Remove, Replace, Step, WriteRange
 from rmqtool.repair.machine.store_paths import StorePaths, own_file_like
+from rmqtool.scan.runner import ThreadRunner
 
 FILE_MODE: Final = 0o644
 """Of a new file that has no neighbour to be like."""
@@ -246,7 +249,11 @@ def _hand_over(
     prepared: PreparedJournal, places: StorePaths, disk: Disk, interrupt: Interrupt, read_back: dict[Hashable, str]
 ) -> None:
     """Check what was written, remove `abort`, say that it is done, let brokers in."""
-    written = {change.saved.path: _checked(change, read_back) for change in prepared.changes}
+    threads = ThreadRunner(memory_budget().threads(os.cpu_count() or 1, THREAD_BYTES))
+    largest_first = sorted(prepared.changes, key=lambda change: -sum(step.length for step in change.steps))
+    paths = (change.saved.path for change in largest_first)
+    checked = dict(zip(paths, threads.map(partial(_checked, read_back=read_back), largest_first), strict=True))
+    written = {change.saved.path: checked[change.saved.path] for change in prepared.changes}
     for change in prepared.changes:
         if change.saved.path == ABORT_NAME and change.saved.action == "remove":
             _change(change, disk)

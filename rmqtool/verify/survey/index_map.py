@@ -16,8 +16,9 @@ import numpy as np
 from rmqtool.engine.dispatch.index_entries import KERNEL
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.index import ENTRY, ENTRY_SIZE, HEADER, HEADER_SIZE, SLOT_SIZE, entry_position
-from rmqtool.memory import memory_budget
+from rmqtool.memory import THREAD_BYTES, memory_budget
 from rmqtool.scan.compiled import is_worth, load_kernel
+from rmqtool.scan.runner import read_ahead
 from rmqtool.store.source import ByteSource, read_salvaging
 from rmqtool.store.view import Entry
 from rmqtool.verify.catalog.finding import Finding
@@ -245,9 +246,8 @@ class IndexPass:
         sums = EntrySums.of(count) if is_worth(count, COMPILED_FROM_ENTRIES) else None
         wrong = 0
         step = memory_budget().share(BLOCK_ENTRIES * BLOCK_ENTRY_BYTES, 4) // BLOCK_ENTRY_BYTES
-        for low in range(1, count + 1, step):
-            high = min(low + step, count + 1)
-            raw = self._read(source, entry_position(low, self.slot_count), (high - low) * ENTRY_SIZE)
+        blocks = self._blocks(source, count, step)
+        for low, raw in blocks if sums is None or memory_budget().threads(2, THREAD_BYTES) == 1 else read_ahead(blocks):
             block_chains = _plain_chains(raw, low, latest) if sums is None else _compiled_chains(raw, low, latest, sums)
             runs.take(low, block_chains.physical_offsets)
             for index in block_chains.wrong.tolist():
@@ -259,6 +259,12 @@ class IndexPass:
                 "index.wrong-slot", f"{wrong - FINDINGS_MAX} more entries in wrong chains", count=wrong - FINDINGS_MAX
             )
         return latest, runs.finish(), sums
+
+    def _blocks(self, source: ByteSource, count: int, step: int) -> Iterator[tuple[int, bytearray]]:
+        """All entries, so many at a time, with the number of the first one."""
+        for low in range(1, count + 1, step):
+            size = (min(low + step, count + 1) - low) * ENTRY_SIZE
+            yield low, self._read(source, entry_position(low, self.slot_count), size)
 
     def _chain(self, number: int, expected: int, entry: Any) -> None:
         position, previous = entry_position(number, self.slot_count), int(entry["previous_entry"])
