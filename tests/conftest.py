@@ -10,8 +10,12 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from rmqtool.store import probe_lock
 from tests.golden_stores import unpack
+from tests.processes import own_processes
 from tests.store_state import FileState, store_state
+
+_LISTED = probe_lock._listed
 
 
 def pytest_configure() -> None:
@@ -29,6 +33,24 @@ def pytest_configure() -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite", action="store_true", help="write down what commands print today in the transcripts")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _processes_of_this_run() -> Iterator[None]:
+    """Who maps a test's store is asked of the processes that the test started: nobody else has it.
+
+    The list of what each process maps is long, and of the many that run beside the tests it would be made for every
+    command. A command that runs as a process of its own looks at all.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(probe_lock, "_listed", lambda path: own_processes() if path == "/proc" else _LISTED(path))
+        yield
+
+
+@pytest.fixture
+def all_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that run on this machine are asked, as by a command."""
+    monkeypatch.setattr(probe_lock, "_listed", _LISTED)
 
 
 Unpacked = Callable[[str], Path]

@@ -2,10 +2,16 @@
 
 import fcntl
 import hashlib
+import json
 import os
 import shutil
 import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any, Final
+from zipfile import ZipFile
 
 import pytest
 
@@ -18,6 +24,20 @@ RESOLVE_TIMEOUT_SECONDS = 900
 COMPILE_TIMEOUT_SECONDS = 300
 # RocketMQ unmaps its files through the JDK's insides, which Java 17 keeps closed.
 OPENED = ("java.base/sun.nio.ch", "java.base/java.nio", "java.base/jdk.internal.ref", "java.base/jdk.internal.misc")
+JAR: Final = "classes.jar"
+_MESSAGES: Final = {"messages": [{"topic": "T", "queueId": 0, "body": "eA==", "properties": {"KEYS": "k"}}]}
+_READ: Final = {"times": 1, "brief": False, "keys": [], "queues": []}
+STARTS: Final[Mapping[str, Sequence[Mapping[str, Any]]]] = {
+    "judge.Judge": (
+        *({"op": op} for op in ("open", "start")),
+        {"op": "put", **_MESSAGES},
+        {"op": "waitDispatched"},
+        {"op": "read", **_READ},
+        {"op": "shutdown", "patient": False},
+    ),
+    "judge.WholeBroker": ({"op": "start"}, {"op": "stop"}),
+}
+"""Requests by which each program loads most of the classes that it needs in any test."""
 
 
 class ToolchainError(Exception):
@@ -39,12 +59,27 @@ def require_tools() -> None:
 
 
 def java_command(version: BrokerVersion, main_class: str, scratch: Path, *options: str) -> list[str]:
-    """The command line of one of our Java programs; what RocketMQ leaves in a home directory goes to `scratch`."""
-    folder = prepared(version)
-    classpath = f"{folder / 'classes'}:{(folder / 'classpath').read_text()}"
+    """The command line of one of our Java programs; what RocketMQ leaves in a home directory goes to `scratch`.
+
+    Nearly all that a short run costs is its start: loaded classes come from an archive, and code that runs for seconds
+    is not worth Java's second compiler.
+    """
+    with _busy(version) as folder:
+        _resolve(version, folder)
+        _compile(version, folder)
+        archive = folder / f"{main_class}.jsa"
+        if main_class in STARTS:
+            _archive(version, folder, main_class, archive)
+    shared = (f"-XX:SharedArchiveFile={archive}", "-Xshare:auto") if archive.exists() else ()
+    return [*_java(folder, scratch), *shared, *options, main_class]
+
+
+def _java(folder: Path, scratch: Path) -> list[str]:
+    classpath = f"{folder / JAR}:{(folder / 'classpath').read_text()}"
     return [
         "java",
         *(f"--add-{how}={package}=ALL-UNNAMED" for package in OPENED for how in ("opens", "exports")),
+        "-XX:TieredStopAtLevel=1",
         "-Xmx1g",
         "-XX:+UseSerialGC",
         "-XX:-UsePerfData",
@@ -57,20 +92,17 @@ def java_command(version: BrokerVersion, main_class: str, scratch: Path, *option
         "-Dfile.encoding=UTF-8",
         "-cp",
         classpath,
-        *options,
-        main_class,
     ]
 
 
-def prepared(version: BrokerVersion) -> Path:
-    """The version's folder with `classpath` and `classes`, made where it is missing or out of date."""
+@contextmanager
+def _busy(version: BrokerVersion) -> Iterator[Path]:
+    """The version's folder, for this process alone: of two test runs the second waits and finds the work done."""
     folder = CACHE / version.name
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "busy").open("w") as busy:
-        fcntl.lockf(busy, fcntl.LOCK_EX)  # two test runs at once: the second waits and finds the work done
-        _resolve(version, folder)
-        _compile(version, folder)
-    return folder
+        fcntl.lockf(busy, fcntl.LOCK_EX)
+        yield folder
 
 
 def _resolve(version: BrokerVersion, folder: Path) -> None:
@@ -97,16 +129,37 @@ def _compile(version: BrokerVersion, folder: Path) -> None:
         if version.whole or not source.name.startswith("Whole")
     ]
     wanted = _digest([*sources, folder / "resolved"], version)
-    if _stamp(folder / "compiled") == wanted:
+    if _stamp(folder / "compiled") == wanted and (folder / JAR).exists():
         return
     classes = folder / "classes"
     shutil.rmtree(classes, ignore_errors=True)
+    for archive in folder.glob("*.jsa"):
+        archive.unlink()
     command = [
         "javac", "-nowarn", "-proc:none", "-encoding", "UTF-8",
         "-cp", (folder / "classpath").read_text(), "-d", str(classes), *map(str, sources),
     ]  # fmt: skip
     _run(command, COMPILE_TIMEOUT_SECONDS)
+    with ZipFile(folder / JAR, "w") as jar:
+        for path in sorted(classes.rglob("*.class")):
+            jar.write(path, path.relative_to(classes))
     (folder / "compiled").write_text(wanted)
+
+
+def _archive(version: BrokerVersion, folder: Path, main_class: str, archive: Path) -> None:
+    """Keep what classes the program loads in a short run; where that fails, each start loads them itself."""
+    if archive.exists():
+        return
+    with tempfile.TemporaryDirectory(prefix=f"rocketmq-{version.name}-") as scratch:
+        store = {"directory": f"{scratch}/store", "config": {}, "topics": {}, "store": "0", "port": 0}
+        requests = [{"id": number, **store, **request} for number, request in enumerate(STARTS[main_class])]
+        options = (f"-XX:ArchiveClassesAtExit={archive}", "-Xlog:disable")
+        with suppress(subprocess.TimeoutExpired):
+            subprocess.run(
+                [*_java(folder, Path(scratch)), *options, main_class],
+                input="".join(json.dumps(request) + "\n" for request in requests),
+                capture_output=True, text=True, timeout=COMPILE_TIMEOUT_SECONDS, check=False,
+            )  # fmt: skip
 
 
 def _run(command: list[str], timeout_seconds: int) -> None:

@@ -14,6 +14,8 @@ import pytest
 
 from rmqtool.store.probe_lock import Lock, LockStatus, lock_report, lock_state, processes_mapping
 
+pytestmark = pytest.mark.usefixtures("all_processes")
+
 HOLDER = """
 import fcntl, mmap, sys
 how, path = sys.argv[1:]
