@@ -20,10 +20,11 @@ TARGETS ?=
 # One more than cores: tests with a broker or Spark wait for half of their time.
 WORKERS ?= $(shell echo $$(( $$(nproc) + 1 )))
 # A file's tests stay in one process, for they share what they set up.
+# Files are begun in the order of tests/conftest.py, not by how many tests they have.
 # Spark looks for its Python workers by the name python3 on the PATH.
 # Without bytecode each process that a test starts compiles its modules for a second.
 unexport PYTHONDONTWRITEBYTECODE
-PYTEST = PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+PYTEST = PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 BENCH_DIR ?= $(or $(TMPDIR),/tmp)
 

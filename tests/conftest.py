@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import hypothesis
 import pytest
 
+from rmqtool.commands import app
 from rmqtool.store import probe_lock
 from tests.golden_stores import unpack
 from tests.processes import own_processes
 from tests.store_state import FileState, store_state
 
+WAITING_END = 0.8
+"""After which part of the other files the last one begins that waits."""
 _LISTED = probe_lock._listed
 
 
@@ -29,6 +34,27 @@ def pytest_configure() -> None:
         "busy-machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
     )
     hypothesis.settings.load_profile("busy-machine")
+    gc.set_threshold(50_000, 20, 20)  # as the command has it; with 700 each collection of tests looks through all
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files whose tests wait for brokers and Spark lie between the others, all before the end.
+
+    Each process that runs tests takes the next file: while one waits, the others compute, and none has a long file
+    left when the rest is done.
+    """
+    files = dict.fromkeys(item.path for item in items)
+    waiting = [path for path in files if {"broker", "pipeline"} & set(path.parts)]
+    others = [path for path in files if path not in waiting]
+    order = {path: WAITING_END * number / len(waiting) for number, path in enumerate(waiting)}
+    order |= {path: number / len(others) for number, path in enumerate(others)}
+    items.sort(key=lambda item: order[item.path])
+
+
+def pytest_collection_finish() -> None:
+    """What the collection made stays to the end: no search for cycles looks through it again."""
+    gc.freeze()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -44,6 +70,15 @@ def _processes_of_this_run() -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(probe_lock, "_listed", lambda path: own_processes() if path == "/proc" else _LISTED(path))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _commands_read_once() -> Iterator[None]:
+    """A command line that runs in this process is put together once, where a process of its own does it each time."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("application", "load"):
+            patch.setattr(app, name, cache(getattr(app, name)))
         yield
 
 

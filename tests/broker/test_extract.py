@@ -23,9 +23,13 @@ TOPICS = {"Orders": QUEUES, "Other": QUEUES}
 HALF, COUNT = 200, 400
 
 
-@pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
+@pytest.mark.parametrize(
+    ("version", "is_joined"),
+    [("4.9.7", True), ("5.5.0", False)]
+    + [pytest.param(*case, marks=pytest.mark.slow) for case in (("4.9.7", False), ("5.5.0", True))],
+)
 def test_consumers_continue_on_a_part_of_a_store_and_on_parts_joined_again(
-    judge_of: Any, tmp_path: Path, version: str
+    judge_of: Any, tmp_path: Path, version: str, *, is_joined: bool
 ) -> None:
     source, late, early, joined = (tmp_path / name for name in ("source", "late", "early", "joined"))
     answers = written(judge_of(version), source)
@@ -37,28 +41,29 @@ def test_consumers_continue_on_a_part_of_a_store_and_on_parts_joined_again(
     assert done("extract", *select, "--from-time", middle, "--output", late) == 0
     assert done("extract", *select, "--to-time", middle, "--output", early) == 0
     assert done("merge", late, early, "--output", joined, "--broker-version", version) == 0
-    for store, first in ((late, HALF), (joined, 0)):
+    for store in (late, joined):
         assert done("verify", store, "--broker-version", version) == 0
-        for is_killed in (True, False):
-            with WholeBroker(version, store, CONFIG) as broker:
-                served = {queue["queueId"]: queue for queue in broker.consume("Orders")}
-                known = broker.remote(14, {"consumerGroup": "readers", "topic": "Orders", "queueId": 0})
-                number = 1 if is_killed else 2
-                sent = broker.send("Orders", 1, b"next")
-                if is_killed:
-                    broker.kill()
-            for queue_id, queue in served.items():
-                messages = queue["messages"][: (COUNT - first) // 2]
-                assert queue["min"] == first // 2
-                assert [message["queueOffset"] for message in messages] == list(range(first // 2, COUNT // 2))
-                assert [message["body"] for message in messages] == [
-                    b"%d" % (2 * offset + queue_id) * 50 for offset in range(first // 2, COUNT // 2)
-                ]
-                for message in messages:
-                    old = answers[2 * message["queueOffset"] + queue_id]
-                    assert message["storeTimestamp"] == old["storeTimestamp"]
-            assert known["fields"]["offset"] == "130"
-            assert sent["queueOffset"] == COUNT // 2 + number - 1
+    store, first = (joined, 0) if is_joined else (late, HALF)
+    for is_killed in (True, False):
+        with WholeBroker(version, store, CONFIG) as broker:
+            served = {queue["queueId"]: queue for queue in broker.consume("Orders")}
+            known = broker.remote(14, {"consumerGroup": "readers", "topic": "Orders", "queueId": 0})
+            number = 1 if is_killed else 2
+            sent = broker.send("Orders", 1, b"next")
+            if is_killed:
+                broker.kill()
+        for queue_id, queue in served.items():
+            messages = queue["messages"][: (COUNT - first) // 2]
+            assert queue["min"] == first // 2
+            assert [message["queueOffset"] for message in messages] == list(range(first // 2, COUNT // 2))
+            assert [message["body"] for message in messages] == [
+                b"%d" % (2 * offset + queue_id) * 50 for offset in range(first // 2, COUNT // 2)
+            ]
+            for message in messages:
+                old = answers[2 * message["queueOffset"] + queue_id]
+                assert message["storeTimestamp"] == old["storeTimestamp"]
+        assert known["fields"]["offset"] == "130"
+        assert sent["queueOffset"] == COUNT // 2 + number - 1
 
 
 def test_parts_that_do_not_continue_each_other_are_refused(judge_of: Any, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from rmqtool.commands.options.spark import spark as spark_session
 from rmqtool.errors import UnsupportedError
 from rmqtool.pipeline import session as session_module
 from tests.commands.transcripts import Ran, rmqtool
+from tests.pipeline.cluster import QUICK_JAVA
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
 CONF = [
     *("spark.sql.shuffle.partitions=2", "spark.default.parallelism=2", "spark.driver.memory=1g"),
     "spark.sql.python.filterPushdown.enabled=true",
-    # Half of what a short job costs is Java's second compiler.
-    "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1",
+    f"spark.driver.extraJavaOptions={QUICK_JAVA}",
 ]
 
 

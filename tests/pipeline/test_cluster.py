@@ -14,7 +14,7 @@ import pytest
 
 from tests.commands.transcripts import Ran, rmqtool
 from tests.conftest import Unpacked
-from tests.pipeline.cluster import DEADLINE_S, ROOT, Cluster, bare_python, cluster_in, family, kill, until
+from tests.pipeline.cluster import DEADLINE_S, QUICK_JAVA, ROOT, Cluster, bare_python, cluster_in, family, kill, until
 from tests.pipeline.stores import contents
 from tests.store_state import assert_store_unchanged
 
@@ -51,7 +51,8 @@ def test_an_interrupt_ends_the_job_and_leaves_nothing(tmp_path: Path, golden: Un
     python = bare_python(tmp_path, delay_s=3)
     target = tmp_path / "archive" / "out"
     target.parent.mkdir()
-    options = ["--to", target, "--master", "local[2]", "--conf", f"spark.pyspark.python={python}"]
+    conf = (f"spark.pyspark.python={python}", f"spark.driver.extraJavaOptions={QUICK_JAVA}")
+    options = ["--to", target, "--master", "local[2]", *(word for each in conf for word in ("--conf", each))]
     job = subprocess.Popen(
         [sys.executable, "-m", "rmqtool", "export", golden(STORE), *options],
         env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)},

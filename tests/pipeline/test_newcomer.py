@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Unpacked
+from tests.pipeline.cluster import QUICK_JAVA
 
 pytestmark = pytest.mark.spark
 
@@ -31,6 +32,7 @@ def ran_by_cron(folder: Path, script: str) -> str:
             "PYTHONPATH": str(ROOT),
             "HOME": str(folder),
             "JAVA_HOME": str(Path(java).resolve().parents[1]),
+            "JDK_JAVA_OPTIONS": QUICK_JAVA,
         },
         cwd=folder,
         capture_output=True,

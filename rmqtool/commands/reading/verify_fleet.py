@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import textwrap
 from abc import ABC, abstractmethod
@@ -93,9 +92,7 @@ def _answers(request: FleetRequest, maker: StoreAnswers, messages: Messages) -> 
     """The rows of all stores."""
     stores = _stores(request)
     if request.master is None:
-        threads = request.verify_options.threads or os.cpu_count() or 1
-        here = replace(maker, verify_options=replace(request.verify_options, threads=threads))
-        yield _rows_here(stores, here, messages)
+        yield _rows_here(stores, maker, messages)
         return
     from rmqtool.pipeline.frames import split_bytes
     from rmqtool.pipeline.tables.findings_table import StoreCheck
