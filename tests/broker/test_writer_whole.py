@@ -1,7 +1,6 @@
 """Whole brokers on a store that we made: a real client gets every message, by queue, by key and by message id."""
 
 import json
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +13,10 @@ from rmqtool.engine.rules.versions import rules_for
 from rmqtool.fixtures.recipe import SMALL, TopicSpec, write_topics
 from rmqtool.formats.message_id import host_bytes
 from rmqtool.store.config.broker_conf import broker_conf
+from tests.broker.mirror_run import free_port
 from tests.broker.whole import WholeBroker
 
 COUNT = 120
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 @pytest.mark.parametrize("end", ["clean", pytest.param("crash", marks=pytest.mark.slow)])

@@ -15,6 +15,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ThreadLocalRandom;
 import java.util.stream.Collectors;
 import org.apache.rocketmq.broker.BrokerController;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
@@ -45,6 +46,8 @@ public final class WholeBroker {
     /** No answer depends on how busy the machine is: a broker refuses what has waited for 0.2 seconds. */
     private static final int PATIENCE_MS = 60_000;
     private static final int PULL = 32;
+    private static final int FIRST_PORT = 12_000;
+    private static final int LAST_PORT = 32_000;
 
     private NamesrvController nameServer;
     private BrokerController broker;
@@ -394,9 +397,10 @@ public final class WholeBroker {
     /** A broker also listens two ports below its own. */
     private static int freePort() throws Exception {
         while (true) {
-            try (ServerSocket port = new ServerSocket(0)) {
-                new ServerSocket(port.getLocalPort() - 2).close();
-                return port.getLocalPort();
+            // Of those that the kernel gives to nobody who connects: one of them would be taken before we listen.
+            int port = ThreadLocalRandom.current().nextInt(FIRST_PORT, LAST_PORT);
+            try (ServerSocket one = new ServerSocket(port); ServerSocket fast = new ServerSocket(port - 2)) {
+                return one.getLocalPort();
             } catch (BindException e) {
                 continue;
             }
