@@ -11,6 +11,7 @@ from rmqtool.decoders.built_in import BUILT_IN
 from rmqtool.decoders.decoder import Decode
 from rmqtool.decoders.plugins import load_plugin, plugin_names
 from rmqtool.decoders.system import SYSTEM, decode_system_message
+from rmqtool.decoders.time_limit import DecoderTimeoutError, TimedDecoder
 from rmqtool.errors import RmqtoolError, UnsupportedError, UsageError
 from rmqtool.report.bodies import DecodedBody, MessageFacts
 from rmqtool.report.names import unknown_name
@@ -82,20 +83,25 @@ def make_chain(choices: Sequence[str]) -> DecoderChain | None:
 
 def _made(choice: str) -> tuple[str, Decode]:
     name, separator, argument = choice.partition("=")
-    make = BUILT_IN.get(name) or load_plugin(name)
-    if make is None:
+    given = argument if separator else None
+    make = BUILT_IN.get(name)
+    plugin = load_plugin(name) if make is None else None
+    if make is None and plugin is None:
         raise UsageError(f"--decode: {unknown_name('decoder', name, (*BUILT_IN, *plugin_names()))}")
+    timed = None if plugin is None else TimedDecoder(name, plugin, given)
     try:
-        decode: Any = make(argument if separator else None)
+        decode: Any = timed.start() if timed is not None else make(given) if make is not None else None
     except RmqtoolError:
         raise
+    except DecoderTimeoutError as error:
+        raise UnsupportedError(f"--decode {choice}: decoder {name!r} does not start: {error}") from error
     except ValueError as error:
         raise UsageError(f"--decode {choice}: {error}") from error
     except Exception as error:
         raise UnsupportedError(f"--decode {choice}: decoder {name!r} fails: {_reason(error)}") from error
     if not callable(decode):
         raise UnsupportedError(f"--decode {choice}: decoder {name!r} makes no function")
-    return name, decode
+    return name, decode if timed is None else timed
 
 
 def _reason(error: BaseException) -> str:
@@ -105,6 +111,6 @@ def _reason(error: BaseException) -> str:
     except Exception:  # noqa: BLE001 - a plugin's exception may be anything
         text = ""
     kind = type(error).__name__
-    text = f"{kind}: {text}" if text and not isinstance(error, ValueError) else text or kind
+    text = f"{kind}: {text}" if text and not isinstance(error, (ValueError, DecoderTimeoutError)) else text or kind
     text = " ".join(text.split())
     return text if len(text) <= REASON_MAX else f"{text[:REASON_MAX]}..."

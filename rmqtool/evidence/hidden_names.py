@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
+from itertools import product
 from typing import Any, Final
 
 from rmqtool.evidence.hash_text import text_with_hash
@@ -34,6 +35,7 @@ _OWN_NAMES: Final = ("brokerName", "brokerClusterName", "dLegerGroup")
 _TABLES: Final = ("topicConfigTable", "subscriptionGroupTable", "offsetTable")
 _TRIALS: Final = 400
 _LETTERS: Final = b"abcdefghijklmnopqrstuvwxyz"
+_NAME_BYTES: Final = _LETTERS + _LETTERS.upper() + b"-%"
 
 
 class HiddenNames:
@@ -114,21 +116,31 @@ class HiddenNames:
 
     def _other(self, text: bytes) -> bytes:
         """Letters with the same hash, else other ones; none of them twice."""
-        widths = [1] * len(text)
-        other = b""
+        target = java_hash(_characters(text)) & 0xFFFFFFFF
         for trial in range(2 * _TRIALS):
             choices = hashlib.shake_128(self._secret + b"%d" % trial + text).digest(4 * len(text) + 8)
-            solved = None
             if trial < _TRIALS:
-                target = java_hash(text.decode("ascii", "replace")) & 0xFFFFFFFF
-                solved = text_with_hash(target, widths, choices, {1: ((_LETTERS[0], _LETTERS[-1]),)})
+                solved = text_with_hash(target, [(_LETTERS[0], _LETTERS[-1])] * len(text), choices)
                 if solved is None:
                     continue
-            other = solved.encode() if solved else bytes(_LETTERS[byte % 26] for byte in choices[: len(text)])
+                other = solved.encode()
+            else:
+                other = bytes(_LETTERS[byte % 26] for byte in choices[: len(text)])
             if other != text and other not in self._used:
-                break
+                self._used.add(other)
+                return other
+        # So short a name that there are hardly more of its length.
+        free = (bytes(letters) for letters in product(_NAME_BYTES, repeat=len(text)))
+        other = next((other for other in free if other != text and other not in self._used), text)
         self._used.add(other)
         return other
+
+
+def _characters(text: bytes) -> str:
+    try:
+        return text.decode()
+    except UnicodeDecodeError:
+        return text.decode("ascii", "replace")
 
 
 def _names_of(raw: bytes) -> Iterable[str]:

@@ -13,7 +13,7 @@ import secrets
 from functools import lru_cache
 from typing import Final
 
-from rmqtool.evidence.hash_text import text_with_hash
+from rmqtool.evidence.hash_text import own_ranges, text_with_hash, usual_ranges
 from rmqtool.evidence.hidden_names import HiddenNames
 from rmqtool.formats.java_text import java_hash
 
@@ -78,10 +78,10 @@ class Pseudonyms:
         widths = [len(character.encode()) for character in characters]
         if len(widths) == 1 and widths[0] < 4:
             return text
-        if widths:
-            for trial in range(_TRIALS):
-                choices = self._stream(text, 8 * len(widths) + 4, b"hash%d" % trial)
-                other = text_with_hash(java_hash(characters) & 0xFFFFFFFF, widths, choices)
+        for kind, ranges in enumerate((usual_ranges(widths), own_ranges(characters))):
+            for trial in range(_TRIALS if ranges else 0):
+                choices = self._stream(text, 8 * len(widths) + 4, b"hash%d" % (trial + kind * _TRIALS))
+                other = text_with_hash(java_hash(characters) & 0xFFFFFFFF, ranges or (), choices)
                 if other is not None and other != characters:
                     return other.encode()
         replaced = self.letters(text)

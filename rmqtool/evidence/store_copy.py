@@ -7,6 +7,7 @@ redacted, and of every other file only the size is kept, which is recorded.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -37,6 +38,9 @@ WITH_NAMES: Final = frozenset(
     {FileKind.CONSUMEQUEUE_ROCKSDB, FileKind.COMPACTION_CHECKPOINT, FileKind.CONTROLLER, FileKind.CONSUMEQUEUE_EXT}
 )
 """Kinds in which names stand that no other ones are written into."""
+SIDE_DATABASES: Final = frozenset({FileKind.ROCKSDB, FileKind.POP_ROCKSDB})
+_CURRENT: Final = re.compile(rb"MANIFEST-\d+\n")
+_CURRENT_MAX: Final = 64
 _ROCKSDB_LOG: Final = ("LOG", "OPTIONS-")
 """The notes of RocksDB: paths and settings of the machine, which no verdict needs."""
 
@@ -135,6 +139,8 @@ def included_of(kind: FileKind, entry: Entry) -> Included:
         return Included.REDACTED
     if kind is FileKind.CONFIG:
         return Included.REDACTED if entry.size <= SIZE_MAX else Included.SIZE
+    if kind in SIDE_DATABASES and entry.name == "CURRENT":
+        return Included.REDACTED
     if kind in COPIED and not entry.name.startswith(_ROCKSDB_LOG):
         return Included.WHOLE
     return Included.SIZE
@@ -154,8 +160,16 @@ def _chunks(
             yield 0, redact_config(read_range(source, 0, entry.size), pseudonyms)
         elif kind is FileKind.COMPACTION_LOG and pseudonyms is not None:
             yield from redact_records(source, pseudonyms)
+        elif kind in SIDE_DATABASES:
+            yield 0, current_of(source)
         else:
             yield from _data(source)
+
+
+def current_of(source: ByteSource) -> bytes:
+    """What a CURRENT says, which shows whether a broker opens the database; nothing where it is anything else."""
+    text = read_range(source, 0, _CURRENT_MAX)
+    return text if _CURRENT.fullmatch(text) else b""
 
 
 def _data(source: ByteSource) -> Iterator[tuple[int, bytes]]:

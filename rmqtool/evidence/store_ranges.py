@@ -18,9 +18,11 @@ from rmqtool.evidence.pseudonyms import Pseudonyms
 from rmqtool.evidence.redact_config import redact_config
 from rmqtool.evidence.redact_log import Chunks, read_or_zeros, redact_range
 from rmqtool.evidence.store_copy import (
+    SIDE_DATABASES,
     WITH_NAMES,
     CopiedFile,
     Included,
+    current_of,
     files_of,
     included_of,
     inside,
@@ -150,6 +152,8 @@ def _chunks(
         if kind is FileKind.CONFIG:
             raw = read_range(source, 0, entry.size)
             yield 0, redact_config(raw, pseudonyms) if pseudonyms is not None else raw
+        elif kind in SIDE_DATABASES:
+            yield 0, current_of(source)
         elif kind is FileKind.COMMITLOG and pseudonyms is not None:
             if segment is not None and not segment.has_entries:
                 split = Split(source, 0, source.size, segment.start, more_follows=True)

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rmqtool.decoders import time_limit
 from rmqtool.decoders.chain import REASON_MAX, DecoderChain, make_chain
 from rmqtool.decoders.decoder import Decode
 from rmqtool.errors import RmqtoolError, UnsupportedError, UsageError
@@ -206,3 +207,46 @@ def test_two_packages_with_one_name_are_both_named(plugins: Path) -> None:
     install(plugins, "other", BROKEN, {"topic": "topic"})
     with pytest.raises(UsageError, match=r"acme 1\.2 and other 1\.2"):
         make_chain(["topic"])
+
+
+SLOW = """
+import time
+def sleeps(argument):
+    return lambda body, message: time.sleep(3600) if body == b"odd" else len(body)
+def spins(argument):
+    def decode(body, message):
+        while body == b"odd":
+            pass
+        return len(body)
+    return decode
+def starts(argument):
+    time.sleep(3600)
+"""
+
+
+@pytest.fixture
+def slow_plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path, "slow", SLOW, {name: name for name in ("sleeps", "spins", "starts")})
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "slow", raising=False)
+
+
+@pytest.mark.parametrize("name", ["sleeps", "spins"])
+@pytest.mark.usefixtures("slow_plugins")
+def test_a_plugin_that_hangs_is_left_after_some_bodies(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    decoders = chain(name)
+    late, whole = DecodedBody(None, name, "no answer within 0.1 s"), DecodedBody(4, name, None)
+    for body, limit_s, expected in 2 * ((b"four", 60, whole), (b"odd", 0.1, late)):
+        monkeypatch.setattr(time_limit, "DECODE_S", limit_s)
+        assert decoders.decode(body, ORDERS) == expected
+    assert decoders.decode(b"odd", ORDERS) == late
+    given_up = "not asked any more: no answer within 0.1 s to 3 bodies"
+    assert decoders.decode(b"four", ORDERS) == DecodedBody(None, name, given_up)
+    assert decoders.failures == 4
+
+
+@pytest.mark.usefixtures("slow_plugins")
+def test_a_plugin_that_does_not_start_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time_limit, "MAKE_S", 0.1)
+    with pytest.raises(UnsupportedError, match=r"decoder 'starts' does not start: no answer within 0\.1 s"):
+        chain("starts")

@@ -213,7 +213,10 @@ def test_answers_with_an_unknown_finding_or_exit_code_are_refused(golden: Unpack
         parse_answers(raw.replace(b'"exit_code": 3', b'"exit_code": 1'))
 
 
-@pytest.mark.parametrize("text", ["k1", "TagA", "order-17", "键值", "x" * 300, "😀"])
+@pytest.mark.parametrize(
+    "text",
+    ["k1", "TagA", "order-17", "键值", "x" * 300, "😀", "𠀀", "𠏿", "한글", "éé", "ñandú", "가" * 3],
+)
 def test_other_text_has_the_same_hash_and_length(text: str) -> None:
     other = Pseudonyms().same_hash(text.encode())
     assert other != text.encode()

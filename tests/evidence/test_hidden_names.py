@@ -91,3 +91,20 @@ def test_bodies_and_hidden_names_contradict_each_other(golden: Unpacked, tmp_pat
     ran = rmqtool("evidence", golden("5.5.0-clean-basic"), "--output", tmp_path / "b", "--hide-names", "--with-bodies")
     assert ran.code == 2
     assert not (tmp_path / "b").exists()
+
+
+def test_no_two_names_of_one_character_are_shown_as_the_same() -> None:
+    """There are hardly more names of that length than a store may have."""
+    names = HiddenNames(b"secret")
+    own = [bytes([byte]) for byte in b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_-"]
+    shown = [names.name(name) for name in own]
+    assert len(set(shown)) == len(own)
+    assert sum(one == other for one, other in zip(own, shown, strict=True)) <= 1
+
+
+@pytest.mark.parametrize("name", ["订单事件", "😀😀😀", "ñandú-🚀"])
+def test_a_name_that_is_no_ascii_keeps_its_length_and_hash(name: str) -> None:
+    shown = HiddenNames(b"secret").name(name.encode())
+    assert shown.isalpha()
+    assert len(shown) == len(name.encode())
+    assert java_hash(shown.decode()) == java_hash(name)

@@ -40,6 +40,7 @@ from rmqtool.forecast.forecast import SharedStarts, forecast_store
 from rmqtool.forecast.options import ForecastOptions
 from rmqtool.forecast.preflight import preflight
 from rmqtool.forecast.result import Forecast
+from rmqtool.forecast.unsimulated import unsimulated_settings
 from rmqtool.formats.tags import parse_delay_levels
 from rmqtool.report.screens.forecast_screen import comparison_lines, forecast_lines
 from rmqtool.report.writers import ObjectFormat, OutputFormat, json_text
@@ -311,6 +312,7 @@ def forecast_assessment(
         inconsistent="; ".join(inconsistent) or None,
         not_looked_at=(
             *unread_files(store, _looked_at(store, opened.rules)),
+            *unsimulated_settings(opened.conf, store),
             *((UnreadFiles("commitlog", FileKind.COMMITLOG.value, below),) if counted_from > begin else ()),
         ),
     )

@@ -35,6 +35,8 @@ TABLE_FORMAT: Final = rocksdb_reader.TABLE_FORMAT_MAX
 """Version of the format of tables that brokers read."""
 SILENCE_S: Final = 120.0
 """A reading process that writes nothing for so long is ended."""
+HOLES_MAX: Final = 1 << 30
+"""Bytes that were never written, in a file that the library reads to its end; it would read minutes of zeros."""
 _COPY_BYTES: Final = 1 << 20
 _DATA_FILE: Final = re.compile(r"CURRENT|IDENTITY|MANIFEST-\d+|\d+\.(sst|ldb|log|blob)", re.ASCII)
 """Files with the database's content; its options, its lock and its diary are left out."""
@@ -269,6 +271,9 @@ def _link(view: StoreView, entries: Sequence[Entry], folder: Path) -> None:
     for entry in entries:
         if not entry.is_file or not _DATA_FILE.fullmatch(entry.name):
             continue
+        is_read_whole = not entry.name.endswith((".sst", ".ldb", ".blob"))
+        if is_read_whole and isinstance(view, DirectoryView) and entry.size - entry.allocated_bytes > HOLES_MAX:
+            raise UnreadableError(f"{entry.path}: {entry.size} bytes, most of them never written, are too many to read")
         if entry.is_link:
             raise UnreadableError(f"{entry.path}: a symbolic link; files of a database are not read through links")
         if isinstance(view, DirectoryView):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields
 
 import pytest
@@ -9,6 +10,8 @@ import pytest
 from rmqtool.commands.reading.forecast import forecast_options
 from rmqtool.forecast.options import ForecastOptions
 from rmqtool.store.config.broker_conf import broker_conf
+from tests.commands.transcripts import rmqtool
+from tests.conftest import Unpacked
 
 DEFAULTS = ForecastOptions()
 
@@ -39,3 +42,28 @@ def test_one_setting_changes_one_option(key: str, value: str, option: str, expec
 
 def test_without_a_configuration_the_defaults_hold() -> None:
     assert forecast_options(None) == forecast_options(broker_conf({})) == DEFAULTS
+
+
+@pytest.mark.parametrize(
+    ("store", "setting", "is_named"),
+    [
+        ("5.5.0-clean-basic", "duplicationEnable=true", True),
+        ("5.5.0-clean-basic", "duplicationEnable=TRUE", True),
+        ("5.5.0-clean-basic", "duplicationEnable=yes", False),
+        ("5.5.0-clean-basic", "indexFileWriteEnable=false", True),
+        ("5.5.0-clean-basic", "enableControllerMode=true", True),
+        ("5.5.0-clean-basic", "enableAcceleratedRecovery=true", False),
+        ("5.5.0-rocksdb-cq", "enableAcceleratedRecovery=true", True),
+        ("5.5.0-clean-basic", "enableCompaction=false", False),
+        ("broker-5.5.0-compaction", "enableCompaction=false", True),
+    ],
+)
+def test_a_setting_that_is_not_simulated_is_named(golden: Unpacked, store: str, setting: str, is_named: bool) -> None:
+    ran = rmqtool("forecast", golden(store), "--broker-version", "5.5.0", "--set", setting, "--format", "json")
+    answer = json.loads(ran.out)
+    named = [row["reason"] for row in answer["not_looked_at"] if row["path"] == "broker.conf"]
+    assert bool(named) == is_named
+    if is_named:
+        assert setting.lower() in named[0].lower()
+        assert (answer["verdict"], ran.code) != ("ok", 0)
+        assert ran.code == 3

@@ -22,7 +22,7 @@ def kinds_of(store: Path) -> list[tuple[str, str]]:
         ("consumequeue/000012.sst", b"", ("consumequeue", "RocksDB consume queue")),
         ("rocksdbstore/000004.log", b"x", ("rocksdbstore", "RocksDB of index, timer and transactions")),
         ("rocksdbstore/000004.log", b"", None),
-        ("rocksdbstore/CURRENT", b"MANIFEST-000001\n", None),
+        ("rocksdbstore/CURRENT", b"MANIFEST-000001\n", ("rocksdbstore", "RocksDB of index, timer and transactions")),
         ("timerwheel", bytes(100_000), None),
         ("timerwheel", bytes(100_000) + b"\1", ("timerwheel", "timer wheel")),
         ("timerlog/00000000000000000000", b"\1" + bytes(100), ("timerlog", "timer log")),

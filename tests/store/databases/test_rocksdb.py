@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import time
 from pathlib import Path
 
@@ -117,3 +119,17 @@ def test_the_end_of_the_librarys_process_is_survived(
 def test_memory_has_a_limit(golden: Unpacked, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rocksdb, "MEMORY_BYTES", 60 << 20)
     assert read(golden(NAME)).failure is not None
+
+
+@pytest.mark.parametrize("pattern", ["MANIFEST-*", "CURRENT", "IDENTITY", "*.log"])
+def test_bytes_that_were_never_written_are_not_read(golden_copy: Unpacked, pattern: str) -> None:
+    """The library reads these files to their end: 20 GiB of zeros took a minute."""
+    path = golden_copy(NAME)
+    [file] = (path / "consumequeue").glob(pattern)
+    os.truncate(file, 20 << 30)
+    began = resource.getrusage(resource.RUSAGE_CHILDREN)
+    database = read(path)
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert database.failure is RocksFailure.UNREADABLE
+    assert f"consumequeue/{file.name}: {20 << 30} bytes, most of them never written" in database.reason
+    assert ended.ru_utime + ended.ru_stime == began.ru_utime + began.ru_stime, "no process was started"
