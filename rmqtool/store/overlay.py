@@ -175,7 +175,8 @@ class Overlay(Closable):
         if change is None:
             entry = self._file_below(path)
             change = self._changes[path] = OverlaidFile(entry, entry.size, entry.size)
-        insort(change.contents, (file_position, content), key=itemgetter(0))
+        if content.length:  # nothing would hide what begins at the same place
+            insort(change.contents, (file_position, content), key=itemgetter(0))
         change.size = max(change.size, file_position + content.length)
 
     def replace(self, path: str, content: Content, digest: Callable[[], str | None] | None = None) -> None:
@@ -370,6 +371,6 @@ class OverlaidSource:
         if source is None:
             if len(self._opened) >= OPEN_MAX:
                 self._opened.pop(next(iter(self._opened))).close()
-            content = next(content for at, content in change.contents if at == start)
+            content = next(content for at, content in change.contents if at == start and content.length)
             source = self._opened[start] = content.open()
         return source

@@ -70,6 +70,15 @@ def test_the_overlay_equals_the_changed_store(data: st.DataObject) -> None:
             assert (root / path).read_bytes()[start : start + len(part)] == part
 
 
+@pytest.mark.parametrize("order", [(b"", b"", b"new"), (b"new", b"", b"")])
+def test_what_has_no_bytes_hides_nothing(tmp_path: Path, order: tuple[bytes, ...]) -> None:
+    (tmp_path / "a").write_bytes(b"old bytes")
+    planned = Overlay(DirectoryView(tmp_path))
+    for content in order:
+        planned.lay("a", 0, Literal(content))
+    assert everything(planned) == {"a": b"new bytes"}
+
+
 def lay(view: Overlay, how: str, path: str, position: int, content: Content) -> None:
     if how == "write":
         view.lay(path, position, content)
