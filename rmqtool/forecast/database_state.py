@@ -174,6 +174,11 @@ class DatabaseQueueState:
         self._log_minimum = log_minimum
         return self._queue(log_minimum)
 
+    def bounds(self, log_minimum: int) -> tuple[int, int]:
+        """See `QueueState`."""
+        queue = self.queue(log_minimum)
+        return queue.min_queue_offset, queue.max_queue_offset
+
     def between(self, begin: int, end: int) -> Rows:
         """Units whose queue offsets are in [begin, end), those put in this start before those of the store."""
         stored = self._shared.database.between(self._name, begin, end) if not self._is_destroyed else _NO_ROWS

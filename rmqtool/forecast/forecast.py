@@ -201,7 +201,7 @@ def _what_is_left(simulation: Simulation) -> Hashable:
             return None
         planned = _planned_content(simulation.store, paths)
         queues.append((name, state.is_batch, state.minimum, state.loaded.end, files, planned))
-        has_part |= any(state.loaded.length(segment) % state.loaded.kind.size for segment in state.loaded.segments)
+        has_part |= any(length % state.loaded.kind.size for length in state.loaded.lengths())
     settings = simulation.settings
     return (
         tuple(segment.path for segment in log.segments),
@@ -254,12 +254,11 @@ def _losses(
 
 def _queues(simulation: Simulation, losses: LossReport) -> tuple[QueueForecast, ...]:
     assert simulation.log is not None
-    queue_forecasts = []
+    queue_forecasts, log_minimum = [], simulation.log.minimum
     for name, state in sorted(simulation.queues.items()):
         following = simulation.next_queue_offsets.get(name, 0)
         known = max(state.known_maximum, losses.highest.get(name, -1) + 1)
-        queue = state.queue(simulation.log.minimum)
-        minimum, maximum = queue.min_queue_offset, queue.max_queue_offset
+        minimum, maximum = state.bounds(log_minimum)
         repeat = following < known
         queue_forecasts.append(QueueForecast(*name, minimum, maximum, following, repeat, state.physical_end))
     return tuple(queue_forecasts)

@@ -18,6 +18,7 @@ from rmqtool.formats import commitlog, system_flag
 from rmqtool.scan import columns
 from rmqtool.scan.columns import row_dtype
 from rmqtool.scan.log import ScanOptions, walk_split
+from rmqtool.scan.row_columns import by_name
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.split import Split
 from rmqtool.scan.walk import Batch, RecordReader, Walk
@@ -176,9 +177,10 @@ def _is_untouched(walk: Walk, position: int) -> bool:
 
 def odd_rows(rows: Rows) -> NDArray[np.intp]:
     """Numbers of the rows at which some version may see something else than a good record."""
-    odd = (rows["verdict"] != Verdict.GOOD) | (rows["magic"] != commitlog.MAGIC_V1)
-    odd |= (rows["sys_flag"] & _HOST_BITS) != 0
-    odd |= (rows["features"] & columns.INNER_BATCH_NUMBERS) != 0
+    column = by_name(rows)
+    odd = (column["verdict"] != Verdict.GOOD) | (column["magic"] != commitlog.MAGIC_V1)
+    odd |= (column["sys_flag"] & _HOST_BITS) != 0
+    odd |= (column["features"] & columns.INNER_BATCH_NUMBERS) != 0
     return np.flatnonzero(odd)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from rmqtool.engine.dispatch.queue_entries import QueueEntries
-from rmqtool.engine.dispatch.queue_writer import BatchQueueWriter, QueueEnd, QueueWriter, physical_end
+from rmqtool.engine.dispatch.queue_writer import BatchQueueWriter, QueueEnd, QueueWriter
 from rmqtool.engine.queues.batch_queue import BatchQueue
 from rmqtool.engine.queues.extension import QueueExtension
 from rmqtool.engine.queues.file_queue import FileQueue
@@ -77,7 +77,7 @@ class QueueState:
             return
         last_unit = loaded.recover(loaded.known_length)
         if last_unit is not None:
-            self.physical_end = physical_end(loaded, *last_unit, self.rules)
+            self.physical_end = loaded.physical_end(*last_unit, self.rules)
         for segment in [segment for segment in loaded.segments if segment.start > loaded.end]:
             self._drop(segment)  # a file of a wrong name may stand behind them, and end the queue
         self._cut_files()
@@ -169,7 +169,7 @@ class QueueState:
         end_before = loaded.end
         entered_end = end_before if self._is_entered_below(log_end) else None
         self.physical_end = log_end
-        kept = {segment.path: loaded.length(segment) for segment in loaded.segments}
+        kept = dict(zip([segment.path for segment in loaded.segments], loaded.lengths(), strict=True))
         while loaded.segments:
             last = loaded.segments[-1]
             loaded.odd_lengths.pop(last.path, None)
@@ -179,7 +179,7 @@ class QueueState:
                     count = (entered_end - last.start) // loaded.kind.size
                 else:
                     count = self._accepted_units(last, log_end)
-                self.physical_end = physical_end(loaded, last, (count - 1) * loaded.kind.size, self.rules)
+                self.physical_end = loaded.physical_end(last, (count - 1) * loaded.kind.size, self.rules)
                 loaded.end = last.start + count * loaded.kind.size
                 for segment in loaded.segments[:-1]:  # only the last file is cut, whatever its name says
                     if loaded.length(segment) != kept[segment.path]:
@@ -210,9 +210,9 @@ class QueueState:
             LoadFailure: the broker asks for a unit in front of a file's begin, and gives up.
             UnreadableError: a file cannot be read.
         """
-        last = self.loaded.last
-        if self.is_batch or last is None:
+        if self.is_batch or not self.loaded.segments:
             return
+        last = self.loaded.segments[-1]
         asks_last_unit = self.rules.min_offset_search is MinOffsetSearch.BINARY and self.minimum < self.loaded.end
         if asks_last_unit and not self.loaded.length(last) and not self.rules.min_offset_survives_short_last_file:
             raise LoadFailure(f"{last.path}: no unit in it, and the broker asks for its last one")
@@ -228,15 +228,27 @@ class QueueState:
             return BatchQueue(self.topic, self.queue_id, self.loaded, self.rules, log_minimum)
         return FileQueue(self.topic, self.queue_id, self.loaded, self.rules, log_minimum, extension, self.minimum)
 
+    def bounds(self, log_minimum: int) -> tuple[int, int]:
+        """Queue offset of the first message that counts, and the one after the last.
+
+        Raises:
+            UnreadableError: a file cannot be read.
+        """
+        if not self.is_batch:
+            return self.minimum // UNIT_SIZE, self.loaded.end // UNIT_SIZE
+        queue = self.queue(log_minimum)
+        return queue.min_queue_offset, queue.max_queue_offset
+
     def filler_units(self) -> int:
         """Units without a message at the begin of the first file.
 
         Raises:
             UnreadableError: the file cannot be read.
         """
-        loaded, first = self.loaded, self.loaded.first
-        if self.is_batch or first is None:
+        loaded = self.loaded
+        if self.is_batch or not loaded.segments:
             return 0
+        first = loaded.segments[0]
         count, filler = 0, PLAIN.pack(*FILLER_UNIT)
         while block := whole_units(loaded.read(first, count * UNIT_SIZE, BLOCK_UNITS * UNIT_SIZE), UNIT_SIZE):
             units = len(block) // UNIT_SIZE

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -195,10 +196,16 @@ class Simulation(Closable):
             queues[queue.topic, queue.queue_id] = state = self._state(queue)
             self._load_extension(queue, state)
 
+    @cached_property
+    def _has_extensions(self) -> bool:
+        return self.overlay.stat(load.EXTENSIONS) is not None
+
     def _load_extension(self, queue: LoadedQueue, state: QueueState) -> None:
         """Check the sizes of a queue's extension files (`ConsumeQueueExt#load`)."""
         directory = f"{load.EXTENSIONS}/{queue.topic}/{queue.queue_id}"
-        if not queue.is_batch and self.options.extensions and self.overlay.stat(directory) is not None:
+        if queue.is_batch or not self.options.extensions or not self._has_extensions:
+            return
+        if self.overlay.stat(directory) is not None:
             segments = load.load_files(self.overlay, (directory,), self.store.extension_file_size, self.rules)
             if queue.segments:
                 files = QueueFiles(queue.topic, queue.queue_id, tuple(segments))

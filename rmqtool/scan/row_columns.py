@@ -24,13 +24,13 @@ class RowColumns:
     """Some columns of rows, read like a structured array of `columns.row_dtype`."""
 
     def __init__(self, columns: dict[str, NDArray[Any]]) -> None:
-        self._columns = columns
+        self.columns = columns
         self.size = next(iter(columns.values())).size
 
     @property
     def names(self) -> Iterable[str]:
         """The columns that there are."""
-        return self._columns.keys()
+        return self.columns.keys()
 
     def __len__(self) -> int:
         return self.size
@@ -47,8 +47,8 @@ class RowColumns:
     def __getitem__(self, key: Any) -> Any:
         """A column by its name, a row by its number, or the rows that a slice, mask or array of numbers chooses."""
         if isinstance(key, str):
-            return self._columns[key]
-        chosen = {name: column[key] for name, column in self._columns.items()}
+            return self.columns[key]
+        chosen = {name: column[key] for name, column in self.columns.items()}
         return chosen if isinstance(key, int | np.integer) else RowColumns(chosen)
 
 
@@ -61,6 +61,11 @@ class PlainRows(NamedTuple):
 
     rows: RowColumns
     bounds: Bounds
+
+
+def by_name(rows: Any) -> Any:
+    """The columns of rows of either form; whoever looks at several of them asks for it once."""
+    return rows.columns if isinstance(rows, RowColumns) else rows
 
 
 def kept_rows(rows: Any, kept: NDArray[np.bool_]) -> Any:

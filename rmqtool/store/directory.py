@@ -17,6 +17,7 @@ from rmqtool.store.file_kinds import (
     is_broker_directory,
     is_java_long,
     kind_of,
+    kinds_of,
     stray_kind_of,
 )
 from rmqtool.store.list_files import list_files
@@ -210,8 +211,8 @@ class Store:
     @cached_property
     def has_default_derived_sizes(self) -> bool | None:
         """Whether queue and index files have the broker's default sizes; None where there are none."""
-        queue_files = (segment for queue in self.loadable_queues.values() for segment in queue.segments)
-        return are_default_sizes((segment.size for segment in queue_files), (entry.size for entry in self.index_files))
+        sizes = {segment.size for queue in self.loadable_queues.values() for segment in queue.segments}
+        return are_default_sizes(sizes, {entry.size for entry in self.index_files})
 
     @property
     def uses_default_sizes(self) -> bool:
@@ -316,8 +317,8 @@ def survey(view: StoreView, settings: Settings | None = None) -> Store:
     settings = settings or Settings()
     walked = list_files(view, settings.log_directories)
     entries_by_kind: dict[FileKind, list[Entry]] = defaultdict(list)
-    for entry in walked.entries:
-        entries_by_kind[_kind(entry)].append(entry)
+    for entry, kind in zip(walked.entries, kinds_of([entry.path for entry in walked.entries]), strict=True):
+        entries_by_kind[kind if entry.is_file else stray_kind_of(entry.path)].append(entry)
     problems = walked.problems
     if settings.commitlog_directories:
         directories = move_log(view, settings.log_directories, entries_by_kind, problems)
@@ -335,10 +336,6 @@ def with_settings(settings: Settings, **changes: object) -> Settings:
     """Settings with those of the changes that say something; what a person says goes before what a file says."""
     given = {name: value for name, value in changes.items() if value not in (None, ())}
     return replace(settings, **given)  # type: ignore[arg-type]
-
-
-def _kind(entry: Entry) -> FileKind:
-    return kind_of(entry.path) if entry.is_file else stray_kind_of(entry.path)
 
 
 def _is_numbered(entry: Entry) -> bool:

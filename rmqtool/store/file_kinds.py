@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable
 from enum import Enum
 from typing import Final
 
@@ -128,6 +129,11 @@ def kind_of(path: str) -> FileKind:
     return FileKind.UNKNOWN
 
 
+def kinds_of(paths: Iterable[str]) -> list[FileKind]:
+    """The kind of each file."""
+    return [kind_of(path) for path in paths]
+
+
 def stray_kind_of(path: str) -> FileKind:
     """The kind of something that has the path of a broker's file but is none: a FIFO, device or broken link."""
     kind = kind_of(path)
@@ -137,6 +143,11 @@ def stray_kind_of(path: str) -> FileKind:
 def is_broker_directory(path: str) -> bool:
     """Whether a broker has a directory at this path: only there is a link followed, so that a circle of links ends."""
     return _PLACES.match(path) is not None
+
+
+def is_followed(path: str) -> bool | None:
+    """The same; None for the directory of a tiered store, whose metadata tells what belongs to it."""
+    return None if is_tiered_directory(path.rpartition("/")[2]) else is_broker_directory(path)
 
 
 def is_tiered_directory(name: str) -> bool:

@@ -91,6 +91,10 @@ class IndexFile:
                 number -= 1
         return last - number
 
+    def count_reached(self, numbers: Iterable[int], last: int) -> int:
+        """How many of the entries their chains lead to; see `is_reached`."""
+        return sum(self.is_reached(number, last) for number in numbers)
+
     def is_reached(self, number: int, last: int) -> bool:
         """Whether the chain of an entry's slot leads to that entry; chains run backwards, so numbers fall.
 

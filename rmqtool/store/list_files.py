@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import Final
 
 from rmqtool.errors import UnreadableError
-from rmqtool.store.file_kinds import is_broker_directory, is_tiered_directory
+from rmqtool.store.file_kinds import is_followed
 from rmqtool.store.view import Entry, StoreView
 
 DEPTH_MAX: Final = 8
@@ -43,9 +43,9 @@ def list_files(view: StoreView, log_directories: frozenset[str] = frozenset()) -
     _sort_in(view.list(""), 1, 0, listing, pending, behind_link=False)
     while pending:
         directory, depth, depth_max, behind_link = pending.pop()
-        if is_tiered_directory(directory.name):
-            continue  # its metadata tells what belongs to it: see `tiered`
-        is_broker = is_broker_directory(directory.path)
+        is_broker = is_followed(directory.path)
+        if is_broker is None:
+            continue
         if depth == 1:
             depth_max = DEPTH_MAX if is_broker or directory.path == ".rmqtool" else FOREIGN_DEPTH_MAX
         if (directory.is_link or behind_link) and not is_broker:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final, Protocol
@@ -84,12 +84,11 @@ def cut_log_file_size(length: int, others_are_default: bool | None) -> LogFileSi
     return LogFileSize(max(_PAGE, 1 << max(0, length - 1).bit_length()), is_shown=False, is_proven=False, is_cut=True)
 
 
-def are_default_sizes(queue_lengths: Iterable[int], index_lengths: Iterable[int]) -> bool | None:
+def are_default_sizes(queues: Collection[int], index: Collection[int]) -> bool | None:
     """Whether queue and index files show a broker with the default sizes; None where there are no files.
 
     One file of exactly such a length is enough: no other configuration makes one.
     """
-    queues, index = set(queue_lengths), set(index_lengths)
     if not queues and not index:
         return None
     return DEFAULT_QUEUE_FILE_SIZE in queues or DEFAULT_INDEX_FILE_SIZE in index

@@ -30,7 +30,7 @@ from rmqtool.formats.properties import (
 )
 from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.scan import columns
-from rmqtool.scan.row_columns import RowColumns, kept_rows
+from rmqtool.scan.row_columns import RowColumns, by_name, kept_rows
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.walk import Batch
 
@@ -134,7 +134,8 @@ class QueueEntries(NamedTuple):
 
 def message_rows(rows: AnyRows) -> Any:
     """The rows that are good messages, no blank and nothing bad."""
-    return kept_rows(rows, (rows["verdict"] == Verdict.GOOD) & (rows["magic"] != commitlog.MAGIC_BLANK))
+    column = by_name(rows)
+    return kept_rows(rows, (column["verdict"] == Verdict.GOOD) & (column["magic"] != commitlog.MAGIC_BLANK))
 
 
 def dispatched_rows(rows: AnyRows) -> Any:
@@ -161,7 +162,8 @@ def queue_entries(
     rows = dispatched_rows(rows)
     if not rows.size:
         return []
-    numbers = rows["topic_number"]
+    column = by_name(rows)
+    numbers = column["topic_number"]
     if not by_bytes:
         topics, numbers = _topics_of_strings(topics, numbers)
     batch_numbers: set[int] = set()
@@ -171,8 +173,8 @@ def queue_entries(
     order, bounds = _grouped(all_of.numbers, all_of.queue_ids)
     row_numbers = all_of.rows[order]
     queue_offsets, own = all_of.queue_offsets[order], all_of.own[order]
-    physical_offsets, sizes = rows["physical_offset"][row_numbers], rows["size"][row_numbers]
-    tags_codes, timestamps = rows["tags_code"][row_numbers], rows["store_timestamp_ms"][row_numbers]
+    physical_offsets, sizes = column["physical_offset"][row_numbers], column["size"][row_numbers]
+    tags_codes, timestamps = column["tags_code"][row_numbers], column["store_timestamp_ms"][row_numbers]
     batch_sizes = all_of.batch_sizes[row_numbers]
     groups = []
     for start, end in pairwise(bounds):
@@ -238,10 +240,11 @@ def _expanded(
     Args:
         numbers: the topic of each row.
     """
-    queue_offsets = np.array(rows["queue_offset"], np.int64)
+    column = by_name(rows)
+    queue_offsets = np.array(column["queue_offset"], np.int64)
     batch_sizes = np.ones(rows.size, np.int32)
     further = _Further(list(topics))
-    for index in np.flatnonzero(rows["features"]).tolist():
+    for index in np.flatnonzero(column["features"]).tolist():
         row = rows[index]
         features, topic_number = int(row["features"]), int(numbers[index])
         if topic_number in batch_numbers:
@@ -253,7 +256,7 @@ def _expanded(
         further.names,
         np.arange(rows.size),
         numbers,
-        rows["queue_id"],
+        column["queue_id"],
         queue_offsets,
         np.ones(rows.size, np.bool_),
         batch_sizes,

@@ -15,11 +15,9 @@ from numpy.typing import NDArray
 from rmqtool.engine.dispatch.queue_entries import Int64s, QueueEntries
 from rmqtool.engine.dispatch.stream_writer import StreamWriter
 from rmqtool.engine.queues.loaded_files import LoadedFiles
-from rmqtool.engine.queues.unit import BATCH_UNITS
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.formats.consumequeue import BATCH_UNIT, BATCH_UNIT_SIZE, FILLER_UNIT, UNIT, UNIT_SIZE
 from rmqtool.quantities import JAVA_LONG_MAX, OFFSETS_END
-from rmqtool.store.directory import Segment
 from rmqtool.store.sink import FileSink
 
 _UNIT: Final = UNIT.dtype
@@ -55,22 +53,8 @@ def queue_end(loaded: LoadedFiles, rules: BrokerRules) -> QueueEnd:
     if last is None:
         return QueueEnd()
     position = loaded.last_unit_position()
-    physical_offset = physical_end(loaded, *position, rules) if position is not None else -1
+    physical_offset = loaded.physical_end(*position, rules) if position is not None else -1
     return QueueEnd(last.start, loaded.end, physical_offset, last.path)
-
-
-def physical_end(loaded: LoadedFiles, segment: Segment, position: int, rules: BrokerRules) -> int:
-    """Broker's maxPhysicOffset as a unit shows it: the start or the end of its record, by kind and version.
-
-    An end after all numbers is a negative one, as Java adds.
-
-    Raises:
-        UnreadableError: the unit cannot be read.
-    """
-    begin, size = loaded.kind.form.unpack(loaded.read(segment, position, loaded.kind.size))[:2]
-    is_start = loaded.kind is BATCH_UNITS or rules.queue_end_is_record_start
-    end = int(begin if is_start else begin + size)
-    return end if end <= JAVA_LONG_MAX else end - 2 * OFFSETS_END
 
 
 class UnitWriter(StreamWriter):

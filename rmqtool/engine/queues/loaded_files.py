@@ -11,11 +11,12 @@ from collections.abc import Callable, Hashable, Iterable
 from operator import attrgetter
 from typing import Final
 
-from rmqtool.engine.queues.unit import PLAIN, UnitKind, whole_units
+from rmqtool.engine.queues.unit import BATCH_UNITS, PLAIN, UnitKind, whole_units
 from rmqtool.engine.rules.algorithms import MinOffsetSearch
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.formats.consumequeue import UNIT_SIZE
+from rmqtool.quantities import JAVA_LONG_MAX, OFFSETS_END
 from rmqtool.store.directory import QueueFiles, Segment
 
 FILES_EXAMINED: Final = 3
@@ -104,6 +105,10 @@ class LoadedFiles:
         odd_length = self.odd_lengths.get(segment.path)
         return max(0, min(self.file_size, self.end - segment.start)) if odd_length is None else odd_length
 
+    def lengths(self) -> list[int]:
+        """The same of all files."""
+        return [self.length(segment) for segment in self.segments]
+
     def last_unit_position(self) -> tuple[Segment, int] | None:
         """The last unit's file and position in it; None without units."""
         for segment in reversed(self.segments):
@@ -142,6 +147,19 @@ class LoadedFiles:
             UnreadableError: the file cannot be read.
         """
         return int.from_bytes(self.read(segment, position, self.kind.size)[:8], "big", signed=True)
+
+    def physical_end(self, segment: Segment, position: int, rules: BrokerRules) -> int:
+        """Broker's maxPhysicOffset as a unit shows it: the start or the end of its record, by kind and version.
+
+        An end after all numbers is a negative one, as Java adds.
+
+        Raises:
+            UnreadableError: the unit cannot be read.
+        """
+        begin, size = self.kind.form.unpack(self.read(segment, position, self.kind.size))[:2]
+        is_start = self.kind is BATCH_UNITS or rules.queue_end_is_record_start
+        end = int(begin if is_start else begin + size)
+        return end if end <= JAVA_LONG_MAX else end - 2 * OFFSETS_END
 
     def valid_length(
         self,

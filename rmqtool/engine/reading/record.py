@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from struct import Struct
@@ -14,6 +15,7 @@ from typing import Final, Protocol
 
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.segments.log import Log, RecordLocation
+from rmqtool.errors import UnreadableError
 from rmqtool.formats import commitlog, properties, system_flag
 from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.formats.layout import fields_of
@@ -27,6 +29,8 @@ CRC_BLOCK: Final = 1 << 20
 _HOST_BITS: Final = system_flag.BORN_HOST_V6 | system_flag.STORE_HOST_V6
 _SYS_FLAG_AT: Final = commitlog.MESSAGE_V1.position("sys_flag")
 _HEAD_SIZE_MAX: Final = commitlog.HEAD_SIZE + 2 * commitlog.V6_EXTRA
+_READ_AT_ONCE: Final = 512
+"""Bytes of a record that are read at first; most small ones lie in them."""
 
 
 class RecordSource(Protocol):
@@ -188,13 +192,20 @@ def read_record(log: Log, physical_offset: int) -> Record | None:
     return None if place is None else decode_record(log, place)
 
 
+def _first_bytes(log: RecordSource, place: RecordLocation) -> bytes:
+    """All of a small record, and at least the part before the body."""
+    with suppress(UnreadableError):  # what follows may lie in a bad sector
+        return log.read(place, 0, _READ_AT_ONCE)
+    return log.read(place, 0, _HEAD_SIZE_MAX)
+
+
 def decode_record(log: RecordSource, place: RecordLocation) -> Record | None:
     """The record that begins at a place; None where none can be decoded.
 
     Raises:
         UnreadableError: the disk does not give its bytes.
     """
-    start = log.read(place, 0, _HEAD_SIZE_MAX)
+    start = _first_bytes(log, place)
     if len(start) < commitlog.RECORD_SIZE_MIN:
         return None
     sys_flag = int.from_bytes(start[_SYS_FLAG_AT : _SYS_FLAG_AT + 4], "big", signed=True)
@@ -207,7 +218,10 @@ def decode_record(log: RecordSource, place: RecordLocation) -> Record | None:
         return None
     body_length = max(0, head["body_length"])
     tail_at = form.struct.size + body_length
-    tail = log.read(place, tail_at, min(TAIL_SIZE_MAX, head["size"] - tail_at))
+    if head["size"] <= len(start):
+        tail = start[tail_at : head["size"]]
+    else:
+        tail = log.read(place, tail_at, min(TAIL_SIZE_MAX, head["size"] - tail_at))
     parts = _tail(tail, 2 if magic == commitlog.MAGIC_V2 else 1)
     if parts is None or tail_at + parts[2] != head["size"]:
         return None

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from rmqtool.engine.reading.record import Record, read_record
 from rmqtool.engine.rules.algorithms import MultiDispatch
-from rmqtool.engine.rules.versions import NEWEST, PRESUMED, SUPPORTED, BrokerRules, rules_for
+from rmqtool.engine.rules.versions import NEWEST, PRESUMED, BrokerRules, rules_for, supported_rules
 from rmqtool.engine.segments.log import Log
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import UnreadableError
@@ -68,7 +68,7 @@ def infer_version(store: Store) -> VersionRange | None:
                 all_evidence += look(store, log, files)
             except UnreadableError:
                 continue
-    fitting = [rules_for(version) for version in SUPPORTED]
+    fitting = supported_rules()
     sentences: list[str] = []
     for evidence in sorted(all_evidence, key=lambda each: not each.is_certain):
         left = [rules for rules in fitting if evidence.fits(rules)]
@@ -166,7 +166,7 @@ def _records(_store: Store, log: Log, _files: OpenFiles) -> Iterator[Evidence]:
         ),
         (
             "a record was dispatched to several queues",
-            lambda record: properties.MULTI_QUEUE_OFFSET in record.properties,
+            lambda record: _has_property(record, properties.MULTI_QUEUE_OFFSET),
             lambda rules: rules.multi_dispatch is not MultiDispatch.NONE,
         ),
     )
@@ -174,7 +174,9 @@ def _records(_store: Store, log: Log, _files: OpenFiles) -> Iterator[Evidence]:
         if any(map(shows, records)):
             yield Evidence(sentence, fits, is_certain=True)
     # A whole-record CRC always ends with the separator, and a batch keeps what its client wrote, so the most decide.
-    voting = [record for record in records if record.properties_raw and properties.RECORD_CRC not in record.properties]
+    voting = [
+        record for record in records if record.properties_raw and not _has_property(record, properties.RECORD_CRC)
+    ]
     trailing = sum(record.properties_raw.endswith(b"\x02") for record in voting)
     if 2 * trailing > len(voting):
         yield Evidence("properties end with a separator", lambda rules: rules.trailing_separator, is_certain=False)
@@ -186,9 +188,13 @@ def _records(_store: Store, log: Log, _files: OpenFiles) -> Iterator[Evidence]:
 
 def _has_record_crc(log: Log, record: Record) -> bool:
     """A client may send a property of that name, but hardly one that is right."""
-    if properties.RECORD_CRC not in record.properties or record.size > CHECKED_SIZE_MAX:
+    if not _has_property(record, properties.RECORD_CRC) or record.size > CHECKED_SIZE_MAX:
         return False
     return record_crc_matches(log.read(record.place, 0, record.size)) is True
+
+
+def _has_property(record: Record, name: str) -> bool:
+    return name.encode() in record.properties_raw and name in record.properties
 
 
 def _sample(log: Log) -> Iterator[Record]:

@@ -22,7 +22,7 @@ from rmqtool.engine.dispatch.queue_entries import NO_TEXTS, AnyRows, RowBytes, b
 from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.scan.log import LogPlan, ScanOptions, is_known, map_splits, reader_for, walk_split
 from rmqtool.scan.plain_rows import columns_of
-from rmqtool.scan.row_columns import RowColumns, joined_rows, kept_rows
+from rmqtool.scan.row_columns import RowColumns, by_name, joined_rows, kept_rows
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.scan.split import Split, SplitOutcome
 from rmqtool.scan.splits import splits_of
@@ -209,15 +209,16 @@ class LogReading:
         return self._read(rows, topics, NO_TEXTS, index)
 
     def _read(self, rows: AnyRows, topics: Sequence[bytes], texts: RowBytes, index: IndexEntries | None) -> ReadRows:
-        last_begin = int(rows["physical_offset"][-1])
-        read_rows = ReadRows(last_begin, last_begin + int(rows["size"][-1]), int(rows["size"].sum(dtype=np.int64)))
+        column = by_name(rows)
+        last_begin, sizes = int(column["physical_offset"][-1]), column["size"]
+        read_rows = ReadRows(last_begin, last_begin + int(sizes[-1]), int(sizes.sum(dtype=np.int64)))
         if self.dispatching is not None:
             read_rows.entries = self.dispatching(rows, topics, texts, index)
         dispatched = message_rows(rows)
         if dispatched.size:
             times_ms = possible_times(dispatched["store_timestamp_ms"])
             read_rows.first_ms = int(times_ms[0]) if times_ms.size else None
-        messages = kept_rows(rows, rows["topic_length"] > 0)
+        messages = kept_rows(rows, column["topic_length"] > 0)
         if messages.size:
             times_ms = messages["store_timestamp_ms"]
             read_rows.record_count = messages.size

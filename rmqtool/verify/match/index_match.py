@@ -53,9 +53,9 @@ class IndexMatch:
             self.entry_count += len(expected.key_hashes)
             return
         expected_keys = self._keys(expected.physical_offsets, expected.key_hashes)
-        files = []
+        files, open_file = [], self.context.open_file
         for file in self.context.index:
-            numbers, entries = file.pointing_into(self.context.open_file, self.lookup.begin, self.lookup.end)
+            numbers, entries = file.pointing_into(open_file, self.lookup.begin, self.lookup.end)
             if len(entries):
                 files.append(_FileEntries(file, numbers, entries, self._keys_of(entries)))
         self.entry_count += sum(len(file_entries.keys) for file_entries in files)

@@ -15,7 +15,7 @@ from rmqtool.engine.dispatch.entry_extractor import EntryExtractor
 from rmqtool.engine.dispatch.index_entries import batch_entries
 from rmqtool.engine.dispatch.queue_entries import QueueEntries, batch_bytes
 from rmqtool.formats import commitlog, system_flag
-from rmqtool.scan.row_columns import RowColumns, kept_rows
+from rmqtool.scan.row_columns import RowColumns, by_name, kept_rows
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.walk import Batch
 from rmqtool.verify.survey.context import QueueKey, VerifyContext, topic_text
@@ -36,9 +36,10 @@ class RowsLookup:
         self.topics = topics
         self.begin = int(rows[0]["physical_offset"])
         self.end = int(rows[-1]["physical_offset"] + rows[-1]["size"])
-        self._starts = rows["physical_offset"]
-        self.good = rows["verdict"] == Verdict.GOOD
-        self.messages = np.flatnonzero(self.good & (rows["magic"] != commitlog.MAGIC_BLANK))
+        column = by_name(rows)
+        self._starts = column["physical_offset"]
+        self.good = column["verdict"] == Verdict.GOOD
+        self.messages = np.flatnonzero(self.good & (column["magic"] != commitlog.MAGIC_BLANK))
 
     def index_at(self, physical_offset: int) -> int:
         """Number of the row that holds a physical offset."""

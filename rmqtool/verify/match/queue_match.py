@@ -73,9 +73,10 @@ class QueueMatch:
         """Compare all queues; what is expected and has no unit becomes `missing`."""
         unmatched: dict[tuple[QueueKey, bool], tuple[QueueEntries, Array]] = {}
         doubtful: list[tuple[QueueMap, Mismatch]] = []
+        open_file = self.context.open_file
         for key, queue in self._queues(expected):
             entries = expected.get(key)
-            differing = queue.differing(self.context.open_file, self.lookup.begin, self.lookup.end, entries)
+            differing = queue.differing(open_file, self.lookup.begin, self.lookup.end, entries)
             if differing is None:
                 continue
             places, units = differing

@@ -21,6 +21,7 @@ from rmqtool.formats import system_flag
 from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.scan.judge import TopicTable
 from rmqtool.scan.log import ScanOptions, is_known, reader_for, walk_split
+from rmqtool.scan.row_columns import by_name
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.runner import ThreadRunner
 from rmqtool.scan.split import Split, SplitOutcome
@@ -195,25 +196,26 @@ def _note_placed(
 
 def _count(lookup: RowsLookup, result: SplitResult) -> None:
     rows, good, messages = lookup.rows, lookup.good, lookup.messages
-    whole = int(rows["size"].sum())
-    reported = 0 if good.all() else int(rows["size"][~good].sum())
+    column = by_name(rows)
+    whole = int(column["size"].sum())
+    reported = 0 if good.all() else int(column["size"][~good].sum())
     result.checked_bytes += whole - reported
     result.reported_bytes += reported
     result.record_count += len(messages)
     if len(messages):
         if result.last_record is None:
-            result.first_timestamp_ms = int(rows["store_timestamp_ms"][messages[0]])
+            result.first_timestamp_ms = int(column["store_timestamp_ms"][messages[0]])
         last = rows[messages[-1]]
         result.last_record = int(last["physical_offset"]), int(last["store_timestamp_ms"])
-        result.newest_ms = max(result.newest_ms, int(rows["store_timestamp_ms"][messages].max()))
+        result.newest_ms = max(result.newest_ms, int(column["store_timestamp_ms"][messages].max()))
         # A tombstone's unit is a dead one; a record of another type than none or commit has no unit.
-        transaction = rows["sys_flag"][messages] & system_flag.TRANSACTION_MASK
+        transaction = column["sys_flag"][messages] & system_flag.TRANSACTION_MASK
         has_unit = (transaction == 0) | (transaction == system_flag.TRANSACTION_COMMIT)
-        unseen = messages[~has_unit | (rows["prepared_transaction_offset"][messages] == TOMBSTONE)]
+        unseen = messages[~has_unit | (column["prepared_transaction_offset"][messages] == TOMBSTONE)]
         if len(unseen):
-            result.last_unseen = int(rows["physical_offset"][unseen[-1]])
+            result.last_unseen = int(column["physical_offset"][unseen[-1]])
     # Behind the log's end nothing counts; a blank reaches to the file's.
-    counted = np.flatnonzero(rows["verdict"] != Verdict.STALE)
+    counted = np.flatnonzero(column["verdict"] != Verdict.STALE)
     if counted.size:
         behind = rows[counted[-1]]
         result.end = max(result.end, int(behind["physical_offset"] + behind["size"]))

@@ -27,6 +27,8 @@ KERNEL: Final = "rmqtool.engine.dispatch.unit_kernel"
 RUN: Final = np.dtype([("begin", "i8"), ("end", "i8"), ("first", "i8"), ("last", "i8")])
 """A run: members [begin, end) by place, and the physical offsets of its first and last member."""
 
+_UNIT: Final = consumequeue.unit_format(is_batch=False).dtype
+_BATCH_UNIT: Final = consumequeue.unit_format(is_batch=True).dtype
 Array = NDArray[Any]
 
 
@@ -197,7 +199,7 @@ class QueueMap:
     @property
     def unit_type(self) -> np.dtype[Any]:
         """What a unit has for columns."""
-        return consumequeue.unit_format(is_batch=self.is_batch).dtype
+        return _BATCH_UNIT if self.is_batch else _UNIT
 
     @property
     def first(self) -> int:
