@@ -14,7 +14,6 @@ import numpy as np
 
 from rmqtool.dump.messages import DumpedMessages
 from rmqtool.dump.waiting import DELAYED_TOPICS, DueTimes, waiting_of
-from rmqtool.engine.dispatch.queue_entries import message_rows
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.errors import RefusedError, UnsupportedError
 from rmqtool.formats import properties, system_flag
@@ -24,6 +23,7 @@ from rmqtool.repair.topics import is_broker_topic
 from rmqtool.report.bodies import BodyChoice
 from rmqtool.scan.columns import MULTI_DISPATCH
 from rmqtool.scan.log import ScanOptions, carries_record_crc, plan_segments, scan_log
+from rmqtool.scan.row_columns import message_rows
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.walk import Batch
 from rmqtool.store.directory import Store

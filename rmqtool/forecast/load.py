@@ -36,7 +36,7 @@ from rmqtool.store.directory import Segment, Store
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.overlay import Overlay
 from rmqtool.store.sizes import infer_file_size
-from rmqtool.store.view import Entry
+from rmqtool.store.view import Entry, EntryKind
 
 CONSUMEQUEUE: Final = "consumequeue"
 BATCH_CONSUMEQUEUE: Final = "batchconsumequeue"
@@ -84,12 +84,13 @@ def load_files(overlay: Overlay, directories: Sequence[str], file_size: int, rul
     entries = sorted((entry for path in directories for entry in overlay.list(path)), key=attrgetter("name"))
     kept: list[Segment] = []
     for number, entry in enumerate(entries):
-        if entry.is_directory and rules.skips_directories:
+        is_directory = entry.kind is EntryKind.DIRECTORY
+        if is_directory and rules.skips_directories:
             continue
-        if rules.deletes_empty_last_file and _is_empty(entry) and number == len(entries) - 1:
+        if rules.deletes_empty_last_file and number == len(entries) - 1 and _is_empty(entry):
             overlay.remove(entry.path)
             continue
-        if entry.size != file_size or entry.is_directory:
+        if entry.size != file_size or is_directory:
             if rules.size_mismatch is SizeMismatch.IGNORE_REST:
                 break
             raise LoadFailure(_mismatch(entry, file_size))
@@ -207,11 +208,11 @@ def demand_queue_database(store: Store, rules: BrokerRules) -> None:
 
 
 def _directories(overlay: Overlay, path: str) -> list[Entry]:
-    return [entry for entry in overlay.list(path) if entry.is_directory]
+    return [entry for entry in overlay.list(path) if entry.kind is EntryKind.DIRECTORY]
 
 
 def _is_empty(entry: Entry) -> bool:
-    return not entry.is_directory and entry.size == 0
+    return entry.size == 0 and not entry.is_directory
 
 
 def _mismatch(entry: Entry, file_size: int) -> str:

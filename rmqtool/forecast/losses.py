@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from rmqtool.engine.dispatch.entry_extractor import EntryExtractor
 from rmqtool.engine.dispatch.placed_messages import QUESTION, PlacedMessages
-from rmqtool.engine.dispatch.queue_entries import DispatchSettings, QueueEntries, batch_bytes, message_rows
+from rmqtool.engine.dispatch.queue_entries import DispatchSettings, QueueEntries, batch_bytes
 from rmqtool.forecast.database_state import DatabaseQueueState, DatabaseServedUnits
 from rmqtool.forecast.index_state import IndexState
 from rmqtool.forecast.queue_state import QueueState
@@ -30,7 +30,7 @@ from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.memory import memory_budget
 from rmqtool.scan.log import ScanOptions, known_messages, plan_segments, scan_log
-from rmqtool.scan.row_columns import kept_rows
+from rmqtool.scan.row_columns import kept_rows, message_rows
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.scan.split import Split
 from rmqtool.scan.walk import Batch
@@ -212,7 +212,12 @@ class LossCounter:
             self._lose(topic, places.some(~is_read))
             entries = entries._replace(queue_offsets=entries.queue_offsets[is_read])
             places = places.some(is_read)
-        missed = places if entries.is_batch else places.some(~served.has_at(entries.queue_offsets, places))
+        missed = places
+        if not entries.is_batch:
+            is_served = served.has_at(entries.queue_offsets, places)
+            if is_served.all():
+                return
+            missed = places.some(~is_served)
         inside = missed.physical_offsets + missed.sizes <= missed.limits
         self._lose(topic, missed.some(~inside))
         if inside.any():

@@ -13,13 +13,13 @@ from typing import Any, Final
 from rmqtool.dump.messages import DumpedMessages
 from rmqtool.dump.waiting import DELAYED_TOPICS, DueTimes
 from rmqtool.engine.append.validation import DEAD_LETTER_PREFIX, RETRY_PREFIX
-from rmqtool.engine.dispatch.queue_entries import message_rows
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.formats import commitlog, properties, system_flag
 from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.repair.topics import is_broker_topic
 from rmqtool.report.bodies import BodyChoice
 from rmqtool.scan.log import ScanOptions, carries_record_crc, plan_segments, scan_log
+from rmqtool.scan.row_columns import message_rows
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.walk import Batch
 from rmqtool.store.directory import Store

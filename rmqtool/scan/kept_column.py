@@ -48,6 +48,13 @@ def keep_column(
     return KeptColumn(dtype, narrow.dtype.str, least, few, keep(narrow.tobytes()))
 
 
+def keep_columns(
+    columns: Iterable[tuple[NDArray[Any], tuple[int, int] | None]], keep: Callable[[bytes], bytes | int]
+) -> tuple[KeptColumn, ...]:
+    """Columns as they are kept, each given with its bounds; see `keep_column`."""
+    return tuple([keep_column(values, keep, bounds) for values, bounds in columns])
+
+
 def _narrow(values: NDArray[Any], least: int, most: int) -> tuple[NDArray[Any], bytes]:
     """Numbers in fewer bytes: their places among few, which follow, or their differences to the least one.
 

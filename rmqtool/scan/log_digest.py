@@ -18,7 +18,7 @@ from rmqtool.errors import UnreadableError
 from rmqtool.formats import commitlog
 from rmqtool.formats.properties import SCHEDULE_TOPIC
 from rmqtool.memory import memory_budget
-from rmqtool.scan.kept_column import KeptColumn, columns_values, keep_column
+from rmqtool.scan.kept_column import KeptColumn, columns_values, keep_columns
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.split import Split, SplitOutcome
 from rmqtool.scan.walk import Batch, KeyHashes, Walk
@@ -214,11 +214,11 @@ class LogDigest(Closable):
         import numpy
 
         rows, bounds = plain
-        columns = tuple(keep_column(rows[name], self._keep, bounds[name]) for name in KEPT)
+        columns = keep_columns([(rows.columns[name], bounds[name]) for name in KEPT], self._keep)
         kept_keys = None
         if keys is not None and (keys.rows[1:] >= keys.rows[:-1]).all():
             counts = numpy.bincount(keys.rows, minlength=rows.size).astype(numpy.int32)
-            hashes, kept_counts = keep_column(keys.hashes, self._keep), keep_column(counts, self._keep)
+            hashes, kept_counts = keep_columns([(keys.hashes, None), (counts, None)], self._keep)
             kept_keys = _Keys(keys.version, keys.hashes.size, hashes, kept_counts)
         return _Block(int(rows["physical_offset"][0]), rows.size, columns, kept_keys)
 

@@ -11,7 +11,9 @@ from typing import Any, Final, NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from rmqtool.formats import commitlog, system_flag
 from rmqtool.scan.columns import row_dtype
+from rmqtool.scan.rules import Verdict
 
 GROWTH: Final = 1 << 14
 """Rows for which there is room beyond those that are taken, once there was too little."""
@@ -71,6 +73,19 @@ def by_name(rows: Any) -> Any:
 def kept_rows(rows: Any, kept: NDArray[np.bool_]) -> Any:
     """The rows that a mask keeps, of either form; the same object where it keeps all, for copying rows takes long."""
     return rows if kept.all() else rows[kept]
+
+
+def message_rows(rows: Any) -> Any:
+    """The rows that are good messages, no blank and nothing bad."""
+    column = by_name(rows)
+    return kept_rows(rows, (column["verdict"] == Verdict.GOOD) & (column["magic"] != commitlog.MAGIC_BLANK))
+
+
+def dispatched_rows(rows: Any) -> Any:
+    """The good messages that have a place in a queue, which PREPARED and ROLLBACK records have not."""
+    rows = message_rows(rows)
+    transaction = by_name(rows)["sys_flag"] & system_flag.TRANSACTION_MASK
+    return kept_rows(rows, (transaction == 0) | (transaction == system_flag.TRANSACTION_COMMIT))
 
 
 def joined_rows(parts: Sequence[RowColumns]) -> RowColumns:

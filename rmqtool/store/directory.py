@@ -32,7 +32,7 @@ from rmqtool.store.sizes import (
     infer_file_size,
     infer_log_file_size,
 )
-from rmqtool.store.view import Entry, StoreView
+from rmqtool.store.view import Entry, EntryKind, StoreView
 
 if TYPE_CHECKING:
     from rmqtool.store.databases.queue_database import QueueDatabase
@@ -318,7 +318,7 @@ def survey(view: StoreView, settings: Settings | None = None) -> Store:
     walked = list_files(view, settings.log_directories)
     entries_by_kind: dict[FileKind, list[Entry]] = defaultdict(list)
     for entry, kind in zip(walked.entries, kinds_of([entry.path for entry in walked.entries]), strict=True):
-        entries_by_kind[kind if entry.is_file else stray_kind_of(entry.path)].append(entry)
+        entries_by_kind[kind if entry.kind is EntryKind.FILE else stray_kind_of(entry.path)].append(entry)
     problems = walked.problems
     if settings.commitlog_directories:
         directories = move_log(view, settings.log_directories, entries_by_kind, problems)

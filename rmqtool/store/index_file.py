@@ -82,14 +82,22 @@ class IndexFile:
         last = self.header.next_entry_number - 1
         number = last
         while number > 0:
-            count = min(_LAST_ENTRIES, number)
-            start = self._entries_start + (number + 1 - count) * ENTRY_SIZE
-            raw = self._read(start, count * ENTRY_SIZE).ljust(count * ENTRY_SIZE, b"\0")
-            for _, physical_offset, *_ in reversed(list(_ENTRY.iter_unpack(raw))):
-                if physical_offset != self.header.end_physical_offset:
+            for entry in self.entries_before(number, _LAST_ENTRIES):
+                if entry.physical_offset != self.header.end_physical_offset:
                     return last - number
                 number -= 1
         return last - number
+
+    def entries_before(self, number: int, count: int) -> list[IndexEntry]:
+        """Entries from a number downwards, newest first; number 0 is none.
+
+        Raises:
+            UnreadableError: the disk does not give them.
+        """
+        count = max(0, min(count, number))
+        raw = self._read(self._entries_start + (number + 1 - count) * ENTRY_SIZE, count * ENTRY_SIZE)
+        entries = _ENTRY.iter_unpack(raw.ljust(count * ENTRY_SIZE, b"\0"))
+        return [IndexEntry._make(fields) for fields in entries][::-1]
 
     def count_reached(self, numbers: Iterable[int], last: int) -> int:
         """How many of the entries their chains lead to; see `is_reached`."""

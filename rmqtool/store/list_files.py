@@ -12,7 +12,7 @@ from typing import Final
 
 from rmqtool.errors import UnreadableError
 from rmqtool.store.file_kinds import is_followed
-from rmqtool.store.view import Entry, StoreView
+from rmqtool.store.view import Entry, EntryKind, StoreView
 
 DEPTH_MAX: Final = 8
 """Real directories nested deeper than a broker's (or an undo journal's) are not entered."""
@@ -77,7 +77,7 @@ def _sort_in(
     behind_link: bool,
 ) -> None:
     for entry in listed:
-        if entry.is_directory:
+        if entry.kind is EntryKind.DIRECTORY:
             listing.directories.append(entry.path)
             pending.append((entry, depth, depth_max, behind_link))
         else:

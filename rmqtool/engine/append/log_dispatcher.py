@@ -15,7 +15,7 @@ from rmqtool.engine.append.writer_config import WriterConfig
 from rmqtool.engine.dispatch.derived_writer import QUEUES, DerivedSizes, DerivedWriter, QueueEnds, queue_directory
 from rmqtool.engine.dispatch.extension_writer import ExtensionEnd
 from rmqtool.engine.dispatch.index_writer import IndexWriter
-from rmqtool.engine.dispatch.queue_entries import DispatchSettings, Rows, batch_bytes, message_rows
+from rmqtool.engine.dispatch.queue_entries import DispatchSettings, Rows, batch_bytes
 from rmqtool.engine.dispatch.queue_writer import QueueEnd, queue_end
 from rmqtool.engine.queues.file_queue import FileQueue
 from rmqtool.engine.reading.reader import Reader
@@ -30,6 +30,7 @@ from rmqtool.scan.columns import Row
 from rmqtool.scan.judge import TopicTable
 from rmqtool.scan.log import COMPILED_FROM_BYTES, reader_for
 from rmqtool.scan.plain import PlainReader
+from rmqtool.scan.row_columns import message_rows
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.split import Split
 from rmqtool.scan.walk import Walk

@@ -15,10 +15,11 @@ from typing import Any, BinaryIO, Final, NamedTuple
 
 import numpy as np
 
-from rmqtool.engine.dispatch.queue_entries import message_rows, topic_bytes
+from rmqtool.engine.dispatch.queue_entries import topic_bytes
 from rmqtool.formats.commitlog import BLANK_SIZE_MIN, MAGIC_BLANK, MESSAGE_V1
 from rmqtool.formats.consumequeue import BATCH_UNIT, BATCH_UNIT_SIZE
 from rmqtool.scan.log import ScanOptions, carries_record_crc, plan_segments, scan_log
+from rmqtool.scan.row_columns import message_rows
 from rmqtool.store.config.config_json import TOPICS, topics
 from rmqtool.store.config.read_config import read_config
 from rmqtool.store.directory import Segment, Settings, Store

@@ -17,12 +17,11 @@ from rmqtool.engine.dispatch.queue_entries import (
     QueueEntries,
     RowBytes,
     Rows,
-    dispatched_rows,
     joined_entries,
     queue_entries,
 )
 from rmqtool.memory import THREAD_BYTES, memory_budget
-from rmqtool.scan.row_columns import RowColumns, RowColumnsBuilder
+from rmqtool.scan.row_columns import RowColumns, RowColumnsBuilder, dispatched_rows
 
 ROWS_MAX: Final = 1 << 17
 """Rows of a full chunk; they take 8 MB, their entries about as much."""

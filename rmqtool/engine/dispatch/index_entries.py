@@ -13,13 +13,13 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rmqtool.engine.dispatch.queue_entries import Int32s, Int64s, RowBytes, Rows, batch_bytes, message_rows
+from rmqtool.engine.dispatch.queue_entries import Int32s, Int64s, RowBytes, Rows, batch_bytes
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.formats import system_flag
 from rmqtool.formats.index import key_text, tag_text
 from rmqtool.formats.java_text import decode_java_utf8, java_hash, java_length
 from rmqtool.scan.compiled import is_worth, load_kernel
-from rmqtool.scan.row_columns import RowColumns
+from rmqtool.scan.row_columns import RowColumns, message_rows
 from rmqtool.scan.walk import Batch, KeyHashes
 
 COLUMNS_MAX: Final = 512

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from rmqtool.engine.rules.algorithms import MultiDispatch
 from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX, is_kept_out
 from rmqtool.engine.rules.versions import BrokerRules
-from rmqtool.formats import commitlog, system_flag
 from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.formats.properties import (
     INNER_BASE,
@@ -30,8 +29,7 @@ from rmqtool.formats.properties import (
 )
 from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.scan import columns
-from rmqtool.scan.row_columns import RowColumns, by_name, kept_rows
-from rmqtool.scan.rules import Verdict
+from rmqtool.scan.row_columns import RowColumns, by_name, dispatched_rows
 from rmqtool.scan.walk import Batch
 
 Rows = NDArray[Any]
@@ -130,19 +128,6 @@ class QueueEntries(NamedTuple):
         """A part of the entries."""
         columns: Sequence[Any] = self[3:]
         return QueueEntries(*self[:3], *(column[chosen] for column in columns))
-
-
-def message_rows(rows: AnyRows) -> Any:
-    """The rows that are good messages, no blank and nothing bad."""
-    column = by_name(rows)
-    return kept_rows(rows, (column["verdict"] == Verdict.GOOD) & (column["magic"] != commitlog.MAGIC_BLANK))
-
-
-def dispatched_rows(rows: AnyRows) -> Any:
-    """The good messages that have a place in a queue, which PREPARED and ROLLBACK records have not."""
-    rows = message_rows(rows)
-    transaction = rows["sys_flag"] & system_flag.TRANSACTION_MASK
-    return kept_rows(rows, (transaction == 0) | (transaction == system_flag.TRANSACTION_COMMIT))
 
 
 def queue_entries(

@@ -220,9 +220,7 @@ def _index(store: Store, log: Log, files: OpenFiles) -> Iterator[Evidence]:
     hashes: dict[int, set[int]] = {}
     for entry in store.index_files[: -SEGMENTS_MAX - 1 : -1]:
         file = IndexFile(partial(files.read, entry.path), store.index_slot_count)
-        following = file.header.next_entry_number
-        for number in range(following - 1, max(0, following - 1 - ENTRIES_MAX), -1):
-            index_entry = file.entry(number)
+        for index_entry in file.entries_before(file.header.next_entry_number - 1, ENTRIES_MAX):
             hashes.setdefault(index_entry.physical_offset, set()).add(index_entry.key_hash)
         if hashes:
             break

@@ -14,7 +14,6 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from rmqtool.engine.dispatch.queue_entries import message_rows
 from rmqtool.engine.reading.reader import Reader
 from rmqtool.engine.reading.record import Record
 from rmqtool.engine.timers.waiting import queue_units
@@ -23,6 +22,7 @@ from rmqtool.formats import system_flag
 from rmqtool.formats.properties import HALF_TOPIC, OPERATION_TOPIC
 from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.scan.log import plan_segments, scan_log
+from rmqtool.scan.row_columns import message_rows
 from rmqtool.store.config.config_json import CONSUMER_OFFSETS, consumer_offsets
 from rmqtool.store.config.read_config import read_config
 

@@ -14,7 +14,6 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rmqtool.engine.dispatch.queue_entries import message_rows
 from rmqtool.engine.queues.queue import Queue
 from rmqtool.engine.queues.unit import QueueUnit
 from rmqtool.engine.reading.reader import Reader
@@ -31,6 +30,7 @@ from rmqtool.formats.properties import (
     decode_properties,
 )
 from rmqtool.scan.log import ScanOptions, carries_record_crc, plan_segments, scan_log
+from rmqtool.scan.row_columns import message_rows
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.runner import OnProgress
 from rmqtool.scan.walk import Batch

@@ -10,10 +10,11 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Final
 
-from rmqtool.engine.dispatch.queue_entries import DispatchSettings, batch_bytes, message_rows, queue_entries
+from rmqtool.engine.dispatch.queue_entries import DispatchSettings, batch_bytes, queue_entries
 from rmqtool.engine.segments.log import Log
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.scan.log import LogFile, ScanOptions, carries_record_crc, plan_log, scan_log
+from rmqtool.scan.row_columns import message_rows
 from rmqtool.store.directory import Store
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.match.queue_order import QueueOrder

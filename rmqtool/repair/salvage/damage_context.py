@@ -9,16 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rmqtool.engine.dispatch.queue_entries import (
-    DispatchSettings,
-    QueueEntries,
-    Rows,
-    batch_bytes,
-    message_rows,
-    queue_entries,
-)
+from rmqtool.engine.dispatch.queue_entries import DispatchSettings, QueueEntries, Rows, batch_bytes, queue_entries
 from rmqtool.repair.salvage.damaged_ranges import DamagedRange
 from rmqtool.scan.log import ScanOptions, plan_segments, scan_log
+from rmqtool.scan.row_columns import message_rows
 from rmqtool.scan.rules import Verdict
 from rmqtool.store.directory import Store
 from rmqtool.verify.match.queue_order import MisplacedRecord, MissingRun, QueueName, QueueOrder, QueueRun

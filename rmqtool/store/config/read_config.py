@@ -22,7 +22,7 @@ def read_configs(view: StoreView, paths: Iterable[str]) -> dict[str, ConfigFile]
     """The same of several files, by their paths."""
     configs = {path: read_config_file(view, path) for path in paths}
     stored = [path for path in STORED if path in configs]
-    if stored and any(has_config_database(view, directory) for directory in DATABASES):
+    if stored and has_config_database(view):
         # Late, for it brings construct with it, which a store without RocksDB does not need.
         from rmqtool.store.config.config_database import config_of_database, read_config_databases
 
@@ -46,9 +46,10 @@ class StoreConfigs:
             return {path: self._configs[path] for path in paths}
 
 
-def has_config_database(view: StoreView, directory: str) -> bool:
+def has_config_database(view: StoreView) -> bool:
     """Whether a directory of `DATABASES` has files, or cannot be listed."""
     try:
-        return any(entry.is_file for entry in view.list(directory))
+        directories = {entry.path for entry in view.list("config") if entry.is_directory}
+        return any(entry.is_file for path in directories.intersection(DATABASES) for entry in view.list(path))
     except UnreadableError:
         return True

@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rmqtool.engine.dispatch.compaction import compacted_topics, configured_sizes, keyed_messages
-from rmqtool.engine.dispatch.queue_entries import message_rows
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.commitlog import BLANK_SIZE_MIN
 from rmqtool.formats.consumequeue import BATCH_UNIT, BATCH_UNIT_SIZE
 from rmqtool.scan.blocks import last_data_end
 from rmqtool.scan.log import ScanOptions, plan_segments, scan_log
+from rmqtool.scan.row_columns import message_rows
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.file_kinds import FileKind

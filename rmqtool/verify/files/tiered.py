@@ -12,12 +12,12 @@ from functools import partial
 from struct import Struct
 from typing import Final
 
-from rmqtool.engine.dispatch.queue_entries import message_rows
 from rmqtool.engine.reading.unread_files import UnreadFiles
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.consumequeue import UNIT, UNIT_SIZE
 from rmqtool.scan.log import LogFile, ScanOptions, plan_log, scan_log
+from rmqtool.scan.row_columns import message_rows
 from rmqtool.scan.rules import FINDING_IDS, Verdict
 from rmqtool.store.config.tiered import INDEX, METADATA, TieredSegment, is_coda, read_tiered
 from rmqtool.store.directory import Store

@@ -74,7 +74,9 @@ class QueueMatch:
         unmatched: dict[tuple[QueueKey, bool], tuple[QueueEntries, Array]] = {}
         doubtful: list[tuple[QueueMap, Mismatch]] = []
         open_file = self.context.open_file
+        present = set[tuple[QueueKey, bool]]()
         for key, queue in self._queues(expected):
+            present.add(key)
             entries = expected.get(key)
             differing = queue.differing(open_file, self.lookup.begin, self.lookup.end, entries)
             if differing is None:
@@ -91,7 +93,7 @@ class QueueMatch:
                 mismatches = self._without_other_delay(mismatches)
             doubtful += [(queue, mismatch) for mismatch in mismatches]
         for expected_key, entries in expected.items():
-            if expected_key not in unmatched and self._map_of(expected_key) is None:
+            if expected_key not in present and self._map_of(expected_key) is None:
                 unmatched[expected_key] = entries, np.ones(len(entries.queue_offsets), np.bool_)
         self.agrees = not (doubtful or unmatched)
         with OpenFiles(self.context.store.view) as files:

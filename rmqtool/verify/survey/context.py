@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
@@ -106,12 +107,11 @@ class VerifyContext:
     def queues_into(self, begin: int, end: int) -> Iterator[tuple[QueueKey, QueueMap]]:
         """Queues, of plain units and of batches, of which some have units that point into [begin, end) of the log."""
         if self.order is None:
-            yield from _into(self.queues, begin, end)
+            plain = _into(self.queues, begin, end)
         else:
-            for topic, queue_id in self.order.queues_into(begin, end):
-                key = bytes_of(topic), queue_id
-                yield key, self.queues[key]
-        yield from _into(self.batch_queues, begin, end)
+            keys = ((bytes_of(topic), queue_id) for topic, queue_id in self.order.queues_into(begin, end))
+            plain = ((key, self.queues[key]) for key in keys)
+        return chain(plain, _into(self.batch_queues, begin, end)) if self.batch_queues else plain
 
     def log_path(self, physical_offset: int) -> str:
         """The commitlog file that holds a physical offset."""
