@@ -112,29 +112,30 @@ class FileScan:
         base = walk.split.physical_offset
         for batch in walk.batches():
             rows = batch.as_array()
+            column = by_name(rows)
             next_index = 0
             odd = np.arange(rows.size) if self.checker.needs_record_crc else odd_rows(rows)
             plain_count = int(odd[0]) if odd.size else rows.size
             if notes and plain_count:
-                self._plain.note(walk.split.source.name, self._options, int(rows["physical_offset"][plain_count - 1]))
+                self._plain.note(walk.split.source.name, self._options, int(column["physical_offset"][plain_count - 1]))
             notes = notes and not odd.size
             for index in self._doubtful(rows, odd):
                 if index > next_index:
                     yield _records(batch, rows[next_index:index])
-                position = int(rows["physical_offset"][index]) - base
+                position = int(column["physical_offset"][index]) - base
                 checked = self.checker.check(walk, position)
                 if not checked.success or checked.size == 0:
                     # The walk knows what lies around the place, and so calls it by a better name.
-                    end_verdict = Verdict(int(rows["verdict"][index])) or checked.verdict
+                    end_verdict = Verdict(int(column["verdict"][index])) or checked.verdict
                     return FileEnd(position, checked.success, checked.size, end_verdict), position
                 yield _single(batch, checked)
                 position += checked.size
-                if int(rows["size"][index]) != checked.size:
+                if int(column["size"][index]) != checked.size:
                     return None, position
                 next_index = index + 1
             if next_index < rows.size:
                 yield _records(batch, rows[next_index:])
-                position = int(rows["physical_offset"][-1] + rows["size"][-1]) - base
+                position = int(column["physical_offset"][-1] + column["size"][-1]) - base
         checked = self.checker.check(walk, position)
         verdict = None if _is_untouched(walk, position) else checked.verdict
         return FileEnd(position, is_blank=False, size=checked.size, verdict=verdict), position

@@ -27,7 +27,7 @@ class ServedUnits:
         self._form = unit_format(is_batch=state.is_batch).dtype
         self._loaded = state.loaded
         self._unit_size = self._loaded.kind.size
-        queue = state.queue(log_minimum)
+        queue = state.queue(log_minimum) if state.is_batch else None
         self._queue = queue if isinstance(queue, BatchQueue) else None
         self._minimum = 0 if state.is_batch else state.minimum
         end = self._loaded.end
@@ -155,8 +155,9 @@ class ServedUnits:
 
         Brokers since 5.0 look at the next unit of the file before they end a pull.
         """
-        ahead = self._unit_size if self._extension is not None and self._looks_ahead else 0
-        stop = max(end, min(end + ahead, self._loaded.length(segment)))
+        stop = end
+        if self._extension is not None and self._looks_ahead:
+            stop = max(end, min(end + self._unit_size, self._loaded.length(segment)))
         raw = self._loaded.read(segment, start, stop - start)
         units = np.frombuffer(raw[: len(raw) // self._unit_size * self._unit_size], self._form)
         count = max(0, end - start) // self._unit_size
