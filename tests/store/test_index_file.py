@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import struct
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from rmqtool.errors import UnreadableError
 from rmqtool.formats.index import HEADER_SIZE, IndexHeader, entry_position, file_size
 from rmqtool.store import index_file
-from rmqtool.store.index_file import IndexEntry, IndexFile, index_headers
+from rmqtool.store.index_file import IndexEntry, IndexFile, index_headers, reader_of
 from rmqtool.store.source import BytesSource, read_range
 from rmqtool.store.view import DirectoryView
 
@@ -70,3 +72,39 @@ def test_headers_of_files_that_are_long_enough(tmp_path: Path, content: bytes) -
         (tmp_path / name).write_bytes(content[:length])
     view = DirectoryView(tmp_path)
     assert list(index_headers(view, view.list(""))) == [HEADER, HEADER]
+
+
+def test_entries_come_newest_first_and_without_number_0(content: bytes) -> None:
+    file = opened(content)
+    assert [entry.key_hash for entry in file.entries_before(3, 2)] == [103, 102]
+    assert [entry.key_hash for entry in file.entries_before(3, 64)] == [103, 102, 101]
+    assert file.entries_before(0, 64) == file.entries_before(-5, 64) == []
+
+
+def test_the_last_record_has_the_entries_that_lead_to_it(content: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_file, "_LAST_ENTRIES", 2)
+    raw = bytearray(content)
+    for last_record, count in ((HEADER.end_physical_offset, 3), (7, 0)):
+        for number in range(1, 4):
+            at = entry_position(number, SLOTS) + 4
+            raw[at : at + 8] = last_record.to_bytes(8, "big")
+        assert opened(bytes(raw)).entries_of_last_record() == count
+
+
+def test_of_a_small_file_with_a_bad_sector_the_rest_is_read(content: bytes) -> None:
+    class Bad(BytesSource):
+        def read_into(self, position: int, buffer: memoryview) -> int:
+            if position + len(buffer) > HEADER_SIZE:
+                raise OSError(errno.EIO, "bad sector")
+            return super().read_into(position, buffer)
+
+    read = reader_of(Bad("index", content))
+    assert read(0, HEADER_SIZE) == HEADER.build()
+    with pytest.raises(UnreadableError):
+        read(HEADER_SIZE, 4)
+
+
+def test_a_small_file_gives_nothing_before_its_start_or_after_its_end(content: bytes) -> None:
+    read = reader_of(BytesSource("index", content))
+    assert read(-4, 4) == read(4, -1) == read(len(content), 4) == b""
+    assert read(len(content) - 2, 4) == content[-2:]
