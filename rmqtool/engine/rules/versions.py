@@ -379,11 +379,6 @@ def nearest_releases(version: str, releases: tuple[str, ...] = SUPPORTED) -> tup
     return (*older[-1:], *newer[:1])
 
 
-def supported_rules() -> list[BrokerRules]:
-    """The descriptions of all supported releases, in their order."""
-    return [rules_for(version) for version in SUPPORTED]
-
-
 def rules_for(version: str) -> BrokerRules:
     """The description of a version; one that is newer than all known gets the newest one, with a note.
 
