@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -26,7 +26,7 @@ from benchmarks.append import BODY_LENGTH, write_lines
 from benchmarks.dump import CONTENT, dump
 from benchmarks.kafka_dump import beside
 from benchmarks.logs import log_files, write_log
-from benchmarks.programs import COUNTED, KERNELS, LEAST, LEAST_BUILT, READ_ALL
+from benchmarks.programs import BUILT_ONLY, COUNTED, KERNELS, LEAST, LEAST_BUILT, READ_ALL
 from benchmarks.results import machine, table, write_section
 from benchmarks.scan import AS_INSTALLED, Ran, over_blocks, run_process, walk_all
 from benchmarks.stores import VERSION, write_store
@@ -41,6 +41,7 @@ COMMAND = "make bench"
 DERIVED = ("consumequeue", "index")
 LEAST_CHECK = "start and CRC alone"
 LEAST_BUILD = "start, CRC, and as many bytes written and read back"
+BUILD_ALONE = "build without check and forecasts"
 GIBIBYTE = 1 << 30
 TO_DO = 3
 APPENDED = 1_000_000
@@ -136,20 +137,21 @@ def fastest(*runs: Callable[[], object], clock: Callable[[], float] = time.proce
     return [min(each) for each in seconds]
 
 
-def against(
-    what: str, body: str, goal: float, load: tuple[Load, Load], done: Took, least: Ran, least_name: str = LEAST_CHECK
-) -> Goal:
+def against(what: str, body: str, goal: float, load: tuple[Load, Load], done: Took, leasts: Mapping[str, Ran]) -> Goal:
     """A broker's load beside a command, by the clock: of a fresh virtual machine, which counts, and of a warm one.
 
     Args:
-        least: a process that does nothing but what the command must do in any case, which `least_name` names.
+        leasts: processes that do nothing but what the command must do in any case, by what they do.
     """
     fresh, warm = (each.seconds / done.seconds for each in load)
+    clocks = "; ".join(
+        f"{name} {load[0].seconds / least.seconds:.1f}, {least.seconds:.1f} s" for name, least in leasts.items()
+    )
+    processors = ", ".join(f"{name} {least.processor_seconds:.1f}" for name, least in leasts.items())
     text = (
         f"{fresh:.1f} ({load[0].seconds:.1f} s ÷ {done.seconds:.1f} s; warm {warm:.1f}, {load[1].seconds:.1f} s; "
-        f"{least_name} {load[0].seconds / least.seconds:.1f}, {least.seconds:.1f} s; processor s: fresh "
-        f"{load[0].processor_seconds:.1f}, warm {load[1].processor_seconds:.1f}, "
-        f"command {done.processor_seconds:.1f}, {least_name} {least.processor_seconds:.1f})"
+        f"{clocks}; processor s: fresh {load[0].processor_seconds:.1f}, warm {load[1].processor_seconds:.1f}, "
+        f"command {done.processor_seconds:.1f}, {processors})"
     )
     return at_least(what, body, goal, fresh, text)
 
@@ -161,6 +163,7 @@ def whole_store(folder: Path, label: str, count: int, body_length: int) -> list[
     least = min(run_process("-c", LEAST, str(store)) for _ in range(3))
     written = (str(folder / "written"), str(sum(bytes_below(store / name) for name in DERIVED)))
     built = min(run_process("-c", LEAST_BUILT, str(store), *written) for _ in range(3))
+    alone = min(run_process("-c", BUILT_ONLY, str(store), str(folder), VERSION) for _ in range(3))
     verify = took(store, "verify", exit_code=TO_DO)
     salvage = took(store, "salvage", "--dry-run", exit_code=TO_DO)
     planned = took(store, "recover", "--full", "--dry-run", exit_code=TO_DO)
@@ -187,11 +190,12 @@ def whole_store(folder: Path, label: str, count: int, body_length: int) -> list[
             at_most(f"bytes read ÷ bytes of the store, `{name}`", label, goal, done.bytes_ratio)
             for name, (done, goal) in read.items()
         ),
-        against("broker's load ÷ `verify`", label, of_verify, load, verify, least),
-        against("broker's load from nothing ÷ `rebuild --yes`", label, of_rebuild, bare, rebuild, built, LEAST_BUILD),
-        against("broker's load ÷ `recover --full --yes`", label, of_recover, load, recover, least),
+        against("broker's load ÷ `verify`", label, of_verify, load, verify, {LEAST_CHECK: least}),
+        against("broker's load from nothing ÷ `rebuild --yes`", label, of_rebuild, bare, rebuild,
+                {LEAST_BUILD: built, BUILD_ALONE: alone}),
+        against("broker's load ÷ `recover --full --yes`", label, of_recover, load, recover, {LEAST_CHECK: least}),
         at_least("verify ÷ CRC alone, one core", label, of_crc, checksum / one_core),
-    ]
+    ]  # fmt: skip
 
 
 def not_in_memory(folder: Path, scale: float) -> list[Goal]:
@@ -375,10 +379,11 @@ the same store in a virtual machine that has just started; warm: another one in 
 `/proc/self/io`: all that the process reads, its own program and what it has written itself too. `of_goal` above 1 is
 better than the goal. "Start and CRC alone" is a process that starts, loads the kernels, computes CRC over the log in
 two threads and does nothing else: no command that checks a log can be faster. `rebuild --yes` must besides write as
-many bytes as queues and index have, sync them and read them back for their digests. Before it, `rmqtool --compile` has
-written all compiled code, bytecode included, as a step of an install does. For a store larger than memory, the page
-cache is told each second to forget the store's files, which lie on a disk; what the same command takes from the page
-cache stands beside it, and is the least that it can take however fast the disk is.
+many bytes as queues and index have, sync them and read them back for their digests. "Build without check and
+forecasts" is the command's own build and that reading back alone. Before it, `rmqtool --compile` has written all
+compiled code, bytecode included, as a step of an install does. For a store larger than memory, the page cache is told
+each second to forget the store's files, which lie on a disk; what the same command takes from the page cache stands
+beside it, and is the least that it can take however fast the disk is.
 
 What two threads can gain on this machine is shown by CRC alone: two halves of the files, even parts, compiled code
 without the interpreter's lock. Where the walk gains as much, memory and cores set the limit, and where it gains less,

@@ -63,3 +63,28 @@ os.unlink(sys.argv[2])
 """
 """What `rebuild --yes` must do at least: the same, and write as many bytes as queues and index have, have them on the
 disk, and read them back from there for their digests. Which bytes they are it does not have to find out."""
+BUILT_ONLY = """
+import os, sys
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from rmqtool.engine.rules.versions import rules_for
+from rmqtool.repair.build.build import build
+from rmqtool.repair.build.request import BuildRequest
+from rmqtool.repair.machine.digest import digest_of
+from rmqtool.scan.freed_memory import keep_freed_memory
+from rmqtool.store.directory import survey
+from rmqtool.store.source import FileSource
+from rmqtool.store.view import open_directory
+keep_freed_memory()
+store, wants = survey(open_directory(Path(sys.argv[1]))), lambda topic, queue_id: True
+with TemporaryDirectory(dir=sys.argv[2]) as name:
+    build(store, rules_for(sys.argv[3]), BuildRequest(wants, True), Path(name))
+    for path in Path(name).rglob("*"):
+        if path.is_file():
+            with closing(FileSource.open(path)) as source:
+                os.fsync(source.descriptor)
+                os.posix_fadvise(source.descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+                digest_of(source, 0, source.size)
+"""
+"""What `rebuild --yes` takes without its check, its forecasts and its plan: it builds, and reads back what it wrote."""
