@@ -1,0 +1,99 @@
+"""Forecasts for brokers with settings that change a start, each held against what the real broker then does."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rmqtool.commands.reading.forecast import forecast_options
+from rmqtool.forecast.result import Forecast
+from rmqtool.forecast.unsimulated import unsimulated_settings
+from rmqtool.formats import commitlog
+from rmqtool.store.config.broker_conf import broker_conf
+from rmqtool.store.directory import survey
+from rmqtool.store.view import open_directory
+from tests.broker.broker import Judge
+from tests.broker.test_forecast_rare import BODY_AT, CONFIG, JudgeOf, assert_same, killed_store, log_file
+
+
+def with_setting(judge: Judge, store: Path, copy: Path, config: Mapping[str, Any], more: Mapping[str, Any]) -> Forecast:
+    """The forecast for a copy of a store and a broker with these settings more, which that broker then keeps."""
+    shutil.copytree(store, copy)
+    settings = {**config, **more}
+    options = forecast_options(broker_conf({key: str(value) for key, value in settings.items()}))
+    return assert_same(judge, copy, settings, options)
+
+
+@pytest.mark.parametrize("version", ["5.5.0", "5.5.1"])
+def test_a_broker_that_checks_offsets_ends_at_a_record_that_was_moved(
+    judge_of: JudgeOf, tmp_path: Path, version: str
+) -> None:
+    judge, path = judge_of(version), tmp_path / "store"
+    answers = killed_store(judge, path, CONFIG)
+    file, position = log_file(path, answers[-20]["physicalOffset"])
+    with file.open("r+b") as opened:
+        opened.seek(position + commitlog.MESSAGE_V1.position("physical_offset"))
+        opened.write((1 << 20).to_bytes(8, "big"))
+    ends = [
+        with_setting(
+            judge, path, tmp_path / f"{checks}", CONFIG, {"checkCommitLogOffsetOnRecover": checks}
+        ).log_end_offset
+        for checks in (True, False)
+    ]
+    last = answers[-1]
+    assert ends == [answers[-20]["physicalOffset"], last["physicalOffset"] + last["size"]]
+
+
+@pytest.mark.parametrize("version", ["5.4.0", "5.5.0"])
+def test_a_broker_looks_into_so_many_files_of_a_log(judge_of: JudgeOf, tmp_path: Path, version: str) -> None:
+    """Without a checkpoint, recovery after a crash goes back to the first file, or as far as it is told."""
+    judge, path = judge_of(version), tmp_path / "store"
+    answers = killed_store(judge, path, CONFIG, 200)
+    (path / "checkpoint").unlink()
+    assert len(list((path / "commitlog").iterdir())) > 3
+    file, position = log_file(path, answers[10]["physicalOffset"])
+    with file.open("r+b") as opened:
+        opened.seek(position + BODY_AT)
+        opened.write(b"x")
+    ends = [
+        with_setting(judge, path, tmp_path / f"{count}", CONFIG, {"commitLogRecoverMaxNum": count}).log_end_offset
+        for count in (10, 2)
+    ]
+    last = answers[-1]
+    assert ends == [answers[10]["physicalOffset"], last["physicalOffset"] + last["size"]]
+
+
+@pytest.mark.parametrize(("version", "expected"), [("5.1.4", (150, 0)), ("5.5.0", (149, 1))])
+def test_a_broker_that_asks_the_queues_dispatches_what_they_lack(
+    judge_of: JudgeOf, tmp_path: Path, version: str, expected: tuple[int, int]
+) -> None:
+    judge, path = judge_of(version), tmp_path / "store"
+    with judge.open(path, CONFIG) as store:
+        store.put(*({"topic": "T", "queueId": 0, "body": bytes(400)} for _ in range(150)))
+        store.wait_dispatched()
+    last = max((path / "consumequeue/T/0").iterdir())
+    with last.open("r+b") as opened:
+        opened.seek((150 - 1) % 100 * 20 - 200)
+        opened.write(bytes(220))
+    ends = []
+    for asks in (True, False):
+        forecast = with_setting(judge, path, tmp_path / f"{asks}", CONFIG, {"recheckReputOffsetFromCq": asks})
+        [queue] = [queue for queue in forecast.queues if queue.topic == "T"]
+        ends.append((queue.max_queue_offset, forecast.lost.messages))
+    assert ends[0] == expected
+
+
+def test_an_index_that_is_not_written_is_not_simulated(judge_of: JudgeOf, tmp_path: Path) -> None:
+    """The broker enters no keys into index files, which the forecast counts on; it says that it leaves this out."""
+    judge, path = judge_of("5.5.0"), tmp_path / "store"
+    config = CONFIG | {"maxHashSlotNum": 100, "maxIndexNum": 400}
+    with judge.open(path, config | {"indexFileWriteEnable": False}) as store:
+        store.put({"topic": "T", "queueId": 0, "body": b"x", "properties": {"KEYS": "k"}})
+        store.wait_dispatched()
+    assert not list((path / "index").glob("*"))
+    conf = broker_conf({"indexFileWriteEnable": "false"})
+    assert [row.path for row in unsimulated_settings(conf, survey(open_directory(path)))] == ["broker.conf"]
