@@ -35,8 +35,9 @@ def make_avro(argument: str | None) -> Decode:
         raise ValueError("the schema is missing: avro=FILE.avsc")
     import fastavro
 
+    content = read_schema_file(argument)
     try:
-        schema = fastavro.parse_schema(json.loads(read_schema_file(argument)))
+        schema = fastavro.parse_schema(json.loads(content))
     except Exception as error:  # whatever the library thinks of a file
         raise ValueError(f"{argument}: not an Avro schema: {type(error).__name__}: {error}") from error
     named: dict[str, Any] = {}

@@ -21,6 +21,7 @@ from rmqtool.formats.record_crc import PROPERTY_SIZE, masked_crc, record_crc_pro
 from rmqtool.repair.machine.plan import Loss
 from rmqtool.repair.machine.steps import WriteRange, write_range
 from rmqtool.report.hexview import BYTES_SHOWN_MAX, HexField, bare_parts, message_parts, parts_of
+from rmqtool.report.names import nearest
 from rmqtool.scan.log import plan_segments, scan_log
 from rmqtool.scan.rules import Verdict
 from rmqtool.store.directory import Segment, Store
@@ -170,7 +171,8 @@ def _structure(store: Store, request: PatchRequest, source: ByteSource) -> _Stru
         return _unit(source, _UNITS[kind], 0, at)
     if kind is FileKind.CONFIG:
         raise UnsupportedError(f"{request.path}: a text file without declared fields; edit it with an editor")
-    raise UnsupportedError(f"{request.path}: {kind.value}: no structure of a fixed place is declared for it")
+    what = "" if kind.value == request.path else f"{kind.value}: "
+    raise UnsupportedError(f"{request.path}: {what}no structure of a fixed place is declared for it")
 
 
 def _record(source: ByteSource, at: int, *, is_dledger: bool) -> _Structure:
@@ -259,7 +261,7 @@ def _with_values(old: _Structure, request: PatchRequest) -> bytes:
     for name, value in request.values:
         part = fields.get(name)
         if part is None:
-            raise UsageError(f"--set {name}: {old.name} has {', '.join(fields)}")
+            raise UsageError(f"--set {name}: {old.name} has {', '.join(fields)}{nearest(name, fields)}")
         content[part.position : part.position + part.length] = _encoded(part, value)
     if request.fix_crc:
         _fix_crc(old, fields, content)

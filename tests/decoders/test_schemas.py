@@ -53,6 +53,13 @@ def test_avro_is_decoded_by_its_schema(tmp_path: Path) -> None:
     assert decoded == ({"id": 7, "price": "12.50", "lines": ["a", "b"]}, "avro", None)
 
 
+def test_a_schema_that_is_not_there_is_said_to_be_missing(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"order\.avsc: No such file or directory$"):
+        make_chain([f"avro={tmp_path}/order.avsc"])
+    with pytest.raises(UsageError, match="not an Avro schema"):
+        avro(tmp_path, {"type": "nothing"})
+
+
 @pytest.mark.parametrize("change", ["cut", "longer", "empty"])
 def test_avro_that_does_not_fit_gives_a_reason(tmp_path: Path, change: str) -> None:
     body = {"cut": order_body()[:-3], "longer": order_body() + b"x", "empty": b""}[change]

@@ -118,6 +118,7 @@ def test_a_range_comes_from_another_file(golden: Unpacked, tmp_path: Path) -> No
     ("path", "request_options", "text"),
     [
         (LOG, {"values": (("queue", "3"),)}, "message-v1 has size, magic"),
+        (LOG, {"values": (("quue_id", "3"),)}, "; did you mean queue_id"),
         (LOG, {"values": (("queue_id", "x"),)}, "not a number"),
         (LOG, {"values": (("queue_id", str(1 << 40)),)}, "does not fit into 4 bytes"),
         (LOG, {"values": (("topic", "Longer"),)}, "this would be 6"),
@@ -131,6 +132,12 @@ def test_what_does_not_fit_is_refused(
 ) -> None:
     with pytest.raises(UsageError, match=text):
         plan(golden(CLEAN), PatchRequest(path, 0, **request_options))  # type: ignore[arg-type]
+
+
+def test_a_file_without_structures_is_named_once(golden: Unpacked) -> None:
+    store = golden("5.5.0-crashed")
+    with pytest.raises(UnsupportedError, match=r"^abort: no structure"):
+        plan(store, PatchRequest("abort", 0, (("size", "1"),)))
 
 
 def test_a_position_inside_a_unit_names_its_neighbors(golden: Unpacked) -> None:

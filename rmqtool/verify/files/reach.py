@@ -89,7 +89,8 @@ def index_findings(context: VerifyContext, log: SplitResult, checkpoint: Checkpo
         yield finding(
             "index.missing-key",
             "index",
-            f"{count} keys from physical offset {first} are not in the index, {where}",
+            f"{count} key{'' if count == 1 else 's'} from physical offset {first} "
+            f"{'is' if count == 1 else 'are'} not in the index, {where}",
             physical_offset=first,
             count=count,
         )
@@ -97,7 +98,8 @@ def index_findings(context: VerifyContext, log: SplitResult, checkpoint: Checkpo
         until = checkpoint.index_timestamp_ms if checkpoint else 0
         for file in context.index:
             if file.end_timestamp_ms > until:
-                text = f"newer than the checkpoint's index time {until}: {file.count} entries would be dropped"
+                entries = "1 entry" if file.count == 1 else f"{file.count} entries"
+                text = f"newer than the checkpoint's index time {until}: {entries} would be dropped"
                 yield finding("index.would-be-dropped", file.path, text, count=max(1, file.count))
 
 

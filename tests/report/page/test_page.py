@@ -143,6 +143,12 @@ def test_what_is_left_out_is_counted() -> None:
     assert "and 290 more" in page.text
 
 
+@pytest.mark.parametrize(("marked", "text"), [(1, "1 of 3 files has findings."), (2, "2 of 3 files have findings.")])
+def test_one_file_has_findings_and_two_have_them(monkeypatch: pytest.MonkeyPatch, marked: int, text: str) -> None:
+    monkeypatch.setattr(LogPicture, "marked_file_count", marked)
+    assert text in assert_harmless(page_text(facts("T", files=3))).text
+
+
 def test_a_store_without_a_log_has_a_page() -> None:
     page = assert_harmless(page_text(facts("T", files=0, queues=0, findings=0, rows=0)))
     assert "The commit log has no files." in page.text
