@@ -18,6 +18,7 @@ from typing import Any, Final
 from rmqtool.scan.kernels.machine_code import Argument, MachineCode
 
 _DIGEST_SIZE: Final = 32
+_ROOT: Final = Path(__file__).parents[3]
 _IMPORT: Final = re.compile(r"^from (rmqtool\.\S+) import ([\w, ]+)$", re.MULTILINE)
 
 
@@ -100,8 +101,7 @@ def _source_digest(module_name: str) -> str | None:
 
 def _source_of(module_name: str) -> str:
     """The source of a module of ours, which may lie in an archive."""
-    root = Path(__file__).parents[3]
-    path = root.joinpath(*module_name.split(".")).with_suffix(".py")
+    path = _ROOT.joinpath(*module_name.split(".")).with_suffix(".py")
     loader: Any = __spec__ and __spec__.loader
     return str(loader.get_data(str(path)).decode("utf-8"))
 
