@@ -26,7 +26,7 @@ from tests.scan.logs import log_bytes, numbered
 PACKAGE = Path(compiled.__file__).parent.parent
 COUNT = 50
 KERNEL = "rmqtool.scan.kernels.kernel"
-CODE = MachineCode("symbol", True, "q", False, b"code\n")
+CODE = MachineCode(calls_crc=True, results="q", is_tuple=False, content=b"code\n")
 SCRIPT = """
 import json, sys
 {before}

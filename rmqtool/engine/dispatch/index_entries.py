@@ -62,22 +62,15 @@ def index_entries(rows: Rows, topics: Sequence[bytes], texts: RowBytes, rules: B
     Args:
         topics: names by the rows' topic numbers.
     """
-    entries = _numbered_entries(rows, topics, texts, rules)
-    of_rows = entries.numbers
-    return IndexEntries(
-        entries.key_hashes,
-        entries.rows["physical_offset"][of_rows],
-        entries.rows["store_timestamp_ms"][of_rows],
-        entries.ends_without,
-    )
+    return _numbered_entries(rows, topics, texts, rules).entries
 
 
 def batch_entries(batch: Batch, rows: Any, rules: BrokerRules) -> IndexEntries:
     """The entries of a batch's rows, or of a part of them; what was computed for all of them once is used again."""
     keys = batch.keys
     if (batch.is_noted or isinstance(rows, RowColumns)) and (keys is None or keys.version != rules.version):
-        entries = _numbered_entries(batch.as_array(), batch.topics, batch_bytes(batch), rules)
-        keys = batch.keys = KeyHashes(rules.version, entries.key_hashes, entries.numbers)
+        numbered = _numbered_entries(batch.as_array(), batch.topics, batch_bytes(batch), rules)
+        keys = batch.keys = KeyHashes(rules.version, numbered.entries.key_hashes, numbered.numbers)
     if keys is None or keys.version != rules.version:
         return index_entries(rows, batch.topics, batch_bytes(batch), rules)
     all_messages = message_rows(batch.as_array()) if batch.plain is None else batch.plain.rows
@@ -101,12 +94,10 @@ def joined_index_entries(parts: Sequence[IndexEntries]) -> IndexEntries:
 
 
 class _NumberedEntries(NamedTuple):
-    """Entries by the number of their row among `rows`, which are some of those that were asked about."""
+    """Entries, each with the number of its row among those that count."""
 
-    rows: Rows
-    key_hashes: Int32s
+    entries: IndexEntries
     numbers: NDArray[Any]
-    ends_without: bool
 
 
 def _numbered_entries(rows: Rows, topics: Sequence[bytes], texts: RowBytes, rules: BrokerRules) -> _NumberedEntries:
@@ -131,7 +122,8 @@ def _numbered_entries(rows: Rows, topics: Sequence[bytes], texts: RowBytes, rule
         order = np.argsort(of_rows, kind="stable")
         of_rows, hashes = of_rows[order], hashes[order]
     ends_without = rows.size > 0 and (of_rows.size == 0 or int(of_rows[-1]) != rows.size - 1)
-    return _NumberedEntries(rows, hashes, of_rows.astype(np.int32), ends_without)
+    offsets, times_ms = rows["physical_offset"][of_rows], rows["store_timestamp_ms"][of_rows]
+    return _NumberedEntries(IndexEntries(hashes, offsets, times_ms, ends_without), of_rows.astype(np.int32))
 
 
 def _compiled_entries(
@@ -143,11 +135,16 @@ def _compiled_entries(
     if not (buffer.flags.writeable and buffer.flags.c_contiguous and rows.flags.c_contiguous and rows.flags.writeable):
         return None
     room = 2 * rows.size + int(((rows["keys_length"].clip(min=0) + 1) // 2).sum())
-    hashes, numbers = np.empty(room, np.int32), np.empty(room, np.int32)
+    hashes, numbers = np.empty((2, room), np.int32)
+    offsets, times_ms = np.empty((2, room), np.int64)
     count, ends_without = load_kernel(KERNEL).key_entries(
-        buffer, texts.physical_offset, rows, *_prefixes(rows, topics), rules.index_tags, hashes, numbers
-    )
-    return None if count < 0 else _NumberedEntries(rows, hashes[:count], numbers[:count], ends_without)
+        buffer, texts.physical_offset, rows, *_prefixes(rows, topics), rules.index_tags, hashes, numbers, offsets,
+        times_ms,
+    )  # fmt: skip
+    if count < 0:
+        return None
+    entries = IndexEntries(hashes[:count], offsets[:count], times_ms[:count], ends_without)
+    return _NumberedEntries(entries, numbers[:count])
 
 
 def _hashed(

@@ -57,10 +57,13 @@ def key_hash_of(value):
 
 
 @compiled
-def key_entries(buffer, base, rows, key_prefixes, tag_prefixes, with_tags, hashes, numbers):
+def key_entries(
+    buffer, base, rows, key_prefixes, tag_prefixes, with_tags, hashes, numbers, physical_offsets, times
+):  # fmt: skip
     """The index entries of all good messages among the rows, in the broker's order: unique key, keys, tags.
 
-    `base` is the physical offset of the buffer's first byte. `hashes` and `numbers` take the hash and the row of each.
+    `base` is the physical offset of the buffer's first byte. `hashes`, `numbers`, `physical_offsets` and `times` take
+    the hash of each, its row, and that row's place and store time.
     The number of entries, and whether the last message has none; -1 where a text is not ASCII, or properties do not lie
     in the buffer.
     """
@@ -107,6 +110,8 @@ def key_entries(buffer, base, rows, key_prefixes, tag_prefixes, with_tags, hashe
             count += 1
         for entry in range(first, count):
             numbers[entry] = number
+            physical_offsets[entry] = row.physical_offset
+            times[entry] = row.store_timestamp_ms
             ends_without = False
     return (-1, False) if seen >= 0x80 else (count, ends_without)
 
@@ -149,20 +154,21 @@ def spread(state):
 
 
 @inlined
-def entry_value(key, number, key_hash, physical_offset, delta):
-    """What an entry adds to the sum of a file: a number that nobody can foresee who does not know the key."""
-    state = spread(uint64(physical_offset) + key[0])
+def entry_value(first_key, second_key, number, key_hash, physical_offset, delta):
+    """What an entry adds to the sum of a file: a number that nobody can foresee who does not know the keys."""
+    state = spread(uint64(physical_offset) + first_key)
     state = spread(state ^ ((uint64(uint32(key_hash)) << uint64(32)) | uint64(uint32(delta))))
-    return spread(state + uint64(number) * FACTOR + key[1])
+    return spread(state + uint64(number) * FACTOR + second_key)
 
 
 @compiled
 def expected_sum(key, first_number, begin_timestamp_ms, hashes, physical_offsets, times):
     """The sum of the entries that are expected, of which the first has this number; see `entry_chains`."""
-    total = uint64(0)
+    first_key, second_key, total = key[0], key[1], uint64(0)
     for index in range(hashes.size):
         delta = min(max(int64(0), (times[index] - begin_timestamp_ms) // 1000), INT_MAX)
-        total += entry_value(key, first_number + index, hashes[index], physical_offsets[index], int32(delta))
+        number = first_number + index
+        total += entry_value(first_key, second_key, number, hashes[index], physical_offsets[index], int32(delta))
     return total
 
 
@@ -174,23 +180,27 @@ def entry_chains(raw, first_number, latest, expected, physical_offsets, key, sum
     where each entry should lead and its record's place; `sums[k]` takes the sum of all entries below number k * `step`.
     The number of entries that lead elsewhere or hold a negative number.
     """
-    wrong = 0
-    for index in range(expected.size):
-        entry = uint64(index * ENTRY_SIZE)
-        key_hash = int_at(raw, entry + AT_HASH)
-        slot = key_hash % int32(latest.size)
-        previous = latest[slot]
-        latest[slot] = first_number + index
-        expected[index] = previous
-        physical_offsets[index] = long_at(raw, entry + AT_OFFSET)
-        leads_elsewhere = previous != int_at(raw, entry + AT_PREVIOUS)
-        delta = int_at(raw, entry + AT_TIME)
-        if leads_elsewhere or key_hash < 0 or delta < 0:
-            wrong += 1
-        number = first_number + index
-        if number % step == 0:
-            sums[number // step + 1] = sums[number // step]
-        sums[number // step + 1] += entry_value(key, number, key_hash, physical_offsets[index], delta)
+    first_key, second_key, slots, wrong, begin = key[0], key[1], uint32(latest.size), 0, 0
+    while begin < expected.size:
+        part = (first_number + begin) // step
+        if (first_number + begin) % step == 0:
+            sums[part + 1] = sums[part]
+        stop = min(expected.size, (part + 1) * step - first_number)
+        total = uint64(0)
+        for index in range(begin, stop):
+            entry, number = uint64(index * ENTRY_SIZE), first_number + index
+            key_hash, delta = int_at(raw, entry + AT_HASH), int_at(raw, entry + AT_TIME)
+            # Without a sign it is divided in half the time.
+            slot = uint32(key_hash) % slots if key_hash >= 0 else uint32(key_hash % int32(slots))
+            previous = latest[slot]
+            latest[slot] = number
+            expected[index] = previous
+            physical_offset = long_at(raw, entry + AT_OFFSET)
+            physical_offsets[index] = physical_offset
+            wrong += previous != int_at(raw, entry + AT_PREVIOUS) or key_hash < 0 or delta < 0
+            total += entry_value(first_key, second_key, number, key_hash, physical_offset, delta)
+        sums[part + 1] += total
+        begin = stop
     return wrong
 
 

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from rmqtool.scan.kernels.machine_code import Argument, MachineCode
+from rmqtool.scan.kernels.machine_code import Argument, LinkedFunction, MachineCode
 
 _DIGEST_SIZE: Final = 32
 _ROOT: Final = Path(__file__).parents[3]
@@ -44,8 +44,8 @@ class CodeFolder:
                 content = (folder / self._file_name(function_name, arguments)).read_bytes()
                 if hashlib.sha256(content[_DIGEST_SIZE:]).digest() == content[:_DIGEST_SIZE]:
                     header, _, code = content[_DIGEST_SIZE:].partition(b"\n")
-                    symbol, calls_crc, results, is_tuple = json.loads(header)
-                    return MachineCode(symbol, calls_crc, results, is_tuple, code)
+                    calls_crc, results, is_tuple = json.loads(header)
+                    return MachineCode(calls_crc, results, is_tuple, code)
         return None
 
     def keep(self, function_name: str, arguments: Sequence[Argument], code: MachineCode) -> None:
@@ -85,10 +85,10 @@ def _host_digest() -> str:
 
 
 def _source_digest(module_name: str) -> str | None:
-    """The sources of a module's functions: its own, and those of what it imports of ours; None where there are none."""
+    """What a module's code is made of: its source, what it imports of ours, what calls it; None where it has none."""
     try:
         source = _source_of(module_name)
-        sources = [source]
+        sources = [source, _source_of(LinkedFunction.__module__)]
         for module, names in _IMPORT.findall(source):
             with suppress(OSError):
                 sources.append(_source_of(module))
