@@ -16,7 +16,7 @@ import pytest
 from benchmarks.stores import write_store
 from rmqtool.engine.dispatch.index_entries import IndexEntries, batch_entries
 from rmqtool.engine.rules.versions import rules_for
-from rmqtool.scan.kept_column import keep_column
+from rmqtool.scan.kept_column import columns_values, keep_column
 from rmqtool.scan.log import LogFile, ScanOptions, plan_log, reader_for, scan_log, walk_split
 from rmqtool.scan.log_digest import KEPT, LogDigest
 from rmqtool.scan.splits import splits_of
@@ -118,7 +118,7 @@ def test_a_column_comes_back_as_it_was(dtype: str, memory_max: int) -> None:
     with LogDigest(memory_max) as digest:
         for values in columns:
             kept = keep_column(np.array(values, dtype), digest._keep)
-            back = digest._values(kept, len(values))
+            [back] = columns_values([kept], len(values), digest._read)
             assert back.dtype == np.dtype(dtype)
             assert back.tolist() == values
 
