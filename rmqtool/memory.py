@@ -48,12 +48,14 @@ class MemoryBudget:
         limit: bytes; None where there is no limit.
         fixed: bytes that the work cannot use: the program, its libraries, the list of the store's files.
         least: bytes that the work needs beside these.
+        of_file: bytes that the work keeps of each file of a store beside the list of them.
         is_chosen: whether a person set the limit; it is then refused where it is too low.
     """
 
     limit: int | None = None
     fixed: int = 0
     least: int = WORK_LEAST
+    of_file: int = 0
     is_chosen: bool = False
 
     @property
@@ -83,28 +85,30 @@ def memory_budget() -> MemoryBudget:
     return _CURRENT.budget
 
 
-def keep_to(limit: int | None, least: int = WORK_LEAST) -> None:
+def keep_to(limit: int | None, least: int = WORK_LEAST, of_file: int = 0) -> None:
     """Set the limit of this process; None takes it back, and leaves what a container's limit leaves.
 
     Args:
         least: bytes that the work needs beside the program.
+        of_file: and of each file of a store beside the list of them.
 
     Raises:
         UsageError: no command could work with so little.
     """
     contained = None if limit is not None else container_limit()
-    _CURRENT.budget = MemoryBudget(contained if limit is None else limit, 0, least, is_chosen=limit is not None)
+    chosen = contained if limit is None else limit
+    _CURRENT.budget = MemoryBudget(chosen, 0, least, of_file, is_chosen=limit is not None)
     if _CURRENT.budget.limit is not None:
         settle("the command")
         _give_back_soon()
 
 
-def settle(what: str, later: int = 0) -> None:
+def settle(what: str, files: int = 0) -> None:
     """Measure what is held now: none of it is at the disposal of the work that follows.
 
     Args:
         what: needs it, for the message.
-        later: bytes that will be held beside it up to the end, which no work can do without.
+        files: number of files of a store, of each of which something is kept up to the end.
 
     Raises:
         UsageError: what is left of a limit that a person chose is too little.
@@ -112,7 +116,11 @@ def settle(what: str, later: int = 0) -> None:
     budget = _CURRENT.budget
     if budget.limit is None:
         return
-    fixed = later + held_bytes() + sum(size for name, size in LOADED_LATER.items() if name not in sys.modules)
+    fixed = (
+        files * budget.of_file
+        + held_bytes()
+        + sum(size for name, size in LOADED_LATER.items() if name not in sys.modules)
+    )
     _CURRENT.budget = replace(budget, fixed=fixed)
     least = -(-(fixed + budget.least) // STEP) * STEP
     if budget.is_chosen and budget.limit < least:

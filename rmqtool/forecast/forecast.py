@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
+from hashlib import blake2b
 from itertools import pairwise
 from threading import Lock
 
@@ -40,6 +41,7 @@ class SharedStarts:
         self.clean = CleanFiles() if clean is None else clean
         self._configs: StoreConfigs | None = None
         self._losses_by_key: dict[Hashable, LossReport] = {}
+        self._queues: list[tuple[QueueForecast, ...]] = []
         self._lock = Lock()
 
     def configs(self, store: Store) -> StoreConfigs:
@@ -54,6 +56,19 @@ class SharedStarts:
             if key not in self._losses_by_key:
                 self._losses_by_key[key] = count()
             return self._losses_by_key[key]
+
+    def queues(self, queues: tuple[QueueForecast, ...]) -> tuple[QueueForecast, ...]:
+        """The same queues, as one object for all starts that leave the same."""
+        with self._lock:
+            for known in self._queues:
+                if known == queues and all(map(_reach_same, known, queues)):
+                    return known
+            self._queues.append(queues)
+            return queues
+
+
+def _reach_same(one: QueueForecast, other: QueueForecast) -> bool:
+    return one.last_physical_offset == other.last_physical_offset
 
 
 def forecast_store(
@@ -130,12 +145,13 @@ def forecast_of(simulation: Simulation, shared: SharedStarts | None = None) -> F
     else:
         key = tuple(segment.path for segment in segments), left
         losses = shared.losses(key, lambda: _losses(simulation, segments, shared.clean, left))
+    queues = _queues(simulation, losses)
     return replace(
         forecast,
         lost=losses.lost,
         unnoticed_damage=tuple(losses.damage),
         unnoticed_damage_count=losses.damage_count,
-        queues=_queues(simulation, losses),
+        queues=queues if shared is None else shared.queues(queues),
         filler_units=sum(queue.filler_units() for queue in simulation.queues.values()),
         unindexed_messages=losses.unindexed,
         counted_from=segments[0].start if segments else None,
@@ -192,7 +208,7 @@ def _what_is_left(simulation: Simulation) -> Hashable:
         return None
     log, options, overlay = simulation.log, simulation.options, simulation.overlay
     assert log is not None
-    queues, has_part = [], False
+    queues, has_part = blake2b(digest_size=32), False  # a store may have a million of them
     for name, state in sorted(simulation.queues.items()):
         assert isinstance(state, QueueState), "there is no database"
         files = tuple((segment.path, segment.start, segment.size) for segment in state.loaded.segments)
@@ -200,13 +216,14 @@ def _what_is_left(simulation: Simulation) -> Hashable:
         if overlay.changes_any(paths):
             return None
         planned = _planned_content(simulation.store, paths)
-        queues.append((name, state.is_batch, state.minimum, state.loaded.end, files, planned))
+        one = name, state.is_batch, state.minimum, state.loaded.end, files, planned
+        queues.update(f"{one!r}\n".encode())
         has_part |= any(length % state.loaded.kind.size for length in state.loaded.lengths())
     settings = simulation.settings
     return (
         tuple(segment.path for segment in log.segments),
         log.end,
-        tuple(queues),
+        queues.digest(),
         simulation.index.covered.key() if options.enters_index else None,
         settings.batch_topics if settings.rules.batch_queues else frozenset(),
         settings.rules.limits_before_skipping if simulation.store.extensions else None,

@@ -41,6 +41,9 @@ MISSED_MAX: Final = 2_000_000
 """Records that are looked for elsewhere than at their place together."""
 MISSED_BYTES: Final = 64
 """What such a record takes."""
+HIGHEST_MAX: Final = 1 << 20
+HIGHEST_BYTES: Final = 192
+"""Queue offsets that are kept of clean files without a limit, and what one takes."""
 _SERVED_AS_IT_IS: Final = frozenset(set(FINDING_IDS) - {Verdict.STALE})
 
 
@@ -66,13 +69,27 @@ class CleanFiles:
     """Files of the log of which a start loses nothing, with the highest queue offset in each by queue.
 
     Attributes:
-        highest: by the file and by all that its losses depend on.
         lock: who counts holds it, so that no file is counted twice at once.
     """
 
     def __init__(self) -> None:
-        self.highest: dict[Hashable, dict[tuple[str, int], int]] = {}
         self.lock = Lock()
+        self._highest: dict[Hashable, dict[tuple[str, int], int]] = {}
+        self._room = memory_budget().share(HIGHEST_MAX * HIGHEST_BYTES, 16) // HIGHEST_BYTES
+
+    def highest(self, key: Hashable) -> dict[tuple[str, int], int] | None:
+        """The queue offsets of a file; None where it is to be counted.
+
+        Args:
+            key: the file and all that its losses depend on.
+        """
+        return self._highest.get(key)
+
+    def keep(self, key: Hashable, highest: dict[tuple[str, int], int]) -> None:
+        """A file is clean; it is counted again where there is no room, for each file may have each queue."""
+        if len(highest) <= self._room:
+            self._room -= len(highest)
+            self._highest[key] = highest
 
 
 class LossCounter:
@@ -129,7 +146,7 @@ class LossCounter:
             for split in plan.splits:
                 identity = split.source.identity
                 key = identity, split.physical_offset, split.more_follows, self._depends_on
-                highest = self._clean.highest.get(key)
+                highest = self._clean.highest(key)
                 if highest is None:
                     highest = self._placed_highest(split, by_start[split.physical_offset], options)
                 if highest is None:
@@ -137,7 +154,7 @@ class LossCounter:
                     self._count_file(by_start[split.physical_offset], scan_log(replace(plan, splits=(split,)), options))
                     highest = self._highest
                     if self._is_clean:
-                        self._clean.highest[key] = highest
+                        self._clean.keep(key, highest)
                 split.source.close()
                 for name, offset in highest.items():
                     self.losses.highest[name] = max(self.losses.highest.get(name, -1), offset)

@@ -5,7 +5,7 @@ Broker: `ConsumeQueue#recover`, `#truncateDirtyLogicFiles`, `#correctMinOffset`,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from rmqtool.engine.dispatch.queue_entries import QueueEntries
@@ -13,7 +13,13 @@ from rmqtool.engine.dispatch.queue_writer import BatchQueueWriter, QueueEnd, Que
 from rmqtool.engine.queues.batch_queue import BatchQueue
 from rmqtool.engine.queues.extension import QueueExtension
 from rmqtool.engine.queues.file_queue import FileQueue
-from rmqtool.engine.queues.loaded_files import BLOCK_UNITS, FILES_EXAMINED, LoadedFiles, minimum_position
+from rmqtool.engine.queues.loaded_files import (
+    BLOCK_UNITS,
+    FILES_EXAMINED,
+    NO_ODD_LENGTHS,
+    LoadedFiles,
+    minimum_position,
+)
 from rmqtool.engine.queues.queue import Queue
 from rmqtool.engine.queues.unit import BATCH_UNITS, PLAIN, PLAIN_UNITS, whole_units
 from rmqtool.engine.rules.algorithms import MinOffsetSearch
@@ -30,7 +36,7 @@ NOTHING_ENTERED: Final = -1
 
 
 class QueueState:
-    """One queue of either kind; positions count bytes of its stream.
+    """One queue of either kind; positions count bytes of its stream. A store may have a million of them.
 
     Attributes:
         loaded: its files up to its end, those made by the simulation too.
@@ -40,6 +46,11 @@ class QueueState:
         enters_in_place: whether all that was entered stands at its own queue offset, and nothing was cut since.
         extension: the files that its addresses lead to; None without, or where the broker does not look at them.
     """
+
+    __slots__ = (
+        "_directory", "_overlay", "_own_files", "enters_in_place", "extension", "is_batch", "known_maximum", "loaded",
+        "minimum", "physical_end", "queue_id", "rules", "topic",
+    )  # fmt: skip
 
     def __init__(
         self, queue: LoadedQueue, file_size: int, overlay: Overlay, files: OpenFiles, rules: BrokerRules
@@ -57,8 +68,7 @@ class QueueState:
         self._directory = queue.directory
         self._overlay = overlay
         self.rules = rules
-        self._writer: QueueWriter | BatchQueueWriter | None = None
-        self._own_files: set[str] = set()
+        self._own_files: tuple[str, ...] = ()
         """Files that this start has made, which hold what it has entered and nothing else."""
 
     @property
@@ -118,11 +128,12 @@ class QueueState:
         lengths = [loaded.end % size if loaded.end < segment.start + size else size for segment in loaded.segments]
         if lengths:
             loaded.end = loaded.segments[-1].start + lengths[-1]
-        loaded.odd_lengths = {
+        odd = {
             segment.path: length
             for segment, length in zip(loaded.segments, lengths, strict=True)
             if length != min(size, loaded.end - segment.start)
         }
+        loaded.odd_lengths = odd or NO_ODD_LENGTHS
 
     def put(self, entries: QueueEntries) -> None:
         """Enter records of the log, by the rules of the broker's put.
@@ -130,7 +141,7 @@ class QueueState:
         Raises:
             WriteError: the room for changes is used up.
         """
-        writer, size = self._open_writer(), self.loaded.file_size
+        writer, size = self._writer(), self.loaded.file_size
         before = writer.end
         if isinstance(writer, BatchQueueWriter):
             writer.put(entries)
@@ -155,7 +166,7 @@ class QueueState:
         for first_byte in range(start, after.last_start + 1, size):
             path = f"{self._directory}/{segment_name(first_byte)}"
             self.loaded.segments.append(Segment(Entry(path, EntryKind.FILE, size), first_byte))
-            self._own_files.add(path)
+            self._own_files += (path,)
 
     def truncate(self, log_end: int) -> None:
         """Cut the queue at the log's end: the last file is read again, so old units behind the end come back.
@@ -164,15 +175,14 @@ class QueueState:
             UnreadableError: a file cannot be read.
         """
         self._note_maximum()
-        self._writer = None
-        loaded, own_files, self._own_files = self.loaded, self._own_files, set()
+        loaded, own_files, self._own_files = self.loaded, frozenset(self._own_files), ()
         end_before = loaded.end
         entered_end = end_before if self._is_entered_below(log_end) else None
         self.physical_end = log_end
         kept = dict(zip([segment.path for segment in loaded.segments], loaded.lengths(), strict=True))
         while loaded.segments:
             last = loaded.segments[-1]
-            loaded.odd_lengths.pop(last.path, None)
+            loaded.odd_lengths = _without(loaded.odd_lengths, last.path)
             loaded.end = last.start + loaded.file_size
             if loaded.physical_offset_at(last, 0) < log_end:
                 if last.path in own_files and entered_end is not None:
@@ -181,9 +191,12 @@ class QueueState:
                     count = self._accepted_units(last, log_end)
                 self.physical_end = loaded.physical_end(last, (count - 1) * loaded.kind.size, self.rules)
                 loaded.end = last.start + count * loaded.kind.size
-                for segment in loaded.segments[:-1]:  # only the last file is cut, whatever its name says
-                    if loaded.length(segment) != kept[segment.path]:
-                        loaded.odd_lengths[segment.path] = kept[segment.path]
+                odd = {  # only the last file is cut, whatever its name says
+                    segment.path: kept[segment.path]
+                    for segment in loaded.segments[:-1]
+                    if loaded.length(segment) != kept[segment.path]
+                }
+                loaded.odd_lengths = {**loaded.odd_lengths, **odd} if odd else loaded.odd_lengths
                 self._cut_extension()
                 self.enters_in_place &= loaded.end >= end_before
                 return
@@ -197,7 +210,6 @@ class QueueState:
 
     def destroy(self) -> None:
         """Unlink all files, as a broker does that finds no log."""
-        self._writer = None
         while self.loaded.segments:
             self._drop(self.loaded.segments[-1])
         self.loaded.end, self.physical_end, self.minimum = 0, NOTHING_ENTERED, 0
@@ -266,16 +278,14 @@ class QueueState:
         """
         return self.queue(0).max_queue_offset if self.is_batch else self.loaded.end // UNIT_SIZE
 
-    def _open_writer(self) -> QueueWriter | BatchQueueWriter:
-        if self._writer is None:
-            last, size = self.loaded.last, self.loaded.file_size
-            start, path = (last.start, last.path) if last is not None else (None, None)
-            end = QueueEnd(start, self.loaded.end, self.physical_end, path)
-            if self.is_batch:
-                self._writer = BatchQueueWriter(self._overlay, self._directory, size, end)
-            else:
-                self._writer = QueueWriter(self._overlay, self._directory, size, self.rules, end)
-        return self._writer
+    def _writer(self) -> QueueWriter | BatchQueueWriter:
+        """A writer that goes on at the end; none is kept, for each queue would have one."""
+        last, size = self.loaded.last, self.loaded.file_size
+        start, path = (last.start, last.path) if last is not None else (None, None)
+        end = QueueEnd(start, self.loaded.end, self.physical_end, path)
+        if self.is_batch:
+            return BatchQueueWriter(self._overlay, self._directory, size, end)
+        return QueueWriter(self._overlay, self._directory, size, self.rules, end)
 
     def _drop(self, segment: Segment) -> None:
         self.loaded.segments.remove(segment)
@@ -300,3 +310,8 @@ class QueueState:
             if after.size:
                 return position // size + int(after[0])
         return max(1, valid_end // size)
+
+
+def _without(lengths: Mapping[str, int], path: str) -> Mapping[str, int]:
+    """The lengths without that of a file; the same object where there is none."""
+    return {other: length for other, length in lengths.items() if other != path} if path in lengths else lengths

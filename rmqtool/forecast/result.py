@@ -33,7 +33,7 @@ class ServedDamage:
     length: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class QueueForecast:
     """A queue after the start.
 

@@ -23,6 +23,11 @@ LEADS_NOWHERE: Final = -1
 class ServedUnits:
     """Tells which records a queue serves."""
 
+    __slots__ = (
+        "_end", "_enters_in_place", "_extension", "_fails_at_part", "_form", "_loaded", "_looks_ahead", "_minimum",
+        "_queue", "_span", "_unit_size",
+    )  # fmt: skip
+
     def __init__(self, state: QueueState, log_minimum: int) -> None:
         self._form = unit_format(is_batch=state.is_batch).dtype
         self._loaded = state.loaded

@@ -12,7 +12,7 @@ import os
 import tempfile
 import time
 from bisect import bisect_right, insort
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
@@ -28,6 +28,9 @@ OPEN_MAX: Final = 16
 """Contents of one file that are open at a time: a file may have more of them than a process may hold."""
 PAGE: Final = 16 << 10
 MEMORY_BYTES: Final = 32 << 20
+LISTED_MAX: Final = 1 << 18
+LISTED_BYTES: Final = 384
+"""Entries of directories that stay in memory without a limit, and what one takes."""
 UNKNOWN_CONTENT: Final = "unknown content"
 _SPILL: Final = "temporary file of the forecast"
 WRITTEN_NS: Final = 1 << 62
@@ -83,7 +86,7 @@ class OverlaidFile:
 class Overlay(Closable):
     """A store view over another one, and a `FileSink` whose writes only this view shows.
 
-    A directory of the other view is listed once, however many starts are tried over this one.
+    A directory of the other view is listed once while there is room, however many starts are tried over this one.
     What is planned is told by `add`, `lay`, `replace` and `remove`, each file in one way; what is written, as to any
     sink.
     """
@@ -96,7 +99,8 @@ class Overlay(Closable):
         if memory_bytes is None:
             memory_bytes = memory_budget().share(MEMORY_BYTES, 8)
         self._base = base
-        self._listed: dict[str, list[Entry]] = {}
+        self._listed: dict[str, Sequence[Entry]] = {}
+        self._room = memory_budget().share(LISTED_MAX * LISTED_BYTES, 32) // LISTED_BYTES
         self._changes: dict[str, OverlaidFile] = {}
         self._removed: set[str] = set()
         self._new_directories: dict[str, Entry] = {}
@@ -111,9 +115,7 @@ class Overlay(Closable):
         return self._base.label
 
     def list(self, path: str) -> list[Entry]:
-        if path not in self._listed:
-            self._listed[path] = self._base.list(path)
-        entries = {entry.path: entry for entry in self._listed[path] if entry.path not in self._removed}
+        entries = {entry.path: entry for entry in self._list_below(path) if entry.path not in self._removed}
         for listed in (*entries, *self._new_in.get(path, ())):
             if listed in self._changes:
                 entries[listed] = self._changes[listed].shown()
@@ -246,6 +248,16 @@ class Overlay(Closable):
             self._spill.close()
         self._kept = bytearray()
         self._changes.clear()
+
+    def _list_below(self, path: str) -> Sequence[Entry]:
+        """The other view's entries; they are kept as long as there is room, for a store may have a million queues."""
+        listed = self._listed.get(path)
+        if listed is None:
+            listed = self._base.list(path)
+            self._room -= 1 + len(listed)
+            if self._room >= 0:
+                self._listed[path] = listed
+        return listed
 
     def _stat_below(self, path: str) -> Entry | None:
         return None if path in self._removed else self._base.stat(path)

@@ -230,7 +230,8 @@ class BundleRequest:
 
         label, version = self.opened.store.view.label, self.options.broker_version
         label = HIDDEN_STORE if self.hides_names else label
-        copy = open_store(BundleLocation(self.root, None, label, properties, version), StoreOptions())
+        location = BundleLocation(self.root, None, label, properties, version)
+        copy = open_store(location, StoreOptions(), settles=False)
         line = command_line(Path(label) if self.hides_names else self.place, self.options)
         answers = ask_of(copy, line, versions_of(self.opened), lambda _finding: None)
         return (

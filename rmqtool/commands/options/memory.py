@@ -22,6 +22,8 @@ WORK_BYTES: Final = {**dict.fromkeys(_CHECKS, 64 << 20), **dict.fromkeys(_REPAIR
 """Commands that read a whole store, with what each must hold beside the program and the list of the store's files.
 
 `export` is none of them: it always runs on Spark, whose settings limit its processes."""
+FILE_BYTES: Final = {**dict.fromkeys(_CHECKS, 1024), **dict.fromkeys(_REPAIRS, 2048), "report": 3072}
+"""What they keep of each file of a store beside the list of them: names and ends of queues, and what was checked."""
 MaxMemory = Annotated[
     str | None,
     typer.Option(
@@ -44,7 +46,7 @@ def with_memory_option(name: str, function: Callable[..., None]) -> Callable[...
     @functools.wraps(function)
     def command(*arguments: Any, **options: Any) -> None:
         text = options.pop(_NAME)
-        keep_to(byte_count(text, "--max-memory"), WORK_BYTES[name])
+        keep_to(byte_count(text, "--max-memory"), WORK_BYTES[name], FILE_BYTES[name])
         function(*arguments, **options)
 
     signature = inspect.signature(function, eval_str=True)

@@ -29,8 +29,6 @@ from rmqtool.times import parse_time
 from rmqtool.verdict.command_line import CommandLine
 
 TIME_FORMS: Final = "ISO 8601, ms, 2h (ago), 'yesterday 14:00' or now"
-FILE_BYTES: Final = 1024
-"""What a command keeps of each file of a store beside the list of them: names of queues, and what was checked."""
 _STORE_HELP: Final = "Store root of the broker: the directory that holds commitlog/"
 StorePath = Annotated[Path, typer.Argument(metavar="STORE", help=f"{_STORE_HELP}.", parser=local_path)]
 ReadStore = Annotated[
@@ -187,8 +185,11 @@ class StoreOptions:
         return self == StoreOptions(sizes=self.sizes) and self.sizes in (None, Settings())
 
 
-def open_store(place: Path | StoreLocation, options: StoreOptions) -> OpenedStore:
+def open_store(place: Path | StoreLocation, options: StoreOptions, *, settles: bool = True) -> OpenedStore:
     """The store at a path, looked at as the options say.
+
+    Args:
+        settles: whether the command's work comes after this; `--max-memory` is not refused in the midst of it.
 
     Raises:
         NotAStoreError: there is none.
@@ -196,7 +197,8 @@ def open_store(place: Path | StoreLocation, options: StoreOptions) -> OpenedStor
         UsageError: the version is none, or `--max-memory` is too little for a store of so many files.
     """
     opened = _opened(place, options)
-    settle("this store", FILE_BYTES * sum(map(len, opened.store.files.values())))
+    if settles:
+        settle("this store", sum(map(len, opened.store.files.values())))
     return opened
 
 

@@ -7,8 +7,10 @@ Broker: `MappedFileQueue#load`, `#truncateDirtyFiles`, `ConsumeQueue#recover`, `
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from functools import cache
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Final
 
 from rmqtool.engine.queues.unit import BATCH_UNITS, PLAIN, UnitKind, whole_units
@@ -27,8 +29,10 @@ READ_UNITS: Final = 4096
 """Units that are read ahead while iterating."""
 READ_WHOLE_BYTES: Final = 1 << 18
 """Of a file that takes up to this much on the disk all units are read to find its end quickly."""
+NO_ODD_LENGTHS: Final[Mapping[str, int]] = MappingProxyType({})
 
 
+@cache
 def valid_units_question(file_size: int, kind: UnitKind) -> Hashable:
     """Asks a file for the bytes of the valid units that it begins with, and the highest physical offset in them."""
     return "valid units", file_size, kind
@@ -43,13 +47,15 @@ class LoadedFiles:
         odd_lengths: bytes that are read of files, by path, where the end does not tell them.
     """
 
+    __slots__ = ("_files", "end", "file_size", "kind", "odd_lengths", "segments")
+
     def __init__(self, segments: Iterable[Segment], file_size: int, kind: UnitKind, files: OpenFiles) -> None:
         """Take a queue as a load finds it: up to the end of its last file, which is `file_size` bytes long."""
         self.kind = kind
         self.file_size = file_size
         self.segments: list[Segment] = list(segments)
         self.end = self.segments[-1].start + file_size if self.segments else 0
-        self.odd_lengths: dict[str, int] = {}
+        self.odd_lengths: Mapping[str, int] = NO_ODD_LENGTHS
         self._files = files
 
     @classmethod

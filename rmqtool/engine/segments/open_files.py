@@ -16,6 +16,9 @@ OPEN_MAX: Final = 64
 CACHED_MAX: Final = 32 << 20
 CACHED_FROM: Final = 4096
 """Bytes of the smallest block that is worth remembering."""
+NOTES_MAX: Final = 1 << 20
+NOTE_BYTES: Final = 512
+"""What a file takes of which a cache knows what it came to."""
 
 
 class ReadCache:
@@ -78,10 +81,13 @@ class OpenFiles(Closable):
         if self._notes is None or identity is None:
             return answer()
         key = identity, question
-        if key not in self._notes:
-            self._notes[key] = answer()
-        noted: Answer = self._notes[key]
-        return noted
+        if key in self._notes:
+            noted: Answer = self._notes[key]
+            return noted
+        new = answer()
+        if len(self._notes) < memory_budget().share(NOTES_MAX * NOTE_BYTES, 16) // NOTE_BYTES:
+            self._notes[key] = new
+        return new
 
     def identity(self, path: str) -> Hashable | None:
         """See `ByteSource`.

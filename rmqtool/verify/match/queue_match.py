@@ -6,7 +6,7 @@ What agrees is settled for thousands of units at once; only what does not is loo
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -22,13 +22,11 @@ from rmqtool.scan.rules import Verdict
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.match.log_chunk import RowsLookup, is_message
+from rmqtool.verify.match.queue_findings import QueueFindings, rest_message
 from rmqtool.verify.match.record_places import RecordPlaces
 from rmqtool.verify.survey.context import QueueKey, VerifyContext, topic_text
 from rmqtool.verify.survey.queue_map import Array, QueueMap
 from rmqtool.verify.survey.result import Missing
-
-FINDINGS_MAX: Final = 1000
-"""Findings about one queue in one chunk; what is more is left to the next run, and said."""
 
 DELAY_MAX_MS: Final = 400 * 86_400_000
 """Longest delay that a level is believed to have."""
@@ -55,6 +53,7 @@ class QueueMatch:
     """The comparison of one chunk.
 
     Attributes:
+        findings: of the whole split.
         lost: units that point into damage, by number of the damaged row: what was lost there.
         doubtful: physical offsets of records whose head is wrong, by all that is known.
         agrees: whether each message has its unit, and no unit says anything else.
@@ -62,7 +61,7 @@ class QueueMatch:
 
     context: VerifyContext
     lookup: RowsLookup
-    findings: list[Finding] = field(default_factory=list)
+    findings: QueueFindings
     missing: list[Missing] = field(default_factory=list)
     lost: dict[int, list[str]] = field(default_factory=dict)
     doubtful: list[int] = field(default_factory=list)
@@ -176,37 +175,22 @@ class QueueMatch:
         unmatched: dict[tuple[QueueKey, bool], tuple[QueueEntries, Array]],
     ) -> None:
         """Say of each unit that does not agree what is wrong with it, or with its record."""
-        for number, (_queue, mismatch) in enumerate(mismatches):
-            if number >= FINDINGS_MAX:
-                self._say(
-                    mismatch, "consumequeue.dangling-unit", f"{len(mismatches) - number} more units that do not match",
-                    count=len(mismatches) - number,
-                )  # fmt: skip
-                return
+        rest: dict[int, tuple[Mismatch, int]] = {}
+        for queue, mismatch in mismatches:
+            if not self.findings.describes(queue):
+                first, count = rest.get(id(queue), (mismatch, 0))
+                rest[id(queue)] = first, count + 1
+                continue
             row = self.lookup.at(int(mismatch.unit["physical_offset"]))
             if is_message(row) and row["physical_offset"] == mismatch.unit["physical_offset"]:
                 new_finding = self._of_message(mismatch, row, unmatched)
             else:
                 new_finding = self._of_no_message(mismatch, row)
             if new_finding is not None:
-                self._add(new_finding)
-
-    def _add(self, new_finding: Finding) -> None:
-        """Add a finding; one about the next unit of the same queue goes on with the one before."""
-        before = self.findings[-1] if self.findings else None
-        if (
-            before is not None
-            and new_finding.queue_offset is not None
-            and (before.id, before.file, before.queue_id) == (new_finding.id, new_finding.file, new_finding.queue_id)
-            and before.file_position is not None
-            and before.id.startswith("consumequeue.")
-            and new_finding.queue_offset == (before.queue_offset or 0) + before.count
-        ):
-            self.findings[-1] = replace(
-                before, count=before.count + 1, length=(before.length or 0) + (new_finding.length or 0)
-            )
-        else:
-            self.findings.append(new_finding)
+                self.findings.add(new_finding)
+        for first, count in rest.values():
+            of_rest = self._finding(first, "consumequeue.dangling-unit", rest_message(count), count=count)
+            self.findings.add_rest(first.queue, of_rest)
 
     def _of_message(
         self,
@@ -339,9 +323,6 @@ class QueueMatch:
             queue_offset=None if wrong.queue.is_batch else wrong.place,
             **details,
         )
-
-    def _say(self, wrong: Mismatch, kind: str, message: str, **details: Any) -> None:
-        self.findings.append(self._finding(wrong, kind, message, **details))
 
     def _log_path(self) -> str:
         return self.context.log_path(self.lookup.begin)

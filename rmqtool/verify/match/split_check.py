@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -27,9 +27,11 @@ from rmqtool.scan.runner import ThreadRunner
 from rmqtool.scan.split import Split, SplitOutcome
 from rmqtool.scan.splits import has_parts, merged_outcome, splits_of
 from rmqtool.scan.walk import Walk
+from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.match.index_match import IndexMatch
 from rmqtool.verify.match.log_chunk import LogChunk, RowsLookup
+from rmqtool.verify.match.queue_findings import QueueFindings
 from rmqtool.verify.match.queue_match import QueueMatch
 from rmqtool.verify.match.row_findings import batch_offset_findings, row_findings, time_findings
 from rmqtool.verify.survey.context import QueueKey, VerifyContext
@@ -70,12 +72,14 @@ def check_chunk(walk: Walk, context: VerifyContext, path: str) -> ChunkResult:
     split = walk.split
     result = SplitResult(split.physical_offset, path, split.physical_offset, split.physical_offset)
     result.file_size = split.source.size
-    chunk = LogChunk(context)
+    chunk, of_queues = LogChunk(context), OfQueues()
     for batch in walk.batches():
         chunk.take(batch)
         if chunk.is_full:
-            _check_chunk(walk, context, chunk, result)
-    _check_chunk(walk, context, chunk, result)
+            _check_chunk(walk, context, chunk, result, of_queues)
+    _check_chunk(walk, context, chunk, result, of_queues)
+    result.findings += of_queues.first.all
+    result.findings += of_queues.of_second(context)
     result.left_out_bytes = chunk.left_out_bytes
     data_end = split.physical_offset + walk.outcome.data_end
     result.scanned_end = max(result.scanned_end, data_end)
@@ -125,7 +129,22 @@ def _settle(walk: Walk, context: VerifyContext, result: SplitResult) -> None:
         result.tail_bytes = rest if not result.record_count and not result.reported_bytes else 0
 
 
-def _check_chunk(walk: Walk, context: VerifyContext, chunk: LogChunk, result: SplitResult) -> None:
+@dataclass
+class OfQueues:
+    """The findings about the queues of a store, and about those of its database where it has both."""
+
+    first: QueueFindings = field(default_factory=QueueFindings)
+    second: QueueFindings = field(default_factory=QueueFindings)
+
+    def of_second(self, context: VerifyContext) -> list[Finding]:
+        """What is wrong with the units of the database; what is wrong with records, the other queues say."""
+        if context.second is None or context.store.second_database is None:
+            return []
+        directory = context.store.second_database.directory
+        return [new_finding for new_finding in self.second.all if new_finding.file == directory]
+
+
+def _check_chunk(walk: Walk, context: VerifyContext, chunk: LogChunk, result: SplitResult, of_queues: OfQueues) -> None:
     if chunk.is_empty:
         return
     lookup = chunk.lookup()
@@ -133,18 +152,17 @@ def _check_chunk(walk: Walk, context: VerifyContext, chunk: LogChunk, result: Sp
     odd_times = time_findings(context, lookup, result.last_record[1] if result.last_record else 0)
     result.findings += odd_times
     if context.crosses:
-        queues = QueueMatch(context, lookup)
+        queues = QueueMatch(context, lookup, of_queues.first)
         expected = None if _agrees(context, chunk, lookup) else chunk.queues()
         if expected is not None:
             result.findings += batch_offset_findings(context, lookup, expected.values())
             queues.run(expected)
-            result.findings += queues.findings
             result.missing += queues.missing
             lost = queues.lost
         if context.options.digest is not None:
             _note_placed(expected, queues, result)
         if context.second is not None and expected is not None and not _agrees(context.second, chunk, lookup):
-            _check_second(context.second, lookup, expected, result)
+            _check_second(context.second, lookup, expected, result, of_queues.second)
         if context.index:
             index = IndexMatch(
                 context, lookup, [*queues.doubtful, *(time_finding.physical_offset or 0 for time_finding in odd_times)]
@@ -165,13 +183,11 @@ def _check_second(
     lookup: RowsLookup,
     expected: dict[tuple[QueueKey, bool], QueueEntries],
     result: SplitResult,
+    findings: QueueFindings,
 ) -> None:
-    """Compare the database of a store that has its queues in files too; what is wrong with records, these say."""
-    assert context.store.second_database is not None, "its queues are in the context"
-    queues = QueueMatch(context, lookup)
+    """Compare the database of a store that has its queues in files too."""
+    queues = QueueMatch(context, lookup, findings)
     queues.run({key: entries for key, entries in expected.items() if not key[1]})
-    directory = context.store.second_database.directory
-    result.findings += [finding for finding in queues.findings if finding.file == directory]
     result.missing_in_second += queues.missing
 
 
