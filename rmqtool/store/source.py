@@ -92,7 +92,7 @@ class FileSource(Closable):
     _asked_end: int = field(default=0, init=False, repr=False, compare=False)
 
     @classmethod
-    def open(cls, path: Path, name: str | None = None) -> FileSource:
+    def open(cls, path: Path | str, name: str | None = None) -> FileSource:
         """Open a regular file; a FIFO, device, socket or directory is refused without being waited for.
 
         Raises:

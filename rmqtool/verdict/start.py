@@ -14,26 +14,28 @@ from rmqtool.store.directory import Store
 from rmqtool.store.file_kinds import FENCE_NAME, FileKind
 from rmqtool.store.location import log_directories
 from rmqtool.store.overlay import Overlay
+from rmqtool.store.view import StoreView
 
 
 def start_failures(store: Store, rules: BrokerRules) -> Mapping[str, str]:
     """Why brokers do not load a store, by version; none where the version that it is judged for does."""
     configs = StoreConfigs(store.view)
-    own = _failure(store, rules, configs)
-    if own is None:
-        return {}
-    failures = {rules.version: own}
-    for version in EXAMINED:
-        if version not in failures and (why := _failure(store, rules_for(version), configs)) is not None:
-            failures[version] = why
+    with Overlay(store.view) as listed:  # each directory is listed for one version, and known to the others
+        own = _failure(store, listed, rules, configs)
+        if own is None:
+            return {}
+        failures = {rules.version: own}
+        for version in EXAMINED:
+            if version not in failures and (why := _failure(store, listed, rules_for(version), configs)) is not None:
+                failures[version] = why
     return dict(sorted(failures.items()))
 
 
-def _failure(store: Store, rules: BrokerRules, configs: StoreConfigs) -> str | None:
+def _failure(store: Store, listed: StoreView, rules: BrokerRules, configs: StoreConfigs) -> str | None:
     if any(entry.name == FENCE_NAME for entry in store.files.get(FileKind.RMQTOOL, ())):
         return "a repair is unfinished"
     try:
-        _load(store, rules, configs)
+        _load(store, listed, rules, configs)
     except LoadFailure as failure:
         return str(failure)
     except RmqtoolError:
@@ -41,15 +43,17 @@ def _failure(store: Store, rules: BrokerRules, configs: StoreConfigs) -> str | N
     return None
 
 
-def _load(store: Store, rules: BrokerRules, configs: StoreConfigs) -> None:
+def _load(store: Store, listed: StoreView, rules: BrokerRules, configs: StoreConfigs) -> None:
     """Load the files of log, queues and extensions as a broker does.
+
+    Args:
+        listed: shows what the store's own view shows.
 
     Raises:
         LoadFailure: the broker gives up.
         UnreadableError: a directory may not be listed.
     """
-    overlay = Overlay(store.view)
-    try:
+    with Overlay(listed) as overlay:
         if store.commitlog_file_size:
             load.load_files(overlay, log_directories(store), store.commitlog_file_size, rules)
         load.demand_queue_database(store, rules)
@@ -61,5 +65,3 @@ def _load(store: Store, rules: BrokerRules, configs: StoreConfigs) -> None:
                 if not queue.is_batch and overlay.stat(extension) is not None:
                     load.load_files(overlay, (extension,), store.extension_file_size, rules)
         load.demand_side_stores(store, rules, configs)
-    finally:
-        overlay.close()
