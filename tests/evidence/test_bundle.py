@@ -167,7 +167,7 @@ def test_the_screen_says_in_words_what_is_in_the_bundle_and_how_answers_differ(
     golden: Unpacked, tmp_path: Path
 ) -> None:
     screen = rmqtool("evidence", golden(HOLE), "--output", tmp_path / "bundle").out
-    assert "\nFiles           17 whole; 5 redacted; 8 with size and time only\n" in screen
+    assert "\nFiles           17 whole; 6 redacted; 7 with size and time only\n" in screen
     screen = rmqtool("evidence", golden("broker-5.5.0-timer"), "--output", tmp_path / "other", "--hide-names").out
     assert "Differs         verify: 'INCONSISTENT: " in screen
 
