@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
 import subprocess
 import sys
@@ -117,6 +118,7 @@ def test_a_process_that_maps_the_log_is_seen(root: Path, tmp_path_factory: pytes
 
 
 def test_a_lock_that_this_process_holds_is_seen_and_kept(root: Path) -> None:
+    gc.collect()  # what other tests left open is closed now, and not between the two looks
     before = set(Path("/proc/self/fd").iterdir())
     with (root / "lock").open("r+b") as file:
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
@@ -127,7 +129,7 @@ def test_a_lock_that_this_process_holds_is_seen_and_kept(root: Path) -> None:
         assert lock_state(root).status is LockStatus.FREE
         with holder("byte", root / "lock") as pid:
             assert lock_state(root) == Lock("lock", LockStatus.HELD, pid)
-    assert set(Path("/proc/self/fd").iterdir()) == before
+    assert set(Path("/proc/self/fd").iterdir()) <= before
 
 
 def test_absent_and_unknown_are_not_free(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
