@@ -316,7 +316,6 @@ TESTED_THROUGH_OTHERS = {
     "rmqtool/formats/pop.py": "declares; tests/formats/test_text_formats.py reads it",
     "rmqtool/formats/replication.py": "declares; tests/formats/test_layout.py reads every declared format",
     "rmqtool/verdict/presence.py": "is about files and permissions: tests/commands/test_permissions.py",
-    "rmqtool/verdict/start.py": "loads as forecast does: tests/commands/test_truth_table.py",
 }
 OWN_TESTS_MIN = 236
 """Files of the package that have a test of their own; there may only be more, unless file and test go together."""
