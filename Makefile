@@ -3,7 +3,7 @@
 # make test       lint, types, contracts and tests, in one process more than there are cores (WORKERS=4: in four)
 # make test-full  the same and the slow tests, some hours; writes docs/test-full.md. PARTS="tests/verify ..." runs these
 # make format     put the code into the house's form
-# make bench      measure the goals on stores of 2 GB, some 10 minutes; writes benchmarks/RESULTS.md. BENCH_DIR=... has 14 GB
+# make bench      measure the goals on stores of 2 GB, some 6 minutes; writes benchmarks/RESULTS.md. BENCH_DIR=... has 14 GB
 # make zipapp     one file for hosts without internet, in dist/. EXTRAS=fast,rocksdb adds these, TARGETS="3.12-x86_64 ..." chooses
 # make site       the documentation in English and Chinese, as pages to open: site/index.html
 # make clean      remove what make made

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from benchmarks.results import machine, table, write_section
 from benchmarks.scan import AS_INSTALLED
+from benchmarks.stores import BOTH_COMPILERS
 from rmqtool.engine.append.batch_append import MessageColumns
 from rmqtool.engine.append.open_writer import new_store
 from rmqtool.engine.append.writer_config import WriterConfig
@@ -123,7 +124,7 @@ def from_lines(folder: Path, count: int) -> Spent:
 
 def real_store(folder: Path, count: int) -> Spent:
     """The real store, which takes the same message again and again; nobody measures its processor time."""
-    judge = Judge(VERSION)
+    judge = Judge(VERSION, BOTH_COMPILERS)
     try:
         message = {"topic": "Topic0", "queueId": 0, "body": body(1), "propertiesText": text(1).decode("ascii")}
         with judge.open(folder) as store:

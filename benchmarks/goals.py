@@ -29,7 +29,7 @@ from benchmarks.logs import log_files, write_log
 from benchmarks.programs import BUILT_ONLY, COUNTED, KERNELS, LEAST, LEAST_BUILT, READ_ALL
 from benchmarks.results import machine, table, write_section
 from benchmarks.scan import AS_INSTALLED, Ran, over_blocks, run_process, walk_all
-from benchmarks.stores import VERSION, write_store
+from benchmarks.stores import BOTH_COMPILERS, VERSION, write_store
 from benchmarks.terabyte import torn_terabyte
 from benchmarks.verify import LOG_FILE_SIZE, STORES, broker_load, verified
 from rmqtool.scan.checksum import crc32
@@ -119,7 +119,7 @@ def took_on_copy(store: Path, *arguments: str, derived: bool = True) -> Took:
 
 def loads(store: Path, count: int) -> tuple[Load, Load]:
     """The broker's load in a virtual machine that has just started, and another one after it."""
-    judge = Judge(VERSION)
+    judge = Judge(VERSION, BOTH_COMPILERS)
     try:
         return Load(*broker_load(judge, store, count)), Load(*broker_load(judge, store, count))
     finally:

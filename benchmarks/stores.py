@@ -13,6 +13,8 @@ from rmqtool.engine.append.writer_config import WriterConfig
 from rmqtool.engine.rules.versions import rules_for
 
 VERSION: Final = "5.5.0"
+BOTH_COMPILERS = "-XX:TieredStopAtLevel=4"
+"""Tests do without Java's second compiler; a broker that is measured has what a broker has."""
 FIRST_STORE_TIMESTAMP_MS: Final = 1_700_000_000_000
 PUT_COUNT: Final = 20_000
 TEXT: Final = os.urandom(1 << 20)

@@ -19,7 +19,7 @@ from pathlib import Path
 from benchmarks.logs import log_files, write_log
 from benchmarks.results import machine, table, write_section
 from benchmarks.scan import over_blocks, run_python
-from benchmarks.stores import VERSION, write_store
+from benchmarks.stores import BOTH_COMPILERS, VERSION, write_store
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.scan.checksum import crc32
 from rmqtool.scan.freed_memory import keep_freed_memory
@@ -156,7 +156,7 @@ def main() -> None:
     chosen = parser.parse_args()
     facts = machine("numba", "numpy", "isal")
     keep_freed_memory()  # as the command does
-    judge = Judge(VERSION)
+    judge = Judge(VERSION, BOTH_COMPILERS)
     try:
         with tempfile.TemporaryDirectory(dir=chosen.folder) as name:
             warm(judge, Path(name))
