@@ -279,7 +279,7 @@ class QueueState:
         return self.queue(0).max_queue_offset if self.is_batch else self.loaded.end // UNIT_SIZE
 
     def _writer(self) -> QueueWriter | BatchQueueWriter:
-        """A writer that goes on at the end; none is kept, for each queue would have one."""
+        """A writer that continues at the end. It is made for each call: kept, there would be one for each queue."""
         last, size = self.loaded.last, self.loaded.file_size
         start, path = (last.start, last.path) if last is not None else (None, None)
         end = QueueEnd(start, self.loaded.end, self.physical_end, path)

@@ -141,7 +141,7 @@ class LogDigest(Closable):
     def messages(self, walk: Walk) -> tuple[int, int] | None:
         """How many messages a walk would see, and where it would end, of a file that holds nothing else; else None.
 
-        What stands in the place of a lost message shows in a column that is zero otherwise.
+        A file with a tombstone counts as holding something else: its `prepared_transaction_offset` is not zero.
         """
         key, at = _key(walk.split), KEPT.index("prepared_transaction_offset")
         chain = [] if key is None else self._chain(key, walk)

@@ -200,7 +200,11 @@ def _of_array(number: int, argument: tuple[Any, int, bool, bool, bool, bool], li
 
 
 def _check_parameters(function: Any, arguments: Sequence[Argument]) -> None:
-    """A numba that passes arguments in another way is told by the types and names that the code has for them."""
+    """Refuse code of a numba that passes arguments in another way: its parameters have other types or names.
+
+    Raises:
+        ValueError: the parameters are not those that are expected.
+    """
     expected = ["ptr", "ptr", *(kind for argument in arguments for kind in _parameters(argument))]
     actual = list(function.arguments)
     if [str(one.type) for one in actual] != expected or [one.name for one in actual[:2]] != ["retptr", "excinfo"]:
