@@ -8,6 +8,7 @@ from typing import Any
 from rmqtool.commands.options.store import OpenedStore
 from rmqtool.commands.repairs.consent import stray_file_step
 from rmqtool.engine.reading.unread_files import UnreadFiles, unread_files
+from rmqtool.forecast.unsimulated import unsimulated_settings
 from rmqtool.repair.machine.plan import Plan
 from rmqtool.repair.remaining import FULL
 from rmqtool.report.text import counted
@@ -51,7 +52,7 @@ def plan_assessment(
         damaged=tally.damaged,
         missing_files=tally.missing_files,
         inconsistent=tally.inconsistent(is_log_decoded=True),
-        not_looked_at=tuple(left_out),
+        not_looked_at=(*left_out, *unsimulated_settings(opened.conf, store)),
     )
 
 

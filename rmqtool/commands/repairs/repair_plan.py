@@ -40,6 +40,7 @@ from rmqtool.commands.screen import screen
 from rmqtool.engine.reading.dledger_log import with_dledger_log
 from rmqtool.engine.rules.versions import NEWEST
 from rmqtool.errors import RefusedError, UnreadableError, WriteError
+from rmqtool.forecast.unsimulated import unsimulated_settings
 from rmqtool.repair.machine.apply import apply_plan
 from rmqtool.repair.machine.early_sync import synced_meanwhile
 from rmqtool.repair.machine.fingerprint import unchanged
@@ -286,11 +287,7 @@ def _repair_copy(
     if request.output is OutputFormat.TABLE:
         sys.stdout.write(f"\nDone. The repaired copy is {request.copy}; the store is unchanged.\n")
     else:
-        _show(
-            request,
-            {**plan_json, "applied": True, "output": str(request.copy)},
-            opened,
-        )
+        _show(request, {**plan_json, "applied": True, "output": str(request.copy)}, opened)
 
 
 @contextmanager
@@ -322,19 +319,16 @@ def _plan(repair: RepairRun, planned_repair: PlannedRepair, before: str) -> tupl
     settings = opened.store.settings
     after = survey(plan.view_over(opened.store.view), settings) if plan.steps else opened.store
     if not planned_repair.damage:
-        planned = PlannedStore(
-            planned_repair.steps,
-            planned_repair.findings,
-            planned_repair.begin,
-            planned_repair.abort_stays,
-        )
+        parts = planned_repair.steps, planned_repair.findings, planned_repair.begin, planned_repair.abort_stays
+        planned = PlannedStore(*parts)
         checked = check_planned(after, opened.rules, planned, threads=thread_count(), digest=digest)
         plan = replace(plan, remaining=checked.left)
         planned_repair = replace(planned_repair, looked_at=planned_repair.looked_at | checked.looked_at)
         if checked.begin is None:
             planned_repair = replace(planned_repair, begin=None, left_out=())
     of_delays = repair.delays.notes(plan.steps)
-    plan = replace(plan, not_looked_at=(*planned_repair.notes, *of_delays, *planned_repair.left_out))
+    of_settings = [unread.reason for unread in unsimulated_settings(opened.conf, after)]
+    plan = replace(plan, not_looked_at=(*planned_repair.notes, *of_delays, *planned_repair.left_out, *of_settings))
     if plan.is_empty and not planned_repair.damage:
         return plan, planned_repair
     forecast = replace(forecast_options(opened.conf), digest=digest)

@@ -58,9 +58,10 @@ class CodeFolder:
             for path in folder.glob(f"{self._prefix}*"):
                 if not path.name.startswith(f"{self._name}."):
                     path.unlink(missing_ok=True)
-            with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
-                file.write(hashlib.sha256(content).digest() + content)
-            Path(file.name).replace(folder / self._file_name(function_name, arguments))
+            with tempfile.TemporaryDirectory(dir=folder, prefix="new-") as name:  # which a full disk leaves nothing of
+                file = Path(name) / "code"
+                file.write_bytes(hashlib.sha256(content).digest() + content)
+                file.replace(folder / self._file_name(function_name, arguments))
 
     def _file_name(self, function_name: str, arguments: Sequence[Argument]) -> str:
         return f"{self._name}.{function_name}.{_digest(repr(arguments))}.code"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 
@@ -67,3 +68,15 @@ def test_a_setting_that_is_not_simulated_is_named(golden: Unpacked, store: str, 
         assert setting.lower() in named[0].lower()
         assert (answer["verdict"], ran.code) != ("ok", 0)
         assert ran.code == 3
+
+
+def test_a_plan_names_a_setting_that_is_not_simulated(golden: Unpacked, tmp_path: Path) -> None:
+    (tmp_path / "broker.conf").write_text("duplicationEnable=true\n")
+    for store, steps in (("5.5.0-clean-basic", False), ("5.5.0-crashed", True)):
+        options = ("--broker-conf", tmp_path / "broker.conf", "--broker-version", "5.5.0", "--format", "json")
+        ran = rmqtool("recover", golden(store), "--full", "--dry-run", *options)
+        plan = json.loads(ran.out)
+        assert bool(plan["steps"]) == steps
+        assert [row["path"] for row in plan["not_looked_at"]] == ["broker.conf"]
+        assert any("duplicationEnable=true is not simulated" in note for note in plan["notes"])
+        assert (plan["verdict"], ran.code) == ("not-fully-checked", 3)
