@@ -319,8 +319,9 @@ def _plan(repair: RepairRun, planned_repair: PlannedRepair, before: str) -> tupl
     settings = opened.store.settings
     after = survey(plan.view_over(opened.store.view), settings) if plan.steps else opened.store
     if not planned_repair.damage:
-        parts = planned_repair.steps, planned_repair.findings, planned_repair.begin, planned_repair.abort_stays
-        planned = PlannedStore(*parts)
+        planned = PlannedStore(
+            planned_repair.steps, planned_repair.findings, planned_repair.begin, planned_repair.abort_stays
+        )
         checked = check_planned(after, opened.rules, planned, threads=thread_count(), digest=digest)
         plan = replace(plan, remaining=checked.left)
         planned_repair = replace(planned_repair, looked_at=planned_repair.looked_at | checked.looked_at)
