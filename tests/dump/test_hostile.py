@@ -116,9 +116,9 @@ def test_a_log_file_that_may_not_be_read_is_a_bad_range_and_exit_4(
     second.write_bytes(record(at=4192) + bytes(100))
     real = FileSource.open.__func__  # type: ignore[attr-defined]
 
-    def refused(cls: type[FileSource], path: Path, name: str | None = None) -> FileSource:
-        if path.name == NAME:
-            raise UnreadableError(f"{path.name}: permission denied")
+    def refused(cls: type[FileSource], path: Path | str, name: str | None = None) -> FileSource:
+        if Path(path).name == NAME:
+            raise UnreadableError(f"{NAME}: permission denied")
         found: FileSource = real(cls, path, name)
         return found
 
