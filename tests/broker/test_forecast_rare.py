@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +23,7 @@ from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.run import verify_store
 from rmqtool.verify.survey.context import VerifyOptions
 from tests.broker.broker import Judge
+from tests.broker.files import copy_store
 
 JudgeOf = Callable[[str], Judge]
 
@@ -85,7 +85,7 @@ def test_a_broker_that_checks_no_checksum_reads_on_behind_a_damaged_body(
     ends = []
     for check_crc in (True, False):
         copy = tmp_path / f"check-{check_crc}"
-        shutil.copytree(path, copy)
+        copy_store(path, copy)
         config = CONFIG | more | {"checkCRCOnRecover": check_crc}
         options = forecast_options(broker_conf({key: str(value) for key, value in config.items()}))
         ends.append(assert_same(judge, copy, config, options).log_end_offset)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,12 +16,13 @@ from rmqtool.store.config.broker_conf import broker_conf
 from rmqtool.store.directory import survey
 from rmqtool.store.view import open_directory
 from tests.broker.broker import Judge
+from tests.broker.files import copy_store
 from tests.broker.test_forecast_rare import BODY_AT, CONFIG, JudgeOf, assert_same, killed_store, log_file
 
 
 def with_setting(judge: Judge, store: Path, copy: Path, config: Mapping[str, Any], more: Mapping[str, Any]) -> Forecast:
     """The forecast for a copy of a store and a broker with these settings more, which that broker then keeps."""
-    shutil.copytree(store, copy)
+    copy_store(store, copy)
     settings = {**config, **more}
     options = forecast_options(broker_conf({key: str(value) for key, value in settings.items()}))
     return assert_same(judge, copy, settings, options)

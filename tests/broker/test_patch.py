@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 
 from tests import golden_stores
 from tests.broker.conftest import JudgeOf
+from tests.broker.files import copy_store
 from tests.broker.test_convert import count
 from tests.commands.transcripts import rmqtool
 from tests.conftest import Unpacked
@@ -30,7 +30,7 @@ def test_one_field_makes_a_broker_serve_all_again(
     judge = judge_of("5.5.0")
 
     def served(name: str) -> int:
-        return count(judge.examine(shutil.copytree(store, tmp_path / name), config))
+        return count(judge.examine(copy_store(store, tmp_path / name), config))
 
     whole = served("whole")
     with (store / LOG).open("r+b") as file:

@@ -20,6 +20,7 @@ from rmqtool.fixtures.recipe import make_store
 from rmqtool.fixtures.recipes import RECIPES
 from rmqtool.formats.rocksdb.pop import POP_FAMILY, PopKeyRow, pop_key
 from tests.broker.broker import Answer, Judge
+from tests.broker.files import copy_store
 from tests.broker.program import JudgeError
 from tests.broker.whole import WholeBroker
 from tests.commands.transcripts import rmqtool
@@ -181,7 +182,7 @@ def test_what_rocksdb_remembers_comes_again(judge_of: Callable[[str], Judge], tm
     assert sorted((row["queue_id"], row["queue_offset"]) for row in rows) == sorted(held)
     assert {row["consumer_offset"] for row in rows} == {0}
     assert pop_findings(path) == set()
-    edited = shutil.copytree(path, tmp_path / "edited")
+    edited = copy_store(path, tmp_path / "edited")
     expected = [b"%d-%d" % place for place in held]
     twice = [*expected, *ALL_BODIES]
     assert delivered_again("5.5.0", path, twice, IN_ROCKSDB) == Counter([*twice, b"last"])
@@ -197,7 +198,7 @@ def test_damage_to_what_rocksdb_remembers(judge_of: Callable[[str], Judge], tmp_
     del judge_of
     path, _ = killed(tmp_path, "5.5.0", IN_ROCKSDB)
     due_ms = max(row["revive_timestamp_ms"] for row in listed(path))
-    damaged = {name: shutil.copytree(path, tmp_path / name) for name in ("odd", "broken", "gone")}
+    damaged = {name: copy_store(path, tmp_path / name) for name in ("odd", "broken", "gone")}
     not_loadable(damaged["broken"])
     assert pop_findings(damaged["broken"]) == {"pop.not-loadable"}
     with pytest.raises(JudgeError, match="PopConsumerStore init error"):

@@ -1,6 +1,5 @@
 """Whole brokers on stores that we recovered: a real client gets every message, and can go on sending."""
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from rmqtool.repair.recover.plan import RecoverOptions, Recovery, plan_recover
 from rmqtool.store.config.broker_conf import broker_conf
 from rmqtool.store.directory import survey
 from rmqtool.store.view import open_directory
+from tests.broker.files import copy_store
 from tests.broker.test_writer_whole import message
 from tests.broker.whole import WholeBroker
 
@@ -92,7 +92,7 @@ def test_compacted_topics_are_served_and_abort_stays(judge_of: object, tmp_path:
     raw = bytearray(queue.read_bytes())
     raw[5 * 20 + 15] ^= 0x55  # the tags code of the sixth unit
     queue.write_bytes(raw)
-    shutil.copytree(store, tmp_path / "before")
+    copy_store(store, tmp_path / "before")
     made = recover(store, version, tmp_path / "staging", full=False)
     assert "compact" in (made.abort_stays or "")
     assert (store / ABORT_NAME).exists()

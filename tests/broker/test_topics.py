@@ -1,7 +1,6 @@
 """A whole broker without `topics.json`, and after `rebuild --topics`: each message reaches a client again."""
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 
 from tests import golden_stores
 from tests.broker.broker import Judge
+from tests.broker.files import copy_store
 from tests.broker.program import JudgeError
 from tests.broker.whole import WholeBroker
 from tests.commands.transcripts import rmqtool
@@ -49,14 +49,14 @@ def test_each_message_reaches_a_client_after_a_rebuild(
     del judge_of  # only a whole broker reads the file
     version, path, config = unpacked(name, tmp_path)
     topics = with_messages(path)
-    whole = shutil.copytree(path, tmp_path / "whole")
+    whole = copy_store(path, tmp_path / "whole")
     with WholeBroker(version, whole, config) as broker:
         expected = served(broker, topics)
     assert len(expected) >= 90
     known = json.loads((path / TOPICS).read_text())
     for lost in (TOPICS, f"{TOPICS}.bak"):
         (path / lost).unlink(missing_ok=True)
-    without = shutil.copytree(path, tmp_path / "without")
+    without = copy_store(path, tmp_path / "without")
     if name.endswith("batchcq"):
         for topic in (path / "batchconsumequeue").iterdir():
             del known["topicConfigTable"][topic.name]
