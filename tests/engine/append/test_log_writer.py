@@ -48,7 +48,7 @@ def test_they_are_no_finding_and_change_no_forecast(tmp_path: Path, name: str, v
     damaged = store.store(_with_old_bytes(store))
     assert not above_note(verified(damaged, version)[1])
     assert salvaged(damaged, version, tmp_path).made.steps == ()
-    assert forecast_store(damaged, rules_for(version)) == forecast_store(store.store(), rules_for(version))
+    assert forecast_store(damaged, rules_for(version)) == forecast_store(store.undamaged, rules_for(version))
 
 
 def test_append_goes_on_at_a_last_blank_as_a_broker_does(tmp_path: Path) -> None:

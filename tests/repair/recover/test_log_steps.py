@@ -24,7 +24,7 @@ ODD = [(1, 2, 3), (1, 2, 3, 4), (1, 3), (2,), (2, 3), (2, 3, 4), (1, 3, 5)]
 
 def _with_zeros(store: Healthy, numbers: tuple[int, ...], *, is_crashed: bool = False) -> dict[str, bytes]:
     files = dict(store.files)
-    last = store.store().commitlog[-1]
+    last = store.undamaged.commitlog[-1]
     for number in numbers:
         files[f"commitlog/{last.start + number * SIZE:020d}"] = bytes(SIZE)
     if is_crashed:

@@ -73,19 +73,24 @@ class Healthy:
     @cached_property
     def readers(self) -> tuple[str, ...]:
         """Versions that serve all of it while it is healthy."""
-        forecasts = {each: forecast_store(self.store(), rules_for(each), _WHOLE) for each in EXAMINED}
+        forecasts = {each: forecast_store(self.undamaged, rules_for(each), _WHOLE) for each in EXAMINED}
         return tuple(each for each, found in forecasts.items() if found.starts and not found.lost.messages)
 
-    def store(self, files: Files | None = None) -> Store:
-        return survey(MemoryView(self.files if files is None else files), self.settings)
+    @cached_property
+    def undamaged(self) -> Store:
+        return self.store(self.files)
+
+    def store(self, files: Files) -> Store:
+        return survey(MemoryView(files), self.settings)
 
     @property
     def log_files(self) -> list[str]:
-        return [segment.path for segment in self.store().commitlog]
+        return [segment.path for segment in self.undamaged.commitlog]
 
     def file_of(self, physical_offset: int) -> tuple[str, int]:
         """Path and file position of a byte of the log."""
-        segment = next(each for each in self.store().commitlog if each.start <= physical_offset < each.end)
+        segment = self.undamaged.segment_at(physical_offset)
+        assert segment is not None
         return segment.path, physical_offset - segment.start
 
     def untouched(self, files: Files) -> Content:

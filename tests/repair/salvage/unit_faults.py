@@ -48,7 +48,7 @@ class Queues:
     def __init__(self, store: Healthy, files: Files) -> None:
         self._files = files
         self.queues: list[list[UnitAt]] = []
-        surveyed = store.store()
+        surveyed = store.undamaged
         for queues, size in ((surveyed.queues, UNIT_SIZE), (surveyed.batch_queues, BATCH_UNIT_SIZE)):
             for queue in queues.values():
                 units = [
