@@ -16,14 +16,12 @@ class Lags:
         dispatch_bytes: from the last record with a unit to the end of the log.
         flush_ms: from the store time of the last flushed record, by the checkpoint, to that of the last one.
         index_bytes: from the last record with an index entry to the last one with a unit.
-        verify_bytes: from where the log is checked to its end.
     """
 
     log_end: int | None = None
     dispatch_bytes: int | None = None
     flush_ms: int | None = None
     index_bytes: int | None = None
-    verify_bytes: int | None = None
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import json
 import os
 import stat
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -72,7 +72,7 @@ class WatchState:
             "index_file": self.index_file,
             "broker": self.broker,
             "restart_end": self.restart_end,
-            "counts": asdict(self.counts),
+            "counts": {**vars(self.counts), "findings": dict(self.counts.findings)},
         }
         replace_text(path, json.dumps(document))
 

@@ -37,8 +37,8 @@ from rmqtool.watch.suspects import Suspects
 
 CHUNK_BYTES: Final = 16 << 20
 """Bytes of the log that are checked at once; the state moves on by so much at most."""
-CHUNKS_PER_LOOK: Final = 64
-"""After so many chunks the store is listed again, for files come and go meanwhile."""
+LOOK_SECONDS: Final = 10.0
+"""After so long the store is listed again and lags are measured, for files come and go meanwhile."""
 SETTLE_SECONDS: Final = 3.0
 MISSING_KEY: Final = "index.missing-key"
 OnRow = Callable[[dict[str, Any]], None]
@@ -108,6 +108,7 @@ class Watcher:
         self.trouble: str | None = None
         self.has_more = False
         self.has_rocksdb_queues = False
+        self._clock = clock
         self._suspects = Suspects(options.settle_seconds, clock)
         self._index_suspects = Suspects(options.settle_seconds, clock)
         self._ends = queue_ends()
@@ -136,13 +137,21 @@ class Watcher:
         try:
             with OpenFiles(store.view) as files:
                 look = self._begin(store, files)
+                self.lags = self._measure(look)  # first, for checking may take long, and fail
+                self._raise_alarms()
                 if self.state.position is not None:
                     self._check_log(look)
                     self._check_full_index(look)
-                self.lags = self._measure(look)
         except UnreadableError as error:
             self.trouble = str(error)  # retention, or a start of the broker, takes files away: look again
-            return
+
+    @property
+    def verify_lag_bytes(self) -> int | None:
+        """How much of the log is not checked yet, up to its end at the last look; None without one."""
+        end, position = self.lags.log_end, self.state.position
+        return None if end is None or position is None else max(0, end - position.physical_offset)
+
+    def _raise_alarms(self) -> None:
         for alert in self.alarms.look(self.lags):
             self.state.counts.alerts += alert.is_raised
             self._on_row({"type": "alert", **alert.as_json()})
@@ -257,10 +266,11 @@ class Watcher:
     # What is checked
 
     def _check_log(self, look: _StoreNow) -> None:
-        for _ in range(CHUNKS_PER_LOOK):
-            if not self._check_next(look):
+        until = self._clock() + LOOK_SECONDS
+        while self._check_next(look):
+            if self._clock() >= until:
+                self.has_more = True
                 return
-        self.has_more = True
 
     def _check_next(self, look: _StoreNow) -> bool:
         """Check the next range; False where there is nothing to be checked now."""
@@ -277,9 +287,9 @@ class Watcher:
         tried = at, end, look.dispatched_end, look.flushed_ms, newest_index
         if tried == self._tried and self._suspects.subject is None:
             return False
-        self._tried = tried
         watched = WatchedRange(segment, at, end, look.dispatched_end, look.newest_unit, look.flushed_ms)
         result = self._checker.check(look.store, self._ends, watched, look.files, with_index=with_index)
+        self._tried = tried
         if result.end <= at:
             return False
         if result.findings:
@@ -356,7 +366,7 @@ class Watcher:
     def _measure(self, look: _StoreNow) -> Lags:
         if not look.store.commitlog or self._log_end is None:
             return Lags()
-        end, position = self._log_end.physical_offset, self.state.position
+        end = self._log_end.physical_offset
         index_lag = flush_lag = None
         if look.newest_unit >= 0 and look.store.index_files:
             index_lag = max(0, look.newest_unit - index_end(look.store, look.files))
@@ -370,5 +380,4 @@ class Watcher:
             None if look.store.queue_kind == "rocksdb" else max(0, end - look.dispatched_end),
             flush_lag,
             index_lag,
-            None if position is None else max(0, end - position.physical_offset),
         )

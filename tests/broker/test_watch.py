@@ -47,7 +47,7 @@ class Watched:
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
             self.watcher.look()
-            done = self.watcher.state.counts.records >= least and self.watcher.lags.verify_bytes == 0
+            done = self.watcher.state.counts.records >= least and self.watcher.verify_lag_bytes == 0
             if done and not self.watcher.is_unsettled:
                 break
             time.sleep(0.1)

@@ -6,10 +6,14 @@ import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from rmqtool.errors import UnreadableError
+from rmqtool.watch.range_check import CheckedRange, RangeChecker
 from rmqtool.watch.state import WatchState, load_state
+from rmqtool.watch.watcher import LOOK_SECONDS
 from tests.watch.growing_store import FILE_SIZE, GrowingStore, WatchedStore, growing_store
 
 
@@ -41,7 +45,7 @@ def test_everything_that_is_flushed_is_checked_across_files_and_nothing_is_chang
     assert end > 4 * FILE_SIZE
     assert counts.verified_bytes == end
     lags = watch.watcher.lags
-    assert (lags.log_end, lags.dispatch_bytes, lags.index_bytes, lags.verify_bytes) == (end, 0, 0, 0)
+    assert (lags.log_end, lags.dispatch_bytes, lags.index_bytes, watch.watcher.verify_lag_bytes) == (end, 0, 0, 0)
 
 
 @pytest.mark.parametrize("dispatched", [True, False])
@@ -258,6 +262,15 @@ def test_a_state_continues(store: GrowingStore, tmp_path: Path) -> None:
     assert json.loads(place.read_text())["format"] == "rmqtool-watch-state-1"
 
 
+def test_a_state_keeps_findings(store: GrowingStore, tmp_path: Path) -> None:
+    store.put(100)
+    store.flip(5000)
+    watch = WatchedStore(store, from_start=True)
+    assert watch.look(6)
+    watch.watcher.state.save(tmp_path / "state")
+    assert load_state(tmp_path / "state", store.root) == watch.watcher.state
+
+
 def test_lag_is_an_alert_when_two_looks_see_it(store: GrowingStore) -> None:
     store.put(20)
     watch = WatchedStore(store, limits={"flush-lag": 100, "dispatch-lag": 10})
@@ -291,3 +304,43 @@ def test_a_new_state_of_a_large_store_starts_at_the_newest_file(store: GrowingSt
     watch.look()
     assert watch.watcher.state.first_offset == end // FILE_SIZE * FILE_SIZE
     assert WatchState().first_offset is None
+
+
+def test_lags_are_measured_and_alerts_raised_where_checking_fails(
+    store: GrowingStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.put(20)
+    watch = WatchedStore(store, limits={"flush-lag": 100})
+    watch.look()
+    checked = watch.position
+    store.put(5)
+    end = store.put(20, flushed=False)
+
+    def fail(*_arguments: object, **_options: object) -> CheckedRange:
+        raise UnreadableError("commitlog/00000000000000000000: no such file or directory")
+
+    monkeypatch.setattr(RangeChecker, "check", fail)
+    watch.look(2)
+    assert watch.watcher.trouble is not None
+    assert watch.watcher.lags.log_end == end
+    assert watch.watcher.verify_lag_bytes == end - (checked or 0)
+    assert [row["alert"] for row in watch.rows if row["type"] == "alert"] == ["flush-lag"]
+
+
+def test_a_look_ends_where_checking_takes_long(store: GrowingStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    end = store.put(200)
+    watch = WatchedStore(store, from_start=True, chunk_bytes=20_000)
+    check = RangeChecker.check
+
+    def slow_check(*arguments: Any, **options: Any) -> CheckedRange:
+        watch.now += LOOK_SECONDS / 2
+        return check(*arguments, **options)
+
+    monkeypatch.setattr(RangeChecker, "check", slow_check)
+    watch.look()
+    assert watch.watcher.has_more
+    assert watch.watcher.verify_lag_bytes == end - (watch.position or 0)
+    assert 0 < (watch.position or 0) < end
+    watch.look(3)
+    assert watch.position == end
+    assert not watch.watcher.has_more

@@ -173,7 +173,7 @@ class _Session:
             with reader_needed():
                 while not interrupt.is_asked:
                     watcher.look()
-                    looks += 1
+                    looks += not watcher.has_more
                     if watcher.trouble is not None and watcher.trouble != trouble:
                         self._messages.warn(f"{watcher.trouble}; looking again")
                     trouble = watcher.trouble
@@ -256,7 +256,7 @@ class _Session:
             "verified_from": state.first_offset,
             "verified_to": None if state.position is None else state.position.physical_offset,
             "log_end_offset": lags.log_end,
-            "verify_lag_bytes": lags.verify_bytes,
+            "verify_lag_bytes": watcher.verify_lag_bytes,
             "dispatch_lag_bytes": lags.dispatch_bytes,
             "flush_lag_ms": lags.flush_ms,
             "index_lag_bytes": lags.index_bytes,
