@@ -116,6 +116,13 @@ def test_a_watch_stops_and_was_not_asked_to(golden: Unpacked, unread: Unread) ->
     assert unread("watch", golden(DAMAGED), "--from-start", "--format", "jsonl") == (141, "")
 
 
+def test_a_watch_with_another_receiver_goes_on(golden: Unpacked, unread: Unread, tmp_path: Path) -> None:
+    textfile = tmp_path / "watch.prom"
+    watch = "watch", golden("5.5.0-damage-flip-body-middle-file"), "--from-start", "--textfile", textfile
+    assert unread(*watch, "--exit-on-finding") == (3, "")
+    assert "rmqtool_watch_findings_total" in textfile.read_text()
+
+
 def test_an_append_appends_all_and_its_code_says_what_it_refused(unread: Unread, tmp_path: Path) -> None:
     rows, topics = tmp_path / "rows.jsonl", ["t"] * 1000 + ["../u"] + ["t"] * 1000
     rows.write_text("".join(json.dumps({"topic": topic, "queue_id": 0, "body": "x"}) + "\n" for topic in topics))

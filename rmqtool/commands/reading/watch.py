@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import nullcontext
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -170,7 +171,8 @@ class _Session:
         """
         watcher, looks, trouble = self._watcher, 0, None
         try:
-            with reader_needed():
+            has_other_receiver = self.webhook is not None or self.textfile is not None
+            with nullcontext() if has_other_receiver else reader_needed():
                 while not interrupt.is_asked:
                     watcher.look()
                     looks += not watcher.has_more
