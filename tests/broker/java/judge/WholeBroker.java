@@ -45,6 +45,8 @@ public final class WholeBroker {
     private static final long PULL_TIMEOUT_MS = 10_000;
     /** No answer depends on how busy the machine is: a broker refuses what has waited for 0.2 seconds. */
     private static final int PATIENCE_MS = 60_000;
+    /** Brokers keep a core busy from their start until they note the counts of transactions for the first time. */
+    private static final long COUNTS_NOTED_EVERY_MS = 500;
     private static final int PULL = 32;
     private static final int FIRST_PORT = 12_000;
     private static final int LAST_PORT = 32_000;
@@ -116,6 +118,9 @@ public final class WholeBroker {
         factory.brokerConfig.setNamesrvAddr("127.0.0.1:" + nameServerPort.getListenPort());
         if (Reflect.has(factory.brokerConfig, "setListenPort", 1)) {
             Reflect.call(factory.brokerConfig, "setListenPort", brokerPort.getListenPort());
+        }
+        if (Reflect.has(factory.brokerConfig, "setTransactionMetricFlushInterval", 1)) {
+            Reflect.call(factory.brokerConfig, "setTransactionMetricFlushInterval", COUNTS_NOTED_EVERY_MS);
         }
         factory.brokerConfig.setWaitTimeMillsInSendQueue(PATIENCE_MS);
         factory.brokerConfig.setWaitTimeMillsInPullQueue(PATIENCE_MS);
