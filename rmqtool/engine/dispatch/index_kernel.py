@@ -163,7 +163,7 @@ def entry_value(first_key, second_key, number, key_hash, physical_offset, delta)
 
 @compiled
 def expected_sum(key, first_number, begin_timestamp_ms, hashes, physical_offsets, times):
-    """The sum of the entries that are expected, of which the first has this number; see `entry_chains`."""
+    """The sum of the entries that are expected, of which the first has this number; see `entry_slots`."""
     first_key, second_key, total = key[0], key[1], uint64(0)
     for index in range(hashes.size):
         delta = min(max(int64(0), (times[index] - begin_timestamp_ms) // 1000), INT_MAX)
@@ -173,34 +173,47 @@ def expected_sum(key, first_number, begin_timestamp_ms, hashes, physical_offsets
 
 
 @compiled
-def entry_chains(raw, first_number, latest, expected, physical_offsets, key, sums, step):
-    """Where the entries of a file that begin in `raw` lead to: to the newest older one of the same slot.
+def entry_slots(raw, first_number, slot_count, slots, physical_offsets, key, sums, step):
+    """What the entries of a file that begin in `raw` say by themselves: the slot of each, and its record's place.
 
-    `latest` holds the newest entry of every slot, and is brought up to date; `expected` and `physical_offsets` take
-    where each entry should lead and its record's place; `sums[k]` takes the sum of all entries below number k * `step`.
-    The number of entries that lead elsewhere or hold a negative number.
+    `sums[k]` takes the sum of all entries below number k * `step`. How many hold a negative number.
     """
-    first_key, second_key, slots, wrong, begin = key[0], key[1], uint32(latest.size), 0, 0
-    while begin < expected.size:
+    first_key, second_key, negative, begin = key[0], key[1], 0, 0
+    while begin < slots.size:
         part = (first_number + begin) // step
         if (first_number + begin) % step == 0:
             sums[part + 1] = sums[part]
-        stop = min(expected.size, (part + 1) * step - first_number)
+        stop = min(slots.size, (part + 1) * step - first_number)
         total = uint64(0)
         for index in range(begin, stop):
-            entry, number = uint64(index * ENTRY_SIZE), first_number + index
+            entry = uint64(index * ENTRY_SIZE)
             key_hash, delta = int_at(raw, entry + AT_HASH), int_at(raw, entry + AT_TIME)
             # Without a sign it is divided in half the time.
-            slot = uint32(key_hash) % slots if key_hash >= 0 else uint32(key_hash % int32(slots))
-            previous = latest[slot]
-            latest[slot] = number
-            expected[index] = previous
+            without_sign = int32(uint32(key_hash) % uint32(slot_count))
+            slots[index] = without_sign if key_hash >= 0 else int32(key_hash % int32(slot_count))
             physical_offset = long_at(raw, entry + AT_OFFSET)
             physical_offsets[index] = physical_offset
-            wrong += previous != int_at(raw, entry + AT_PREVIOUS) or key_hash < 0 or delta < 0
-            total += entry_value(first_key, second_key, number, key_hash, physical_offset, delta)
+            negative += key_hash < 0 or delta < 0
+            total += entry_value(first_key, second_key, first_number + index, key_hash, physical_offset, delta)
         sums[part + 1] += total
         begin = stop
+    return negative
+
+
+@compiled
+def slot_chains(raw, first_number, latest, slots):
+    """Where the entries that begin in `raw` lead to, in the place of their slots: the newest older one of the slot.
+
+    `latest` holds the newest entry of every slot, and is brought up to date. How many entries lead elsewhere.
+    """
+    # Slots lie in no cache. A loop that does nothing else lets the processor wait for many of them at a time.
+    wrong = 0
+    for index in range(slots.size):
+        slot = slots[index]
+        previous = latest[slot]
+        latest[slot] = first_number + index
+        slots[index] = previous
+        wrong += previous != int_at(raw, uint64(index * ENTRY_SIZE) + AT_PREVIOUS)
     return wrong
 
 

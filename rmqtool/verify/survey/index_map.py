@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
-from rmqtool.engine.dispatch.index_entries import KERNEL
 from rmqtool.errors import UnreadableError
 from rmqtool.formats.index import ENTRY, ENTRY_SIZE, HEADER, HEADER_SIZE, SLOT_SIZE, entry_position
 from rmqtool.memory import THREAD_BYTES, memory_budget
-from rmqtool.scan.compiled import is_worth, load_kernel
+from rmqtool.scan.compiled import is_worth
 from rmqtool.scan.runner import read_ahead
 from rmqtool.store.source import ByteSource, read_salvaging
 from rmqtool.store.view import Entry
@@ -25,9 +24,11 @@ from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.survey.account import Account
 from rmqtool.verify.survey.entry_sums import EntrySums, SummedEntries
-from rmqtool.verify.survey.queue_map import SAMPLE_EVERY, Array, OffsetRuns, Open, RunsBuilder
+from rmqtool.verify.survey.index_chains import EntryBlock, compiled_chains, entry_block, plain_chains
+from rmqtool.verify.survey.queue_map import Array, OffsetRuns, Open, RunsBuilder
 
-BLOCK_ENTRIES: Final = 1 << 19
+BLOCK_ENTRIES: Final = 1 << 17
+"""With what is made of them about as much as a core keeps in its cache."""
 BLOCK_ENTRY_BYTES: Final = 64
 """What an entry takes with all that is made of it while its block is checked."""
 SLOTS_AT_A_TIME: Final = 1 << 20
@@ -246,25 +247,28 @@ class IndexPass:
         sums = EntrySums.of(count) if is_worth(count, COMPILED_FROM_ENTRIES) else None
         wrong = 0
         step = memory_budget().share(BLOCK_ENTRIES * BLOCK_ENTRY_BYTES, 4) // BLOCK_ENTRY_BYTES
-        blocks = self._blocks(source, count, step)
-        for low, raw in blocks if sums is None or memory_budget().threads(2, THREAD_BYTES) == 1 else read_ahead(blocks):
-            block_chains = _plain_chains(raw, low, latest) if sums is None else _compiled_chains(raw, low, latest, sums)
-            runs.take(low, block_chains.physical_offsets)
-            for index in block_chains.wrong.tolist():
+        blocks = self._blocks(source, count, step, sums)
+        follow = plain_chains if sums is None else compiled_chains
+        for block in blocks if sums is None or memory_budget().threads(2, THREAD_BYTES) == 1 else read_ahead(blocks):
+            chains = follow(block, latest)
+            runs.take(block.first_number, block.physical_offsets)
+            for index in chains.wrong.tolist():
                 wrong += 1
                 if wrong <= FINDINGS_MAX:
-                    self._chain(low + index, int(block_chains.expected[index]), np.frombuffer(raw, _DTYPE)[index])
+                    entry = np.frombuffer(block.raw, _DTYPE)[index]
+                    self._chain(block.first_number + index, int(chains.expected[index]), entry)
         if wrong > FINDINGS_MAX:
             self._say(
                 "index.wrong-slot", f"{wrong - FINDINGS_MAX} more entries in wrong chains", count=wrong - FINDINGS_MAX
             )
         return latest, runs.finish(), sums
 
-    def _blocks(self, source: ByteSource, count: int, step: int) -> Iterator[tuple[int, bytearray]]:
-        """All entries, so many at a time, with the number of the first one."""
+    def _blocks(self, source: ByteSource, count: int, step: int, sums: EntrySums | None) -> Iterator[EntryBlock]:
+        """All entries, so many at a time."""
         for low in range(1, count + 1, step):
             size = (min(low + step, count + 1) - low) * ENTRY_SIZE
-            yield low, self._read(source, entry_position(low, self.slot_count), size)
+            raw = self._read(source, entry_position(low, self.slot_count), size)
+            yield entry_block(low, raw, self.slot_count, sums)
 
     def _chain(self, number: int, expected: int, entry: Any) -> None:
         position, previous = entry_position(number, self.slot_count), int(entry["previous_entry"])
@@ -356,45 +360,3 @@ class IndexPass:
 
     def _say(self, kind: str, message: str, **details: Any) -> None:
         self.findings.append(finding(kind, self.entry.path, message, **details))
-
-
-class _Chains(NamedTuple):
-    """What a block of entries says, one number per entry: its record's place, and the entry that it should lead to.
-
-    `wrong` are the places in the block of those that lead elsewhere or hold a negative number.
-    """
-
-    physical_offsets: Array
-    expected: Array
-    wrong: Array
-
-
-def _plain_chains(raw: bytearray, first_number: int, latest: Array) -> _Chains:
-    """Follow the chains through a block; `latest`, the newest entry of every slot, is brought up to date."""
-    entries = np.frombuffer(raw, _DTYPE)
-    slots = entries["key_hash"].astype(np.int64) % len(latest)
-    numbers = np.arange(first_number, first_number + len(slots), dtype=np.int64)
-    order = np.argsort(slots, kind="stable")
-    in_slot = slots[order]
-    begins = np.concatenate([[True], in_slot[1:] != in_slot[:-1]])
-    expected = np.empty(len(slots), np.int32)
-    before = np.concatenate([[0], numbers[order][:-1]])
-    expected[order] = np.where(begins, latest[in_slot], before)
-    finishes = np.concatenate([begins[1:], [True]])
-    latest[in_slot[finishes]] = numbers[order][finishes]
-    return _Chains(entries["physical_offset"].astype(np.int64), expected, _wrong(entries, expected))
-
-
-def _compiled_chains(raw: bytearray, first_number: int, latest: Array, sums: EntrySums) -> _Chains:
-    """The same, and sums; the sort is what takes most of the time for a full index file."""
-    entries = np.frombuffer(raw, _DTYPE)
-    expected, offsets = np.empty(len(entries), np.int32), np.empty(len(entries), np.int64)
-    wrong = load_kernel(KERNEL).entry_chains(
-        np.frombuffer(raw, np.uint8), first_number, latest, expected, offsets, sums.key, sums.totals, SAMPLE_EVERY
-    )
-    return _Chains(offsets, expected, _wrong(entries, expected) if wrong else np.empty(0, np.int64))
-
-
-def _wrong(entries: Array, expected: Array) -> Array:
-    negative = (entries["key_hash"] < 0) | (entries["time_delta_seconds"] < 0)
-    return np.flatnonzero((entries["previous_entry"] != expected) | negative)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from functools import partial
 
 import numpy as np
 import pytest
@@ -15,7 +14,8 @@ from rmqtool.verify.match import index_match
 from rmqtool.verify.match.log_chunk import ExpectedIndex
 from rmqtool.verify.survey import index_map
 from rmqtool.verify.survey.entry_sums import EntrySums
-from rmqtool.verify.survey.index_map import _compiled_chains, _plain_chains
+from rmqtool.verify.survey.index_chains import BlockChains, compiled_chains, entry_block, plain_chains
+from rmqtool.verify.survey.queue_map import Array
 from tests.conftest import Unpacked
 from tests.verify.flips import FlippedStore
 
@@ -30,13 +30,15 @@ def test_both_loops_agree(slot_count: int, counts: tuple[int, ...], negative: bo
         entries = np.zeros(count, ENTRY.dtype)
         entries["key_hash"] = chance.integers(-(1 << 31) if negative else 0, 1 << 31, count)
         entries["physical_offset"] = chance.integers(0, 1 << 62, count)
-        as_they_are = _plain_chains(bytearray(entries.tobytes()), number, plain.copy())
-        entries["previous_entry"] = as_they_are.expected
+        entries["previous_entry"] = _plain(entries, number, plain.copy()).expected
         entries["previous_entry"][:: count // 2 or 1] += 1
-        raw = bytearray(entries.tobytes())
-        expected = _plain_chains(raw, number, plain)
-        found = _compiled_chains(raw, number, compiled, sums)
-        for one, other in zip(found, expected, strict=True):
+        block = entry_block(number, bytearray(entries.tobytes()), slot_count, None)
+        of_kernel = entry_block(number, bytearray(entries.tobytes()), slot_count, sums)
+        assert block.has_negative == of_kernel.has_negative
+        assert np.array_equal(block.slots, of_kernel.slots)
+        assert np.array_equal(block.physical_offsets, of_kernel.physical_offsets)
+        expected = plain_chains(block, plain)
+        for one, other in zip(compiled_chains(of_kernel, compiled), expected, strict=True):
             assert np.array_equal(one, other)
         assert np.array_equal(plain, compiled)
         assert (expected.expected < np.arange(number, number + count)).all()
@@ -48,9 +50,14 @@ def test_both_loops_agree(slot_count: int, counts: tuple[int, ...], negative: bo
 def test_nothing_wrong_is_found_where_nothing_is() -> None:
     entries = np.zeros(100, ENTRY.dtype)
     entries["key_hash"] = np.arange(100) % 9
-    entries["previous_entry"] = _plain_chains(bytearray(entries.tobytes()), 1, np.zeros(7, np.int32)).expected
-    for chains in (_plain_chains, partial(_compiled_chains, sums=EntrySums.of(100))):
-        assert not len(chains(bytearray(entries.tobytes()), 1, np.zeros(7, np.int32)).wrong)
+    entries["previous_entry"] = _plain(entries, 1, np.zeros(7, np.int32)).expected
+    of_kernel = entry_block(1, bytearray(entries.tobytes()), 7, EntrySums.of(100))
+    assert not len(_plain(entries, 1, np.zeros(7, np.int32)).wrong)
+    assert not len(compiled_chains(of_kernel, np.zeros(7, np.int32)).wrong)
+
+
+def _plain(entries: Array, first_number: int, latest: Array) -> BlockChains:
+    return plain_chains(entry_block(first_number, bytearray(entries.tobytes()), len(latest), None), latest)
 
 
 def _findings(store: FlippedStore, flip: tuple[str, int] | None, *, compiled: bool) -> list[Finding]:
