@@ -3,13 +3,13 @@
 COUNTED = """
 import re, sys
 from pathlib import Path
-from rmqtool.commands.app import run
-from rmqtool.scan.freed_memory import keep_freed_memory
-keep_freed_memory()
-code = run(sys.argv[2:])
-read = re.search("^rchar: (.+)", Path("/proc/self/io").read_text(), re.MULTILINE)[1]
-Path(sys.argv[1]).write_text(read)
-sys.exit(code)
+from rmqtool.commands.app import main
+counted, *sys.argv[1:] = sys.argv[1:]
+try:
+    main()
+finally:
+    read = re.search("^rchar: (.+)", Path("/proc/self/io").read_text(), re.MULTILINE)[1]
+    Path(counted).write_text(read)
 """
 """Runs a command as `rmqtool` does, and leaves the bytes that its process has read, those of the program too."""
 KERNELS = """

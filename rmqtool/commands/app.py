@@ -42,6 +42,8 @@ from rmqtool.scan.kernels.compile_notice import ON_COMPILE, ON_PLAIN_READING
 
 _OBJECTS_BETWEEN_COLLECTIONS: Final = 50_000
 """Imports and rows make objects by the hundred thousand and hardly a cycle: with 700 one looks for them in vain."""
+_ONE_BLAS_THREAD: Final = ("OPENBLAS_NUM_THREADS", "1")
+"""numpy's linear algebra, which nothing here uses, else starts a thread a core that looks for work without pause."""
 _SETTINGS: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
 
 
@@ -178,8 +180,11 @@ def main() -> None:
     """What the console script `rmqtool` runs."""
     survive_closed_pipes()
     keep_freed_memory()
+    os.environ.setdefault(*_ONE_BLAS_THREAD)
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    gc.freeze()  # else the interpreter looks for cycles among all objects once more before it ends
+    sys.exit(code)
 
 
 def _needs_arguments(name: str) -> bool:

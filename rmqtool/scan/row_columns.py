@@ -6,18 +6,13 @@ A row has some 170 bytes, so that looking at one number of each in an array of r
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rmqtool.formats import commitlog, system_flag
-from rmqtool.scan.columns import row_dtype
 from rmqtool.scan.rules import Verdict
-
-GROWTH: Final = 1 << 14
-"""Rows for which there is room beyond those that are taken, once there was too little."""
-
 
 Bounds = Mapping[str, tuple[int, int]]
 
@@ -93,34 +88,3 @@ def joined_rows(parts: Sequence[RowColumns]) -> RowColumns:
     if len(parts) == 1:
         return parts[0]
     return RowColumns({name: np.concatenate([part[name] for part in parts]) for name in parts[0].names})
-
-
-class RowColumnsBuilder:
-    """Gathers columns of rows; what was gathered is valid until the next rows are taken or it is cleared."""
-
-    def __init__(self, names: Sequence[str], room: int) -> None:
-        dtype = row_dtype()
-        self._columns = {name: np.empty(room, dtype[name]) for name in names}
-        self._room = room
-        self.count = 0
-
-    def take(self, rows: NDArray[Any]) -> None:
-        """Take rows, a structured array."""
-        stop = self.count + len(rows)
-        if stop > self._room:
-            self._room = stop + GROWTH
-            for name, column in self._columns.items():
-                self._columns[name] = np.empty(self._room, column.dtype)
-                self._columns[name][: self.count] = column[: self.count]
-        for name, column in self._columns.items():
-            column[self.count : stop] = rows[name]
-        self.count = stop
-
-    def rows(self, start: int = 0, stop: int | None = None) -> RowColumns:
-        """The rows taken, or those from one number up to another."""
-        part = slice(start, self.count if stop is None else stop)
-        return RowColumns({name: column[part] for name, column in self._columns.items()})
-
-    def clear(self) -> None:
-        """Forget the rows."""
-        self.count = 0

@@ -49,6 +49,13 @@ def test_the_help_lists_every_command_whole() -> None:
         assert f" {name} {short_help}" in " ".join(ran.out.split())
 
 
+def test_a_command_keeps_no_core_busy_with_threads_that_wait() -> None:
+    count = "lambda _arguments: __import__('numpy') and len(os.listdir('/proc/self/task'))"
+    code = f"import os; from rmqtool.commands import app; app.run = {count}; app.main()"
+    own = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False, env=own).returncode == 1
+
+
 def test_the_help_loads_hardly_more_than_typer() -> None:
     """The time itself is measured in `benchmarks/scan.py`: a test that reads a clock fails on a busy machine."""
 

@@ -21,27 +21,13 @@ from rmqtool.engine.dispatch.queue_entries import (
     queue_entries,
 )
 from rmqtool.memory import THREAD_BYTES, memory_budget
-from rmqtool.scan.row_columns import RowColumns, RowColumnsBuilder, dispatched_rows
+from rmqtool.scan.chunk_columns import RowColumnsBuilder
+from rmqtool.scan.row_columns import RowColumns, dispatched_rows
 
 ROWS_MAX: Final = 1 << 17
 """Rows of a full chunk; they take 8 MB, their entries about as much."""
 ROW_BYTES: Final = 2048
 """What a row of a full chunk takes where it is compared, if each is of another queue; of few queues, a quarter."""
-COLUMNS: Final = (
-    "physical_offset",
-    "size",
-    "queue_offset",
-    "store_timestamp_ms",
-    "prepared_transaction_offset",
-    "tags_code",
-    "verdict",
-    "magic",
-    "queue_id",
-    "sys_flag",
-    "topic_number",
-    "features",
-)
-"""What a chunk keeps of its rows."""
 
 
 class EntryExtractor:
@@ -52,7 +38,7 @@ class EntryExtractor:
         budget = memory_budget()
         threads = budget.threads(os.cpu_count() or 1, THREAD_BYTES)
         self._rows_max = budget.share(ROWS_MAX * ROW_BYTES, 2 * threads) // ROW_BYTES
-        self._rows = RowColumnsBuilder(COLUMNS, self._rows_max)
+        self._rows = RowColumnsBuilder(self._rows_max)
         self._queues: dict[tuple[bytes, int, bool], list[QueueEntries]] = {}
         self._grouped = 0
         """Rows in front that are in `_queues`."""
@@ -74,9 +60,9 @@ class EntryExtractor:
             texts: the bytes that the rows lie in.
         """
         begin = self.row_count
-        self._rows.take(rows)
+        has_features = self._rows.take(rows)
         self.topics = topics
-        if self._settings is not None and rows["features"].any():
+        if self._settings is not None and has_features:
             self._group(self._rows.rows(self._grouped, begin), NO_TEXTS)
             self._group(rows, texts)
             self._grouped = self.row_count

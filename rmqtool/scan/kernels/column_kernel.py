@@ -48,3 +48,29 @@ def take_columns(rows, wide, narrow, bounds):
             bounds[6 + column, 0] = min(bounds[6 + column, 0], narrow[column, k])
             bounds[6 + column, 1] = max(bounds[6 + column, 1], narrow[column, k])
     return True
+
+
+@compiled
+def take_rows(
+    rows, at, physical_offset, size, queue_offset, store_timestamp_ms, prepared_transaction_offset, tags_code, verdict,
+    magic, queue_id, sys_flag, topic_number, features,
+):  # fmt: skip
+    """Take the columns of `chunk_columns.CHUNK` of rows, from a place in them on; the features of all rows together."""
+    all_features = 0
+    for k in range(rows.size):
+        row = rows[k]
+        physical_offset[at] = row.physical_offset
+        size[at] = row.size
+        queue_offset[at] = row.queue_offset
+        store_timestamp_ms[at] = row.store_timestamp_ms
+        prepared_transaction_offset[at] = row.prepared_transaction_offset
+        tags_code[at] = row.tags_code
+        verdict[at] = row.verdict
+        magic[at] = row.magic
+        queue_id[at] = row.queue_id
+        sys_flag[at] = row.sys_flag
+        topic_number[at] = row.topic_number
+        features[at] = row.features
+        all_features |= row.features
+        at += 1
+    return all_features
