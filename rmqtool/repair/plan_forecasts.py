@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Self
 
 from rmqtool.engine.rules.versions import EXAMINED, BrokerRules, rules_for
 from rmqtool.engine.segments.open_files import ReadCache
@@ -24,55 +24,85 @@ COUNTED_WHOLE_MAX: Final = 256 << 20
 """Bytes of a log up to which losses are counted over all of it for every version, and not for the chosen one alone."""
 
 
-def with_forecasts(
-    plan: Plan,
-    store: Store,
-    after: Store,
-    rules: BrokerRules,
-    options: ForecastOptions,
-    begin: int | None,
-    on_note: Callable[[str], None],
-) -> Plan:
-    """A plan with its losses, and forecasts of every examined version.
+class PlanForecasts:
+    """Forecasts of the store as it is and as a plan would leave it; a context manager."""
 
-    Args:
-        store, after: before the plan and as it would leave it.
-        rules: of the version that the repair is for.
-        begin: physical offset from which on the store was looked at; losses are counted from there. None: all of it.
-        on_note: is given a sentence where a forecast cannot be made.
-    """
-    versions = dict.fromkeys((*EXAMINED, rules.version))
-    whole = sum(segment.entry.allocated_bytes for segment in after.commitlog) <= COUNTED_WHOLE_MAX
-    forecaster = _Forecaster(rules, options, begin, on_note)
-    shared = SharedStarts(ReadCache(notes=None if options.digest is None else options.digest.notes))
-    with ThreadPoolExecutor(memory_budget().threads(os.cpu_count() or 1, THREAD_BYTES)) as pool:
-        now = pool.submit(forecaster.forecast, store, rules, shared=SharedStarts(shared.reads, shared.clean))
-        forecasts = pool.map(
+    def __init__(
+        self,
+        store: Store,
+        after: Store,
+        rules: BrokerRules,
+        options: ForecastOptions,
+        on_note: Callable[[str], None],
+    ) -> None:
+        """For a repair of a store, for a broker version.
+
+        Args:
+            store, after: before the plan and as it would leave it.
+            on_note: is given a sentence where a forecast cannot be made.
+        """
+        self._store, self._after, self._rules = store, after, rules
+        self._options, self._on_note = options, on_note
+        self._shared = SharedStarts(ReadCache(notes=None if options.digest is None else options.digest.notes))
+        self._pool = ThreadPoolExecutor(memory_budget().threads(os.cpu_count() or 1, THREAD_BYTES))
+        self._now: Future[ForecastAfter | None] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+    def look_now(self, begin: int | None) -> None:
+        """Forecast a start of the store as it is, while the caller goes on; see `completed`."""
+        shared = SharedStarts(self._shared.reads, self._shared.clean)
+        self._now = self._pool.submit(self._forecaster(begin).forecast, self._store, self._rules, shared=shared)
+
+    def completed(self, plan: Plan, begin: int | None) -> Plan:
+        """The plan with its losses, and forecasts of every examined version.
+
+        Args:
+            begin: physical offset from which on the store was looked at; losses are counted from there. None: all.
+        """
+        versions = dict.fromkeys((*EXAMINED, self._rules.version))
+        whole = sum(segment.entry.allocated_bytes for segment in self._after.commitlog) <= COUNTED_WHOLE_MAX
+        if self._now is None:
+            self.look_now(begin)
+        assert self._now is not None, "the forecast has just begun"
+        forecaster = self._forecaster(begin)
+        forecasts = self._pool.map(
             lambda version: forecaster.forecast(
-                after, rules_for(version), whole=whole or version == rules.version, shared=shared
+                self._after,
+                rules_for(version),
+                whole=whole or version == self._rules.version,
+                shared=self._shared,
             ),
             versions,
         )
-        forecasts_by_version = dict(zip(versions, forecasts, strict=True))
-    forecasts_after = {version: forecast for version, forecast in forecasts_by_version.items() if forecast is not None}
-    lacking = [f"what a broker {version} would do afterwards" for version in versions if version not in forecasts_after]
-    if not whole and begin is None:
-        lacking.append("what other versions would lose in the files that their start does not read")
-    gone = gone_messages(store, after, plan.steps)
-    unmounted = (unmounted_text(store, gone.without_log),) if gone.without_log else ()
-    return replace(
-        plan,
-        loss=plan.loss + gone,
-        kept_beyond_broker=_kept(now.result(), forecasts_after.get(rules.version), plan.loss),
-        not_looked_at=(*unmounted, *plan.not_looked_at, *size_assumptions(store), *lacking),
-        forecast_now=now.result(),
-        forecast_after=forecasts_after,
-    )
+        after = {
+            version: forecast for version, forecast in zip(versions, forecasts, strict=True) if forecast is not None
+        }
+        lacking = [f"what a broker {version} would do afterwards" for version in versions if version not in after]
+        if not whole and begin is None:
+            lacking.append("what other versions would lose in the files that their start does not read")
+        gone = gone_messages(self._store, self._after, plan.steps)
+        unmounted = (unmounted_text(self._store, gone.without_log),) if gone.without_log else ()
+        return replace(
+            plan,
+            loss=plan.loss + gone,
+            kept_beyond_broker=_kept(self._now.result(), after.get(self._rules.version), plan.loss),
+            not_looked_at=(*unmounted, *plan.not_looked_at, *size_assumptions(self._store), *lacking),
+            forecast_now=self._now.result(),
+            forecast_after=after,
+        )
+
+    def _forecaster(self, begin: int | None) -> _Forecaster:
+        return _Forecaster(self._rules, self._options, begin, self._on_note)
 
 
 @dataclass(frozen=True)
 class _Forecaster:
-    """Forecasts starts of one plan's store for any version; see `with_forecasts`."""
+    """Forecasts starts of one plan's store for any version; see `PlanForecasts`."""
 
     rules: BrokerRules
     options: ForecastOptions

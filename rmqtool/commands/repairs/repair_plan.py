@@ -41,6 +41,7 @@ from rmqtool.engine.reading.dledger_log import with_dledger_log
 from rmqtool.engine.rules.versions import NEWEST
 from rmqtool.errors import RefusedError, UnreadableError, WriteError
 from rmqtool.forecast.unsimulated import unsimulated_settings
+from rmqtool.memory import memory_budget
 from rmqtool.repair.machine.apply import apply_plan
 from rmqtool.repair.machine.early_sync import synced_meanwhile
 from rmqtool.repair.machine.fingerprint import unchanged
@@ -50,7 +51,7 @@ from rmqtool.repair.machine.plan import Plan, demand_same, read_saved
 from rmqtool.repair.machine.session import Session
 from rmqtool.repair.machine.store_paths import DEFAULT_LOG, StorePaths
 from rmqtool.repair.machine.undo import is_unsettled, settle
-from rmqtool.repair.plan_forecasts import with_forecasts
+from rmqtool.repair.plan_forecasts import PlanForecasts
 from rmqtool.repair.remaining import PlannedStore, check_applied, check_planned
 from rmqtool.report.screens.repair_screen import plan_lines
 from rmqtool.report.writers import OutputFormat, json_text
@@ -318,23 +319,26 @@ def _plan(repair: RepairRun, planned_repair: PlannedRepair, before: str) -> tupl
     plan.check(places.log_directories)
     settings = opened.store.settings
     after = survey(plan.view_over(opened.store.view), settings) if plan.steps else opened.store
-    if not planned_repair.damage:
-        planned = PlannedStore(
-            planned_repair.steps, planned_repair.findings, planned_repair.begin, planned_repair.abort_stays
-        )
-        checked = check_planned(after, opened.rules, planned, threads=thread_count(), digest=digest)
-        plan = replace(plan, remaining=checked.left)
-        planned_repair = replace(planned_repair, looked_at=planned_repair.looked_at | checked.looked_at)
-        if checked.begin is None:
-            planned_repair = replace(planned_repair, begin=None, left_out=())
-    of_delays = repair.delays.notes(plan.steps)
-    of_settings = [unread.reason for unread in unsimulated_settings(opened.conf, after)]
-    plan = replace(plan, not_looked_at=(*planned_repair.notes, *of_delays, *planned_repair.left_out, *of_settings))
-    if plan.is_empty and not planned_repair.damage:
-        return plan, planned_repair
-    forecast = replace(forecast_options(opened.conf), digest=digest)
-    begin, on_note = planned_repair.begin, repair.messages.note
-    return with_forecasts(plan, opened.store, after, opened.rules, forecast, begin, on_note), planned_repair
+    options = replace(forecast_options(opened.conf), digest=digest)
+    with PlanForecasts(opened.store, after, opened.rules, options, repair.messages.note) as forecasts:
+        # The forecast of the store as it is needs nothing of the check: where memory has no limit, both go on at once.
+        if plan.steps and planned_repair.begin is None and memory_budget().limit is None:
+            forecasts.look_now(None)
+        if not planned_repair.damage:
+            planned = PlannedStore(
+                planned_repair.steps, planned_repair.findings, planned_repair.begin, planned_repair.abort_stays
+            )
+            checked = check_planned(after, opened.rules, planned, threads=thread_count(), digest=digest)
+            plan = replace(plan, remaining=checked.left)
+            planned_repair = replace(planned_repair, looked_at=planned_repair.looked_at | checked.looked_at)
+            if checked.begin is None:
+                planned_repair = replace(planned_repair, begin=None, left_out=())
+        of_delays = repair.delays.notes(plan.steps)
+        of_settings = [unread.reason for unread in unsimulated_settings(opened.conf, after)]
+        plan = replace(plan, not_looked_at=(*planned_repair.notes, *of_delays, *planned_repair.left_out, *of_settings))
+        if plan.is_empty and not planned_repair.damage:
+            return plan, planned_repair
+        return forecasts.completed(plan, planned_repair.begin), planned_repair
 
 
 def _plan_json(
