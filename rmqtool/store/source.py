@@ -11,10 +11,9 @@ import errno
 import os
 import stat
 from collections.abc import Hashable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Final, Protocol, Self
+from typing import ClassVar, Protocol, Self
 
 from rmqtool.errors import UnreadableError
 
@@ -37,10 +36,6 @@ class ReadCount:
 
 
 READS = ReadCount()
-AHEAD: Final = 16 << 20
-"""Bytes that the disk is asked for ahead of whoever reads a file in order."""
-IN_ORDER: Final = 1 << 20
-"""Bytes that are read one after the other before more of them are expected."""
 
 
 class ByteSource(Protocol):
@@ -87,9 +82,6 @@ class FileSource(Closable):
     name: str
     descriptor: int
     size: int
-    _next_position: int = field(default=0, init=False, repr=False, compare=False)
-    _in_order: int = field(default=0, init=False, repr=False, compare=False)
-    _asked_end: int = field(default=0, init=False, repr=False, compare=False)
 
     @classmethod
     def open(cls, path: Path | str, name: str | None = None) -> FileSource:
@@ -131,19 +123,7 @@ class FileSource(Closable):
                 break
             done += count
         READS.add(done)
-        self._in_order = done + (self._in_order if position == self._next_position else 0)
-        self._next_position = position + done
-        if self._in_order >= IN_ORDER and self._next_position + AHEAD // 2 > self._asked_end:
-            self._ask_ahead(self._next_position)
         return done
-
-    def _ask_ahead(self, position: int) -> None:
-        """Let the disk read on while what was read is looked at; nothing of a hole, which would take memory."""
-        start, self._asked_end = max(position, self._asked_end), position + AHEAD
-        with suppress(OSError):  # advice only; and after the file's end there is nothing
-            end = min(self._asked_end, os.lseek(self.descriptor, start, os.SEEK_HOLE))
-            if start < end:
-                os.posix_fadvise(self.descriptor, start, end - start, os.POSIX_FADV_WILLNEED)
 
     def extents(self, start: int, end: int) -> Iterator[tuple[int, int]]:
         at = start

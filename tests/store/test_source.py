@@ -15,15 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmqtool.errors import UnreadableError
-from rmqtool.store.source import (
-    AHEAD,
-    IN_ORDER,
-    SMALLEST_READ,
-    BytesSource,
-    FileSource,
-    read_range,
-    read_salvaging,
-)
+from rmqtool.store.source import SMALLEST_READ, BytesSource, FileSource, read_range, read_salvaging
 
 
 class RottenSource(BytesSource):
@@ -186,42 +178,3 @@ def test_looking_at_a_fifo_does_not_let_its_writer_go_on(tmp_path: Path) -> None
 def test_a_name_that_no_file_can_have_is_unreadable(tmp_path: Path, name: str) -> None:
     with pytest.raises(UnreadableError):
         FileSource.open(tmp_path / name)
-
-
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
-    """Ranges that the system is told to read ahead."""
-    ranges: list[tuple[int, int]] = []
-
-    def note(_descriptor: int, start: int, length: int, advice: int) -> None:
-        assert advice == os.POSIX_FADV_WILLNEED
-        ranges.append((start, start + length))
-
-    monkeypatch.setattr(os, "posix_fadvise", note)
-    return ranges
-
-
-def test_the_disk_reads_ahead_of_whoever_reads_in_order(tmp_path: Path, asked: list[tuple[int, int]]) -> None:
-    path, size = tmp_path / "file", 3 * AHEAD
-    path.write_bytes(b"x" * size)
-    with FileSource.open(path) as source:
-        for position in range(0, size, IN_ORDER):
-            source.read_into(position, memoryview(bytearray(IN_ORDER)))
-            assert not asked or asked[-1][1] - position <= IN_ORDER + AHEAD
-    assert asked[0][0] == IN_ORDER
-    assert all(before[1] == after[0] for before, after in pairwise(asked))
-    assert asked[-1][1] == size
-
-
-def test_nothing_is_asked_for_after_jumps_or_in_holes(tmp_path: Path, asked: list[tuple[int, int]]) -> None:
-    path = tmp_path / "file"
-    with path.open("wb") as file:
-        file.write(b"x" * (2 * IN_ORDER))
-        file.truncate(4 * AHEAD)
-    with FileSource.open(path) as source:
-        for position in reversed(range(0, 2 * IN_ORDER, IN_ORDER // 4)):
-            source.read_into(position, memoryview(bytearray(IN_ORDER // 4)))
-        assert asked == []
-        for position in range(0, AHEAD, IN_ORDER):
-            source.read_into(position, memoryview(bytearray(IN_ORDER)))
-    assert max((end for _, end in asked), default=0) <= 2 * IN_ORDER
