@@ -387,7 +387,8 @@ beside it, and is the least that it can take however fast the disk is.
 
 What two threads can gain on this machine is shown by CRC alone: two halves of the files, even parts, compiled code
 without the interpreter's lock. Where the walk gains as much, memory and cores set the limit, and where it gains less,
-the rest is Python's: what it does between two blocks runs in one thread at a time.
+the rest is Python's: what it does between two blocks runs in one thread at a time. What keeps a goal from being reached
+is measured in section `goals_limits`.
 
 """
     write_section("goals", COMMAND, facts, about + printed)
