@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 from unittest.mock import patch
 
+from rmqtool.commands.messages import Messages
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.engine.segments.open_files import ReadCache
 from rmqtool.errors import UsageError
@@ -81,6 +82,7 @@ def plain() -> Iterator[None]:
     """The plain reader reads each byte as often as it is asked, in one thread."""
     with ExitStack() as stack:
         stack.enter_context(patch.object(compiled, "is_available", lambda: False))
+        stack.enter_context(patch.object(Messages, "plain_reading", lambda _self: None))
         stack.enter_context(patch.object(LogDigest, "batches", lambda _self, walk, **_: walk.scanned()))
         stack.enter_context(patch.object(LogDigest, "answers", lambda _self, _walk: False))
         stack.enter_context(patch.object(LogDigest, "recall", lambda _self, _name, _made_of: None))
