@@ -135,6 +135,12 @@ class Manifest:
     raw: Mapping[str, Any]
 
 
+def config_and_topics(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a broker is started with on this store: its settings, and the topics by their names."""
+    config = dict(broker_manifest(name)["config"] if name.startswith("broker-") else manifest(name).config)
+    return config, config.pop("topics", {})
+
+
 def names() -> list[str]:
     """Stores written through the store library."""
     return [name for name in _archives() if not name.startswith("broker-")]

@@ -17,6 +17,14 @@ def copy_store(source: Path, target: Path) -> Path:
     return target
 
 
+def swap_names(file: Path, other: Path) -> None:
+    """Each gets the name of the other."""
+    spare = file.with_name("spare")
+    file.rename(spare)
+    other.rename(file)
+    spare.rename(other)
+
+
 def snapshot(directory: Path) -> Snapshot:
     """Length and content digest of every file, by its path relative to the directory.
 

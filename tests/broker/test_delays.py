@@ -35,18 +35,6 @@ WAIT_SECONDS = 90
 AHEAD = {"1": HALF, "2": 1000}
 
 
-def bodies(broker: WholeBroker) -> Counter[bytes]:
-    return Counter(message["body"] for queue in broker.consume("alarms") for message in queue["messages"])
-
-
-def until(broker: WholeBroker, count: int) -> Counter[bytes]:
-    """What was delivered, once that many different messages were."""
-    deadline = time.monotonic() + WAIT_SECONDS
-    while len(delivered := bodies(broker)) < count and time.monotonic() < deadline:
-        time.sleep(0.3)
-    return delivered
-
-
 @pytest.fixture(scope="module", params=VERSIONS)
 def killed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     """A store whose broker was killed when the messages of the first level were delivered."""
@@ -55,7 +43,7 @@ def killed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     broker = WholeBroker(version, path, CONFIG, TOPICS)
     for number in range(COUNT):
         broker.send("alarms", number % 4, b"%d" % number, {"DELAY": "1" if number % 2 else "2"})
-    assert len(until(broker, HALF)) == HALF
+    assert len(broker.bodies_until("alarms", HALF, WAIT_SECONDS)) == HALF
     broker.kill()
     return version, path
 
@@ -115,7 +103,7 @@ def test_a_wrong_file_makes_messages_come_twice_or_never(
     with WholeBroker(version, path, CONFIG, TOPICS) as broker:
         broker.send("alarms", 0, b"new", {"DELAY": "2"})  # later than what waits, in the same level
         deadline = time.monotonic() + WAIT_SECONDS
-        while b"new" not in (counts := bodies(broker)) and time.monotonic() < deadline:
+        while b"new" not in (counts := broker.bodies("alarms")) and time.monotonic() < deadline:
             time.sleep(0.3)
         del counts[b"new"]
     assert Counter(counts.values()) == comes
@@ -136,7 +124,7 @@ def test_each_message_comes_once_after_a_rebuild(
     assert json.loads((path / OFFSETS).read_text())["offsetTable"] == {"1": HALF, "2": 0}, rebuilt.err
     with WholeBroker(version, path, CONFIG, TOPICS) as broker:
         broker.send("alarms", 0, b"new", {"DELAY": "2"})
-        counts = until(broker, COUNT + 1)
+        counts = broker.bodies_until("alarms", COUNT + 1, WAIT_SECONDS)
     assert Counter(counts.values()) == Counter({1: COUNT + 1})
     verified = rmqtool("verify", path, *options)
     assert (verified.code, verified.out.splitlines()[0]) == (0, "OK: no problems found")
@@ -165,6 +153,7 @@ def test_messages_come_too_soon_where_queues_are_written_with_other_delays(
         with WholeBroker(version, copy, config, TOPICS) as broker:
             if levels is None:
                 broker.send("alarms", 0, b"new", {"DELAY": "1"})  # sent later, and the only one that is due
-                assert until(broker, 1) == {b"new": 1}
+                assert broker.bodies_until("alarms", 1, WAIT_SECONDS) == {b"new": 1}
             else:
-                assert until(broker, HALF) == {b"%d" % number: 1 for number in range(HALF)}
+                delivered = broker.bodies_until("alarms", HALF, WAIT_SECONDS)
+                assert delivered == {b"%d" % number: 1 for number in range(HALF)}

@@ -9,7 +9,7 @@ import pytest
 
 from tests.broker.broker import Judge
 from tests.broker.versions import ROUTINE
-from tests.golden_stores import Queue, Served, manifest, names
+from tests.golden_stores import Queue, Served, config_and_topics, manifest, names
 
 JudgeOf = Callable[[str], Judge]
 Unpacked = Callable[[str], Path]
@@ -32,9 +32,7 @@ def every_read() -> Iterator[tuple[str, str]]:
 
 
 def examined(judge_of: JudgeOf, directory: Path, name: str, version: str) -> dict[str, Any]:
-    config = dict(manifest(name).config)
-    topics = config.pop("topics", {})
-    return judge_of(version).examine(directory, config, topics)
+    return judge_of(version).examine(directory, *config_and_topics(name))
 
 
 @pytest.mark.parametrize(("name", "version"), FEW)

@@ -18,7 +18,7 @@ from tests.campaign.calls import watched
 from tests.campaign.command import Outcome, run
 from tests.campaign.processes import stopped_at
 from tests.campaign.trees import Tree, capture, differences, without_own
-from tests.golden_stores import manifest, unpack
+from tests.golden_stores import config_and_topics, unpack
 
 STORES = {"4.9.7": "4.9.7-crashed", "5.5.0": "5.5.0-crashed"}
 FENCE = "commitlog/rmqtool-repair-in-progress"
@@ -49,12 +49,6 @@ class Alone:
         return 1 + len(self.fenced) - self.fenced[::-1].index(True)
 
 
-def settings_of(version: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The configuration and the topics of a version's store."""
-    config = dict(manifest(STORES[version]).config)
-    return config, config.pop("topics", {})
-
-
 def recover(store: Path, version: str) -> Outcome:
     return run("recover", store, "--yes", "--broker-version", version)
 
@@ -71,7 +65,8 @@ def repaired_alone(judge: Judge, folder: Path, version: str) -> Alone:
 
     with watched(store, look):
         assert recover(store, version).code == DONE
-    return Alone(fenced, records_made[-1], judge.examine(store, *settings_of(version))["served"]["records"])
+    report = judge.examine(store, *config_and_topics(STORES[version]))
+    return Alone(fenced, records_made[-1], report["served"]["records"])
 
 
 @contextmanager
@@ -97,7 +92,7 @@ def assert_no_harm(judge: Judge, folder: Path, version: str, number: int, alone:
         is_fenced = (store / FENCE).exists()
         before = without_own(capture(store))
         with broker_process(version) as broker:
-            report = broker.examine(store, *settings_of(version))
+            report = broker.examine(store, *config_and_topics(STORES[version]))
         after = without_own(capture(store))
         process.go_on()
         outcome = process.outcome()
@@ -124,7 +119,7 @@ def assert_no_harm_by_one_that_stays(judge: Judge, folder: Path, version: str, n
         broker_process(version) as broker,
     ):
         assert process is not None
-        opened = broker.open(store, *settings_of(version), start=False)
+        opened = broker.open(store, *config_and_topics(STORES[version]), start=False)
         assert opened.opened["load"], number
         after = without_own(capture(store))
         process.go_on()
@@ -160,7 +155,7 @@ def assert_well(judge: Judge, store: Path, version: str, alone: Alone, outcome: 
         assert [path.name for path in (store / ".rmqtool").iterdir()] == ["undo"], outcome
     again = recover(store, version)
     assert again.code == DONE, (outcome, again)
-    report = judge.examine(store, *settings_of(version))
+    report = judge.examine(store, *config_and_topics(STORES[version]))
     assert report["load"], outcome
     assert without_books(report["filesAfter"]["removed"]) == [], outcome
     assert report["served"]["records"] == alone.records, outcome

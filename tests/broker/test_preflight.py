@@ -21,15 +21,9 @@ from tests.conftest import Unpacked
 from tests.repair.golden_repairs import store_of
 
 
-def config_of(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    is_broker = name.startswith("broker-")
-    config = dict(golden_stores.broker_manifest(name)["config"] if is_broker else golden_stores.manifest(name).config)
-    return config, config.pop("topics", {})
-
-
 def served_by(judge_of: JudgeOf, version: str, path: Path, name: str) -> tuple[set[tuple[str, int]], dict[str, Any]]:
     """Topic and physical offset of every message that a broker of this version serves of a copy, and its report."""
-    config, topics = config_of(name)
+    config, topics = golden_stores.config_and_topics(name)
     if version < "5.2":
         config.pop("storeType", None)  # it has no such store
     report = judge_of(version).examine(copy_store(path, path.with_name(f"{name}-{version}")), config, topics)
@@ -98,7 +92,7 @@ def test_tags_are_found_as_the_reason_says(
     tagged = [record for record in golden_stores.manifest(name).records if record.properties.get("TAGS")]
     assert (reason.count, reason.physical_offset) == (len(tagged), tagged[0].at)
     if id_ == "missing":
-        config, topics = config_of(name)
+        config, topics = golden_stores.config_and_topics(name)
         with judge_of(after).open(path, config, topics) as store:
             row = tagged[0]
             answer = store.query(row.topic, row.properties["TAGS"], kind="T")
@@ -110,7 +104,7 @@ def test_light_queues_get_nothing_new(golden: Unpacked, judge_of: JudgeOf, tmp_p
     path = copy_store(golden(name), tmp_path / name)
     reasons, _ = reasons_of(path, name, before, after)
     assert reasons["commitlog.multi-dispatch"].count == 30
-    config, topics = config_of(name)
+    config, topics = golden_stores.config_and_topics(name)
     with judge_of(after).open(path, config, topics) as store:
         light = {
             queue["topic"]: queue["max"] for queue in store.read(brief=True)["queues"] if "%LMQ%" in queue["topic"]
@@ -128,7 +122,7 @@ def test_an_inner_batch_is_one_message(golden: Unpacked, judge_of: JudgeOf, tmp_
     path = copy_store(golden(name), tmp_path / name)
     reasons, _ = reasons_of(path, name, "5.5.0", "4.9.7")
     assert reasons["commitlog.inner-batches"].harm == "misread"
-    config, topics = config_of(name)
+    config, topics = golden_stores.config_and_topics(name)
     with judge_of("4.9.7").open(path, config, topics) as store:
         store.put({"topic": "T", "queueId": 0, "body": b"x", "sysFlag": 0x80})
         store.wait_dispatched()
@@ -169,7 +163,7 @@ def test_a_version_writes_only_its_own_checkpoint_fields(
     assert reasons["checkpoint.unknown-fields"].count == sum(
         any(before[at : at + 8]) for at in range(0, len(before), 8)
     )
-    config, topics = config_of(name)
+    config, topics = golden_stores.config_and_topics(name)
     with judge_of(version).open(path, config, topics) as store:
         store.put({"topic": "OrderEvents", "queueId": 0, "body": b"x"})
         store.wait_dispatched()
@@ -206,7 +200,7 @@ def test_records_without_a_required_crc_end_the_log(golden: Unpacked, judge_of: 
     forecasts = {version: forecast_store(store, rules_for(version), options) for version in (before, after)}
     result = preflight(store, rules_for(before), rules_for(after), options, forecasts)
     lost = {reason.id: reason.lost_messages for reason in result.reasons}["commitlog.missing-record-crcs"]
-    config, topics = config_of(name)
+    config, topics = golden_stores.config_and_topics(name)
     report = judge_of(after).examine(path, {**config, "forceVerifyPropCRC": True}, topics)
     served = sum(row[1] == "FOUND" for queue in report["served"]["queues"] for row in queue["messages"])
     assert report["afterLoad"]["offsets"]["max"] == forecasts[after].log_end_offset

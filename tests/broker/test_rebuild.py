@@ -15,7 +15,7 @@ from rmqtool.repair.rebuild import RebuildChoice, plan_rebuild
 from tests.broker.broker import Judge
 from tests.broker.test_recover import assert_serves, changed, intact, put_to_all, served
 from tests.broker.versions import ROUTINE
-from tests.golden_stores import manifest
+from tests.golden_stores import config_and_topics, manifest
 from tests.repair.golden_repairs import options_of, rules_of, store_of
 
 JudgeOf = Callable[[str], Judge]
@@ -59,8 +59,7 @@ def test_rebuilt_queues_are_served(
     shutil.rmtree(path / "consumequeue")
     shutil.rmtree(path / "index")
     rebuild(path, name, tmp_path / "staging")
-    config = dict(found.config)
-    topics = config.pop("topics", {})
+    config, topics = config_and_topics(name)
     store = judge_of(version).open(path, config, topics)
     assert store.serving, store.opened
     read = store.read()

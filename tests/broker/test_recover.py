@@ -16,7 +16,7 @@ from rmqtool.repair.recover.plan import RecoverOptions, plan_recover
 from tests.broker.broker import Judge, OpenStore
 from tests.broker.files import changes, snapshot
 from tests.broker.versions import ROUTINE
-from tests.golden_stores import Manifest, Record, crashed_names, damaged_names, manifest
+from tests.golden_stores import Manifest, Record, config_and_topics, crashed_names, damaged_names, manifest
 from tests.repair.golden_repairs import options_of, rules_of, settings_of, store_of
 from tests.repair.recover.test_plan import SALVAGED
 from tests.verify.test_golden import damage_of
@@ -149,8 +149,7 @@ def test_brokers_are_content(
     path, found = golden_copy(name), manifest(name)
     records = intact(path, found)
     recover(path, name, tmp_path / "staging", full=full)
-    config = dict(found.config)
-    topics = config.pop("topics", {})
+    config, topics = config_and_topics(name)
     store = judge_of(version).open(path, config, topics)
     assert store.serving, store.opened
     read = store.read()
@@ -181,8 +180,7 @@ def test_a_log_cut_at_damage_is_served_up_to_there(
     path, found = golden_copy(name), manifest(name)
     recover(path, name, tmp_path / "staging", cut_at_damage=True)
     records = intact(path, found)
-    config = dict(found.config)
-    topics = config.pop("topics", {})
+    config, topics = config_and_topics(name)
     store = judge_of(version).open(path, config, topics)
     assert store.serving, store.opened
     read = store.read()
@@ -211,8 +209,7 @@ def test_a_log_cut_where_a_person_says_is_served_up_to_there(
     recover(path, name, tmp_path / "staging", cut_at=cut, full=full)
     records = [record for record in found.records if record.at < cut and record.sys_flag & 12 in (0, 8)]
     assert intact(path, found) == records
-    config = dict(found.config)
-    topics = config.pop("topics", {})
+    config, topics = config_and_topics(name)
     store = judge_of(version).open(path, config, topics)
     assert store.serving, store.opened
     read = store.read()

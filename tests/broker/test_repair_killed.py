@@ -22,7 +22,7 @@ from rmqtool.store.view import DirectoryView
 from tests.broker.broker import Judge
 from tests.broker.files import copy_store
 from tests.broker.versions import ROUTINE
-from tests.golden_stores import manifest, unpack
+from tests.golden_stores import config_and_topics, unpack
 from tests.repair.small_stores import Counting, files_of, killed_at
 
 STORE = "5.5.0-crashed"
@@ -54,8 +54,7 @@ def harmful_plan(places: StorePaths) -> Plan:
 
 
 def examined(judge: Judge, directory: Path) -> dict[str, Any]:
-    config = dict(manifest(STORE).config)
-    return judge.examine(directory, config, config.pop("topics", {}))
+    return judge.examine(directory, *config_and_topics(STORE))
 
 
 def guarded_points(folder: Path) -> list[int]:

@@ -14,7 +14,7 @@ from rmqtool.repair.salvage.plan import SalvageOptions, plan_salvage
 from tests.broker.broker import Judge
 from tests.broker.test_recover import changed, intact, put_to_all, served
 from tests.broker.versions import ROUTINE
-from tests.golden_stores import damaged_names, manifest
+from tests.golden_stores import config_and_topics, damaged_names, manifest
 from tests.repair.golden_repairs import options_of, rules_of, store_of
 from tests.repair.recover.test_plan import SALVAGED
 from tests.verify.test_golden import damage_of
@@ -54,8 +54,7 @@ def test_every_intact_message_is_served(
     apply_plan(Plan("salvage", print_before, rules.version, made.steps), places)
     kept = intact(path, sent)
     assert before <= {record.at for record in kept}
-    config = dict(found.config)
-    topics = config.pop("topics", {})
+    config, topics = config_and_topics(name)
     store = judge_of(version).open(path, config, topics)
     assert store.serving, store.opened
     read = store.read()

@@ -37,18 +37,6 @@ LATE_MS = 20_000
 WAIT_SECONDS = 120
 
 
-def bodies(broker: WholeBroker) -> Counter[bytes]:
-    return Counter(message["body"] for queue in broker.consume("alarms") for message in queue["messages"])
-
-
-def until(broker: WholeBroker, count: int) -> Counter[bytes]:
-    """What was delivered, once that many different messages were."""
-    deadline = time.monotonic() + WAIT_SECONDS
-    while len(delivered := bodies(broker)) < count and time.monotonic() < deadline:
-        time.sleep(0.3)
-    return delivered
-
-
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store whose broker was killed when every second timer was delivered."""
@@ -57,7 +45,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number in range(COUNT):
         delay_ms = EARLY_MS if number % 2 else LATE_MS
         broker.send("alarms", number % 4, b"%d" % number, {"TIMER_DELAY_MS": str(delay_ms)})
-    assert len(until(broker, COUNT // 2)) == COUNT // 2
+    assert len(broker.bodies_until("alarms", COUNT // 2, WAIT_SECONDS)) == COUNT // 2
     broker.kill()
     return path
 
@@ -108,9 +96,9 @@ def test_what_was_delivered_comes_again_without_the_timers_files(
     path = copy_store(killed, tmp_path / "store")
     remove_all(path)
     with WholeBroker(VERSION, path, CONFIG, TOPICS) as broker:
-        until(broker, COUNT)
+        broker.bodies_until("alarms", COUNT, WAIT_SECONDS)
         deadline = time.monotonic() + WAIT_SECONDS
-        while (counts := bodies(broker)).total() < COUNT * 3 // 2 and time.monotonic() < deadline:
+        while (counts := broker.bodies("alarms")).total() < COUNT * 3 // 2 and time.monotonic() < deadline:
             time.sleep(0.3)
     assert Counter(counts.values()) == Counter({2: COUNT // 2, 1: COUNT // 2})
 
@@ -129,9 +117,10 @@ def test_each_message_comes_once_after_a_repair(
     repaired = rmqtool(command[0], path, *command[1:], "--yes", *options)
     assert "already delivered: 20" in repaired.out, repaired.err
     with WholeBroker(VERSION, path, CONFIG, TOPICS) as broker:
-        until(broker, COUNT)
+        broker.bodies_until("alarms", COUNT, WAIT_SECONDS)
         broker.send("alarms", 0, b"new", {"TIMER_DELAY_MS": str(EARLY_MS)})
-        counts = until(broker, COUNT + 1)  # a message taken later: nothing before it is still to come
+        # A message taken later: nothing before it is still to come.
+        counts = broker.bodies_until("alarms", COUNT + 1, WAIT_SECONDS)
     assert Counter(counts.values()) == Counter({1: COUNT + 1})
     verified = rmqtool("verify", path, *options)
     assert (verified.code, verified.out.splitlines()[0]) == (0, "OK: no problems found")

@@ -40,10 +40,6 @@ def outcome(number: int) -> str:
     return STATES[number % 3] if number % 3 < 2 else STATES[1 - number % 2]
 
 
-def bodies(broker: WholeBroker) -> Counter[bytes]:
-    return Counter(message["body"] for queue in broker.consume(TOPIC) for message in queue["messages"])
-
-
 def listed(path: Path) -> Counter[str]:
     ran = rmqtool("dump", path, "--transactions", "--format", "jsonl")
     return Counter(json.loads(line)["state"] for line in ran.out.splitlines())
@@ -67,7 +63,7 @@ def test_an_open_transaction_is_asked_about_and_delivered_once(
     deadline = time.monotonic() + WAIT_SECONDS
     while not operations_lost and ended(path) < COUNT * 2 // 3 and time.monotonic() < deadline:
         time.sleep(0.3)
-    assert bodies(broker) == Counter(b"%d" % number for number in range(0, COUNT, 3))
+    assert broker.bodies(TOPIC) == Counter(b"%d" % number for number in range(0, COUNT, 3))
     broker.kill()
     expected = {"committed": 10, "open": 20} if operations_lost else {"ended": 20, "open": 10}
     conf = tmp_path / "broker.conf"
@@ -88,7 +84,7 @@ def test_an_open_transaction_is_asked_about_and_delivered_once(
         started.transact(TOPIC, b"last", "UNKNOW")
         while started.checks(TOPIC).get(b"last", 0) < 2 and time.monotonic() < deadline:
             time.sleep(0.3)
-        counts, checks = bodies(started), started.checks(TOPIC)
+        counts, checks = started.bodies(TOPIC), started.checks(TOPIC)
     del checks[b"last"]
     assert Counter(checks.values()) == Counter({1: asked})
     committed = {b"%d" % number for number in range(COUNT) if outcome(number) == STATES[0]}

@@ -1,6 +1,8 @@
 """A whole RocketMQ (name server, broker, client) on a store directory: what producers and consumers get."""
 
 import base64
+import time
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -57,6 +59,17 @@ class WholeBroker:
         for queue in queues:
             queue["messages"] = [_decoded(message) for message in queue["messages"]]
         return queues
+
+    def bodies(self, topic: str) -> Counter[bytes]:
+        """How often each body is delivered."""
+        return Counter(message["body"] for queue in self.consume(topic) for message in queue["messages"])
+
+    def bodies_until(self, topic: str, count: int, seconds: float) -> Counter[bytes]:
+        """The same once so many different ones are delivered, or the time is over."""
+        deadline = time.monotonic() + seconds
+        while len(delivered := self.bodies(topic)) < count and time.monotonic() < deadline:
+            time.sleep(0.3)
+        return delivered
 
     def view(self, topic: str, message_id: str) -> Answer:
         """The message with this id: physical offset and broker address, or a unique key."""

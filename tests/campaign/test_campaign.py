@@ -28,49 +28,49 @@ def test_a_campaign_that_breaks_off_is_a_failure() -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_killed_at_some_calls(yard: Path, name: str) -> None:
-    kill_everywhere(CASES[name], yard, every=41).demand_none()
+def test_killed_at_some_calls(quick_path: Path, name: str) -> None:
+    kill_everywhere(CASES[name], quick_path, every=41).demand_none()
 
 
 @pytest.mark.parametrize("name", MANY)
-def test_killed_at_every_call(yard: Path, name: str) -> None:
-    kill_everywhere(CASES[name], yard).demand_none()
+def test_killed_at_every_call(quick_path: Path, name: str) -> None:
+    kill_everywhere(CASES[name], quick_path).demand_none()
 
 
 @pytest.mark.parametrize(("name", "count"), [(name, 4) for name in FEW] + [
     pytest.param(name, 100, marks=pytest.mark.slow) for name in CASES
 ])  # fmt: skip
-def test_processes_killed_at_random(yard: Path, name: str, count: int) -> None:
-    kill_at_random(CASES[name], yard, count, seed=1).demand_none()
+def test_processes_killed_at_random(quick_path: Path, name: str, count: int) -> None:
+    kill_at_random(CASES[name], quick_path, count, seed=1).demand_none()
 
 
 @pytest.mark.parametrize(("name", "count"), [("salvage two logs", 2)] + [
     pytest.param(name, 40, marks=pytest.mark.slow) for name in CASES
 ])  # fmt: skip
-def test_processes_killed_at_system_calls(yard: Path, name: str, count: int) -> None:
+def test_processes_killed_at_system_calls(quick_path: Path, name: str, count: int) -> None:
     if not can_trace():
         pytest.skip("needs strace, and the right to trace")
-    kill_real_processes(CASES[name], yard / "case", count, seed=1).demand_none()
+    kill_real_processes(CASES[name], quick_path / "case", count, seed=1).demand_none()
 
 
 @pytest.mark.parametrize("name", FEW)
-def test_errors_at_some_calls(yard: Path, name: str) -> None:
-    fail_everywhere(CASES[name], yard, every=53, shift=7).demand_none()
+def test_errors_at_some_calls(quick_path: Path, name: str) -> None:
+    fail_everywhere(CASES[name], quick_path, every=53, shift=7).demand_none()
 
 
 @pytest.mark.parametrize("name", MANY)
-def test_errors_at_every_call(yard: Path, name: str) -> None:
-    fail_everywhere(CASES[name], yard).demand_none()
+def test_errors_at_every_call(quick_path: Path, name: str) -> None:
+    fail_everywhere(CASES[name], quick_path).demand_none()
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_power_lost_at_some_calls(yard: Path, name: str) -> None:
-    lose_power_everywhere(CASES[name], yard, seed=11, every=47).demand_none()
+def test_power_lost_at_some_calls(quick_path: Path, name: str) -> None:
+    lose_power_everywhere(CASES[name], quick_path, seed=11, every=47).demand_none()
 
 
 @pytest.mark.parametrize("name", MANY)
-def test_power_lost_at_every_call(yard: Path, name: str) -> None:
-    lose_power_everywhere(CASES[name], yard, seed=12, times=5).demand_none()
+def test_power_lost_at_every_call(quick_path: Path, name: str) -> None:
+    lose_power_everywhere(CASES[name], quick_path, seed=12, times=5).demand_none()
 
 
 @pytest.mark.parametrize("kind", SIZES)
@@ -94,23 +94,23 @@ def _full(folder: Path, name: str, kind: str, sizes: range) -> Tally:
     return tally
 
 
-def test_others_are_refused_at_some_calls(yard: Path) -> None:
-    interrupt_everywhere(CASES["salvage bad record"], yard, every=43).demand_none()
+def test_others_are_refused_at_some_calls(quick_path: Path) -> None:
+    interrupt_everywhere(CASES["salvage bad record"], quick_path, every=43).demand_none()
 
 
 @pytest.mark.parametrize("name", MANY)
-def test_others_are_refused_at_every_call(yard: Path, name: str) -> None:
-    interrupt_everywhere(CASES[name], yard).demand_none()
+def test_others_are_refused_at_every_call(quick_path: Path, name: str) -> None:
+    interrupt_everywhere(CASES[name], quick_path).demand_none()
 
 
 @pytest.mark.parametrize("count", [12, pytest.param(400, marks=pytest.mark.slow)])
-def test_two_commands_that_start_at_once(yard: Path, count: int) -> None:
-    tally = start_pairs(yard, count, seed=count)
+def test_two_commands_that_start_at_once(quick_path: Path, count: int) -> None:
+    tally = start_pairs(quick_path, count, seed=count)
     tally.demand_none()
     assert sum(tally.outcomes.values()), "none was in the way of another"
 
 
 @NEEDS_ROOT
 @pytest.mark.parametrize("name", ["salvage bad record", *MANY])
-def test_root_repairs_what_another_user_owns(yard: Path, name: str) -> None:
-    two_users(CASES[name], yard).demand_none()
+def test_root_repairs_what_another_user_owns(quick_path: Path, name: str) -> None:
+    two_users(CASES[name], quick_path).demand_none()

@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import random
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests import golden_stores
-from tests.commands.transcripts import rmqtool
 from tests.conftest import Unpacked
-from tests.dump.row_schema import validate_row
+from tests.dump.row_schema import dumped
 
 DATA = "dledger-n0/data/00000000000000000000"
 JsonRow = dict[str, Any]
-
-
-def dumped(path: Path, *options: str) -> tuple[int, list[JsonRow]]:
-    """Exit code and rows, each as the schema says."""
-    ran = rmqtool("dump", path, "--format", "jsonl", *options)
-    assert "internal error" not in ran.err
-    rows = [json.loads(line) for line in ran.out.splitlines()]
-    for row in rows:
-        validate_row(row)
-    return ran.code, rows
 
 
 @pytest.mark.parametrize("name", ["broker-4.9.7-dledger", "broker-5.3.3-dledger"])

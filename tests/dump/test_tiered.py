@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from rmqtool.fixtures.damages.tiered import tiered_files
 from rmqtool.store.config.tiered import METADATA
 from tests.commands.transcripts import rmqtool
 from tests.conftest import Unpacked
-from tests.dump.test_dledger import dumped
-from tests.repair.dledger_stores import records_of
+from tests.dump.row_schema import dumped
+from tests.tiered_store import add_tiered
 
 COUNT = 8
 TIERED = ("--type", "tiered")
@@ -19,14 +18,8 @@ TIERED = ("--type", "tiered")
 
 @pytest.fixture
 def store(golden_copy: Unpacked) -> tuple[Path, list[str]]:
-    """A store with a tiered one, and the paths of its segments: two of the log and one of the queue."""
     path = golden_copy("5.5.0-clean-basic")
-    log = min((path / "commitlog").iterdir())
-    files = tiered_files([bytes(record) for record in records_of(log.read_bytes())[:COUNT]])
-    for name, content in files.items():
-        (path / name).parent.mkdir(parents=True, exist_ok=True)
-        (path / name).write_bytes(content)
-    return path, list(files)[:3]
+    return path, add_tiered(path, COUNT)
 
 
 def test_records_and_units_belong_together(store: tuple[Path, list[str]]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -11,25 +10,14 @@ import pytest
 
 from rmqtool.formats.timer import CHECK_FILE_SIZE, SLOT_COUNT, UNIT_SIZE, WHEEL_SIZE, TimerCheck, build_check, pack_unit
 from tests import golden_stores
-from tests.commands.transcripts import rmqtool
 from tests.conftest import Unpacked
-from tests.dump.row_schema import validate_row
+from tests.dump.row_schema import dumped
 from tests.store_state import assert_store_unchanged
 
 STORE = "broker-5.5.0-timer"
 LOG = "timerlog/00000000000000000000"
 FILE = "00000000000000000000"
 JsonRow = dict[str, Any]
-
-
-def dumped(path: Path, *options: str) -> tuple[int, list[JsonRow]]:
-    """Exit code and rows, each as the schema says."""
-    ran = rmqtool("dump", path, "--format", "jsonl", *options)
-    assert "internal error" not in ran.err
-    rows = [json.loads(line) for line in ran.out.splitlines()]
-    for row in rows:
-        validate_row(row)
-    return ran.code, rows
 
 
 def test_each_unit_is_of_the_message_that_the_broker_acknowledged(golden: Unpacked) -> None:

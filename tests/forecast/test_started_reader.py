@@ -17,7 +17,7 @@ from tests.broker.versions import VERSIONS
 from tests.conftest import Unpacked
 from tests.forecast.golden_forecasts import INDEX, LOG_AND_QUEUES, simulation_of
 from tests.forecast.started_reader import StartedReader
-from tests.golden_stores import manifest
+from tests.golden_stores import config_and_topics
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
@@ -96,8 +96,7 @@ def damage(store: Path, dice: random.Random) -> list[str]:
 
 
 def differences(simulation: Simulation, judge: Judge, copy: Path, name: str) -> Iterator[str]:
-    config = dict(manifest(name).config)
-    opened = judge.open(copy, config, config.pop("topics", {}))
+    opened = judge.open(copy, *config_and_topics(name))
     said = opened.opened
     starts = bool(said["load"]) and said.get("startTrouble", "") is None and said.get("dispatched") is not False
     gone = {path for path in said["files"]["removed"] if path.startswith((*LOG_AND_QUEUES, *INDEX))}

@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.broker.files import copy_store, digest
+from tests.broker.files import copy_store, digest, swap_names
 from tests.judge.bases import numbers_of
 from tests.judge.target import UNIT, Fault, Target, units_of
 
@@ -157,10 +157,7 @@ def file_named(target: Target) -> Fault | None:
     if way == "swapped":
         if file == other or (file.stat().st_size == other.stat().st_size and digest(file) == digest(other)):
             return None
-        spare = file.with_name("spare")
-        file.rename(spare)
-        other.rename(file)
-        spare.rename(other)
+        swap_names(file, other)
         return _fault(target, area, "names swapped", file, target.relative(other))
     names = [f"{file.name}.bak", f"{file.name[:-1]}1", f"00{file.name}", "1"]
     if file.name.isdigit():

@@ -4,7 +4,7 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.broker.files import copy_store, digest
+from tests.broker.files import copy_store, digest, swap_names
 from tests.judge.target import BLANK_MAGIC, Fault, Target, record_fields
 
 Change = Callable[[Target], Fault | None]
@@ -167,10 +167,7 @@ def file_named(target: Target) -> Fault | None:
     if way == "swapped":
         if file == other:
             return None
-        spare = file.with_name("spare")
-        file.rename(spare)
-        other.rename(file)
-        spare.rename(other)
+        swap_names(file, other)
         return _fault(target, "names swapped", file, other.name)
     names = (f"{file.name}.bak", f"x{file.name}", f"{int(file.name) + 1:020d}", f"{int(file.name)}",
              f"{int(file.name) + 7 * size:020d}", f"{int(file.name):022d}")  # fmt: skip

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,17 +32,6 @@ NAMES = list(PLANS)
 EVERY = [pytest.param(9, id="ninth"), pytest.param(1, id="every", marks=pytest.mark.slow)]
 """How many changes lie between two points that are tried; a run in between takes a sample."""
 State = dict[str, FileState]
-
-
-@pytest.fixture
-def quick_path(tmp_path: Path) -> Iterator[Path]:
-    """A directory in memory where there is one: thousands of syncs take minutes on a disk."""
-    memory = Path("/dev/shm")  # noqa: S108 - made below with a name of its own
-    if not (memory.is_dir() and os.access(memory, os.W_OK)):
-        yield tmp_path
-        return
-    with tempfile.TemporaryDirectory(dir=memory) as made:
-        yield Path(made)
 
 
 class Trial:

@@ -10,13 +10,12 @@ from pathlib import Path
 import pytest
 
 from rmqtool.engine.rules.versions import rules_for
-from rmqtool.fixtures.damages.tiered import tiered_files
 from rmqtool.store.config.tiered import METADATA
 from rmqtool.store.directory import survey
 from rmqtool.store.view import open_directory
 from rmqtool.verify.run import verify_store
 from tests.conftest import Unpacked
-from tests.repair.dledger_stores import records_of
+from tests.tiered_store import add_tiered
 
 NAME = "5.5.0-clean-basic"
 COUNT = 8
@@ -33,14 +32,8 @@ def verified(path: Path) -> tuple[set[str], list[tuple[str, str]]]:
 
 @pytest.fixture
 def store(golden_copy: Unpacked) -> tuple[Path, list[str]]:
-    """A store with a tiered one, and the paths of its segments: two of the log and one of the queue."""
     path = golden_copy(NAME)
-    log = min((path / "commitlog").iterdir())
-    files = tiered_files([bytes(record) for record in records_of(log.read_bytes())[:COUNT]])
-    for name, content in files.items():
-        (path / name).parent.mkdir(parents=True, exist_ok=True)
-        (path / name).write_bytes(content)
-    return path, list(files)[:3]
+    return path, add_tiered(path, COUNT)
 
 
 def test_a_sound_one_is_looked_at_and_has_no_finding(store: tuple[Path, list[str]]) -> None:
