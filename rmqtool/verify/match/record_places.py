@@ -54,7 +54,8 @@ class RecordPlaces:
         claim = (place, place + 1)
         if queue.is_batch:
             claim = int(unit["base_queue_offset"]), int(unit["base_queue_offset"]) + int(unit["batch_size"])
-        claimed = self._around(name, physical_offset, [place - 1, place + 1])
+        beside_own = [] if queue_offset is None else [queue_offset - 1, queue_offset + 1]
+        claimed = self._around(name, physical_offset, [place - 1, place + 1, *beside_own])
         if not claimed.lack(*claim) and not claimed.may_lack(*claim):
             return False
         own = self._own(row) if queue_offset is None else name
@@ -66,7 +67,9 @@ class RecordPlaces:
             return False  # two fields would be wrong at once
         if self._is_confirmed(own, own_claim[0], physical_offset, name, claim[0]):
             return False
-        around = self._around(own, physical_offset, [own_claim[0] - 1, own_claim[0] + 1])
+        around = claimed
+        if own != name:
+            around = self._around(own, physical_offset, [own_claim[0] - 1, own_claim[0] + 1])
         is_text = not any("\ud800" <= letter <= "\udfff" for letter in self._lookup.topic(row))
         if not is_misplaced(around, own_claim, claimed, claim, is_text=is_text, bytes_before=physical_offset):
             return False
@@ -86,8 +89,11 @@ class RecordPlaces:
             if (other_topic == topic) == (other_id == queue_id) or len(other_topic) != len(topic):
                 continue
             own, at = self._own(other), int(other["physical_offset"])
-            around = self._around(own, at, []) if own is not None else None
-            if around is None or own is None or not around.is_continued_by(*self._said(own, at)):
+            if own is None:
+                return True
+            first, end = self._said(own, at)
+            around = self._around(own, at, [first - 1, end])
+            if not around.is_continued_by(first, end):
                 return True
             if queue_offset == 0 and around.start_after is None:  # alone in its queue
                 return True
