@@ -154,8 +154,10 @@ class Simulation(Closable):
         return self.sides.served()
 
     def close(self) -> None:
+        """Release the queues too: their sides lead back here, and only the garbage collector would find them later."""
         self.files.close()
         self.overlay.close()
+        self.sides = QueueSides((), ONLY_FILES)
 
     def _refuse_other_kinds(self) -> None:
         store, rules = self.store, self.rules

@@ -18,10 +18,13 @@ from rmqtool.memory import THREAD_BYTES, memory_budget
 from rmqtool.repair.machine.plan import ForecastAfter, Loss, Plan
 from rmqtool.repair.missing_log import gone_messages, unmounted_text
 from rmqtool.store.directory import Store
+from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.unproven_sizes import size_assumptions
 
 COUNTED_WHOLE_MAX: Final = 256 << 20
 """Bytes of a log up to which losses are counted over all of it for every version, and not for the chosen one alone."""
+START_FILE_BYTES: Final = 1536
+"""What a simulated start holds of each file of the consume queues."""
 
 
 class PlanForecasts:
@@ -44,7 +47,7 @@ class PlanForecasts:
         self._store, self._after, self._rules = store, after, rules
         self._options, self._on_note = options, on_note
         self._shared = SharedStarts(ReadCache(notes=None if options.digest is None else options.digest.notes))
-        self._pool = ThreadPoolExecutor(memory_budget().threads(os.cpu_count() or 1, THREAD_BYTES))
+        self._pool = ThreadPoolExecutor(_starts_at_once(len(after.files.get(FileKind.CONSUMEQUEUE, ()))))
         self._now: Future[ForecastAfter | None] | None = None
 
     def __enter__(self) -> Self:
@@ -98,6 +101,11 @@ class PlanForecasts:
 
     def _forecaster(self, begin: int | None) -> _Forecaster:
         return _Forecaster(self._rules, self._options, begin, self._on_note)
+
+
+def _starts_at_once(queue_files: int) -> int:
+    """How many starts are simulated at a time: each holds what it knows of every queue."""
+    return memory_budget().threads(os.cpu_count() or 1, THREAD_BYTES + START_FILE_BYTES * queue_files)
 
 
 @dataclass(frozen=True)

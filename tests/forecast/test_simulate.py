@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import struct
+import weakref
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from rmqtool.errors import UnsupportedError
 from rmqtool.forecast.forecast import forecast_store
 from rmqtool.forecast.options import ForecastOptions
 from rmqtool.forecast.result import Forecast
+from rmqtool.forecast.simulate import Simulation
 from rmqtool.formats import commitlog
 from tests.engine.memory_view import log_file, made_store, queue_file, record, segment_name
 
@@ -310,3 +313,15 @@ def test_no_queue_gets_anything_after_a_topic_with_a_zero(version: str, *, is_cl
     assert bounds["T"] == (0, 1)
     assert bounds["a\0"] == bounds["U"] == (0, 0)
     assert after.lost.by_topic == {"T": 1, "U": 1, "a\0": 1}
+
+
+def test_a_closed_simulation_is_freed_at_once_with_all_its_queues() -> None:
+    gc.disable()  # it frees circles late, when many more simulations have run
+    try:
+        with Simulation(made_store(healthy(), **SIZES), rules_for("5.5.1"), ForecastOptions()) as simulation:
+            simulation.run()
+            states = [weakref.ref(simulation), weakref.ref(simulation.sides)]
+        del simulation
+        assert [state() for state in states] == [None, None]
+    finally:
+        gc.enable()
