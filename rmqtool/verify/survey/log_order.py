@@ -16,6 +16,7 @@ from typing import IO, Any, Final
 import numpy as np
 
 from rmqtool.errors import WriteError
+from rmqtool.memory import memory_budget
 from rmqtool.scan.row_columns import RowColumns
 from rmqtool.store.databases.queue_database import QueueDatabase, QueueName, QueueRows, StoredEnds, row_type
 from rmqtool.store.source import reason
@@ -24,6 +25,8 @@ from rmqtool.verify.survey.queue_map import Array
 BUCKET_ROWS: Final = 1 << 16
 BUCKETS_MAX: Final = 1 << 13
 BLOCK_ROWS: Final = 1 << 20
+BLOCK_ROW_BYTES: Final = 256
+"""What a row of a block takes while the block is sorted: it is copied several times."""
 _STORED: Final = row_type()
 _ROW: Final = np.dtype([("queue", "i4"), *((name, _STORED[name].newbyteorder("=")) for name in _STORED.names or ())])
 _NOT_LOOKED_UP: Final = -2
@@ -70,6 +73,7 @@ class LogOrder:
         maxima = (database.ends.get(name, StoredEnds()).maximum for name in self._names)
         self._ends = np.fromiter((-1 if end is None else end.queue_offset for end in maxima), np.int64, len(queues)) + 1
         self._log_end = log_end
+        self._block_rows = memory_budget().share(BLOCK_ROWS * BLOCK_ROW_BYTES, 8) // BLOCK_ROW_BYTES
         row_count = sum(queue.unit_count for queue in queues)
         bucket_count = min(BUCKETS_MAX, row_count // BUCKET_ROWS + 1)
         self._edges = np.linspace(log_begin, max(log_begin, log_end), bucket_count + 1).astype(np.int64)
@@ -139,8 +143,8 @@ class LogOrder:
 
     def _blocks(self, row_count: int) -> Iterator[Array]:
         """All units that count, with the numbers of their queues."""
-        for first in range(0, row_count, BLOCK_ROWS):
-            raw = self._database.all_rows(first, min(BLOCK_ROWS, row_count - first))
+        for first in range(0, row_count, self._block_rows):
+            raw = self._database.all_rows(first, min(self._block_rows, row_count - first))
             rows = np.empty(len(raw), _ROW)
             for name in raw.dtype.names or ():
                 rows[name] = raw[name]
@@ -173,8 +177,8 @@ class LogOrder:
     def _pointing_into(self, begin: int, end: int) -> Iterator[Array]:
         low, high = np.searchsorted(self._edges, [begin, end - 1], side="right").tolist()
         first, stop = int(self._starts[low]), int(self._starts[high + 1])
-        for at in range(first, stop, BLOCK_ROWS):
-            size = min(BLOCK_ROWS, stop - at) * _ROW.itemsize
+        for at in range(first, stop, self._block_rows):
+            size = min(self._block_rows, stop - at) * _ROW.itemsize
             rows = np.frombuffer(os.pread(self._rows.fileno(), size, at * _ROW.itemsize), _ROW)
             places = rows["physical_offset"]
             inside = rows[(places >= begin) & (places < end)]

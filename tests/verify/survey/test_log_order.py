@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from numpy.typing import NDArray
 
 from benchmarks import rocksdb_queues
 from rmqtool.engine.rules.versions import rules_for
 from rmqtool.formats.rocksdb.queue import unit_key
+from rmqtool.store.databases.queue_database import QueueDatabase
 from rmqtool.store.directory import survey
 from rmqtool.store.view import open_directory
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.run import verify_store
-from rmqtool.verify.survey import database_pass
+from rmqtool.verify.survey import database_pass, log_order
+from tests.little_memory import FREE_BYTES, little_memory
 from tests.rocksdb_cases import edit
 
 QUEUES = 50
@@ -40,6 +44,21 @@ def test_no_queue_of_a_sound_database_is_looked_at_alone(store: Path, monkeypatc
 
     monkeypatch.setattr(database_pass, "RunsBuilder", refused)
     assert verified(store) == ([], QUEUES * rocksdb_queues.UNITS_A_QUEUE)
+
+
+def test_units_are_sorted_in_blocks_as_small_as_memory_asks(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    largest = 0
+
+    def all_rows(database: QueueDatabase, first: int, count: int) -> NDArray[Any]:
+        nonlocal largest
+        largest = max(largest, count)
+        return read(database, first, count)
+
+    read = QueueDatabase.all_rows
+    monkeypatch.setattr(QueueDatabase, "all_rows", all_rows)
+    with little_memory(FREE_BYTES):
+        assert verified(store) == ([], QUEUES * rocksdb_queues.UNITS_A_QUEUE)
+    assert largest == FREE_BYTES // 8 // log_order.BLOCK_ROW_BYTES
 
 
 def test_one_wrong_unit_among_all_queues_is_named(store: Path) -> None:
