@@ -52,6 +52,26 @@ def test_what_fails_fails_first(
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "verify STORE --junit", "verify STORE --sarif", "verify STORE --state", "watch STORE --once --textfile",
+        "watch STORE --once --state", "diff STORE --make-manifest", "report STORE --html", "evidence STORE --output",
+        "extract STORE --topic t --output", "merge STORE --output", "recover STORE --plan", "recover STORE --output",
+        "recover STORE --yes --undo-dir", "salvage STORE --export", "export STORE --to",
+        "replay STORE --to h:1 --state",
+    ],
+)  # fmt: skip
+def test_a_dash_is_the_name_of_no_file(
+    command: str, golden: Unpacked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ran = rmqtool(*command.replace("STORE", str(golden(STORE))).split(), "-")
+    assert (ran.code, ran.out) == (2, ""), ran.err
+    assert f"{command.rsplit(maxsplit=1)[-1]}: - is not the name of a file" in ran.err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_trial_changes_nothing(golden: Unpacked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object, **__: object) -> Any:
         raise KeyboardInterrupt

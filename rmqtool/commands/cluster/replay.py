@@ -14,6 +14,7 @@ import typer
 from rmqtool.commands.exit_codes import ExitCode
 from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options.option_values import pairs
+from rmqtool.commands.options.output_files import refuse_dash
 from rmqtool.commands.options.spark_tables import FromTimeOption, TopicOption, ToTimeOption
 from rmqtool.commands.options.store import (
     BrokerConfOption,
@@ -89,6 +90,7 @@ def replay(
         opened = open_store(place, StoreOptions(broker_conf=broker_conf, broker_version=broker_version))
         opened.tell(messages)
         if state is not None:
+            refuse_dash("--state", state)
             refuse_inside_store(state, "the state file", place, opened.store.settings.commitlog_directories)
         waiting = waiting_of(opened.store, opened.rules)
         for problem in waiting.problems:

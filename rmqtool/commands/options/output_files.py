@@ -7,8 +7,18 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 
-from rmqtool.errors import RefusedError, WriteError
+from rmqtool.errors import RefusedError, UsageError, WriteError
 from rmqtool.store.source import reason
+
+
+def refuse_dash(option: str, path: Path) -> None:
+    """Refuse `-`, which means standard output to many programs and the name of a file to this one.
+
+    Raises:
+        UsageError: it is `-`.
+    """
+    if str(path) == "-":
+        raise UsageError(f"{option}: - is not the name of a file: rmqtool writes this to a file only; name one")
 
 
 def demand_writable(files: Mapping[str, Path | None]) -> None:
@@ -18,10 +28,12 @@ def demand_writable(files: Mapping[str, Path | None]) -> None:
         files: by the option that names them; None where it was not given.
 
     Raises:
+        UsageError: one is `-`.
         WriteError: one cannot be written.
     """
     for option, path in files.items():
         if path is not None:
+            refuse_dash(option, path)
             try:
                 _try(path)
             except (OSError, ValueError) as error:
@@ -33,9 +45,11 @@ def demand_new(option: str, path: Path) -> None:
     """Refuse a file that is there already, or cannot be made.
 
     Raises:
+        UsageError: it is `-`.
         RefusedError: it is there.
         WriteError: it cannot be made.
     """
+    refuse_dash(option, path)
     if os.path.lexists(path):
         raise RefusedError(f"{option}: {path}: already exists; nothing was written")
     demand_writable({option: path})
@@ -67,8 +81,10 @@ def demand_directory(option: str, path: Path) -> None:
     """Refuse a directory that cannot be made or written into; it is not made.
 
     Raises:
+        UsageError: it is `-`.
         WriteError: it cannot.
     """
+    refuse_dash(option, path)
     nearest = path.absolute()
     while not nearest.exists() and nearest != nearest.parent:
         nearest = nearest.parent

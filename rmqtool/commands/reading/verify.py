@@ -16,7 +16,7 @@ from rmqtool.commands.messages import Messages, messages_of
 from rmqtool.commands.options.bundle import recorded_of, store_of_bundle
 from rmqtool.commands.options.memory import thread_count
 from rmqtool.commands.options.option_values import duration_s
-from rmqtool.commands.options.output_files import demand_writable
+from rmqtool.commands.options.output_files import demand_writable, refuse_dash
 from rmqtool.commands.options.spark import ConfOption, MasterOption, runner
 from rmqtool.commands.options.spark_tables import ReadStores, name_several
 from rmqtool.commands.options.store import (
@@ -109,6 +109,8 @@ def verify(
         raise typer.Exit(verify_fleet(request, messages))
     store = store_of_bundle(store_location(stores[0]), context)
     number, count = _slice(part)
+    if state is not None:
+        refuse_dash("--state", state)
     is_plain = store_options.are_empty and (depth, state, part, sample) == (Depth.FULL, None, None, 1.0)
     recorded = recorded_of(store, messages, asks_more=not is_plain)
     if recorded is not None:

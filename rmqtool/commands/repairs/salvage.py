@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from rmqtool.commands.options.memory import thread_count
+from rmqtool.commands.options.output_files import refuse_dash
 from rmqtool.commands.repairs.repair_command import repair_command
 from rmqtool.commands.repairs.repair_run import PlannedRepair, Planner, RepairRun
 from rmqtool.commands.repairs.salvage_export import export_messages
@@ -61,6 +62,8 @@ def salvage(
     """
     if export is not None and (repair.request.save or repair.request.apply or repair.request.copy or lost_found):
         raise UsageError("--export changes nothing; do not combine it with --plan, --apply, --output or --lost-found")
+    if export is not None:
+        refuse_dash("--export", export)
     options = SalvageOptions(
         repair.build_options,
         tuple(map(Replica.open, donor or ())),

@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from rmqtool.commands.messages import messages_of
-from rmqtool.commands.options.output_files import demand_directory
+from rmqtool.commands.options.output_files import demand_directory, refuse_dash
 from rmqtool.commands.options.spark import DEFAULT_MASTER, AlwaysMasterOption, ConfOption, settings_of, spark
 from rmqtool.commands.options.spark_tables import FromTimeOption, StorePaths, TopicOption, ToTimeOption, source_options
 from rmqtool.commands.options.store import CommitlogOption
@@ -106,6 +107,7 @@ class _Request:
         from rmqtool.pipeline.jobs.target_files import local_target
         from rmqtool.pipeline.stores import checked_stores
 
+        refuse_dash("--to", Path(self.to))
         path = local_target(self.to)
         stores = checked_stores(self.options)
         if path is None:
