@@ -127,7 +127,9 @@ def _figures(facts: PageFacts) -> dict[str, Any]:
     for forecast in facts.forecasts:
         losses |= Counter(forecast["lost"]["by_topic"])  # the most that any version loses
     topics, rest = facts.queues.figures(losses)
-    return {"topics": topics, "topics_rest": rest, "losses": losses, "kept": _kept_by_topic(facts.plans)}
+    unlisted = max((forecast["messages_without_log"] for forecast in facts.forecasts), default=0)
+    kept = _kept_by_topic(facts.plans)
+    return {"topics": topics, "topics_rest": rest, "losses": losses, "unlisted": unlisted, "kept": kept}
 
 
 def _kept_by_topic(plans: Sequence[Json | str]) -> Mapping[str, int] | None:

@@ -60,6 +60,24 @@ def test_damage_is_drawn_and_named_with_what_each_version_does(golden: Unpacked,
     assert "Damage that keeps recover from changing anything" in page.text
 
 
+def test_losses_that_no_topic_is_known_of_are_named(golden: Unpacked, tmp_path: Path) -> None:
+    _, page = reported(golden("5.5.0-damage-log-middle-file-missing"), tmp_path / "report.html")
+    assert "would lose, without 50 messages of a missing part of the commit log." in page.text
+
+
+def test_a_finding_names_its_queue(golden: Unpacked, tmp_path: Path) -> None:
+    _, page = reported(golden("5.5.0-damage-cq-only-file-zero-abort"), tmp_path / "report.html")
+    lines = rmqtool("verify", golden("5.5.0-damage-cq-only-file-zero-abort"), "--format", "jsonl").out.splitlines()
+    row = next(row for row in map(json.loads, lines) if row.get("topic"))
+    assert f"{row['topic']}/{row['queue_id']}: {row['message']}" in page.text
+
+
+def test_queues_of_a_dledger_log_are_not_said_to_be_missing(golden: Unpacked, tmp_path: Path) -> None:
+    _, page = reported(golden("broker-4.9.7-dledger"), tmp_path / "report.html")
+    assert "None of the 12 queues can be drawn" in page.text
+    assert "There are no consume queues" not in page.text
+
+
 def test_where_recover_is_blocked_by_damage_the_plan_of_salvage_is_shown(golden: Unpacked, tmp_path: Path) -> None:
     _, page = reported(golden(HOLE), tmp_path / "report.html")
     for text in (

@@ -38,7 +38,7 @@ def finding(number: int, text: str, **fields: Any) -> dict[str, Any]:
     return {
         "id": CATALOG[number % len(CATALOG)].id, "severity": CATALOG[number % len(CATALOG)].severity.value,
         "file": f"commitlog/{text}", "message": text, "file_position": 1, "physical_offset": number, "length": 9,
-        "count": 1, "why": text, **fields,
+        "count": 1, "why": text, "topic": text, "queue_id": 1, **fields,
     }  # fmt: skip
 
 
@@ -151,4 +151,4 @@ def test_one_file_has_findings_and_two_have_them(monkeypatch: pytest.MonkeyPatch
 
 def test_a_store_without_a_log_has_a_page() -> None:
     page = assert_harmless(page_text(facts("T", files=0, queues=0, findings=0, rows=0)))
-    assert "The commit log has no files." in page.text
+    assert "There are no files of a plain commit log." in page.text
