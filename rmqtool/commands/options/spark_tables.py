@@ -81,9 +81,11 @@ def reads_here(options: Mapping[str, str], master: str | None, conf: list[str] |
     """
     from rmqtool.pipeline.stores import LOG_BYTES_MAX, checked_stores, log_bytes
 
-    bytes_in_all = log_bytes(checked_stores(options))  # before Spark starts for stores that are none
-    settle("the command")
-    is_small = bytes_in_all <= LOG_BYTES_MAX or memory_budget().is_chosen  # which Spark's processes would not keep to
+    stores = checked_stores(options)  # before Spark starts for stores that are none
+    files = sum(len(entries) for store in stores for entries in store.files.values())
+    settle("this store" if len(stores) == 1 else "these stores together", files)
+    # Spark's processes would not keep to a limit that a person chose.
+    is_small = log_bytes(stores) <= LOG_BYTES_MAX or memory_budget().is_chosen
     return master is None and not conf and is_small
 
 

@@ -34,6 +34,7 @@ from rmqtool.dump.sources import make_source
 from rmqtool.dump.target import DumpKind, Target, TargetOptions, find_target
 from rmqtool.engine.rules.versions import NEWEST
 from rmqtool.errors import UsageError
+from rmqtool.memory import settle
 from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.report.bodies import BODY_LIMIT, BodyForm
 from rmqtool.report.rows import RowBlock
@@ -140,6 +141,8 @@ def dump(
     target = find_target(
         path, TargetOptions(kind, store_options.commitlog, store_options.index_slots, store_options.broker_conf)
     )
+    if target.store is not None:
+        settle("this store", sum(map(len, target.store.files.values())))
     run_dump(ask, target, output, fields, messages_of(context))
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from rmqtool.commands.app import load
 from rmqtool.commands.command_list import COMMANDS
-from rmqtool.commands.options.memory import WORK_BYTES
+from rmqtool.commands.options.memory import FILE_BYTES, WORK_BYTES
 from rmqtool.commands.options.sizes import byte_count
 from rmqtool.errors import UsageError
 from rmqtool.memory import memory_budget
@@ -57,6 +57,24 @@ def test_the_least_value_that_is_told_works_under_a_limit_of_the_system(golden: 
     free = rmqtool("verify", store, "--format", "jsonl")
     assert kept.returncode == free.code == 0, kept.stderr
     assert _without_seconds(kept.stdout) == _without_seconds(free.out)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "verify {}", "dump {}", "stats {}", "search {} x", "diff {} {}", "forecast {}", "watch {} --once",
+        "recover {} --dry-run", "rebuild {} --dry-run", "salvage {} --dry-run", "report {} --html {}.html",
+        "evidence {} --output {}.tar.zst", "merge {} --output {}.merged", "extract {} --topic T --output {}.new",
+    ],
+)  # fmt: skip
+def test_each_file_of_a_store_counts_before_the_work(
+    command: str, golden: Unpacked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(FILE_BYTES, command.split(maxsplit=1)[0], 1 << 30)
+    ran = rmqtool(*command.replace("{}", str(golden(STORE))).split(), "--max-memory", "4G")
+    assert ran.code == 2
+    assert re.search(r"this store needs at least \d+M; 4096M is too little", ran.err)
+    assert not ran.out
 
 
 def test_the_system_kills_what_holds_more_than_its_limit(golden: Unpacked) -> None:
