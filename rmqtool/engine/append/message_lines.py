@@ -12,6 +12,7 @@ import msgspec
 from rmqtool.engine.append.message import DEFAULT_BORN_HOST, DEFAULT_STORE_HOST, Message
 from rmqtool.errors import UsageError
 from rmqtool.formats.message_id import host_bytes
+from rmqtool.formats.properties import KEYS, TAGS
 from rmqtool.quantities import JAVA_LONG_MAX
 
 LINE_MAX: Final = 128 << 20
@@ -42,6 +43,8 @@ class _Row(msgspec.Struct):
     queue_id: Int = 0
     properties: dict[str, str] | None = None
     properties_raw: str | None = None
+    tags: str | None = None
+    keys: str | list[str] | None = None
     flag: Int = 0
     sys_flag: Int | None = None
     transaction: str = "none"
@@ -88,7 +91,7 @@ def message_of_line(line: bytes) -> Message | None:
         topic=row.topic,
         body=_body(row),
         queue_id=row.queue_id,
-        properties=row.properties or {},
+        properties=_properties(row),
         properties_text=text.encode("utf-8", "surrogateescape") if text is not None else None,
         flag=row.flag,
         sys_flag=row.sys_flag if row.sys_flag is not None else _transaction(row.transaction),
@@ -101,6 +104,18 @@ def message_of_line(line: bytes) -> Message | None:
         dumped_at=dumped_at,
         is_final=text is not None,
     )
+
+
+def _properties(row: _Row) -> dict[str, str]:
+    """The properties, with the tag and the keys of fields of their own where they do not have them."""
+    properties = row.properties or {}
+    if row.properties_raw is not None:
+        return properties
+    if row.tags and TAGS not in properties:
+        properties[TAGS] = row.tags
+    if row.keys and KEYS not in properties:
+        properties[KEYS] = row.keys if isinstance(row.keys, str) else " ".join(row.keys)
+    return properties
 
 
 def _odd_row(line: bytes, error: Exception) -> _Row:

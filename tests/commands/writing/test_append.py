@@ -183,7 +183,7 @@ def test_a_bad_line_is_named(tmp_path: Path, reason: str) -> None:
         (rb'{"topic": "orders", "body": "half \ud83d"}', b"half \xed\xa0\xbd"),
         (b'{"topic": "orders", "body": "not UTF-8: \xff"}', "not UTF-8: \ufffd".encode()),
         (b'{"topic": "orders", "body": null}', b""),
-        (b'{"topic": "orders", "body": "AP8=", "body_encoding": "base64", "tags": [1], "finding": null}', b"\x00\xff"),
+        (b'{"topic": "orders", "body": "AP8=", "body_encoding": "base64", "other": [1], "finding": null}', b"\x00\xff"),
         (b'{"topic": "orders", "body": "\\u0041P8=", "body_encoding": "base64"}\r', b"\x00\xff"),
         (b'{"topic": "orders", "body": "00FF", "body_encoding": "hex"}', b"\x00\xff"),
     ],
