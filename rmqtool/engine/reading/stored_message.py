@@ -104,7 +104,11 @@ def _frame_finding(message: StoredMessage) -> str | None:
     head = message.raw(_FRAME_SIZE)
     if len(head) < _FRAME_SIZE:
         return FINDING_IDS[Verdict.BAD_SIZE]
-    verdict, _, magic = judge_frame(head, message.place.readable_length)
+    verdict, size, magic = judge_frame(head, message.place.readable_length)
+    is_message = verdict == Verdict.GOOD and magic != commitlog.MAGIC_BLANK
+    tail = message.range(size - _FRAME_SIZE, _FRAME_SIZE) if is_message else b""
+    if not any(head) or (tail and not any(tail)):
+        return FINDING_IDS[Verdict.HOLE]  # all of it, or its end: see `Walk`, which calls a range so
     if verdict != Verdict.GOOD:
         return FINDING_IDS[verdict]
     return None if magic == commitlog.MAGIC_BLANK else FINDING_IDS[Verdict.BAD_LENGTHS]
