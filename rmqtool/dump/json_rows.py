@@ -17,6 +17,7 @@ from rmqtool.dump import json_kinds
 from rmqtool.dump.messages import CODED, NUMBERS, DumpedMessages
 from rmqtool.engine.rules.algorithms import PropertyDecoder
 from rmqtool.formats import commitlog, system_flag
+from rmqtool.formats.system_flag import HOSTS_V6
 from rmqtool.formats.tombstone import TOMBSTONE
 from rmqtool.report.bodies import BODY_FIELDS, BodyForm
 from rmqtool.report.rows import Buffer, RowBlock
@@ -31,7 +32,6 @@ _SHORT: Final = 96
 """Bytes that suffice for a number, a host, a message id, null, and what is around a text."""
 _CHARACTERS: Final = 0x20000
 """Characters of which the kernel is told whether they are printable; later ones are rare."""
-_HOSTS_V6: Final = system_flag.BORN_HOST_V6 | system_flag.STORE_HOST_V6
 _BORN_HOST_AT: Final = commitlog.MESSAGE_V1.position("born_host.address")
 _STORE_HOST_AT: Final = commitlog.MESSAGE_V1.position("store_host.address")
 _BODIES: Final = {BodyForm.TEXT: json_kinds.BODY_TEXT, BodyForm.BASE64: json_kinds.BASE64, BodyForm.HEX: json_kinds.HEX}
@@ -78,7 +78,7 @@ class JsonRows:
         messages, rows = self.messages, self.messages.rows
         self._kernel = load_kernel(KERNEL)
         self._starts = rows["physical_offset"] - messages.batch.split.physical_offset - messages.batch.window.start
-        self._left = (rows["sys_flag"] & _HOSTS_V6 != 0) | (rows["prepared_transaction_offset"] == TOMBSTONE)
+        self._left = (rows["sys_flag"] & HOSTS_V6 != 0) | (rows["prepared_transaction_offset"] == TOMBSTONE)
         if not set(BODY_FIELDS).isdisjoint(self.fields):
             self._left |= rows["body_length"] > messages.body_choice.limit
             if not messages.body_choice.raw:

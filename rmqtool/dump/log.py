@@ -13,7 +13,8 @@ from rmqtool.dump.messages import DumpedMessages
 from rmqtool.dump.request import RowSource
 from rmqtool.engine.rules.versions import BrokerRules, rules_for
 from rmqtool.errors import UnreadableError
-from rmqtool.formats import commitlog, system_flag
+from rmqtool.formats import commitlog
+from rmqtool.formats.system_flag import HOSTS_V6
 from rmqtool.report.bodies import BODY_LIMIT
 from rmqtool.report.rows import DumpRow, RowBlock, bad_row, blank_row, message_row
 from rmqtool.scan.blocks import BLOCK_SIZE
@@ -35,7 +36,6 @@ NOT_READABLE: Final = "commitlog.not-readable-by-version"
 FEW_ROWS: Final = 2000
 """Rows that the plain reader finds sooner than the compiled one is loaded."""
 _OWN_OFFSET_AT: Final = commitlog.MESSAGE_V1.position("physical_offset")
-_HOST_BITS: Final = system_flag.BORN_HOST_V6 | system_flag.STORE_HOST_V6
 Rows = Iterator[DumpRow | RowBlock]
 
 
@@ -180,12 +180,12 @@ class LogDump(RowSource):
         if not len(rows):
             return
         block = _block(DumpedMessages(batch, rows[: self.ask.limit], self.rules, self.ask.body))
-        misread = not self.rules.ipv6_hosts and any(flag & _HOST_BITS for flag in block.column("sys_flag"))
+        misread = not self.rules.ipv6_hosts and any(flag & HOSTS_V6 for flag in block.column("sys_flag"))
         if not misread and self.ask.hex_width is None:
             yield block
             return
         for dump_row, row in zip(block.rows(), row_tuples(rows), strict=False):
-            if misread and row.sys_flag & _HOST_BITS:
+            if misread and row.sys_flag & HOSTS_V6:
                 dump_row = self._misread(batch, row)  # noqa: PLW2901
             yield dump_row | self._bytes(partial(batch.read, row), row)
 

@@ -8,7 +8,7 @@ from typing import Final
 from rmqtool.evidence.pseudonyms import Pseudonyms
 from rmqtool.evidence.redact_record import masked, redact_frame, redact_record
 from rmqtool.formats import commitlog
-from rmqtool.scan.judge import HEAD_READ, MESSAGE_MAGICS, judge_frame
+from rmqtool.scan.judge import MESSAGE_MAGICS, judge_frame
 from rmqtool.scan.log import ScanOptions, plan_segments, walk_split
 from rmqtool.scan.plain import PlainReader
 from rmqtool.scan.rules import Verdict
@@ -58,7 +58,7 @@ def redact_range(split: Split, pseudonyms: Pseudonyms, record_max: int) -> Chunk
         if end - start <= record_max:
             yield from _range_chunks(split, start, end, pseudonyms)
         else:
-            frame = read_or_zeros(split.source, start, HEAD_READ)
+            frame = read_or_zeros(split.source, start, commitlog.HEAD_SIZE_MAX)
             yield start, redact_frame(frame, split.physical_offset + start, split.source.size - start, pseudonyms)
 
 
@@ -84,7 +84,7 @@ def _ranges(split: Split) -> Iterator[tuple[int, int]]:
 
 
 def _range_chunks(split: Split, start: int, end: int, pseudonyms: Pseudonyms) -> Chunks:
-    frame = read_or_zeros(split.source, start, min(HEAD_READ, end - start))
+    frame = read_or_zeros(split.source, start, min(commitlog.HEAD_SIZE_MAX, end - start))
     remaining = split.source.size - start
     if len(frame) < 8:
         yield start, masked(frame)

@@ -15,7 +15,7 @@ from typing import Final
 from rmqtool.engine.rules.algorithms import SizeMismatch
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.formats.timer import WHEEL_SIZE
-from rmqtool.quantities import JAVA_LONG_MAX
+from rmqtool.quantities import JAVA_INT_MAX, JAVA_LONG_MAX
 from rmqtool.store.config.config_json import (
     CONSUMER_FILTERS,
     DELAY_OFFSETS,
@@ -43,7 +43,6 @@ BATCH_CONSUMEQUEUE: Final = "batchconsumequeue"
 _READABLE: Final = (ConfigState.READ, ConfigState.UNREADABLE)
 """States of a file in which a broker does not ask for its copy, or nobody knows what the copy does."""
 EXTENSIONS: Final = "consumequeue_ext"
-_INT_MAX: Final = (1 << 31) - 1
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)
 
 
@@ -229,5 +228,5 @@ def _java_long(name: str) -> int | None:
 
 def _java_int(name: str) -> int | None:
     """`Integer.parseInt`: a queue may have a negative number."""
-    number = int(name) if _NUMBER.fullmatch(name) else _INT_MAX + 1
-    return number if -_INT_MAX - 1 <= number <= _INT_MAX else None
+    number = int(name) if _NUMBER.fullmatch(name) else JAVA_INT_MAX + 1
+    return number if -JAVA_INT_MAX - 1 <= number <= JAVA_INT_MAX else None

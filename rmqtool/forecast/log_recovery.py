@@ -29,7 +29,6 @@ _SYS_FLAG_AT = commitlog.MESSAGE_V1.position("sys_flag")
 _STORE_TIMESTAMP_AT = commitlog.MESSAGE_V1.position("store_timestamp_ms")
 _FRAME = Struct(commitlog.BLANK.struct_code)
 _TIME = Struct(">q")
-_HEAD_READ = commitlog.HEAD_SIZE + 2 * commitlog.V6_EXTRA
 
 
 @dataclass(frozen=True)
@@ -85,8 +84,8 @@ class LogState:
             UnreadableError: the disk does not give it.
         """
         with closing(self._overlay.open(segment.path)) as source:
-            head = read_range(source, 0, _HEAD_READ)
-            if len(head) < _HEAD_READ:
+            head = read_range(source, 0, commitlog.HEAD_SIZE_MAX)
+            if len(head) < commitlog.HEAD_SIZE_MAX:
                 return FirstRecord(has_magic=False, store_timestamp_ms=0, checked=None)
             _, magic = _FRAME.unpack_from(head)
             known = (commitlog.MAGIC_V1, commitlog.MAGIC_V2) if self._rules.reads_v2 else (commitlog.MAGIC_V1,)

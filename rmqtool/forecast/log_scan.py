@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rmqtool.engine.dispatch.queue_entries import RowBytes, Rows, batch_bytes
 from rmqtool.forecast.record_check import Checked, RecordCheck
-from rmqtool.formats import commitlog, system_flag
+from rmqtool.formats import commitlog
+from rmqtool.formats.system_flag import HOSTS_V6
 from rmqtool.scan import columns
 from rmqtool.scan.columns import row_dtype
 from rmqtool.scan.log import ScanOptions, walk_split
@@ -23,8 +24,6 @@ from rmqtool.scan.rules import Verdict
 from rmqtool.scan.split import Split
 from rmqtool.scan.walk import Batch, RecordReader, Walk
 from rmqtool.store.source import ByteSource
-
-_HOST_BITS: Final = system_flag.BORN_HOST_V6 | system_flag.STORE_HOST_V6
 
 
 class Records(NamedTuple):
@@ -153,7 +152,7 @@ class FileScan:
         if not rules.reads_v2:
             doubtful |= rows["magic"] == commitlog.MAGIC_V2
         if not rules.ipv6_hosts:
-            doubtful |= (rows["sys_flag"] & _HOST_BITS) != 0
+            doubtful |= (rows["sys_flag"] & HOSTS_V6) != 0
         if rules.checks_inner_batch_numbers:
             doubtful |= (rows["features"] & columns.INNER_BATCH_NUMBERS) != 0
         numbers: list[int] = odd[doubtful].tolist()
@@ -180,7 +179,7 @@ def odd_rows(rows: Rows) -> NDArray[np.intp]:
     """Numbers of the rows at which some version may see something else than a good record."""
     column = by_name(rows)
     odd = (column["verdict"] != Verdict.GOOD) | (column["magic"] != commitlog.MAGIC_V1)
-    odd |= (column["sys_flag"] & _HOST_BITS) != 0
+    odd |= (column["sys_flag"] & HOSTS_V6) != 0
     odd |= (column["features"] & columns.INNER_BATCH_NUMBERS) != 0
     return np.flatnonzero(odd)
 

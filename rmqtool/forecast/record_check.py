@@ -16,6 +16,7 @@ from rmqtool.forecast.options import ForecastOptions
 from rmqtool.formats import commitlog, system_flag
 from rmqtool.formats.properties import INNER_BASE, INNER_COUNT, decode_properties
 from rmqtool.formats.record_crc import CRC_MASK, PROPERTY_SIZE, stored_record_crc
+from rmqtool.formats.system_flag import HOSTS_V6
 from rmqtool.formats.tags import parse_java_int
 from rmqtool.scan import columns
 from rmqtool.scan.columns import Row
@@ -26,7 +27,6 @@ from rmqtool.scan.walk import FRAME_SIZE, Walk
 _FRAME: Final = Struct(commitlog.BLANK.struct_code)
 _SYS_FLAG_AT: Final = commitlog.MESSAGE_V1.position("sys_flag")
 _BODY_LENGTH_AT: Final = commitlog.MESSAGE_V1.position("body_length")
-_HOST_BITS: Final = system_flag.BORN_HOST_V6 | system_flag.STORE_HOST_V6
 NO_RECORD: Final = -1
 
 
@@ -118,7 +118,7 @@ class RecordCheck:
         return True
 
     def _has_host_flags(self, walk: Walk, position: int) -> bool:
-        return bool(_number(walk, position + _SYS_FLAG_AT, 4) & _HOST_BITS)
+        return bool(_number(walk, position + _SYS_FLAG_AT, 4) & HOSTS_V6)
 
     def _has_record_crc(self, walk: Walk, position: int, row: Row) -> bool:
         stored = stored_record_crc(bytes(walk.window.bytes_at(position + row.size - PROPERTY_SIZE, PROPERTY_SIZE)))

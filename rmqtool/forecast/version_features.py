@@ -21,6 +21,7 @@ from rmqtool.formats import commitlog, system_flag
 from rmqtool.formats.checkpoint import FIELDS_SIZE, parse_checkpoint
 from rmqtool.formats.pop import REVIVE_TOPIC
 from rmqtool.formats.properties import TIMER_TOPIC
+from rmqtool.formats.system_flag import HOSTS_V6
 from rmqtool.scan.columns import MULTI_DISPATCH
 from rmqtool.scan.log import ScanOptions, carries_record_crc, plan_segments, scan_log
 from rmqtool.scan.rules import Verdict
@@ -32,7 +33,6 @@ from rmqtool.store.location import log_directories
 from rmqtool.store.source import read_range
 from rmqtool.store.view import Entry
 
-_HOST_BITS: Final = system_flag.BORN_HOST_V6 | system_flag.STORE_HOST_V6
 Rows = NDArray[np.void]
 
 
@@ -110,7 +110,7 @@ def _in_log(
 _IN_RECORDS: Final[Mapping[Feature, Callable[[Rows], NDArray[np.bool_]]]] = MappingProxyType(
     {
         Feature.V2_RECORDS: lambda rows: rows["magic"] == commitlog.MAGIC_V2,
-        Feature.IPV6_RECORDS: lambda rows: (rows["sys_flag"] & _HOST_BITS) != 0,
+        Feature.IPV6_RECORDS: lambda rows: (rows["sys_flag"] & HOSTS_V6) != 0,
         Feature.INNER_BATCHES: lambda rows: (rows["sys_flag"] & system_flag.INNER_BATCH) != 0,
         Feature.OTHER_COMPRESSION: lambda rows: (
             ((rows["sys_flag"] & system_flag.COMPRESSED) != 0)

@@ -78,7 +78,7 @@ _VARIANTS: Final = {
         0,
         system_flag.BORN_HOST_V6,
         system_flag.STORE_HOST_V6,
-        system_flag.BORN_HOST_V6 | system_flag.STORE_HOST_V6,
+        system_flag.HOSTS_V6,
     )
 }
 
@@ -112,13 +112,15 @@ BLANK: Final = Format(
 
 HEAD_SIZE: Final = MESSAGE_V1.position("body_length") + 4
 """Bytes in front of the body with both hosts IPv4."""
+HEAD_SIZE_MAX: Final = HEAD_SIZE + 2 * V6_EXTRA
+"""The same with both hosts IPv6."""
 RECORD_SIZE_MIN: Final = HEAD_SIZE + 1 + 2
 """A version 1 record with empty body, topic and properties."""
 
 
 def message_variant(magic: int, sys_flag: int) -> Struct:
     """The ready-made Struct for a record with this magic and sysFlag."""
-    return _VARIANTS[magic, sys_flag & (system_flag.BORN_HOST_V6 | system_flag.STORE_HOST_V6)]
+    return _VARIANTS[magic, sys_flag & system_flag.HOSTS_V6]
 
 
 def head_size(sys_flag: int) -> int:

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from rmqtool.quantities import JAVA_LONG_MAX
+from rmqtool.quantities import JAVA_INT_MAX, JAVA_LONG_MAX
 
 EPOCHS: Final = "epochFileCheckpoint"
 IDENTITY: Final = "brokerIdentity"
-_INT_MAX: Final = (1 << 31) - 1
 _CRC_MASK: Final = 0x7FFFFFFF
 _UNCHECKED: Final = 0
 """The CRC of a file whose lines the broker does not check."""
@@ -47,7 +46,7 @@ def parse_epochs(raw: bytes) -> Epochs:
     except UnicodeDecodeError:
         return Epochs(problem="it is not UTF-8")
     lines = lines[:-1] if not lines[-1] else lines
-    count, crc = (_number(line, _INT_MAX) for line in (*lines, "", "")[:2])
+    count, crc = (_number(line, JAVA_INT_MAX) for line in (*lines, "", "")[:2])
     if count is None or crc is None:
         return Epochs(problem="its first two lines are not the numbers of entries and their CRC", prevents_start=True)
     entries = []
@@ -55,7 +54,7 @@ def parse_epochs(raw: bytes) -> Epochs:
         parts = line.rstrip("-").split("-")
         if len(parts) != _PARTS:
             continue  # a broker passes over it
-        epoch, offset = _number(parts[0], _INT_MAX), _number(parts[1], JAVA_LONG_MAX)
+        epoch, offset = _number(parts[0], JAVA_INT_MAX), _number(parts[1], JAVA_LONG_MAX)
         if epoch is None or offset is None:
             return Epochs(problem=f"the line {line[:60]!r} has something that is not a number", prevents_start=True)
         entries.append((epoch, offset))

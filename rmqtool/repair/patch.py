@@ -177,7 +177,7 @@ def _structure(store: Store, request: PatchRequest, source: ByteSource) -> _Stru
 
 def _record(source: ByteSource, at: int, *, is_dledger: bool) -> _Structure:
     """A record of a log, a blank, or the header of a DLedger entry; a damaged one as far as its header goes."""
-    head = read_range(source, at, commitlog.HEAD_SIZE + 2 * commitlog.V6_EXTRA)
+    head = read_range(source, at, commitlog.HEAD_SIZE_MAX)
     size, magic = (int.from_bytes(head[place : place + 4], "big", signed=True) for place in (0, 4))
     if magic == commitlog.MAGIC_BLANK:
         return _declared(source, commitlog.BLANK, at, commitlog.BLANK.size or 0)

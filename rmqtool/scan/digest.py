@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from rmqtool.formats import commitlog, system_flag
 from rmqtool.formats.properties import MULTI_QUEUE_OFFSET, split_properties
 from rmqtool.formats.record_crc import PROPERTY_SIZE, stored_record_crc
+from rmqtool.formats.system_flag import HOSTS_V6
 from rmqtool.scan import columns
 from rmqtool.scan.checksum import crc32
 from rmqtool.scan.columns import Row
@@ -27,7 +28,6 @@ _MASK: Final = (1 << 64) - 1
 _FACTOR: Final = 0x9FB21C651E98DF25
 _FINISH: Final = 0xD6E8FEB86659FD93
 _AT_BORN_HOST: Final = commitlog.MESSAGE_V1.position("born_host.address")
-_HOST_BITS: Final = system_flag.BORN_HOST_V6 | system_flag.STORE_HOST_V6
 _MULTI_QUEUE_OFFSET: Final = MULTI_QUEUE_OFFSET.encode()
 
 
@@ -127,7 +127,7 @@ def _row_digests(batch: Batch, row: Row, *, by_content: bool, record_crc: bool) 
     topic_digest = text_digest(topic)
     state = mixed(topic_digest, text_digest(_without_places(kept, row)))
     state = mixed(state, row.body_length << 32 | row.computed_crc)
-    state = mixed(state, row.flag << 32 | (row.sys_flag & ~_HOST_BITS & _MASK))
+    state = mixed(state, row.flag << 32 | (row.sys_flag & ~HOSTS_V6 & _MASK))
     content = finished(state)
     head = batch.read(row, 0, row.size - row.body_length - len(tail))
     if row.unique_key_length > 0 and not by_content:

@@ -8,7 +8,6 @@ from rmqtool.errors import UnreadableError
 from rmqtool.formats import commitlog, system_flag
 from rmqtool.store.source import ByteSource, read_range
 
-_HEAD_BYTES: Final = commitlog.HEAD_SIZE + 2 * commitlog.V6_EXTRA
 _SYS_FLAG_AT: Final = commitlog.MESSAGE_V1.position("sys_flag")
 _STORE_TIMESTAMP_AT: Final = commitlog.MESSAGE_V1.position("store_timestamp_ms")
 
@@ -16,7 +15,7 @@ _STORE_TIMESTAMP_AT: Final = commitlog.MESSAGE_V1.position("store_timestamp_ms")
 def first_store_time_ms(source: ByteSource) -> int | None:
     """Store time of the record at the start of a file; None where there is none, or the disk does not give it."""
     try:
-        head = read_range(source, 0, _HEAD_BYTES)
+        head = read_range(source, 0, commitlog.HEAD_SIZE_MAX)
     except UnreadableError:
         return None
     if head[4:8] not in (commitlog.MAGIC_BYTES[commitlog.MAGIC_V1], commitlog.MAGIC_BYTES[commitlog.MAGIC_V2]):

@@ -17,6 +17,7 @@ from rmqtool.formats.properties import (
     split_properties,
 )
 from rmqtool.formats.record_crc import CRC_MASK, PROPERTY_SIZE, is_record_crc_lost, stored_record_crc
+from rmqtool.formats.system_flag import HOSTS_V6
 from rmqtool.formats.tags import delivery_tags_code, parse_java_int
 from rmqtool.scan import columns
 from rmqtool.scan.checksum import crc32
@@ -24,8 +25,6 @@ from rmqtool.scan.columns import Row, bare_row
 from rmqtool.scan.rules import Verdict
 
 MESSAGE_MAGICS: Final = (commitlog.MAGIC_V1, commitlog.MAGIC_V2)
-HEAD_READ: Final = commitlog.HEAD_SIZE + 2 * commitlog.V6_EXTRA
-"""Bytes in which every head lies."""
 TAIL_READ: Final = 2 + 32767 + 2 + 32767
 """Bytes in which everything behind the body lies."""
 
@@ -49,10 +48,9 @@ _HEADS: Final = {
         0,
         system_flag.BORN_HOST_V6,
         system_flag.STORE_HOST_V6,
-        system_flag.BORN_HOST_V6 | system_flag.STORE_HOST_V6,
+        HOSTS_V6,
     )
 }
-_HOST_BITS: Final = system_flag.BORN_HOST_V6 | system_flag.STORE_HOST_V6
 _SYS_FLAG_AT: Final = commitlog.MESSAGE_V1.position("sys_flag")
 _SCHEDULE_TOPIC: Final = SCHEDULE_TOPIC.encode()
 _NEED: Final = {b"TAGS": 0, b"KEYS": 1, b"UNIQ_KEY": 2, b"DELAY": 3}
@@ -105,7 +103,7 @@ def judge_record(
         return record[position : position + length]
 
     return judge_parts(
-        record[:HEAD_READ],
+        record[: commitlog.HEAD_SIZE_MAX],
         tail,
         lambda start, end: crc32(record[start:end]),
         physical_offset,
@@ -161,14 +159,14 @@ def judge_parts(
     """Judge a message whose frame is good, however long it is.
 
     Args:
-        head: its first bytes, `HEAD_READ` or all of them if it is shorter.
+        head: its first bytes, `commitlog.HEAD_SIZE_MAX` or all of them if it is shorter.
         read: gives (position, length) bytes of the record.
         checksum: gives the CRC-32 of bytes [start, end) of the record.
         record_crc: whether a whole-record CRC counts.
     """
     size, magic = FRAME.unpack_from(head)
     sys_flag = int.from_bytes(head[_SYS_FLAG_AT : _SYS_FLAG_AT + 4], "big", signed=True)
-    layout = _HEADS[sys_flag & _HOST_BITS]
+    layout = _HEADS[sys_flag & HOSTS_V6]
     topic_width = 2 if magic == commitlog.MAGIC_V2 else 1
     if layout.size + topic_width + 2 > size:
         return bare_row(physical_offset, size, Verdict.BAD_LENGTHS, magic)

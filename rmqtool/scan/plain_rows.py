@@ -11,7 +11,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from rmqtool.formats import commitlog, system_flag
+from rmqtool.formats import commitlog
+from rmqtool.formats.system_flag import HOSTS_V6
 from rmqtool.scan.compiled import is_worth, load_kernel
 from rmqtool.scan.row_columns import Bounds, PlainRows, RowColumns
 from rmqtool.scan.rules import Verdict
@@ -29,7 +30,6 @@ WIDE: Final = (
     "tags_code",
 )
 NARROW: Final = ("queue_id", "sys_flag", "topic_number", "topic_length")
-_HOST_BITS: Final = system_flag.BORN_HOST_V6 | system_flag.STORE_HOST_V6
 
 
 def columns_of(batch: Batch) -> PlainRows | None:
@@ -78,7 +78,7 @@ def _columns(rows: NDArray[Any]) -> tuple[dict[str, NDArray[Any]], Bounds] | Non
         not rows["verdict"].any()
         and (rows["magic"] == commitlog.MAGIC_V1).all()
         and not rows["features"].any()
-        and not (rows["sys_flag"] & _HOST_BITS).any()
+        and not (rows["sys_flag"] & HOSTS_V6).any()
         and rows["topic_length"].all()
         and (rows["own_offset"] == offsets).all()
         and (offsets[:-1] + sizes[:-1] == offsets[1:]).all()

@@ -7,12 +7,13 @@ from dataclasses import InitVar, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
-from rmqtool.formats import commitlog, system_flag
+from rmqtool.formats import commitlog
+from rmqtool.formats.system_flag import HOSTS_V6
 from rmqtool.formats.tags import parse_delay_levels
 from rmqtool.scan.blocks import BLOCK_SIZE, Window, last_data_end
 from rmqtool.scan.checksum import crc32
 from rmqtool.scan.columns import Row, bare_row, row_dtype, row_tuples
-from rmqtool.scan.judge import HEAD_READ, MESSAGE_MAGICS, TopicTable, judge_frame, judge_parts, judge_record
+from rmqtool.scan.judge import MESSAGE_MAGICS, TopicTable, judge_frame, judge_parts, judge_record
 from rmqtool.scan.resync import find_next
 from rmqtool.scan.rules import KEEPS_ITS_LENGTH, Verdict
 from rmqtool.scan.split import Split, SplitOutcome
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from rmqtool.scan.row_columns import PlainRows
 
 FRAME_SIZE: Final = 8
-_HOST_FLAGS: Final = system_flag.BORN_HOST_V6 | system_flag.STORE_HOST_V6
 _HOST_FLAGS_AT: Final = commitlog.MESSAGE_V1.position("sys_flag") + 3
 """Position of the byte with the flags that widen hosts."""
 _STORE_TIMESTAMP: Final = Row._fields.index("store_timestamp_ms")
@@ -215,8 +215,8 @@ class Walk:
 
     def judge_with_narrow_hosts(self, position: int) -> Row:
         """Judge a message whose frame is good as brokers do to which every host is IPv4, whatever the flags say."""
-        head = bytearray(self.window.bytes_at(position, HEAD_READ))
-        head[_HOST_FLAGS_AT] &= ~_HOST_FLAGS
+        head = bytearray(self.window.bytes_at(position, commitlog.HEAD_SIZE_MAX))
+        head[_HOST_FLAGS_AT] &= ~HOSTS_V6
         return self._judge_parts(position, memoryview(head))
 
     def _judge(self, position: int) -> Row:
@@ -232,7 +232,7 @@ class Walk:
             record = memoryview(self.window.bytes_at(position, length))
             row = judge_record(record, physical_offset, self.topics, self.delays_ms, self.record_crc)
         else:
-            row = self._judge_parts(position, memoryview(self.window.bytes_at(position, HEAD_READ)))
+            row = self._judge_parts(position, memoryview(self.window.bytes_at(position, commitlog.HEAD_SIZE_MAX)))
         return self._readable(row, position, length)
 
     def _judge_parts(self, position: int, head: memoryview) -> Row:

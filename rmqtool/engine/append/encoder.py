@@ -24,7 +24,7 @@ from rmqtool.scan.checksum import crc32
 V4_SIZE: Final = commitlog.V4_HOST_SIZE
 FIXED_SIZE: Final = commitlog.HEAD_SIZE - 2 * V4_SIZE + 2
 """Bytes of a record beside its hosts, body, topic with its length, and properties."""
-HOST_BITS: Final = system_flag.BORN_HOST_V6 | system_flag.STORE_HOST_V6
+HOST_BITS: Final = system_flag.HOSTS_V6
 
 Int64s = NDArray[np.int64]
 Integers = Sequence[int] | Int64s

@@ -13,16 +13,15 @@ from rmqtool.engine.append.message import DEFAULT_BORN_HOST, DEFAULT_STORE_HOST,
 from rmqtool.errors import UsageError
 from rmqtool.formats.message_id import host_bytes
 from rmqtool.formats.properties import KEYS, TAGS
-from rmqtool.quantities import JAVA_LONG_MAX
+from rmqtool.quantities import JAVA_INT_MAX, JAVA_LONG_MAX
 
 LINE_MAX: Final = 128 << 20
 _MESSAGES: Final = frozenset({"message", "stale"})
 _NO_MESSAGES: Final = frozenset({"blank", "bad"})
 """Rows of a log's dump that are passed over."""
 _TRANSACTIONS: Final = {"none": 0, "prepared": 4, "commit": 8, "rollback": 12}
-_INT_MAX: Final = (1 << 31) - 1
 
-Int = Annotated[int, msgspec.Meta(ge=-_INT_MAX - 1, le=_INT_MAX)]
+Int = Annotated[int, msgspec.Meta(ge=-JAVA_INT_MAX - 1, le=JAVA_INT_MAX)]
 Long = Annotated[int, msgspec.Meta(ge=-JAVA_LONG_MAX - 1, le=JAVA_LONG_MAX)]
 Place = Annotated[int, msgspec.Meta(ge=0, le=JAVA_LONG_MAX)]
 

@@ -28,6 +28,7 @@ from rmqtool.formats.index import (
     file_size,
     slot_position,
 )
+from rmqtool.quantities import JAVA_INT_MAX
 from rmqtool.scan.blocks import last_data_end
 from rmqtool.scan.compiled import is_worth, load_kernel
 from rmqtool.store.sink import FileSink
@@ -35,7 +36,6 @@ from rmqtool.store.source import ByteSource, read_range
 
 DIRECTORY: Final = "index"
 _ENTRY: Final = ENTRY.dtype
-_INT_MAX: Final = (1 << 31) - 1
 PAGE_SLOTS: Final = 1024
 """Slots that are written together; a page without any change stays a hole."""
 
@@ -301,7 +301,7 @@ def plain_enter(
     rows = np.empty(order.size, _ENTRY)
     rows["key_hash"] = entries.key_hashes
     rows["physical_offset"] = entries.physical_offsets
-    rows["time_delta_seconds"] = np.where(from_ms <= 0, 0, times_ms.clip(max=_INT_MAX))
+    rows["time_delta_seconds"] = np.where(from_ms <= 0, 0, times_ms.clip(max=JAVA_INT_MAX))
     rows["previous_entry"][order] = previous_in_order
     return rows.view(np.uint8).data, int((previous_in_order == 0).sum())
 

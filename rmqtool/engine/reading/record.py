@@ -21,14 +21,13 @@ from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.formats.layout import fields_of
 from rmqtool.formats.message_id import host_text, offset_message_id
 from rmqtool.formats.record_crc import CRC_MASK
+from rmqtool.formats.system_flag import HOSTS_V6
 
 TAIL_SIZE_MAX: Final = 2 + 32767 + 2 + commitlog.PROPERTIES_LENGTH_MAX
 """Bytes in which topic and properties lie, whatever their lengths claim."""
 PORT_MAX: Final = 65535
 CRC_BLOCK: Final = 1 << 20
-_HOST_BITS: Final = system_flag.BORN_HOST_V6 | system_flag.STORE_HOST_V6
 _SYS_FLAG_AT: Final = commitlog.MESSAGE_V1.position("sys_flag")
-_HEAD_SIZE_MAX: Final = commitlog.HEAD_SIZE + 2 * commitlog.V6_EXTRA
 _READ_AT_ONCE: Final = 512
 """Bytes of a record that are read at first; most small ones lie in them."""
 
@@ -177,7 +176,7 @@ def _head(hosts: int) -> _Head:
     )
 
 
-_HEADS: Final = {hosts: _head(hosts) for hosts in (0, system_flag.BORN_HOST_V6, system_flag.STORE_HOST_V6, _HOST_BITS)}
+_HEADS: Final = {hosts: _head(hosts) for hosts in (0, system_flag.BORN_HOST_V6, system_flag.STORE_HOST_V6, HOSTS_V6)}
 
 
 def read_record(log: Log, physical_offset: int) -> Record | None:
@@ -196,7 +195,7 @@ def _first_bytes(log: RecordSource, place: RecordLocation) -> bytes:
     """All of a small record, and at least the part before the body."""
     with suppress(UnreadableError):  # what follows may lie in a bad sector
         return log.read(place, 0, _READ_AT_ONCE)
-    return log.read(place, 0, _HEAD_SIZE_MAX)
+    return log.read(place, 0, commitlog.HEAD_SIZE_MAX)
 
 
 def decode_record(log: RecordSource, place: RecordLocation) -> Record | None:
@@ -209,7 +208,7 @@ def decode_record(log: RecordSource, place: RecordLocation) -> Record | None:
     if len(start) < commitlog.RECORD_SIZE_MIN:
         return None
     sys_flag = int.from_bytes(start[_SYS_FLAG_AT : _SYS_FLAG_AT + 4], "big", signed=True)
-    form = _HEADS[sys_flag & _HOST_BITS if log.rules.ipv6_hosts else 0]
+    form = _HEADS[sys_flag & HOSTS_V6 if log.rules.ipv6_hosts else 0]
     if len(start) < form.struct.size:
         return None
     head = dict(zip(form.names, form.struct.unpack_from(start), strict=True))

@@ -151,7 +151,7 @@ def _records(_store: Store, log: Log, _files: OpenFiles) -> Iterator[Evidence]:
         ("a record has version 2", lambda record: record.magic == "v2", lambda rules: rules.reads_v2),
         (
             "a record has an IPv6 host",
-            lambda record: bool(record.sys_flag & (system_flag.BORN_HOST_V6 | system_flag.STORE_HOST_V6)),
+            lambda record: bool(record.sys_flag & system_flag.HOSTS_V6),
             lambda rules: rules.ipv6_hosts,
         ),
         (

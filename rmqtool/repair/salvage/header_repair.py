@@ -127,7 +127,7 @@ def _begins_at(log: Log, place: RecordLocation, size: int) -> bool:
 
 def _size_by_lengths(log: Log, place: RecordLocation, limit: int, topic_width: int) -> int | None:
     """The size to which the lengths inside a record add up; None where they lead out of the limit."""
-    head = log.read(place, 0, commitlog.HEAD_SIZE + 2 * commitlog.V6_EXTRA)
+    head = log.read(place, 0, commitlog.HEAD_SIZE_MAX)
     if len(head) < commitlog.HEAD_SIZE:
         return None
     sys_flag = int.from_bytes(head[_SYS_FLAG_AT : _SYS_FLAG_AT + 4], "big")

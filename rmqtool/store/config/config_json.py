@@ -16,7 +16,7 @@ from enum import Enum
 from typing import Any, Final
 
 from rmqtool.errors import UnreadableError
-from rmqtool.quantities import JAVA_LONG_MAX
+from rmqtool.quantities import JAVA_INT_MAX, JAVA_LONG_MAX
 from rmqtool.store.file_kinds import FileKind
 from rmqtool.store.relaxed_json import JsonError, parse_relaxed_json
 from rmqtool.store.source import read_range
@@ -44,7 +44,6 @@ TIMER_METRICS: Final = "config/timermetrics"
 _WITHOUT_BROKER: Final = {DELAY_OFFSETS, TIMER_METRICS}
 _BATCH_QUEUE: Final = "BatchCQ"
 _OF_CONSUMERS: Final = (CONSUMER_OFFSETS, LMQ_CONSUMER_OFFSETS)
-_INT_MAX: Final = (1 << 31) - 1
 _INTEGER: Final = re.compile(r"-?[0-9]{1,20}", re.ASCII)
 
 
@@ -255,7 +254,7 @@ def _are_offsets(table: object) -> bool:
     queues: list[dict[Any, Any]] = list(table.values())
     ids = (_integer(queue_id) for each in queues for queue_id in each)
     offsets = (_integer(queue_offset) for each in queues for queue_offset in each.values())
-    return all(number is not None and -_INT_MAX - 1 <= number <= _INT_MAX for number in ids) and all(
+    return all(number is not None and -JAVA_INT_MAX - 1 <= number <= JAVA_INT_MAX for number in ids) and all(
         number is not None and -JAVA_LONG_MAX - 1 <= number <= JAVA_LONG_MAX for number in offsets
     )
 

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from rmqtool.formats.rocksdb.pop import POP_FAMILY, PopKeyRow, parse_pop_key, pop_key
-from rmqtool.quantities import JAVA_LONG_MAX
+from rmqtool.quantities import JAVA_INT_MAX, JAVA_LONG_MAX
 from rmqtool.store.databases.rocksdb import RocksFailure, RocksFamily, RocksReading
 from rmqtool.store.relaxed_json import JsonError, parse_relaxed_json
 from rmqtool.store.view import Entry, StoreView
 
 DIRECTORY: Final = "kvStore"
-_INT_MAX: Final = (1 << 31) - 1
 
 
 class PopRow(NamedTuple):
@@ -78,7 +77,7 @@ def parse_pop_row(key: bytes, value: bytes) -> PopRow | None:
     if not isinstance(group, str) or not isinstance(topic, str):
         return None
     popped, invisible = _number(fields, "popTime"), _number(fields, "invisibleTime")
-    queue_id, queue_offset = _number(fields, "queueId", _INT_MAX), _number(fields, "offset")
+    queue_id, queue_offset = _number(fields, "queueId", JAVA_INT_MAX), _number(fields, "offset")
     if popped is None or invisible is None or queue_id is None or queue_offset is None:
         return None
     revive_ms = (popped + invisible + JAVA_LONG_MAX + 1) % (2 * JAVA_LONG_MAX + 2) - JAVA_LONG_MAX - 1

@@ -10,6 +10,7 @@ import numpy as np
 from rmqtool.engine.dispatch.index_entries import KERNEL
 from rmqtool.formats.checkpoint import LATEST_MS
 from rmqtool.formats.index import ENTRY_SIZE, HEADER
+from rmqtool.quantities import JAVA_INT_MAX
 from rmqtool.scan.compiled import is_worth, load_kernel
 from rmqtool.scan.rules import Verdict
 from rmqtool.verify.catalog.finding import Finding
@@ -23,7 +24,6 @@ from rmqtool.verify.survey.result import MissingKeys
 
 FINDINGS_MAX: Final = 1000
 _HASH_BITS: Final = 31
-_INT_MAX: Final = (1 << 31) - 1
 
 
 class _FileEntries(NamedTuple):
@@ -153,7 +153,7 @@ class IndexMatch:
 
     def _plausible(self, file_entries: _FileEntries, times: Array) -> Array:
         """Which entries have their record's time. That of a file's first entry goes by the file before."""
-        deltas = np.clip((times - file_entries.file.begin_timestamp_ms) // 1000, 0, _INT_MAX)
+        deltas = np.clip((times - file_entries.file.begin_timestamp_ms) // 1000, 0, JAVA_INT_MAX)
         # Division in the broker rounds towards zero, which differs below it only, where the result is 0 anyway.
         return np.asarray((file_entries.entries["time_delta_seconds"] == deltas) | (file_entries.numbers == 1))
 
