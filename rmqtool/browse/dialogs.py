@@ -1,4 +1,4 @@
-"""What is asked of a person, and the help."""
+"""Dialogs of the browser: one line of input, and the help."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class EntryWalk(Walk):
         return self.scanned()
 
     def scanned(self) -> Iterator[Batch]:
-        """The same."""
+        """Rows of the file, read and judged."""
         source, more_follows = self.split.source, self.split.more_follows
         self.outcome.first_record, self.outcome.ended = self.split.start, True
         end = last_data_end(source, 0, source.size)

@@ -1,4 +1,4 @@
-"""What a run of verify comes to."""
+"""The summary of a run of verify: counts, coverage, the range of the log."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from rmqtool.store.view import Entry
 from rmqtool.verify.catalog.finding import Finding, Severity
 from rmqtool.verify.files.reach import index_findings
 from rmqtool.verify.match.missing_units import missing_findings
-from rmqtool.verify.match.split_check import check_chunk
+from rmqtool.verify.match.split_check import check_part
 from rmqtool.verify.survey.context import Depth, VerifyContext, VerifyOptions, bytes_of
 from rmqtool.verify.survey.result import SplitResult
 from rmqtool.watch.index_windows import IndexWindow, index_window
@@ -125,7 +125,7 @@ class RangeChecker:
             )
             reader = reader_for(self._seen_bytes)()
             walk = walk_split(replace(split, more_follows=more_follows), reader, options)
-            return check_chunk(walk, context, segment.path).result
+            return check_part(walk, context, segment.path).result
 
     def _carries_record_crc(self, segment: Segment, split: Split) -> bool:
         """Whether the store writes whole-record CRCs, as the first record of the file tells."""

@@ -1,4 +1,4 @@
-"""Files that a command is to write at its end, tried before it begins: hours of work must not end in a full stop."""
+"""Checks that files which a command writes at its end can be written, before hours of work start."""
 
 from __future__ import annotations
 

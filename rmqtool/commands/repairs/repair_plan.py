@@ -1,4 +1,4 @@
-"""What every repair command does with a plan: show it, save it, ask, apply it. What is in it `repair` decides."""
+"""What every repair command does with a plan: show it, save it, ask, apply it. `repair` decides what is in it."""
 
 from __future__ import annotations
 

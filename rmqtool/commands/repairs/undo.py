@@ -1,4 +1,4 @@
-"""`rmqtool undo`: take a repair back, list what can be rolled back, or throw the kept files away."""
+"""`rmqtool undo`: roll a repair back, list what can be rolled back, or throw the kept files away."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Every kind of queue that a store may have, and how one is opened: a further kind is one more entry in `KINDS`.
+"""Every kind of queue that a store may have, and how one is opened to be read: a further kind is an entry in `KINDS`.
+
+Verify, forecast and repair branch on `is_batch` and `queue_database` where the bytes of kinds differ.
 
 Where a topic has queues of two kinds, the first one counts.
 """

@@ -1,4 +1,4 @@
-"""Queues, extensions and index on their way into a directory: what decides about them, and what comes of them."""
+"""Builds queues, extensions and index into a directory, and reports what was built."""
 
 from __future__ import annotations
 

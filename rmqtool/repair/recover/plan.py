@@ -82,8 +82,8 @@ class RecoverOptions:
         full: look at all of the store.
         threads: of the check.
         forecast: what the broker's configuration says of its start.
-        built_again: (topic, queue id) of queues that are built again whatever the check says of them.
-        tolerated: (id, physical offset) of damage that is left and keeps nothing else from being mended.
+        rebuilt: (topic, queue id) of queues that are built again whatever the check says of them.
+        tolerates: whether a finding of damage is left, without keeping anything else from being repaired.
     """
 
     build: BuildOptions = field(default_factory=BuildOptions)
@@ -92,7 +92,7 @@ class RecoverOptions:
     full: bool = False
     threads: int = 2
     forecast: ForecastOptions = field(default_factory=ForecastOptions)
-    built_anew: AbstractSet[tuple[str, int]] = frozenset()
+    rebuilt: AbstractSet[tuple[str, int]] = frozenset()
     tolerates: Callable[[Finding], bool] = lambda _found: False
     cut_at: int | None = None
 
@@ -339,7 +339,7 @@ class _Recover:
         queues = [finding for finding in about if finding.id.startswith(("consumequeue.", "rocksdb."))]
         with_index = any(finding.id.startswith("index.") for finding in about)
         checkpoint = any(finding.id.startswith("checkpoint.") for finding in about)
-        names = named_queues(queues, self._options.built_anew)
+        names = named_queues(queues, self._options.rebuilt)
         if log_end is not None and self._stays is None:
             names = names | queues_reaching(self._store, log_end) if names is not None else None
             with_index = with_index or index_reaches(self._store, log_end)
@@ -361,14 +361,13 @@ class _Recover:
         if built.needs is not None:
             raise WindowTooSmall(built.needs)
         self._steps += built.steps(
-            reason_for(queues, "the consume queue does not match the commit log"),
+            reason_for(queues, _MISMATCH),
             "the index does not match the commit log",
         )
         if with_index and not self._store.index_files and not self._window.is_whole:
             self._notes.append(
                 f"there is no index: recover rebuilds it from physical offset {self._window.begin}, as a "
-                f"broker would; "
-                "rmqtool rebuild --index rebuilds all of it"
+                "broker would; rmqtool rebuild --index rebuilds all of it"
             )
         self._notes += built.notes()
         return built

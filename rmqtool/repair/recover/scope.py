@@ -98,9 +98,9 @@ def demand_no_zero_queue(window: LogWindow, findings: Iterable[Finding]) -> None
             raise WindowTooSmall(0)
 
 
-def named_queues(queues: Iterable[Finding], built_anew: AbstractSet[tuple[str, int]]) -> set[tuple[str, int]] | None:
+def named_queues(queues: Iterable[Finding], rebuilt: AbstractSet[tuple[str, int]]) -> set[tuple[str, int]] | None:
     """The queues that findings are about, and those named beside them, by topic and queue id; None for all."""
-    names = set(built_anew)
+    names = set(rebuilt)
     for finding in queues:
         if finding.topic is None or finding.queue_id is None:
             return None

@@ -124,7 +124,7 @@ def plan_salvage(
                     build,
                     full=True,
                     threads=options.threads,
-                    built_anew=frozenset(result.queues),
+                    rebuilt=frozenset(result.queues),
                     tolerates=tolerates,
                 ),
                 on_progress,

@@ -1,4 +1,4 @@
-"""The records that stand in the place of lost ones, so that every queue keeps its offsets whoever builds it again.
+"""Tombstones: records that replace lost ones, so that every queue keeps its offsets whoever builds it again.
 
 Spec, "What a repair leaves". A tombstone is an ordinary record of the lost one's topic, queue and queue offset without
 keys; a bridge, over what nobody can attribute, is a ROLLBACK record, which stands in no queue.

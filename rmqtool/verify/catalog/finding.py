@@ -24,7 +24,7 @@ class Severity(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was found, where, and what answers it. Made by `catalog.finding`, which adds what the catalogue knows.
+    """One thing that is wrong: where, what was expected, and the command that repairs it. Made by `registry.finding`.
 
     Attributes:
         file: path relative to the store; a directory where a whole file or queue is missing.
@@ -32,7 +32,7 @@ class Finding:
         count: things of this kind that the finding stands for (units, messages, entries), which lie together.
         expected: what should stand there, as text; None where that is not known.
         candidate: what may have happened to the bytes, as far as the bytes tell (the one flipped bit, for instance).
-        repair: the command that mends it, without the store's path; None where nothing has to be done or can be.
+        repair: the command that repairs it, without the store's path; None where nothing has to be done or can be.
         upstream: threads of the broker's developers and users about it, as `owner/repository#number`.
     """
 

@@ -1,4 +1,4 @@
-"""The database of a store that has its queues in files too: the files are held against the log, and so is the database.
+"""Compares the database of a store that has its queues in files too with the log.
 
 Broker: `CombineConsumeQueueStore` (5.4.0 and later), `RocksDBMessageStore#loadAndStartConsumerServiceOnly` (before).
 

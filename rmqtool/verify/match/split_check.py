@@ -43,8 +43,8 @@ _REGRESS: Final = "commitlog.store-time-regress"
 
 
 @dataclass
-class ChunkResult:
-    """What the check of one chunk of a file yields, and what tells whether it fits to its neighbours."""
+class PartResult:
+    """What the check of one part of a file yields, and what tells whether it fits to its neighbors."""
 
     outcome: SplitOutcome
     result: SplitResult
@@ -57,16 +57,16 @@ def check_split(walk: Walk, context: VerifyContext, path: str) -> SplitResult:
         walk: of a whole file, not begun.
         path: the file's, relative to the store.
     """
-    result = check_chunk(walk, context, path).result
+    result = check_part(walk, context, path).result
     _settle(walk, context, result)
     return result
 
 
-def check_chunk(walk: Walk, context: VerifyContext, path: str) -> ChunkResult:
-    """Scan a chunk of a split and compare it; `merge_chunks` makes a file's result of all its chunks.
+def check_part(walk: Walk, context: VerifyContext, path: str) -> PartResult:
+    """Scan a part of a split and compare it, chunk by chunk; `merge_parts` makes a file's result of all its parts.
 
     Args:
-        walk: of the chunk, not begun.
+        walk: of the part, not begun.
         path: the file's, relative to the store.
     """
     split = walk.split
@@ -76,42 +76,42 @@ def check_chunk(walk: Walk, context: VerifyContext, path: str) -> ChunkResult:
     for batch in walk.batches():
         chunk.take(batch)
         if chunk.is_full:
-            _check_chunk(walk, context, chunk, result, of_queues)
-    _check_chunk(walk, context, chunk, result, of_queues)
+            _compare_chunk(walk, context, chunk, result, of_queues)
+    _compare_chunk(walk, context, chunk, result, of_queues)
     result.findings += of_queues.first.all
     result.findings += of_queues.of_second(context)
     result.left_out_bytes = chunk.left_out_bytes
     data_end = split.physical_offset + walk.outcome.data_end
     result.scanned_end = max(result.scanned_end, data_end)
     result.tail_bytes = walk.outcome.tail_bytes
-    return ChunkResult(walk.outcome, result)
+    return PartResult(walk.outcome, result)
 
 
-def merge_chunks(chunks: Sequence[ChunkResult], walk: Walk, context: VerifyContext) -> SplitResult | None:
-    """The result of a file that was checked in chunks, in order.
+def merge_parts(parts: Sequence[PartResult], walk: Walk, context: VerifyContext) -> SplitResult | None:
+    """The result of a file that was checked in parts, in order.
 
     Args:
         walk: of the whole file, not begun.
 
     Returns:
-        None where a chunk has met anything but good records that agree with queues and index, or the chunks do not fit
+        None where a part has met anything but good records that agree with queues and index, or the parts do not fit
         together: what a finding says may depend on what lies around, so the file is to be checked in one split.
     """
     times_ms = [0]
-    for chunk in chunks:
-        if chunk.result.findings or chunk.result.reported_bytes:
+    for part in parts:
+        if part.result.findings or part.result.reported_bytes:
             return None
-        last = chunk.result.last_record
+        last = part.result.last_record
         if last is not None:
-            times_ms += (chunk.result.first_timestamp_ms, last[1])
+            times_ms += (part.result.first_timestamp_ms, last[1])
     if any(second < first for first, second in zip(times_ms[::2], times_ms[1::2], strict=False)):
-        return None  # a time that falls from one chunk to the next
-    outcome = merged_outcome(walk.split, [chunk.outcome for chunk in chunks])
+        return None  # a time that falls from one part to the next
+    outcome = merged_outcome(walk.split, [part.outcome for part in parts])
     if outcome is None:
         return None
     walk.outcome = outcome
-    first = chunks[0].result
-    result = merge(chunk.result for chunk in chunks)
+    first = parts[0].result
+    result = merge(part.result for part in parts)
     result.path, result.file_size = first.path, first.file_size
     result.tail_bytes = outcome.tail_bytes
     _settle(walk, context, result)
@@ -144,7 +144,9 @@ class OfQueues:
         return [new_finding for new_finding in self.second.all if new_finding.file == directory]
 
 
-def _check_chunk(walk: Walk, context: VerifyContext, chunk: LogChunk, result: SplitResult, of_queues: OfQueues) -> None:
+def _compare_chunk(
+    walk: Walk, context: VerifyContext, chunk: LogChunk, result: SplitResult, of_queues: OfQueues
+) -> None:
     if chunk.is_empty:
         return
     lookup = chunk.lookup()
@@ -324,19 +326,19 @@ class SplitCheck:
         finally:
             split[0].source.close()
 
-    def part(self, split: SplitFile) -> ChunkResult | None:
+    def part(self, split: SplitFile) -> PartResult | None:
         """The result of a part of a split; None where the time was up before it was begun."""
         if self._is_late():
             return None
         try:
-            return check_chunk(self.walk(split[0]), self.context, split[1])
+            return check_part(self.walk(split[0]), self.context, split[1])
         finally:
             split[0].source.close()
 
-    def joined(self, split: SplitFile, parts: Sequence[ChunkResult]) -> SplitResult | None:
+    def joined(self, split: SplitFile, parts: Sequence[PartResult]) -> SplitResult | None:
         """The result of a split of its parts; None where it has to be checked in one."""
         try:
-            return merge_chunks(parts, self.walk(split[0]), self.context)
+            return merge_parts(parts, self.walk(split[0]), self.context)
         finally:
             split[0].source.close()
 
@@ -381,14 +383,14 @@ def _first_results(
     check: SplitCheck, group: Sequence[SplitFile], parts: Sequence[Sequence[Split]], threads: ThreadRunner
 ) -> list[SplitResult | None]:
     """Results of splits that are cut as given; None for those that have to be checked again."""
-    tasks: list[Callable[[], SplitResult | ChunkResult | None]] = []
+    tasks: list[Callable[[], SplitResult | PartResult | None]] = []
     for split, cut in zip(group, parts, strict=True):
         tasks += [partial(check.part, (part, split[1])) for part in cut] if len(cut) > 1 else [partial(check, split)]
     done = threads.map(lambda task: task(), tasks)
     results: list[SplitResult | None] = []
     for split, cut in zip(group, parts, strict=True):
         split_results = list(islice(done, len(cut)))
-        joinable = [each for each in split_results if isinstance(each, ChunkResult)]
+        joinable = [each for each in split_results if isinstance(each, PartResult)]
         if len(cut) > 1:
             results.append(check.joined(split, joinable) if len(joinable) == len(cut) else None)
         else:

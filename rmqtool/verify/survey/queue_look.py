@@ -1,4 +1,4 @@
-"""The look at all queues of one kind, each alone: what an earlier look came to is recalled, as far as memory allows."""
+"""Checks all queues of one kind, each alone; results of an earlier check are reused, as far as memory allows."""
 
 from __future__ import annotations
 

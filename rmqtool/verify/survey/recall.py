@@ -1,4 +1,4 @@
-"""Recalls what an earlier check of the same run came to, of files that are still what they were then.
+"""Reuses results of an earlier check of the same run, of files that have not changed.
 
 A repair checks a store before, between and after its steps, and most files are the same each time. What was seen is
 kept beside the digest of the log, and holds for files of the same identity that are looked at in the same terms.
