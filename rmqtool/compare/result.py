@@ -15,6 +15,7 @@ from rmqtool.compare.metadata import ConfigDifference, QueueDifference
 from rmqtool.compare.rows import Array, LogTotals, QueueKey, TopicTotal
 from rmqtool.engine.reading.resurrected_tail import ResurrectedTail
 from rmqtool.engine.reading.unread_files import UnreadFiles
+from rmqtool.formats.topic_name import topic_text
 
 SIDES: Final = ("a", "b")
 
@@ -159,7 +160,7 @@ class Comparison:
         topic, queue_id = self.queues[int(row["queue"])]
         message: dict[str, Any] = {
             "type": kind.value,
-            "topic": text_of(topic),
+            "topic": topic_text(topic),
             "queue_id": queue_id,
             "queue_offset": int(row["queue_offset"]),
             "physical_offset": int(row["physical_offset"]),
@@ -195,7 +196,7 @@ class Comparison:
         for topic in sorted(self.a.totals.topics.keys() | self.b.totals.topics.keys()):
             a, b = (side.totals.topics.get(topic, none) for side in (self.a, self.b))
             topic_fields = {
-                "topic": text_of(topic),
+                "topic": topic_text(topic),
                 "a": a.messages,
                 "b": b.messages,
                 "a_bytes": a.bytes,
@@ -219,11 +220,6 @@ def reason(physical_offset: int, other: LogTotals) -> Reason:
     if other.begin is None or other.end is None or physical_offset >= other.end:
         return Reason.BEYOND_END
     return Reason.EXPIRED if physical_offset < other.begin else Reason.INSIDE
-
-
-def text_of(name: bytes) -> str:
-    """A topic as text; what is no UTF-8 is kept as the file system keeps it."""
-    return name.decode("utf-8", "surrogateescape")
 
 
 def _side(side: Side) -> dict[str, Any]:

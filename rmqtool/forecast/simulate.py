@@ -15,7 +15,7 @@ import numpy as np
 
 from rmqtool.engine.dispatch.entry_extractor import EntryExtractor
 from rmqtool.engine.dispatch.placed_messages import PlacedMessages
-from rmqtool.engine.dispatch.queue_entries import DispatchSettings, QueueEntries, queue_entries, topic_bytes
+from rmqtool.engine.dispatch.queue_entries import DispatchSettings, QueueEntries, queue_entries
 from rmqtool.engine.queues.extension import QueueExtension
 from rmqtool.engine.rules.algorithms import DispatchedEnd, NormalDispatch, ReputStart
 from rmqtool.engine.rules.versions import BrokerRules
@@ -37,6 +37,7 @@ from rmqtool.forecast.queue_state import NOTHING_ENTERED, QueueState
 from rmqtool.forecast.start_file import StartChoice
 from rmqtool.formats.checkpoint import FIELDS_SIZE, Checkpoint, parse_checkpoint
 from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, UNIT_SIZE
+from rmqtool.formats.topic_name import topic_bytes
 from rmqtool.quantities import JAVA_LONG_MAX
 from rmqtool.store.config.config_json import TOPICS, topics
 from rmqtool.store.config.read_config import StoreConfigs

@@ -12,13 +12,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from rmqtool.engine.dispatch.queue_entries import topic_bytes
 from rmqtool.engine.queues.kinds import QueueSource, open_queue
 from rmqtool.engine.reading.dledger_log import DLedgerLog, dledger_logs
 from rmqtool.engine.reading.unread_files import unread_files
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import RefusedError, UnsupportedError, UsageError
+from rmqtool.formats.topic_name import topic_bytes
 from rmqtool.repair.build.build import build
 from rmqtool.repair.build.clean_state import checkpoint_steps
 from rmqtool.repair.build.database_build import build_database

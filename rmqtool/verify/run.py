@@ -18,6 +18,7 @@ from rmqtool.engine.dispatch.queue_entries import DispatchSettings
 from rmqtool.engine.reading.dledger_log import with_dledger_log
 from rmqtool.engine.reading.unread_files import UnreadFiles
 from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.formats.topic_name import topic_bytes
 from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, LogPlan, ScanOptions, carries_record_crc, plan_segments
 from rmqtool.scan.runner import OnProgress, Runner, ThreadRunner
 from rmqtool.store.checkpoint_file import readable_checkpoint
@@ -55,7 +56,7 @@ from rmqtool.verify.match.undispatched_headers import Doubts, undispatched_heade
 from rmqtool.verify.state import State
 from rmqtool.verify.summary import Summary
 from rmqtool.verify.survey.account import Account
-from rmqtool.verify.survey.context import Depth, QueueKey, VerifyContext, VerifyOptions, bytes_of
+from rmqtool.verify.survey.context import Depth, QueueKey, VerifyContext, VerifyOptions
 from rmqtool.verify.survey.database_pass import DatabaseQueues, database_findings, log_end_findings
 from rmqtool.verify.survey.index_map import IndexMap
 from rmqtool.verify.survey.kept_maps import QueueMaps
@@ -201,8 +202,8 @@ class _Verifier:
     def _context(self, configs: dict[str, ConfigFile]) -> VerifyContext:
         known = topics(configs[TOPICS]) if TOPICS in configs else {}
         database, second = self.store.queue_database, self._second_database
-        batch = frozenset(map(bytes_of, batch_topics(known, (topic for topic, _ in self.store.batch_queues))))
-        unchecked = {bytes_of(name) for name, config in known.items() if config.cleanup_policy == _COMPACTION}
+        batch = frozenset(map(topic_bytes, batch_topics(known, (topic for topic, _ in self.store.batch_queues))))
+        unchecked = {topic_bytes(name) for name, config in known.items() if config.cleanup_policy == _COMPACTION}
         minimum = self.store.commitlog[0].start if self.store.commitlog else 0
         queues, order = (
             self._database_queues(database, minimum) if database else (self._queue_maps(False, minimum), None)
@@ -251,7 +252,7 @@ class _Verifier:
             self._say(seen.findings)
             self._summary.unit_count += queue.unit_count
             look.note(seen)
-            maps.add((bytes_of(queue.topic), queue.queue_id), queue)
+            maps.add((topic_bytes(queue.topic), queue.queue_id), queue)
         self._seen_files += look.seen
         return maps
 

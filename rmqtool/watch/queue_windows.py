@@ -17,10 +17,11 @@ from rmqtool.engine.queues.unit import BATCH_UNITS, PLAIN_UNITS, UnitKind
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import UnreadableError
+from rmqtool.formats.topic_name import topic_bytes, topic_text
 from rmqtool.store.directory import QueueFiles, Store
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.survey.account import Account
-from rmqtool.verify.survey.context import QueueKey, bytes_of, topic_text
+from rmqtool.verify.survey.context import QueueKey
 from rmqtool.verify.survey.queue_map import QueueMap, Span
 from rmqtool.verify.survey.queue_pass import QueuePass
 
@@ -194,7 +195,7 @@ class QueueWindows(Mapping[QueueKey, QueueMap]):
         window = QueueMap(**{**vars(window), "end": max(window.end, span[1])})
         self.findings += one.findings
         self.unit_count += one.unit_count
-        self._maps[bytes_of(name[0]), name[1]] = window
+        self._maps[topic_bytes(name[0]), name[1]] = window
         return window
 
     def __getitem__(self, key: QueueKey) -> QueueMap:

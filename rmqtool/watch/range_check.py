@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from rmqtool.engine.dispatch.queue_entries import DispatchSettings
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.engine.segments.open_files import OpenFiles
+from rmqtool.formats.topic_name import topic_bytes
 from rmqtool.scan.log import DISPATCH_BLOCK_SIZE, ScanOptions, carries_record_crc, reader_for, walk_split
 from rmqtool.scan.split import Split, whole_file
 from rmqtool.store.config.config_json import TOPICS, batch_topics, topics
@@ -19,7 +20,7 @@ from rmqtool.verify.catalog.finding import Finding, Severity
 from rmqtool.verify.files.reach import index_findings
 from rmqtool.verify.match.missing_units import missing_findings
 from rmqtool.verify.match.split_check import check_part
-from rmqtool.verify.survey.context import Depth, VerifyContext, VerifyOptions, bytes_of
+from rmqtool.verify.survey.context import Depth, VerifyContext, VerifyOptions
 from rmqtool.verify.survey.result import SplitResult
 from rmqtool.watch.index_windows import IndexWindow, index_window
 from rmqtool.watch.queue_windows import QueueWindows, TrackedQueues
@@ -143,7 +144,7 @@ class RangeChecker:
             store,
             self._rules,
             VerifyOptions(Depth.FULL if has_units else Depth.RECORDS, threads=1, broker_runs=True),
-            DispatchSettings(self._rules, batch_topics=frozenset(map(bytes_of, batch))),
+            DispatchSettings(self._rules, batch_topics=frozenset(map(topic_bytes, batch))),
             queues=windows[0] if has_units else {},
             batch_queues=windows[1] if has_units else {},
             index=index.maps,
@@ -151,7 +152,7 @@ class RangeChecker:
             dispatched_end=watched.dispatched_end,
             live_end=watched.dispatched_end,
             live_ms=watched.flushed_ms,
-            unchecked_topics=frozenset(map(bytes_of, unchecked)),
+            unchecked_topics=frozenset(map(topic_bytes, unchecked)),
         )
 
     def _topic_kinds(self, store: Store) -> tuple[frozenset[str], frozenset[str]]:

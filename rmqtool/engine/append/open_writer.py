@@ -14,7 +14,7 @@ from rmqtool.engine.append.log_dispatcher import LogDispatcher, dispatch_from, w
 from rmqtool.engine.append.store_writer import StoreWriter, make_abort
 from rmqtool.engine.append.writer_config import WriterConfig
 from rmqtool.engine.dispatch.index_writer import IndexWriter, OpenIndexFile, holds_no_entry, read_index_file
-from rmqtool.engine.dispatch.queue_entries import DispatchSettings, topic_bytes
+from rmqtool.engine.dispatch.queue_entries import DispatchSettings
 from rmqtool.engine.queues.file_queue import FileQueue
 from rmqtool.engine.reading.log_end import find_log_end
 from rmqtool.engine.reading.reader import Reader, open_reader
@@ -25,6 +25,7 @@ from rmqtool.formats.checkpoint import Checkpoint
 from rmqtool.formats.commitlog import BLANK_SIZE_MIN
 from rmqtool.formats.consumequeue import UNIT_SIZE
 from rmqtool.formats.index import file_size
+from rmqtool.formats.topic_name import topic_bytes
 from rmqtool.scan.blocks import last_data_end
 from rmqtool.store.acquire_lock import StoreLock
 from rmqtool.store.checkpoint_file import read_checkpoint

@@ -15,9 +15,9 @@ from typing import Any, BinaryIO, Final, NamedTuple
 
 import numpy as np
 
-from rmqtool.engine.dispatch.queue_entries import topic_bytes
 from rmqtool.formats.commitlog import BLANK_SIZE_MIN, MAGIC_BLANK, MESSAGE_V1
 from rmqtool.formats.consumequeue import BATCH_UNIT, BATCH_UNIT_SIZE
+from rmqtool.formats.topic_name import topic_bytes
 from rmqtool.scan.log import ScanOptions, carries_record_crc, plan_segments, scan_log
 from rmqtool.scan.row_columns import message_rows
 from rmqtool.store.config.config_json import TOPICS, topics

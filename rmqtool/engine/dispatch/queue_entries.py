@@ -58,11 +58,6 @@ class DispatchSettings:
     batch_topics: frozenset[bytes] = frozenset()
 
 
-def topic_bytes(name: str) -> bytes:
-    """A topic as records hold it, from the name of its directory."""
-    return name.encode("utf-8", "surrogateescape")
-
-
 @dataclass(frozen=True)
 class RowBytes:
     """The bytes that rows lie in.

@@ -9,11 +9,12 @@ from typing import Final, Self
 
 from rmqtool.engine.dispatch.derived_writer import QUEUES, DerivedSizes, DerivedWriter, EntrySelector
 from rmqtool.engine.dispatch.index_writer import IndexWriter
-from rmqtool.engine.dispatch.queue_entries import DispatchSettings, topic_bytes
+from rmqtool.engine.dispatch.queue_entries import DispatchSettings
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.errors import UnknownSizeError
 from rmqtool.formats.consumequeue import BATCH_UNIT_SIZE, UNIT_SIZE
 from rmqtool.formats.index import DEFAULT_ENTRY_COUNT, DEFAULT_SLOT_COUNT
+from rmqtool.formats.topic_name import topic_bytes
 from rmqtool.repair.build.gap_queue_writer import GapPreservingQueueWriter, RecordOffsets
 from rmqtool.repair.build.kept_units import KeptUnits
 from rmqtool.repair.build.queue_prefix import QueuePrefixes

@@ -16,11 +16,12 @@ from typing import Final
 import numpy as np
 
 from rmqtool.engine.dispatch.derived_writer import HELD_ROWS_MAX, EntrySelector
-from rmqtool.engine.dispatch.queue_entries import QueueEntries, joined_entries, topic_bytes
+from rmqtool.engine.dispatch.queue_entries import QueueEntries, joined_entries
 from rmqtool.engine.rules.versions import BrokerRules
 from rmqtool.errors import UnsupportedError, WriteError
 from rmqtool.formats.java_text import decode_java_utf8
 from rmqtool.formats.rocksdb.queue import DISPATCHED, DISPATCHED_KEY, OFFSET, UNIT, offset_key, queue_prefix
+from rmqtool.formats.topic_name import topic_bytes
 from rmqtool.repair.build.builder import dispatch_settings
 from rmqtool.repair.build.database_rows import FRAME_ROWS, DatabaseRows, QueueKey, Rows
 from rmqtool.repair.build.gap_queue_writer import RecordOffsets

@@ -14,12 +14,12 @@ from rmqtool.errors import UnreadableError
 from rmqtool.formats import commitlog, system_flag
 from rmqtool.formats.properties import MULTI_DISPATCH
 from rmqtool.formats.record_crc import stored_record_crc
+from rmqtool.formats.topic_name import topic_text
 from rmqtool.repair.salvage.record_repair import MENDED_MAX, with_fields, with_record_crc
 from rmqtool.scan.judge import MESSAGE_MAGICS, TopicTable, judge_record
 from rmqtool.scan.rules import Verdict
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.match.queue_order import MisplacedRecord
-from rmqtool.verify.survey.context import topic_text
 
 DOUBTFUL: Final = "commitlog.doubtful-header"
 

@@ -19,6 +19,7 @@ from rmqtool.formats.checkpoint import (
     impossible_fields,
     parse_checkpoint,
 )
+from rmqtool.formats.topic_name import topic_text
 from rmqtool.store.directory import QueueFiles, Segment, Store
 from rmqtool.store.file_kinds import FileKind, is_java_long
 from rmqtool.store.source import read_range
@@ -27,7 +28,7 @@ from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.files.log_files import fences
 from rmqtool.verify.survey.account import Account
-from rmqtool.verify.survey.context import VerifyContext, topic_text, unsafe_name
+from rmqtool.verify.survey.context import VerifyContext, unsafe_name
 from rmqtool.verify.survey.result import SplitResult
 
 CLOCK_MARGIN_MS: Final = 1000

@@ -15,10 +15,11 @@ from rmqtool.engine.dispatch.entry_extractor import EntryExtractor
 from rmqtool.engine.dispatch.index_entries import batch_entries
 from rmqtool.engine.dispatch.queue_entries import QueueEntries, batch_bytes
 from rmqtool.formats import commitlog, system_flag
+from rmqtool.formats.topic_name import topic_text
 from rmqtool.scan.row_columns import RowColumns, by_name, kept_rows
 from rmqtool.scan.rules import Verdict
 from rmqtool.scan.walk import Batch
-from rmqtool.verify.survey.context import QueueKey, VerifyContext, topic_text
+from rmqtool.verify.survey.context import QueueKey, VerifyContext
 from rmqtool.verify.survey.queue_map import Array
 
 

@@ -18,13 +18,14 @@ from rmqtool.errors import UnreadableError
 from rmqtool.formats import system_flag
 from rmqtool.formats.consumequeue import EXTENSION_ADDRESS_MAX, EXTENSION_HEAD_SIZE
 from rmqtool.formats.properties import SCHEDULE_TOPIC
+from rmqtool.formats.topic_name import topic_text
 from rmqtool.scan.rules import Verdict
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.match.log_chunk import RowsLookup, is_message
 from rmqtool.verify.match.queue_findings import QueueFindings, rest_message
 from rmqtool.verify.match.record_places import RecordPlaces
-from rmqtool.verify.survey.context import QueueKey, VerifyContext, topic_text
+from rmqtool.verify.survey.context import QueueKey, VerifyContext
 from rmqtool.verify.survey.queue_map import Array, QueueMap
 from rmqtool.verify.survey.result import Missing
 

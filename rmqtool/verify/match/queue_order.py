@@ -18,7 +18,8 @@ import numpy as np
 
 from rmqtool.engine.dispatch.queue_entries import QueueEntries
 from rmqtool.formats.commitlog import RECORD_SIZE_MIN
-from rmqtool.verify.survey.context import topic_text, unsafe_name
+from rmqtool.formats.topic_name import topic_text
+from rmqtool.verify.survey.context import unsafe_name
 
 QueueName = tuple[bytes, int, bool]
 """Topic, queue id, and whether it is a batch queue."""

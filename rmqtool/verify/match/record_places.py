@@ -15,9 +15,10 @@ from rmqtool.errors import UnreadableError
 from rmqtool.formats.commitlog import BLANK_SIZE_MIN, MAGIC_BLANK
 from rmqtool.formats.record_crc import record_crc_matches, stored_record_crc
 from rmqtool.formats.tombstone import TOMBSTONE
+from rmqtool.formats.topic_name import topic_bytes
 from rmqtool.verify.match.log_chunk import RowsLookup
 from rmqtool.verify.match.queue_sequence import Neighbors, is_misplaced
-from rmqtool.verify.survey.context import QueueKey, VerifyContext, bytes_of
+from rmqtool.verify.survey.context import QueueKey, VerifyContext
 from rmqtool.verify.survey.queue_map import QueueMap
 
 READS_MAX: Final = 10_000
@@ -50,7 +51,7 @@ class RecordPlaces:
             queue_offset: what the record says of this very queue; None where it names another one.
         """
         physical_offset = int(row["physical_offset"])
-        name = (bytes_of(queue.topic), queue.queue_id), queue.is_batch
+        name = (topic_bytes(queue.topic), queue.queue_id), queue.is_batch
         claim = (place, place + 1)
         if queue.is_batch:
             claim = int(unit["base_queue_offset"]), int(unit["base_queue_offset"]) + int(unit["batch_size"])
@@ -60,7 +61,7 @@ class RecordPlaces:
             return False
         own = self._own(row) if queue_offset is None else name
         if own is None:  # a record that no queue takes, by its flags
-            named = (bytes_of(self._lookup.topic(row)), int(row["queue_id"]), int(row["queue_offset"]))
+            named = (topic_bytes(self._lookup.topic(row)), int(row["queue_id"]), int(row["queue_offset"]))
             return named == (*name[0], claim[0]) and claimed.lack(*claim)
         own_claim = self._said(own, physical_offset)
         if own != name and own_claim[0] != claim[0]:
@@ -85,7 +86,7 @@ class RecordPlaces:
         (topic, queue_id), _ = name
         for number in np.flatnonzero(good).tolist():
             other = rows[number]
-            other_topic, other_id = bytes_of(self._lookup.topic(other)), int(other["queue_id"])
+            other_topic, other_id = topic_bytes(self._lookup.topic(other)), int(other["queue_id"])
             if (other_topic == topic) == (other_id == queue_id) or len(other_topic) != len(topic):
                 continue
             own, at = self._own(other), int(other["physical_offset"])
@@ -101,7 +102,7 @@ class RecordPlaces:
 
     def _own(self, row: Any) -> QueueName | None:
         """The queue that a record names."""
-        key = bytes_of(self._lookup.topic(row)), int(row["queue_id"])
+        key = topic_bytes(self._lookup.topic(row)), int(row["queue_id"])
         names: Iterable[QueueName] = ((key, False), (key, True), *self._expected)
         return next((name for name in names if self._entry(name, int(row["physical_offset"])) is not None), None)
 

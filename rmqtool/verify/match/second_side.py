@@ -13,13 +13,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from rmqtool.engine.rules.multi_dispatch import LMQ_PREFIX
+from rmqtool.formats.topic_name import topic_text
 from rmqtool.quantities import OFFSETS_END
 from rmqtool.store.databases.queue_database import QueueDatabase, QueueName, StoredEnds
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.files.reach import units_ahead, units_below
 from rmqtool.verify.match.missing_units import missing_findings
-from rmqtool.verify.survey.context import VerifyContext, topic_text
+from rmqtool.verify.survey.context import VerifyContext
 from rmqtool.verify.survey.database_pass import log_end_findings
 from rmqtool.verify.survey.result import Missing, SplitResult
 

@@ -13,13 +13,14 @@ from rmqtool.engine.reading.record import Record, read_record
 from rmqtool.engine.segments.log import Log
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import UnreadableError
+from rmqtool.formats.topic_name import topic_bytes, topic_text
 from rmqtool.store.directory import Store
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding
 from rmqtool.verify.files.reach import newest_start
 from rmqtool.verify.match.queue_match import name_of
 from rmqtool.verify.match.queue_order import MisplacedRecord, MissingRun, QueueName, QueueOrder, QueueRun
-from rmqtool.verify.survey.context import QueueKey, VerifyContext, bytes_of, topic_text
+from rmqtool.verify.survey.context import QueueKey, VerifyContext
 from rmqtool.verify.survey.result import Missing
 
 WRONG_UNITS: Final = frozenset(
@@ -48,7 +49,7 @@ class Doubts:
     def add(self, new_finding: Finding) -> None:
         """Keep the place of a finding about the log's bytes, or the queue of one about units."""
         if new_finding.id in WRONG_UNITS and new_finding.topic is not None and new_finding.queue_id is not None:
-            self.queues.add((bytes_of(new_finding.topic), new_finding.queue_id))
+            self.queues.add((topic_bytes(new_finding.topic), new_finding.queue_id))
         if new_finding.id.startswith("commitlog.") and new_finding.physical_offset is not None:
             self._places.append(new_finding.physical_offset)
             self._ends.append(new_finding.physical_offset + max(1, new_finding.length or 0))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from rmqtool.engine.rules.versions import BrokerRules
+from rmqtool.formats.topic_name import topic_bytes
 from rmqtool.scan.log_digest import LogDigest
 from rmqtool.store.directory import Segment, Store
 from rmqtool.store.source import ByteSource
@@ -109,7 +110,7 @@ class VerifyContext:
         if self.order is None:
             plain = _into(self.queues, begin, end)
         else:
-            keys = ((bytes_of(topic), queue_id) for topic, queue_id in self.order.queues_into(begin, end))
+            keys = ((topic_bytes(topic), queue_id) for topic, queue_id in self.order.queues_into(begin, end))
             plain = ((key, self.queues[key]) for key in keys)
         return chain(plain, _into(self.batch_queues, begin, end)) if self.batch_queues else plain
 
@@ -151,16 +152,6 @@ class RangedMaps(Protocol):
 
 def _into(maps: Mapping[QueueKey, QueueMap], begin: int, end: int) -> Iterator[tuple[QueueKey, QueueMap]]:
     return maps.into(begin, end) if isinstance(maps, RangedMaps) else iter(maps.items())
-
-
-def topic_text(name: bytes) -> str:
-    """A topic of the log as the name of its directory: what is no UTF-8 is kept as the file system keeps it."""
-    return name.decode("utf-8", "surrogateescape")
-
-
-def bytes_of(name: str) -> bytes:
-    """The reverse of `topic_text`."""
-    return name.encode("utf-8", "surrogateescape")
 
 
 def unsafe_name(name: str) -> bool:

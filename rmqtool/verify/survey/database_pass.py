@@ -11,11 +11,12 @@ import numpy as np
 
 from rmqtool.formats.consumequeue import UNIT_SIZE
 from rmqtool.formats.rocksdb.queue import UNIT
+from rmqtool.formats.topic_name import topic_bytes, topic_text
 from rmqtool.store.databases.queue_database import QueueDatabase, QueueName, StoredEnds
 from rmqtool.store.databases.rocksdb import RocksFailure
 from rmqtool.verify.catalog.finding import Finding
 from rmqtool.verify.catalog.registry import finding
-from rmqtool.verify.survey.context import QueueKey, bytes_of, topic_text
+from rmqtool.verify.survey.context import QueueKey
 from rmqtool.verify.survey.queue_map import Array, Open, QueueMap, RunsBuilder, UnitFile
 
 READ_ROWS: Final = 1 << 18
@@ -89,7 +90,7 @@ class DatabaseQueues(Mapping[QueueKey, QueueMap]):
         return self._map_of(name)
 
     def __iter__(self) -> Iterator[QueueKey]:
-        return ((bytes_of(topic), queue_id) for topic, queue_id in sorted(self._database.names))
+        return ((topic_bytes(topic), queue_id) for topic, queue_id in sorted(self._database.names))
 
     def __len__(self) -> int:
         return len(self._database.names)

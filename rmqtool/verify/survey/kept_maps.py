@@ -17,9 +17,10 @@ import msgspec
 import numpy as np
 
 from rmqtool.errors import WriteError
+from rmqtool.formats.topic_name import topic_bytes, topic_text
 from rmqtool.memory import memory_budget
 from rmqtool.store.source import reason
-from rmqtool.verify.survey.context import QueueKey, bytes_of, topic_text
+from rmqtool.verify.survey.context import QueueKey
 from rmqtool.verify.survey.queue_map import RUN, Array, OffsetRuns, QueueMap, UnitFile
 
 MEMORY_MAX: Final = 1 << 60
@@ -127,8 +128,8 @@ def _encoded(queue: QueueMap) -> bytes:
     return msgspec.msgpack.encode(
         _Content(
             queue.is_batch,
-            bytes_of(queue.directory),
-            tuple((bytes_of(file.path), file.first, file.unit_count) for file in queue.files),
+            topic_bytes(queue.directory),
+            tuple((topic_bytes(file.path), file.first, file.unit_count) for file in queue.files),
             queue.units_per_file,
             queue.end,
             (queue.gaps, queue.dead, queue.zero_files, queue.bad_files, queue.absent_files),

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from rmqtool.errors import WriteError
-from rmqtool.verify.survey.context import VerifyContext, bytes_of
+from rmqtool.formats.topic_name import topic_bytes
+from rmqtool.verify.survey.context import VerifyContext
 from rmqtool.verify.survey.kept_maps import QueueMaps
 from rmqtool.verify.survey.queue_map import OffsetRuns, QueueMap, RunsBuilder, UnitFile
 from tests.little_memory import little_memory
@@ -48,7 +49,7 @@ def values(queue: QueueMap) -> dict[str, Any]:
 def kept(queues: list[QueueMap]) -> QueueMaps:
     maps = QueueMaps()
     for queue in queues:
-        maps.add((bytes_of(queue.topic), queue.queue_id), queue)
+        maps.add((topic_bytes(queue.topic), queue.queue_id), queue)
     return maps
 
 
@@ -66,7 +67,7 @@ def test_maps_are_the_same_from_a_file(in_file: QueueMaps) -> None:
     assert expected._file is None
     assert list(in_file) == list(expected)
     assert [values(queue) for queue in in_file.values()] == [values(queue) for queue in expected.values()]
-    assert (bytes_of(ODD), 9) in in_file
+    assert (topic_bytes(ODD), 9) in in_file
     assert (b"Orders", 10) not in in_file
     assert in_file.get((b"Orders", 10)) is None
 
@@ -76,7 +77,7 @@ def test_only_queues_with_units_into_a_range_are_read(in_file: QueueMaps, monkey
     pread = os.pread
     monkeypatch.setattr(os, "pread", lambda *arguments: read.append(arguments) or pread(*arguments))
     chosen = {key: queue for key, queue in in_file.into(9200, 9300) if queue.units.ranges(9200, 9300)}
-    assert set(chosen) == {(bytes_of(topic), 9) for topic in TOPICS}
+    assert set(chosen) == {(topic_bytes(topic), 9) for topic in TOPICS}
     assert 0 < len(read) <= len(TOPICS)
     context = VerifyContext(None, None, None, None, in_file)  # type: ignore[arg-type]
     assert [key for key, queue in context.queues_into(9200, 9300) if queue.units.ranges(9200, 9300)] == list(chosen)
