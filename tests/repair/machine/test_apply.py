@@ -43,11 +43,6 @@ from tests.repair.small_stores import (
 from tests.store_state import assert_store_unchanged
 
 
-@pytest.fixture
-def places(tmp_path: Path) -> StorePaths:
-    return StorePaths(small_store(tmp_path / "store"))
-
-
 @pytest.mark.parametrize("name", PLANS)
 def test_the_store_becomes_what_the_plan_showed(places: StorePaths, tmp_path: Path, name: str) -> None:
     plan = PLANS[name](places, tmp_path)

@@ -14,12 +14,7 @@ from rmqtool.repair.machine.store_paths import StorePaths
 from rmqtool.repair.machine.undo import is_unsettled, undo_latest
 from rmqtool.store import probe_lock
 from rmqtool.store.file_kinds import FENCE_NAME
-from tests.repair.small_stores import FILLER, PLANS, Counting, fail_with, files_of, recovery, small_store
-
-
-@pytest.fixture
-def places(tmp_path: Path) -> StorePaths:
-    return StorePaths(small_store(tmp_path / "store"))
+from tests.repair.small_stores import FILLER, PLANS, Counting, fail_with, files_of, recovery
 
 
 @pytest.mark.parametrize("name", PLANS)

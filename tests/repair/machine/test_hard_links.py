@@ -37,11 +37,6 @@ def backup(root: Path) -> Path:
     return root.parent / "backup"
 
 
-@pytest.fixture
-def places(tmp_path: Path) -> StorePaths:
-    return StorePaths(small_store(tmp_path / "store"))
-
-
 @pytest.mark.parametrize("name", PLANS)
 def test_a_backup_keeps_what_the_store_was(places: StorePaths, tmp_path: Path, name: str) -> None:
     with assert_store_unchanged(backup(places.root)):

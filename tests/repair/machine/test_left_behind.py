@@ -16,11 +16,6 @@ from rmqtool.repair.machine.undo import repairs, settle, undo_latest
 from tests.repair.small_stores import Counting, files_of, killed_at, recovery, small_store
 
 
-@pytest.fixture
-def places(tmp_path: Path) -> StorePaths:
-    return StorePaths(small_store(tmp_path / "store"))
-
-
 @pytest.mark.parametrize("end", [undo_latest, settle])
 def test_the_staging_of_a_killed_run_goes(places: StorePaths, tmp_path: Path, end: object) -> None:
     before = files_of(places.root)

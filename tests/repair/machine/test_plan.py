@@ -22,7 +22,7 @@ from rmqtool.repair.machine.steps import create_file, remove_file, write_range
 from rmqtool.repair.machine.store_paths import StorePaths
 from rmqtool.store.source import BytesSource, FilePart, FileSource, Literal, Zeros, read_range
 from rmqtool.store.view import DirectoryView
-from tests.repair.small_stores import LOG, QUEUE, recovery, small_store
+from tests.repair.small_stores import LOG, QUEUE, recovery
 
 FIELDS = [
     "command",
@@ -39,11 +39,6 @@ FIELDS = [
     "remaining",
     "disk_needed_bytes",
 ]
-
-
-@pytest.fixture
-def places(tmp_path: Path) -> StorePaths:
-    return StorePaths(small_store(tmp_path / "store"))
 
 
 def test_the_json_has_the_names_of_the_contract(places: StorePaths, tmp_path: Path) -> None:

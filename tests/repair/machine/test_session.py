@@ -30,11 +30,6 @@ HOLD = (
 )
 
 
-@pytest.fixture
-def places(tmp_path: Path) -> StorePaths:
-    return StorePaths(small_store(tmp_path / "store"))
-
-
 @contextmanager
 def another_run(root: Path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
     """Another rmqtool that plans a repair of a store, and the directory in which it builds."""

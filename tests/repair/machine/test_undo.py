@@ -16,13 +16,8 @@ from rmqtool.repair.machine.store_paths import StorePaths
 from rmqtool.repair.machine.undo import is_unsettled, repairs, settle, undo_latest
 from rmqtool.store.source import Literal, Zeros
 from rmqtool.store.view import DirectoryView
-from tests.repair.small_stores import LOG, PLANS, QUEUE, cutting, files_of, plan_of, recovery, small_store
+from tests.repair.small_stores import LOG, PLANS, QUEUE, cutting, files_of, plan_of, recovery
 from tests.store_state import FileState, assert_store_unchanged
-
-
-@pytest.fixture
-def places(tmp_path: Path) -> StorePaths:
-    return StorePaths(small_store(tmp_path / "store"))
 
 
 @pytest.mark.parametrize("name", PLANS)
