@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -25,6 +25,20 @@ READS_MAX: Final = 10_000
 """Records outside a chunk that are looked at for damage; farther away than that all counts as damaged."""
 QueueName = tuple[QueueKey, bool]
 """Topic and queue id, and whether it is a batch queue."""
+
+
+class _Beyond(NamedTuple):
+    """A part of the log outside the chunk.
+
+    Attributes:
+        is_whole: whether sound records lie side by side in all of it.
+        first: physical offset and queue offsets [first, end) of the first record of a queue in it.
+        last: the same of the last one.
+    """
+
+    is_whole: bool
+    first: tuple[int, int, int] | None
+    last: tuple[int, int, int] | None
 
 
 class RecordPlaces:
@@ -135,20 +149,24 @@ class RecordPlaces:
                     before = start, end
                 elif start >= self._lookup.end and (after is None or start < after[0]):
                     after = start, first
-        low = self._lookup.index_at(max(before[0], self._lookup.begin)) if before is not None else 0
-        high = self._lookup.index_at(min(after[0], self._lookup.end - 1)) + 1 if after is not None else None
-        is_damaged = not (
-            self._sound[low:high].all()
-            and self._is_whole(before[0] if before is not None else self._lookup.begin, self._lookup.begin)
-            and self._is_whole(self._lookup.end, after[0] if after is not None else self._lookup.end)
-        )
+        begin, end = self._lookup.begin, self._lookup.end
+        low = self._lookup.index_at(max(before[0], begin)) if before is not None else 0
+        high = self._lookup.index_at(min(after[0], end - 1)) + 1 if after is not None else None
+        before_chunk = self._beyond(name, before[0] if before is not None else begin, begin)
+        after_chunk = self._beyond(name, end, after[0] if after is not None else end)
+        is_damaged = not (self._sound[low:high].all() and before_chunk.is_whole and after_chunk.is_whole)
+        # Units need not lead to the nearest records of the queue: what lies on the way to those they lead to counts.
+        if before_chunk.last is not None:
+            before = before_chunk.last[0], before_chunk.last[2]
+        if after_chunk.first is not None:
+            after = after_chunk.first[:2]
         if before is None and self._lookup.begin == 0:
             before = 0, 0
         return Neighbors(before and before[1], after and after[1], is_damaged)
 
-    def _is_whole(self, start: int, stop: int) -> bool:
-        """Whether sound records lie side by side in a part of the log outside the chunk; not if that is too long."""
-        at = start
+    def _beyond(self, name: QueueName, start: int, stop: int) -> _Beyond:
+        """What lies in a part of the log outside the chunk; it is not whole if it is too long to be read."""
+        at, first, last = start, None, None
         while at < stop and self._reads_left > 0:
             self._reads_left -= 1
             try:
@@ -156,7 +174,7 @@ class RecordPlaces:
                 raw = self._log.read(record.place, 0, record.size) if record is not None else b""
                 is_sound = record is not None and record.physical_offset == at and record.body_crc_ok
             except UnreadableError:
-                return False
+                break
             if record is None and self._is_blank(at):
                 at = self._log.next_file_start(at)
             elif (
@@ -165,10 +183,13 @@ class RecordPlaces:
                 or record.prepared_transaction_offset == TOMBSTONE
                 or (stored_record_crc(raw) is not None and not record_crc_matches(raw))
             ):
-                return False
+                break
             else:
+                if ((record.topic_raw, record.queue_id), False) == name:
+                    last = at, record.queue_offset, record.queue_offset + 1
+                    first = first or last
                 at += record.size
-        return at >= stop
+        return _Beyond(at >= stop, first, last)
 
     def _is_blank(self, physical_offset: int) -> bool:
         place = self._log.place(physical_offset)
