@@ -17,7 +17,7 @@ from rmqtool.formats.timer import UNIT_SIZE, parse_check
 from tests.broker.broker import Judge
 from tests.broker.files import copy_store
 from tests.broker.test_timer import CONFIG as TIMER
-from tests.broker.test_timer import TOPICS, bodies
+from tests.broker.test_timer import TOPICS
 from tests.broker.test_timer_kinds import options, timer_findings, wait_for
 from tests.broker.whole import WholeBroker
 from tests.commands.transcripts import rmqtool
@@ -65,7 +65,7 @@ def stopped(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
             broker.send("alarms", number % 4, b"%d" % number, {"TIMER_DELIVER_MS": deliver_ms})
         check = path / "config/timercheck"
         wait_for(lambda: check.is_file() and parse_check(check.read_bytes()).flushed_position >= COUNT * UNIT_SIZE)
-        assert not bodies(broker)
+        assert not broker.bodies("alarms")
         if request.param == "killed":
             broker.kill()
     return Stopped(path, due_ms + COUNT // TOGETHER * 1000)
@@ -82,7 +82,7 @@ def delivered(path: Path, due_ms: int) -> Counter[bytes]:
         last_ms = max(int(time.time() * 1000) + 1500, due_ms + 2000)
         broker.send("alarms", 0, b"last", {"TIMER_DELIVER_MS": str(last_ms)})
         deadline = time.monotonic() + LATE_MS / 1000 + WAIT_SECONDS
-        while b"last" not in (counts := bodies(broker)) and time.monotonic() < deadline:
+        while b"last" not in (counts := broker.bodies("alarms")) and time.monotonic() < deadline:
             time.sleep(0.3)
     assert counts.pop(b"last", 0) == 1
     return counts

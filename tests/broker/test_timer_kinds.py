@@ -19,7 +19,7 @@ from rmqtool.formats.timer import UNIT_SIZE
 from tests.broker.broker import Judge
 from tests.broker.files import copy_store
 from tests.broker.program import JudgeError
-from tests.broker.test_timer import CONFIG, TOPICS, bodies, remove_all, until
+from tests.broker.test_timer import CONFIG, TOPICS, remove_all
 from tests.broker.whole import WholeBroker
 from tests.commands.transcripts import rmqtool
 
@@ -62,16 +62,16 @@ def pending(path: Path, *asked: object) -> list[dict[str, Any]]:
 def delivered_at_last(version: str, path: Path, config: dict[str, Any], count: int) -> Counter[bytes]:
     """What was delivered when a later message has come too."""
     with WholeBroker(version, path, config, TOPICS) as broker:
-        until(broker, count)
+        broker.bodies_until("alarms", count, WAIT_SECONDS)
         broker.send("alarms", 0, b"new", {"TIMER_DELAY_MS": "1500"})
-        return until(broker, count + 1)
+        return broker.bodies_until("alarms", count + 1, WAIT_SECONDS)
 
 
 def halves(broker: WholeBroker, late_ms: int) -> None:
     """Send messages, every second of which is delivered at once."""
     for number in range(COUNT):
         broker.send("alarms", number % 4, b"%d" % number, {"TIMER_DELAY_MS": str(1500 if number % 2 else late_ms)})
-    assert len(until(broker, COUNT // 2)) == COUNT // 2
+    assert len(broker.bodies_until("alarms", COUNT // 2, WAIT_SECONDS)) == COUNT // 2
 
 
 ONCE = {b"%d" % number: 1 for number in range(COUNT)}
@@ -94,7 +94,7 @@ def test_rolled_deleted_and_far_timers(judge_of: JudgeOf, tmp_path: Path, versio
                 broker.send("alarms", 0, b"no", {"TIMER_DELIVER_MS": str(due_ms), "TIMER_DEL_UNIQKEY": key})
     broker.send("alarms", 0, b"far", {"TIMER_DELAY_SEC": str(20 * 86_400)})
     sent = timers_sent(path)
-    assert len(until(broker, COUNT - 1)) == COUNT - 1
+    assert len(broker.bodies_until("alarms", COUNT - 1, WAIT_SECONDS)) == COUNT - 1
     wait_for(lambda: timers_sent(path) >= sent + COUNT + 2)  # all that is late, what deletes, and the far one
     broker.kill()
     asked = options(tmp_path, config, version)
@@ -120,7 +120,7 @@ def test_a_broker_takes_no_timer_later_than_its_limit(judge_of: JudgeOf, tmp_pat
     with WholeBroker("5.5.0", tmp_path, CONFIG, TOPICS) as broker:
         with pytest.raises(JudgeError, match="should not be bigger than the max delay 259200000ms"):
             broker.send("alarms", 0, b"far", {"TIMER_DELAY_SEC": str(3 * 86_400 + 60)})
-        assert not bodies(broker)
+        assert not broker.bodies("alarms")
 
 
 def test_snapshots_of_the_wheel(judge_of: JudgeOf, tmp_path: Path) -> None:
@@ -156,8 +156,8 @@ def test_timers_in_rocksdb(judge_of: JudgeOf, tmp_path: Path) -> None:
     assert timer_findings(path, *asked) == {"timer.missing-file"}  # the database is in memory, and the log is not used
     again = copy_store(path, tmp_path / "again")
     with WholeBroker("5.5.0", again, config, TOPICS) as broker:
-        wait_for(lambda: bodies(broker).total() >= COUNT * 3 // 2)
-        assert Counter(bodies(broker).values()) == {2: COUNT // 2, 1: COUNT // 2}
+        wait_for(lambda: broker.bodies("alarms").total() >= COUNT * 3 // 2)
+        assert Counter(broker.bodies("alarms").values()) == {2: COUNT // 2, 1: COUNT // 2}
     rmqtool("rebuild", path, "--timer", "--yes", *asked)
     assert delivered_at_last("5.5.0", path, config, COUNT) == ONCE | {b"new": 1}
 

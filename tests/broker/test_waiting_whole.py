@@ -24,11 +24,10 @@ from tests.broker.test_pop import BROKER, EACH, NEVER_MS, acknowledge, consumed,
 from tests.broker.test_pop import TOPIC as POPPED
 from tests.broker.test_pop import TOPICS as POP_TOPICS
 from tests.broker.test_timer import CONFIG as TIMER
-from tests.broker.test_timer import TOPICS, until
+from tests.broker.test_timer import TOPICS
 from tests.broker.test_timer_kinds import wait_for
 from tests.broker.test_transactions import TOPIC as DEALS
 from tests.broker.test_transactions import TOPICS as DEAL_TOPICS
-from tests.broker.test_transactions import bodies as deals
 from tests.broker.test_transactions import listed, timing
 from tests.broker.whole import WholeBroker
 from tests.commands.transcripts import rmqtool
@@ -64,7 +63,7 @@ def run_and_kill(path: Path) -> None:
     popped = pop(broker, 0)
     assert len(popped["messages"]) == EACH
     acknowledge(broker, popped, 0, [*ACKNOWLEDGED], in_batch=False)
-    before = until(broker, COUNT)
+    before = broker.bodies_until("alarms", COUNT, WAIT_SECONDS)
     assert (len(before), before.total(), len(served(broker))) == (COUNT, COUNT, COUNT)
     wait_for(lambda: listed(path)["ended"] == DEAL_COUNT * 2 // 3)
     wait_for(lambda: sum(consumed(path, False).values()) == EACH)
@@ -120,11 +119,12 @@ def test_each_message_comes_as_it_should_after_a_repair_of_all(
     names = {b"%s %d" % (kind, number): 1 for kind in (b"timer", b"delay") for number in range(COUNT)}
     with WholeBroker(VERSION, path, AFTER) as broker:
         asked = deals_asked_about(broker)
-        until(broker, len(names))
+        broker.bodies_until("alarms", len(names), WAIT_SECONDS)
         for kind, properties in ((b"timer", {"TIMER_DELAY_MS": "1000"}), (b"delay", {"DELAY": "1"})):
             broker.send("alarms", 0, b"new " + kind, properties)
-        counts = until(broker, len(names) + 2)  # messages taken later: nothing before them is still to come
-        values, sold, again = served(broker), deals(broker), popped_again(broker)
+        # Messages taken later: nothing before them is still to come.
+        counts = broker.bodies_until("alarms", len(names) + 2, WAIT_SECONDS)
+        values, sold, again = served(broker), broker.bodies(DEALS), popped_again(broker)
     assert counts == names | {b"new timer": 1, b"new delay": 1}
     assert last_values(values) == {f"key-{number}": b"value %d" % number for number in range(COUNT)}
     assert asked == {b"%d" % number: 1 for number in range(2, DEAL_COUNT, 3)}
