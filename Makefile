@@ -1,6 +1,6 @@
 # make demo       look into a real broker's crashed store with rmqtool
 # make check      the inner loop: lint, types, contracts, and the rooms that everything stands on; no broker, no Spark
-# make test       lint, types, contracts and tests, in one process more than there are cores (WORKERS=4: in four)
+# make test       lint, types, contracts and tests, in two processes more than there are cores (WORKERS=3: in three)
 # make test-full  the same and the slow tests, some hours; writes docs/test-full.md. PARTS="tests/verify ..." runs these
 # make format     put the code into the house's form
 # make bench      measure the goals on stores of 2 GB, some 6 minutes; writes benchmarks/RESULTS.md. BENCH_DIR=... has 14 GB
@@ -17,8 +17,8 @@ PYTEST_ARGS ?=
 PARTS ?=
 EXTRAS ?=
 TARGETS ?=
-# One more than cores: tests with a broker or Spark wait for half of their time.
-WORKERS ?= $(shell echo $$(( $$(nproc) + 1 )))
+# Two more than cores: a suite of 31 minutes of processor time takes 27 in three processes, for tests with a broker or Spark wait.
+WORKERS ?= $(shell echo $$(( $$(nproc) + 2 )))
 # A file's tests stay in one process, for they share what they set up.
 # Files are begun in the order of tests/conftest.py, not by how many tests they have.
 # Spark looks for its Python workers by the name python3 on the PATH.
