@@ -12,6 +12,7 @@ from rmqtool.engine.reading.record import Record, read_record
 from rmqtool.engine.segments.log import Log
 from rmqtool.engine.segments.open_files import OpenFiles
 from rmqtool.errors import UnreadableError
+from rmqtool.formats import system_flag
 from rmqtool.formats.commitlog import BLANK_SIZE_MIN, MAGIC_BLANK
 from rmqtool.formats.record_crc import record_crc_matches, stored_record_crc
 from rmqtool.formats.tombstone import TOMBSTONE
@@ -185,7 +186,7 @@ class RecordPlaces:
             ):
                 break
             else:
-                if ((record.topic_raw, record.queue_id), False) == name:
+                if _is_in(name, record):
                     last = at, record.queue_offset, record.queue_offset + 1
                     first = first or last
                 at += record.size
@@ -215,7 +216,7 @@ class RecordPlaces:
         """Physical offset and queue offsets [first, end) of records of a queue that its own units lead to."""
         for place in places:
             record = self._at_unit(name, place)
-            if record is not None and ((record.topic_raw, record.queue_id), False) == name:
+            if record is not None and _is_in(name, record):
                 yield record.place.physical_offset, record.queue_offset, record.queue_offset + 1
 
     def _at_unit(self, name: QueueName, place: int) -> Record | None:
@@ -238,3 +239,9 @@ class RecordPlaces:
             return False
         swapped = ((record.topic_raw, record.queue_id), record.queue_offset) == (other[0], claim)
         return record.place.physical_offset == physical_offset or swapped
+
+
+def _is_in(name: QueueName, record: Record) -> bool:
+    """Whether a plain queue takes a record; none takes one that was prepared or rolled back."""
+    is_dispatched = not record.sys_flag & system_flag.TRANSACTION_PREPARED
+    return is_dispatched and ((record.topic_raw, record.queue_id), False) == name

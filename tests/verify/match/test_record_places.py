@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks.stores import write_store
 from rmqtool.engine.rules.versions import rules_for
+from rmqtool.formats import system_flag
 from rmqtool.formats.consumequeue import UNIT, UNIT_SIZE
 from rmqtool.scan import compiled
 from rmqtool.store.directory import survey
@@ -58,3 +59,28 @@ def test_a_record_with_the_queue_offset_of_the_next_one_is_doubtful_in_any_chunk
     monkeypatch.setattr(compiled, "ROWS_MAX", 16)
     with little_memory():
         assert findings_of(store) == whole
+
+
+def test_a_record_that_no_queue_takes_is_no_neighbor(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that was rolled back lies beyond the chunk, between the record and the one before it in its queue."""
+    log = min((store / "commitlog").iterdir())
+    physical_offset, before = record_of(store, FIRST), record_of(store, FIRST - 1)
+    with log.open("r+b") as file:
+        file.seek(physical_offset + QUEUE_OFFSET_POSITION)
+        file.write((FIRST + 1).to_bytes(8, "big"))
+        size = int.from_bytes(log.read_bytes()[before : before + 4], "big")
+        file.seek(before + size)
+        record = bytearray(file.read(int.from_bytes(log.read_bytes()[before + size : before + size + 4], "big")))
+        record[12:16] = (2).to_bytes(4, "big")
+        record[QUEUE_OFFSET_POSITION : QUEUE_OFFSET_POSITION + 8] = bytes(8)
+        record[36:40] = system_flag.TRANSACTION_ROLLBACK.to_bytes(4, "big")
+        at = record.index(b"TopicTest")
+        record[at : at + 10] = b"TopicTest1"
+        file.seek(before + size)
+        file.write(record)
+    whole = findings_of(store)
+    assert "commitlog.doubtful-header" in [row.id for row in whole if row.physical_offset == physical_offset]
+    monkeypatch.setattr(compiled, "ROWS_MAX", 16)
+    with little_memory():
+        few = findings_of(store)
+    assert "commitlog.doubtful-header" in [row.id for row in few if row.physical_offset == physical_offset]
